@@ -11,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres conformance crash power history bench
+.PHONY: run build test test-postgres conformance crash power history runaway bench
 
 run: build
 	@./scripts/client-hint.sh
@@ -61,6 +61,12 @@ history:
 	$(SETUP) build
 	cargo build --locked -p kilndb-server
 	KILNDB_HISTORY_SECONDS=$(SECONDS) cargo test --locked -p kilndb-sim --test history -- --nocapture --test-threads=1 hold
+
+# Statements that go deep, want much memory or take long: which of them end the server, go on after their time, or (BESIDE=8) keep others
+# waiting. ONLY= names some of them. It may need 8 GB of memory.
+runaway: build
+	$(SETUP) build test conformance
+	"$$(./scripts/tools-folder.sh)/python/bin/python" -B tests/runaway/run.py --kilndb target/release/kilndb $(call flag,only) $(call flag,beside)
 
 # KilnDB against PostgreSQL, or against another build of KilnDB (BEFORE=its program), in turns; fails if a row is slower.
 # PARTS=pgbench,latency,hot,bulk,partitions,inverted PAIRS=12 DURATION=1 SCALE=50 ROWS=1000000 are the defaults.

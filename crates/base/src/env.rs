@@ -78,9 +78,6 @@ pub trait Env: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 }
 
-/// Stack of a thread: workers parse and plan deeply nested statements on it. Only what is touched costs memory.
-const THREAD_STACK_BYTES: usize = 64 << 20;
-
 /// As many open files and sockets as the process may have: thousands of sessions need as many descriptors.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -126,7 +123,7 @@ impl Env for OsEnv {
         }
     }
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name(name.to_string()).stack_size(THREAD_STACK_BYTES).spawn(body)
+        std::thread::Builder::new().name(name.to_string()).stack_size(crate::stack::STACK_BYTES).spawn(body)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         use std::os::unix::fs::OpenOptionsExt;

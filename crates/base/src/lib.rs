@@ -13,6 +13,9 @@ pub mod error;
 pub mod ids;
 pub mod park;
 pub mod prefetch;
+pub mod shared;
+pub mod stack;
+pub mod work;
 
 pub use error::{Error, Result, Severity, SqlState, sqlstate};
 pub use ids::{Csn, Lsn, Oid, PageId, RelationId, RowId, Xid};

@@ -40,6 +40,10 @@ pub trait Park {
     fn step(&self) -> Result<()> {
         self.checkpoint()
     }
+    /// Fails when the session is cancelled, without giving way.
+    fn refuse_cancelled(&self) -> Result<()> {
+        Ok(())
+    }
     /// As [`Park::checkpoint`] for what must be done to its end, as a rollback: gives way, and is not cancelled.
     fn give_way(&self) {}
 }

@@ -4,7 +4,7 @@ use crate::dictionary::{Dictionary, Single};
 use crate::lexeme_scan::LEXEME_BYTES;
 use crate::parser::{Parser, Token};
 use crate::vector::{Lexeme, POSITIONS_MAX, TsVector, limited};
-use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_base::{Error, Result, Severity, sqlstate, work};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -76,7 +76,7 @@ impl Config {
     /// The words of a text.
     pub fn parse(&self, text: &str, notices: &mut Vec<Error>) -> Result<Vec<Word>> {
         let mut words = Words::default();
-        words.add(self, text, notices);
+        words.add(self, text, notices)?;
         let word = |w: &Occurrence| Word {
             word: words.word(w).to_string(),
             position: w.position,
@@ -87,7 +87,7 @@ impl Config {
     }
     pub fn vector(&self, text: &str, notices: &mut Vec<Error>) -> Result<TsVector> {
         let mut words = Words::default();
-        words.add(self, text, notices);
+        words.add(self, text, notices)?;
         words.into_vector()
     }
     /// Tokens with their lexemes; too long ones are left out with a notice.
@@ -102,13 +102,19 @@ impl Config {
     }
 }
 
+/// What a token costs on its way through parser and dictionaries.
+pub(crate) fn token_units(token: Token<'_>) -> usize {
+    200 + 5 * token.text.len()
+}
+
 impl Words {
     /// Appends a text's words behind those that are there.
-    pub fn add(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+    pub fn add(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) -> Result<()> {
         if !config.gives_single_lexemes() {
             return self.add_groups(config, text, notices);
         }
         for token in config.tokens(text, notices) {
+            work::step(token_units(token))?;
             let start = self.text.len();
             let Some(single) =
                 config.dictionaries(token.kind).iter().find_map(|d| d.dictionary.lexize_to(token.text, &mut self.text))
@@ -120,18 +126,20 @@ impl Words {
                 self.push_from(start, 0, false);
             }
         }
+        Ok(())
     }
     /// As [`Words::add`]: no phrase reaches from this text into the next.
-    pub fn add_apart(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+    pub fn add_apart(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) -> Result<()> {
         let before = self.list.len();
-        self.add(config, text, notices);
+        self.add(config, text, notices)?;
         if self.list.len() > before {
             self.position = self.position.saturating_add(1);
         }
+        Ok(())
     }
-    fn add_groups(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) {
+    fn add_groups(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) -> Result<()> {
         config.each_group(config.tokens(text, notices), &mut |group| {
-            let Some(lexemes) = group.lexemes else { return };
+            let Some(lexemes) = group.lexemes else { return Ok(()) };
             self.position = self.position.saturating_add(1);
             for l in lexemes {
                 self.position = self.position.saturating_add(u32::from(l.adds_position));
@@ -139,7 +147,8 @@ impl Words {
                 self.text.push_str(&l.word);
                 self.push_from(start, l.variant, l.prefix);
             }
-        });
+            Ok(())
+        })
     }
     /// The text from there on is the next word.
     fn push_from(&mut self, start: usize, variant: u16, prefix: bool) {
@@ -163,12 +172,13 @@ impl Words {
     /// The document: each word once, with its first positions.
     pub fn into_vector(mut self) -> Result<TsVector> {
         let mut list = std::mem::take(&mut self.list);
-        list.sort_unstable_by(|a, b| {
+        work::sort_by(&mut list, |a, b| {
             let by_rest = || if a.len <= 8 && b.len <= 8 { a.len.cmp(&b.len) } else { self.word(a).cmp(self.word(b)) };
             a.head.cmp(&b.head).then_with(by_rest).then(a.position.cmp(&b.position))
-        });
+        })?;
         let mut lexemes: Vec<Lexeme> = Vec::with_capacity(list.len());
         for w in list {
+            work::step(40)?;
             let (position, word) = (limited(w.position), self.word(&w));
             match lexemes.last_mut() {
                 Some(last) if *last.word == *word => {

@@ -174,7 +174,7 @@ impl<'a> Document<'a> {
         query: &TsQuery,
         options: Options,
         notices: &mut Vec<Error>,
-    ) -> Document<'a> {
+    ) -> Result<Document<'a>> {
         let operands: Vec<(usize, &Operand)> = query
             .items
             .iter()
@@ -210,8 +210,9 @@ impl<'a> Document<'a> {
                 }
             }
             position += lexemes.iter().filter(|l| l.adds_position).count() as u32;
-        });
-        Document { words, hits, options }
+            Ok(())
+        })?;
+        Ok(Document { words, hits, options })
     }
     fn word(&self, at: usize) -> Option<&Entry<'a>> {
         self.words.get(at)
@@ -485,7 +486,7 @@ pub fn headline(
     notices: &mut Vec<Error>,
 ) -> Result<String> {
     let options = Options::new(options)?;
-    let mut document = Document::new(config, text, query, options, notices);
+    let mut document = Document::new(config, text, query, options, notices)?;
     let all = Stretch { words: &document.words, hits: &document.hits };
     let locations = query.locations(&all).unwrap_or_default();
     if document.options.fragments_max == 0 {

@@ -2,10 +2,11 @@
 //!
 //! Configurations without such dictionaries do not come here, but for one question and one answer.
 
-use crate::config::Config;
+use crate::config::{Config, token_units};
 use crate::dictionary::{Dictionary, Lexemes, Normal};
 use crate::parser::Token;
 use crate::thesaurus::{Begun, Thesaurus};
+use kilndb_base::{Result, work};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -43,8 +44,13 @@ impl<'c, 'a> Lexizer<'c, 'a> {
         Lexizer { config, waiting: VecDeque::new(), done: Vec::new(), asking: None, place: 0 }
     }
     /// All groups of a text's tokens.
-    pub fn run(mut self, tokens: impl Iterator<Item = Token<'a>>, visit: &mut dyn FnMut(Group<'a>)) {
+    pub fn run(
+        mut self,
+        tokens: impl Iterator<Item = Token<'a>>,
+        visit: &mut dyn FnMut(Group<'a>) -> Result<()>,
+    ) -> Result<()> {
         for token in tokens.chain([END]) {
+            work::step(token_units(token))?;
             self.waiting.push_back(token);
             loop {
                 let lexemes = self.advance();
@@ -52,13 +58,14 @@ impl<'c, 'a> Lexizer<'c, 'a> {
                 let tokens: Vec<Token<'a>> =
                     std::mem::take(&mut self.done).into_iter().filter(|t| t.kind != 0).collect();
                 if lexemes.is_some() || !tokens.is_empty() {
-                    visit(Group { tokens, lexemes });
+                    visit(Group { tokens, lexemes })?;
                 }
                 if was_last {
                     break;
                 }
             }
         }
+        Ok(())
     }
 
     fn drop_first(&mut self) {
@@ -152,15 +159,19 @@ impl<'c, 'a> Lexizer<'c, 'a> {
 
 impl Config {
     /// What the tokens of a text become, in order.
-    pub(crate) fn each_group<'a>(&self, tokens: impl Iterator<Item = Token<'a>>, visit: &mut dyn FnMut(Group<'a>)) {
+    pub(crate) fn each_group<'a>(
+        &self,
+        mut tokens: impl Iterator<Item = Token<'a>>,
+        visit: &mut dyn FnMut(Group<'a>) -> Result<()>,
+    ) -> Result<()> {
         if self.gives_single_lexemes() {
             let group = |token: Token<'a>| {
                 let lexemes = self.lexize(token).map(|lexeme| lexeme.map(Normal::from).into_iter().collect());
                 Group { tokens: vec![token], lexemes }
             };
-            tokens.for_each(|t| visit(group(t)));
+            tokens.try_for_each(|t| work::step(token_units(t)).and_then(|()| visit(group(t))))
         } else {
-            Lexizer::new(self).run(tokens, visit);
+            Lexizer::new(self).run(tokens, visit)
         }
     }
 }

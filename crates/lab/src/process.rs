@@ -85,6 +85,21 @@ impl Server {
         self.child.id()
     }
 
+    /// Of the process that does KilnDB's work: a child of the one that was started. One that has crashed may not have
+    /// its successor yet, which is waited for.
+    pub fn engine_pid(&self) -> io::Result<u32> {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(pid) = children_of(self.pid()).first() {
+                return Ok(*pid);
+            }
+            if Instant::now() >= end {
+                return Err(io::Error::other(format!("the server has no engine: {}", self.log_tail())));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// All its processes stand still: what it does in the background disturbs nobody until it goes on.
     pub fn pause(&self) {
         self.signal_all(libc::SIGSTOP);

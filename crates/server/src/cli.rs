@@ -1,5 +1,7 @@
 //! The command line.
 
+use crate::handover::Handover;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub const HELP: &str = "\
@@ -25,7 +27,10 @@ serve   starts the server; makes the cluster if DIR is missing or empty
 check   verifies every structure of a cluster that no server has open; exit 1 if something is wrong
 ";
 
-#[derive(Debug)]
+/// The word for an engine that a supervisor starts.
+pub const ENGINE: &str = "engine";
+
+#[derive(Clone, Debug)]
 pub struct ServeOptions {
     pub data_dir: PathBuf,
     pub host: Option<String>,
@@ -35,12 +40,54 @@ pub struct ServeOptions {
     pub accept_lost_log: bool,
 }
 
+impl ServeOptions {
+    /// The arguments that these options are made of.
+    pub fn arguments(&self) -> Vec<OsString> {
+        let mut all = vec!["-D".into(), self.data_dir.clone().into_os_string()];
+        if let Some(host) = &self.host {
+            all.extend(["-h".into(), host.into()]);
+        }
+        if let Some(port) = self.port {
+            all.extend(["-p".into(), port.to_string().into()]);
+        }
+        if let Some(dir) = &self.socket_dir {
+            all.extend(["-k".into(), dir.into()]);
+        }
+        for (name, value) in &self.settings {
+            all.extend(["-c".into(), format!("{name}={value}").into()]);
+        }
+        if self.accept_lost_log {
+            all.push("--accept-lost-log".into());
+        }
+        all
+    }
+
+    /// Settings of the command line; the last of a name counts.
+    pub fn command_line_settings(&self) -> Vec<(String, String)> {
+        let mut settings = self.settings.clone();
+        if let Some(host) = &self.host {
+            settings.push(("listen_addresses".into(), host.clone()));
+        }
+        if let Some(port) = self.port {
+            settings.push(("port".into(), port.to_string()));
+        }
+        if let Some(dir) = &self.socket_dir {
+            settings.push(("unix_socket_directories".into(), dir.display().to_string()));
+        }
+        settings
+    }
+}
+
 #[derive(Debug)]
 pub enum Command {
     Help,
     Version,
     Serve(ServeOptions),
-    Check { data_dir: PathBuf },
+    /// What a supervisor starts (`crate::supervisor`); not for people, and so not in the help.
+    Engine(Handover, ServeOptions),
+    Check {
+        data_dir: PathBuf,
+    },
 }
 
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
@@ -48,6 +95,10 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         None | Some("--help" | "-?" | "help") => Ok(Command::Help),
         Some("--version" | "-V") => Ok(Command::Version),
         Some("serve") => parse_serve(&arguments[1..]).map(Command::Serve),
+        Some(ENGINE) => {
+            let handover = arguments.get(1).ok_or("nothing was handed over")?.parse()?;
+            Ok(Command::Engine(handover, parse_serve(&arguments[2..])?))
+        }
         Some("check") => {
             let options = parse_serve(&arguments[1..])?;
             Ok(Command::Check { data_dir: options.data_dir })
@@ -106,6 +157,17 @@ mod tests {
         assert!(!o.accept_lost_log);
         let Ok(Command::Serve(o)) = parse(&words("serve --accept-lost-log -D d")) else { panic!() };
         assert!(o.accept_lost_log);
+    }
+
+    #[test]
+    fn options_go_on_as_arguments() {
+        let line = "serve -D d -h * -p 5433 -k /run/k -c fsync=off -c work_mem=4MB --accept-lost-log";
+        let Ok(Command::Serve(o)) = parse(&words(line)) else { panic!() };
+        let again: Vec<String> = o.arguments().into_iter().map(|a| a.into_string().unwrap()).collect();
+        assert_eq!(again, words(line)[1..]);
+        let Ok(Command::Engine(_, o)) = parse(&words(&format!("engine supervisor=1 {}", &line[6..]))) else { panic!() };
+        assert_eq!(o.command_line_settings().len(), 5);
+        assert!(parse(&words("engine -D d")).is_err());
     }
 
     #[test]

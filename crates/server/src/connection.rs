@@ -1,14 +1,16 @@
 //! One client: its socket, its buffers, and the coroutine that runs its current step.
 
+use crate::crash;
 use crate::protocol::{self, Step};
 use crate::runtime::{ConnectionWake, CoroutineRuntime, Yielded};
 use crate::sender::Sent;
 use crate::shared::Shared;
-use corosensei::stack::DefaultStack;
+use crate::statement_stack::StatementStack;
 use corosensei::{Coroutine, CoroutineResult};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::Wake;
 use kilndb_base::prefetch::prefetch;
+use kilndb_base::stack::{DEPTH_MAX_BYTES, StackLimit, on_stack};
 use kilndb_sql::client::SessionControl;
 use kilndb_wire::{Output, frontend};
 use mio::event::Source;
@@ -16,13 +18,11 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use std::cell::{Cell, Ref, RefCell};
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Stack of a statement. Only the pages touched cost memory.
-pub const STATEMENT_STACK_BYTES: usize = 1024 * 1024;
 /// Stacks kept for reuse per worker.
 const POOLED_STACKS: usize = 256;
 /// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught
@@ -51,7 +51,7 @@ impl Socket {
             Socket::Unix(s) => s.write(buf),
         }
     }
-    fn as_fd(&self) -> BorrowedFd<'_> {
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Tcp(s) => s.as_fd(),
             Socket::Unix(s) => s.as_fd(),
@@ -146,7 +146,7 @@ impl Link {
     }
 }
 
-type StepCoroutine = Coroutine<(), Yielded, Step, DefaultStack>;
+type StepCoroutine = Coroutine<(), Yielded, Step, StatementStack>;
 
 pub struct Connection {
     socket: Socket,
@@ -164,6 +164,8 @@ pub struct Connection {
     /// The protocol's state between steps; with the coroutine while one runs.
     step: Option<Step>,
     coroutine: Option<StepCoroutine>,
+    /// Of the stack that the coroutine runs on, with what the session has set `max_stack_depth` to.
+    stack_limit: StackLimit,
     /// The socket was left alone although it may have had more.
     left_unread: bool,
     end_is_near: bool,
@@ -200,6 +202,7 @@ impl Connection {
             watches_output: false,
             step: Some(Step::default()),
             coroutine: None,
+            stack_limit: StackLimit::new(0, 0, DEPTH_MAX_BYTES),
             left_unread: false,
             end_is_near: false,
             control,
@@ -360,6 +363,9 @@ impl Connection {
             }
         }
         self.link.written.set(written);
+        if self.link.admitted.get() {
+            crash::note(self.socket.as_fd().as_raw_fd(), written == 0);
+        }
     }
 
     /// Has the poll tell of room for output while, and only while, there is none. A client that takes a reply out of a
@@ -376,20 +382,18 @@ impl Connection {
     }
 
     /// Runs the connection's next step until it ends (None) or is suspended.
-    pub fn run(&mut self, stacks: &mut Vec<DefaultStack>) -> Option<Yielded> {
+    pub fn run(&mut self, stacks: &mut Vec<StatementStack>) -> Option<Yielded> {
         if self.coroutine.is_none() {
             let Some(step) = self.step.take() else {
                 self.state = ConnectionState::Closed;
                 return None;
             };
-            let stack = match stacks.pop().map_or_else(|| DefaultStack::new(STATEMENT_STACK_BYTES), Ok) {
-                Ok(stack) => stack,
-                Err(_) => {
-                    self.step = Some(step);
-                    self.state = ConnectionState::Closed;
-                    return None;
-                }
+            let Ok(stack) = stacks.pop().map_or_else(StatementStack::new, Ok) else {
+                self.step = Some(step);
+                self.state = ConnectionState::Closed;
+                return None;
             };
+            self.stack_limit = stack.limit(self.stack_limit.depth_bytes());
             let (link, wake, control) = (self.link.clone(), self.wake.clone(), self.control.clone());
             let (shared, worker) = (self.shared.clone(), self.worker);
             self.coroutine = Some(Coroutine::with_stack(stack, move |yielder, ()| {
@@ -398,13 +402,17 @@ impl Connection {
             }));
         }
         let coroutine = self.coroutine.as_mut()?;
-        match coroutine.resume(()) {
+        match on_stack(&mut self.stack_limit, || coroutine.resume(())) {
             CoroutineResult::Yield(why) => Some(why),
             CoroutineResult::Return(step) => {
                 if let Some(done) = self.coroutine.take()
                     && stacks.len() < POOLED_STACKS
                 {
-                    stacks.push(done.into_stack());
+                    let mut stack = done.into_stack();
+                    if self.stack_limit.was_deep() {
+                        stack.trim();
+                    }
+                    stacks.push(stack);
                 }
                 self.state = if step.finished() { ConnectionState::Closed } else { ConnectionState::Idle };
                 self.step = Some(step);
@@ -426,7 +434,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        crash::forget(self.socket.as_fd().as_raw_fd());
         self.shared.unregister_session(self.control.process_id);
+        self.shared.connection_ends();
         if self.link.admitted.get() {
             self.shared.dismiss();
         }

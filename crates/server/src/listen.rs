@@ -4,12 +4,21 @@ use crate::connection::Socket;
 use crate::shared::Shared;
 use crate::worker::{Inbox, Mail};
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use std::io;
 use std::net::TcpListener;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Descriptors that those who connect do not get: storage opens files while it runs, and fails without.
+const RESERVED_DESCRIPTORS: usize = 64;
+/// A worker closes a socket soon after it was asked to.
+const ROOM_IS_MADE_WITHIN: Duration = Duration::from_millis(1);
+/// The log is told of closed connections at most so often.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Deals connections to the workers in turn.
 pub struct Dealer {
@@ -36,66 +45,120 @@ pub fn bind_tcp(host: &str, port: u16) -> Result<TcpListener> {
     Ok(listener)
 }
 
-fn socket2_listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
+fn socket2_listen(host: &str, port: u16) -> io::Result<TcpListener> {
     let host = if host == "*" { "0.0.0.0" } else { host };
     let listener = TcpListener::bind((host, port))?;
     // std listens with a backlog of 128 only; a storm of connects needs more. listen(2) may be called again.
-    use std::os::fd::AsRawFd;
     // SAFETY: the descriptor is the open listening socket.
     unsafe { libc::listen(listener.as_raw_fd(), 4096) };
     Ok(listener)
 }
 
 /// Binds `.s.PGSQL.PORT`. A socket file that nobody answers on is left over from a crash and is replaced.
-pub fn bind_unix(dir: &Path, port: u16) -> Result<(UnixListener, PathBuf)> {
+pub fn bind_unix(dir: &Path, port: u16) -> Result<UnixListener> {
     let path = dir.join(format!(".s.PGSQL.{port}"));
-    let fail =
-        |e: std::io::Error| Error::new(sqlstate::IO_ERROR, format!("could not listen on {}: {e}", path.display()));
+    let fail = |e: io::Error| Error::new(sqlstate::IO_ERROR, format!("could not listen on {}: {e}", path.display()));
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(&path).is_ok() {
-            return Err(fail(std::io::Error::from_raw_os_error(libc::EADDRINUSE)));
+            return Err(fail(io::Error::from_raw_os_error(libc::EADDRINUSE)));
         }
         std::fs::remove_file(&path).map_err(fail)?;
     }
     let listener = UnixListener::bind(&path).map_err(fail)?;
-    use std::os::fd::AsRawFd;
     // SAFETY: the descriptor is the open listening socket.
     unsafe { libc::listen(listener.as_raw_fd(), 4096) };
-    Ok((listener, path))
+    Ok(listener)
 }
 
 pub fn accept_tcp(listener: TcpListener, dealer: Arc<Dealer>, shared: Arc<Shared>) {
-    while !shared.stopping() {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                // Without it a reply may wait for the client's delayed acknowledgement; failure costs only speed.
-                let _ = stream.set_nodelay(true);
-                if stream.set_nonblocking(true).is_ok() {
-                    dealer.deal(Socket::Tcp(mio::net::TcpStream::from_std(stream)));
-                }
-            }
-            Err(e) => accept_failed(&shared, &e),
-        }
-    }
+    accept_all(&listener, &dealer, &shared, || {
+        let (stream, _) = listener.accept()?;
+        // Without it a reply may wait for the client's delayed acknowledgement; failure costs only speed.
+        let _ = stream.set_nodelay(true);
+        stream.set_nonblocking(true)?;
+        Ok(Socket::Tcp(mio::net::TcpStream::from_std(stream)))
+    });
 }
 
 pub fn accept_unix(listener: UnixListener, dealer: Arc<Dealer>, shared: Arc<Shared>) {
+    accept_all(&listener, &dealer, &shared, || {
+        let (stream, _) = listener.accept()?;
+        stream.set_nonblocking(true)?;
+        Ok(Socket::Unix(mio::net::UnixStream::from_std(stream)))
+    });
+}
+
+/// When descriptors are used up, or all but those that storage may need, the oldest go that have not sent their startup
+/// packets.
+fn accept_all(listener: &impl AsFd, dealer: &Dealer, shared: &Shared, accept: impl Fn() -> io::Result<Socket>) {
+    let mut crowd = Crowd { connections_max: connections_max(), closed: 0, told: None };
     while !shared.stopping() {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                if stream.set_nonblocking(true).is_ok() {
-                    dealer.deal(Socket::Unix(mio::net::UnixStream::from_std(stream)));
+        // accept() itself fails for want of a descriptor also when nobody is there.
+        wait_for_client(listener);
+        match accept() {
+            Ok(socket) => {
+                let connections = shared.connection_begins();
+                dealer.deal(socket);
+                if connections > crowd.connections_max && crowd.make_room(shared) {
+                    // Two go for one that comes, until there is room again.
+                    crowd.make_room(shared);
+                    shared.env.sleep(ROOM_IS_MADE_WITHIN);
                 }
             }
-            Err(e) => accept_failed(&shared, &e),
+            Err(_) if shared.stopping() => {}
+            Err(e) if is_shortage(&e) && crowd.make_room(shared) => shared.env.sleep(ROOM_IS_MADE_WITHIN),
+            Err(e) => {
+                shared.instance.log(Severity::Log, &format!("could not accept a connection: {e}"));
+                shared.env.sleep(Duration::from_millis(50));
+            }
         }
     }
 }
 
-/// Out of descriptors, mostly: wait for some to be closed instead of spinning.
-fn accept_failed(shared: &Shared, e: &std::io::Error) {
-    if !shared.stopping() {
-        shared.instance.log(Severity::Log, &format!("could not accept a connection: {e}"));
-        shared.env.sleep(Duration::from_millis(50));
+fn is_shortage(e: &io::Error) -> bool {
+    [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM].contains(&e.raw_os_error().unwrap_or(0))
+}
+
+fn wait_for_client(listener: &impl AsFd) {
+    let mut polled = libc::pollfd { fd: listener.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid structure. Whatever wakes it, accept() waits for what is not there.
+    unsafe { libc::poll(&mut polled, 1, -1) };
+}
+
+/// So many leave storage what it may need; there are more only if all have sent their startup packets. Called when the
+/// server has opened what it always has open.
+fn connections_max() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) };
+    let limit = usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX);
+    let open = std::fs::read_dir("/proc/self/fd").map_or(RESERVED_DESCRIPTORS, |all| all.count());
+    limit.saturating_sub(open + RESERVED_DESCRIPTORS.min(limit / 4))
+}
+
+/// Who has been closed to let others in.
+struct Crowd {
+    connections_max: usize,
+    /// Since the log was told.
+    closed: usize,
+    told: Option<Instant>,
+}
+
+impl Crowd {
+    /// False: everybody has sent a startup packet.
+    fn make_room(&mut self, shared: &Shared) -> bool {
+        if !shared.close_oldest_stranger() {
+            return false;
+        }
+        self.closed += 1;
+        if self.told.is_none_or(|told| told.elapsed() >= TOLD_EVERY) {
+            let message = format!(
+                "file descriptors are short: closed {} connections that had not sent a startup packet yet",
+                self.closed
+            );
+            shared.instance.log(Severity::Log, &message);
+            *self = Crowd { closed: 0, told: Some(Instant::now()), ..*self };
+        }
+        true
     }
 }

@@ -4,12 +4,20 @@ mod allocator;
 mod cli;
 mod code_pages;
 mod connection;
+mod crash;
+mod folder;
+mod handover;
 mod listen;
+mod log;
+mod notify;
 mod protocol;
 mod runtime;
 mod sender;
 mod serve;
 mod shared;
+mod signals;
+mod statement_stack;
+mod supervisor;
 mod worker;
 
 use std::process::ExitCode;
@@ -17,7 +25,15 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: allocator::LastFreedFirst<mimalloc::MiMalloc> = allocator::LastFreedFirst(mimalloc::MiMalloc);
 
+/// The kernel's name of a process that was started by way of /proc/self/exe is `exe`: who looks for servers, as pkill
+/// does, looks for `kilndb`.
+fn name_process() {
+    // SAFETY: the name is a constant that ends in a zero.
+    unsafe { libc::prctl(libc::PR_SET_NAME, c"kilndb".as_ptr()) };
+}
+
 fn main() -> ExitCode {
+    name_process();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match cli::parse(&arguments) {
         Ok(cli::Command::Help) => {
@@ -32,7 +48,8 @@ fn main() -> ExitCode {
             );
             return ExitCode::SUCCESS;
         }
-        Ok(cli::Command::Serve(options)) => serve::serve(options),
+        Ok(cli::Command::Serve(options)) => return supervisor::serve(options).unwrap_or_else(|e| failed(&e)),
+        Ok(cli::Command::Engine(handover, options)) => serve::serve(options, handover),
         Ok(cli::Command::Check { data_dir }) => return check(data_dir),
         Err(message) => {
             eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
@@ -47,6 +64,7 @@ fn main() -> ExitCode {
 
 fn check(data_dir: std::path::PathBuf) -> ExitCode {
     let env = std::sync::Arc::new(kilndb_base::env::OsEnv);
+    folder::wait_for_end(&data_dir);
     let report = match kilndb_storage::check_report(env, data_dir.clone()) {
         Ok(report) => report,
         Err(e) => return failed(&e),

@@ -9,6 +9,7 @@ use crate::runtime::CoroutineRuntime;
 use crate::shared::Shared;
 use kilndb_base::park::Park;
 use kilndb_base::prefetch::prefetch;
+use kilndb_base::work::{under, undivided};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_sql::client::{Client, FieldInfo, WaitKind};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
@@ -50,7 +51,7 @@ impl Step {
 
 /// Works off the messages that are there. Runs on a coroutine.
 pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Step {
-    let outcome = catch_unwind(AssertUnwindSafe(|| work(&mut step, runtime, shared)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| under(runtime, || work(&mut step, runtime, shared))));
     let end = match outcome {
         Ok(Ok(())) => return step,
         Ok(Err(e)) => e,
@@ -164,6 +165,7 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
     }
     let left = shared.admit()?;
     runtime.link.admitted.set(true);
+    shared.introduced(runtime.control.process_id);
     runtime.control.idle_deadline_nanos.store(0, Ordering::Relaxed);
     let options = StartupOptions::from_parameters(&parameters)?;
     let mut session = Session::connect(shared.instance.clone(), options, runtime)?;
@@ -292,7 +294,8 @@ impl Client for WireClient<'_> {
         self.output(|o| o.parameter_description(types));
     }
     fn data_row(&mut self, count: usize, write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool>) -> Result<()> {
-        self.output(|o| o.data_row(count, write))?;
+        // The worker looks into the buffer when the session gives way.
+        undivided(|| self.output(|o| o.data_row(count, write)))?;
         self.throttle()
     }
     fn command_complete(&mut self, tag: &str) {

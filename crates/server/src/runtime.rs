@@ -1,14 +1,13 @@
-//! The statement's side of a coroutine: parking, time slices, parsing on the big stack.
+//! The statement's side of a coroutine: parking and time slices.
 
 use crate::connection::Link;
 use crate::worker::{Inbox, Mail};
 use corosensei::Yielder;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate, work};
 use kilndb_sql::client::{Runtime, SessionControl, WaitKind};
 use kilndb_storage::accesses;
-use kilndb_syntax::Script;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -85,8 +84,6 @@ pub struct CoroutineRuntime {
     steps: Cell<u32>,
     steps_per_look: Cell<u32>,
     worker: usize,
-    /// Running on the thread's own stack: no going there again, and no suspending.
-    on_large_stack: Cell<bool>,
 }
 
 impl CoroutineRuntime {
@@ -108,7 +105,6 @@ impl CoroutineRuntime {
             steps: Cell::new(0),
             steps_per_look: Cell::new(FIRST_STEPS),
             worker,
-            on_large_stack: Cell::new(false),
         };
         runtime.begin_slice();
         runtime
@@ -144,19 +140,17 @@ impl CoroutineRuntime {
 
     /// Whether others have had their turn.
     fn give_way_if(&self, is_over: bool) -> bool {
-        let gives_way = is_over && !self.on_large_stack.get();
-        if gives_way {
+        if is_over {
             self.suspend(Yielded::Slice);
         }
-        gives_way
+        is_over
     }
 
     pub fn suspend(&self, why: Yielded) {
-        assert!(!self.on_large_stack.get(), "a statement may not be suspended while it uses the thread's stack");
         let counted = accesses::now();
         // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
         // used on that coroutine only (the type is not Send).
-        unsafe { &*self.yielder }.suspend(why);
+        work::aside(|| unsafe { &*self.yielder }.suspend(why));
         accesses::resume(&counted);
         self.begin_slice();
     }
@@ -231,6 +225,9 @@ impl Park for CoroutineRuntime {
         self.interrupts()?;
         if self.give_way_if(self.is_slice_over()) { self.interrupts() } else { Ok(()) }
     }
+    fn refuse_cancelled(&self) -> Result<()> {
+        self.interrupts()
+    }
     fn step(&self) -> Result<()> {
         self.interrupts()?;
         if self.give_way_if(self.is_slice_over_at_step()) { self.interrupts() } else { Ok(()) }
@@ -241,47 +238,13 @@ impl Park for CoroutineRuntime {
 }
 
 impl Runtime for CoroutineRuntime {
-    fn parse(&self, sql: &str) -> Result<Script> {
-        if self.on_large_stack.get() {
-            return kilndb_syntax::parse(sql);
-        }
-        // SAFETY: as in `suspend`. The closure runs on the thread's own stack while this coroutine waits for it; it
-        // does not suspend and does not unwind out of `parse`.
-        unsafe { &*self.yielder }.on_parent_stack(|| kilndb_syntax::parse(sql))
-    }
-    fn on_large_stack(&self, f: &mut dyn FnMut()) {
-        if self.on_large_stack.get() {
-            return f();
-        }
-        /// `on_parent_stack` asks for Send as if the closure might move; it runs on this very thread.
-        struct SameThread<'a>(&'a mut dyn FnMut());
-        // SAFETY: the value is used by the thread that made it, while that thread waits for it.
-        unsafe impl Send for SameThread<'_> {}
-        impl SameThread<'_> {
-            fn call(self) {
-                (self.0)();
-            }
-        }
-        /// Also when the closure panics.
-        struct Left<'a>(&'a Cell<bool>);
-        impl Drop for Left<'_> {
-            fn drop(&mut self) {
-                self.0.set(false);
-            }
-        }
-        let f = SameThread(f);
-        self.on_large_stack.set(true);
-        let _left = Left(&self.on_large_stack);
-        // SAFETY: as in `parse`; `suspend` refuses to run there, and so does a second switch to it.
-        unsafe { &*self.yielder }.on_parent_stack(move || f.call());
-    }
     fn control(&self) -> &SessionControl {
         &self.control
     }
     fn tell(&self, notice: &Error) -> Result<bool> {
         self.link.output.borrow_mut().error_or_notice(&notice.0);
         self.link.is_urgent.set(true);
-        while self.link.pending_output() > crate::protocol::OUTPUT_LIMIT_BYTES && !self.on_large_stack.get() {
+        while self.link.pending_output() > crate::protocol::OUTPUT_LIMIT_BYTES {
             self.wait_for_client(WaitKind::ClientWrite);
             if self.link.write_failed.get() || self.link.end_of_input.get() {
                 return Err(crate::protocol::silent_end().with_severity(kilndb_base::Severity::Fatal));

@@ -5,8 +5,9 @@ use kilndb_base::env::Env;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_sql::Instance;
 use kilndb_sql::client::{Activity, SessionControl};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 pub struct Shared {
     pub instance: Arc<Instance>,
@@ -15,6 +16,10 @@ pub struct Shared {
     next_process_id: AtomicI32,
     /// Sessions past their startup packet.
     admitted: Mutex<usize>,
+    /// Sockets that were accepted and are not closed.
+    connections: AtomicUsize,
+    /// Those before their startup packet, by process id, which is by age.
+    strangers: Mutex<BTreeMap<i32, Arc<SessionControl>>>,
 }
 
 impl Shared {
@@ -25,6 +30,8 @@ impl Shared {
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),
             admitted: Mutex::new(0),
+            connections: AtomicUsize::new(0),
+            strangers: Mutex::default(),
         }
     }
     pub fn stop(&self) {
@@ -46,11 +53,33 @@ impl Shared {
         let activity = Activity { client_addr, ..Activity::default() };
         let control = Arc::new(SessionControl::new(process_id, secret, wake, attention, activity));
         self.instance.sessions().add(control.clone());
+        self.strangers().insert(process_id, control.clone());
         control
     }
 
     pub fn unregister_session(&self, process_id: i32) {
         self.instance.sessions().remove(process_id);
+        self.introduced(process_id);
+    }
+
+    /// Answers how many there are now.
+    pub fn connection_begins(&self) -> usize {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+    pub fn connection_ends(&self) {
+        self.connections.fetch_sub(1, Ordering::Relaxed);
+    }
+    fn strangers(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<SessionControl>>> {
+        self.strangers.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    /// It has sent its startup packet, or is gone.
+    pub fn introduced(&self, process_id: i32) {
+        self.strangers().remove(&process_id);
+    }
+    /// Ends the connection that has been without a startup packet for longest. False: there is none.
+    pub fn close_oldest_stranger(&self) -> bool {
+        let oldest = self.strangers().pop_first();
+        oldest.inspect(|(_, control)| control.request_terminate()).is_some()
     }
     /// Takes one of max_connections' places. Answers how many are left.
     pub fn admit(&self) -> Result<usize> {

@@ -11,6 +11,7 @@ use crate::connection::{Connection, ConnectionState, Socket};
 use crate::runtime::{ConnectionWake, Yielded};
 use crate::sender::{self, Sender, Sent};
 use crate::shared::Shared;
+use crate::statement_stack::StatementStack;
 use kilndb_base::env::process_monotonic_nanos;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::cmp::Reverse;
@@ -89,7 +90,7 @@ pub struct Worker {
     sliced: VecDeque<usize>,
     /// (deadline, token, generation) of parked sessions; entries may be stale.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
-    stacks: Vec<corosensei::stack::DefaultStack>,
+    stacks: Vec<StatementStack>,
     scratch: Vec<u8>,
     /// Sessions with replies to send, and when the first of these is to go at the latest.
     unsent: Vec<usize>,
@@ -290,6 +291,7 @@ impl Worker {
         });
         let registered = self.poll.registry().register(&mut socket, Token(token), Interest::READABLE);
         if registered.is_err() {
+            self.shared.connection_ends();
             self.free.push(token);
             return;
         }

@@ -487,8 +487,15 @@ fn kill_after_a_database_was_copied() {
 /// No file of the process may grow beyond this; None: there is no limit.
 fn limit_files(server: &Server, bytes: Option<u64>) {
     let limit = libc::rlimit { rlim_cur: bytes.unwrap_or(libc::RLIM_INFINITY), rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: the child runs; `limit` is valid, the old one is not asked for.
-    let done = unsafe { libc::prlimit(server.pid() as libc::pid_t, libc::RLIMIT_FSIZE, &limit, std::ptr::null_mut()) };
+    // SAFETY: the engine runs; `limit` is valid, the old one is not asked for.
+    let done = unsafe {
+        libc::prlimit(
+            server.engine_pid().expect("an engine") as libc::pid_t,
+            libc::RLIMIT_FSIZE,
+            &limit,
+            std::ptr::null_mut(),
+        )
+    };
     assert_eq!(done, 0, "the limit is set");
 }
 fn size(path: &Path) -> u64 {

@@ -20,7 +20,8 @@ fn files(data: &Path) -> Vec<PathBuf> {
 }
 
 fn resident_kilobytes(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("the process is there");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.engine_pid().expect("an engine")))
+        .expect("the process is there");
     let line = status.lines().find(|l| l.starts_with("VmRSS:")).expect("a line for resident memory");
     line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number of kilobytes")
 }

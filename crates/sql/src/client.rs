@@ -3,7 +3,6 @@
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_syntax::Script;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -42,11 +41,8 @@ pub trait Client {
     fn throttle(&mut self) -> Result<()>;
 }
 
-/// Waiting, and the one thing that cannot run on a small stack.
+/// Waiting, and reaching the client in the midst of a statement.
 pub trait Runtime: Park {
-    fn parse(&self, sql: &str) -> Result<Script>;
-    /// Runs `f` on the thread's own, large stack. It must not park.
-    fn on_large_stack(&self, f: &mut dyn FnMut());
     fn control(&self) -> &SessionControl;
     /// A message for the client now, while a statement runs; it waits (the session, not the thread) while too much is
     /// on its way. False: there is nobody who could be told.

@@ -9,6 +9,7 @@
 
 use kilndb_base::env::{Env, process_monotonic_nanos};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
+use kilndb_base::work::under;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::accesses::{self, Accesses};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,7 +70,7 @@ impl HelperPool {
             let body = move || {
                 let park = HelperPark { stop: team.stop.clone(), inner: ThreadPark::new() };
                 let before = accesses::now();
-                let result = catch_unwind(AssertUnwindSafe(|| work(&park)));
+                let result = catch_unwind(AssertUnwindSafe(|| under(&park, || work(&park))));
                 drop(work);
                 let result = result.unwrap_or_else(|_| Err(Error::internal("a helper thread of a statement failed")));
                 team.results.lock().unwrap_or_else(|e| e.into_inner()).push((result, accesses::now().since(&before)));
@@ -119,6 +120,9 @@ impl Park for HelperPark {
     }
     fn park_uninterruptible(&self) {
         self.inner.park_uninterruptible();
+    }
+    fn refuse_cancelled(&self) -> Result<()> {
+        self.checkpoint()
     }
     fn checkpoint(&self) -> Result<()> {
         if self.stop.load(Ordering::Acquire) {

@@ -231,7 +231,7 @@ fn more_syntax() {
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
-/// Statements run on stacks of 1 MB: deep nesting is an error, never a crash.
+/// On a stack of 1 MB too deep nesting is an error, never a crash.
 #[test]
 fn deep_nesting_is_an_error() {
     let db = people("deep");

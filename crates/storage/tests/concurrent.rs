@@ -9,26 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 use support::Dir;
 
 fn open(dir: &Dir, buffers: u64) -> Arc<Engine> {
-    let config = EngineConfig {
-        data_dir: dir.0.clone(),
-        shared_buffers_bytes: buffers,
-        huge_pages: true,
-        wal_buffers_bytes: 4 << 20,
-        max_wal_size_bytes: 64 << 20,
-        checkpoint_timeout_s: 300,
-        checkpoint_completion_target: 0.1,
-        wal_writer_delay_ms: 20,
-        startup_progress_interval_ms: 0,
-        limits: Default::default(),
-        fsync: false,
-        accept_lost_log: false,
-        workers: 4,
-        log: Arc::new(|s, t| {
-            if s >= kilndb_base::Severity::Warning {
-                eprintln!("{s:?}: {t}")
-            }
-        }),
-    };
+    let config =
+        EngineConfig { wal_buffers_bytes: 4 << 20, wal_writer_delay_ms: 20, ..support::config(dir.0.clone(), buffers) };
     Engine::open(Arc::new(OsEnv), config).unwrap()
 }
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };

@@ -12,24 +12,12 @@ const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, ke
 fn open(name: &str) -> (Dir, Arc<Engine>) {
     let dir = Dir::new(name);
     let config = EngineConfig {
-        data_dir: dir.0.clone(),
-        shared_buffers_bytes: 64 << 20,
-        huge_pages: true,
         wal_buffers_bytes: 4 << 20,
         max_wal_size_bytes: 256 << 20,
-        checkpoint_timeout_s: 300,
         checkpoint_completion_target: 0.9,
         wal_writer_delay_ms: 5,
-        startup_progress_interval_ms: 0,
-        limits: Default::default(),
-        fsync: false,
-        accept_lost_log: false,
         workers: 2,
-        log: Arc::new(|s, t| {
-            if s >= kilndb_base::Severity::Warning {
-                eprintln!("{s:?}: {t}")
-            }
-        }),
+        ..support::config(dir.0.clone(), 64 << 20)
     };
     (dir, Engine::open(Arc::new(OsEnv), config).unwrap())
 }

@@ -24,6 +24,7 @@ pub mod network;
 pub mod numeric;
 pub mod oids;
 pub mod partition_hash;
+pub mod pieces;
 pub mod range;
 pub(crate) mod range_aggregate;
 pub mod row;

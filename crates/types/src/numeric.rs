@@ -6,6 +6,7 @@
 //! 3. Equality and order ignore `dscale`.
 
 mod arith;
+mod long;
 mod math;
 mod text;
 pub use math::{factorial, width_bucket};

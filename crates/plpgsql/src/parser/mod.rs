@@ -208,10 +208,9 @@ pub(crate) struct Parser<'a> {
     frame: &'a mut Frame,
     check_syntax: bool,
     latest_line: u32,
-    depth: u32,
+    /// Offsets of the text's ends of lines.
+    line_ends: Vec<usize>,
 }
-
-const DEPTH_MAX: u32 = 300;
 
 /// Parses a body into `frame`, which has the arguments already. `check_syntax`: of the SQL in it too.
 pub fn parse(text: &str, frame: &mut Frame, names: &mut dyn Names, check_syntax: bool) -> Result<Stmt, Failure> {
@@ -226,7 +225,7 @@ pub fn parse(text: &str, frame: &mut Frame, names: &mut dyn Names, check_syntax:
         frame,
         check_syntax,
         latest_line: 1,
-        depth: 0,
+        line_ends: text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(at, _)| at).collect(),
     };
     parser.function().map_err(|error| Failure { error, line: parser.latest_line })
 }
@@ -318,7 +317,7 @@ impl<'a> Parser<'a> {
     }
 
     pub(crate) fn line_of(&mut self, offset: usize) -> u32 {
-        self.latest_line = self.text.as_bytes().iter().take(offset).filter(|b| **b == b'\n').count() as u32 + 1;
+        self.latest_line = self.line_ends.partition_point(|end| *end < offset) as u32 + 1;
         self.latest_line
     }
 
@@ -343,21 +342,17 @@ impl<'a> Parser<'a> {
         if !self.check_syntax {
             return Ok(());
         }
-        let start = self.position(offset);
         self.names.check_syntax(text, mode).map_err(|mut e| {
+            let start = self.position(offset);
             e.0.position = Some(start + e.0.position.map_or(0, |p| p.saturating_sub(1)));
             e
         })
     }
     /// What stands around a level of nesting.
     pub(crate) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        self.depth += 1;
-        if self.depth > DEPTH_MAX {
-            return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"));
-        }
-        let parsed = parse(self);
-        self.depth -= 1;
-        parsed
+        kilndb_base::stack::check()?;
+        kilndb_base::work::step(200)?;
+        parse(self)
     }
 }
 

@@ -59,7 +59,8 @@ impl Report {
 }
 
 fn resident_kb(server: &Server) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap_or_default();
+    let engine_pid = server.engine_pid().unwrap_or_default();
+    let status = std::fs::read_to_string(format!("/proc/{engine_pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmRSS:")).unwrap_or("");
     line.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
@@ -69,7 +70,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     let folder = TempDir::new("fuzz").map_err(|e| e.to_string())?;
     let data = folder.path().join("data");
     let port = process::free_port().map_err(|e| e.to_string())?;
-    let settings = ["statement_timeout=300ms", "shared_buffers=64MB", "max_wal_size=128MB"];
+    // An engine that crashes is not to be hidden by its successor.
+    let settings = ["statement_timeout=300ms", "shared_buffers=64MB", "max_wal_size=128MB", "restart_after_crash=off"];
     let mut server = process::start_kilndb(&data, port, &settings).map_err(|e| e.to_string())?;
     let corpus = Corpus::load(options.corpus.as_deref());
     progress(&format!("{} statements to begin with", corpus.len()));

@@ -41,7 +41,8 @@ impl Host {
 
     /// Memory that is the process's own, in bytes.
     fn memory_bytes(&self) -> Result<u64, String> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server.pid())).map_err(text)?;
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.server.engine_pid().map_err(text)?))
+            .map_err(text)?;
         let line = status.lines().find_map(|l| l.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
         let kilobytes: u64 = line.trim().trim_end_matches(" kB").parse().map_err(text)?;
         Ok(kilobytes * 1024)

@@ -208,7 +208,7 @@ impl Binder<'_> {
     }
 
     fn check_grouped(&self, e: &Expr, q: &Query, scope: &Scope<'_>, own: &[u32], added: &mut Vec<Expr>) -> Result<()> {
-        self.check_stack()?;
+        kilndb_base::stack::check()?;
         if q.group_by.iter().any(|g| same(g, e)) {
             return Ok(());
         }

@@ -9,7 +9,7 @@ use kilndb_types::{Datum, oids};
 
 impl Binder<'_> {
     pub(crate) fn bind_expr(&self, node: Node<'_>, scope: &Scope<'_>) -> Result<Expr> {
-        self.check_stack()?;
+        kilndb_base::stack::check()?;
         match node {
             Node::ColumnRef(c) => self.bind_column_ref(c, scope),
             Node::A_Const(c) => self.bind_const(c),

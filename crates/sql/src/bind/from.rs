@@ -52,7 +52,7 @@ impl Binder<'_> {
         scope: &Scope<'_>,
         q: &mut Query,
     ) -> Result<(JoinTree, Vec<NsItem>)> {
-        self.check_stack()?;
+        kilndb_base::stack::check()?;
         match node {
             Node::RangeVar(v) => self.bind_range_var(v, scope, q),
             Node::RangeSubselect(s) => self.bind_range_subselect(s, scope, q),

@@ -67,7 +67,6 @@ pub struct Binder<'a> {
     next_rel: Cell<u32>,
     next_cte: Cell<u32>,
     source: RefCell<Arc<str>>,
-    stack_base: usize,
     lifting: Option<&'a lifting::Lifting>,
     /// Of the routine that runs the statement.
     variables: Option<&'a variables::Variables<'a>>,
@@ -75,15 +74,6 @@ pub struct Binder<'a> {
     eval: Option<&'a EvalContext<'a>>,
     /// Where names of the text are noted, if somebody wants them.
     names: Option<&'a names::Names>,
-}
-
-/// Stack that binding may use. Statements run on small stacks, and what follows binding recurses too, with less per
-/// level.
-const STACK_LIMIT_BYTES: usize = 320 << 10;
-
-fn stack_pointer() -> usize {
-    let here = 0u8;
-    std::hint::black_box(std::ptr::from_ref(&here)) as usize
 }
 
 impl<'a> Binder<'a> {
@@ -95,7 +85,6 @@ impl<'a> Binder<'a> {
             next_rel: Cell::new(1),
             next_cte: Cell::new(0),
             source: RefCell::new(source),
-            stack_base: stack_pointer(),
             lifting: None,
             variables: None,
             eval: None,
@@ -111,14 +100,6 @@ impl<'a> Binder<'a> {
         let n = self.next_cte.get();
         self.next_cte.set(n + 1);
         n
-    }
-    fn check_stack(&self) -> Result<()> {
-        if self.stack_base.abs_diff(stack_pointer()) > STACK_LIMIT_BYTES {
-            return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_hint(
-                "Increase the configuration parameter \"max_stack_depth\" (currently 2048kB), after ensuring the platform's stack depth limit is adequate.",
-            ));
-        }
-        Ok(())
     }
     /// Adds the position of a node, unless the error has one.
     pub(crate) fn at(&self, e: Error, loc: i32) -> Error {

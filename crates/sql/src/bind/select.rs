@@ -21,7 +21,7 @@ impl Binder<'_> {
         outer: Option<&Scope<'_>>,
         resolve: bool,
     ) -> Result<Query> {
-        self.check_stack()?;
+        kilndb_base::stack::check()?;
         if s.op != raw::SetOperation::SETOP_NONE {
             return self.bind_set_operation(s, outer);
         }
@@ -490,7 +490,7 @@ impl Binder<'_> {
         targets: &mut [Target],
         q: &mut Query,
     ) -> Result<Vec<Vec<usize>>> {
-        self.check_stack()?;
+        kilndb_base::stack::check()?;
         use raw::GroupingSetKind as K;
         match g.kind {
             K::GROUPING_SET_EMPTY => Ok(vec![Vec::new()]),

@@ -530,17 +530,13 @@ impl Session {
             let environment = self.environment(runtime)?;
             let host = environment.host();
             let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
-            let mut plan = Err(Error::internal("a COPY was not planned"));
-            runtime.on_large_stack(&mut || {
-                plan = crate::plan::plan_row_source(
-                    &table,
-                    &attnums,
-                    (s.where_clause(), statement.source()),
-                    &host.reader,
-                    &self.instance.engine,
-                );
-            });
-            plan?
+            crate::plan::plan_row_source(
+                &table,
+                &attnums,
+                (s.where_clause(), statement.source()),
+                &host.reader,
+                &self.instance.engine,
+            )?
         };
         let mut client = client;
         let mut file = match s.filename() {

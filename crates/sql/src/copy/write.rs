@@ -168,7 +168,7 @@ impl Session {
                 let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
                 let sql =
                     format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
-                let script = runtime.parse(&sql)?;
+                let script = kilndb_syntax::parse(&sql)?;
                 let query = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
                 self.make_plan(&query, &[], runtime)?
             }

@@ -251,12 +251,8 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Option<Datum>> {
         let volatile = self.with_catalog(runtime, |host| {
-            let mut answer = Ok(true);
-            runtime.on_large_stack(&mut || {
-                answer = crate::bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))
-                    .map(|bound| bound.expr.is_volatile());
-            });
-            answer
+            let bound = crate::bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))?;
+            Ok(bound.expr.is_volatile())
         })?;
         if volatile {
             return Ok(None);
@@ -371,7 +367,7 @@ impl Session {
         let type_name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
         let value = match definition.raw_default() {
             Node::None => quote(name),
-            node => self.expression_text(node, runtime)?,
+            node => kilndb_syntax::expression_sql(node)?,
         };
         if table.kind == TableKind::Composite {
             self.refuse_stored_rows(table, runtime)?;
@@ -448,11 +444,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let checked = self.with_catalog(runtime, |host| {
-            let mut bound = Ok(());
-            runtime.on_large_stack(&mut || {
-                bound = crate::bind::bind_expression(value, Some(table), &host.reader, Some(target)).map(|_| ());
-            });
-            bound
+            crate::bind::bind_expression(value, Some(table), &host.reader, Some(target)).map(|_| ())
         });
         checked.map_err(|mut e| {
             e.0.position = None;

@@ -135,7 +135,7 @@ impl Session {
 
     /// Runs an UPDATE of ALTER TABLE, which gives rows the value of a new column: no trigger fires.
     pub(crate) fn rewrite_rows(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<u64> {
-        let script = runtime.parse(sql)?;
+        let script = kilndb_syntax::parse(sql)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal statement"))?;
         // Statements of functions in the defaults are planned while the plan runs, and fire triggers.
         self.is_rewriting = true;
@@ -156,7 +156,7 @@ impl Session {
     }
 
     fn plan_own(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let script = runtime.parse(sql)?;
+        let script = kilndb_syntax::parse(sql)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
         self.make_plan(&statement, &[], runtime)
     }

@@ -294,23 +294,17 @@ impl Session {
         all: &[&nodes::Constraint],
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let sql = self.expression_text(c.raw_expr(), runtime)?;
+        let sql = kilndb_syntax::expression_sql(c.raw_expr())?;
         let used = self.with_catalog(runtime, |host| {
-            let mut bound = Ok(Vec::new());
-            runtime.on_large_stack(&mut || {
-                bound =
-                    crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1))).map(|b| {
-                        let mut used = Vec::new();
-                        columns_in(&b.expr, b.rel, &mut used);
-                        used
-                    });
-            });
-            bound.map_err(|mut e| {
+            let bound = crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1)));
+            let bound = bound.map_err(|mut e| {
                 e.0.position = None;
                 e
-            })
-        });
-        let used = used?;
+            })?;
+            let mut used = Vec::new();
+            columns_in(&bound.expr, bound.rel, &mut used);
+            Ok(used)
+        })?;
         let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
         let name = match c.conname() {
             Some(name) => name.to_string(),
@@ -664,12 +658,10 @@ impl Session {
         let table = self.table_by_oid(new.table.oid, runtime)?;
         let functions = self.with_catalog(runtime, |host| {
             let mut functions = Vec::new();
-            runtime.on_large_stack(&mut || {
-                // The check itself has been looked at before.
-                if let Ok(bound) = crate::bind::bind_expression(sql, Some(&table), &host.reader, None) {
-                    bound.expr.user_functions(&mut functions);
-                }
-            });
+            // The check itself has been looked at before.
+            if let Ok(bound) = crate::bind::bind_expression(sql, Some(&table), &host.reader, None) {
+                bound.expr.user_functions(&mut functions);
+            }
             Ok(functions)
         })?;
         for function in functions {

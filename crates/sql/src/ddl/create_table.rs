@@ -324,7 +324,7 @@ impl Session {
                 merge_clause(&mut column.not_null_clause, NotNullClause::of(k))?;
             }
             C::CONSTR_DEFAULT => {
-                let sql = self.expression_text(k.raw_expr(), runtime)?;
+                let sql = kilndb_syntax::expression_sql(k.raw_expr())?;
                 self.check_default(&sql, &column.name, (column.type_oid, column.typmod), runtime)?;
                 column.default_sql = Some(sql);
             }
@@ -349,7 +349,7 @@ impl Session {
                 if k.generated_kind as u8 == b'v' {
                     return Err(Error::unsupported("virtual generated columns are not supported"));
                 }
-                column.default_sql = Some(self.expression_text(k.raw_expr(), runtime)?);
+                column.default_sql = Some(kilndb_syntax::expression_sql(k.raw_expr())?);
                 column.generated = b's';
             }
             _ => {}

@@ -84,21 +84,16 @@ impl Session {
         let oid = self.new_oid(table)?;
         let table = self.table_by_oid(table, runtime)?;
         let (used, functions, stored) = self.with_catalog(runtime, |host| {
-            let mut found = Ok((Vec::new(), Vec::new(), None));
-            runtime.on_large_stack(&mut || {
-                found = crate::bind::bind_expression(sql, Some(&table), &host.reader, None).map(|bound| {
-                    let mut used = Vec::new();
-                    relations_named(&bound.expr, host, &mut used);
-                    let mut functions = Vec::new();
-                    bound.expr.user_functions(&mut functions);
-                    (used, functions, by_oid(&bound.expr, host))
-                });
-            });
             // Positions are of the expression's text, not of the statement's.
-            found.map_err(|mut e| {
+            let bound = crate::bind::bind_expression(sql, Some(&table), &host.reader, None).map_err(|mut e| {
                 e.0.position = None;
                 e
-            })
+            })?;
+            let mut used = Vec::new();
+            relations_named(&bound.expr, host, &mut used);
+            let mut functions = Vec::new();
+            bound.expr.user_functions(&mut functions);
+            Ok((used, functions, by_oid(&bound.expr, host)))
         })?;
         let stored = match stored {
             Some(stored) => stored,
@@ -184,7 +179,7 @@ impl Session {
         if !has_default {
             return self.drop_default(table.oid, column.attnum, runtime);
         }
-        let sql = self.expression_text(def, runtime)?;
+        let sql = kilndb_syntax::expression_sql(def)?;
         if sql == "NULL" && column.type_oid < FIRST_USER_OID {
             return self.drop_default(table.oid, column.attnum, runtime);
         }
@@ -203,11 +198,8 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         self.with_catalog(runtime, |host| {
-            let mut bound = Ok(());
-            runtime.on_large_stack(&mut || {
-                bound = crate::bind::bind_expression(sql, None, &host.reader, Some(target)).map(|_| ());
-            });
-            bound.map_err(|mut e| {
+            let bound = crate::bind::bind_expression(sql, None, &host.reader, Some(target));
+            bound.map(|_| ()).map_err(|mut e| {
                 e.0.position = None;
                 if e.sqlstate() == sqlstate::DATATYPE_MISMATCH {
                     let of = e.message().split(" but should").next().unwrap_or("").to_string();

@@ -28,6 +28,55 @@ struct Clauses {
     checks: Vec<(Option<String>, String, bool)>,
 }
 
+fn domain_clauses(s: &nodes::CreateDomainStmt, source: &str) -> Result<Clauses> {
+    let mut clauses = Clauses::default();
+    for k in s.constraints() {
+        let at = |e: Error| e.or_position(kilndb_syntax::position_of(source, k.location));
+        match k.contype {
+            C::CONSTR_DEFAULT => {
+                if clauses.default.is_some() {
+                    return Err(at(Error::new(sqlstate::SYNTAX_ERROR, "multiple default expressions")));
+                }
+                let is_null = matches!(k.raw_expr(), Node::A_Const(c) if c.val().is_none());
+                clauses.default = Some(if is_null { None } else { Some(kilndb_syntax::expression_sql(k.raw_expr())?) });
+            }
+            C::CONSTR_NOTNULL | C::CONSTR_NULL => {
+                let is_not = k.contype == C::CONSTR_NOTNULL;
+                if is_not && k.is_no_inherit {
+                    return Err(at(Error::new(
+                        sqlstate::INVALID_OBJECT_DEFINITION,
+                        "not-null constraints for domains cannot be marked NO INHERIT",
+                    )));
+                }
+                match &clauses.not_null {
+                    Some((known, _)) if *known != is_not => {
+                        return Err(at(Error::new(sqlstate::SYNTAX_ERROR, "conflicting NULL/NOT NULL constraints")));
+                    }
+                    Some((true, _)) => {
+                        return Err(at(Error::new(
+                            sqlstate::INVALID_OBJECT_DEFINITION,
+                            "redundant NOT NULL constraint definition",
+                        )));
+                    }
+                    _ => clauses.not_null = Some((is_not, k.conname().map(str::to_string))),
+                }
+            }
+            C::CONSTR_CHECK => {
+                if k.is_no_inherit {
+                    return Err(at(Error::new(
+                        sqlstate::INVALID_OBJECT_DEFINITION,
+                        "check constraints for domains cannot be marked NO INHERIT",
+                    )));
+                }
+                let sql = kilndb_syntax::expression_sql(k.raw_expr())?;
+                clauses.checks.push((k.conname().map(str::to_string), sql, true));
+            }
+            other => return Err(at(impossible(other))),
+        }
+    }
+    Ok(clauses)
+}
+
 impl Session {
     pub(super) fn create_domain(
         &mut self,
@@ -60,7 +109,7 @@ impl Session {
                 runtime,
             )?;
         }
-        let clauses = self.domain_clauses(s, source, runtime)?;
+        let clauses = domain_clauses(s, source)?;
         if let Some(Some(sql)) = &clauses.default {
             self.check_default(sql, &name, (base, typmod), runtime)?;
         }
@@ -113,72 +162,11 @@ impl Session {
         Ok(())
     }
 
-    fn domain_clauses(
-        &mut self,
-        s: &nodes::CreateDomainStmt,
-        source: &Arc<str>,
-        runtime: &dyn Runtime,
-    ) -> Result<Clauses> {
-        let mut clauses = Clauses::default();
-        for k in s.constraints() {
-            let at = |e: Error| e.or_position(kilndb_syntax::position_of(source, k.location));
-            match k.contype {
-                C::CONSTR_DEFAULT => {
-                    if clauses.default.is_some() {
-                        return Err(at(Error::new(sqlstate::SYNTAX_ERROR, "multiple default expressions")));
-                    }
-                    let is_null = matches!(k.raw_expr(), Node::A_Const(c) if c.val().is_none());
-                    clauses.default =
-                        Some(if is_null { None } else { Some(self.expression_text(k.raw_expr(), runtime)?) });
-                }
-                C::CONSTR_NOTNULL | C::CONSTR_NULL => {
-                    let is_not = k.contype == C::CONSTR_NOTNULL;
-                    if is_not && k.is_no_inherit {
-                        return Err(at(Error::new(
-                            sqlstate::INVALID_OBJECT_DEFINITION,
-                            "not-null constraints for domains cannot be marked NO INHERIT",
-                        )));
-                    }
-                    match &clauses.not_null {
-                        Some((known, _)) if *known != is_not => {
-                            return Err(at(Error::new(
-                                sqlstate::SYNTAX_ERROR,
-                                "conflicting NULL/NOT NULL constraints",
-                            )));
-                        }
-                        Some((true, _)) => {
-                            return Err(at(Error::new(
-                                sqlstate::INVALID_OBJECT_DEFINITION,
-                                "redundant NOT NULL constraint definition",
-                            )));
-                        }
-                        _ => clauses.not_null = Some((is_not, k.conname().map(str::to_string))),
-                    }
-                }
-                C::CONSTR_CHECK => {
-                    if k.is_no_inherit {
-                        return Err(at(Error::new(
-                            sqlstate::INVALID_OBJECT_DEFINITION,
-                            "check constraints for domains cannot be marked NO INHERIT",
-                        )));
-                    }
-                    let sql = self.expression_text(k.raw_expr(), runtime)?;
-                    clauses.checks.push((k.conname().map(str::to_string), sql, true));
-                }
-                other => return Err(at(impossible(other))),
-            }
-        }
-        Ok(clauses)
-    }
-
     /// The check must be a condition on VALUE alone.
     fn check_domain_check(&mut self, sql: &str, base: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.with_catalog(runtime, |host| {
-            let mut bound = Ok(());
-            runtime.on_large_stack(&mut || {
-                bound = crate::bind::domain::check(sql, base, &host.reader)
-                    .and_then(|e| super::depend::refuse_temporary_routines(&e))
-            });
+            let bound = crate::bind::domain::check(sql, base, &host.reader)
+                .and_then(|e| super::depend::refuse_temporary_routines(&e));
             bound.map_err(|mut e| {
                 e.0.position = None;
                 e
@@ -275,7 +263,7 @@ impl Session {
         let sql = match def {
             Node::None => None,
             Node::A_Const(c) if c.val().is_none() => None,
-            node => Some(self.expression_text(node, runtime)?),
+            node => Some(kilndb_syntax::expression_sql(node)?),
         };
         if let Some(sql) = &sql {
             self.check_default(sql, &info.name, (info.base_type, info.typmod), runtime)?;
@@ -327,7 +315,7 @@ impl Session {
         match k.contype {
             C::CONSTR_NOTNULL => self.set_domain_not_null(info, k.conname(), runtime),
             C::CONSTR_CHECK => {
-                let sql = self.expression_text(k.raw_expr(), runtime)?;
+                let sql = kilndb_syntax::expression_sql(k.raw_expr())?;
                 self.check_domain_check(&sql, info.base_type, runtime)?;
                 let sql = self.stored_expression(&sql, Over::Domain(info.base_type), runtime)?;
                 let name = self.domain_constraint_name(info.oid, &info.name, k.conname(), "check")?;

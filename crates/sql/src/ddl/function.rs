@@ -103,6 +103,41 @@ fn number_of(d: &nodes::DefElem) -> f32 {
     }
 }
 
+/// `prosrc`, and `prosqlbody` of a body in SQL syntax.
+fn routine_body(s: &nodes::CreateFunctionStmt, clauses: &Clauses, language: &str) -> Result<(String, Option<String>)> {
+    let text = |node: Node<'_>| match node {
+        Node::ReturnStmt(r) => kilndb_syntax::expression_sql(r.returnval()).map(|e| format!("SELECT {e}")),
+        other => kilndb_syntax::statement_sql(other),
+    };
+    let body = s.sql_body();
+    match (&clauses.body, &body) {
+        (None, Node::None) => Err(invalid("no function body specified")),
+        (Some(_), node) if !matches!(node, Node::None) => Err(invalid("duplicate function body specified")),
+        (Some((body, link)), _) => {
+            if link.is_some() {
+                return Err(invalid(format!("only one AS item needed for language \"{language}\"")));
+            }
+            Ok((body.clone(), None))
+        }
+        (None, _) if language != "sql" => Err(invalid("inline SQL function body only valid for language SQL")),
+        (None, Node::NodeList(outer)) => {
+            let mut statements = Vec::new();
+            for list in outer.iter() {
+                match list {
+                    Node::NodeList(inner) => {
+                        for statement in inner.iter() {
+                            statements.push(text(statement)?);
+                        }
+                    }
+                    other => statements.push(text(other)?),
+                }
+            }
+            Ok((String::new(), Some(statements.join(";\n "))))
+        }
+        (None, node) => Ok((String::new(), Some(text(*node)?))),
+    }
+}
+
 impl Session {
     /// `is_procedure`: what a procedure has not is refused.
     pub(super) fn routine_clauses<'n>(
@@ -236,7 +271,7 @@ impl Session {
         let signature = self.signature(s, source, runtime)?;
         let (result, returns_set) = self.result_type(s, &signature, source, runtime)?;
         self.check_polymorphic(&signature, result)?;
-        let (body, sql_body) = self.body(s, &clauses, &language, source, runtime)?;
+        let (body, sql_body) = routine_body(s, &clauses, &language)?;
         if clauses.rows.is_some() && !returns_set {
             return Err(Error::new(
                 sqlstate::INVALID_PARAMETER_VALUE,
@@ -446,15 +481,11 @@ impl Session {
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<String> {
-        let sql = self.expression_text(node, runtime)?;
+        let sql = kilndb_syntax::expression_sql(node)?;
         self.with_catalog(runtime, |host| {
-            let mut bound = Ok(());
-            runtime.on_large_stack(&mut || {
-                let binder = bind::Binder::new(&host.reader, source.clone(), Vec::new());
-                let target = (!is_polymorphic(ty)).then_some((ty, -1));
-                bound = bind::bind_expression_node(&binder, node, None, target).map(|_| ());
-            });
-            bound.map_err(|mut e| {
+            let binder = bind::Binder::new(&host.reader, source.clone(), Vec::new());
+            let target = (!is_polymorphic(ty)).then_some((ty, -1));
+            bind::bind_expression_node(&binder, node, None, target).map(|_| ()).map_err(|mut e| {
                 if e.sqlstate() == sqlstate::UNDEFINED_COLUMN {
                     e = Error::new(
                         sqlstate::INVALID_COLUMN_REFERENCE,
@@ -530,55 +561,6 @@ impl Session {
             }
         }
         Ok(())
-    }
-
-    /// `prosrc`, and `prosqlbody` of a body in SQL syntax.
-    fn body(
-        &mut self,
-        s: &nodes::CreateFunctionStmt,
-        clauses: &Clauses,
-        language: &str,
-        source: &Arc<str>,
-        runtime: &dyn Runtime,
-    ) -> Result<(String, Option<String>)> {
-        let text = |node: Node<'_>| -> Result<String> {
-            let mut text = Err(Error::internal("a body was not written"));
-            runtime.on_large_stack(&mut || {
-                text = match node {
-                    Node::ReturnStmt(r) => kilndb_syntax::expression_sql(r.returnval()).map(|e| format!("SELECT {e}")),
-                    other => kilndb_syntax::statement_sql(other),
-                };
-            });
-            text
-        };
-        let _ = source;
-        let body = s.sql_body();
-        match (&clauses.body, &body) {
-            (None, Node::None) => Err(invalid("no function body specified")),
-            (Some(_), node) if !matches!(node, Node::None) => Err(invalid("duplicate function body specified")),
-            (Some((body, link)), _) => {
-                if link.is_some() {
-                    return Err(invalid(format!("only one AS item needed for language \"{language}\"")));
-                }
-                Ok((body.clone(), None))
-            }
-            (None, _) if language != "sql" => Err(invalid("inline SQL function body only valid for language SQL")),
-            (None, Node::NodeList(outer)) => {
-                let mut statements = Vec::new();
-                for list in outer.iter() {
-                    match list {
-                        Node::NodeList(inner) => {
-                            for statement in inner.iter() {
-                                statements.push(text(statement)?);
-                            }
-                        }
-                        other => statements.push(text(other)?),
-                    }
-                }
-                Ok((String::new(), Some(statements.join(";\n "))))
-            }
-            (None, node) => Ok((String::new(), Some(text(*node)?))),
-        }
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -80,7 +80,7 @@ impl Session {
         }
         let predicate = match s.where_clause() {
             kilndb_syntax::Node::None => None,
-            node => Some(self.expression_text(node, runtime)?),
+            node => Some(kilndb_syntax::expression_sql(node)?),
         };
         if let Some(sql) = &predicate {
             self.check_index_expression(sql, &table, Some((oids::BOOL, -1)), runtime)?;
@@ -161,18 +161,15 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
         self.with_catalog(runtime, |host| {
-            let mut bound = Ok(0);
-            runtime.on_large_stack(&mut || {
-                bound = crate::bind::bind_expression(sql, Some(table), &host.reader, target).and_then(|b| {
-                    if b.expr.is_immutable() {
-                        return Ok(b.expr.ty);
-                    }
-                    let what = if target.is_some() { "predicate" } else { "expression" };
-                    Err(Error::new(
-                        sqlstate::INVALID_OBJECT_DEFINITION,
-                        format!("functions in index {what} must be marked IMMUTABLE"),
-                    ))
-                });
+            let bound = crate::bind::bind_expression(sql, Some(table), &host.reader, target).and_then(|b| {
+                if b.expr.is_immutable() {
+                    return Ok(b.expr.ty);
+                }
+                let what = if target.is_some() { "predicate" } else { "expression" };
+                Err(Error::new(
+                    sqlstate::INVALID_OBJECT_DEFINITION,
+                    format!("functions in index {what} must be marked IMMUTABLE"),
+                ))
             });
             bound.map_err(|mut e| {
                 e.0.position = None;
@@ -202,7 +199,7 @@ impl Session {
                 (column.attnum, None, column.type_oid, column.collation, name.to_string())
             }
             None => {
-                let sql = self.expression_text(e.expr(), runtime)?;
+                let sql = kilndb_syntax::expression_sql(e.expr())?;
                 let type_oid = self.check_index_expression(&sql, table, None, runtime)?;
                 let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
                 let name = match e.expr() {
@@ -332,13 +329,9 @@ impl Session {
         let texts = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).chain(new.predicate.as_deref());
         let functions = self.with_catalog(runtime, |host| {
             let mut functions = Vec::new();
-            let mut done = Ok(());
             for sql in texts {
-                runtime.on_large_stack(&mut || {
-                    done = crate::bind::bind_expression(sql, Some(table), &host.reader, None)
-                        .map(|bound| bound.expr.user_functions(&mut functions));
-                });
-                std::mem::replace(&mut done, Ok(()))?;
+                let bound = crate::bind::bind_expression(sql, Some(table), &host.reader, None)?;
+                bound.expr.user_functions(&mut functions);
             }
             Ok(functions)
         })?;

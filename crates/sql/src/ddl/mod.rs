@@ -347,13 +347,6 @@ impl Session {
         }
         Ok((oid, name))
     }
-
-    /// Runs `f` on the thread's own stack: for the deparser and for planning, which recurse deeply.
-    pub(crate) fn expression_text(&self, node: Node<'_>, runtime: &dyn Runtime) -> Result<String> {
-        let mut text = Err(Error::internal("an expression was not written"));
-        runtime.on_large_stack(&mut || text = kilndb_syntax::expression_sql(node));
-        text
-    }
 }
 
 pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {

@@ -144,7 +144,7 @@ impl Session {
                 (column.attnum, None, column.type_oid, column.collation)
             }
             None => {
-                let sql = self.expression_text(e.expr(), runtime)?;
+                let sql = kilndb_syntax::expression_sql(e.expr())?;
                 let (type_oid, volatile, sets, used) = self.key_expression(&sql, table, runtime)?;
                 if sets {
                     return Err(Error::unsupported(
@@ -190,17 +190,14 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<(Oid, bool, bool, Vec<i16>)> {
         self.with_catalog(runtime, |host| {
-            let mut found = Ok((0, false, false, Vec::new()));
-            runtime.on_large_stack(&mut || {
-                found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).and_then(|b| {
-                    if !is_temporary(table.oid) {
-                        super::depend::refuse_temporary_routines(&b.expr)?;
-                    }
-                    let mut used = Vec::new();
-                    b.expr.columns(&mut used);
-                    let sets = b.expr.any(&|e| matches!(&e.kind, crate::bind::ir::ExprKind::Func(f) if f.returns_set));
-                    Ok((b.expr.ty, !b.expr.is_immutable(), sets, used.iter().map(|c| c.att).collect()))
-                });
+            let found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).and_then(|b| {
+                if !is_temporary(table.oid) {
+                    super::depend::refuse_temporary_routines(&b.expr)?;
+                }
+                let mut used = Vec::new();
+                b.expr.columns(&mut used);
+                let sets = b.expr.any(&|e| matches!(&e.kind, crate::bind::ir::ExprKind::Func(f) if f.returns_set));
+                Ok((b.expr.ty, !b.expr.is_immutable(), sets, used.iter().map(|c| c.att).collect()))
             });
             found.map_err(|mut e| {
                 e.0.position = None;
@@ -472,7 +469,7 @@ impl Session {
                 Error::unsupported("cannot use column reference in partition bound expression").or_position(position)
             );
         }
-        let sql = self.expression_text(node, runtime)?;
+        let sql = kilndb_syntax::expression_sql(node)?;
         let ty = self.with_catalog(runtime, |host| Ok(bound_type(part.base_type, &host.reader)))?;
         let rows = self.query(&format!("SELECT CAST(({sql}) AS {ty})"), runtime).map_err(|mut e| {
             e.0.position = None;

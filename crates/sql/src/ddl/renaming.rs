@@ -60,7 +60,8 @@ impl Session {
                         continue;
                     };
                     // What cannot be bound any more is left as it is.
-                    if let Ok(parts) = self.bound(runtime, |host| tracked_parts(host, table, row, column, text)) {
+                    if let Ok(parts) = self.with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
+                    {
                         kept.push(Kept { table, key: (key, row.oid(key)), column, parts });
                     }
                 }

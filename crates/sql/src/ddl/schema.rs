@@ -110,7 +110,7 @@ impl Session {
                 format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
             return Err(Error::new(sqlstate::INVALID_SCHEMA_DEFINITION, message));
         }
-        let script = runtime.parse(&kilndb_syntax::statement_sql(element)?)?;
+        let script = kilndb_syntax::parse(&kilndb_syntax::statement_sql(element)?)?;
         let statement =
             script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
         let path = self.settings.search_path.clone();

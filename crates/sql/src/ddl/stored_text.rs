@@ -27,25 +27,12 @@ fn nowhere(mut e: Error) -> Error {
 }
 
 impl Session {
-    /// Binds a text, however deep it nests.
-    pub(super) fn bound<R>(
-        &mut self,
-        runtime: &dyn Runtime,
-        bind: impl Fn(&StatementHost<'_>) -> Result<R>,
-    ) -> Result<R> {
-        self.with_catalog(runtime, |host| {
-            let mut bound = Err(Error::internal("a text was not bound"));
-            runtime.on_large_stack(&mut || bound = bind(host));
-            bound
-        })
-    }
-
     /// An expression as it is kept.
     pub(super) fn stored_expression(&mut self, sql: &str, over: Over<'_>, runtime: &dyn Runtime) -> Result<String> {
         let bind = |host: &StatementHost<'_>| {
             qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text))
         };
-        self.bound(runtime, bind).map_err(nowhere)
+        self.with_catalog(runtime, bind).map_err(nowhere)
     }
 
     /// A query as it is kept, and the relations that it names.
@@ -53,12 +40,12 @@ impl Session {
         let bind = |host: &StatementHost<'_>| {
             qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text))
         };
-        self.bound(runtime, bind).map_err(nowhere)
+        self.with_catalog(runtime, bind).map_err(nowhere)
     }
 
     /// A body in SQL syntax as it is kept.
     pub(super) fn stored_body(&mut self, sql: &str, definition: &Definition, runtime: &dyn Runtime) -> Result<String> {
-        self.bound(runtime, |host| {
+        self.with_catalog(runtime, |host| {
             let arguments = Arguments { definition, values: &[] };
             let variables = Variables::new(&arguments);
             Ok(qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text))?.0)

@@ -25,9 +25,8 @@ impl Session {
         if !matches!(s.query(), Node::SelectStmt(_)) {
             return Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported"));
         }
-        let mut query = Err(Error::internal("a query was not written"));
-        runtime.on_large_stack(&mut || query = kilndb_syntax::statement_sql(s.query()));
-        self.create_from_query(into, &query?, s.if_not_exists, source, runtime)
+        let query = kilndb_syntax::statement_sql(s.query())?;
+        self.create_from_query(into, &query, s.if_not_exists, source, runtime)
     }
 
     pub(super) fn select_into(
@@ -38,9 +37,8 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let into = s.into_clause().ok_or_else(|| Error::internal("SELECT INTO without a table"))?;
-        let mut query = Err(Error::internal("a query was not written"));
-        runtime.on_large_stack(&mut || query = kilndb_syntax::select_without_into(node));
-        self.create_from_query(into, &query?, false, source, runtime)
+        let query = kilndb_syntax::select_without_into(node)?;
+        self.create_from_query(into, &query, false, source, runtime)
     }
 
     fn create_from_query(
@@ -70,7 +68,7 @@ impl Session {
         if self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
             return Ok("CREATE TABLE AS".to_string());
         }
-        let script = runtime.parse(query)?;
+        let script = kilndb_syntax::parse(query)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
         let plan = self.make_plan(&statement, &[], runtime)?;
         let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;

@@ -201,21 +201,16 @@ impl Session {
             return Ok(None);
         }
         let (functions, columns) = self.with_catalog(runtime, |host| {
-            let mut done = Ok((Vec::new(), Vec::new()));
-            runtime.on_large_stack(&mut || {
-                let binder = Binder::new(&host.reader, source.clone(), Vec::new());
-                let (old, new) = (binder.new_rel(), binder.new_rel());
-                done = binder.bind_when(s.when_clause(), table, old, new).and_then(|e| {
-                    check_condition(s, table, &e, (old, new), &binder)?;
-                    let (mut functions, mut used) = (Vec::new(), Vec::new());
-                    e.user_functions(&mut functions);
-                    e.columns(&mut used);
-                    Ok((functions, used.into_iter().map(|c| c.att).filter(|att| *att > 0).collect()))
-                });
-            });
-            done
+            let binder = Binder::new(&host.reader, source.clone(), Vec::new());
+            let (old, new) = (binder.new_rel(), binder.new_rel());
+            let e = binder.bind_when(s.when_clause(), table, old, new)?;
+            check_condition(s, table, &e, (old, new), &binder)?;
+            let (mut functions, mut used) = (Vec::new(), Vec::new());
+            e.user_functions(&mut functions);
+            e.columns(&mut used);
+            Ok((functions, used.into_iter().map(|c| c.att).filter(|att| *att > 0).collect()))
         })?;
-        let text = self.expression_text(s.when_clause(), runtime)?;
+        let text = kilndb_syntax::expression_sql(s.when_clause())?;
         Ok(Some(Condition { text: self.stored_expression(&text, Over::Rows(table), runtime)?, functions, columns }))
     }
 

@@ -107,17 +107,12 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         self.with_catalog(runtime, |host| {
-            let mut done = Ok(());
-            runtime.on_large_stack(&mut || {
-                let bound = crate::bind::bind_node(query, source.clone(), &host.reader, &mut Vec::new(), None, None);
-                done = bound.map(|bound| {
-                    if let crate::bind::ir::BoundStatement::Query(q) = bound {
-                        super::default::relations_in_query(&q, host, used);
-                        q.user_functions(functions);
-                    }
-                });
-            });
-            done
+            let bound = crate::bind::bind_node(query, source.clone(), &host.reader, &mut Vec::new(), None, None)?;
+            if let crate::bind::ir::BoundStatement::Query(q) = bound {
+                super::default::relations_in_query(&q, host, used);
+                q.user_functions(functions);
+            }
+            Ok(())
         })
     }
 
@@ -137,16 +132,12 @@ impl Session {
         columns: &[NewColumn],
         runtime: &dyn Runtime,
     ) -> Result<(String, Vec<Oid>)> {
-        let mut text = Err(Error::internal("a view's text was not written"));
-        runtime.on_large_stack(&mut || text = kilndb_syntax::statement_sql(s.query()));
-        let (text, named) = self.stored_query(&text?, runtime)?;
+        let (text, named) = self.stored_query(&kilndb_syntax::statement_sql(s.query())?, runtime)?;
         if s.aliases().len() == 0 {
             return Ok((text, named));
         }
         let plain: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
-        let mut renamed = Ok(None);
-        runtime.on_large_stack(&mut || renamed = kilndb_syntax::select_with_names(&text, &plain));
-        if let Some(renamed) = renamed? {
+        if let Some(renamed) = kilndb_syntax::select_with_names(&text, &plain)? {
             return Ok((renamed, named));
         }
         let quote = crate::catalog::format_type::quote_identifier;

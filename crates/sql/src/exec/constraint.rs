@@ -81,13 +81,8 @@ impl Queue {
         }
     }
 
-    pub fn run(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
-        let done = self.run_all(m, cx);
-        cx.pending.failed_behind |= done.is_err();
-        done
-    }
-
-    fn run_all(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+    /// Runs one statement's checks and actions; what the actions owe in turn is added to the cascade.
+    pub(super) fn run(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
         for (n, rid) in std::mem::take(&mut self.twins) {
             let p = &m.indexes[n];
             if is_deferred(p.index.constraint, p.index.deferrable, p.index.initially_deferred, cx) {
@@ -123,10 +118,9 @@ impl Queue {
         cx.txn.next_command();
         if !self.parents.is_empty() {
             let saved = std::mem::replace(&mut cx.snapshot, cx.txn.take_snapshot());
-            let mut plans: Vec<Option<Arc<Plan>>> = m.referenced_by.iter().map(|_| None).collect();
             let mut result = Ok(());
             for (n, old, new) in std::mem::take(&mut self.parents) {
-                result = parent_changed(m, &m.referenced_by[n], &mut plans[n], &old, new.as_deref(), cx);
+                result = parent_changed(m, &m.referenced_by[n], &old, new.as_deref(), cx);
                 if result.is_err() {
                     break;
                 }
@@ -476,7 +470,6 @@ fn run_sql(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Resu
 fn parent_changed(
     m: &ModifyPlan,
     r: &ReferencedPlan,
-    cache: &mut Option<Arc<Plan>>,
     old: &[Datum],
     new: Option<&[Datum]>,
     cx: &mut ExecContext<'_>,
@@ -494,10 +487,7 @@ fn parent_changed(
         });
         return Ok(());
     }
-    if cache.is_none() {
-        *cache = Some(plan_action(m, r, action, update, cx)?);
-    }
-    let Some(plan) = cache.clone() else { return Ok(()) };
+    let plan = plan_action(m, r, action, update, cx)?;
     let mut params = old.to_vec();
     if let (Some(new), b'c') = (new, action) {
         params.extend_from_slice(new);
@@ -572,15 +562,23 @@ fn plan_action(
     r: &ReferencedPlan,
     action: u8,
     update: bool,
-    cx: &ExecContext<'_>,
+    cx: &mut ExecContext<'_>,
 ) -> Result<Arc<Plan>> {
+    let key = (r.key.oid, m.table.oid, action, update);
+    if let Some(plan) = cx.pending.cascade.as_deref().and_then(|cascade| cascade.plan(&key)) {
+        return Ok(plan);
+    }
     let sql = action_sql(r, action, update);
     let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
     let mut params: Vec<Oid> = types.clone().collect();
     if update && action == b'c' {
         params.extend(types);
     }
-    plan_sql(&sql, params, cx)
+    let plan = plan_sql(&sql, params, cx)?;
+    if let Some(cascade) = cx.pending.cascade.as_deref_mut() {
+        cascade.keep_plan(key, plan.clone());
+    }
+    Ok(plan)
 }
 
 fn plan_sql(sql: &str, mut params: Vec<Oid>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {

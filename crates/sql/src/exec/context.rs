@@ -109,6 +109,8 @@ pub struct PendingChecks {
     pub triggers: Vec<super::trigger::PendingTrigger>,
     /// The error under way is of what follows a statement (checks, actions, AFTER triggers), not of its own rows.
     pub failed_behind: bool,
+    /// Of the statement that runs, while its foreign keys' actions do.
+    pub cascade: Option<Box<super::cascade::Cascade>>,
     /// SET CONSTRAINTS: constraint OID → deferred now; key 0 is ALL.
     pub modes: std::collections::HashMap<Oid, bool>,
 }

@@ -7,6 +7,7 @@
 //!    matched, never the other way round.
 //! 3. No row is changed twice by the same statement.
 
+use super::cascade;
 use super::constraint::Queue;
 use super::context::*;
 use super::modify::ModifyState;
@@ -110,7 +111,7 @@ impl ModifyState {
                 if plan.routing().is_some() {
                     return state.end_partitions(plan, cx);
                 }
-                std::mem::take(&mut state.queue).run(plan, cx)
+                cascade::run(std::mem::take(&mut state.queue), plan, cx)
             })?;
         }
         self.report_merge(merge, rt);

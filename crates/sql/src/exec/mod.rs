@@ -11,6 +11,7 @@ pub mod aggregate;
 pub mod arrays;
 mod bitmap;
 mod by_partition;
+mod cascade;
 pub mod constraint;
 pub mod context;
 pub mod cte;

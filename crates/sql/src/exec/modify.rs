@@ -1,5 +1,6 @@
 //! INSERT, UPDATE, DELETE.
 
+use super::cascade;
 use super::constraint::Queue;
 use super::context::*;
 use super::inverted::Retired;
@@ -147,8 +148,7 @@ impl ModifyState {
             }
             cx.concerns_none();
         }
-        let mut queue = std::mem::take(&mut self.queue);
-        queue.run(m, cx)
+        cascade::run(std::mem::take(&mut self.queue), m, cx)
     }
 
     /// The row to store; None if COPY … WHERE leaves it out.

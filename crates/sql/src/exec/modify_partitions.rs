@@ -6,6 +6,7 @@
 //! 2. Rows that are kept back to be stored together are stored before the statement looks at the table again: before
 //!    checks that are due at its end, before RETURNING, and before anything else is inserted into the same partition.
 
+use super::cascade;
 use super::constraint::Queue;
 use super::context::*;
 use super::modify::{ModifyState, RowElsewhere, rows_before_failure, takes_rows_together};
@@ -127,16 +128,17 @@ impl ModifyState {
 
     /// What is due when all rows are written.
     pub(super) fn end_partitions(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        // AFTER triggers see all of it done.
+        let run = if self.firing.has_begun { cascade::run_now } else { cascade::run };
         for at in 0..self.partitions.list.len() {
             let target = &mut self.partitions.list[at];
             if target.queue.is_empty() {
                 continue;
             }
-            let (mut queue, plan) = (std::mem::take(&mut target.queue), target.plan.clone());
-            queue.run(&plan, cx)?;
+            let (queue, plan) = (std::mem::take(&mut target.queue), target.plan.clone());
+            run(queue, &plan, cx)?;
         }
-        let mut queue = std::mem::take(&mut self.queue);
-        queue.run(m, cx)
+        run(std::mem::take(&mut self.queue), m, cx)
     }
 
     pub(super) fn count_partitions(&self, cx: &mut ExecContext<'_>) {

@@ -1,5 +1,6 @@
 //! INSERT, UPDATE and DELETE of a table that has triggers: row by row.
 
+use super::cascade;
 use super::context::*;
 use super::modify::ModifyState;
 use super::trigger::{Firing, changed_by_trigger};
@@ -73,8 +74,7 @@ impl ModifyState {
             }
             cx.concerns_none();
         }
-        let mut queue = std::mem::take(&mut self.queue);
-        queue.run(m, cx)?;
+        cascade::run_now(std::mem::take(&mut self.queue), m, cx)?;
         let done = self.firing.end(m, &[], operations, rt, cx);
         cx.pending.failed_behind |= done.is_err();
         done

@@ -200,7 +200,7 @@ pub struct TableRules {
     pub locks: Arc<[(Oid, LockMode)]>,
 }
 
-/// Rules of a partition, found when a statement first changes it. Without expressions nothing recurses.
+/// Rules of a partition, found when a statement first changes it.
 pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<TableRules> {
     let binder = crate::bind::Binder::new(catalog, Arc::from(""), Vec::new());
     let rel = binder.new_rel();
@@ -235,14 +235,6 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
 pub fn key_expressions(table: &Table, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Vec<Option<CExpr>>> {
     let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), false) };
     planner.compile_key(table, 1, &Planner::row_layout(table, 1))
-}
-
-/// Do the table's rules need parsing?
-pub fn rules_have_expressions(table: &Table) -> bool {
-    !table.checks.is_empty()
-        || table.triggers.iter().any(|t| t.when_sql.is_some())
-        || table.columns.iter().any(|c| c.generated != 0 && !c.dropped)
-        || table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0))
 }
 
 impl Planner<'_> {

@@ -210,7 +210,7 @@ fn update(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
     let (mut words, mut notices) = (Words::default(), Vec::new());
     let config = spi.session.with_catalog(spi.runtime, |host| host.text_search_config(config))?;
     for text in texts.into_iter().filter(|t| !t.is_null()) {
-        words.add(&config, get::text(text)?, &mut notices);
+        words.add(&config, get::text(text)?, &mut notices)?;
     }
     for notice in notices {
         spi.notice(notice)?;

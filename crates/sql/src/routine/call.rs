@@ -31,6 +31,8 @@ impl Routines<'_> {
         let Held { txn, pending, usage, snapshot } = held;
         let session = &mut *self.session;
         session.txn = txn.take();
+        // What the routine runs is none of the statement's actions.
+        let cascade = pending.cascade.take();
         std::mem::swap(&mut session.pending, pending);
         std::mem::swap(&mut session.usage, usage);
         session.running_plans.push(self.plan.clone());
@@ -38,6 +40,7 @@ impl Routines<'_> {
         session.running_plans.pop();
         std::mem::swap(&mut session.pending, pending);
         std::mem::swap(&mut session.usage, usage);
+        pending.cascade = cascade;
         txn.put_back(session.txn.take());
         done
     }
@@ -87,14 +90,6 @@ impl ResultRows for Shaped<'_> {
             _ => self.rows.push(row),
         }
     }
-}
-
-/// Stack that routines in routines may use; statements run on stacks of 1 MB.
-const STACK_LIMIT_BYTES: usize = 600 << 10;
-
-fn stack_pointer() -> usize {
-    let here = 0u8;
-    std::hint::black_box(std::ptr::from_ref(&here)) as usize
 }
 
 /// What a routine changes of its session for the time that it runs.
@@ -177,14 +172,7 @@ impl Session {
     }
 
     fn enter(&mut self) -> Result<()> {
-        let here = stack_pointer();
-        if self.routine_depth == 0 {
-            self.routine_stack = here;
-        } else if self.routine_stack.abs_diff(here) > STACK_LIMIT_BYTES {
-            return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_hint(
-                "Increase the configuration parameter \"max_stack_depth\" (currently 2048kB), after ensuring the platform's stack depth limit is adequate.",
-            ));
-        }
+        kilndb_base::stack::check()?;
         self.routine_depth += 1;
         Ok(())
     }

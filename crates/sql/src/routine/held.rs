@@ -112,15 +112,8 @@ impl Spi<'_> {
         // What cannot be bound is refused when the command runs.
         self.session.with_catalog(runtime, |host| {
             let variables = Variables::new(&recorder);
-            runtime.on_large_stack(&mut || {
-                let _ = crate::bind::bind_with_variables(
-                    query,
-                    source.clone(),
-                    &host.reader,
-                    &variables,
-                    Some(&host.eval()),
-                );
-            });
+            let eval = host.eval();
+            let _ = crate::bind::bind_with_variables(query, source, &host.reader, &variables, Some(&eval));
             Ok(())
         })?;
         let mut held = recorder.held.into_inner();

@@ -231,47 +231,38 @@ impl Session {
         let mut host = environment.host();
         host.reader.asked = Some(asked);
         let variables = Variables::new(scope);
-        let mut made = Err(Error::internal("a statement was not planned"));
         let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
-        let (mut kind, mut quick, mut of_settings, mut is_timeless) = (None, None, false, false);
-        let (wants_places, mut places) = (self.wants_places, Vec::new());
-        runtime.on_large_stack(&mut || {
-            let eval = host.eval();
-            let bound = match (prepared.mode, node) {
-                (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
-                    Some(target) => bind::bind_assignment(
-                        target,
-                        usize::from(names),
-                        source.clone(),
-                        &host.reader,
-                        &variables,
-                        Some(&eval),
-                    ),
-                    None => Err(Error::internal("an assignment without a target")),
-                },
-                _ => bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval)),
-            };
-            made = bound.and_then(|mut bound| {
-                if wants_places {
-                    places = bind::current_of::add_places(&mut bound);
-                }
-                if let ir::BoundStatement::Query(q) = &bound {
-                    kind = only_expression(q).map(|e| (e.is_of_moment(), e.ty, e.typmod));
-                    is_timeless = only_expression(q).is_some_and(|e| e.is_self_contained());
-                    quick = only_expression(q).and_then(|e| Quick::of(e, &variables.used()));
-                    of_settings = only_expression(q).is_some_and(direct::has_constants_of_settings);
-                }
-                self.own.scratch.without_notices(|| {
-                    crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval)
-                })
-            });
-        });
         let before = match prepared.mode {
             ParseMode::Statement => "",
             ParseMode::Expression => SELECT,
             ParseMode::Assignment { .. } => UPDATE,
         };
-        let mut plan = made.map_err(|e| in_text(e, &prepared.text, before))?;
+        let in_own_text = |e| in_text(e, &prepared.text, before);
+        let eval = host.eval();
+        let bound = match (prepared.mode, node) {
+            (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
+                Some(target) => {
+                    bind::bind_assignment(target, usize::from(names), source, &host.reader, &variables, Some(&eval))
+                }
+                None => Err(Error::internal("an assignment without a target")),
+            },
+            _ => bind::bind_with_variables(node, source, &host.reader, &variables, Some(&eval)),
+        };
+        let mut bound = bound.map_err(in_own_text)?;
+        let places = if self.wants_places { bind::current_of::add_places(&mut bound) } else { Vec::new() };
+        let expression = match &bound {
+            ir::BoundStatement::Query(q) => only_expression(q),
+            _ => None,
+        };
+        let kind = expression.map(|e| (e.is_of_moment(), e.ty, e.typmod));
+        let is_timeless = expression.is_some_and(|e| e.is_self_contained());
+        let quick = expression.and_then(|e| Quick::of(e, &variables.used()));
+        let of_settings = expression.is_some_and(direct::has_constants_of_settings);
+        let plan = self
+            .own
+            .scratch
+            .without_notices(|| crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval));
+        let mut plan = plan.map_err(in_own_text)?;
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
@@ -496,7 +487,7 @@ impl Spi<'_> {
     }
     /// Parses only: the first run plans.
     pub fn parse(&mut self, text: &str, mode: ParseMode) -> Result<Arc<SpiPrepared>> {
-        let statement = parse(text, mode, self.runtime)?;
+        let statement = parse(text, mode)?;
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         Ok(Arc::new(SpiPrepared {
             id,
@@ -509,7 +500,7 @@ impl Spi<'_> {
     }
     /// Checks the syntax only, as CREATE FUNCTION does.
     pub fn check_syntax(&mut self, text: &str, mode: ParseMode) -> Result<()> {
-        parse(text, mode, self.runtime).map(|_| ())
+        parse(text, mode).map(|_| ())
     }
     /// The result's columns, as the catalogs are now; None: it has none.
     pub fn describe(
@@ -556,7 +547,7 @@ impl Spi<'_> {
 
     /// The statements of a script; their positions are of the whole of it.
     pub(super) fn parse_script(&mut self, text: &str) -> Result<Vec<Arc<SpiPrepared>>> {
-        let script = self.runtime.parse(text).map_err(|e| in_text(e, text, ""))?;
+        let script = kilndb_syntax::parse(text).map_err(|e| in_text(e, text, ""))?;
         let text: Arc<str> = Arc::from(text);
         let prepared = |statement| {
             let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -821,7 +812,7 @@ impl Spi<'_> {
             }
         }
         let scope = Parameters(parameters);
-        let script = self.runtime.parse(text).map_err(|e| in_text(e, text, ""))?;
+        let script = kilndb_syntax::parse(text).map_err(|e| in_text(e, text, ""))?;
         let mut outcome = Outcome { command: Command::Utility, processed: 0, row: None };
         for statement in script.statements() {
             let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
@@ -880,7 +871,7 @@ impl Spi<'_> {
         if let Some(known) = self.session.find_template(&lookup, text, scanned) {
             return self.run_by_template(&known, text, scanned, limit, sink);
         }
-        let Ok(script) = self.runtime.parse(text) else { return Ok(None) };
+        let Ok(script) = kilndb_syntax::parse(text) else { return Ok(None) };
         let statements = script.statements();
         let [statement] = statements.as_slice() else { return Ok(None) };
         match self.session.make_template(&lookup, statement, text, scanned, self.runtime) {

@@ -2,7 +2,6 @@
 //! an expression or an assignment becomes a part of one, and positions of errors are told in the routine's own text.
 
 use super::spi::ParseMode;
-use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::Statement;
 
@@ -41,16 +40,16 @@ fn assignment_sql(text: &str) -> Result<String> {
     Err(Error::new(sqlstate::SYNTAX_ERROR, "syntax error at end of input"))
 }
 
-pub(super) fn parse(text: &str, mode: ParseMode, runtime: &dyn Runtime) -> Result<Statement> {
+pub(super) fn parse(text: &str, mode: ParseMode) -> Result<Statement> {
     let before = match mode {
         ParseMode::Statement => "",
         ParseMode::Expression => SELECT,
         ParseMode::Assignment { .. } => UPDATE,
     };
     let parsed = match mode {
-        ParseMode::Assignment { .. } => assignment_sql(text).and_then(|sql| runtime.parse(&sql)),
-        ParseMode::Statement => runtime.parse(text),
-        ParseMode::Expression => runtime.parse(&format!("{before}{text}")),
+        ParseMode::Assignment { .. } => assignment_sql(text).and_then(|sql| kilndb_syntax::parse(&sql)),
+        ParseMode::Statement => kilndb_syntax::parse(text),
+        ParseMode::Expression => kilndb_syntax::parse(&format!("{before}{text}")),
     };
     let mut statements = parsed.map_err(|e| in_text(e, text, before))?.statements();
     if statements.len() > 1 {

@@ -52,7 +52,7 @@ impl Spi<'_> {
     /// `text` as in a declaration: `integer`, `numeric(10,2)[]`, `public.t`, `t.c%TYPE`.
     pub fn resolve_type(&mut self, text: &str) -> Result<(Oid, i32)> {
         let source: Arc<str> = Arc::from(format!("SELECT NULL::{text}"));
-        let script = self.runtime.parse(&source).map_err(|mut e| {
+        let script = kilndb_syntax::parse(&source).map_err(|mut e| {
             e.0.position = None;
             e
         })?;

@@ -124,27 +124,15 @@ impl Session {
         let environment = self.environment(runtime)?;
         let host = environment.host();
         let variables = Variables::new(scope);
-        let mut planned = Err(Error::internal("a CALL was not planned"));
-        runtime.on_large_stack(&mut || {
-            planned = bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval()))
-                .and_then(|bound| {
-                    let plan = crate::plan::plan(
-                        bound.arguments,
-                        Vec::new(),
-                        &host.reader,
-                        &self.instance.engine,
-                        &host.eval(),
-                    )?;
-                    Ok((bound.oid, bound.types, plan, bound.outputs))
-                });
-        });
-        let (oid, types, plan, outputs) = planned?;
+        let bound = bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval()))?;
+        let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
         let uses = variables.into_used();
-        let outputs = outputs
+        let outputs = bound
+            .outputs
             .into_iter()
             .map(|(name, p)| (name, p.and_then(|p| uses.get(p as usize)).map(|v| v.number)))
             .collect();
-        Ok(PlannedCall { oid, types, plan, uses, outputs })
+        Ok(PlannedCall { oid: bound.oid, types: bound.types, plan, uses, outputs })
     }
 
     fn send_output_row(

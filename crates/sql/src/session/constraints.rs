@@ -135,7 +135,7 @@ impl Session {
     }
 
     fn plan_probe(&mut self, sql: &str, types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let script = runtime.parse(sql)?;
+        let script = kilndb_syntax::parse(sql)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
         self.make_plan(&statement, types, runtime)
     }

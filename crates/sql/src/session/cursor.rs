@@ -137,7 +137,7 @@ impl Session {
         }
         self.begin_statement(runtime)?;
         let text = kilndb_syntax::statement_sql(s.query())?;
-        let script = runtime.parse(&text)?;
+        let script = kilndb_syntax::parse(&text)?;
         let inner = script.statements().pop();
         if !inner.as_ref().is_some_and(|i| is_plannable(&i.node())) {
             return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "DECLARE CURSOR must specify a SELECT"));

@@ -79,10 +79,7 @@ fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
     let has_with = sql.contains("WITH ");
     let shown_name =
         |named: &Named| if has_with && matches!(named, Named::Relation(..)) { None } else { visible_name(host, named) };
-    let mut shown = None;
-    host.runtime.on_large_stack(&mut || {
-        shown = tracked_queries(sql, &host.reader, None, &read).ok().map(|text| text.with_names(&shown_name));
-    });
+    let shown = tracked_queries(sql, &host.reader, None, &read).ok().map(|text| text.with_names(&shown_name));
     shown.unwrap_or_else(|| sql.to_string())
 }
 

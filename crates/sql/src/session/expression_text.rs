@@ -21,14 +21,11 @@ pub(super) fn canonical(
     target: Option<(Oid, i32)>,
     pretty: bool,
 ) -> String {
-    let mut shown = None;
-    host.runtime.on_large_stack(&mut || {
-        if let Ok(bound) = crate::bind::bind_expression(sql, Some(table), &host.reader, target) {
-            let printer = Printer { host, table, rel: bound.rel, rows: None, pretty };
-            shown = printer.expr(without_implicit_casts(&bound.expr), None);
-        }
-    });
-    shown.unwrap_or_else(|| sql.to_string())
+    let Ok(bound) = crate::bind::bind_expression(sql, Some(table), &host.reader, target) else {
+        return sql.to_string();
+    };
+    let printer = Printer { host, table, rel: bound.rel, rows: None, pretty };
+    printer.expr(without_implicit_casts(&bound.expr), None).unwrap_or_else(|| sql.to_string())
 }
 
 /// A domain's check.
@@ -38,28 +35,18 @@ pub(super) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, 
     else {
         return sql.to_string();
     };
-    let mut shown = None;
-    host.runtime.on_large_stack(&mut || {
-        if let Ok(bound) = crate::bind::domain::check(sql, info.base_type, &host.reader) {
-            let printer = Printer { host, table: &table, rel: u32::MAX, rows: None, pretty };
-            shown = printer.expr(without_implicit_casts(&bound), None);
-        }
-    });
-    shown.unwrap_or_else(|| sql.to_string())
+    let Ok(bound) = crate::bind::domain::check(sql, info.base_type, &host.reader) else { return sql.to_string() };
+    let printer = Printer { host, table: &table, rel: u32::MAX, rows: None, pretty };
+    printer.expr(without_implicit_casts(&bound), None).unwrap_or_else(|| sql.to_string())
 }
 
 /// A trigger's condition.
 pub(super) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>, pretty: bool) -> String {
-    let mut shown = None;
-    host.runtime.on_large_stack(&mut || {
-        let binder = crate::bind::Binder::new(&host.reader, Arc::from(""), Vec::new());
-        let rows = (binder.new_rel(), binder.new_rel());
-        if let Ok(bound) = binder.bind_when_sql(sql, table, rows.0, rows.1) {
-            let printer = Printer { host, table, rel: u32::MAX, rows: Some(rows), pretty };
-            shown = printer.expr(without_implicit_casts(&bound), None);
-        }
-    });
-    shown.unwrap_or_else(|| sql.to_string())
+    let binder = crate::bind::Binder::new(&host.reader, Arc::from(""), Vec::new());
+    let rows = (binder.new_rel(), binder.new_rel());
+    let Ok(bound) = binder.bind_when_sql(sql, table, rows.0, rows.1) else { return sql.to_string() };
+    let printer = Printer { host, table, rel: u32::MAX, rows: Some(rows), pretty };
+    printer.expr(without_implicit_casts(&bound), None).unwrap_or_else(|| sql.to_string())
 }
 
 /// The default of a function's argument.

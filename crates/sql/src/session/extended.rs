@@ -36,7 +36,7 @@ impl Session {
             self.own.prepared.insert(name, known);
             return Ok(());
         }
-        let script = runtime.parse(sql)?;
+        let script = kilndb_syntax::parse(sql)?;
         let mut statements = script.statements();
         if statements.len() > 1 {
             return Err(Error::new(

@@ -11,6 +11,7 @@ use crate::catalog::text_search::{self, TextSearchKind};
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::ddl::sequence_functions as seq;
 use crate::exec::{CallEnv, SessionHost};
+use crate::plan::partition;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, oids};
@@ -214,11 +215,11 @@ impl SessionHost for StatementHost<'_> {
         }
         Some(super::views::rows(self, name, args))
     }
-    fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<crate::plan::partition::TableRules> {
-        self.rules_of(table)
+    fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<partition::TableRules> {
+        partition::table_rules(table, &self.reader, &self.instance.engine)
     }
     fn key_expressions(&self, table: &Table) -> Result<Vec<Option<crate::exec::expr::CExpr>>> {
-        self.key_expressions_of(table)
+        partition::key_expressions(table, &self.reader, &self.instance.engine)
     }
     fn shown_expression(&self, sql: &str, table: &Table) -> String {
         super::expression_text::canonical(self, sql, &std::sync::Arc::new(table.clone()), None, false)
@@ -680,11 +681,8 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
         oids::REGCLASS => relation_by_text(host, text),
         oids::REGTYPE => {
             let cast = format!("CAST(NULL AS {text})");
-            let mut found = Err(Error::internal("a type was not looked up"));
-            host.runtime.on_large_stack(&mut || {
-                found = crate::bind::bind_expression(&cast, None, &host.reader, None).map(|b| b.expr.ty);
-            });
-            found.map_err(|mut e| {
+            let found = crate::bind::bind_expression(&cast, None, &host.reader, None);
+            found.map(|b| b.expr.ty).map_err(|mut e| {
                 e.0.position = None;
                 e
             })

@@ -8,11 +8,8 @@ use std::sync::Arc;
 /// The type that text names, with its modifier.
 fn type_of(host: &StatementHost<'_>, text: &str) -> Result<(Oid, i32)> {
     let cast = format!("CAST(NULL AS {text})");
-    let mut found = Err(Error::internal("a type was not looked up"));
-    host.runtime.on_large_stack(&mut || {
-        found = crate::bind::bind_expression(&cast, None, &host.reader, None).map(|b| (b.expr.ty, b.expr.typmod));
-    });
-    found.map_err(|mut e| {
+    let found = crate::bind::bind_expression(&cast, None, &host.reader, None);
+    found.map(|b| (b.expr.ty, b.expr.typmod)).map_err(|mut e| {
         e.0.position = None;
         e
     })

@@ -26,7 +26,6 @@ mod kept_rows;
 mod listen;
 mod modes;
 mod named;
-mod partition_host;
 mod partition_text;
 mod portal;
 mod prepared;
@@ -277,9 +276,8 @@ pub struct Session {
     pub(crate) own_changes: u64,
     pub(crate) routine_plans: crate::routine::RoutinePlans,
     pub(crate) routines: crate::routine::RoutineCache,
-    /// Routines that are running, one in the other, and where on the stack the first began.
+    /// Routines that are running, one in the other.
     pub(crate) routine_depth: usize,
-    pub(crate) routine_stack: usize,
     /// Names given to cursors that have none.
     unnamed_portals: u64,
     /// Room for scanning simple queries.
@@ -359,7 +357,6 @@ impl Session {
             routine_plans: Default::default(),
             routines: Default::default(),
             routine_depth: 0,
-            routine_stack: 0,
             unnamed_portals: 0,
             scanned: Default::default(),
             published_settings: 0,

@@ -280,50 +280,30 @@ impl Session {
     /// One attempt, with the definitions as they are now.
     fn plan_at_once(&mut self, request: &PlanRequest<'_>, asked: &Asked, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
         let PlanRequest { node, ref source, declared_types, lifting, explained } = *request;
-        let (wants_places, mut places) = (self.wants_places, Vec::new());
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let mut host = environment.host();
         host.reader.asked = Some(asked);
         let mut param_types = declared_types.to_vec();
-        let mut planned = Err(Error::internal("a statement was not planned"));
-        let mut planning = None;
-        // Binding and planning recurse as deep as the statement nests.
-        runtime.on_large_stack(&mut || {
-            let bound = match &held {
-                Some(held) => {
-                    let variables = bind::variables::Variables::new(&**held);
-                    let bound =
-                        bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&host.eval()));
-                    bound.and_then(|bound| crate::routine::held::with_values(bound, &variables.used(), held))
-                }
-                None => {
-                    bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval()))
-                }
-            };
-            planned = bound.and_then(|mut bound| {
-                if let Some(by) = explained {
-                    bound = bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
-                }
-                if wants_places {
-                    places = bind::current_of::add_places(&mut bound);
-                }
-                let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-                let plan = self.own.scratch.without_notices(|| {
-                    plan::plan(
-                        bound,
-                        std::mem::take(&mut param_types),
-                        &host.reader,
-                        &self.instance.engine,
-                        &host.eval(),
-                    )
-                });
-                planning = begun.map(|begun| begun.taken());
-                plan
-            });
-        });
-        let mut plan = planned?;
-        if let Some((nanos, accesses)) = planning
+        let mut bound = match &held {
+            Some(held) => {
+                let variables = bind::variables::Variables::new(&**held);
+                let bound =
+                    bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&host.eval()))?;
+                crate::routine::held::with_values(bound, &variables.used(), held)?
+            }
+            None => bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval()))?,
+        };
+        if let Some(by) = explained {
+            bound = bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
+        }
+        let places = if self.wants_places { bind::current_of::add_places(&mut bound) } else { Vec::new() };
+        let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
+        let mut plan = self
+            .own
+            .scratch
+            .without_notices(|| plan::plan(bound, param_types, &host.reader, &self.instance.engine, &host.eval()))?;
+        if let Some((nanos, accesses)) = begun.map(|begun| begun.taken())
             && let Some(plan) = Arc::get_mut(&mut plan)
         {
             let shows_settings = plan.explain.as_ref().is_some_and(|o| o.settings);

@@ -49,7 +49,7 @@ impl Session {
         {
             return self.complete_alone(&tag, runtime, client);
         }
-        let script = runtime.parse(sql)?;
+        let script = kilndb_syntax::parse(sql)?;
         let statements = script.statements();
         if let (Some(lookup), None, [statement]) = (&lookup, &known, statements.as_slice())
             && let Some(template) = self.make_template(lookup, statement, sql, scanned, runtime)?

@@ -6,7 +6,7 @@ use crate::client::{Activity, Runtime, SessionControl};
 use crate::instance::Instance;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Error, Result};
-use kilndb_syntax::{Node, Script};
+use kilndb_syntax::Node;
 use std::sync::Arc;
 
 const SYSTEM_VIEWS: &str = include_str!("../../data/system_views.sql");
@@ -33,12 +33,6 @@ impl Park for StartRuntime {
 }
 
 impl Runtime for StartRuntime {
-    fn parse(&self, sql: &str) -> Result<Script> {
-        kilndb_syntax::parse(sql)
-    }
-    fn on_large_stack(&self, f: &mut dyn FnMut()) {
-        f();
-    }
     fn control(&self) -> &SessionControl {
         &self.control
     }
@@ -68,7 +62,7 @@ impl Session {
         if self.with_catalog(runtime, |host| host.reader.find_relation(Some("pg_catalog"), "pg_tables"))?.is_some() {
             return Ok(());
         }
-        let script = runtime.parse(SYSTEM_VIEWS)?;
+        let script = kilndb_syntax::parse(SYSTEM_VIEWS)?;
         for statement in script.statements() {
             let Node::ViewStmt(view) = statement.node() else {
                 return Err(Error::internal("the script of system views has something else in it"));

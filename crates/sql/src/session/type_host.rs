@@ -60,9 +60,7 @@ impl StatementHost<'_> {
         let plan = match known {
             Some(plan) => plan,
             None => {
-                let mut made = Err(Error::internal("a domain was not looked at"));
-                self.runtime.on_large_stack(&mut || made = self.plan_check(domain));
-                let plan = made?;
+                let plan = self.plan_check(domain)?;
                 self.domains.borrow_mut().insert(domain, plan.clone());
                 plan
             }

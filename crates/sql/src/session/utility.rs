@@ -273,7 +273,7 @@ impl Session {
         }
         // The inner statement is kept as a statement of its own, so that it can be planned again.
         let text = kilndb_syntax::statement_sql(s.query())?;
-        let script = runtime.parse(&text)?;
+        let script = kilndb_syntax::parse(&text)?;
         let inner = script.statements().pop();
         let prepared = self.prepare_statement(statement.text(), inner, &types, true, runtime)?;
         self.share(key, &prepared);
@@ -337,7 +337,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<kilndb_types::Datum> {
         use crate::catalog::CatalogView;
-        let text = self.expression_text(argument, runtime)?;
+        let text = kilndb_syntax::expression_sql(argument)?;
         let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         let mut sink = super::run::RowsSink::default();
         self.query_seen(&format!("SELECT CAST(({text}) AS {name})"), runtime, &mut sink)?;

@@ -2,6 +2,7 @@
 
 use crate::catalog::builtin::FILES;
 use foldhash::{HashMap, HashMapExt};
+use kilndb_base::stack::DEPTH_MAX_BYTES;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_types::datetime::zone;
 use std::sync::LazyLock;
@@ -78,7 +79,8 @@ const OVERRIDES: &[(&str, &str)] = &[
     ("DateStyle", "ISO, MDY"),
     ("client_encoding", "UTF8"),
     ("server_encoding", "UTF8"),
-    ("max_stack_depth", "2048"),
+    // Frames are larger than PostgreSQL's, and so are the stacks.
+    ("max_stack_depth", "40960"),
     ("application_name", ""),
     ("config_file", "kilndb.conf"),
     ("hba_file", ""),
@@ -339,6 +341,14 @@ fn check_number(d: &Definition, value: &str) -> Result<String> {
                 d.name, d.min, d.max
             ),
         ));
+    }
+    let stack_kb = (DEPTH_MAX_BYTES >> 10) as f64;
+    if d.name == "max_stack_depth" && number > stack_kb {
+        return Err(Error::new(
+            sqlstate::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{}\": {number}", d.name),
+        )
+        .with_detail(format!("\"max_stack_depth\" must not exceed {stack_kb}kB.")));
     }
     Ok(format!("{number}"))
 }

@@ -401,6 +401,7 @@ impl SessionSettings {
 
     fn derive(&mut self) {
         self.generation += 1;
+        kilndb_base::stack::limit_depth(self.number("max_stack_depth") as usize * 1024);
         let style = self.get("DateStyle").unwrap_or("").to_string();
         let (date_style, date_order) =
             parse_date_style(&style, (DateStyle::Iso, DateOrder::Mdy)).unwrap_or((DateStyle::Iso, DateOrder::Mdy));

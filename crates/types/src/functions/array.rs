@@ -4,7 +4,9 @@ use super::get::{self, arg};
 use crate::functions::float::random_u64;
 use crate::io::natural_type;
 use crate::key::compare;
+use crate::pieces;
 use crate::{Array, Datum, EvalContext};
+use kilndb_base::work::{self, SmallSteps};
 use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -126,8 +128,8 @@ pub fn array_cat(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     }
     let dims = joined_dims(&a.dims, &b.dims)?;
     let mut elements = Vec::with_capacity(a.elements.len() + b.elements.len());
-    elements.extend_from_slice(&a.elements);
-    elements.extend_from_slice(&b.elements);
+    pieces::append_elements(&mut elements, &a.elements)?;
+    pieces::append_elements(&mut elements, &b.elements)?;
     checked(Array { element_type: a.element_type, dims, elements }).map(array_datum)
 }
 fn joined_dims(a: &[(i32, u32)], b: &[(i32, u32)]) -> Result<Vec<(i32, u32)>> {
@@ -207,7 +209,11 @@ fn fill(value: &Datum, dims: &Array, lows: Option<&Array>) -> Result<Datum> {
     let dims = low.into_iter().zip(lengths.iter().map(|n| *n as u32)).collect();
     let a = Array { element_type, dims, elements: Vec::new() };
     let mut a = checked(a)?;
-    a.elements = vec![value.clone(); items as usize];
+    a.elements.reserve_exact(items as usize);
+    for _ in 0..items {
+        work::step(8)?;
+        a.elements.push(value.clone());
+    }
     Ok(array_datum(a))
 }
 pub fn array_fill(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
@@ -236,11 +242,13 @@ fn position(args: &[Datum], start: Option<&Datum>) -> Result<Datum> {
         Some(d) => get::int4(d)?,
     };
     let wanted = arg(args, 1)?;
-    let found = a.elements.iter().enumerate().find_map(|(i, e)| {
-        let at = i64::from(low) + i as i64;
-        (at >= i64::from(from) && equal(a, e, wanted)).then_some(at)
-    });
-    Ok(found.map_or(Datum::Null, |at| Datum::Int4(at as i32)))
+    for (e, at) in a.elements.iter().zip(i64::from(low)..) {
+        work::step(20)?;
+        if at >= i64::from(from) && equal(a, e, wanted) {
+            return Ok(Datum::Int4(at as i32));
+        }
+    }
+    Ok(Datum::Null)
 }
 pub fn array_position(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     position(args, None)
@@ -253,8 +261,13 @@ pub fn array_positions(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> 
     let a = one_dimensional(a, "searching for elements in")?;
     let low = a.dims.first().map_or(1, |d| d.0);
     let wanted = arg(args, 1)?;
-    let hits: Vec<Datum> =
-        (low..).zip(&a.elements).filter(|(_, e)| equal(a, e, wanted)).map(|(i, _)| Datum::Int4(i)).collect();
+    let mut hits = Vec::new();
+    for (e, at) in a.elements.iter().zip(low..) {
+        work::step(20)?;
+        if equal(a, e, wanted) {
+            hits.push(Datum::Int4(at));
+        }
+    }
     let like = Array { element_type: crate::oids::INT4, dims: Vec::new(), elements: Vec::new() };
     Ok(array_datum(list(&like, 1, hits)))
 }
@@ -262,31 +275,49 @@ pub fn array_remove(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(a) = optional(arg(args, 0)?)? else { return Ok(Datum::Null) };
     let a = one_dimensional(a, "removing elements from")?;
     let gone = arg(args, 1)?;
-    let kept: Vec<Datum> = a.elements.iter().filter(|e| !equal(a, e, gone)).cloned().collect();
+    let mut kept = Vec::new();
+    for e in &a.elements {
+        work::step(30)?;
+        if !equal(a, e, gone) {
+            kept.push(e.clone());
+        }
+    }
     Ok(array_datum(list(a, a.dims.first().map_or(1, |d| d.0), kept)))
 }
 pub fn array_replace(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(a) = optional(arg(args, 0)?)? else { return Ok(Datum::Null) };
     let (old, new) = (arg(args, 1)?, arg(args, 2)?);
-    let mut out = a.clone();
-    for e in out.elements.iter_mut().filter(|e| equal(a, e, old)) {
-        *e = new.clone();
+    let mut elements = Vec::with_capacity(a.elements.len());
+    for e in &a.elements {
+        work::step(30)?;
+        elements.push(if equal(a, e, old) { new.clone() } else { e.clone() });
     }
-    Ok(array_datum(out))
+    Ok(array_datum(Array { element_type: a.element_type, dims: a.dims.clone(), elements }))
 }
 /// Whether `a` has every element of `b` (`all`), or one. A NULL equals nothing.
-fn has(a: &Array, b: &Array, all: bool) -> bool {
+fn has(a: &Array, b: &Array, all: bool) -> Result<bool> {
     let known = |e: &&Datum| !e.is_null();
-    if a.elements.len().saturating_mul(b.elements.len()) > 1 << 16 {
-        let mut sorted: Vec<&Datum> = a.elements.iter().filter(known).collect();
-        sorted.sort_by(|x, y| compare(a.element_type, x, y));
-        let within = |e: &Datum| sorted.binary_search_by(|x| compare(a.element_type, x, e)).is_ok();
-        let mut wanted = b.elements.iter();
-        return if all { wanted.all(|e| !e.is_null() && within(e)) } else { wanted.any(|e| !e.is_null() && within(e)) };
+    let mut sorted: Vec<&Datum> = Vec::new();
+    let is_long = a.elements.len().saturating_mul(b.elements.len()) > 1 << 16;
+    if is_long {
+        sorted.extend(a.elements.iter().filter(known));
+        work::sort_by(&mut sorted, |x, y| compare(a.element_type, x, y))?;
     }
-    let within = |e: &Datum| a.elements.iter().filter(known).any(|x| equal(a, x, e));
-    let mut wanted = b.elements.iter();
-    if all { wanted.all(|e| !e.is_null() && within(e)) } else { wanted.any(|e| !e.is_null() && within(e)) }
+    let within = |e: &Datum| {
+        if is_long {
+            sorted.binary_search_by(|x| compare(a.element_type, x, e)).is_ok()
+        } else {
+            a.elements.iter().filter(known).any(|x| equal(a, x, e))
+        }
+    };
+    let mut steps = SmallSteps::default();
+    for e in &b.elements {
+        steps.step(50)?;
+        if (!e.is_null() && within(e)) != all {
+            return Ok(!all);
+        }
+    }
+    Ok(all)
 }
 fn bucket(v: &Datum, a: &Array) -> Result<i32> {
     if a.dims.len() > 1 {
@@ -301,7 +332,7 @@ fn bucket(v: &Datum, a: &Array) -> Result<i32> {
 // ---- rearranging ----
 
 /// The slices of the first dimension in the order that `order` makes of their numbers.
-fn rearranged(a: &Array, order: impl FnOnce(&mut Vec<usize>, &dyn Fn(usize) -> Array)) -> Array {
+fn rearranged(a: &Array, order: impl FnOnce(&mut Vec<usize>, &dyn Fn(usize) -> Array) -> Result<()>) -> Result<Array> {
     let step = slice_len(a);
     let mut numbers: Vec<usize> = (0..a.dims.first().map_or(0, |d| d.1 as usize)).collect();
     let slice = |i: usize| Array {
@@ -309,21 +340,23 @@ fn rearranged(a: &Array, order: impl FnOnce(&mut Vec<usize>, &dyn Fn(usize) -> A
         dims: a.dims.get(1..).unwrap_or(&[]).to_vec(),
         elements: a.elements.get(i * step..(i + 1) * step).unwrap_or(&[]).to_vec(),
     };
-    order(&mut numbers, &slice);
+    order(&mut numbers, &slice)?;
     if numbers.is_empty() {
-        return empty(a);
+        return Ok(empty(a));
     }
     let mut dims = a.dims.clone();
     if let Some(d) = dims.first_mut() {
         d.1 = numbers.len() as u32;
     }
-    let elements =
-        numbers.iter().flat_map(|i| a.elements.get(i * step..(i + 1) * step).unwrap_or(&[])).cloned().collect();
-    Array { element_type: a.element_type, dims, elements }
+    let mut elements = Vec::with_capacity(numbers.len() * step);
+    for i in &numbers {
+        pieces::append_elements(&mut elements, a.elements.get(i * step..(i + 1) * step).unwrap_or(&[]))?;
+    }
+    Ok(Array { element_type: a.element_type, dims, elements })
 }
-fn sorted(a: &Array, descending: bool, nulls_first: bool) -> Array {
+fn sorted(a: &Array, descending: bool, nulls_first: bool) -> Result<Array> {
     if a.dims.first().is_none_or(|d| d.1 < 2) {
-        return a.clone();
+        return Ok(a.clone());
     }
     let order = |x: &Datum, y: &Datum| match (x.is_null(), y.is_null()) {
         (true, true) => Ordering::Equal,
@@ -335,27 +368,30 @@ fn sorted(a: &Array, descending: bool, nulls_first: bool) -> Array {
         _ => compare(a.element_type, x, y),
     };
     if a.dims.len() == 1 {
-        let mut r = a.clone();
-        r.elements.sort_by(order);
-        return r;
+        let mut elements = pieces::cloned(&a.elements)?;
+        work::sort_by(&mut elements, order)?;
+        return Ok(Array { element_type: a.element_type, dims: a.dims.clone(), elements });
     }
     rearranged(a, |numbers, slice| {
-        let keys: Vec<Datum> = numbers.iter().map(|i| array_datum(slice(*i))).collect();
-        numbers.sort_by(|x, y| match (keys.get(*x), keys.get(*y)) {
+        let keys: Vec<Datum> =
+            work::steps(&*numbers, 200).map(|i| i.map(|i| array_datum(slice(*i)))).collect::<Result<_>>()?;
+        work::sort_by(numbers, |x, y| match (keys.get(*x), keys.get(*y)) {
             (Some(x), Some(y)) => order(x, y),
             _ => Ordering::Equal,
-        });
+        })
     })
 }
 /// `n` slices picked at random, in random order.
-fn picked(c: &EvalContext, a: &Array, n: usize) -> Array {
+fn picked(c: &EvalContext, a: &Array, n: usize) -> Result<Array> {
     rearranged(a, |numbers, _| {
         let len = numbers.len();
         for i in 0..n.min(len) {
+            work::step(30)?;
             let j = i + (random_u64(c) % (len - i) as u64) as usize;
             numbers.swap(i, j);
         }
         numbers.truncate(n);
+        Ok(())
     })
 }
 fn sample(c: &EvalContext, a: &Array, n: i32) -> Result<Array> {
@@ -363,7 +399,7 @@ fn sample(c: &EvalContext, a: &Array, n: i32) -> Result<Array> {
     let n = u32::try_from(n).ok().filter(|n| *n <= len).ok_or_else(|| {
         Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("sample size must be between 0 and {len}"))
     })?;
-    let mut r = picked(c, a, n as usize);
+    let mut r = picked(c, a, n as usize)?;
     if let Some(d) = r.dims.first_mut() {
         d.0 = 1;
     }
@@ -375,7 +411,10 @@ fn trim(a: &Array, n: i32) -> Result<Array> {
         .ok()
         .filter(|n| *n <= len)
         .ok_or_else(|| subscript(format!("number of elements to trim must be between 0 and {len}")))?;
-    let mut r = rearranged(a, |numbers, _| numbers.truncate((len - n) as usize));
+    let mut r = rearranged(a, |numbers, _| {
+        numbers.truncate((len - n) as usize);
+        Ok(())
+    })?;
     for d in &mut r.dims {
         d.0 = 1;
     }
@@ -389,15 +428,15 @@ scalars! {
     fn array_upper(_c; a: array, n: int4) = dimension(a, n).map(|d| upper(d.0, d.1) as i32);
     fn array_length(_c; a: array, n: int4) = dimension(a, n).map(|d| d.1 as i32);
     fn array_cardinality(_c; a: array) = a.elements.len() as i32;
-    fn arraycontains(_c; a: array, b: array) = has(a, b, true);
-    fn arraycontained(_c; a: array, b: array) = has(b, a, true);
-    fn arrayoverlap(_c; a: array, b: array) = has(a, b, false);
+    fn arraycontains(_c; a: array, b: array) = has(a, b, true)?;
+    fn arraycontained(_c; a: array, b: array) = has(b, a, true)?;
+    fn arrayoverlap(_c; a: array, b: array) = has(a, b, false)?;
     fn width_bucket_array(_c; v: any, a: array) = bucket(v, a)?;
     fn trim_array(_c; a: array, n: int4) = trim(a, n)?;
-    fn array_shuffle(c; a: array) = picked(c, a, usize::MAX);
+    fn array_shuffle(c; a: array) = picked(c, a, usize::MAX)?;
     fn array_sample(c; a: array, n: int4) = sample(c, a, n)?;
-    fn array_reverse(_c; a: array) = rearranged(a, |numbers, _| numbers.reverse());
-    fn array_sort(_c; a: array) = sorted(a, false, false);
-    fn array_sort_order(_c; a: array, descending: boolean) = sorted(a, descending, descending);
-    fn array_sort_order_nulls_first(_c; a: array, descending: boolean, first: boolean) = sorted(a, descending, first);
+    fn array_reverse(_c; a: array) = rearranged(a, |numbers, _| { numbers.reverse(); Ok(()) })?;
+    fn array_sort(_c; a: array) = sorted(a, false, false)?;
+    fn array_sort_order(_c; a: array, descending: boolean) = sorted(a, descending, descending)?;
+    fn array_sort_order_nulls_first(_c; a: array, descending: boolean, first: boolean) = sorted(a, descending, first)?;
 }

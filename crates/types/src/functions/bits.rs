@@ -1,6 +1,7 @@
 //! Bit strings. A value is held as text of `0` and `1`.
 
-use kilndb_base::{Error, Result, SqlState, sqlstate};
+use crate::pieces;
+use kilndb_base::{Error, Result, SqlState, sqlstate, work};
 
 const STRING_DATA_LENGTH_MISMATCH: SqlState = SqlState::new("22026");
 
@@ -12,16 +13,16 @@ fn combine(a: &str, b: &str, name: &str, f: fn(bool, bool) -> bool) -> Result<St
         let message = format!("cannot {name} bit strings of different sizes");
         return Err(Error::new(STRING_DATA_LENGTH_MISMATCH, message));
     }
-    Ok(a.bytes().zip(b.bytes()).map(|(x, y)| set(f(x == b'1', y == b'1'))).collect())
+    work::steps(a.bytes().zip(b.bytes()), 3).map(|pair| pair.map(|(x, y)| set(f(x == b'1', y == b'1')))).collect()
 }
 /// Positive to the left.
-fn shift(a: &str, n: i64) -> String {
+fn shift(a: &str, n: i64) -> Result<String> {
     let by = usize::try_from(n.unsigned_abs()).unwrap_or(usize::MAX).min(a.len());
-    let zeros = "0".repeat(by);
+    let zeros = pieces::repeat("0", by)?;
     if n >= 0 {
-        format!("{}{zeros}", a.get(by..).unwrap_or(""))
+        pieces::concat(&[a.get(by..).unwrap_or(""), &zeros])
     } else {
-        format!("{zeros}{}", a.get(..a.len() - by).unwrap_or(""))
+        pieces::concat(&[&zeros, a.get(..a.len() - by).unwrap_or("")])
     }
 }
 /// From the 1-based `start`, for `len` bits or to the end.
@@ -40,7 +41,7 @@ fn overlay(a: &str, b: &str, start: i32, len: i64) -> Result<String> {
         return Err(Error::new(sqlstate::SUBSTRING_ERROR, "negative substring length not allowed"));
     }
     let end = i32::try_from(i64::from(start) + len).map_err(|_| crate::cast::out_of_range("integer"))?;
-    Ok(format!("{}{b}{}", part(a, 1, Some(start - 1))?, part(a, end, None)?))
+    pieces::concat(&[part(a, 1, Some(start - 1))?, b, part(a, end, None)?])
 }
 fn at(a: &str, n: i32) -> Result<usize> {
     usize::try_from(n).ok().filter(|i| *i < a.len()).ok_or_else(|| {
@@ -53,31 +54,31 @@ fn with_bit(a: &str, n: i32, v: i32) -> Result<String> {
     if v != 0 && v != 1 {
         return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "new bit must be 0 or 1"));
     }
-    let mut r = a.to_string();
+    let mut r = pieces::concat(&[a])?;
     r.replace_range(i..i + 1, if v == 1 { "1" } else { "0" });
     Ok(r)
 }
-fn position(a: &str, b: &str) -> i32 {
-    if a.is_empty() { 0 } else { a.find(b).map_or(0, |i| i as i32 + 1) }
+fn position(a: &str, b: &str) -> Result<i32> {
+    Ok(if a.is_empty() { 0 } else { pieces::find(a, b)?.map_or(0, |i| i as i32 + 1) })
 }
 
 scalars! {
     fn bit_and(_c; a: text, b: text) = combine(a, b, "AND", |x, y| x && y)?;
     fn bit_or(_c; a: text, b: text) = combine(a, b, "OR", |x, y| x || y)?;
     fn bitxor(_c; a: text, b: text) = combine(a, b, "XOR", |x, y| x != y)?;
-    fn bitnot(_c; a: text) = a.bytes().map(|b| set(b != b'1')).collect::<String>();
-    fn bitshiftleft(_c; a: text, n: int4) = shift(a, i64::from(n));
-    fn bitshiftright(_c; a: text, n: int4) = shift(a, -i64::from(n));
-    fn bitcat(_c; a: text, b: text) = format!("{a}{b}");
+    fn bitnot(_c; a: text) = pieces::map_text(a, 3, |piece| piece.bytes().map(|b| set(b != b'1')).collect::<String>())?;
+    fn bitshiftleft(_c; a: text, n: int4) = shift(a, i64::from(n))?;
+    fn bitshiftright(_c; a: text, n: int4) = shift(a, -i64::from(n))?;
+    fn bitcat(_c; a: text, b: text) = pieces::concat(&[a, b])?;
     fn bitlength(_c; a: text) = a.len() as i32;
     fn bitoctetlength(_c; a: text) = a.len().div_ceil(8) as i32;
     fn p1812_bit_length(_c; a: text) = a.len() as i32;
-    fn bitposition(_c; a: text, b: text) = position(a, b);
+    fn bitposition(_c; a: text, b: text) = position(a, b)?;
     fn bitsubstr(_c; a: text, start: int4, len: int4) = part(a, start, Some(len))?;
     fn bitsubstr_no_len(_c; a: text, start: int4) = part(a, start, None)?;
     fn bitoverlay(_c; a: text, b: text, start: int4, len: int4) = overlay(a, b, start, i64::from(len))?;
     fn bitoverlay_no_len(_c; a: text, b: text, start: int4) = overlay(a, b, start, b.len() as i64)?;
     fn bitgetbit(_c; a: text, n: int4) = i32::from(a.as_bytes().get(at(a, n)?) == Some(&b'1'));
     fn bitsetbit(_c; a: text, n: int4, v: int4) = with_bit(a, n, v)?;
-    fn bit_bit_count(_c; a: text) = a.bytes().filter(|b| *b == b'1').count() as i64;
+    fn bit_bit_count(_c; a: text) = pieces::of_text(a, 1).try_fold(0, |sum, p| Ok::<_, Error>(sum + p?.bytes().filter(|b| *b == b'1').count() as i64))?;
 }

@@ -1,7 +1,8 @@
 //! bytea functions, digests, encode and decode.
 
 use crate::io::bytea::{decode_hex, encode_hex};
-use crate::{Datum, io};
+use crate::{Datum, io, pieces};
+use kilndb_base::work::{self, SmallSteps};
 use kilndb_base::{Error, Result, sqlstate};
 
 fn parameter(message: impl Into<String>) -> Error {
@@ -28,7 +29,7 @@ fn substr(b: &[u8], start: i32, len: Option<i32>) -> Result<Vec<u8>> {
     };
     let from = (start.max(1) - 1).min(b.len() as i64) as usize;
     let to = (end - 1).clamp(from as i64, b.len() as i64) as usize;
-    Ok(b[from..to].to_vec())
+    pieces::concat_bytes(&[&b[from..to]])
 }
 fn overlay(b: &[u8], new: &[u8], start: i32, len: i32) -> Result<Vec<u8>> {
     if start <= 0 {
@@ -37,7 +38,7 @@ fn overlay(b: &[u8], new: &[u8], start: i32, len: i32) -> Result<Vec<u8>> {
     let end = start
         .checked_add(len)
         .ok_or_else(|| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
-    Ok([&substr(b, 1, Some(start - 1))?[..], new, &substr(b, end, None)?].concat())
+    pieces::concat_bytes(&[&substr(b, 1, Some(start - 1))?, new, &substr(b, end, None)?])
 }
 fn trim<'a>(b: &'a [u8], set: &[u8], left: bool, right: bool) -> &'a [u8] {
     let mut r = b;
@@ -55,17 +56,26 @@ fn trim<'a>(b: &'a [u8], set: &[u8], left: bool, right: bool) -> &'a [u8] {
     }
     r
 }
-fn position(b: &[u8], sub: &[u8]) -> i32 {
+fn position(b: &[u8], sub: &[u8]) -> Result<i32> {
     if sub.is_empty() {
-        return 1;
+        return Ok(1);
     }
-    b.windows(sub.len()).position(|w| w == sub).map_or(0, |i| i as i32 + 1)
+    let mut steps = SmallSteps::default();
+    for (i, window) in b.windows(sub.len()).enumerate() {
+        steps.step(2)?;
+        if window == sub {
+            return Ok(i as i32 + 1);
+        }
+    }
+    Ok(0)
 }
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-fn base64(b: &[u8]) -> Vec<u8> {
+fn base64(b: &[u8]) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(b.len() * 4 / 3 + 4);
     let mut column = 0;
+    let mut steps = SmallSteps::default();
     for chunk in b.chunks(3) {
+        steps.step(15)?;
         let v = chunk.iter().enumerate().fold(0u32, |v, (i, b)| v | u32::from(*b) << (16 - 8 * i));
         for i in 0..4 {
             out.push(if i <= chunk.len() { BASE64[(v >> (18 - 6 * i) & 63) as usize] } else { b'=' });
@@ -79,12 +89,14 @@ fn base64(b: &[u8]) -> Vec<u8> {
     if out.last() == Some(&b'\n') && b.len() % 57 != 0 {
         out.pop();
     }
-    out
+    Ok(out)
 }
 fn unbase64(text: &str) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     let (mut v, mut n, mut end) = (0u32, 0, 0);
+    let mut steps = SmallSteps::default();
     for c in text.chars() {
+        steps.step(20)?;
         let d = match c {
             ' ' | '\t' | '\n' | '\r' => continue,
             '=' => {
@@ -124,12 +136,19 @@ fn unbase64(text: &str) -> Result<Vec<u8>> {
 fn encode(b: &[u8], format: &str) -> Result<String> {
     let mut out = Vec::new();
     match format.to_ascii_lowercase().as_str() {
-        "hex" => encode_hex(b, &mut out),
-        "base64" => out = base64(b),
+        "hex" => {
+            out.reserve(2 * b.len());
+            for piece in pieces::of_bytes(b, 2) {
+                encode_hex(piece?, &mut out);
+            }
+        }
+        "base64" => out = base64(b)?,
         "escape" => {
+            let mut steps = SmallSteps::default();
             for &c in b {
+                steps.step(10)?;
                 match c {
-                    0 | 0x80.. => out.extend_from_slice(format!("\\{c:03o}").as_bytes()),
+                    0 | 0x80.. => out.extend([b'\\', b'0' + (c >> 6), b'0' + (c >> 3 & 7), b'0' + (c & 7)]),
                     b'\\' => out.extend_from_slice(b"\\\\"),
                     c => out.push(c),
                 }
@@ -147,18 +166,24 @@ fn decode(s: &str, format: &str) -> Result<Vec<u8>> {
         _ => Err(parameter(format!("unrecognized encoding: \"{format}\""))),
     }
 }
-fn crc(b: &[u8], poly: u32) -> i64 {
+fn crc(b: &[u8], poly: u32) -> Result<i64> {
     let mut c = u32::MAX;
+    let mut steps = SmallSteps::default();
     for &x in b {
+        steps.step(10)?;
         c ^= u32::from(x);
         for _ in 0..8 {
             c = if c & 1 == 1 { c >> 1 ^ poly } else { c >> 1 };
         }
     }
-    i64::from(!c)
+    Ok(i64::from(!c))
 }
-fn sha<D: sha2::Digest>(b: &[u8]) -> Vec<u8> {
-    D::digest(b).to_vec()
+fn sha<D: sha2::Digest>(b: &[u8]) -> Result<Vec<u8>> {
+    let mut digest = D::new();
+    for piece in pieces::of_bytes(b, 5) {
+        digest.update(piece?);
+    }
+    Ok(digest.finalize().to_vec())
 }
 fn uuid_version(u: &[u8; 16]) -> Option<i16> {
     (u[8] & 0xc0 == 0x80).then(|| i16::from(u[6] >> 4))
@@ -210,31 +235,31 @@ pub(super) fn only_utf8(encoding: &str) -> Result<()> {
 
 scalars! {
     fn byteaoctetlen(_c; b: bytea) = b.len() as i32;
-    fn byteacat(_c; a: bytea, b: bytea) = { super::limits::joined(a.len(), b.len())?; [a, b].concat() };
+    fn byteacat(_c; a: bytea, b: bytea) = { super::limits::joined(a.len(), b.len())?; pieces::concat_bytes(&[a, b])? };
     fn bytea_substr(_c; b: bytea, start: int4, len: int4) = substr(b, start, Some(len))?;
     fn bytea_substr_no_len(_c; b: bytea, start: int4) = substr(b, start, None)?;
     fn byteaoverlay(_c; b: bytea, new: bytea, start: int4, len: int4) = overlay(b, new, start, len)?;
     fn byteaoverlay_no_len(_c; b: bytea, new: bytea, start: int4) = overlay(b, new, start, new.len() as i32)?;
-    fn byteapos(_c; b: bytea, sub: bytea) = position(b, sub);
-    fn byteatrim(_c; b: bytea, set: bytea) = trim(b, set, true, true).to_vec();
-    fn bytealtrim(_c; b: bytea, set: bytea) = trim(b, set, true, false).to_vec();
-    fn byteartrim(_c; b: bytea, set: bytea) = trim(b, set, false, true).to_vec();
-    fn bytea_reverse(_c; b: bytea) = b.iter().rev().copied().collect::<Vec<u8>>();
+    fn byteapos(_c; b: bytea, sub: bytea) = position(b, sub)?;
+    fn byteatrim(_c; b: bytea, set: bytea) = trim(b, set, true, true);
+    fn bytealtrim(_c; b: bytea, set: bytea) = trim(b, set, true, false);
+    fn byteartrim(_c; b: bytea, set: bytea) = trim(b, set, false, true);
+    fn bytea_reverse(_c; b: bytea) = work::steps(b.iter().rev(), 2).map(|b| b.copied()).collect::<Result<Vec<u8>>>()?;
     fn p721_get_byte(_c; b: bytea, n: int4) = i32::from(b[index(b, i64::from(n), b.len() as i64)?]);
     fn p722_set_byte(_c; b: bytea, n: int4, v: int4) = { let at = index(b, i64::from(n), b.len() as i64)?; let mut r = b.to_vec(); r[at] = v as u8; r };
     fn p723_get_bit(_c; b: bytea, n: int8) = { let at = index(b, n, b.len() as i64 * 8)?; i32::from(b[at / 8] >> (at % 8) & 1) };
     fn p724_set_bit(_c; b: bytea, n: int8, v: int4) = { let at = index(b, n, b.len() as i64 * 8)?; if v != 0 && v != 1 { return Err(parameter("new bit must be 0 or 1")); } let mut r = b.to_vec(); r[at / 8] = r[at / 8] & !(1 << (at % 8)) | (v as u8) << (at % 8); r };
-    fn bytea_bit_count(_c; b: bytea) = b.iter().map(|x| i64::from(x.count_ones())).sum::<i64>();
+    fn bytea_bit_count(_c; b: bytea) = pieces::of_bytes(b, 1).try_fold(0, |sum, p| Ok::<_, Error>(sum + p?.iter().map(|x| i64::from(x.count_ones())).sum::<i64>()))?;
     fn binary_encode(_c; b: bytea, format: text) = encode(b, format)?;
     fn binary_decode(_c; s: text, format: text) = decode(s, format)?;
-    fn sha224_bytea(_c; b: bytea) = sha::<sha2::Sha224>(b);
-    fn sha256_bytea(_c; b: bytea) = sha::<sha2::Sha256>(b);
-    fn sha384_bytea(_c; b: bytea) = sha::<sha2::Sha384>(b);
-    fn sha512_bytea(_c; b: bytea) = sha::<sha2::Sha512>(b);
-    fn crc32_bytea(_c; b: bytea) = crc(b, 0xedb8_8320);
-    fn crc32c_bytea(_c; b: bytea) = crc(b, 0x82f6_3b78);
-    fn pg_convert_from(_c; b: bytea, e: text) = { only_utf8(e)?; std::str::from_utf8(b).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))? };
-    fn pg_convert_to(_c; s: text, e: text) = { only_utf8(e)?; s.as_bytes().to_vec() };
+    fn sha224_bytea(_c; b: bytea) = sha::<sha2::Sha224>(b)?;
+    fn sha256_bytea(_c; b: bytea) = sha::<sha2::Sha256>(b)?;
+    fn sha384_bytea(_c; b: bytea) = sha::<sha2::Sha384>(b)?;
+    fn sha512_bytea(_c; b: bytea) = sha::<sha2::Sha512>(b)?;
+    fn crc32_bytea(_c; b: bytea) = crc(b, 0xedb8_8320)?;
+    fn crc32c_bytea(_c; b: bytea) = crc(b, 0x82f6_3b78)?;
+    fn pg_convert_from(_c; b: bytea, e: text) = { only_utf8(e)?; work::step(b.len() / 4)?; std::str::from_utf8(b).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))? };
+    fn pg_convert_to(_c; s: text, e: text) = { only_utf8(e)?; s.as_bytes() };
     fn gen_random_uuid(c;) = uuid4(c);
     fn uuidv7(c;) = uuid7(c, c.host.clock_unix_micros());
     fn uuidv7_interval(c; by: interval) = uuid7(c, shifted(c, by)?);

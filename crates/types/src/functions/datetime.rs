@@ -9,6 +9,7 @@ use crate::datetime::*;
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, Interval};
 use kilndb_base::{Error, Result, sqlstate};
+use std::sync::Arc;
 
 fn overflow(message: &str) -> Error {
     Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, message)
@@ -361,10 +362,11 @@ impl Field {
         Field::Exact(v.into(), 0)
     }
     fn numeric(&self) -> Datum {
-        use super::IntoDatum;
         match self {
-            Field::Exact(v, scale) => Numeric::from_scaled(*v, *scale).into_datum(),
-            Field::Infinite(neg) => (if *neg { Numeric::neg_infinity() } else { Numeric::infinity() }).into_datum(),
+            Field::Exact(v, scale) => Datum::Numeric(Arc::new(Numeric::from_scaled(*v, *scale))),
+            Field::Infinite(neg) => {
+                Datum::Numeric(Arc::new(if *neg { Numeric::neg_infinity() } else { Numeric::infinity() }))
+            }
             Field::Null => Datum::Null,
         }
     }

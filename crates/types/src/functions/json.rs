@@ -54,7 +54,7 @@ pub fn to_jsonb(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     if v.is_null() {
         return Ok(v);
     }
-    Ok(binary::datum(&convert::to_value(ty, &v, ctx)?))
+    binary::datum(&convert::to_value(ty, &v, ctx)?)
 }
 pub fn json_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
@@ -74,7 +74,7 @@ fn json_array(list: &[(Oid, Datum)], absent_on_null: bool, ctx: &EvalContext) ->
 pub fn jsonb_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
     let list = list.iter().map(|(ty, v)| convert::to_value(*ty, v, ctx)).collect::<Result<_>>()?;
-    Ok(binary::datum(&Value::Array(list)))
+    binary::datum(&Value::Array(list))
 }
 fn pairs<'a>(list: &'a [(Oid, Datum)], function: &str) -> Result<impl Iterator<Item = &'a [(Oid, Datum)]>> {
     if list.len() % 2 != 0 {
@@ -128,7 +128,7 @@ pub fn jsonb_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum
         }
         out.push((convert::to_key(*key_type, key, ctx)?, convert::to_value(*ty, v, ctx)?));
     }
-    Ok(binary::datum(&value::object(out)))
+    binary::datum(&value::object(out))
 }
 
 /// json_populate_record and json_to_record: the row's type and value, the object, and for a record what its columns are
@@ -214,17 +214,17 @@ fn record(d: &Datum) -> Result<&Record> {
 pub(super) fn path(a: &Array) -> Option<Vec<&str>> {
     a.elements.iter().map(|e| if let Datum::Text(t) = e { Some(&**t) } else { None }).collect()
 }
-fn found(node: Option<Node<'_>>, as_text: bool) -> Datum {
-    match node {
-        Some(node) if as_text => node.plain_text().map_or(Datum::Null, Datum::text),
-        Some(Node::Jsonb(v)) => binary::datum(v),
-        Some(node) => Datum::text(node.json_text()),
+fn found(node: Option<Node<'_>>, as_text: bool) -> Result<Datum> {
+    Ok(match node {
+        Some(node) if as_text => node.plain_text()?.map_or(Datum::Null, Datum::text),
+        Some(Node::Jsonb(v)) => binary::datum(v)?,
+        Some(node) => Datum::text(node.json_text()?),
         None => Datum::Null,
-    }
+    })
 }
 fn json_get(json: &str, as_text: bool, find: impl for<'a> FnOnce(Node<'a>) -> Option<Node<'a>>) -> Result<Datum> {
     let p = parse::parse(json)?;
-    Ok(found(find(Node::Json(&p, json)), as_text))
+    found(find(Node::Json(&p, json)), as_text)
 }
 fn json_path(json: &str, steps: &Array, as_text: bool) -> Result<Datum> {
     match path(steps) {
@@ -377,7 +377,7 @@ pub fn assign(old: &Datum, steps: &[Option<String>], first_is_number: bool, new:
         _ => Value::Null,
     };
     let steps: Vec<Option<&str>> = steps.iter().map(Option::as_deref).collect();
-    Ok(binary::datum(&Path { steps: &steps, change: Change::Assign, new: &new }.apply(target, 0)?))
+    binary::datum(&Path { steps: &steps, change: Change::Assign, new: &new }.apply(target, 0)?)
 }
 /// Along subscripts.
 pub fn fetch(d: &Datum, steps: &[String]) -> Result<Datum> {

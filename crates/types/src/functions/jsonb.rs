@@ -19,7 +19,7 @@ fn plain(b: &[u8]) -> Result<Datum> {
     if let Some(s) = binary::string(b) {
         return Ok(Datum::text(s));
     }
-    Ok(binary::decode(b)?.plain_text().map_or(Datum::Null, Datum::text))
+    Ok(binary::decode(b)?.plain_text()?.map_or(Datum::Null, Datum::text))
 }
 fn found(b: Option<&[u8]>, as_text: bool) -> Result<Datum> {
     match b {
@@ -80,12 +80,12 @@ fn concat(a: &[u8], b: &[u8]) -> Result<Datum> {
             Value::Array(all)
         }
     };
-    Ok(binary::datum(&joined))
+    binary::datum(&joined)
 }
 
 fn delete_keys<'a>(b: &[u8], keys: impl Iterator<Item = &'a str>) -> Result<Datum> {
     let keys: Vec<&str> = keys.collect();
-    Ok(binary::datum(&match binary::decode(b)? {
+    binary::datum(&match binary::decode(b)? {
         Value::Object(mut list) => {
             list.retain(|(k, _)| !keys.contains(&k.as_str()));
             Value::Object(list)
@@ -95,10 +95,10 @@ fn delete_keys<'a>(b: &[u8], keys: impl Iterator<Item = &'a str>) -> Result<Datu
             Value::Array(list)
         }
         _ => return Err(invalid("cannot delete from scalar")),
-    }))
+    })
 }
 fn delete_element(b: &[u8], index: i32) -> Result<Datum> {
-    Ok(binary::datum(&match binary::decode(b)? {
+    binary::datum(&match binary::decode(b)? {
         Value::Object(_) => return Err(invalid("cannot delete from object using integer index")),
         Value::Array(mut list) => {
             let index = if index < 0 { i64::from(index) + list.len() as i64 } else { i64::from(index) };
@@ -110,7 +110,7 @@ fn delete_element(b: &[u8], index: i32) -> Result<Datum> {
             Value::Array(list)
         }
         _ => return Err(invalid("cannot delete from scalar")),
-    }))
+    })
 }
 
 fn change(b: &[u8], steps: &Array, change: Change, new: &[u8]) -> Result<Datum> {
@@ -131,7 +131,7 @@ fn change(b: &[u8], steps: &Array, change: Change, new: &[u8]) -> Result<Datum> 
     let steps: Vec<Option<&str>> =
         steps.elements.iter().map(|e| if let Datum::Text(t) = e { Some(&**t) } else { None }).collect();
     let new = if new.is_empty() { Value::Null } else { binary::decode(new)? };
-    Ok(binary::datum(&Path { steps: &steps, change, new: &new }.apply(target, 0)?))
+    binary::datum(&Path { steps: &steps, change, new: &new }.apply(target, 0)?)
 }
 fn set(create: bool) -> Change {
     if create { Change::Create } else { Change::Replace }
@@ -154,7 +154,7 @@ pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
             .with_hint(
                 "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.",
             )),
-        "use_json_null" => change(b, steps, set(*create), &binary::encode(&Value::Null)),
+        "use_json_null" => change(b, steps, set(*create), &binary::encode(&Value::Null)?),
         "delete_key" => change(b, steps, Change::Delete, &[]),
         "return_target" => Ok(jsonb(b)),
         _ => Err(invalid(
@@ -188,13 +188,13 @@ fn array_length(b: &[u8]) -> Result<i32> {
 }
 fn pretty(b: &[u8]) -> Result<String> {
     let mut out = Vec::new();
-    binary::decode(b)?.write_pretty(0, &mut out);
+    binary::decode(b)?.write_pretty(0, &mut out)?;
     String::from_utf8(out).map_err(|_| Error::internal("JSON is not UTF-8"))
 }
 fn text_object(pairs: Vec<(&Datum, &Datum)>) -> Result<Datum> {
     let value = |v: &Datum| if let Datum::Text(t) = v { Value::String(t.to_string()) } else { Value::Null };
     let pairs = pairs.into_iter().map(|(k, v)| Ok((object_key(k)?.to_string(), value(v)))).collect::<Result<_>>()?;
-    Ok(binary::datum(&value::object(pairs)))
+    binary::datum(&value::object(pairs))
 }
 
 /// What a jsonb number or boolean is as SQL's. JSON's null is NULL.
@@ -231,11 +231,11 @@ fn cannot_cast(v: &Value, name: &str) -> Error {
 }
 
 scalars! {
-    fn jsonb_in(c; v: text) = binary::datum(&Value::parse(v)?);
-    fn jsonb_out(c; v: jsonb) = binary::decode(v)?.text();
-    fn jsonb_send(c; v: jsonb) = [&[1u8], binary::decode(v)?.text().as_bytes()].concat();
-    fn jsonb_build_array_noargs(c;) = binary::datum(&Value::Array(Vec::new()));
-    fn jsonb_build_object_noargs(c;) = binary::datum(&Value::Object(Vec::new()));
+    fn jsonb_in(c; v: text) = binary::datum(&Value::parse(v)?)?;
+    fn jsonb_out(c; v: jsonb) = binary::decode(v)?.text()?;
+    fn jsonb_send(c; v: jsonb) = [&[1u8], binary::decode(v)?.text()?.as_bytes()].concat();
+    fn jsonb_build_array_noargs(c;) = binary::datum(&Value::Array(Vec::new()))?;
+    fn jsonb_build_object_noargs(c;) = binary::datum(&Value::Object(Vec::new()))?;
     fn jsonb_object_field(c; j: jsonb, k: text) = found(binary::get(j, k), false)?;
     fn jsonb_object_field_text(c; j: jsonb, k: text) = found(binary::get(j, k), true)?;
     fn jsonb_array_element(c; j: jsonb, i: int4) = found(root_element(j, i), false)?;
@@ -244,7 +244,7 @@ scalars! {
     fn jsonb_extract_path_text(c; j: jsonb, p: array) = along(j, p, true)?;
     fn jsonb_array_length(c; j: jsonb) = array_length(j)?;
     fn jsonb_typeof(c; j: jsonb) = Node::Jsonb(&binary::decode(j)?).type_name();
-    fn jsonb_strip_nulls(c; j: jsonb, in_arrays: boolean) = binary::datum(&strip(binary::decode(j)?, in_arrays));
+    fn jsonb_strip_nulls(c; j: jsonb, in_arrays: boolean) = binary::datum(&strip(binary::decode(j)?, in_arrays))?;
     fn jsonb_pretty(c; j: jsonb) = pretty(j)?;
     fn jsonb_object(c; a: array) = text_object(text_pairs(a)?)?;
     fn jsonb_object_two_arg(c; k: array, v: array) = text_object(text_lists(k, v)?)?;

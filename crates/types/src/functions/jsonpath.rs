@@ -55,12 +55,12 @@ pub fn jsonb_path_match_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Dat
     Call { silent: true, ..Call::new(args)? }.matches(ctx)
 }
 pub fn jsonb_path_query_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Ok(binary::datum(&Value::Array(Call::new(args)?.list(ctx)?)))
+    binary::datum(&Value::Array(Call::new(args)?.list(ctx)?))
 }
 pub fn jsonb_path_query_first(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Ok(Call::new(args)?.list(ctx)?.into_iter().next().map_or(Datum::Null, |v| binary::datum(&v)))
+    Call::new(args)?.list(ctx)?.first().map_or(Ok(Datum::Null), binary::datum)
 }
 /// The rows of jsonb_path_query.
 pub fn query(args: &[Datum], ctx: &EvalContext) -> Result<Vec<Datum>> {
-    Ok(Call::new(args)?.list(ctx)?.iter().map(binary::datum).collect())
+    Call::new(args)?.list(ctx)?.iter().map(binary::datum).collect()
 }

@@ -1,6 +1,7 @@
 //! How large a value may get: PostgreSQL's 1 GB. What multiplies its arguments asks before it makes the result.
 
-use kilndb_base::{Error, Result, sqlstate};
+use crate::pieces;
+use kilndb_base::{Error, Result, sqlstate, work};
 
 /// Bytes that a string under construction may have.
 pub(crate) const LONGEST_STRING: usize = 0x3fff_ffff;
@@ -34,10 +35,23 @@ pub(crate) fn replace_all(s: &str, from: &str, to: &str) -> Result<String> {
     let growth = to.len().saturating_sub(from.len());
     if growth > 0 && s.len().saturating_mul(to.len()) / from.len() >= LONGEST_STRING {
         // Counting ends where it is known to be too much.
-        let count = s.matches(from).take(LONGEST_STRING / growth + 1).count();
+        let mut count = 0usize;
+        for _ in s.matches(from).take(LONGEST_STRING / growth + 1) {
+            work::step(from.len() + 5)?;
+            count += 1;
+        }
         room(s.len(), count.saturating_mul(growth))?;
     }
-    Ok(s.replace(from, to))
+    let mut out = String::with_capacity(s.len());
+    let mut rest = s;
+    while let Some(at) = pieces::find(rest, from)? {
+        work::step(10 + to.len())?;
+        pieces::append_text(&mut out, &rest[..at])?;
+        out.push_str(to);
+        rest = &rest[at + from.len()..];
+    }
+    pieces::append_text(&mut out, rest)?;
+    Ok(out)
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::network::Inet;
 use crate::numeric::Numeric;
 use crate::range::{Multirange, Range};
 use crate::{Array, Datum, EvalContext, Interval};
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Error, Oid, Result, shared};
 use kilndb_fulltext::{TsQuery, TsVector};
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ macro_rules! scalars {
                 let $arg = $crate::functions::get::$getter($crate::functions::get::arg(args, at)?)?;
                 at += 1;
             )*
-            Ok($crate::functions::IntoDatum::into_datum($body))
+            $crate::functions::IntoDatum::into_datum($body)
         }
     )* };
 }
@@ -74,14 +74,15 @@ pub fn lookup(proc_oid: Oid) -> Option<ScalarFn> {
 
 /// What function bodies may return.
 pub trait IntoDatum {
-    fn into_datum(self) -> Datum;
+    /// Fails if the statement is cancelled while a long value is copied.
+    fn into_datum(self) -> Result<Datum>;
 }
 macro_rules! into_datum {
     ($($ty:ty => |$v:ident| $e:expr;)*) => { $(
         impl IntoDatum for $ty {
-            fn into_datum(self) -> Datum {
+            fn into_datum(self) -> Result<Datum> {
                 let $v = self;
-                $e
+                Ok($e)
             }
         }
     )* };
@@ -96,9 +97,10 @@ into_datum! {
     f64 => |v| Datum::Float8(v);
     u32 => |v| Datum::Oid(v);
     u64 => |v| Datum::U64(v);
-    &str => |v| Datum::text(v);
-    String => |v| Datum::text(v);
-    Vec<u8> => |v| Datum::Bytea(Arc::from(v));
+    &str => |v| Datum::Text(shared::text(v)?);
+    String => |v| Datum::Text(shared::text(&v)?);
+    &[u8] => |v| Datum::Bytea(shared::bytes(v)?);
+    Vec<u8> => |v| Datum::Bytea(shared::bytes(&v)?);
     Numeric => |v| Datum::Numeric(Arc::new(v));
     Interval => |v| Datum::Interval(Arc::new(v));
     Array => |v| Datum::Array(Arc::new(v));
@@ -110,8 +112,8 @@ into_datum! {
     TsQuery => |v| Datum::TsQuery(Arc::new(v));
 }
 impl<T: IntoDatum> IntoDatum for Option<T> {
-    fn into_datum(self) -> Datum {
-        self.map_or(Datum::Null, T::into_datum)
+    fn into_datum(self) -> Result<Datum> {
+        self.map_or(Ok(Datum::Null), T::into_datum)
     }
 }
 

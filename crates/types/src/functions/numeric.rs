@@ -50,7 +50,7 @@ scalars! {
     fn numeric_power(_c; a: numeric, b: numeric) = a.power(b)?;
     fn numeric_inc(_c; a: numeric) = checked(a.add(&Numeric::one()))?;
     fn numeric_fac(_c; a: int8) = factorial(a)?;
-    fn numeric_gcd(_c; a: numeric, b: numeric) = a.gcd(b);
+    fn numeric_gcd(_c; a: numeric, b: numeric) = a.gcd(b)?;
     fn numeric_lcm(_c; a: numeric, b: numeric) = a.lcm(b)?;
     fn numeric_scale(_c; a: numeric) = unless_special(a, a.dscale());
     fn numeric_min_scale(_c; a: numeric) = unless_special(a, a.min_scale());

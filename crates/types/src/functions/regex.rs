@@ -4,8 +4,9 @@
 //! where PostgreSQL takes the longest match.
 
 use super::{get, string};
-use crate::{Datum, EvalContext};
+use crate::{Datum, EvalContext, pieces};
 use fancy_regex::Regex;
+use kilndb_base::work::{self, SmallSteps};
 use kilndb_base::{Error, Result, sqlstate};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,6 +20,7 @@ fn parameter(message: impl Into<String>) -> Error {
 /// Matches with `%`, `_` and backslash escapes. Works on bytes; `step` gives a character's width.
 fn like(s: &[u8], p: &[u8], utf8: bool) -> Result<bool> {
     let (mut si, mut pi) = (0, 0);
+    let mut steps = SmallSteps::default();
     // Where to go on after a mismatch behind the last `%`.
     let mut retry: Option<(usize, usize)> = None;
     let step = |i: usize| -> usize {
@@ -33,6 +35,7 @@ fn like(s: &[u8], p: &[u8], utf8: bool) -> Result<bool> {
         }
     };
     loop {
+        steps.step(2)?;
         match p.get(pi) {
             Some(b'%') => {
                 pi += 1;
@@ -81,7 +84,7 @@ fn like(s: &[u8], p: &[u8], utf8: bool) -> Result<bool> {
     }
 }
 fn ilike(s: &str, p: &str) -> Result<bool> {
-    like(string::map_case(s, false).as_bytes(), string::map_case(p, false).as_bytes(), true)
+    like(string::map_case(s, false)?.as_bytes(), string::map_case(p, false)?.as_bytes(), true)
 }
 /// Rewrites a pattern with another escape character to one with backslashes.
 fn like_escape_text(p: &str, e: &str) -> Result<String> {
@@ -98,6 +101,7 @@ fn like_escape_text(p: &str, e: &str) -> Result<String> {
     let mut out = String::new();
     let mut after = false;
     for c in p.chars() {
+        work::step(5)?;
         if c == first && !after {
             out.push('\\');
             after = true;
@@ -135,6 +139,7 @@ fn similar(p: &str, e: Option<&str>) -> Result<String> {
     let mut separators = 0;
     let mut chars = p.chars().peekable();
     while let Some(c) = chars.next() {
+        work::step(5)?;
         if Some(c) == escape {
             match chars.next() {
                 Some('"') if !in_class => {
@@ -490,6 +495,9 @@ fn class(chars: &[char], i: &mut usize, out: &mut String, f: Flags) -> Result<()
     Ok(())
 }
 
+/// A pattern takes some hundred times its length of memory while it is compiled.
+const PATTERN_MAX_BYTES: usize = 256 << 10;
+
 thread_local! {
     /// Compiled patterns of this thread, newest last. Only a cache: results do not depend on it.
     static CACHE: RefCell<Vec<(String, Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
@@ -506,6 +514,9 @@ fn with_flags(pattern: &str, f: Flags) -> Result<String> {
     Ok(text)
 }
 fn compile(pattern: &str, f: Flags) -> Result<Rc<Regex>> {
+    if pattern.len() > PATTERN_MAX_BYTES {
+        return Err(bad("regular expression is too complex"));
+    }
     let text = with_flags(pattern, f)?;
     CACHE.with(|cache| {
         let mut cache = cache.borrow_mut();
@@ -528,9 +539,9 @@ fn matches(s: &str, p: &str, icase: bool) -> Result<bool> {
 }
 /// Matches from character `start` (1-based): per match, the spans of the whole and of the groups.
 fn find_all(s: &str, re: &Regex, start: i32, limit: usize) -> Result<Vec<Vec<Option<(usize, usize)>>>> {
-    let from = s.char_indices().nth(start as usize - 1).map_or(s.len(), |c| c.0);
+    let from = pieces::char_offset(s, start as usize - 1)?;
     let mut out = Vec::new();
-    if start > string::length(s) + 1 {
+    if start > string::length(s)? + 1 {
         return Ok(out);
     }
     let mut at = from;
@@ -539,7 +550,9 @@ fn find_all(s: &str, re: &Regex, start: i32, limit: usize) -> Result<Vec<Vec<Opt
         let spans: Vec<_> = (0..c.len()).map(|i| c.get(i).map(|m| (m.start(), m.end()))).collect();
         let Some(Some((b, e))) = spans.first().copied() else { break };
         // An empty match right behind the previous one is skipped over.
-        at = if e == b { e + s[e..].chars().next().map_or(1, char::len_utf8) } else { e };
+        let next = if e == b { e + s[e..].chars().next().map_or(1, char::len_utf8) } else { e };
+        work::step(200 + (next - at))?;
+        at = next;
         out.push(spans);
     }
     Ok(out)
@@ -563,9 +576,10 @@ fn replacement_len(with: &str, spans: &[Option<(usize, usize)>]) -> usize {
     }
     total
 }
-fn replacement(s: &str, with: &str, spans: &[Option<(usize, usize)>], out: &mut String) {
+fn replacement(s: &str, with: &str, spans: &[Option<(usize, usize)>], out: &mut String) -> Result<()> {
     let mut chars = with.chars();
     while let Some(c) = chars.next() {
+        work::step(5)?;
         if c != '\\' {
             out.push(c);
             continue;
@@ -588,9 +602,10 @@ fn replacement(s: &str, with: &str, spans: &[Option<(usize, usize)>], out: &mut 
             }
         };
         if let Some(Some((b, e))) = spans.get(group) {
-            out.push_str(&s[*b..*e]);
+            pieces::append_text(out, &s[*b..*e])?;
         }
     }
+    Ok(())
 }
 /// Replaces the `n`-th match, or all if `n` is 0.
 fn replace(s: &str, p: &str, with: &str, start: i32, n: i32, f: Flags) -> Result<String> {
@@ -608,12 +623,12 @@ fn replace(s: &str, p: &str, with: &str, start: i32, n: i32, f: Flags) -> Result
         }
         if let Some(Some((b, e))) = spans.first() {
             super::limits::room(out.len() + (b - at), replacement_len(with, spans))?;
-            out.push_str(&s[at..*b]);
-            replacement(s, with, spans, &mut out);
+            pieces::append_text(&mut out, &s[at..*b])?;
+            replacement(s, with, spans, &mut out)?;
             at = *e;
         }
     }
-    out.push_str(&s[at..]);
+    pieces::append_text(&mut out, &s[at..])?;
     Ok(out)
 }
 fn value(name: &str, v: i32) -> Error {
@@ -657,6 +672,7 @@ pub fn regexp_split(s: &str, p: &str, flag_text: &str, function: &str) -> Result
             if b == e && (*b == s.len() || *b == at && *e == at) {
                 continue;
             }
+            work::step(40 + (b - at))?;
             out.push(s[at..*b].to_string());
             at = *e;
         }
@@ -692,7 +708,7 @@ fn instr(args: &[Datum]) -> Result<i32> {
     }
     let f = no_global(args.get(5).map_or(Ok(""), get::text)?, "regexp_instr")?;
     let m = nth(s, p, int(2, 1)?, int(3, 1)?, f, int(6, 0)?)?;
-    Ok(m.map_or(0, |(b, e)| string::length(&s[..if end == 1 { e } else { b }]) + 1))
+    m.map_or(Ok(0), |(b, e)| Ok(string::length(&s[..if end == 1 { e } else { b }])? + 1))
 }
 fn substr(args: &[Datum]) -> Result<Option<String>> {
     let int = |i: usize, d: i32| args.get(i).map_or(Ok(d), get::int4);
@@ -769,7 +785,7 @@ macro_rules! all_arities {
     ($($name:ident => $with:ident;)*) => { $(
         pub fn $name(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
             use super::IntoDatum;
-            Ok($with(args)?.into_datum())
+            $with(args)?.into_datum()
         }
     )* };
 }

@@ -3,9 +3,8 @@
 use super::get;
 use super::limits;
 use crate::io::{natural_type, output_string};
-use crate::{Array, Datum, EvalContext, io};
-use kilndb_base::{Error, Result, sqlstate};
-use std::fmt::Write;
+use crate::{Array, Datum, EvalContext, io, pieces};
+use kilndb_base::{Error, Result, shared, sqlstate, work};
 use std::sync::Arc;
 
 fn error(state: kilndb_base::SqlState, message: impl Into<String>) -> Error {
@@ -14,19 +13,12 @@ fn error(state: kilndb_base::SqlState, message: impl Into<String>) -> Error {
 fn parameter(message: impl Into<String>) -> Error {
     error(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
-pub(super) fn length(s: &str) -> i32 {
-    if s.is_ascii() { s.len() as i32 } else { s.chars().count() as i32 }
-}
-/// Byte offset of character `n`, or the end.
-fn at_char(s: &str, n: usize) -> usize {
-    if s.is_ascii() {
-        return n.min(s.len());
-    }
-    s.char_indices().nth(n).map_or(s.len(), |(i, _)| i)
+pub(super) fn length(s: &str) -> Result<i32> {
+    if s.is_ascii() { Ok(s.len() as i32) } else { pieces::count_chars(s).map(|n| n as i32) }
 }
 /// Simple case mapping, one character to one.
-pub(crate) fn map_case(s: &str, upper: bool) -> String {
-    s.chars().map(|c| one(c, upper)).collect()
+pub(crate) fn map_case(s: &str, upper: bool) -> Result<String> {
+    pieces::map_text(s, 4, |piece| piece.chars().map(|c| one(c, upper)).collect::<String>())
 }
 pub(crate) fn one(c: char, upper: bool) -> char {
     let mut chars: (Option<char>, Option<char>) = (None, None);
@@ -43,15 +35,14 @@ pub(crate) fn one(c: char, upper: bool) -> char {
         _ => c,
     }
 }
-fn initcap_of(s: &str) -> String {
+fn initcap_of(s: &str) -> Result<String> {
     let mut word = false;
-    s.chars()
-        .map(|c| {
-            let r = one(c, !word);
-            word = c.is_alphanumeric();
-            r
-        })
-        .collect()
+    let mut mapped = |c: char| {
+        let r = one(c, !word);
+        word = c.is_alphanumeric();
+        r
+    };
+    pieces::map_text(s, 4, |piece| piece.chars().map(&mut mapped).collect::<String>())
 }
 /// substring(s from start for len), 1-based, characters.
 pub(super) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
@@ -65,22 +56,28 @@ pub(super) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
     if end <= 1 || end <= start {
         return Ok("");
     }
-    let a = at_char(s, from);
+    let a = pieces::char_offset(s, from)?;
     let rest = &s[a..];
     let count = end - start.max(1);
-    let b = if len.is_none() { rest.len() } else { at_char(rest, usize::try_from(count).unwrap_or(usize::MAX)) };
+    let b = if len.is_none() {
+        rest.len()
+    } else {
+        pieces::char_offset(rest, usize::try_from(count).unwrap_or(usize::MAX))?
+    };
     Ok(&rest[..b])
 }
-fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> &'a str {
-    let set: std::collections::HashSet<char> = set.chars().collect();
+fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> Result<&'a str> {
+    let set: std::collections::HashSet<char> = work::steps(set.chars(), 20).collect::<Result<_>>()?;
     let mut r = s;
-    if left {
-        r = r.trim_start_matches(|c| set.contains(&c));
+    while let Some(c) = r.chars().next().filter(|c| left && set.contains(c)) {
+        work::step(20)?;
+        r = &r[c.len_utf8()..];
     }
-    if right {
-        r = r.trim_end_matches(|c| set.contains(&c));
+    while let Some(c) = r.chars().next_back().filter(|c| right && set.contains(c)) {
+        work::step(20)?;
+        r = &r[..r.len() - c.len_utf8()];
     }
-    r
+    Ok(r)
 }
 const MAX_LEN: i64 = 0x3fff_ffff;
 fn too_large() -> Error {
@@ -91,38 +88,66 @@ fn pad(s: &str, want: i32, fill: &str, left: bool) -> Result<String> {
     if want as i64 > MAX_LEN / 4 {
         return Err(too_large());
     }
-    let have = length(s) as usize;
+    let have = length(s)? as usize;
     if have >= want || fill.is_empty() {
-        return Ok(s[..at_char(s, want)].to_string());
+        return Ok(s[..pieces::char_offset(s, want)?].to_string());
     }
-    let filling: String = fill.chars().cycle().take(want - have).collect();
-    Ok(if left { filling + s } else { s.to_string() + &filling })
+    let width = pieces::count_chars(fill)?;
+    let mut filling = pieces::repeat(fill, (want - have) / width)?;
+    filling.push_str(&fill[..pieces::char_offset(fill, (want - have) % width)?]);
+    if left { pieces::concat(&[&filling, s]) } else { pieces::concat(&[s, &filling]) }
 }
 fn repeat_of(s: &str, n: i32) -> Result<String> {
     let n = n.max(0) as usize;
     if s.len().saturating_mul(n) as i64 > MAX_LEN {
         return Err(too_large());
     }
-    Ok(s.repeat(n))
+    pieces::repeat(s, n)
+}
+fn reversed(s: &str) -> Result<String> {
+    let mut out = String::with_capacity(s.len());
+    let mut end = s.len();
+    while end > 0 {
+        let start = s.floor_char_boundary(end.saturating_sub(work::PIECE_BYTES));
+        work::step(2 * (end - start))?;
+        out.extend(s[start..end].chars().rev());
+        end = start;
+    }
+    Ok(out)
 }
 /// 1-based character position, 0 if absent.
-fn position(s: &str, sub: &str) -> i32 {
-    s.find(sub).map_or(0, |i| length(&s[..i]) + 1)
+fn position(s: &str, sub: &str) -> Result<i32> {
+    pieces::find(s, sub)?.map_or(Ok(0), |i| Ok(length(&s[..i])? + 1))
 }
-fn translate_of(s: &str, from: &str, to: &str) -> String {
+fn translate_of(s: &str, from: &str, to: &str) -> Result<String> {
     // The first of several places of a character counts.
     let mut map = std::collections::HashMap::new();
     let mut to = to.chars();
     for c in from.chars() {
+        work::step(40)?;
         let target = to.next();
         map.entry(c).or_insert(target);
     }
-    s.chars().filter_map(|c| map.get(&c).copied().unwrap_or(Some(c))).collect()
+    let mapped = |c: char| map.get(&c).copied().unwrap_or(Some(c));
+    pieces::map_text(s, 20, |piece| piece.chars().filter_map(mapped).collect::<String>())
 }
-fn take(s: &str, n: i32, left: bool) -> &str {
-    let len = length(s);
+fn take(s: &str, n: i32, left: bool) -> Result<&str> {
+    let len = length(s)?;
     let n = if n < 0 { len.saturating_add(n).max(0) } else { n.min(len) };
-    if left { &s[..at_char(s, n as usize)] } else { &s[at_char(s, (len - n) as usize)..] }
+    if left {
+        Ok(&s[..pieces::char_offset(s, n as usize)?])
+    } else {
+        Ok(&s[pieces::char_offset(s, (len - n) as usize)?..])
+    }
+}
+fn nth_part<'a>(parts: impl Iterator<Item = &'a str>, n: usize) -> Result<&'a str> {
+    for (i, part) in parts.enumerate() {
+        work::step(20 + part.len())?;
+        if i == n {
+            return Ok(part);
+        }
+    }
+    Ok("")
 }
 fn split_at(s: &str, sep: &str, n: i32) -> Result<String> {
     if n == 0 {
@@ -134,8 +159,9 @@ fn split_at(s: &str, sep: &str, n: i32) -> Result<String> {
     if sep.is_empty() {
         return Ok(if n == 1 || n == -1 { s.to_string() } else { String::new() });
     }
-    let part = if n > 0 { s.split(sep).nth(n as usize - 1) } else { s.rsplit(sep).nth((-i64::from(n)) as usize - 1) };
-    Ok(part.unwrap_or("").to_string())
+    let wanted = n.unsigned_abs() as usize - 1;
+    let part = if n > 0 { nth_part(s.split(sep), wanted)? } else { nth_part(s.rsplit(sep), wanted)? };
+    pieces::concat(&[part])
 }
 fn chr_of(n: i32) -> Result<String> {
     if n < 0 {
@@ -160,7 +186,7 @@ fn overlay(s: &str, new: &str, start: i32, len: i32) -> Result<String> {
     }
     let end =
         start.checked_add(len).ok_or_else(|| error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
-    Ok(format!("{}{new}{}", substr(s, 1, Some(start - 1))?, substr(s, end, None)?))
+    pieces::concat(&[substr(s, 1, Some(start - 1))?, new, substr(s, end, None)?])
 }
 /// True unless the word can stand unquoted.
 fn needs_quotes(s: &str) -> bool {
@@ -171,9 +197,13 @@ fn needs_quotes(s: &str) -> bool {
 pub fn quote_identifier(s: &str) -> String {
     if needs_quotes(s) { format!("\"{}\"", s.replace('"', "\"\"")) } else { s.to_string() }
 }
-pub fn quote_literal_of(s: &str) -> String {
-    let body = s.replace('\'', "''");
-    if s.contains('\\') { format!("E'{}'", body.replace('\\', "\\\\")) } else { format!("'{body}'") }
+pub fn quote_literal_of(s: &str) -> Result<String> {
+    let body = limits::replace_all(s, "'", "''")?;
+    if s.contains('\\') {
+        pieces::concat(&["E'", &limits::replace_all(&body, "\\", "\\\\")?, "'"])
+    } else {
+        pieces::concat(&["'", &body, "'"])
+    }
 }
 /// Keywords that quote_ident quotes: all but the unreserved ones.
 static RESERVED: &[&str] = &[
@@ -344,6 +374,9 @@ static RESERVED: &[&str] = &[
 ];
 
 fn shown(d: &Datum, c: &EvalContext) -> Result<String> {
+    if let Datum::Text(text) = d {
+        return pieces::concat(&[text]);
+    }
     output_string(natural_type(d), d, c)
 }
 /// As a cast to text, which spells truth values out and gives every address the length of its mask.
@@ -361,60 +394,64 @@ fn spread(args: &[Datum]) -> Vec<Datum> {
         _ => args.to_vec(),
     }
 }
-fn md5_hex(b: &[u8]) -> String {
+fn md5_hex(b: &[u8]) -> Result<String> {
     use md5::Digest;
+    let mut digest = md5::Md5::new();
+    for piece in pieces::of_bytes(b, 2) {
+        digest.update(piece?);
+    }
     let mut out = Vec::new();
-    io::bytea::encode_hex(&md5::Md5::digest(b), &mut out);
-    String::from_utf8(out).unwrap_or_default()
+    io::bytea::encode_hex(&digest.finalize(), &mut out);
+    Ok(String::from_utf8(out).unwrap_or_default())
 }
 
 scalars! {
-    fn textlen(_c; s: text) = length(s);
-    fn bpcharlen(_c; s: text) = length(crate::cast::without_padding(s));
+    fn textlen(_c; s: text) = length(s)?;
+    fn bpcharlen(_c; s: text) = length(crate::cast::without_padding(s))?;
     fn textoctetlen(_c; s: text) = s.len() as i32;
     fn bpcharoctetlen(_c; s: text) = s.len() as i32;
     fn p1811_bit_length(_c; s: text) = s.len() as i32 * 8;
     fn p1810_bit_length(_c; s: bytea) = s.len() as i32 * 8;
-    fn lower(_c; s: text) = map_case(s, false);
-    fn upper(_c; s: text) = map_case(s, true);
-    fn casefold(_c; s: text) = map_case(s, false);
-    fn initcap(_c; s: text) = initcap_of(s);
-    fn textcat(_c; a: text, b: text) = { limits::joined(a.len(), b.len())?; [a, b].concat() };
-    fn p2003_textanycat(c; a: text, b: any) = [a, &as_text(b, c)?].concat();
-    fn p2004_anytextcat(c; a: any, b: text) = [as_text(a, c)?.as_str(), b].concat();
+    fn lower(_c; s: text) = map_case(s, false)?;
+    fn upper(_c; s: text) = map_case(s, true)?;
+    fn casefold(_c; s: text) = map_case(s, false)?;
+    fn initcap(_c; s: text) = initcap_of(s)?;
+    fn textcat(_c; a: text, b: text) = { limits::joined(a.len(), b.len())?; pieces::concat(&[a, b])? };
+    fn p2003_textanycat(c; a: text, b: any) = pieces::concat(&[a, &as_text(b, c)?])?;
+    fn p2004_anytextcat(c; a: any, b: text) = pieces::concat(&[&as_text(a, c)?, b])?;
     fn nameconcatoid(_c; a: text, b: oid) = { let tail = format!("_{b}"); let head = crate::cast::truncate_name(a); let mut end = head.len().min(63 - tail.len()); while !head.is_char_boundary(end) { end -= 1; } format!("{}{tail}", &head[..end]) };
     fn text_substr(_c; s: text, start: int4, len: int4) = substr(s, start, Some(len))?;
     fn text_substr_no_len(_c; s: text, start: int4) = substr(s, start, None)?;
-    fn textpos(_c; s: text, sub: text) = position(s, sub);
+    fn textpos(_c; s: text, sub: text) = position(s, sub)?;
     fn replace_text(_c; s: text, from: text, to: text) = limits::replace_all(s, from, to)?;
-    fn translate(_c; s: text, from: text, to: text) = translate_of(s, from, to);
+    fn translate(_c; s: text, from: text, to: text) = translate_of(s, from, to)?;
     fn lpad(_c; s: text, n: int4, fill: text) = pad(s, n, fill, true)?;
     fn rpad(_c; s: text, n: int4, fill: text) = pad(s, n, fill, false)?;
     fn p879_lpad(_c; s: text, n: int4) = pad(s, n, " ", true)?;
     fn p880_rpad(_c; s: text, n: int4) = pad(s, n, " ", false)?;
-    fn ltrim(_c; s: text, set: text) = trim_set(s, set, true, false);
-    fn rtrim(_c; s: text, set: text) = trim_set(s, set, false, true);
-    fn btrim(_c; s: text, set: text) = trim_set(s, set, true, true);
+    fn ltrim(_c; s: text, set: text) = trim_set(s, set, true, false)?;
+    fn rtrim(_c; s: text, set: text) = trim_set(s, set, false, true)?;
+    fn btrim(_c; s: text, set: text) = trim_set(s, set, true, true)?;
     fn ltrim1(_c; s: text) = s.trim_start_matches(' ');
     fn rtrim1(_c; s: text) = s.trim_end_matches(' ');
     fn btrim1(_c; s: text) = s.trim_matches(' ');
     fn repeat(_c; s: text, n: int4) = repeat_of(s, n)?;
-    fn text_reverse(_c; s: text) = s.chars().rev().collect::<String>();
-    fn text_left(_c; s: text, n: int4) = take(s, n, true);
-    fn text_right(_c; s: text, n: int4) = take(s, n, false);
+    fn text_reverse(_c; s: text) = reversed(s)?;
+    fn text_left(_c; s: text, n: int4) = take(s, n, true)?;
+    fn text_right(_c; s: text, n: int4) = take(s, n, false)?;
     fn split_part(_c; s: text, sep: text, n: int4) = split_at(s, sep, n)?;
     fn ascii(_c; s: text) = s.chars().next().map_or(0, |c| c as i32);
     fn chr(_c; n: int4) = chr_of(n)?;
-    fn md5_text(_c; s: text) = md5_hex(s.as_bytes());
-    fn md5_bytea(_c; s: bytea) = md5_hex(s);
+    fn md5_text(_c; s: text) = md5_hex(s.as_bytes())?;
+    fn md5_bytea(_c; s: bytea) = md5_hex(s)?;
     fn quote_ident(_c; s: text) = quote_identifier(s);
-    fn quote_literal(_c; s: text) = quote_literal_of(s);
-    fn p1285_quote_literal(c; v: any) = quote_literal_of(&as_text(v, c)?);
-    fn p1290_quote_nullable(c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(&as_text(v, c)?) };
-    fn quote_nullable(_c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(get::text(v)?) };
+    fn quote_literal(_c; s: text) = quote_literal_of(s)?;
+    fn p1285_quote_literal(c; v: any) = quote_literal_of(&as_text(v, c)?)?;
+    fn p1290_quote_nullable(c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(&as_text(v, c)?)? };
+    fn quote_nullable(_c; v: any) = if v.is_null() { "NULL".to_string() } else { quote_literal_of(get::text(v)?)? };
     fn text_starts_with(_c; s: text, prefix: text) = s.starts_with(prefix);
     fn textoverlay(_c; s: text, new: text, start: int4, len: int4) = overlay(s, new, start, len)?;
-    fn textoverlay_no_len(_c; s: text, new: text, start: int4) = overlay(s, new, start, length(new))?;
+    fn textoverlay_no_len(_c; s: text, new: text, start: int4) = overlay(s, new, start, length(new)?)?;
     fn text_larger(_c; a: text, b: text) = if a > b { a } else { b };
     fn text_smaller(_c; a: text, b: text) = if a < b { a } else { b };
     fn unistr(_c; s: text) = unescape(s)?;
@@ -430,6 +467,7 @@ fn unescape(s: &str) -> Result<String> {
     let mut high: Option<u32> = None;
     let pair = || error(sqlstate::SYNTAX_ERROR, "invalid Unicode surrogate pair");
     while let Some(c) = rest.chars().next() {
+        work::step(5)?;
         if c != '\\' {
             if high.is_some() {
                 return Err(pair());
@@ -477,10 +515,10 @@ pub fn text_concat(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
         if !d.is_null() {
             let part = shown(&d, c)?;
             limits::room(out.len(), part.len())?;
-            out.push_str(&part);
+            pieces::append_text(&mut out, &part)?;
         }
     }
-    Ok(Datum::text(out))
+    Ok(Datum::Text(shared::text(&out)?))
 }
 /// Appends a part, behind the separator if it is not the first.
 fn add_part(out: &mut Option<String>, sep: &str, part: &str) -> Result<()> {
@@ -489,7 +527,7 @@ fn add_part(out: &mut Option<String>, sep: &str, part: &str) -> Result<()> {
         Some(out) => {
             limits::room(out.len(), sep.len() + part.len())?;
             out.push_str(sep);
-            out.push_str(part);
+            pieces::append_text(out, part)?;
         }
     }
     Ok(())
@@ -507,7 +545,7 @@ pub fn text_concat_ws(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
             add_part(&mut out, sep, &shown(&d, c)?)?;
         }
     }
-    Ok(Datum::text(out.unwrap_or_default()))
+    Ok(Datum::Text(shared::text(&out.unwrap_or_default())?))
 }
 pub fn text_format_nv(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     text_format(c, args)
@@ -524,6 +562,7 @@ pub fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let mut next = 0usize;
     let mut chars = fmt.chars().peekable();
     while let Some(ch) = chars.next() {
+        work::step(5)?;
         if ch != '%' {
             out.push(ch);
             continue;
@@ -607,18 +646,17 @@ pub fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
             }
             ('I', false) => quote_identifier(&shown(d, c)?),
             (_, true) => "NULL".to_string(),
-            (_, false) => quote_literal_of(&shown(d, c)?),
+            (_, false) => quote_literal_of(&shown(d, c)?)?,
         };
         let w = width.unwrap_or(0);
-        let fill = (w.unsigned_abs() as usize).saturating_sub(length(&text) as usize);
+        let fill = (w.unsigned_abs() as usize).saturating_sub(length(&text)? as usize);
         limits::room(out.len(), text.len() + fill)?;
-        if minus || w < 0 {
-            let _ = write!(out, "{text}{}", " ".repeat(fill));
-        } else {
-            let _ = write!(out, "{}{text}", " ".repeat(fill));
-        }
+        let filling = pieces::repeat(" ", fill)?;
+        let (left, right) = if minus || w < 0 { (&text, &filling) } else { (&filling, &text) };
+        pieces::append_text(&mut out, left)?;
+        pieces::append_text(&mut out, right)?;
     }
-    Ok(Datum::text(out))
+    Ok(Datum::Text(shared::text(&out)?))
 }
 
 // ---- string <-> array ----
@@ -632,16 +670,20 @@ fn split_text(args: &[Datum]) -> Result<Datum> {
         None | Some(Datum::Null) => None,
         Some(d) => Some(get::text(d)?),
     };
-    let parts: Vec<String> = match args.get(1) {
-        _ if s.is_empty() => Vec::new(),
-        None | Some(Datum::Null) => s.chars().map(String::from).collect(),
-        Some(d) => match get::text(d)? {
-            "" => vec![s.to_string()],
-            sep => s.split(sep).map(String::from).collect(),
-        },
+    let mut elements = Vec::new();
+    let mut add = |part: &str| {
+        elements.push(if null == Some(part) { Datum::Null } else { Datum::text(part) });
+        // An element costs its allocation, and its part of the search.
+        work::step(40 + part.len())
     };
-    let elements: Vec<Datum> =
-        parts.into_iter().map(|p| if null == Some(p.as_str()) { Datum::Null } else { Datum::text(p) }).collect();
+    match args.get(1) {
+        _ if s.is_empty() => {}
+        None | Some(Datum::Null) => s.char_indices().try_for_each(|(i, c)| add(&s[i..i + c.len_utf8()]))?,
+        Some(d) => match get::text(d)? {
+            "" => add(s)?,
+            sep => s.split(sep).try_for_each(add)?,
+        },
+    }
     Ok(text_array(elements))
 }
 pub(super) fn text_array(elements: Vec<Datum>) -> Datum {
@@ -662,13 +704,14 @@ fn join(c: &EvalContext, args: &[Datum]) -> Result<Datum> {
     };
     let mut out: Option<String> = None;
     for e in &a.elements {
+        work::step(30)?;
         if !e.is_null() {
             add_part(&mut out, sep, &output_string(a.element_type, e, c)?)?;
         } else if let Some(n) = &null {
             add_part(&mut out, sep, n)?;
         }
     }
-    Ok(Datum::text(out.unwrap_or_default()))
+    Ok(Datum::Text(shared::text(&out.unwrap_or_default())?))
 }
 pub fn array_to_text(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     join(c, args)

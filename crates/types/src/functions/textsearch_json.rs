@@ -7,7 +7,7 @@ use crate::json::node::Node;
 use crate::json::populate::Opened;
 use crate::json::value::{Value, escape};
 use crate::{Datum, EvalContext};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use kilndb_fulltext::config::Words;
 use kilndb_fulltext::{TsQuery, TsVector};
 
@@ -51,22 +51,24 @@ impl Parts {
         }
         Ok(parts)
     }
-    fn each(self, node: Node<'_>, visit: &mut dyn FnMut(&str)) {
+    fn each(self, node: Node<'_>, visit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        work::step(50)?;
         if let Some(members) = node.members() {
             for (key, value) in members {
                 if self.keys {
-                    visit(key);
+                    visit(key)?;
                 }
-                self.each(value, visit);
+                self.each(value, visit)?;
             }
+            Ok(())
         } else if let Some(elements) = node.elements() {
-            elements.into_iter().for_each(|e| self.each(e, visit));
+            elements.into_iter().try_for_each(|e| self.each(e, visit))
         } else {
             match node.type_name() {
                 "string" if self.strings => visit(node.string().unwrap_or_default()),
-                "number" if self.numbers => visit(&node.json_text()),
-                "boolean" if self.booleans => visit(&node.json_text()),
-                _ => {}
+                "number" if self.numbers => visit(&node.json_text()?),
+                "boolean" if self.booleans => visit(&node.json_text()?),
+                _ => Ok(()),
             }
         }
     }
@@ -75,7 +77,7 @@ impl Parts {
 fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, document: &Datum, parts: Parts) -> Result<TsVector> {
     let (config, mut words, mut notices) = (config(ctx, oid)?, Words::default(), Vec::new());
     let opened = Opened::new(document)?;
-    parts.each(opened.node(), &mut |text| words.add_apart(&config, text, &mut notices));
+    parts.each(opened.node(), &mut |text| words.add_apart(&config, text, &mut notices))?;
     tell(ctx, notices);
     words.into_vector()
 }
@@ -114,7 +116,7 @@ fn headlines(
     let headlines = Headlines { ctx, config, query, options };
     let opened = Opened::new(document)?;
     match opened.node() {
-        Node::Jsonb(value) => Ok(binary::datum(&headlines.value(value)?)),
+        Node::Jsonb(value) => binary::datum(&headlines.value(value)?),
         Node::Json(parsed, source) => {
             let mut out = Vec::new();
             let string = |s: &str, out: &mut Vec<u8>| {

@@ -57,7 +57,9 @@ impl Parser<'_> {
         let mut v = Vec::new();
         let mut at = self.at + 1;
         let b = self.text.as_bytes();
+        let mut steps = work::SmallSteps::default();
         loop {
+            steps.step(3)?;
             match b.get(at).ok_or_else(end)? {
                 b'"' => break,
                 b'\\' => {
@@ -83,7 +85,9 @@ impl Parser<'_> {
         let b = self.text.as_bytes();
         let mut keep = 0;
         let mut escaped = false;
+        let mut steps = work::SmallSteps::default();
         loop {
+            steps.step(3)?;
             match b.get(self.at) {
                 None => return Err(malformed(self.text, "Unexpected end of input.")),
                 Some(b'{') => {
@@ -221,6 +225,7 @@ fn braces(p: &mut Parser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mu
     let mut expect_value = true;
     let mut just_opened = false;
     loop {
+        work::step(30)?;
         match p.token(ctx.format.array_nulls)? {
             Token::End => return Err(malformed(p.text, "Unexpected end of input.")),
             Token::Open => {
@@ -318,6 +323,7 @@ fn level(v: &Array, depth: usize, at: &mut usize, out: &mut Vec<u8>, ctx: &EvalC
         return Ok(());
     };
     for i in 0..len {
+        work::step(30)?;
         if i > 0 {
             out.push(delim);
         }

@@ -344,7 +344,7 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         Datum::Uuid(v) => out.extend_from_slice(v),
         Datum::Jsonb(v) => {
             out.push(1);
-            crate::json::binary::decode(v)?.write(out);
+            crate::json::binary::decode(v)?.write(out)?;
         }
         Datum::Tid(block, slot) => {
             out.extend_from_slice(&block.to_be_bytes());

@@ -1,6 +1,7 @@
 //! bytea: hex and escape formats.
 
 use super::*;
+use kilndb_base::work::SmallSteps;
 
 pub fn parse(text: &str) -> Result<Vec<u8>> {
     if let Some(hex) = text.strip_prefix("\\x") {
@@ -9,7 +10,9 @@ pub fn parse(text: &str) -> Result<Vec<u8>> {
     let b = text.as_bytes();
     let mut out = Vec::with_capacity(b.len());
     let mut i = 0;
+    let mut steps = SmallSteps::default();
     while i < b.len() {
+        steps.step(3)?;
         match &b[i..] {
             [b'\\', b'\\', ..] => {
                 out.push(b'\\');
@@ -39,7 +42,9 @@ pub fn decode_hex(text: &str) -> Result<Vec<u8>> {
             .map(|d| d as u8)
             .ok_or_else(|| error(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid hexadecimal digit: \"{c}\"")))
     };
+    let mut steps = SmallSteps::default();
     while let Some(c) = chars.next() {
+        steps.step(6)?;
         if matches!(c, ' ' | '\n' | '\t' | '\r') {
             continue;
         }

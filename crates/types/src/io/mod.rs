@@ -18,7 +18,7 @@ use crate::datum::not_decoded;
 use crate::network::{self, Inet};
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, cast, datetime, oids::*};
-use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
+use kilndb_base::{Error, Oid, Result, SqlState, shared, sqlstate, work};
 use std::io::Write;
 use std::sync::Arc;
 
@@ -83,12 +83,12 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         INTERVAL => Datum::Interval(Arc::new(datetime::interval_in(text, typmod, ctx)?)),
         UUID => Datum::Uuid(parse_uuid(text)?),
         JSONPATH => Datum::text(crate::json::path_parse::parse(text)?.text()),
-        JSONB => crate::json::binary::datum(&crate::json::Value::parse(text)?),
+        JSONB => crate::json::binary::datum(&crate::json::Value::parse(text)?)?,
         TID => parse_tid(text)?,
         PG_LSN => Datum::U64(parse_lsn(text)?),
         JSON => {
             crate::json::validate(text)?;
-            Datum::text(text)
+            Datum::Text(shared::text(text)?)
         }
         BIT | VARBIT => cast::parse_bit(type_oid, text, typmod)?,
         INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
@@ -190,7 +190,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::U64(v) => write(out, format_args!("{v}")),
         Datum::Bytea(v) => bytea::write(v, ctx.format.bytea_output_hex, out),
         Datum::Uuid(v) => write_uuid(v, out),
-        Datum::Jsonb(v) => crate::json::binary::decode(v)?.write(out),
+        Datum::Jsonb(v) => crate::json::binary::decode(v)?.write(out)?,
         Datum::Tid(block, slot) => write(out, format_args!("({block},{slot})")),
         Datum::Date(v) => datetime::date_out(*v, ctx, out),
         Datum::Time(v) => datetime::time_out(*v, out),
@@ -216,6 +216,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
 pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<String> {
     let mut out = Vec::new();
     output(type_oid, datum, &mut out, ctx)?;
+    work::step(out.len() / 4)?;
     String::from_utf8(out).map_err(|_| Error::internal("text form is not UTF-8"))
 }
 fn write(out: &mut Vec<u8>, args: std::fmt::Arguments) {

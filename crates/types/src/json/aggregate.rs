@@ -63,7 +63,7 @@ impl Accumulator for JsonbList {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        Ok(self.list.as_ref().map_or(Datum::Null, |list| binary::datum(&Value::Array(list.clone()))))
+        self.list.as_ref().map_or(Ok(Datum::Null), |list| binary::datum(&Value::Array(list.clone())))
     }
 }
 
@@ -140,7 +140,7 @@ impl Accumulator for JsonbObject {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        Ok(self.pairs.as_ref().map_or(Datum::Null, |pairs| binary::datum(&value::object(pairs.clone()))))
+        self.pairs.as_ref().map_or(Ok(Datum::Null), |pairs| binary::datum(&value::object(pairs.clone())))
     }
 }
 

@@ -9,9 +9,10 @@
 use super::parse::MAX_DEPTH;
 use super::value::{Value, key_order};
 use crate::hash::{hash_bytes, hash_bytes_extended, hash_u32_extended};
+use crate::pieces;
 use crate::row;
 use crate::{Datum, numeric::Numeric};
-use kilndb_base::{Error, Result};
+use kilndb_base::{Error, Result, stack, work};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -32,16 +33,17 @@ fn corrupted() -> Error {
     Error::corrupted("stored jsonb value")
 }
 
-pub fn encode(v: &Value) -> Vec<u8> {
+pub fn encode(v: &Value) -> Result<Vec<u8>> {
     let mut out = Vec::new();
-    put(v, &mut out);
-    out
+    put(v, &mut out)?;
+    Ok(out)
 }
-pub fn datum(v: &Value) -> Datum {
-    Datum::Jsonb(Arc::from(encode(v)))
+pub fn datum(v: &Value) -> Result<Datum> {
+    Ok(Datum::Jsonb(Arc::from(encode(v)?)))
 }
 
-fn put(v: &Value, out: &mut Vec<u8>) {
+fn put(v: &Value, out: &mut Vec<u8>) -> Result<()> {
+    work::step(10)?;
     match v {
         Value::Null => out.push(NULL),
         Value::Bool(b) => out.push(if *b { TRUE } else { FALSE }),
@@ -51,15 +53,15 @@ fn put(v: &Value, out: &mut Vec<u8>) {
         }
         Value::String(s) => {
             out.push(STRING);
-            out.extend_from_slice(s.as_bytes());
+            pieces::append(out, s.as_bytes())?;
         }
         Value::Array(list) => {
             let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(list.len()));
             for v in list {
-                put(v, &mut body);
+                put(v, &mut body)?;
                 ends.push(body.len());
             }
-            put_container(ARRAY, list.len(), &ends, &body, out);
+            put_container(ARRAY, list.len(), &ends, &body, out)?;
         }
         Value::Object(list) => {
             let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(2 * list.len()));
@@ -68,14 +70,15 @@ fn put(v: &Value, out: &mut Vec<u8>) {
                 ends.push(body.len());
             }
             for (_, v) in list {
-                put(v, &mut body);
+                put(v, &mut body)?;
                 ends.push(body.len());
             }
-            put_container(OBJECT, list.len(), &ends, &body, out);
+            put_container(OBJECT, list.len(), &ends, &body, out)?;
         }
     }
+    Ok(())
 }
-fn put_container(tag: u8, count: usize, ends: &[usize], body: &[u8], out: &mut Vec<u8>) {
+fn put_container(tag: u8, count: usize, ends: &[usize], body: &[u8], out: &mut Vec<u8>) -> Result<()> {
     let width = match body.len().max(count) {
         0..=0xff => 0,
         0x100..=0xffff => 1,
@@ -85,7 +88,7 @@ fn put_container(tag: u8, count: usize, ends: &[usize], body: &[u8], out: &mut V
     for n in std::iter::once(&count).chain(ends) {
         out.extend_from_slice(&(*n as u32).to_le_bytes()[..1 << width]);
     }
-    out.extend_from_slice(body);
+    pieces::append(out, body)
 }
 
 /// A stored array or object.
@@ -233,10 +236,22 @@ pub fn count(b: &[u8]) -> usize {
 }
 
 pub fn decode(b: &[u8]) -> Result<Value> {
-    read(b, 0).ok_or_else(corrupted)
+    let mut refused = None;
+    read_nested(b, 0, &mut refused, true).ok_or_else(|| refused.unwrap_or_else(corrupted))
 }
-fn read(b: &[u8], depth: usize) -> Option<Value> {
-    if depth > 2 * MAX_DEPTH {
+/// For comparing, which has one answer: it depends on the bytes alone, is not cancelled and goes as deep as values do.
+fn read(b: &[u8]) -> Option<Value> {
+    read_nested(b, 0, &mut None, false)
+}
+/// `refused`: why there is none although the bytes are in order; `asks` at each value whether to go on.
+fn read_nested(b: &[u8], depth: usize, refused: &mut Option<Error>, asks: bool) -> Option<Value> {
+    let goes_on = match asks {
+        _ if depth > 2 * MAX_DEPTH => Err(stack::too_deep()),
+        true => stack::check().and_then(|()| work::step(30)),
+        false => Ok(()),
+    };
+    if let Err(e) = goes_on {
+        *refused = Some(e);
         return None;
     }
     let (&head, rest) = b.split_first()?;
@@ -249,11 +264,14 @@ fn read(b: &[u8], depth: usize) -> Option<Value> {
         STRING => Value::String(text(rest)?),
         ARRAY => {
             let c = Container::open(b)?;
-            Value::Array((0..c.count).map(|i| read(c.part(i)?, depth + 1)).collect::<Option<_>>()?)
+            Value::Array(
+                (0..c.count).map(|i| read_nested(c.part(i)?, depth + 1, refused, asks)).collect::<Option<_>>()?,
+            )
         }
         OBJECT => {
             let c = Container::open(b)?;
-            let pair = |i: usize| Some((text(c.part(i)?)?, read(c.part(c.count + i)?, depth + 1)?));
+            let pair =
+                |i: usize| Some((text(c.part(i)?)?, read_nested(c.part(c.count + i)?, depth + 1, refused, asks)?));
             let list = (0..c.count).map(pair).collect::<Option<Vec<_>>>()?;
             // What is looked up by halving must be sorted.
             if !list.windows(2).all(|w| key_order(&w[0].0, &w[1].0).is_lt()) {
@@ -297,7 +315,7 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     if a == b {
         return Ordering::Equal;
     }
-    let (Some(a), Some(b)) = (read(a, 0), read(b, 0)) else { return a.cmp(b) };
+    let (Some(a), Some(b)) = (read(a), read(b)) else { return a.cmp(b) };
     match (&a, &b) {
         (a, b) if a.is_scalar() && b.is_scalar() => order(a, b),
         (a, Value::Array(list)) if a.is_scalar() => {

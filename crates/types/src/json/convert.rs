@@ -7,8 +7,8 @@ use super::value::{self, Value, escape};
 use super::{binary, parse};
 use crate::context::DateStyle;
 use crate::numeric::Numeric;
-use crate::{Datum, EvalContext, Record, io, oids::*};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use crate::{Datum, EvalContext, Record, io, oids::*, pieces};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 
 /// The type under all domains.
 pub fn base_type(ty: Oid, ctx: &EvalContext) -> Oid {
@@ -83,8 +83,8 @@ fn write_datum(ty: Oid, d: &Datum, as_key: bool, out: &mut Vec<u8>, ctx: &EvalCo
             write_array(a.element_type, &a.dims, &a.elements, false, out, ctx)?
         }
         Datum::Record(r) => write_record(r, false, out, ctx)?,
-        Datum::Jsonb(b) => binary::decode(b)?.write(out),
-        Datum::Text(t) if ty == JSON => out.extend_from_slice(t.as_bytes()),
+        Datum::Jsonb(b) => binary::decode(b)?.write(out)?,
+        Datum::Text(t) if ty == JSON => pieces::append(out, t.as_bytes())?,
         Datum::Bool(b) if as_key => quoted_key(if *b { "true" } else { "false" }, out),
         Datum::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
         d if matches!(ty, DATE | TIMESTAMP | TIMESTAMPTZ) => escape(&datetime_text(ty, d, ctx)?, out),
@@ -114,6 +114,7 @@ pub fn write_array(
     if let Some((first, rest)) = dims.split_first() {
         let size = list.len() / (first.1 as usize).max(1);
         for (i, part) in list.chunks(size.max(1)).enumerate() {
+            work::step(60)?;
             if i > 0 {
                 out.extend_from_slice(separator);
             }

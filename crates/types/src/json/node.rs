@@ -2,6 +2,8 @@
 
 use super::parse::{Kind, Parsed};
 use super::value::Value;
+use crate::pieces;
+use kilndb_base::Result;
 
 #[derive(Clone, Copy)]
 pub enum Node<'a> {
@@ -81,18 +83,18 @@ impl<'a> Node<'a> {
         }
     }
     /// As JSON.
-    pub fn json_text(self) -> String {
+    pub fn json_text(self) -> Result<String> {
         match self {
-            Node::Json(p, text) => text.get(p.start..p.end).unwrap_or("").to_string(),
+            Node::Json(p, text) => pieces::concat(&[text.get(p.start..p.end).unwrap_or("")]),
             Node::Jsonb(v) => v.text(),
         }
     }
     /// As ->> gives it: a string without quotes, null as none.
-    pub fn plain_text(self) -> Option<String> {
+    pub fn plain_text(self) -> Result<Option<String>> {
         match self.string() {
-            Some(s) => Some(s.to_string()),
-            None if self.is_null() => None,
-            None => Some(self.json_text()),
+            Some(s) => pieces::concat(&[s]).map(Some),
+            None if self.is_null() => Ok(None),
+            None => self.json_text().map(Some),
         }
     }
     /// Along a path; numbers find elements.

@@ -5,9 +5,9 @@
 //! 2. Every value of the tree knows its place in the text: json keeps the text of what it is given.
 //! 3. No deeper than [`MAX_DEPTH`], so that code may follow the tree by recursion.
 
-use kilndb_base::{Error, Result, SqlState, sqlstate};
+use kilndb_base::{Error, Result, SqlState, sqlstate, stack, work};
 
-pub const MAX_DEPTH: usize = 1000;
+pub const MAX_DEPTH: usize = 6000;
 
 /// A value and the bytes of the text that it is.
 #[derive(Clone, Debug)]
@@ -45,7 +45,6 @@ enum Token {
     End,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Problem {
     EscapingInvalid,
     EscapingRequired(u8),
@@ -55,7 +54,8 @@ enum Problem {
     HighSurrogate,
     LowSurrogate,
     Expected(&'static str),
-    TooDeep,
+    /// Too deep, or not to be gone on with.
+    Refused(Error),
 }
 
 struct Lexer<'a> {
@@ -99,6 +99,11 @@ fn run(text: &str, build: bool) -> Result<Parsed> {
     result.map_err(|p| lexer.error(p))
 }
 
+fn not_too_deep(depth: usize) -> Result<(), Problem> {
+    let is_shallow = if depth > MAX_DEPTH { Err(stack::too_deep()) } else { stack::check() };
+    is_shallow.map_err(Problem::Refused)
+}
+
 fn is_word(c: u8) -> bool {
     c.is_ascii_alphanumeric() || c == b'_' || c >= 0x80
 }
@@ -117,11 +122,7 @@ impl Lexer<'_> {
         let mut state: SqlState = sqlstate::INVALID_TEXT_REPRESENTATION;
         let mut message = "invalid input syntax for type json";
         let detail = match problem {
-            Problem::TooDeep => {
-                return Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded").with_hint(
-                    "Increase the configuration parameter \"max_stack_depth\" (currently 2048kB), after ensuring the platform's stack depth limit is adequate.",
-                );
-            }
+            Problem::Refused(e) => return e,
             Problem::EscapingInvalid => format!("Escape sequence \"\\{token}\" is invalid."),
             Problem::EscapingRequired(c) => format!("Character with value 0x{c:02x} must be escaped."),
             Problem::Expected(_) if self.token == Token::End => "The input string ended unexpectedly.".to_string(),
@@ -160,6 +161,7 @@ impl Lexer<'_> {
 
     /// The next token.
     fn next(&mut self) -> Result<(), Problem> {
+        work::step(20 + 2 * (self.end - self.start)).map_err(Problem::Refused)?;
         let mut at = self.end;
         while let Some(c @ (b' ' | b'\t' | b'\n' | b'\r')) = self.b.get(at) {
             at += 1;
@@ -261,8 +263,10 @@ impl Lexer<'_> {
         self.string.clear();
         let mut at = self.start;
         let mut high: Option<u32> = None;
+        let mut steps = work::SmallSteps::default();
         loop {
             at += 1;
+            steps.step(2).map_err(Problem::Refused)?;
             let Some(&c) = self.b.get(at) else {
                 self.end = at;
                 return Err(Problem::Invalid);
@@ -373,9 +377,7 @@ impl Lexer<'_> {
     }
     /// Up to the closing token, which stays the present one.
     fn object(&mut self, depth: usize) -> Result<Kind, Problem> {
-        if depth > MAX_DEPTH {
-            return Err(Problem::TooDeep);
-        }
+        not_too_deep(depth)?;
         let mut list = Vec::new();
         self.next()?;
         match self.token {
@@ -405,9 +407,7 @@ impl Lexer<'_> {
         }
     }
     fn array(&mut self, depth: usize) -> Result<Kind, Problem> {
-        if depth > MAX_DEPTH {
-            return Err(Problem::TooDeep);
-        }
+        not_too_deep(depth)?;
         let mut list = Vec::new();
         self.next()?;
         if self.token == Token::ArrayEnd {

@@ -136,7 +136,7 @@ const SIGNS: [&str; 29] = [
     "**", "==", "!=", "<>", "<=", ">=", "&&", "||", "<", ">", "=", "!", "+", "-", "*", "/", "%", "(", ")", "[", "]",
     "{", "}", "?", "@", "$", ".", ",", ":",
 ];
-const MAX_DEPTH: usize = 200;
+const MAX_DEPTH: usize = 2000;
 
 pub fn parse(text: &str) -> Result<JsonPath> {
     let mut p = Parser { text, tokens: Vec::new(), at: 0, depth: 0, in_filter: 0, in_index: 0 };
@@ -429,7 +429,7 @@ impl Parser<'_> {
     fn or(&mut self) -> Result<Bound> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"));
+            return Err(kilndb_base::stack::too_deep());
         }
         let mut left = self.and()?;
         while left.1 && self.take("||") {
@@ -573,7 +573,7 @@ impl Parser<'_> {
     fn unary(&mut self) -> Result<Bound> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Error::new(sqlstate::STATEMENT_TOO_COMPLEX, "stack depth limit exceeded"));
+            return Err(kilndb_base::stack::too_deep());
         }
         let sign = if self.take("+") {
             Some(true)

@@ -115,16 +115,16 @@ pub fn field(
 
 fn scalar(ty: Oid, typmod: i32, node: Node<'_>, ctx: &EvalContext) -> Result<Datum> {
     match ty {
-        JSON => return Ok(Datum::text(node.json_text())),
+        JSON => return Ok(Datum::text(node.json_text()?)),
         JSONB => {
             return Ok(match node {
-                Node::Jsonb(v) => binary::datum(v),
-                Node::Json(p, text) => binary::datum(&Value::from_parsed(p, text)?),
+                Node::Jsonb(v) => binary::datum(v)?,
+                Node::Json(p, text) => binary::datum(&Value::from_parsed(p, text)?)?,
             });
         }
         _ => {}
     }
-    let text = node.plain_text().unwrap_or_default();
+    let text = node.plain_text()?.unwrap_or_default();
     let v = io::input(ty, &text, typmod, ctx)?;
     if typmod >= 0 { cast::apply_typmod(ty, v, typmod, false, ctx) } else { Ok(v) }
 }

@@ -4,7 +4,7 @@ use super::node::Node;
 use super::populate::{self, Field, Opened};
 use super::{binary, convert};
 use crate::{Datum, EvalContext, Record, oids::*};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::sync::Arc;
 
 /// The functions of this module.
@@ -26,12 +26,13 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-fn shown(node: Node<'_>, as_text: bool) -> Datum {
-    match node {
-        _ if as_text => node.plain_text().map_or(Datum::Null, Datum::text),
-        Node::Jsonb(v) => binary::datum(v),
-        Node::Json(..) => Datum::text(node.json_text()),
-    }
+fn shown(node: Node<'_>, as_text: bool) -> Result<Datum> {
+    work::step(50)?;
+    Ok(match node {
+        _ if as_text => node.plain_text()?.map_or(Datum::Null, Datum::text),
+        Node::Jsonb(v) => binary::datum(v)?,
+        Node::Json(..) => Datum::text(node.json_text()?),
+    })
 }
 
 pub fn rows(call: &Call<'_>, ctx: &EvalContext) -> Result<Vec<Vec<Datum>>> {
@@ -67,7 +68,7 @@ fn elements(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Da
             (_, false) => invalid(format!("cannot call {} on a scalar", call.name)),
         });
     };
-    Ok(list.into_iter().map(|n| vec![shown(n, as_text)]).collect())
+    list.into_iter().map(|n| Ok(vec![shown(n, as_text)?])).collect()
 }
 fn keys(call: &Call<'_>, node: Node<'_>) -> Result<Vec<Vec<Datum>>> {
     let Some(list) = node.members() else {
@@ -89,20 +90,16 @@ fn members(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Dat
         (_, Node::Jsonb(_)) => JSONB,
         _ => JSON,
     };
-    let rows = list.into_iter().map(|(k, v)| (Datum::text(k), shown(v, as_text)));
-    Ok(rows
-        .map(|(k, v)| match call.spread {
-            true => vec![k, v],
-            false => {
-                let names = Some(Arc::from(["key".to_string(), "value".to_string()]));
-                vec![Datum::Record(Arc::new(Record {
-                    type_oid: RECORD,
-                    fields: vec![(TEXT, k), (value_type, v)],
-                    names,
-                }))]
-            }
-        })
-        .collect())
+    let rows = list.into_iter().map(|(k, v)| {
+        let (key, value) = (Datum::text(k), shown(v, as_text)?);
+        if call.spread {
+            return Ok(vec![key, value]);
+        }
+        let names = Some(Arc::from(["key".to_string(), "value".to_string()]));
+        let fields = vec![(TEXT, key), (value_type, value)];
+        Ok(vec![Datum::Record(Arc::new(Record { type_oid: RECORD, fields, names }))])
+    });
+    rows.collect()
 }
 
 fn record_rows(call: &Call<'_>, ty: Oid, base: &Datum, json: &Datum, ctx: &EvalContext) -> Result<Vec<Vec<Datum>>> {

@@ -2,7 +2,7 @@
 
 use super::parse::{self, Kind, Parsed};
 use crate::numeric::Numeric;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate, work};
 use std::io::Write;
 
 #[derive(Clone, Debug)]
@@ -39,6 +39,7 @@ impl Value {
         Value::from_parsed(&parse::parse(text)?, text)
     }
     pub fn from_parsed(p: &Parsed, text: &str) -> Result<Value> {
+        work::step(30)?;
         Ok(match &p.kind {
             Kind::Null => Value::Null,
             Kind::Bool(b) => Value::Bool(*b),
@@ -68,21 +69,25 @@ impl Value {
         list.binary_search_by(|p| key_order(&p.0, key)).ok().map(|i| &list[i].1)
     }
     /// jsonb's text.
-    pub fn write(&self, out: &mut Vec<u8>) {
+    pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
+        work::step(10)?;
         match self {
             Value::Null => out.extend_from_slice(b"null"),
             Value::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
             Value::Number(n) => {
                 let _ = write!(out, "{n}");
             }
-            Value::String(s) => escape(s, out),
+            Value::String(s) => {
+                work::step(2 * s.len())?;
+                escape(s, out);
+            }
             Value::Array(list) => {
                 out.push(b'[');
                 for (i, v) in list.iter().enumerate() {
                     if i > 0 {
                         out.extend_from_slice(b", ");
                     }
-                    v.write(out);
+                    v.write(out)?;
                 }
                 out.push(b']');
             }
@@ -94,14 +99,16 @@ impl Value {
                     }
                     escape(k, out);
                     out.extend_from_slice(b": ");
-                    v.write(out);
+                    v.write(out)?;
                 }
                 out.push(b'}');
             }
         }
+        Ok(())
     }
     /// jsonb_pretty's text.
-    pub fn write_pretty(&self, level: usize, out: &mut Vec<u8>) {
+    pub fn write_pretty(&self, level: usize, out: &mut Vec<u8>) -> Result<()> {
+        work::step(10 + 2 * level)?;
         let indent = |level: usize, out: &mut Vec<u8>| {
             out.push(b'\n');
             out.resize(out.len() + 4 * level, b' ');
@@ -114,7 +121,7 @@ impl Value {
                         out.push(b',');
                     }
                     indent(level + 1, out);
-                    v.write_pretty(level + 1, out);
+                    v.write_pretty(level + 1, out)?;
                 }
                 indent(level, out);
                 out.push(b']');
@@ -128,26 +135,27 @@ impl Value {
                     indent(level + 1, out);
                     escape(k, out);
                     out.extend_from_slice(b": ");
-                    v.write_pretty(level + 1, out);
+                    v.write_pretty(level + 1, out)?;
                 }
                 indent(level, out);
                 out.push(b'}');
             }
-            scalar => scalar.write(out),
+            scalar => scalar.write(out)?,
         }
+        Ok(())
     }
-    pub fn text(&self) -> String {
+    pub fn text(&self) -> Result<String> {
         let mut out = Vec::new();
-        self.write(&mut out);
-        String::from_utf8(out).unwrap_or_default()
+        self.write(&mut out)?;
+        Ok(String::from_utf8(out).unwrap_or_default())
     }
     /// What ->> gives: a string without quotes, null as none.
-    pub fn plain_text(&self) -> Option<String> {
-        match self {
+    pub fn plain_text(&self) -> Result<Option<String>> {
+        Ok(match self {
             Value::Null => None,
             Value::String(s) => Some(s.clone()),
-            v => Some(v.text()),
-        }
+            v => Some(v.text()?),
+        })
     }
     /// As btree says, but for root scalars, which [`super::binary::compare`] knows.
     pub fn equals(&self, other: &Value) -> bool {

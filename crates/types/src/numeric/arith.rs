@@ -64,22 +64,12 @@ impl Numeric {
         if self.digits.is_empty() || other.digits.is_empty() {
             return Numeric::zero(dscale);
         }
-        let (short, long) = if self.digits.len() < other.digits.len() { (self, other) } else { (other, self) };
-        let n = short.digits.len() + long.digits.len();
-        let mut acc = vec![0u64; n];
-        for (i, &a) in short.digits.iter().enumerate() {
-            let a = a as u64;
-            for (slot, &b) in acc[i + 1..].iter_mut().zip(&long.digits) {
-                *slot += a * b as u64;
-            }
-        }
-        let mut digits = vec![0i16; n];
-        let mut carry = 0u64;
-        for (d, v) in digits.iter_mut().zip(&acc).rev() {
-            let v = v + carry;
-            *d = (v % 10000) as i16;
-            carry = v / 10000;
-        }
+        let short = self.digits.len().min(other.digits.len());
+        let digits = if short < long::MUL_THRESHOLD_GROUPS {
+            schoolbook_product(&self.digits, &other.digits)
+        } else {
+            long::mul_groups(&self.digits, &other.digits)
+        };
         let mut r = Numeric {
             kind: Kind::Finite,
             negative: self.negative != other.negative,
@@ -169,7 +159,12 @@ impl Numeric {
         if qdigits <= 0 {
             return Numeric::zero(scale.max(0));
         }
-        let digits = long_division(&self.digits, &other.digits, qdigits as usize);
+        let qdigits = qdigits as usize;
+        let digits = if qdigits.min(other.digits.len()) < long::DIV_THRESHOLD_GROUPS {
+            long_division(&self.digits, &other.digits, qdigits)
+        } else {
+            long::div_groups(&self.digits, &other.digits, qdigits)
+        };
         let mut r = Numeric {
             kind: Kind::Finite,
             negative: self.negative != other.negative,
@@ -224,9 +219,30 @@ fn span(a: &Numeric, b: &Numeric) -> (i32, i32) {
     }
 }
 
+/// As many groups as both factors have.
+pub(super) fn schoolbook_product(a: &[i16], b: &[i16]) -> Vec<i16> {
+    let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
+    let n = short.len() + long.len();
+    let mut acc = vec![0u64; n];
+    for (i, &a) in short.iter().enumerate() {
+        let a = a as u64;
+        for (slot, &b) in acc[i + 1..].iter_mut().zip(long) {
+            *slot += a * b as u64;
+        }
+    }
+    let mut digits = vec![0i16; n];
+    let mut carry = 0u64;
+    for (d, v) in digits.iter_mut().zip(&acc).rev() {
+        let v = v + carry;
+        *d = (v % 10000) as i16;
+        carry = v / 10000;
+    }
+    digits
+}
+
 /// Schoolbook division (Knuth's algorithm D) of digit strings read as fractions of equal weight:
 /// the first `count` quotient digits, truncated.
-fn long_division(num: &[i16], den: &[i16], count: usize) -> Vec<i16> {
+pub(super) fn long_division(num: &[i16], den: &[i16], count: usize) -> Vec<i16> {
     let mut q = vec![0i16; count];
     if den.len() == 1 {
         let d = i64::from(den[0]);

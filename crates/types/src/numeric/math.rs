@@ -4,6 +4,7 @@
 use super::*;
 
 const LOG10_E: f64 = 0.434294481903252;
+const LOG2_10: f64 = std::f64::consts::LOG2_10;
 
 fn power_error(message: &str) -> Error {
     Error::new(sqlstate::INVALID_ARGUMENT_FOR_POWER_FUNCTION, message)
@@ -50,45 +51,24 @@ impl Numeric {
         let rscale = clamp_scale((MIN_SIG_DIGITS - sweight).max(self.dscale));
         Ok(self.sqrt_scale(rscale))
     }
-    /// Newton's iteration from a double, then one exact correction, rounded to `rscale`.
+    /// The square root, rounded to `rscale` decimals.
     pub(crate) fn sqrt_scale(&self, rscale: i32) -> Numeric {
-        if self.is_zero() {
-            return Numeric::zero(rscale.max(0));
-        }
-        let scale = rscale + 5;
-        // Bring the value near 1..10^8 so that the double neither overflows nor underflows.
-        let shift = self.weight.div_euclid(2) * 2;
-        let mut m = self.clone();
-        m.weight -= shift;
-        let mut x = Numeric::parse(&format!("{:.17e}", m.approx().sqrt())).unwrap_or_else(|_| Numeric::one());
-        x.weight += shift / 2;
-        let mut correct = 14;
-        let half = Numeric::from_scaled(5, 1);
-        let need = scale + (self.weight / 2 + 1) * 4 + 4;
-        loop {
-            let q = self.div_scale(&x, scale, true);
-            x = x.add(&q).mul_round(&half, scale + 1);
-            x.round_in_place(scale);
-            correct *= 2;
-            if correct > need {
-                break;
-            }
-        }
-        x.round_in_place(rscale);
-        if rscale < 0 {
-            return x;
-        }
-        // Rounding what was rounded before may be off by one in the last place: the exact squares decide.
-        let (half, unit) = (Numeric::from_scaled(5, rscale + 1), Numeric::from_scaled(1, rscale));
-        let square = |n: Numeric| n.mul_exact(&n);
-        let mut r = if square(x.sub(&half)) > *self {
-            x.sub(&unit)
-        } else if square(x.add(&half)) <= *self {
-            x.add(&unit)
-        } else {
-            x
-        };
-        r.dscale = rscale;
+        // One decimal more than asked decides the rounding, whatever follows it.
+        let mut r = self.sqrt_groups(rscale.div_euclid(DEC_DIGITS) + 1);
+        r.round_in_place(rscale);
+        r
+    }
+    /// The square root, cut after `groups` groups behind the point (less than 0 are groups before it).
+    fn sqrt_groups(&self, groups: i32) -> Numeric {
+        let len = (self.weight + 1 + 2 * groups).max(0) as usize;
+        let mut digits = self.digits[..len.min(self.digits.len())].to_vec();
+        digits.resize(len, 0);
+        let root_len = len.div_ceil(2);
+        let digits = long::to_groups(&long::sqrt_floor(&long::to_limbs(&digits)), root_len);
+        let weight = root_len as i32 - 1 - groups;
+        let mut r =
+            Numeric { kind: Kind::Finite, negative: false, weight, dscale: (groups * DEC_DIGITS).max(0), digits };
+        r.strip();
         r
     }
 
@@ -109,14 +89,17 @@ impl Numeric {
             return if val > 0.0 { Err(overflow()) } else { Ok(Numeric::zero(rscale)) };
         }
         let dweight = (val * LOG10_E) as i32;
+        // The more digits are wanted, the more halvings pay: each costs a multiplication, and makes the series shorter.
+        let wanted = f64::from((1 + dweight + rscale).max(0));
+        let small = 10f64.powf(-(wanted / 4.0).sqrt().clamp(2.0, 30.0));
         let mut halvings = 0;
-        while val.abs() > 0.01 {
+        while val.abs() > small {
             halvings += 1;
             val /= 2.0;
         }
         let sig_digits = (1 + dweight + rscale + (f64::from(halvings) * 0.301029995663981) as i32).max(0) + 10;
         let mut scale = sig_digits + 2;
-        let two = Numeric::from(1i64 << halvings);
+        let two = Numeric::from(1i128 << halvings);
         let x = if halvings > 0 { self.div_scale(&two, scale + halvings, true) } else { self.clone() };
         let mut sum = Numeric::one().add(&x);
         let mut term = x.clone();
@@ -176,18 +159,28 @@ impl Numeric {
     /// ln through repeated square roots and the series of artanh.
     fn ln_scale(&self, rscale: i32) -> Result<Numeric> {
         check_log_argument(self)?;
-        let low = Numeric::from_scaled(9, 1);
-        let high = Numeric::from_scaled(11, 1);
-        // Powers of ten first, so that few roots are needed.
         let mut x = self.clone();
-        let mut factor = 2i64;
-        let scale = rscale + 12;
-        while x <= low || x >= high {
-            let guard = scale + (-x.decimal_weight() / 2).max(0) + 4;
-            x = x.sqrt_scale(guard.max(4));
-            factor *= 2;
+        let mut factor = Numeric::from(2);
+        let mut roots = 0;
+        // Roots as precise as PostgreSQL's and no more: in results of many digits before the point, the last decimal
+        // shows that.
+        while x <= Numeric::from_scaled(9, 1) || x >= Numeric::from_scaled(11, 1) {
+            x = x.sqrt_scale(rscale - x.weight * DEC_DIGITS / 2 + 8);
+            factor = factor.add(&factor);
+            roots += 1;
         }
-        let scale = scale + (factor as f64).log10() as i32 + 2;
+        // The more digits are wanted, the more roots pay: each brings the argument nearer to 1 and makes the series
+        // shorter.
+        let near = ((f64::from(rscale) / 13.0).sqrt() as i32).max(1);
+        let distance = Numeric::from_scaled(11, near + 1);
+        let most_roots = f64::from(roots) + f64::from(near) * LOG2_10;
+        let scale = rscale + 14 + (most_roots / LOG2_10) as i32;
+        let groups = scale / DEC_DIGITS + 2;
+        x.digits.truncate(groups as usize);
+        while x.sub(&Numeric::one()).abs() >= distance {
+            x = x.sqrt_groups(groups);
+            factor = factor.add(&factor);
+        }
         let one = Numeric::one();
         let z = x.sub(&one).div_scale(&x.add(&one), scale, true);
         let z2 = z.mul_round(&z, scale);
@@ -203,7 +196,7 @@ impl Numeric {
             }
             sum = sum.add(&term);
         }
-        let mut r = sum.mul_exact(&Numeric::from(factor));
+        let mut r = sum.mul_exact(&factor);
         r.round_in_place(rscale);
         r.checked()
     }
@@ -382,19 +375,31 @@ impl Numeric {
         Ok(r.round_to(rscale))
     }
 
-    pub fn gcd(&self, other: &Numeric) -> Numeric {
+    pub fn gcd(&self, other: &Numeric) -> Result<Numeric> {
         if !self.is_finite() || !other.is_finite() {
-            return Numeric::nan();
+            return Ok(Numeric::nan());
         }
         let dscale = self.dscale.max(other.dscale);
-        let (mut a, mut b) = (self.abs(), other.abs());
-        while !b.is_zero() {
-            let r = a.rem(&b).unwrap_or_else(|_| Numeric::zero(0));
-            a = b;
-            b = r;
-        }
-        a.dscale = dscale;
-        a
+        let mut r = if self.is_zero() {
+            other.abs()
+        } else if other.is_zero() {
+            self.abs()
+        } else {
+            // Both as integers, counted in the lowest group of either.
+            let behind = |n: &Numeric| n.digits.len() as i32 - 1 - n.weight;
+            let lowest = behind(self).max(behind(other));
+            let integer = |n: &Numeric| {
+                let mut digits = n.digits.clone();
+                digits.resize(digits.len() + (lowest - behind(n)) as usize, 0);
+                digits
+            };
+            let digits = long::gcd_groups(&integer(self), &integer(other))?;
+            let weight = digits.len() as i32 - 1 - lowest;
+            Numeric { kind: Kind::Finite, negative: false, weight, dscale, digits }
+        };
+        r.strip();
+        r.dscale = dscale;
+        Ok(r)
     }
     pub fn lcm(&self, other: &Numeric) -> Result<Numeric> {
         if !self.is_finite() || !other.is_finite() {
@@ -404,7 +409,7 @@ impl Numeric {
         if self.is_zero() || other.is_zero() {
             return Ok(Numeric::zero(dscale));
         }
-        let gcd = self.gcd(other);
+        let gcd = self.gcd(other)?;
         let mut r = self.abs().div_scale(&gcd, 0, true).mul_exact(&other.abs());
         r.dscale = dscale;
         r.checked()

@@ -110,12 +110,8 @@ impl Numeric {
 }
 
 fn parse_radix(digits: &[u8], radix: u32, negative: bool) -> Option<Result<Numeric>> {
-    let mut n = Numeric::zero(0);
-    let base = Numeric::from(i64::from(radix));
-    let mut chunk = 0i128;
-    let mut chunk_scale = 1i128;
+    let mut values = Vec::with_capacity(digits.len());
     let mut last_digit = true;
-    let mut any = false;
     for (i, &b) in digits.iter().enumerate() {
         if b == b'_' {
             // An underscore may follow the prefix, but no other underscore.
@@ -125,27 +121,41 @@ fn parse_radix(digits: &[u8], radix: u32, negative: bool) -> Option<Result<Numer
             last_digit = false;
             continue;
         }
-        let d = (b as char).to_digit(radix)?;
-        chunk = chunk * i128::from(radix) + i128::from(d);
-        chunk_scale *= i128::from(radix);
+        values.push((b as char).to_digit(radix)? as u8);
         last_digit = true;
-        any = true;
-        if chunk_scale > 1 << 60 {
-            n = n.mul_exact(&Numeric::from(chunk_scale)).add(&Numeric::from(chunk));
-            chunk = 0;
-            chunk_scale = 1;
-            if n.weight > MAX_WEIGHT {
-                return Some(Err(overflow()));
-            }
-        }
     }
-    let _ = base;
-    if !any {
+    if values.is_empty() {
         return None;
     }
-    n = n.mul_exact(&Numeric::from(chunk_scale)).add(&Numeric::from(chunk));
+    let zeros = values.iter().take_while(|v| **v == 0).count();
+    // What surely does not fit is not worked out: a digit stands for one bit at least.
+    let bits = (values.len() - zeros) as f64 * f64::from(radix.ilog2());
+    if bits > f64::from((MAX_WEIGHT + 2) * DEC_DIGITS) * std::f64::consts::LOG2_10 + 4.0 {
+        return Some(Err(overflow()));
+    }
+    let mut n = from_radix(&values[zeros..], radix);
     n.negative = negative && !n.digits.is_empty();
     Some(n.checked())
+}
+/// The value of digits in a base of at most 16: pieces that fit a word, then neighbours joined until one is left.
+fn from_radix(values: &[u8], radix: u32) -> Numeric {
+    const PIECE: usize = 15;
+    let mut level: Vec<Numeric> = values
+        .rchunks(PIECE)
+        .map(|piece| Numeric::from(piece.iter().fold(0i64, |v, d| v * i64::from(radix) + i64::from(*d))))
+        .collect();
+    let mut base = Numeric::from(i64::from(radix).pow(PIECE as u32));
+    while level.len() > 1 {
+        let join = |two: &[Numeric]| match two {
+            [low, high] => high.mul_exact(&base).add(low),
+            _ => two[0].clone(),
+        };
+        level = level.chunks(2).map(join).collect();
+        if level.len() > 1 {
+            base = base.mul_exact(&base);
+        }
+    }
+    level.pop().unwrap_or_else(|| Numeric::zero(0))
 }
 
 fn parse_decimal(bytes: &[u8], negative: bool, text: &str) -> Result<Numeric> {
@@ -253,29 +263,37 @@ impl fmt::Display for Numeric {
             Kind::NegInf => return f.write_str("-Infinity"),
             Kind::Finite => {}
         }
-        let mut s = String::with_capacity(self.digits.len() * 4 + self.dscale as usize + 4);
+        let before = (self.weight + 1).max(0) as usize;
+        let mut s = String::with_capacity(before * 4 + self.dscale as usize + 6);
         if self.negative {
             s.push('-');
         }
-        use fmt::Write;
         if self.weight < 0 || self.digits.is_empty() {
             s.push('0');
         } else {
+            let start = s.len();
             for w in (0..=self.weight).rev() {
-                let d = self.digit_at(w);
-                if w == self.weight { write!(s, "{d}")? } else { write!(s, "{d:04}")? }
+                push_group(&mut s, self.digit_at(w));
             }
+            let zeros = s.as_bytes()[start..].iter().take(3).take_while(|b| **b == b'0').count();
+            s.drain(start..start + zeros);
         }
         if self.dscale > 0 {
             s.push('.');
             let end = s.len() + self.dscale as usize;
             let mut w = -1;
             while s.len() < end {
-                write!(s, "{:04}", self.digit_at(w))?;
+                push_group(&mut s, self.digit_at(w));
                 w -= 1;
             }
             s.truncate(end);
         }
         f.write_str(&s)
+    }
+}
+/// Four decimals.
+fn push_group(s: &mut String, group: i32) {
+    for power in [1000, 100, 10, 1] {
+        s.push(char::from(b'0' + (group / power % 10) as u8));
     }
 }

@@ -1,0 +1,238 @@
+//! Long computations give way and can be cancelled, wherever they are.
+//!
+//! A function over values (a digest, a regular expression, an array's elements) does not know the session that it
+//! computes for. It says how much it has done ([`step`]); after so much the session is asked, through the [`Park`] that
+//! it is under ([`under`]): others get their turn, and a cancelled statement fails.
+//!
+//! Invariants
+//! 1. A thread's present park is that of the computation that runs on it: who suspends a computation puts it [`aside`].
+//! 2. Between two looks lie at most [`UNITS_PER_LOOK`] and the units of one step.
+//! 3. Within [`undivided`] nobody else gets a turn: what it has borrowed, others might want. It can be cancelled.
+//!
+//! Must not know: sessions, clocks.
+
+use crate::Result;
+use crate::park::Park;
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::ptr::NonNull;
+
+/// A unit is about a nanosecond's work: a few bytes copied, one byte looked at with care. After so many the session is
+/// asked.
+pub const UNITS_PER_LOOK: i64 = 200_000;
+/// A library's call is given at most so many bytes at once where it can be given them in pieces.
+pub const PIECE_BYTES: usize = 64 << 10;
+
+/// What a thread computes for.
+#[derive(Clone, Copy)]
+struct Computation {
+    park: Option<NonNull<dyn Park>>,
+    is_undivided: bool,
+    units_left: i64,
+}
+
+const NOBODYS: Computation = Computation { park: None, is_undivided: false, units_left: UNITS_PER_LOOK };
+
+thread_local! {
+    static PRESENT: Cell<Computation> = const { Cell::new(NOBODYS) };
+    /// How many units are left until the next look.
+    static UNITS_LEFT: Cell<i64> = const { Cell::new(UNITS_PER_LOOK) };
+}
+
+fn replace(next: Computation) -> Computation {
+    let mut before = PRESENT.replace(next);
+    before.units_left = UNITS_LEFT.replace(next.units_left);
+    before
+}
+
+/// Puts a computation back when it goes out of scope, also by a panic.
+struct Replaced(Computation);
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        replace(self.0);
+    }
+}
+
+/// Runs `f` under `park`, which is asked now and then.
+pub fn under<T>(park: &dyn Park, f: impl FnOnce() -> T) -> T {
+    // SAFETY: only the lifetime changes. The pointer is taken away, by `Replaced`, before this function ends, which the
+    // reference outlives; who suspends the computation in between takes it away as well (invariant 1).
+    let park: NonNull<dyn Park + 'static> = unsafe { std::mem::transmute(NonNull::from(park)) };
+    let _before = Replaced(replace(Computation { park: Some(park), ..NOBODYS }));
+    f()
+}
+
+/// Runs `f`, in which others do not get their turn.
+pub fn undivided<T>(f: impl FnOnce() -> T) -> T {
+    let now = PRESENT.get();
+    let _before = Replaced(replace(Computation { is_undivided: true, units_left: UNITS_LEFT.get(), ..now }));
+    f()
+}
+
+/// Runs `f`, in which the thread turns to other computations and comes back to this one.
+pub fn aside<T>(f: impl FnOnce() -> T) -> T {
+    let _before = Replaced(replace(NOBODYS));
+    f()
+}
+
+/// So much has been done since the last call. Fails if the statement is cancelled.
+#[inline]
+pub fn step(units: usize) -> Result<()> {
+    let left = UNITS_LEFT.get() - units as i64;
+    UNITS_LEFT.set(left);
+    if left > 0 { Ok(()) } else { look() }
+}
+
+#[cold]
+fn look() -> Result<()> {
+    UNITS_LEFT.set(UNITS_PER_LOOK);
+    let Computation { park: Some(park), is_undivided, .. } = PRESENT.get() else { return Ok(()) };
+    // SAFETY: the park outlives the call of `under` that has put it there, which this is within.
+    let park = unsafe { park.as_ref() };
+    if is_undivided { park.refuse_cancelled() } else { park.checkpoint() }
+}
+
+/// Counts small steps in a place of its own, which costs a loop over bytes less than [`step`] does.
+#[derive(Default)]
+pub struct SmallSteps {
+    units: usize,
+}
+
+impl SmallSteps {
+    #[inline(always)]
+    pub fn step(&mut self, units: usize) -> Result<()> {
+        self.units += units;
+        if self.units < 1 << 14 { Ok(()) } else { step(std::mem::take(&mut self.units)) }
+    }
+}
+
+/// The items, with a step of so many units for each, an error in place of the rest.
+pub fn steps<I: IntoIterator>(items: I, units_each: usize) -> impl Iterator<Item = Result<I::Item>> {
+    items.into_iter().map(move |item| step(units_each).map(|()| item))
+}
+
+/// Elements that are sorted between two steps.
+const SORTED_AT_ONCE: usize = 4096;
+
+/// Sorts as `slice::sort_by` does: what is equal stays in its order.
+pub fn sort_by<T>(list: &mut Vec<T>, mut order: impl FnMut(&T, &T) -> Ordering) -> Result<()> {
+    let mut length = SORTED_AT_ONCE;
+    for run in list.chunks_mut(length) {
+        step(run.len() * 200)?;
+        run.sort_by(&mut order);
+    }
+    // Runs of that length are in order; two at a time become one.
+    while length < list.len() {
+        let mut merged = Vec::with_capacity(list.len());
+        let mut items = std::mem::take(list).into_iter().peekable();
+        while items.peek().is_some() {
+            let mut left = items.by_ref().take(length).collect::<Vec<T>>().into_iter().peekable();
+            let mut right = items.by_ref().take(length).collect::<Vec<T>>().into_iter().peekable();
+            while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
+                step(20)?;
+                let next = if order(b, a).is_lt() { right.next() } else { left.next() };
+                merged.extend(next);
+            }
+            step(left.len() + right.len())?;
+            merged.extend(left);
+            merged.extend(right);
+        }
+        *list = merged;
+        length *= 2;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::park::WakeHandle;
+    use crate::{Error, sqlstate};
+
+    /// Counts who asks; fails from a number of looks on.
+    struct Counting {
+        looks: Cell<u32>,
+        refusals: Cell<u32>,
+        fails_from: u32,
+    }
+    impl Counting {
+        fn new(fails_from: u32) -> Counting {
+            Counting { looks: Cell::new(0), refusals: Cell::new(0), fails_from }
+        }
+    }
+    impl Park for Counting {
+        fn wake_handle(&self) -> WakeHandle {
+            unreachable!("nobody waits here")
+        }
+        fn park(&self, _deadline_nanos: Option<u64>) -> Result<()> {
+            Ok(())
+        }
+        fn park_uninterruptible(&self) {}
+        fn checkpoint(&self) -> Result<()> {
+            self.looks.set(self.looks.get() + 1);
+            if self.looks.get() >= self.fails_from {
+                return Err(Error::new(sqlstate::QUERY_CANCELED, "canceled"));
+            }
+            Ok(())
+        }
+        fn refuse_cancelled(&self) -> Result<()> {
+            self.refusals.set(self.refusals.get() + 1);
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn the_session_is_asked_after_so_much_work() {
+        let park = Counting::new(u32::MAX);
+        under(&park, || (0..10 * UNITS_PER_LOOK / 100).try_for_each(|_| step(100))).unwrap();
+        assert_eq!(park.looks.get(), 10);
+        // Nobody's work asks nobody.
+        step(usize::MAX / 4).unwrap();
+        assert_eq!(park.looks.get(), 10);
+    }
+
+    #[test]
+    fn a_cancelled_computation_ends() {
+        let park = Counting::new(3);
+        let mut done = 0;
+        let ended =
+            under(&park, || steps(0..1000, UNITS_PER_LOOK as usize).try_for_each(|item| item.map(|_| done += 1)));
+        assert!(ended.is_err());
+        assert_eq!(done, 2);
+    }
+
+    #[test]
+    fn undivided_work_is_only_asked_whether_it_is_cancelled() {
+        let park = Counting::new(u32::MAX);
+        under(&park, || {
+            undivided(|| step(2 * UNITS_PER_LOOK as usize)).unwrap();
+            assert_eq!((park.looks.get(), park.refusals.get()), (0, 1));
+            step(2 * UNITS_PER_LOOK as usize).unwrap();
+        });
+        assert_eq!((park.looks.get(), park.refusals.get()), (1, 1));
+    }
+
+    #[test]
+    fn what_is_put_aside_is_not_asked_for_others() {
+        let (own, other) = (Counting::new(u32::MAX), Counting::new(u32::MAX));
+        under(&own, || {
+            aside(|| {
+                step(2 * UNITS_PER_LOOK as usize).unwrap();
+                under(&other, || step(2 * UNITS_PER_LOOK as usize)).unwrap();
+            });
+            step(2 * UNITS_PER_LOOK as usize).unwrap();
+        });
+        assert_eq!((own.looks.get(), other.looks.get()), (1, 1));
+    }
+
+    #[test]
+    fn sorting_is_stable() {
+        for count in [0usize, 1, 4095, 4097, 30_000] {
+            let mut list: Vec<(usize, usize)> = (0..count).map(|i| (i * 7919 % 100, i)).collect();
+            let mut wanted = list.clone();
+            wanted.sort_by_key(|x| x.0);
+            sort_by(&mut list, |a, b| a.0.cmp(&b.0)).unwrap();
+            assert_eq!(list, wanted);
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Long values in pieces: what looks at each byte of a value does so piece by piece, and others get their turn between
+//! two of them.
+//!
+//! Invariant: a piece of text ends where a character does, and is never empty.
+
+use crate::Datum;
+use kilndb_base::{Result, work};
+
+/// Bytes of a piece, and elements of one.
+const BYTES: usize = work::PIECE_BYTES;
+const ELEMENTS: usize = 4096;
+
+/// The pieces of a text; `units` is what a byte of it costs.
+pub fn of_text(text: &str, units: usize) -> impl Iterator<Item = Result<&str>> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let (piece, behind) = rest.split_at(rest.ceil_char_boundary(BYTES.min(rest.len())));
+        rest = behind;
+        Some(work::step(piece.len() * units).map(|()| piece))
+    })
+}
+
+/// The pieces of bytes.
+pub fn of_bytes(bytes: &[u8], units: usize) -> impl Iterator<Item = Result<&[u8]>> {
+    bytes.chunks(BYTES).map(move |piece| work::step(piece.len() * units).map(|()| piece))
+}
+
+/// A text of which each piece becomes another.
+pub fn map_text<'t, P: AsRef<str>>(text: &'t str, units: usize, mut map: impl FnMut(&'t str) -> P) -> Result<String> {
+    let mut out = String::with_capacity(text.len());
+    for piece in of_text(text, units) {
+        out.push_str(map(piece?).as_ref());
+    }
+    Ok(out)
+}
+
+/// Bytes appended piece by piece.
+pub fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    out.reserve(bytes.len());
+    for piece in of_bytes(bytes, 1) {
+        out.extend_from_slice(piece?);
+    }
+    Ok(())
+}
+pub fn append_text(out: &mut String, text: &str) -> Result<()> {
+    out.reserve(text.len());
+    for piece in of_text(text, 1) {
+        out.push_str(piece?);
+    }
+    Ok(())
+}
+
+/// Texts joined, and bytes.
+pub fn concat(parts: &[&str]) -> Result<String> {
+    let mut out = String::with_capacity(parts.iter().map(|p| p.len()).sum());
+    parts.iter().try_for_each(|part| append_text(&mut out, part))?;
+    Ok(out)
+}
+
+pub fn concat_bytes(parts: &[&[u8]]) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(parts.iter().map(|p| p.len()).sum());
+    parts.iter().try_for_each(|part| append(&mut out, part))?;
+    Ok(out)
+}
+
+/// `n` times the text.
+pub fn repeat(text: &str, n: usize) -> Result<String> {
+    let length = text.len().saturating_mul(n);
+    let mut out = String::with_capacity(length);
+    if length == 0 {
+        return Ok(out);
+    }
+    // As many as fit into a piece are appended at once.
+    let piece = text.repeat((BYTES / text.len()).clamp(1, n));
+    while length - out.len() >= piece.len() {
+        append_text(&mut out, &piece)?;
+    }
+    let rest = length - out.len();
+    append_text(&mut out, &piece[..rest])?;
+    Ok(out)
+}
+
+/// How many characters a text has.
+pub fn count_chars(text: &str) -> Result<usize> {
+    of_text(text, 1).try_fold(0, |count, piece| Ok(count + piece?.chars().count()))
+}
+
+/// The offset of character `n`, or of the end.
+pub fn char_offset(text: &str, n: usize) -> Result<usize> {
+    if text.is_ascii() {
+        return Ok(n.min(text.len()));
+    }
+    let (mut left, mut offset) = (n, 0);
+    for piece in of_text(text, 1) {
+        let piece = piece?;
+        if let Some((at, _)) = piece.char_indices().nth(left) {
+            return Ok(offset + at);
+        }
+        left -= piece.chars().count();
+        offset += piece.len();
+    }
+    Ok(text.len())
+}
+
+/// Where `wanted` stands first.
+pub fn find(text: &str, wanted: &str) -> Result<Option<usize>> {
+    // A piece reaches so far into the next one that nothing is missed between the two.
+    let (step, overlap) = (BYTES.max(wanted.len()), wanted.len().saturating_sub(1));
+    let mut start = 0usize;
+    loop {
+        let end = text.ceil_char_boundary(start.saturating_add(step + overlap).min(text.len()));
+        let found = text[start..end].find(wanted);
+        work::step(found.unwrap_or(end - start) / 2)?;
+        if let Some(at) = found {
+            return Ok(Some(start + at));
+        }
+        if end == text.len() {
+            return Ok(None);
+        }
+        start = text.floor_char_boundary(end - overlap);
+    }
+}
+
+/// A copy of elements.
+pub fn cloned(elements: &[Datum]) -> Result<Vec<Datum>> {
+    let mut out = Vec::with_capacity(elements.len());
+    append_elements(&mut out, elements)?;
+    Ok(out)
+}
+pub fn append_elements(out: &mut Vec<Datum>, elements: &[Datum]) -> Result<()> {
+    out.reserve(elements.len());
+    for piece in elements.chunks(ELEMENTS) {
+        work::step(piece.len() * 8)?;
+        out.extend_from_slice(piece);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_up_the_whole() {
+        for text in [String::new(), "é".repeat(100_000), format!("{}€{}", "a".repeat(65_535), "b".repeat(70_000))] {
+            assert_eq!(of_text(&text, 1).map(|p| p.unwrap()).collect::<String>(), text);
+            assert!(of_text(&text, 1).all(|p| !p.unwrap().is_empty()));
+            assert_eq!(concat(&[&text, "x", &text]).unwrap(), format!("{text}x{text}"));
+            assert_eq!(count_chars(&text).unwrap(), text.chars().count());
+            for n in [0, 1, 40_000, 99_999, 1_000_000] {
+                let offset = text.char_indices().nth(n).map_or(text.len(), |(i, _)| i);
+                assert_eq!(char_offset(&text, n).unwrap(), offset);
+            }
+        }
+        for (text, n) in [("", 5), ("a", 0), ("ab€", 1), ("ab€", 40_000), (&"é".repeat(50_000)[..], 3)] {
+            assert_eq!(repeat(text, n).unwrap(), text.repeat(n));
+        }
+    }
+
+    #[test]
+    fn what_stands_across_two_pieces_is_found() {
+        for wanted in ["needle", "é", "", "nn", &"n€".repeat(60_000)] {
+            for before in [0, 65_530, 65_535, 65_536, 131_071, 200_000] {
+                let text = format!("{}{wanted}{}", "ä".repeat(before / 2), "o".repeat(90_000));
+                assert_eq!(find(&text, wanted).unwrap(), text.find(wanted), "{before}");
+            }
+        }
+        assert_eq!(find(&"ab".repeat(100_000), "ba€").unwrap(), None);
+    }
+}
