@@ -61,6 +61,38 @@ SKIPPED = re.compile(r"^(pg_|lo_|lo|set_config|setval|nextval|currval|lastval|db
                      r".*_out$|.*_send$|.*sel$|.*joinsel$|.*_support$|.*_transfn|.*_accum|.*_combine|.*serialize)")
 
 
+MEMORY_BYTES = 1536 << 20
+
+
+class MemoryGroup:
+    """A control group of processes that may have so much memory together, if this user can make one."""
+
+    def __init__(self):
+        name, self.folder = f"kilndb-runaway-{os.getpid()}", None
+        for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            folder = os.path.join(root, name)
+            try:
+                os.mkdir(folder)
+            except OSError:
+                continue
+            self.folder = folder
+            try:
+                open(os.path.join(folder, limit), "w").write(str(MEMORY_BYTES))
+                return
+            except OSError:
+                self.remove()
+
+    def enter(self):
+        """For a child process, before it becomes the server."""
+        if self.folder:
+            open(os.path.join(self.folder, "cgroup.procs"), "w").write(str(os.getpid()))
+
+    def remove(self):
+        if self.folder:
+            os.rmdir(self.folder)
+        self.folder = None
+
+
 class Server:
     """KilnDB with its data in a temporary folder, and what it may use of memory."""
 
@@ -69,24 +101,29 @@ class Server:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
-        self.child, self.peak_kb = None, 0
+        self.child, self.engine, self.group = None, None, MemoryGroup()
 
     def start(self):
         log = open(os.path.join(self.folder, "server.log"), "ab")
-        self.child = subprocess.Popen([self.program, "serve", "-D", os.path.join(self.folder, "data"), "-h", "127.0.0.1",
-                                       "-p", str(self.port)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        end = time.time() + 60
-        while time.time() < end:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        sys.exit("the server does not start")
+        command = [self.program, "serve", "-D", os.path.join(self.folder, "data"), "-h", "127.0.0.1", "-p", str(self.port),
+                   "-c", "max_connections=300"]
+        if not self.group.folder:
+            command += ["-c", f"server_mem_limit={MEMORY_BYTES * 8 // 10 >> 10}kB"]
+        self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=self.group.enter)
+        self.connect().close()
+        self.engine = self.engine_pid()
+
+    def engine_pid(self):
+        """The process that does the work: the supervisor's child."""
+        try:
+            pids = open(f"/proc/{self.child.pid}/task/{self.child.pid}/children").read().split()
+            return int(pids[0]) if pids else None
+        except OSError:
+            return None
 
     def resident_kb(self, what="VmRSS"):
         try:
-            status = open(f"/proc/{self.child.pid}/status").read()
+            status = open(f"/proc/{self.engine}/status").read()
             return int(re.search(what + r":\s+(\d+)", status).group(1))
         except (OSError, AttributeError):
             return 0
@@ -94,24 +131,37 @@ class Server:
     def forget_peak(self):
         """The next largest size is that from now on."""
         try:
-            open(f"/proc/{self.child.pid}/clear_refs", "w").write("5")
+            open(f"/proc/{self.engine}/clear_refs", "w").write("5")
         except OSError:
             pass
 
-    def is_up(self):
-        return self.child.poll() is None
+    def has_crashed(self):
+        """Another engine than before, or none."""
+        before, self.engine = self.engine, self.engine_pid()
+        return before != self.engine or self.child.poll() is not None
 
     def connect(self):
-        return psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname="postgres", autocommit=True,
-                               connect_timeout=30)
+        """Waits for a server that is starting, or starting again."""
+        end = time.time() + 60
+        while True:
+            try:
+                return psycopg.connect(host="127.0.0.1", port=self.port, user="postgres", dbname="postgres",
+                                       autocommit=True, connect_timeout=30)
+            except psycopg.OperationalError:
+                if time.time() > end or self.child.poll() is not None:
+                    raise
+                time.sleep(0.1)
 
     def stop(self):
-        if self.is_up():
+        if self.child and self.child.poll() is None:
             self.child.send_signal(signal.SIGINT)
             try:
                 self.child.wait(60)
             except subprocess.TimeoutExpired:
                 self.child.kill()
+                self.child.wait()
+        time.sleep(0.2)
+        self.group.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -152,8 +202,8 @@ def run_one(server, connection, sql, limit_ms):
     except psycopg.Error as e:
         taken = time.time() - begun
         if e.sqlstate is None or e.sqlstate.startswith("57P"):
-            time.sleep(0.2)
-            return ("lost" if server.is_up() else "ended the server"), taken, e.sqlstate or ""
+            time.sleep(0.5)
+            return ("ended the server" if server.has_crashed() else "lost"), taken, e.sqlstate or ""
         return ("cancelled" if e.sqlstate == "57014" else "refused"), taken, e.sqlstate
 
 
@@ -219,9 +269,8 @@ def main():
             row = {"name": name, "sql": shown[:200], "outcome": outcome, "ms": taken * 1000, "sqlstate": state,
                    "delay_ms": max(0, taken * 1000 - a.limit_ms), "peak_kb": server.resident_kb("VmHWM")}
             if outcome in ("lost", "ended the server"):
-                if not server.is_up():
-                    server.start()
                 connection = server.connect()
+                server.has_crashed()
                 connection.execute(limit)
             elif a.beside and row["ms"] > a.limit_ms / 2:
                 row["point_p99_ms"], row["connect_ms"] = beside(server, sql, a.limit_ms, a.beside)

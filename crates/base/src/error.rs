@@ -326,6 +326,12 @@ impl Error {
         self.0.constraint = Some(constraint.into());
         self
     }
+    /// Somebody or something has ended the statement, whatever it was doing: no fault of the part that met it. Who tries
+    /// one way first and then another hands such an error on. A cancel request is told once.
+    pub fn is_interruption(&self) -> bool {
+        use sqlstate::{ADMIN_SHUTDOWN, OUT_OF_MEMORY, QUERY_CANCELED};
+        self.0.severity >= Severity::Fatal || [QUERY_CANCELED, OUT_OF_MEMORY, ADMIN_SHUTDOWN].contains(&self.sqlstate())
+    }
     pub fn sqlstate(&self) -> SqlState {
         self.0.sqlstate
     }

@@ -11,6 +11,7 @@ pub mod bytes;
 pub mod env;
 pub mod error;
 pub mod ids;
+pub mod memory;
 pub mod park;
 pub mod prefetch;
 pub mod shared;

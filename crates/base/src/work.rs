@@ -12,6 +12,7 @@
 //! Must not know: sessions, clocks.
 
 use crate::Result;
+use crate::memory::{self, Account};
 use crate::park::Park;
 use std::cell::Cell;
 use std::cmp::Ordering;
@@ -29,9 +30,11 @@ struct Computation {
     park: Option<NonNull<dyn Park>>,
     is_undivided: bool,
     units_left: i64,
+    memory: Account,
 }
 
-const NOBODYS: Computation = Computation { park: None, is_undivided: false, units_left: UNITS_PER_LOOK };
+const NOBODYS: Computation =
+    Computation { park: None, is_undivided: false, units_left: UNITS_PER_LOOK, memory: memory::EMPTY };
 
 thread_local! {
     static PRESENT: Cell<Computation> = const { Cell::new(NOBODYS) };
@@ -42,6 +45,7 @@ thread_local! {
 fn replace(next: Computation) -> Computation {
     let mut before = PRESENT.replace(next);
     before.units_left = UNITS_LEFT.replace(next.units_left);
+    before.memory = memory::replace(next.memory);
     before
 }
 
@@ -53,7 +57,15 @@ impl Drop for Replaced {
     }
 }
 
-/// Runs `f` under `park`, which is asked now and then.
+/// The present computation is divided again, or not, when it goes out of scope.
+struct Divided(bool);
+impl Drop for Divided {
+    fn drop(&mut self) {
+        PRESENT.set(Computation { is_undivided: self.0, ..PRESENT.get() });
+    }
+}
+
+/// Runs `f` under `park`, which is asked now and then, with an empty account of memory.
 pub fn under<T>(park: &dyn Park, f: impl FnOnce() -> T) -> T {
     // SAFETY: only the lifetime changes. The pointer is taken away, by `Replaced`, before this function ends, which the
     // reference outlives; who suspends the computation in between takes it away as well (invariant 1).
@@ -65,7 +77,8 @@ pub fn under<T>(park: &dyn Park, f: impl FnOnce() -> T) -> T {
 /// Runs `f`, in which others do not get their turn.
 pub fn undivided<T>(f: impl FnOnce() -> T) -> T {
     let now = PRESENT.get();
-    let _before = Replaced(replace(Computation { is_undivided: true, units_left: UNITS_LEFT.get(), ..now }));
+    PRESENT.set(Computation { is_undivided: true, ..now });
+    let _before = Divided(now.is_undivided);
     f()
 }
 
@@ -73,6 +86,11 @@ pub fn undivided<T>(f: impl FnOnce() -> T) -> T {
 pub fn aside<T>(f: impl FnOnce() -> T) -> T {
     let _before = Replaced(replace(NOBODYS));
     f()
+}
+
+/// The session is asked at the next step, however small.
+pub(crate) fn look_at_next_step() {
+    UNITS_LEFT.set(0);
 }
 
 /// So much has been done since the last call. Fails if the statement is cancelled.

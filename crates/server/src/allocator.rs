@@ -11,8 +11,11 @@
 //! 3. There is one such allocator in the program: what a thread keeps came from the same inner one.
 //! 4. Only threads that have asked for it keep blocks: those that live as long as the server does.
 //!
+//! What is allocated and freed is counted by the bytes asked for, not by those of the class.
+//!
 //! Must not know: who allocates, and for what.
 
+use kilndb_base::memory;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ptr::null_mut;
@@ -93,6 +96,40 @@ fn keep(block: *mut u8, class: usize) -> bool {
         class.count.set(count + 1);
         true
     })
+}
+
+/// In front of another allocator: whose account is it (`kilndb_base::memory`)?
+pub struct Counted<A>(pub A);
+
+// SAFETY: the inner allocator does all of it; counting neither allocates nor unwinds.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        memory::allocated(layout.size());
+        // SAFETY: the caller's.
+        unsafe { self.0.alloc(layout) }
+    }
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        memory::allocated(layout.size());
+        // SAFETY: the caller's.
+        unsafe { self.0.alloc_zeroed(layout) }
+    }
+    #[inline]
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        memory::freed(layout.size());
+        // SAFETY: the caller's.
+        unsafe { self.0.dealloc(block, layout) }
+    }
+    #[inline]
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        match new_size.checked_sub(layout.size()) {
+            Some(more) => memory::allocated(more),
+            None => memory::freed(layout.size() - new_size),
+        }
+        // SAFETY: the caller's.
+        unsafe { self.0.realloc(block, layout, new_size) }
+    }
 }
 
 // SAFETY: a block comes from the inner allocator, or was freed by its last owner and is in no list any more; it has the

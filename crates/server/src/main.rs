@@ -7,8 +7,10 @@ mod connection;
 mod crash;
 mod folder;
 mod handover;
+mod large_blocks;
 mod listen;
 mod log;
+mod memory;
 mod notify;
 mod protocol;
 mod runtime;
@@ -22,8 +24,11 @@ mod worker;
 
 use std::process::ExitCode;
 
+type Allocator = allocator::Counted<large_blocks::LargeBlocks<allocator::LastFreedFirst<mimalloc::MiMalloc>>>;
+
 #[global_allocator]
-static ALLOCATOR: allocator::LastFreedFirst<mimalloc::MiMalloc> = allocator::LastFreedFirst(mimalloc::MiMalloc);
+static ALLOCATOR: Allocator =
+    allocator::Counted(large_blocks::LargeBlocks(allocator::LastFreedFirst(mimalloc::MiMalloc)));
 
 /// The kernel's name of a process that was started by way of /proc/self/exe is `exe`: who looks for servers, as pkill
 /// does, looks for `kilndb`.

@@ -7,6 +7,7 @@
 
 use crate::runtime::CoroutineRuntime;
 use crate::shared::Shared;
+use kilndb_base::memory::{self, Account};
 use kilndb_base::park::Park;
 use kilndb_base::prefetch::prefetch;
 use kilndb_base::work::{under, undivided};
@@ -28,6 +29,8 @@ pub struct Step {
     /// The message in work; kept for its capacity.
     message: Vec<u8>,
     skip_to_sync: bool,
+    /// What the session's transaction holds, between steps.
+    memory: Account,
 }
 
 #[derive(Default)]
@@ -51,7 +54,7 @@ impl Step {
 
 /// Works off the messages that are there. Runs on a coroutine.
 pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Step {
-    let outcome = catch_unwind(AssertUnwindSafe(|| under(runtime, || work(&mut step, runtime, shared))));
+    let outcome = catch_unwind(AssertUnwindSafe(|| under(runtime, || work_on_account(&mut step, runtime, shared))));
     let end = match outcome {
         Ok(Ok(())) => return step,
         Ok(Err(e)) => e,
@@ -81,6 +84,14 @@ pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>
 /// Not an error: the session is over and there is nothing to say.
 pub fn silent_end() -> Error {
     Error::new(sqlstate::SUCCESSFUL_COMPLETION, "")
+}
+
+/// Works with the account of the session's transaction.
+fn work_on_account(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<()> {
+    memory::replace(step.memory);
+    let done = work(step, runtime, shared);
+    step.memory = memory::account();
+    done
 }
 
 fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<()> {
@@ -204,7 +215,12 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
         *skip_to_sync = false;
         session.deliver_notifications(runtime, &mut client)?;
         session.report_settings(&mut client);
-        runtime.link.in_block.set(session.status() != b'I');
+        let in_block = session.status() != b'I';
+        runtime.link.in_block.set(in_block);
+        if !in_block {
+            // What is left of a transaction's memory is the session's, or everybody's.
+            memory::set_held(0);
+        }
         runtime.link.output.borrow_mut().ready_for_query(session.status());
         runtime.link.is_urgent.set(true);
     }

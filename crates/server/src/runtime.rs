@@ -5,7 +5,7 @@ use crate::worker::{Inbox, Mail};
 use corosensei::Yielder;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
-use kilndb_base::{Error, Result, sqlstate, work};
+use kilndb_base::{Error, Result, memory, sqlstate, work};
 use kilndb_sql::client::{Runtime, SessionControl, WaitKind};
 use kilndb_storage::accesses;
 use std::cell::Cell;
@@ -173,7 +173,8 @@ impl CoroutineRuntime {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
         }
         self.control.refuse_long_statement()?;
-        self.control.refuse_long_transaction()
+        self.control.refuse_long_transaction()?;
+        memory::check()
     }
 
     /// `for_lock`: others see that it waits for a lock.

@@ -8,6 +8,7 @@ use crate::crash;
 use crate::handover::Handover;
 use crate::listen::{self, Dealer};
 use crate::log::write as log_line;
+use crate::memory;
 use crate::shared::Shared;
 use crate::signals;
 use crate::supervisor;
@@ -39,6 +40,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
         // Before there are threads that would have to wait for it.
         code_pages::gather();
     }
+    memory::limit_statements(&config, log_line);
     let port = config.port();
     let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(log_or_end);
     let instance = Instance::open(InstanceOptions {

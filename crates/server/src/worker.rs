@@ -8,6 +8,7 @@
 //! Must not know: SQL. It moves bytes and resumes coroutines.
 
 use crate::connection::{Connection, ConnectionState, Socket};
+use crate::memory;
 use crate::runtime::{ConnectionWake, Yielded};
 use crate::sender::{self, Sender, Sent};
 use crate::shared::Shared;
@@ -225,6 +226,9 @@ impl Worker {
         // EINTR and the like only make the round shorter.
         let _ = self.poll.poll(events, Some(limit));
         self.inbox.sleeping.store(false, Ordering::SeqCst);
+        if events.is_empty() && !limit.is_zero() {
+            memory::give_back();
+        }
     }
 
     /// Those who wait for the log have waited long enough, or there is nobody else to wait for.

@@ -10,7 +10,7 @@
 use kilndb_base::env::{Env, process_monotonic_nanos};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::work::under;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, memory, sqlstate};
 use kilndb_storage::accesses::{self, Accesses};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,6 +59,7 @@ impl HelperPool {
         let stop = Arc::new(AtomicBool::new(false));
         let shared = Arc::new(Shared { stop, running: AtomicUsize::new(0), results: Mutex::new(Vec::new()), wake });
         let work = Arc::new(work);
+        let limit_bytes = memory::account().limit_bytes;
         for _ in 0..wanted {
             let taken =
                 self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.most).then_some(n + 1));
@@ -70,7 +71,11 @@ impl HelperPool {
             let body = move || {
                 let park = HelperPark { stop: team.stop.clone(), inner: ThreadPark::new() };
                 let before = accesses::now();
-                let result = catch_unwind(AssertUnwindSafe(|| under(&park, || work(&park))));
+                let limited = || {
+                    memory::limit_account(limit_bytes);
+                    work(&park)
+                };
+                let result = catch_unwind(AssertUnwindSafe(|| under(&park, limited)));
                 drop(work);
                 let result = result.unwrap_or_else(|_| Err(Error::internal("a helper thread of a statement failed")));
                 team.results.lock().unwrap_or_else(|e| e.into_inner()).push((result, accesses::now().since(&before)));
@@ -128,7 +133,7 @@ impl Park for HelperPark {
         if self.stop.load(Ordering::Acquire) {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "the statement of a helper has ended"));
         }
-        Ok(())
+        memory::check()
     }
 }
 

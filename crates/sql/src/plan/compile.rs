@@ -329,11 +329,11 @@ impl Planner<'_> {
         let value = crate::bind::with_context(self.catalog, |cx| match &c {
             CExpr::Call1 { f, strict, arg } => {
                 let a = [constant(arg)?];
-                if *strict && a[0].is_null() { Some(Datum::Null) } else { f(cx, &a).ok() }
+                Some(if *strict && a[0].is_null() { Ok(Datum::Null) } else { f(cx, &a) })
             }
             CExpr::Call2 { f, strict, args } => {
                 let a = [constant(&args[0])?, constant(&args[1])?];
-                if *strict && a.iter().any(Datum::is_null) { Some(Datum::Null) } else { f(cx, &a).ok() }
+                Some(if *strict && a.iter().any(Datum::is_null) { Ok(Datum::Null) } else { f(cx, &a) })
             }
             CExpr::Cast { f, typmod, explicit, arg } => {
                 let a = constant(arg)?;
@@ -348,16 +348,19 @@ impl Planner<'_> {
                         | Datum::Bool(_)
                 );
                 if a.is_null() {
-                    Some(Datum::Null)
-                } else if simple && cast {
-                    f(&a, *typmod, *explicit, cx).ok()
+                    Some(Ok(Datum::Null))
                 } else {
-                    None
+                    (simple && cast).then(|| f(&a, *typmod, *explicit, cx))
                 }
             }
             _ => None,
         });
-        Ok(value.map_or(c, CExpr::Const))
+        match value {
+            Some(Ok(value)) => Ok(CExpr::Const(value)),
+            Some(Err(e)) if e.is_interruption() => Err(e),
+            // Other errors are for the execution, which may never come to this call.
+            _ => Ok(c),
+        }
     }
 
     fn constant_array(&self, c: CExpr) -> CExpr {

@@ -13,7 +13,7 @@ use crate::bind::lifting::{LiftedParam, Lifting};
 use crate::client::{Client, Runtime};
 use crate::plan::Plan;
 use foldhash::HashMap;
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Error, Oid, Result, memory};
 use kilndb_syntax::literals::{Literal, Scanned};
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::{Datum, io, oids};
@@ -59,6 +59,8 @@ pub(crate) struct TemplateCache {
 const SHAPES_PER_SHARD: usize = 512;
 /// Templates of one shape, which differ in the literals that were not lifted or in the session's settings.
 const TEMPLATES_PER_SHAPE: usize = 4;
+/// A plan that has taken more memory is not kept for others.
+const LARGEST_BYTES: i64 = 1 << 20;
 /// Longer texts are not worth keeping.
 const TEMPLATE_BYTES: usize = 16 * 1024;
 
@@ -239,6 +241,7 @@ impl Session {
     ) -> Result<Option<Arc<Template>>> {
         let node = statement.node();
         let mut lifted = Vec::new();
+        let held_before = memory::account().held_bytes;
         let body = if is_plannable(&node) {
             self.begin_statement(runtime)?;
             let lifting = Lifting::new(statement.source().clone(), scanned.literals.clone());
@@ -247,6 +250,7 @@ impl Session {
                     lifted = lifting.into_params();
                     Body::Plan { plan, lifted: lifted.clone() }
                 }
+                Err(e) if e.is_interruption() => return Err(e),
                 _ => Body::Unshared,
             }
         } else if matches!(node, Node::TransactionStmt(_)) && scanned.literals.is_empty() {
@@ -278,8 +282,10 @@ impl Session {
             fixed: fixed.map(|(i, l)| (i, l.text(sql).into())).collect(),
             body,
         };
-        if matches!(&template.body, Body::Plan { plan, .. } if plan.is_private) {
-            // For this once: the text may have another meaning for the next session.
+        // A plan holds the values of its constant parts, which may be of any size.
+        let is_large = memory::account().held_bytes - held_before > LARGEST_BYTES;
+        if matches!(&template.body, Body::Plan { plan, .. } if plan.is_private || is_large) {
+            // For this once: a private plan's text may have another meaning for the next session.
             return Ok(Some(Arc::new(template)));
         }
         self.instance.templates.put(lookup.hash, template);

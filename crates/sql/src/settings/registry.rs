@@ -164,7 +164,7 @@ fn load() -> HashMap<String, Definition> {
             },
         });
     }
-    all.extend(plpgsql().chain(trigrams()).map(|d| (d.name.to_string(), d)));
+    all.extend(plpgsql().chain(trigrams()).chain(memory_limits()).map(|d| (d.name.to_string(), d)));
     all
 }
 
@@ -185,6 +185,26 @@ fn trigrams() -> impl Iterator<Item = Definition> {
             max: 1.0,
             enum_values: Vec::new(),
             boot_value: boot.to_string(),
+        },
+    )
+}
+
+pub const STATEMENT_MEM_LIMIT: &str = "statement_mem_limit";
+pub const SERVER_MEM_LIMIT: &str = "server_mem_limit";
+
+/// How much memory statements may hold: KilnDB's own settings (docs/compatibility.md).
+fn memory_limits() -> impl Iterator<Item = Definition> {
+    [(STATEMENT_MEM_LIMIT, Context::User), (SERVER_MEM_LIMIT, Context::Postmaster)].into_iter().map(
+        |(name, context)| Definition {
+            name,
+            unit: Some("kB"),
+            category: "Resource Usage / Memory",
+            context,
+            kind: Kind::Integer,
+            min: 0.0,
+            max: f64::from(i32::MAX),
+            enum_values: Vec::new(),
+            boot_value: "0".to_string(),
         },
     )
 }

@@ -402,6 +402,8 @@ impl SessionSettings {
     fn derive(&mut self) {
         self.generation += 1;
         kilndb_base::stack::limit_depth(self.number("max_stack_depth") as usize * 1024);
+        let limit_kb = i64::try_from(self.number(registry::STATEMENT_MEM_LIMIT)).unwrap_or(0);
+        kilndb_base::memory::limit_account(if limit_kb == 0 { i64::MAX } else { limit_kb << 10 });
         let style = self.get("DateStyle").unwrap_or("").to_string();
         let (date_style, date_order) =
             parse_date_style(&style, (DateStyle::Iso, DateOrder::Mdy)).unwrap_or((DateStyle::Iso, DateOrder::Mdy));

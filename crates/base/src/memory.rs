@@ -1,0 +1,355 @@
+//! How much memory each computation holds, all of them together, and how much they may.
+//!
+//! The program's allocator tells of each block ([`allocated`], [`freed`]); the thread's present account takes note of it.
+//! Who suspends a computation puts its account aside with it ([`replace`]). An allocator cannot refuse: the program would
+//! end. So the computation is asked at its next look ([`check`]) and fails with 53200. A large block makes that look come
+//! before its next step, when hardly a page of the block has been touched.
+//!
+//! How much one may hold is what nobody holds yet: who is alone gets one half of what there is, who holds little is
+//! let through when those who hold much are refused. (Dynamic thresholds, as for shared buffers in switches: Choudhury and
+//! Hahne, "Dynamic queue length thresholds for shared-memory packet switches", IEEE/ACM ToN 6(2), 1998, with α = 1.) The
+//! account's own limit comes first, if it has one.
+//!
+//! Invariants
+//! 1. The sum over all threads is exact but for [`UNTOLD_BYTES`] of each.
+//! 2. Nothing here allocates: the allocator calls it.
+//! 3. A block that one computation allocates and another frees is taken from the other's account: an account is an
+//!    estimate, the sum is not. An account below zero counts as empty.
+//!
+//! Must not know: allocators, sessions, where the limits come from.
+
+use crate::{Error, Result, sqlstate, work};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+/// A thread tells the sum of what it has allocated and freed once it is so much.
+pub const UNTOLD_BYTES: i64 = 64 << 10;
+/// Who holds less than this is not refused for what others hold, unless they hold even more than they may.
+pub const LITTLE_BYTES: i64 = 1 << 20;
+/// After a block of this size a computation looks at its next step; after so much in small blocks, too.
+const LARGE_BYTES: i64 = 1 << 20;
+
+/// What one computation holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Account {
+    /// Bytes allocated less bytes freed since it was opened.
+    pub held_bytes: i64,
+    /// What it may hold whatever there is.
+    pub limit_bytes: i64,
+}
+
+/// Of threads that compute for nobody, and of who begins.
+pub const EMPTY: Account = Account { held_bytes: 0, limit_bytes: i64::MAX };
+
+impl Default for Account {
+    fn default() -> Account {
+        EMPTY
+    }
+}
+
+/// What the calling thread counts, in one piece: the allocator finds it by one address.
+struct Counts {
+    held: Cell<i64>,
+    limit: Cell<i64>,
+    /// The value of `held` at which the sum was told last, or the account came, and from which on it is told again.
+    told: Cell<i64>,
+    above: Cell<i64>,
+    below: Cell<i64>,
+    /// Of accounts put aside: what the sum has not been told yet.
+    untold: Cell<i64>,
+    /// At this many bytes the computation has to look.
+    look_at: Cell<i64>,
+    /// What the thread has freed, but for little at a time, since somebody asked.
+    freed: Cell<u64>,
+}
+
+thread_local! {
+    static COUNTS: Counts = const { Counts {
+        held: Cell::new(0),
+        limit: Cell::new(i64::MAX),
+        told: Cell::new(0),
+        above: Cell::new(UNTOLD_BYTES),
+        below: Cell::new(-UNTOLD_BYTES),
+        untold: Cell::new(0),
+        look_at: Cell::new(LARGE_BYTES),
+        freed: Cell::new(0),
+    } };
+}
+
+/// What all threads hold.
+static SUM: AtomicI64 = AtomicI64::new(0);
+/// What they may hold together.
+static SUM_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
+/// They hold an eighth more than that: nobody is let through, however little he holds.
+static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
+
+/// A block of so many bytes has been allocated by the calling thread.
+#[inline]
+pub fn allocated(bytes: usize) {
+    COUNTS.with(|c| {
+        let held = c.held.get() + bytes as i64;
+        c.held.set(held);
+        if held > c.above.get() {
+            tell(c);
+        }
+    });
+}
+
+/// A block of so many bytes has been freed by the calling thread.
+#[inline]
+pub fn freed(bytes: usize) {
+    COUNTS.with(|c| {
+        let held = c.held.get() - bytes as i64;
+        c.held.set(held);
+        if held < c.below.get() {
+            tell(c);
+        }
+    });
+}
+
+/// The sum hears of everything; a computation that holds much more than at its last look looks soon.
+#[cold]
+fn tell(c: &Counts) {
+    let held = c.held.get();
+    let change = held - c.told.get();
+    if change < 0 {
+        c.freed.set(c.freed.get() + change.unsigned_abs());
+    }
+    add_to_sum(change + c.untold.replace(0));
+    begin_telling(c, held);
+    if held >= c.look_at.get() {
+        c.look_at.set(held + LARGE_BYTES);
+        work::look_at_next_step();
+    }
+}
+
+fn add_to_sum(bytes: i64) {
+    let sum = SUM.fetch_add(bytes, Ordering::Relaxed) + bytes;
+    let limit = SUM_LIMIT.load(Ordering::Relaxed);
+    let is_exhausted = sum > limit.saturating_add(limit / 8);
+    if is_exhausted != IS_EXHAUSTED.load(Ordering::Relaxed) {
+        IS_EXHAUSTED.store(is_exhausted, Ordering::Relaxed);
+    }
+}
+
+fn begin_telling(c: &Counts, held: i64) {
+    c.told.set(held);
+    c.above.set(held + UNTOLD_BYTES);
+    c.below.set(held - UNTOLD_BYTES);
+}
+
+/// From now on the thread counts for `next`. Returns what it has counted for until now.
+pub fn replace(next: Account) -> Account {
+    COUNTS.with(|c| {
+        let held = c.held.replace(next.held_bytes);
+        let untold = c.untold.get() + held - c.told.get();
+        c.untold.set(untold);
+        if untold.abs() >= UNTOLD_BYTES {
+            add_to_sum(c.untold.replace(0));
+        }
+        begin_telling(c, next.held_bytes);
+        c.look_at.set(next.held_bytes + LARGE_BYTES);
+        Account { held_bytes: held, limit_bytes: c.limit.replace(next.limit_bytes) }
+    })
+}
+
+/// What the present computation holds and may hold.
+pub fn account() -> Account {
+    COUNTS.with(|c| Account { held_bytes: c.held.get(), limit_bytes: c.limit.get() })
+}
+
+/// The present computation goes on as if it held so much: what it held before has become others', or was its own.
+pub fn set_held(bytes: i64) {
+    let limit_bytes = COUNTS.with(|c| c.limit.get());
+    replace(Account { held_bytes: bytes, limit_bytes });
+}
+
+/// From now on the present computation may hold so much; `i64::MAX`: whatever there is.
+pub fn limit_account(limit_bytes: i64) {
+    COUNTS.with(|c| c.limit.set(limit_bytes));
+}
+
+/// From now on all computations together may hold so much.
+pub fn limit_sum(limit_bytes: u64) {
+    SUM_LIMIT.store(i64::try_from(limit_bytes).unwrap_or(i64::MAX), Ordering::Relaxed);
+}
+
+/// What the calling thread has freed since [`forget_freed`], but for little at a time.
+pub fn freed_bytes() -> u64 {
+    COUNTS.with(|c| c.freed.get())
+}
+
+pub fn forget_freed() {
+    COUNTS.with(|c| c.freed.set(0));
+}
+
+/// What all hold together.
+pub fn sum_bytes() -> i64 {
+    SUM.load(Ordering::Relaxed)
+}
+
+/// What all may hold together.
+pub fn sum_limit_bytes() -> i64 {
+    SUM_LIMIT.load(Ordering::Relaxed)
+}
+
+/// Fails with 53200 when the present computation holds more than it may.
+#[inline]
+pub fn check() -> Result<()> {
+    room_for(0)
+}
+
+/// The same as if it held so many bytes more: for what is allocated where nobody can look.
+#[inline]
+pub fn room_for(bytes: usize) -> Result<()> {
+    let (held, limit) = COUNTS.with(|c| (c.held.get(), c.limit.get()));
+    let wanted = held.max(0).saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    let is_little = wanted < LITTLE_BYTES.min(limit) && !IS_EXHAUSTED.load(Ordering::Relaxed);
+    if is_little { Ok(()) } else { judge(wanted, bytes, limit) }
+}
+
+#[cold]
+fn judge(wanted: i64, more: usize, limit: i64) -> Result<()> {
+    if wanted > limit {
+        return Err(refused(wanted, more, &format!("\"statement_mem_limit\" is {} kB", limit >> 10)));
+    }
+    let more = more as i64;
+    let free = SUM_LIMIT.load(Ordering::Relaxed).saturating_sub(SUM.load(Ordering::Relaxed)).saturating_sub(more);
+    let least = if IS_EXHAUSTED.load(Ordering::Relaxed) { 0 } else { LITTLE_BYTES };
+    if wanted <= free.max(least) {
+        return Ok(());
+    }
+    Err(refused(wanted, more as usize, &format!("the server has {} kB left for all statements", free.max(0) >> 10)))
+}
+
+fn refused(wanted: i64, more: usize, why: &str) -> Error {
+    let what = if more == 0 {
+        format!("The statement holds {} kB", wanted >> 10)
+    } else {
+        format!("The statement would hold {} kB", wanted >> 10)
+    };
+    Error::new(sqlstate::OUT_OF_MEMORY, "out of memory").with_detail(format!("{what}, and {why}."))
+}
+
+/// Memory that another allocator takes on the computation's behalf, as long as the value lives. The estimate of how
+/// much it is counts for the account and for the sum.
+#[derive(Debug)]
+pub struct Claim {
+    bytes: usize,
+}
+
+impl Claim {
+    /// Fails with 53200 if there is not so much room.
+    pub fn new(bytes: usize) -> Result<Claim> {
+        room_for(bytes)?;
+        allocated(bytes);
+        Ok(Claim { bytes })
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        freed(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Mutex, MutexGuard};
+
+    /// The limit and the sum are the program's: tests that change them take turns.
+    fn alone(limit_bytes: u64) -> MutexGuard<'static, ()> {
+        static TURN: Mutex<()> = Mutex::new(());
+        let turn = TURN.lock().unwrap_or_else(|e| e.into_inner());
+        limit_sum(limit_bytes);
+        turn
+    }
+    const MB: usize = 1 << 20;
+
+    #[test]
+    fn who_is_alone_gets_one_half() {
+        let _turn = alone(100 << 20);
+        let before = replace(EMPTY);
+        let start = sum_bytes();
+        assert!(start.abs() < 1 << 20, "{start}");
+        allocated(49 * MB);
+        check().unwrap();
+        assert!(room_for(2 * MB).is_err());
+        allocated(2 * MB);
+        let e = check().unwrap_err();
+        assert_eq!(e.sqlstate(), sqlstate::OUT_OF_MEMORY);
+        // Another that holds little is let through, and one that wants much is not.
+        let large = replace(EMPTY);
+        check().unwrap();
+        allocated(MB / 2);
+        check().unwrap();
+        assert!(room_for(30 * MB).is_err());
+        freed(MB / 2);
+        replace(large);
+        freed(51 * MB);
+        check().unwrap();
+        replace(before);
+        limit_sum(u64::MAX);
+        assert!((sum_bytes() - start).abs() <= UNTOLD_BYTES);
+    }
+
+    #[test]
+    fn nobody_is_let_through_when_all_is_gone() {
+        let _turn = alone(100 << 20);
+        let before = replace(EMPTY);
+        // What others keep: sessions' definitions, queues.
+        allocated(111 * MB);
+        replace(EMPTY);
+        allocated(1000);
+        check().unwrap();
+        let little = replace(EMPTY);
+        allocated(2 * MB);
+        let last = replace(little);
+        assert!(check().is_err());
+        replace(last);
+        freed(2 * MB);
+        replace(little);
+        check().unwrap();
+        freed(1000 + 111 * MB);
+        replace(before);
+        limit_sum(u64::MAX);
+    }
+
+    #[test]
+    fn the_accounts_own_limit_comes_first() {
+        let _turn = alone(u64::MAX);
+        let before = replace(EMPTY);
+        limit_account(100 << 10);
+        allocated(99 << 10);
+        check().unwrap();
+        let claim = Claim::new(10 << 10);
+        assert!(claim.is_err());
+        drop(claim);
+        let claim = Claim::new(1 << 10).unwrap();
+        assert_eq!(account().held_bytes, 100 << 10);
+        drop(claim);
+        assert_eq!(account().held_bytes, 99 << 10);
+        limit_account(i64::MAX);
+        allocated(MB);
+        check().unwrap();
+        freed(MB + (99 << 10));
+        replace(before);
+    }
+
+    #[test]
+    fn the_sum_misses_little_however_often_accounts_change() {
+        let _turn = alone(u64::MAX);
+        let start = sum_bytes();
+        let before = replace(EMPTY);
+        for _ in 0..10_000 {
+            let account = replace(EMPTY);
+            allocated(1000);
+            replace(account);
+        }
+        assert!((sum_bytes() - start - 10_000_000).abs() <= UNTOLD_BYTES, "{}", sum_bytes() - start);
+        freed(10_000_000);
+        assert!((sum_bytes() - start).abs() <= UNTOLD_BYTES);
+        replace(before);
+    }
+}

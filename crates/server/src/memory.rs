@@ -1,0 +1,101 @@
+//! How much memory the server may take, and giving back what it does not need any more.
+//!
+//! Must not know: sessions, statements.
+
+use kilndb_base::{Severity, memory};
+use kilndb_sql::settings::ServerSettings;
+use std::path::Path;
+
+/// Of what the machine or its container has, the server's statements, caches and buffers take no more than so many of a
+/// hundred: the rest is for the kernel, the C parser's fragments, and what allocators keep in reserve.
+const PERCENT_OF_MACHINE: u64 = 80;
+/// Statements may hold so much, however small the machine is.
+const LEAST_BYTES: u64 = 64 << 20;
+/// A worker that has freed so much gives it back to the system when it has nothing to do.
+const WORTH_GIVING_BACK_BYTES: u64 = 16 << 20;
+
+/// Tells all computations how much they may hold together: `server_mem_limit` without the shared buffers.
+pub fn limit_statements(config: &ServerSettings, log: impl Fn(Severity, &str)) {
+    let limit_bytes = match config.number("server_mem_limit") as u64 {
+        0 => machine_bytes() / 100 * PERCENT_OF_MACHINE,
+        limit_kb => limit_kb << 10,
+    };
+    let buffer_bytes = config.number("shared_buffers") as u64 * 8192;
+    let statement_bytes = limit_bytes.saturating_sub(buffer_bytes);
+    if statement_bytes < LEAST_BYTES {
+        let message = format!(
+            "\"shared_buffers\" ({} MB) leaves little of the server's memory ({} MB) to statements: they get {} MB",
+            buffer_bytes >> 20,
+            limit_bytes >> 20,
+            LEAST_BYTES >> 20
+        );
+        log(Severity::Warning, &message);
+    }
+    memory::limit_sum(statement_bytes.max(LEAST_BYTES));
+}
+
+/// The memory of the machine, or less if the process is in a control group that may have less, or has a limit of its
+/// own address space.
+fn machine_bytes() -> u64 {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group_limits = groups.lines().flat_map(limits_of_group);
+    let own_limit = address_space_bytes();
+    total_bytes().into_iter().chain(group_limits).chain(own_limit).min().unwrap_or(u64::MAX)
+}
+
+fn total_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+fn address_space_bytes() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for the answer.
+    let done = unsafe { libc::getrlimit(libc::RLIMIT_AS, &mut limit) };
+    (done == 0 && limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
+/// What the control group of a line of /proc/self/cgroup and those above it may have. A group that cannot be seen (from
+/// inside of a container its own is the root) sets no limit, but the root is looked at in any case.
+fn limits_of_group(line: &str) -> Vec<u64> {
+    let mut fields = line.splitn(3, ':');
+    let (Some(_), Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+        return Vec::new();
+    };
+    let (root, file) = match controllers {
+        "" => ("/sys/fs/cgroup", "memory.max"),
+        list if list.split(',').any(|c| c == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        _ => return Vec::new(),
+    };
+    let group = Path::new(root).join(path.trim_start_matches('/'));
+    let folders = group.ancestors().take_while(|folder| folder.starts_with(root));
+    let texts = folders.filter_map(|folder| std::fs::read_to_string(folder.join(file)).ok());
+    texts.filter_map(|text| text.trim().parse().ok()).collect()
+}
+
+/// Called by a worker that has nothing to do: gives memory back that it has freed since, if that is much.
+pub fn give_back() {
+    if memory::freed_bytes() < WORTH_GIVING_BACK_BYTES {
+        return;
+    }
+    memory::forget_freed();
+    // SAFETY: both functions may be called at any time; the first looks after the calling thread's blocks.
+    unsafe {
+        libmimalloc_sys::mi_collect(true);
+        libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_machine() {
+        assert!(total_bytes().unwrap() > 1 << 20);
+        assert!(machine_bytes() <= total_bytes().unwrap());
+        assert_eq!(limits_of_group("12:cpu,cpuacct:/"), []);
+        assert_eq!(limits_of_group("nonsense"), []);
+    }
+}
