@@ -193,6 +193,12 @@ pub fn sum_limit_bytes() -> i64 {
     SUM_LIMIT.load(Ordering::Relaxed)
 }
 
+/// Could somebody who holds nothing yet hold so much?
+pub fn is_room_for(bytes: usize) -> bool {
+    let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+    bytes <= sum_limit_bytes().saturating_sub(sum_bytes()).saturating_sub(bytes)
+}
+
 /// Fails with 53200 when the present computation holds more than it may.
 #[inline]
 pub fn check() -> Result<()> {

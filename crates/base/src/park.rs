@@ -40,8 +40,10 @@ pub trait Park {
     fn step(&self) -> Result<()> {
         self.checkpoint()
     }
-    /// Fails when the session is cancelled, without giving way.
-    fn refuse_cancelled(&self) -> Result<()> {
+    /// Calls `f` where it takes nobody else's turn, and waits for its end, which a cancel request does not hasten. Fails if
+    /// the session is cancelled before. Who has no others to give way to calls it at once.
+    fn run_apart(&self, f: &mut (dyn FnMut() + Send)) -> Result<()> {
+        f();
         Ok(())
     }
     /// As [`Park::checkpoint`] for what must be done to its end, as a rollback: gives way, and is not cancelled.

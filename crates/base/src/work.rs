@@ -7,13 +7,13 @@
 //! Invariants
 //! 1. A thread's present park is that of the computation that runs on it: who suspends a computation puts it [`aside`].
 //! 2. Between two looks lie at most [`UNITS_PER_LOOK`] and the units of one step.
-//! 3. Within [`undivided`] nobody else gets a turn: what it has borrowed, others might want. It can be cancelled.
+//! 3. What runs [`apart`] is over, on whichever thread, when the call returns.
 //!
 //! Must not know: sessions, clocks.
 
-use crate::Result;
 use crate::memory::{self, Account};
 use crate::park::Park;
+use crate::{Error, Result};
 use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ptr::NonNull;
@@ -28,13 +28,11 @@ pub const PIECE_BYTES: usize = 64 << 10;
 #[derive(Clone, Copy)]
 struct Computation {
     park: Option<NonNull<dyn Park>>,
-    is_undivided: bool,
     units_left: i64,
     memory: Account,
 }
 
-const NOBODYS: Computation =
-    Computation { park: None, is_undivided: false, units_left: UNITS_PER_LOOK, memory: memory::EMPTY };
+const NOBODYS: Computation = Computation { park: None, units_left: UNITS_PER_LOOK, memory: memory::EMPTY };
 
 thread_local! {
     static PRESENT: Cell<Computation> = const { Cell::new(NOBODYS) };
@@ -57,28 +55,12 @@ impl Drop for Replaced {
     }
 }
 
-/// The present computation is divided again, or not, when it goes out of scope.
-struct Divided(bool);
-impl Drop for Divided {
-    fn drop(&mut self) {
-        PRESENT.set(Computation { is_undivided: self.0, ..PRESENT.get() });
-    }
-}
-
 /// Runs `f` under `park`, which is asked now and then, with an empty account of memory.
 pub fn under<T>(park: &dyn Park, f: impl FnOnce() -> T) -> T {
     // SAFETY: only the lifetime changes. The pointer is taken away, by `Replaced`, before this function ends, which the
     // reference outlives; who suspends the computation in between takes it away as well (invariant 1).
     let park: NonNull<dyn Park + 'static> = unsafe { std::mem::transmute(NonNull::from(park)) };
     let _before = Replaced(replace(Computation { park: Some(park), ..NOBODYS }));
-    f()
-}
-
-/// Runs `f`, in which others do not get their turn.
-pub fn undivided<T>(f: impl FnOnce() -> T) -> T {
-    let now = PRESENT.get();
-    PRESENT.set(Computation { is_undivided: true, ..now });
-    let _before = Divided(now.is_undivided);
     f()
 }
 
@@ -104,10 +86,32 @@ pub fn step(units: usize) -> Result<()> {
 #[cold]
 fn look() -> Result<()> {
     UNITS_LEFT.set(UNITS_PER_LOOK);
-    let Computation { park: Some(park), is_undivided, .. } = PRESENT.get() else { return Ok(()) };
-    // SAFETY: the park outlives the call of `under` that has put it there, which this is within.
-    let park = unsafe { park.as_ref() };
-    if is_undivided { park.refuse_cancelled() } else { park.checkpoint() }
+    present_park().map_or(Ok(()), |park| park.checkpoint())
+}
+
+/// The session that the thread computes for.
+fn present_park<'a>() -> Option<&'a dyn Park> {
+    // SAFETY: the park outlives the call of `under` that has put it there, which every caller is within, and callers let
+    // go of the reference before they return.
+    PRESENT.get().park.map(|park| unsafe { park.as_ref() })
+}
+
+/// Runs `f` where it takes nobody's turn, as on a thread of its own: for what takes long, and can neither give way nor be
+/// cancelled. Others have their turns meanwhile. Its memory counts for the present computation. Fails if the statement
+/// is cancelled before `f` has begun.
+pub fn apart<T: Send>(f: impl FnOnce() -> T + Send) -> Result<T> {
+    let Some(park) = present_park() else { return Ok(f()) };
+    let mut account = memory::account();
+    let (mut f, mut done) = (Some(f), None);
+    park.run_apart(&mut || {
+        if let Some(f) = f.take() {
+            let of_thread = memory::replace(account);
+            done = Some(f());
+            account = memory::replace(of_thread);
+        }
+    })?;
+    memory::set_held(account.held_bytes);
+    done.ok_or_else(|| Error::internal("what was to run apart has not run"))
 }
 
 /// Counts small steps in a place of its own, which costs a loop over bytes less than [`step`] does.
@@ -165,17 +169,16 @@ pub fn sort_by<T>(list: &mut Vec<T>, mut order: impl FnMut(&T, &T) -> Ordering) 
 mod tests {
     use super::*;
     use crate::park::WakeHandle;
-    use crate::{Error, sqlstate};
+    use crate::sqlstate;
 
     /// Counts who asks; fails from a number of looks on.
     struct Counting {
         looks: Cell<u32>,
-        refusals: Cell<u32>,
         fails_from: u32,
     }
     impl Counting {
         fn new(fails_from: u32) -> Counting {
-            Counting { looks: Cell::new(0), refusals: Cell::new(0), fails_from }
+            Counting { looks: Cell::new(0), fails_from }
         }
     }
     impl Park for Counting {
@@ -191,10 +194,6 @@ mod tests {
             if self.looks.get() >= self.fails_from {
                 return Err(Error::new(sqlstate::QUERY_CANCELED, "canceled"));
             }
-            Ok(())
-        }
-        fn refuse_cancelled(&self) -> Result<()> {
-            self.refusals.set(self.refusals.get() + 1);
             Ok(())
         }
     }
@@ -217,17 +216,6 @@ mod tests {
             under(&park, || steps(0..1000, UNITS_PER_LOOK as usize).try_for_each(|item| item.map(|_| done += 1)));
         assert!(ended.is_err());
         assert_eq!(done, 2);
-    }
-
-    #[test]
-    fn undivided_work_is_only_asked_whether_it_is_cancelled() {
-        let park = Counting::new(u32::MAX);
-        under(&park, || {
-            undivided(|| step(2 * UNITS_PER_LOOK as usize)).unwrap();
-            assert_eq!((park.looks.get(), park.refusals.get()), (0, 1));
-            step(2 * UNITS_PER_LOOK as usize).unwrap();
-        });
-        assert_eq!((park.looks.get(), park.refusals.get()), (1, 1));
     }
 
     #[test]

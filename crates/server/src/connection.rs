@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use crate::statement_stack::StatementStack;
 use corosensei::{Coroutine, CoroutineResult};
 use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::memory;
 use kilndb_base::park::Wake;
 use kilndb_base::prefetch::prefetch;
 use kilndb_base::stack::{DEPTH_MAX_BYTES, StackLimit, on_stack};
@@ -28,6 +29,8 @@ const POOLED_STACKS: usize = 256;
 /// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught
 /// up: a client that sends faster than the server works must not fill its memory.
 const INPUT_AHEAD_BYTES: usize = 256 * 1024;
+/// A message of this size gets its room at once, if there is any.
+const LONG_MESSAGE_BYTES: usize = 1 << 20;
 /// So much of a statement's output goes ahead of the rest when the session has to wait: what PostgreSQL's buffer holds.
 const SENT_BEFORE_THE_END_BYTES: usize = 8192;
 /// Buffers of idle sessions are given back above this size.
@@ -97,11 +100,16 @@ pub enum ConnectionState {
     Closed,
 }
 
-/// What the worker and the coroutine share. Both run on one thread; no borrow outlives a suspension.
+/// What the worker and the coroutine share. Both run on one thread; no borrow outlives a suspension but that of `output`
+/// while a row is written, which the worker keeps away from.
 pub struct Link {
     pub input: RefCell<Vec<u8>>,
     /// Bytes of `input` that are used up.
     pub consumed: Cell<usize>,
+    /// A message for which there is no memory: its kind and length.
+    pub refused: Cell<Option<(u8, usize)>>,
+    /// So many bytes of it have not been read yet; they are thrown away.
+    pub refused_bytes: Cell<usize>,
     pub output: RefCell<Output>,
     /// Bytes of `output` that the socket has taken.
     pub written: Cell<usize>,
@@ -121,6 +129,9 @@ pub struct Link {
 impl Link {
     /// Is a whole message (or an error in its head) at the front of the input?
     pub fn has_message(&self) -> bool {
+        if self.refused.get().is_some() {
+            return self.refused_bytes.get() == 0;
+        }
         let input = self.input.borrow();
         let rest = input.get(self.consumed.get()..).unwrap_or(&[]);
         if self.started.get() {
@@ -132,6 +143,35 @@ impl Link {
     fn unread_input(&self) -> usize {
         self.input.borrow().len() - self.consumed.get()
     }
+    /// Takes in what the socket has had.
+    fn receive(&self, bytes: &[u8]) {
+        let dropped = bytes.len().min(self.refused_bytes.get());
+        self.refused_bytes.set(self.refused_bytes.get() - dropped);
+        let mut input = self.input.borrow_mut();
+        input.extend_from_slice(&bytes[dropped..]);
+        if self.started.get() && self.refused.get().is_none() {
+            self.make_room_for_message(&mut input);
+        }
+    }
+    /// A long message that has just begun gets its room in one piece, or is refused and read to its end.
+    fn make_room_for_message(&self, input: &mut Vec<u8>) {
+        let start = self.consumed.get();
+        let present = input.len() - start;
+        let Some((kind, length)) = frontend::announced_length(&input[start..]) else { return };
+        if length < LONG_MESSAGE_BYTES || present >= length || input.capacity() - start >= length {
+            return;
+        }
+        input.drain(..start);
+        self.consumed.set(0);
+        // The session will hold it once more, or something made of it.
+        if memory::is_room_for(2 * length) {
+            input.reserve_exact(length - present);
+        } else {
+            *input = Vec::new();
+            self.refused.set(Some((kind, length)));
+            self.refused_bytes.set(length - present);
+        }
+    }
     /// Drops used bytes once they are many.
     pub fn trim_used(&self) {
         let used = self.consumed.get();
@@ -140,9 +180,10 @@ impl Link {
             self.consumed.set(0);
         }
     }
-    /// Bytes waiting to be sent.
+    /// Bytes waiting to be sent. None can be sent while the session is in the midst of writing a row, which may take
+    /// long and give way.
     pub fn pending_output(&self) -> usize {
-        self.output.borrow().buf.len() - self.written.get()
+        self.output.try_borrow().map_or(0, |output| output.buf.len() - self.written.get())
     }
 }
 
@@ -184,6 +225,8 @@ impl Connection {
             link: Rc::new(Link {
                 input: RefCell::new(Vec::new()),
                 consumed: Cell::new(0),
+                refused: Cell::new(None),
+                refused_bytes: Cell::new(0),
                 output: RefCell::new(Output::default()),
                 written: Cell::new(0),
                 end_of_input: Cell::new(false),
@@ -295,7 +338,7 @@ impl Connection {
                     return;
                 }
                 Ok(n) => {
-                    self.link.input.borrow_mut().extend_from_slice(&scratch[..n]);
+                    self.link.receive(&scratch[..n]);
                     // A short read has drained the socket: the next edge tells of more.
                     if n < scratch.len() && !self.end_is_near {
                         return;
@@ -338,7 +381,8 @@ impl Connection {
     }
     pub fn write_output(&mut self) {
         self.is_blocked = false;
-        let mut output = self.link.output.borrow_mut();
+        // A session that is writing a row says itself that there is something to send.
+        let Ok(mut output) = self.link.output.try_borrow_mut() else { return };
         let mut written = self.link.written.get();
         while written < output.buf.len() {
             match self.socket.write(&output.buf[written..]) {
@@ -397,7 +441,7 @@ impl Connection {
             let (link, wake, control) = (self.link.clone(), self.wake.clone(), self.control.clone());
             let (shared, worker) = (self.shared.clone(), self.worker);
             self.coroutine = Some(Coroutine::with_stack(stack, move |yielder, ()| {
-                let runtime = CoroutineRuntime::new(yielder, link, wake, control, worker);
+                let runtime = CoroutineRuntime::new(yielder, link, wake, control, shared.clone(), worker);
                 protocol::run_step(step, &runtime, &shared)
             }));
         }

@@ -1,6 +1,7 @@
 //! The program `kilndb`: command line, signals, threads.
 
 mod allocator;
+mod apart;
 mod cli;
 mod code_pages;
 mod connection;

@@ -10,7 +10,7 @@ use crate::shared::Shared;
 use kilndb_base::memory::{self, Account};
 use kilndb_base::park::Park;
 use kilndb_base::prefetch::prefetch;
-use kilndb_base::work::{under, undivided};
+use kilndb_base::work::under;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_sql::client::{Client, FieldInfo, WaitKind};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
@@ -22,6 +22,9 @@ use std::sync::atomic::Ordering;
 
 /// Output above this is sent before more is produced.
 pub const OUTPUT_LIMIT_BYTES: usize = 128 * 1024;
+
+/// A longer message that is alone in the buffer is not copied out of it: the buffers are exchanged.
+const COPIED_BYTES: usize = 64 * 1024;
 
 #[derive(Default)]
 pub struct Step {
@@ -131,9 +134,19 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
     }
 }
 
-/// Copies the next whole message out of the input; false if there is none yet.
+fn no_room_for_message(length: usize) -> Error {
+    Error::new(sqlstate::OUT_OF_MEMORY, "out of memory")
+        .with_detail(format!("There is no room for a message of {} kB.", length >> 10))
+}
+
+/// Takes the next whole message out of the input; false if there is none yet. Of one that was refused there is its kind.
 fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<bool> {
     let link = &runtime.link;
+    if let Some((kind, _)) = link.refused.get() {
+        message.clear();
+        message.push(kind);
+        return Ok(link.has_message());
+    }
     link.trim_used();
     let mut input = link.input.borrow_mut();
     let start = link.consumed.get();
@@ -149,6 +162,10 @@ fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<boo
         return Ok(false);
     };
     message.clear();
+    if start == 0 && input.len() == length && length > COPIED_BYTES {
+        std::mem::swap(message, &mut input);
+        return Ok(true);
+    }
     message.extend_from_slice(&rest[..length]);
     link.consumed.set(start + length);
     Ok(true)
@@ -200,7 +217,10 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
         return Ok(());
     }
     let mut client = WireClient { runtime };
-    let done = frontend::decode(message).and_then(|m| perform(session, m, runtime, &mut client));
+    let done = match runtime.link.refused.take() {
+        Some((_, length)) => Err(no_room_for_message(length)),
+        None => frontend::decode(message).and_then(|m| perform(session, m, runtime, &mut client)),
+    };
     let ready = kind == b'S' || kind == b'Q' || kind == b'F';
     if let Err(e) = done {
         if e.0.severity >= Severity::Fatal || e.sqlstate() == sqlstate::SUCCESSFUL_COMPLETION {
@@ -310,8 +330,7 @@ impl Client for WireClient<'_> {
         self.output(|o| o.parameter_description(types));
     }
     fn data_row(&mut self, count: usize, write: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<bool>) -> Result<()> {
-        // The worker looks into the buffer when the session gives way.
-        undivided(|| self.output(|o| o.data_row(count, write)))?;
+        self.output(|o| o.data_row(count, write))?;
         self.throttle()
     }
     fn command_complete(&mut self, tag: &str) {
@@ -350,6 +369,9 @@ impl Client for WireClient<'_> {
                 }
                 self.runtime.wait_for_client(WaitKind::ClientRead);
                 self.runtime.checkpoint()?;
+            }
+            if let Some((_, length)) = self.runtime.link.refused.take() {
+                return Err(no_room_for_message(length));
             }
             match frontend::decode(&message)? {
                 Frontend::CopyData(bytes) => {

@@ -1,6 +1,7 @@
 //! The statement's side of a coroutine: parking and time slices.
 
 use crate::connection::Link;
+use crate::shared::Shared;
 use crate::worker::{Inbox, Mail};
 use corosensei::Yielder;
 use kilndb_base::env::process_monotonic_nanos;
@@ -83,6 +84,7 @@ pub struct CoroutineRuntime {
     looked_nanos: Cell<u64>,
     steps: Cell<u32>,
     steps_per_look: Cell<u32>,
+    shared: Arc<Shared>,
     worker: usize,
 }
 
@@ -93,6 +95,7 @@ impl CoroutineRuntime {
         link: Rc<Link>,
         wake: Arc<ConnectionWake>,
         control: Arc<SessionControl>,
+        shared: Arc<Shared>,
         worker: usize,
     ) -> CoroutineRuntime {
         let runtime = CoroutineRuntime {
@@ -104,6 +107,7 @@ impl CoroutineRuntime {
             looked_nanos: Cell::new(0),
             steps: Cell::new(0),
             steps_per_look: Cell::new(FIRST_STEPS),
+            shared,
             worker,
         };
         runtime.begin_slice();
@@ -226,8 +230,8 @@ impl Park for CoroutineRuntime {
         self.interrupts()?;
         if self.give_way_if(self.is_slice_over()) { self.interrupts() } else { Ok(()) }
     }
-    fn refuse_cancelled(&self) -> Result<()> {
-        self.interrupts()
+    fn run_apart(&self, f: &mut (dyn FnMut() + Send)) -> Result<()> {
+        self.shared.apart.run(self, f)
     }
     fn step(&self) -> Result<()> {
         self.interrupts()?;

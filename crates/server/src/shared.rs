@@ -1,5 +1,6 @@
 //! What all workers share: the database instance, the list of sessions, the stop flag.
 
+use crate::apart::Apart;
 use crate::runtime::{Attention, ConnectionWake};
 use kilndb_base::env::Env;
 use kilndb_base::{Error, Result, sqlstate};
@@ -12,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 pub struct Shared {
     pub instance: Arc<Instance>,
     pub env: Arc<dyn Env>,
+    pub apart: Apart,
     stop: AtomicBool,
     next_process_id: AtomicI32,
     /// Sessions past their startup packet.
@@ -26,6 +28,7 @@ impl Shared {
     pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>) -> Shared {
         Shared {
             instance,
+            apart: Apart::new(env.clone()),
             env,
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),

@@ -126,9 +126,6 @@ impl Park for HelperPark {
     fn park_uninterruptible(&self) {
         self.inner.park_uninterruptible();
     }
-    fn refuse_cancelled(&self) -> Result<()> {
-        self.checkpoint()
-    }
     fn checkpoint(&self) -> Result<()> {
         if self.stop.load(Ordering::Acquire) {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "the statement of a helper has ended"));

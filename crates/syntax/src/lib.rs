@@ -8,7 +8,8 @@
 
 pub mod literals;
 
-use kilndb_base::{Error, Result, SqlState, sqlstate};
+use kilndb_base::memory::Claim;
+use kilndb_base::{Error, Result, SqlState, shared, sqlstate, work};
 pub use pg_raw_parse::list::{CastNodeList, NodeList};
 pub use pg_raw_parse::{ConstValue, Node, Owned, StmtList, nodes, raw};
 use std::sync::Arc;
@@ -16,8 +17,14 @@ use std::sync::Arc;
 /// A parsed script: statements with their places in the text. Cheap to clone, shared between threads.
 #[derive(Clone)]
 pub struct Script {
-    tree: Arc<Owned<StmtList>>,
+    tree: Arc<Tree>,
     text: Arc<str>,
+}
+
+/// What the C parser has made, in memory of its own.
+struct Tree {
+    statements: Owned<StmtList>,
+    _memory: Option<Claim>,
 }
 
 /// One statement of a script.
@@ -32,6 +39,7 @@ pub struct Statement {
 impl Script {
     pub fn statements(&self) -> Vec<Statement> {
         self.tree
+            .statements
             .iter()
             .enumerate()
             .map(|(index, raw)| {
@@ -46,7 +54,7 @@ impl Script {
 
 impl Statement {
     pub fn node(&self) -> Node<'_> {
-        self.script.tree.iter().nth(self.index).map_or(Node::None, |raw| raw.stmt())
+        self.script.tree.statements.get(self.index).map_or(Node::None, |raw| raw.stmt())
     }
     /// The statement's own text, trimmed of leading white space.
     pub fn text(&self) -> &str {
@@ -65,12 +73,44 @@ pub fn position_of(source: &str, location: i32) -> Option<u32> {
     Some(before.chars().count() as u32 + 1)
 }
 
+/// A longer text is parsed apart, and what the parser may need for it is asked for before.
+const SHORT_BYTES: usize = 32 << 10;
+/// What the parser takes for each token, and for each byte, at most as measured: a list of integers takes 190 bytes a
+/// token, a literal four copies of its bytes.
+const BYTES_PER_TOKEN: usize = 200;
+const COPIES_OF_TEXT: usize = 4;
+
 pub fn parse(sql: &str) -> Result<Script> {
+    if sql.len() <= SHORT_BYTES {
+        return parse_here(sql, Arc::from(sql), None);
+    }
+    let memory = Claim::new(sql.len() * COPIES_OF_TEXT + tokens(sql)? * BYTES_PER_TOKEN)?;
+    let text = shared::text(sql)?;
+    work::apart(|| parse_here(sql, text, Some(memory)))?
+}
+
+fn parse_here(sql: &str, text: Arc<str>, memory: Option<Claim>) -> Result<Script> {
     match pg_raw_parse::parse(sql) {
-        Ok(parsed) => Ok(Script { tree: Arc::new(parsed.into_inner()), text: Arc::from(sql) }),
+        Ok(parsed) => Ok(Script { tree: Arc::new(Tree { statements: parsed.into_inner(), _memory: memory }), text }),
         Err(pg_raw_parse::Error::Parse(e)) => Err(convert(e)),
         Err(e) => Err(Error::new(sqlstate::SYNTAX_ERROR, e.to_string())),
     }
+}
+
+/// About how many tokens a text has: beginnings of words and numbers, and marks, outside of what is in single quotes.
+fn tokens(sql: &str) -> Result<usize> {
+    let (mut count, mut is_quoted, mut in_word) = (0, false, false);
+    for piece in sql.as_bytes().chunks(work::PIECE_BYTES) {
+        work::step(piece.len())?;
+        for byte in piece {
+            let is_word = byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
+            let begins = !is_quoted && !byte.is_ascii_whitespace() && !(is_word && in_word);
+            count += usize::from(begins);
+            is_quoted ^= *byte == b'\'';
+            in_word = is_word;
+        }
+    }
+    Ok(count)
 }
 
 /// An expression's text, as the deparser writes it. Needs a full-size stack too.

@@ -88,6 +88,13 @@ pub fn message_length(buf: &[u8]) -> Result<Option<(u8, usize)>> {
     Ok((buf.len() > length).then_some((head[0], length + 1)))
 }
 
+/// Kind and whole length of the message that begins here, of which not all need be there; None also if it is no message.
+pub fn announced_length(buf: &[u8]) -> Option<(u8, usize)> {
+    let head = buf.first_chunk::<5>()?;
+    let length = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    (4..=MAX_MESSAGE_BYTES).contains(&length).then_some((head[0], length + 1))
+}
+
 struct Fields<'a> {
     rest: &'a [u8],
 }
