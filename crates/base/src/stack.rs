@@ -12,7 +12,7 @@
 //!
 //! Must not know: coroutines, SQL.
 
-use crate::{Error, Result, sqlstate};
+use crate::{Error, Result, sqlstate, work};
 use std::cell::Cell;
 
 /// Size of the stacks that threads and statements run on. Only what is touched costs memory.
@@ -101,10 +101,17 @@ fn stack_pointer() -> usize {
     std::hint::black_box(std::ptr::from_ref(&here)) as usize
 }
 
-/// Fails with 54001 when the stack is used up to its limit. Each level of a recursion asks, before it does anything.
+/// What a level of a recursion is taken for, in units of [`work::step`].
+const UNITS_PER_LEVEL: usize = 200;
+
+/// Fails with 54001 when the stack is used up to its limit. Each level of a recursion asks, before it does anything. That
+/// is a step of a long computation too: a tree may be wide as well as deep.
 #[inline]
 pub fn check() -> Result<()> {
-    if stack_pointer() >= LOOK_FROM.get() { Ok(()) } else { look() }
+    if stack_pointer() < LOOK_FROM.get() {
+        look()?;
+    }
+    work::step(UNITS_PER_LEVEL)
 }
 
 #[cold]

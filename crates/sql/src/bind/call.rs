@@ -154,5 +154,5 @@ pub fn bind_call(
         .map(|expr| Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 })
         .collect();
     let query = Query { targets, ..Query::default() };
-    Ok(BoundCall { oid, types, arguments: BoundStatement::Query(Box::new(query)), outputs })
+    Ok(BoundCall { oid, types, arguments: BoundStatement::Query(SharedQuery::new(query)), outputs })
 }

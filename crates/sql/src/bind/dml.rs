@@ -420,7 +420,7 @@ impl Binder<'_> {
                 lateral: false,
             });
             source.from.push(JoinTree::Rel(rel));
-            dml.source = Some(Box::new(source));
+            dml.source = Some(SharedQuery::new(source));
             return Ok(given);
         }
         let mut source = self.bind_select_as(select, Some(scope), false)?;
@@ -460,7 +460,7 @@ impl Binder<'_> {
             };
             assign_column(dml, n, expr)?;
         }
-        dml.source = Some(Box::new(source));
+        dml.source = Some(SharedQuery::new(source));
         Ok(count)
     }
 
@@ -592,7 +592,7 @@ impl Binder<'_> {
                 let link = SubLink {
                     id: self.new_rel(),
                     kind: SubKind::Row,
-                    query: Box::new(query),
+                    query: SharedQuery::new(query),
                     left: Vec::new(),
                     test: None,
                     test_rel: 0,
@@ -619,7 +619,7 @@ impl Binder<'_> {
         scope.items.push(target.item(dml.rel, &dml.table));
         let kind = match &dml.table.view_sql {
             Some(sql) if dml.table.kind == TableKind::View => {
-                RelKind::Subquery(Box::new(self.bind_view(&dml.table, sql)?))
+                RelKind::Subquery(SharedQuery::new(self.bind_view(&dml.table, sql)?))
             }
             _ => RelKind::Table(dml.table.clone()),
         };

@@ -115,7 +115,7 @@ impl Binder<'_> {
                     .filter(|c| !c.dropped)
                     .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod })
                     .collect();
-                let kind = RelKind::Subquery(Box::new(inner));
+                let kind = RelKind::Subquery(SharedQuery::new(inner));
                 let (tree, mut items) =
                     self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, table.type_oid)?;
                 if let Some(i) = items.first_mut() {
@@ -244,7 +244,7 @@ impl Binder<'_> {
             rel,
             alias,
             columns,
-            RelKind::Subquery(Box::new(inner)),
+            RelKind::Subquery(SharedQuery::new(inner)),
             s.alias(),
             s.lateral,
             q,

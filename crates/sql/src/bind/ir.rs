@@ -147,7 +147,7 @@ pub struct SubLink {
     /// The same in all copies of the expression; no relation has this number.
     pub id: u32,
     pub kind: SubKind,
-    pub query: Box<Query>,
+    pub query: SharedQuery,
     /// ANY/ALL/RowCompare: the left sides, and per column the comparison's function over
     /// `Column(test_rel, i)` for the subquery's columns.
     pub left: Vec<Expr>,
@@ -156,6 +156,31 @@ pub struct SubLink {
     pub test_rel: u32,
     /// `left = column` for all columns: can be hashed.
     pub equality: bool,
+}
+
+/// A query within another. Copies share it until one of them is changed: who copies an expression at each level of
+/// nested subqueries would hold a copy of all levels below for each.
+#[derive(Clone, Debug)]
+pub struct SharedQuery(Arc<Query>);
+
+impl SharedQuery {
+    pub fn new(query: Query) -> SharedQuery {
+        SharedQuery(Arc::new(query))
+    }
+    pub fn into_inner(self) -> Query {
+        Arc::unwrap_or_clone(self.0)
+    }
+}
+impl std::ops::Deref for SharedQuery {
+    type Target = Query;
+    fn deref(&self) -> &Query {
+        &self.0
+    }
+}
+impl std::ops::DerefMut for SharedQuery {
+    fn deref_mut(&mut self) -> &mut Query {
+        Arc::make_mut(&mut self.0)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -318,7 +343,7 @@ pub struct Rel {
 #[derive(Clone, Debug)]
 pub enum RelKind {
     Table(Arc<Table>),
-    Subquery(Box<Query>),
+    Subquery(SharedQuery),
     Function {
         calls: Vec<TableFunc>,
         ordinality: bool,
@@ -371,8 +396,8 @@ pub enum Body {
     SetOp {
         op: SetOp,
         all: bool,
-        left: Box<Query>,
-        right: Box<Query>,
+        left: SharedQuery,
+        right: SharedQuery,
         rel: u32,
     },
     Dml(Box<Dml>),
@@ -429,7 +454,7 @@ pub struct WindowSpec {
 pub struct Cte {
     pub id: u32,
     pub name: String,
-    pub query: Box<Query>,
+    pub query: SharedQuery,
     pub recursive: bool,
     pub materialized: Option<bool>,
     pub references: u32,
@@ -562,7 +587,7 @@ pub struct Dml {
     pub old_rel: u32,
     pub new_rel: u32,
     /// INSERT: the source of rows and, per table column, the expression over it. UPDATE: assignments.
-    pub source: Option<Box<Query>>,
+    pub source: Option<SharedQuery>,
     pub source_rel: u32,
     pub assignments: Vec<Assignment>,
     /// Expressions of defaults and generated columns, checks: over `new_rel`.
@@ -602,8 +627,8 @@ impl BoundIndex {
 /// What [`super::bind`] returns.
 #[derive(Clone, Debug)]
 pub enum BoundStatement {
-    Query(Box<Query>),
-    Explain { options: ExplainOptions, inner: Box<Query> },
+    Query(SharedQuery),
+    Explain { options: ExplainOptions, inner: SharedQuery },
 }
 
 #[derive(Clone, Debug, Default)]

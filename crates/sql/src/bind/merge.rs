@@ -187,7 +187,7 @@ impl Binder<'_> {
     ) -> Result<()> {
         let kind = match &dml.table.view_sql {
             Some(sql) if dml.table.kind == TableKind::View => {
-                RelKind::Subquery(Box::new(self.marked_view(&dml.table, sql)?))
+                RelKind::Subquery(SharedQuery::new(self.marked_view(&dml.table, sql)?))
             }
             _ => RelKind::Table(dml.table.clone()),
         };
@@ -225,7 +225,7 @@ impl Binder<'_> {
             id: rel,
             alias: table.name.clone(),
             columns,
-            kind: RelKind::Subquery(Box::new(self.bind_view(table, sql)?)),
+            kind: RelKind::Subquery(SharedQuery::new(self.bind_view(table, sql)?)),
             lateral: false,
         });
         q.from.push(JoinTree::Rel(rel));
@@ -258,7 +258,7 @@ impl Binder<'_> {
             id: rel,
             alias,
             columns: Vec::new(),
-            kind: RelKind::Subquery(Box::new(inner)),
+            kind: RelKind::Subquery(SharedQuery::new(inner)),
             lateral: false,
         });
         let moved = Moved { rel, own, columns: Default::default() };

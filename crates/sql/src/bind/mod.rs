@@ -164,9 +164,9 @@ pub fn bind_node(
     let binder = Binder { lifting, eval, ..Binder::new(catalog, source, std::mem::take(param_types)) };
     let bound = if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
-        BoundStatement::Explain { options, inner: Box::new(binder.bind_statement(explained_query(x), None)?) }
+        BoundStatement::Explain { options, inner: SharedQuery::new(binder.bind_statement(explained_query(x), None)?) }
     } else {
-        BoundStatement::Query(Box::new(binder.bind_statement(node, None)?))
+        BoundStatement::Query(SharedQuery::new(binder.bind_statement(node, None)?))
     };
     *param_types = binder.finish_params()?;
     Ok(bound)
@@ -207,10 +207,10 @@ pub fn bind_with_variables(
         let options = explain_options(&binder, x)?;
         return Ok(BoundStatement::Explain {
             options,
-            inner: Box::new(binder.bind_statement(explained_query(x), None)?),
+            inner: SharedQuery::new(binder.bind_statement(explained_query(x), None)?),
         });
     }
-    Ok(BoundStatement::Query(Box::new(binder.bind_statement(node, None)?)))
+    Ok(BoundStatement::Query(SharedQuery::new(binder.bind_statement(node, None)?)))
 }
 
 /// A query of parameter 1 converted as an assignment does, and whether it is self-contained. None: there is no such
@@ -238,7 +238,7 @@ pub fn bind_assignment(
 ) -> Result<BoundStatement> {
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
     let query = binder.bind_assignment_target(target, names)?;
-    Ok(BoundStatement::Query(Box::new(query)))
+    Ok(BoundStatement::Query(SharedQuery::new(query)))
 }
 
 /// What EXPLAIN shows the plan of: of DECLARE the cursor's query.

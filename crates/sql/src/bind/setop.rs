@@ -98,7 +98,7 @@ impl Binder<'_> {
         }
         scope.items.clear();
         self.bind_limit(s, &mut scope, &mut q)?;
-        q.body = Body::SetOp { op, all: s.all, left: Box::new(left), right: Box::new(right), rel };
+        q.body = Body::SetOp { op, all: s.all, left: SharedQuery::new(left), right: SharedQuery::new(right), rel };
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
@@ -156,7 +156,7 @@ impl Binder<'_> {
             id: rel,
             alias: "unnamed_subquery".into(),
             columns,
-            kind: RelKind::Subquery(Box::new(inner)),
+            kind: RelKind::Subquery(SharedQuery::new(inner)),
             lateral: false,
         });
         q.from.push(JoinTree::Rel(rel));

@@ -38,7 +38,7 @@ impl Binder<'_> {
             let link = SubLink {
                 id: self.new_rel(),
                 kind,
-                query: Box::new(query),
+                query: SharedQuery::new(query),
                 left: Vec::new(),
                 test: None,
                 test_rel: 0,
@@ -125,7 +125,7 @@ impl Binder<'_> {
         let link = SubLink {
             id: self.new_rel(),
             kind,
-            query: Box::new(query),
+            query: SharedQuery::new(query),
             left: Vec::new(),
             test: Some(Box::new(test)),
             test_rel,

@@ -41,7 +41,7 @@ impl Binder<'_> {
                 raw::CTEMaterialize::CTEMaterializeNever => Some(false),
                 _ => None,
             };
-            q.ctes.push(Cte { id, name, query: Box::new(bound), recursive, materialized, references: 0 });
+            q.ctes.push(Cte { id, name, query: SharedQuery::new(bound), recursive, materialized, references: 0 });
         }
         Ok(())
     }

@@ -55,6 +55,7 @@ fn is_int(ty: Oid) -> bool {
 
 impl Planner<'_> {
     pub fn compile(&self, e: &Expr, layout: &Layout) -> Result<CExpr> {
+        kilndb_base::stack::check()?;
         Ok(match &e.kind {
             ExprKind::Const(d) => CExpr::Const(d.clone()),
             ExprKind::Param(n) => CExpr::Param(*n as usize),

@@ -134,7 +134,7 @@ impl<'a> Inliner<'a> {
                     continue;
                 }
                 rel.lateral = !outer.is_empty();
-                rel.kind = RelKind::Subquery(Box::new(inner));
+                rel.kind = RelKind::Subquery(SharedQuery::new(inner));
             }
         }
         for cte in &mut query.ctes {

@@ -140,7 +140,7 @@ fn scalar(query: Query, id: u32) -> ExprKind {
     ExprKind::SubLink(Box::new(SubLink {
         id,
         kind: SubKind::Scalar,
-        query: Box::new(query),
+        query: SharedQuery::new(query),
         left: Vec::new(),
         test: None,
         test_rel: 0,

@@ -146,7 +146,7 @@ pub fn plan_row_source(
                     kind: RelKind::Values(Vec::new()),
                     lateral: false,
                 };
-                d.source = Some(Box::new(Query {
+                d.source = Some(SharedQuery::new(Query {
                     rels: vec![rel],
                     from: vec![JoinTree::Rel(NO_COLUMNS_REL)],
                     ..Query::default()

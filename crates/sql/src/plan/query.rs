@@ -50,6 +50,7 @@ impl Planner<'_> {
     }
 
     fn plan_level(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+        kilndb_base::stack::check()?;
         for c in &q.ctes {
             self.plan_cte(c)?;
         }

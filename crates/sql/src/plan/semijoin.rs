@@ -219,7 +219,7 @@ impl Planner<'_> {
                 id,
                 alias: "unique_subquery".into(),
                 columns,
-                kind: RelKind::Subquery(Box::new(query)),
+                kind: RelKind::Subquery(SharedQuery::new(query)),
                 lateral: false,
             },
             conditions,

@@ -59,7 +59,7 @@ fn inline_ctes(q: &mut Query) -> Result<()> {
             && !c.query.is_volatile();
         let unread = c.references == 0 && !matches!(c.query.body, Body::Dml(_));
         if plain {
-            moved.insert(c.id, *c.query);
+            moved.insert(c.id, c.query.into_inner());
         } else if !unread {
             kept.push(c);
         }
@@ -79,7 +79,7 @@ fn replace_in(q: &mut Query, moved: &mut HashMap<u32, Query>) {
             && let Some(mut inner) = moved.remove(cte)
         {
             replace_in(&mut inner, moved);
-            r.kind = RelKind::Subquery(Box::new(inner));
+            r.kind = RelKind::Subquery(SharedQuery::new(inner));
         } else if let RelKind::Subquery(s) = &mut r.kind {
             replace_in(s, moved);
         }
@@ -176,7 +176,7 @@ fn pull_up_all(q: &mut Query) -> Result<()> {
         let Some(position) = position else { return Ok(()) };
         let rel = q.rels.remove(position);
         let RelKind::Subquery(inner) = rel.kind else { return Ok(()) };
-        pull_up(q, rel.id, *inner)?;
+        pull_up(q, rel.id, inner.into_inner())?;
     }
 }
 

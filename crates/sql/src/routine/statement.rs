@@ -385,7 +385,7 @@ impl Session {
         let planned = match bound {
             Some((query, is_self_contained)) => {
                 let plan = crate::plan::plan(
-                    ir::BoundStatement::Query(Box::new(query)),
+                    ir::BoundStatement::Query(ir::SharedQuery::new(query)),
                     vec![from],
                     &host.reader,
                     &self.instance.engine,

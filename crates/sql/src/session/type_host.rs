@@ -5,7 +5,7 @@
 
 use super::environment::StatementHost;
 use crate::bind::domain::{Condition, conditions};
-use crate::bind::ir::{BoundStatement, CastKind, Expr, ExprKind, Query, Target};
+use crate::bind::ir::{BoundStatement, CastKind, Expr, ExprKind, Query, SharedQuery, Target};
 use crate::catalog::CatalogView;
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::exec::{ExecContext, Execution, RowSink, TransactionSlot};
@@ -118,7 +118,12 @@ impl StatementHost<'_> {
         let expr = Expr::new(ExprKind::Cast { arg: Box::new(value), kind: CastKind::Domain, explicit: false }, domain);
         let targets = vec![Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }];
         let query = Query { targets, ..Query::default() };
-        crate::plan::plan_with(BoundStatement::Query(Box::new(query)), vec![base], &self.reader, &self.instance.engine)
-            .map(Some)
+        crate::plan::plan_with(
+            BoundStatement::Query(SharedQuery::new(query)),
+            vec![base],
+            &self.reader,
+            &self.instance.engine,
+        )
+        .map(Some)
     }
 }
