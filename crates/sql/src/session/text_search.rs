@@ -4,7 +4,7 @@ use super::environment::StatementHost;
 use crate::catalog::store::array;
 use crate::catalog::text_search::{TextSearchKind, missing};
 use crate::exec::CallEnv;
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Error, Oid, Result, work};
 use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
 use kilndb_fulltext::vector::{position, weight};
 use kilndb_fulltext::{Config, TsVector};
@@ -13,6 +13,9 @@ use kilndb_types::functions::get;
 use kilndb_types::{Datum, oids};
 
 type Rows = Vec<Vec<Datum>>;
+
+/// What making a row is taken for.
+const UNITS_PER_ROW: usize = 200;
 
 /// The rows of a function of these, by its OID.
 pub(super) fn rows(host: &StatementHost<'_>, oid: Oid, args: &[Datum], _env: &mut CallEnv<'_>) -> Option<Result<Rows>> {
@@ -37,7 +40,7 @@ fn unnested(args: &[Datum]) -> Result<Rows> {
         let weights = l.positions.iter().map(|p| Datum::text(["D", "C", "B", "A"][usize::from(weight(*p))])).collect();
         vec![Datum::text(&l.word), array(oids::INT2, positions), array(oids::TEXT, weights)]
     };
-    Ok(vector.lexemes.iter().map(row).collect())
+    work::steps(&vector.lexemes, UNITS_PER_ROW).map(|lexeme| Ok(row(lexeme?))).collect()
 }
 
 /// There is one parser; an argument that names none is an error.
@@ -68,13 +71,14 @@ fn token_types(host: &StatementHost<'_>, by_name: bool, args: &[Datum]) -> Resul
 fn parsed(host: &StatementHost<'_>, by_name: bool, args: &[Datum]) -> Result<Rows> {
     check_parser(host, by_name, get::arg(args, 0)?)?;
     let tokens = Parser::new(get::text(get::arg(args, 1)?)?);
-    Ok(tokens.map(|t| vec![Datum::Int4(i32::from(t.kind)), Datum::text(t.text)]).collect())
+    let row = |t: Token<'_>| vec![Datum::Int4(i32::from(t.kind)), Datum::text(t.text)];
+    work::steps(tokens, UNITS_PER_ROW).map(|token| Ok(row(token?))).collect()
 }
 
 fn debug(host: &StatementHost<'_>, config: Oid, document: &Datum) -> Result<Rows> {
     let config = host.text_search_config(config)?;
     let tokens = Parser::new(get::text(document)?);
-    Ok(tokens.map(|t| debug_row(&config, t)).collect())
+    work::steps(tokens, 5 * UNITS_PER_ROW).map(|token| Ok(debug_row(&config, token?))).collect()
 }
 /// Alias, description, token, dictionaries, the one that knows the token, lexemes.
 fn debug_row(config: &Config, token: Token<'_>) -> Vec<Datum> {
