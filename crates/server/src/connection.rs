@@ -29,6 +29,8 @@ const POOLED_STACKS: usize = 256;
 /// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught
 /// up: a client that sends faster than the server works must not fill its memory.
 const INPUT_AHEAD_BYTES: usize = 256 * 1024;
+/// So much is read from a socket, or written to it, until others have had their turn.
+const MOVED_AT_ONCE_BYTES: usize = 1 << 20;
 /// A message of this size gets its room at once, if there is any.
 const LONG_MESSAGE_BYTES: usize = 1 << 20;
 /// So much of a statement's output goes ahead of the rest when the session has to wait: what PostgreSQL's buffer holds.
@@ -209,6 +211,10 @@ pub struct Connection {
     stack_limit: StackLimit,
     /// The socket was left alone although it may have had more.
     left_unread: bool,
+    /// The socket would have taken more of the output.
+    left_unwritten: bool,
+    /// It is among those that the worker comes back to without an event.
+    pub is_unfinished: bool,
     end_is_near: bool,
     control: Arc<SessionControl>,
     /// When the timer that was set last for the idle session goes off.
@@ -247,6 +253,8 @@ impl Connection {
             coroutine: None,
             stack_limit: StackLimit::new(0, 0, DEPTH_MAX_BYTES),
             left_unread: false,
+            left_unwritten: false,
+            is_unfinished: false,
             end_is_near: false,
             control,
             timer_nanos: 0,
@@ -322,13 +330,15 @@ impl Connection {
     /// Reads what the socket has, unless the session is behind. `end_is_near`: the event told that the client has
     /// closed its side; no later one will.
     pub fn read_input(&mut self, scratch: &mut [u8], end_is_near: bool) {
+        let mut left_bytes = MOVED_AT_ONCE_BYTES;
         self.left_unread = false;
         self.end_is_near |= end_is_near;
         if self.state == ConnectionState::Closed {
             return;
         }
         loop {
-            if self.link.unread_input() >= INPUT_AHEAD_BYTES && self.link.has_message() {
+            let is_behind = self.link.unread_input() >= INPUT_AHEAD_BYTES && self.link.has_message();
+            if is_behind || left_bytes == 0 {
                 self.left_unread = true;
                 return;
             }
@@ -339,6 +349,7 @@ impl Connection {
                 }
                 Ok(n) => {
                     self.link.receive(&scratch[..n]);
+                    left_bytes = left_bytes.saturating_sub(n);
                     // A short read has drained the socket: the next edge tells of more.
                     if n < scratch.len() && !self.end_is_near {
                         return;
@@ -354,11 +365,24 @@ impl Connection {
         }
     }
 
-    /// Reads on where the session was behind and has caught up.
+    /// Reads on where the session was behind and has caught up, or others were to have their turn.
     pub fn read_on(&mut self, scratch: &mut [u8]) {
-        if self.left_unread && self.link.unread_input() < INPUT_AHEAD_BYTES {
+        if self.may_read_on() {
             self.read_input(scratch, false);
         }
+    }
+    fn may_read_on(&self) -> bool {
+        self.left_unread && (self.link.unread_input() < INPUT_AHEAD_BYTES || !self.link.has_message())
+    }
+    /// Writes on where others were to have their turn.
+    pub fn write_on(&mut self) {
+        if self.left_unwritten {
+            self.write_output();
+        }
+    }
+    /// The worker is to come back without an event.
+    pub fn has_more_to_move(&self) -> bool {
+        self.left_unwritten || self.may_read_on()
     }
 
     /// The bytes to send next, and where to.
@@ -384,8 +408,15 @@ impl Connection {
         // A session that is writing a row says itself that there is something to send.
         let Ok(mut output) = self.link.output.try_borrow_mut() else { return };
         let mut written = self.link.written.get();
+        let until = written + MOVED_AT_ONCE_BYTES;
+        self.left_unwritten = false;
         while written < output.buf.len() {
-            match self.socket.write(&output.buf[written..]) {
+            if written >= until {
+                self.left_unwritten = true;
+                break;
+            }
+            let end = output.buf.len().min(until);
+            match self.socket.write(&output.buf[written..end]) {
                 Ok(n) => written += n,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => {
                     self.is_blocked = true;

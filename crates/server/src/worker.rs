@@ -93,6 +93,8 @@ pub struct Worker {
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     stacks: Vec<StatementStack>,
     scratch: Vec<u8>,
+    /// Connections of which there is more to read or to write, once others have had their turn.
+    unfinished: Vec<usize>,
     /// Sessions with replies to send, and when the first of these is to go at the latest.
     unsent: Vec<usize>,
     unsent_until_nanos: u64,
@@ -147,6 +149,7 @@ impl Worker {
             timers: BinaryHeap::new(),
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
+            unfinished: Vec::new(),
             unsent: Vec::new(),
             unsent_until_nanos: 0,
             sender: Sender::new(),
@@ -174,6 +177,7 @@ impl Worker {
                 }
             }
             self.read_mail();
+            self.move_more();
             self.fire_timers();
             for turn in 0..RESUMES_PER_POLL {
                 if self.inbox.has_mail.load(Ordering::Acquire) {
@@ -193,7 +197,7 @@ impl Worker {
     }
 
     fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.woken.is_empty() && self.sliced.is_empty()
+        self.ready.is_empty() && self.woken.is_empty() && self.sliced.is_empty() && self.unfinished.is_empty()
     }
 
     /// Every fourth turn belongs to those that have just arrived.
@@ -349,11 +353,24 @@ impl Worker {
         self.reconsider(token);
     }
 
+    /// Reads and writes the next part of what is long.
+    fn move_more(&mut self) {
+        for token in std::mem::take(&mut self.unfinished) {
+            let Some(Some(c)) = self.connections.get_mut(token) else { continue };
+            c.is_unfinished = false;
+            c.write_on();
+            self.reconsider(token);
+        }
+    }
+
     /// Queues the connection if what it waits for is there; closes it if it is broken.
     fn reconsider(&mut self, token: usize) {
         let Some(Some(c)) = self.connections.get_mut(token) else { return };
         c.watch_output(self.poll.registry(), Token(token));
         c.read_on(&mut self.scratch);
+        if c.has_more_to_move() && !std::mem::replace(&mut c.is_unfinished, true) {
+            self.unfinished.push(token);
+        }
         let go = match c.state {
             ConnectionState::Idle => c.has_message() || c.at_end(),
             ConnectionState::WaitingForInput => c.has_message() || c.at_end(),

@@ -100,14 +100,21 @@ fn parse_here(sql: &str, text: Arc<str>, memory: Option<Claim>) -> Result<Script
 /// About how many tokens a text has: beginnings of words and numbers, and marks, outside of what is in single quotes.
 fn tokens(sql: &str) -> Result<usize> {
     let (mut count, mut is_quoted, mut in_word) = (0, false, false);
-    for piece in sql.as_bytes().chunks(work::PIECE_BYTES) {
-        work::step(piece.len())?;
-        for byte in piece {
+    for mut rest in sql.as_bytes().chunks(work::PIECE_BYTES) {
+        work::step(rest.len())?;
+        while let [byte, behind @ ..] = rest {
+            if is_quoted {
+                let end = memchr::memchr(b'\'', rest);
+                is_quoted = end.is_none();
+                rest = end.map_or(&[], |at| &rest[at + 1..]);
+                continue;
+            }
             let is_word = byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
-            let begins = !is_quoted && !byte.is_ascii_whitespace() && !(is_word && in_word);
+            let begins = !byte.is_ascii_whitespace() && !(is_word && in_word);
             count += usize::from(begins);
-            is_quoted ^= *byte == b'\'';
+            is_quoted = *byte == b'\'';
             in_word = is_word;
+            rest = behind;
         }
     }
     Ok(count)
@@ -235,5 +242,26 @@ mod tests {
         let script = parse("select 1;  select 2 ").unwrap();
         let texts: Vec<String> = script.statements().iter().map(|s| s.text().to_string()).collect();
         assert_eq!(texts, ["select 1", "select 2 "]);
+    }
+
+    #[test]
+    fn tokens_are_counted_outside_of_quotes() {
+        for (sql, count) in
+            [("", 0), ("select 12,  a_b", 4), ("x = 'many words, 1, 2' or y", 5), ("'it''s'", 2), ("f(1)", 4)]
+        {
+            assert_eq!(tokens(sql).unwrap(), count, "{sql}");
+        }
+        let literal = format!("select '{}', 1", "a ".repeat(100_000));
+        assert_eq!(tokens(&literal).unwrap(), 4);
+    }
+
+    #[test]
+    fn a_long_text_is_the_same_statement() {
+        let list = vec!["1"; 40_000].join(", ");
+        let script = parse(&format!("select {list}; select 2")).unwrap();
+        let statements = script.statements();
+        assert_eq!(statements.len(), 2);
+        assert_eq!(statements[1].text(), "select 2");
+        assert!(parse(&format!("select {list} from where")).is_err());
     }
 }

@@ -1,6 +1,7 @@
 //! Messages from the client (PostgreSQL documentation, "Message Formats").
 
 use kilndb_base::{Error, Result, sqlstate};
+use std::ffi::CStr;
 
 /// The first packet of a connection, which has no type byte.
 #[derive(Debug, PartialEq, Eq)]
@@ -101,8 +102,9 @@ struct Fields<'a> {
 
 impl<'a> Fields<'a> {
     fn cstr(&mut self) -> Result<&'a str> {
-        let end = self.rest.iter().position(|b| *b == 0).ok_or_else(|| violation("invalid string in message"))?;
-        let bytes = &self.rest[..end];
+        let string = CStr::from_bytes_until_nul(self.rest).map_err(|_| violation("invalid string in message"))?;
+        let bytes = string.to_bytes();
+        let end = bytes.len();
         self.rest = &self.rest[end + 1..];
         std::str::from_utf8(bytes).map_err(|e| invalid_utf8(bytes, e.valid_up_to()))
     }

@@ -12,6 +12,7 @@ use crate::catalog::{CatalogView, Table, TableKind};
 use crate::ddl::sequence_functions as seq;
 use crate::exec::{CallEnv, SessionHost};
 use crate::plan::partition;
+use crate::settings::PendingSetting;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, oids};
@@ -401,17 +402,11 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
             Some(d) => crate::settings::show_value(d, &crate::settings::check_value(d, &value)?),
             None => value.clone(),
         };
-        host.scratch.set_config.borrow_mut().push((key, value, bool_of(args.get(2))));
+        let setting = PendingSetting { name: key, value, is_local: bool_of(args.get(2)) };
+        host.scratch.set_config.borrow_mut().push(setting);
         return Ok(Datum::text(shown));
     }
-    let pending = host
-        .scratch
-        .set_config
-        .borrow()
-        .iter()
-        .rev()
-        .find(|(n, _, _)| n.eq_ignore_ascii_case(&key))
-        .map(|(_, v, _)| v.clone());
+    let pending = host.scratch.set_config.borrow().value(&key).map(str::to_string);
     let special = match key.to_ascii_lowercase().as_str() {
         "is_superuser" => Some(if host.facts.is_superuser { "on" } else { "off" }.to_string()),
         "session_authorization" => Some(host.session_user.to_string()),

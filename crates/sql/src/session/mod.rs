@@ -61,7 +61,7 @@ use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
 use crate::ddl::sequence_functions::SequenceReserve;
 use crate::instance::Instance;
-use crate::settings::{CLIENT, SessionSettings, definition, show_value};
+use crate::settings::{CLIENT, PendingSettings, SessionSettings, definition, show_value};
 use foldhash::HashMap;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
@@ -156,7 +156,7 @@ pub(crate) struct Scratch {
     pub last_sequence: Cell<Option<Oid>>,
     pub sequence_cache: RefCell<HashMap<Oid, SequenceReserve>>,
     /// set_config() calls of the statement: name, value, local.
-    pub set_config: RefCell<Vec<(String, String, bool)>>,
+    pub set_config: RefCell<PendingSettings>,
     pub random_state: Cell<[u64; 2]>,
     /// Advisory locks of the session; none if it holds none.
     pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,

@@ -11,11 +11,14 @@ use crate::plan::Plan;
 use crate::plan::node::{Node, Op, OutputColumn};
 use crate::routine::Routines;
 use crate::stats::Usage;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, EvalContext, io};
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// What changing a setting is taken for.
+const UNITS_PER_SETTING: usize = 2000;
 
 /// Class of table locks in storage's lock table.
 pub(crate) const RELATION_LOCK: u32 = LockTag::MOSTLY_SHARED;
@@ -346,9 +349,10 @@ impl Session {
 
     fn apply_set_config(&mut self) -> Result<()> {
         use crate::settings::SettingScope;
-        for (name, value, local) in self.own.scratch.set_config.take() {
-            let scope = if local { SettingScope::Local } else { SettingScope::Session };
-            self.set_value(&name, &value, scope)?;
+        for setting in self.own.scratch.set_config.take().into_list() {
+            work::step(UNITS_PER_SETTING)?;
+            let scope = if setting.is_local { SettingScope::Local } else { SettingScope::Session };
+            self.set_value(&setting.name, &setting.value, scope)?;
         }
         Ok(())
     }

@@ -276,8 +276,13 @@ impl SessionSettings {
     fn replace(&mut self, name: String, value: Option<String>, scope: SettingScope) {
         self.will_change(&name);
         let previous = self.values.replace(&name, value);
+        let is_own = definition(&name).is_some();
         self.changes.push(Change { name, previous, scope });
-        self.derive();
+        match is_own {
+            true => self.derive(),
+            // Nothing is derived from what users have made up.
+            false => self.generation += 1,
+        }
     }
 
     /// A place to go back to (savepoints).
