@@ -9,7 +9,7 @@ use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
 
 /// What a session's stack takes with room to spare.
-pub const DEPTH_MAX: usize = 1500;
+pub const DEPTH_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
