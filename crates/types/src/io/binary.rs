@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::datum::not_decoded;
-use crate::{Array, Interval, Record};
+use crate::{Array, Interval, Record, pieces};
 
 #[cold]
 fn bad_format() -> Error {
@@ -167,7 +167,12 @@ fn receive_bits(type_oid: Oid, bytes: &[u8], typmod: i32) -> Result<Datum> {
     if body.len() != len.div_ceil(8) {
         return Err(bad_format());
     }
-    let text: String = (0..len).map(|i| if body[i / 8] >> (7 - i % 8) & 1 == 1 { '1' } else { '0' }).collect();
+    let mut text = String::with_capacity(body.len() * 8);
+    for piece in pieces::of_bytes(body, 8) {
+        let bits = piece?.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1));
+        text.extend(bits.map(|bit| if bit { '1' } else { '0' }));
+    }
+    text.truncate(len);
     cast::parse_bit(type_oid, &text, typmod)
 }
 
@@ -305,7 +310,8 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         }
         Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
             out.extend_from_slice(&(v.len() as u32).to_be_bytes());
-            for chunk in v.as_bytes().chunks(8) {
+            for chunk in work::steps(v.as_bytes().chunks(8), 8) {
+                let chunk = chunk?;
                 let byte = chunk.iter().enumerate().fold(0u8, |b, (i, c)| b | u8::from(*c == b'1') << (7 - i));
                 out.push(byte);
             }
