@@ -58,7 +58,7 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         INT4 => Datum::Int4(int::parse(text, "integer", i128::from(i32::MIN), i128::from(i32::MAX))? as i32),
         INT8 => Datum::Int8(int::parse(text, "bigint", i128::from(i64::MIN), i128::from(i64::MAX))? as i64),
         INT2 => Datum::Int2(int::parse(text, "smallint", i128::from(i16::MIN), i128::from(i16::MAX))? as i16),
-        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR => Datum::text(text),
+        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR => Datum::Text(shared::text(text)?),
         VARCHAR => cast::varchar(text, typmod, false)?,
         BPCHAR => cast::bpchar(text, typmod, false)?,
         NAME => Datum::text(cast::truncate_name(text)),
@@ -222,6 +222,22 @@ pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<
 fn write(out: &mut Vec<u8>, args: std::fmt::Arguments) {
     // A Vec takes every write.
     let _ = out.write_fmt(args);
+}
+/// Puts quotes around what was written from `start` on; quotes and backslashes in there are doubled.
+fn double_quote(out: &mut Vec<u8>, start: usize) -> Result<()> {
+    let text = out.split_off(start);
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    let mut steps = work::SmallSteps::default();
+    for b in text {
+        steps.step(3)?;
+        if matches!(b, b'"' | b'\\') {
+            out.push(b);
+        }
+        out.push(b);
+    }
+    out.push(b'"');
+    Ok(())
 }
 /// Blanks that char(n) shows after a trimmed value.
 pub(crate) fn pad(v: &str, typmod: i32, out: &mut Vec<u8>) {
