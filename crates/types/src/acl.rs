@@ -3,7 +3,7 @@
 use crate::io::error;
 use crate::oids::REGROLE;
 use crate::{EvalContext, pieces};
-use kilndb_base::work::{self, SmallSteps};
+use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -63,8 +63,10 @@ pub fn default_privileges(kind: u8) -> Option<(u64, u64)> {
 
 /// Bits of a list of privileges, `select, insert`.
 pub fn privileges_named(list: &str) -> Result<u64> {
-    work::steps(list.split(','), 100).try_fold(0, |all, name| {
-        let name = crate::io::trim(name?);
+    let mut steps = SmallSteps::default();
+    list.split(',').try_fold(0, |all, name| {
+        steps.step(100)?;
+        let name = crate::io::trim(name);
         let found = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         let (_, bit) = found.ok_or_else(|| {
             Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("unrecognized privilege type: \"{name}\""))

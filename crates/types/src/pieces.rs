@@ -40,6 +40,11 @@ pub fn map_text<'t, P: AsRef<str>>(text: &'t str, units: usize, mut map: impl Fn
 
 /// Bytes appended piece by piece.
 pub fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    // As most are.
+    if bytes.len() <= BYTES {
+        out.extend_from_slice(bytes);
+        return work::step(bytes.len());
+    }
     out.reserve(bytes.len());
     for piece in of_bytes(bytes, 1) {
         out.extend_from_slice(piece?);

@@ -1,7 +1,7 @@
 //! Arrays, int2vector, oidvector and records: text in and out.
 
 use super::*;
-use crate::{Array, Record, pieces};
+use crate::{Array, Record};
 
 const MAX_DIMS: usize = 6;
 

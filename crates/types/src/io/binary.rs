@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::datum::not_decoded;
-use crate::{Array, Interval, Record, pieces};
+use crate::{Array, Interval, Record};
 
 #[cold]
 fn bad_format() -> Error {
@@ -51,7 +51,7 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         TEXT | VARCHAR | BPCHAR | NAME | UNKNOWN | CSTRING | JSON | XML | REFCURSOR => {
             return input(type_oid, utf8(bytes)?, typmod, ctx);
         }
-        BYTEA => Datum::Bytea(Arc::from(bytes)),
+        BYTEA => Datum::Bytea(shared::bytes(bytes)?),
         TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(bytes)?)),
         TSQUERY => Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(bytes)?)),
         NUMERIC => Datum::Numeric(Arc::new(Numeric::receive(bytes)?.apply_typmod(typmod)?)),
@@ -111,9 +111,9 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
         PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(
-            crate::snapshot::SnapshotText::receive(bytes)
+            crate::snapshot::SnapshotText::receive(bytes)?
                 .ok_or_else(|| error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external pg_snapshot data"))?
-                .text(),
+                .text()?,
         ),
         ACLITEM => {
             return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem"));
@@ -234,6 +234,7 @@ fn receive_array(element: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> 
     }
     let mut elements = Vec::with_capacity(count);
     for _ in 0..count {
+        work::step(20)?;
         elements.push(match c.value()? {
             Some(b) => receive(element, b, typmod, ctx)?,
             None => Datum::Null,
@@ -320,12 +321,12 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             if type_oid == JSONB {
                 out.push(1);
             }
-            out.extend_from_slice(v.as_bytes());
+            pieces::append(out, v.as_bytes())?;
             if type_oid == BPCHAR && typmod >= 4 {
                 pad(v, typmod, out);
             }
         }
-        Datum::Bytea(v) => out.extend_from_slice(v),
+        Datum::Bytea(v) => pieces::append(out, v)?,
         Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(v) => v.send(out),
         Datum::TsQuery(v) => v.send(out),
@@ -364,8 +365,8 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
                 out.extend_from_slice(&len.to_be_bytes());
                 out.extend_from_slice(&low.to_be_bytes());
             }
-            for e in &a.elements {
-                send_prefixed(a.element_type, e, out, ctx)?;
+            for e in work::steps(&a.elements, 20) {
+                send_prefixed(a.element_type, e?, out, ctx)?;
             }
         }
         Datum::Record(r) => {
