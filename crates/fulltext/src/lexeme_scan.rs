@@ -91,9 +91,9 @@ impl<'a> Scanner<'a> {
     }
     fn plain(&mut self) -> Result<Scanned> {
         let is_web = self.dialect == Dialect::Web;
-        let mut word = String::new();
+        let (mut word, mut steps) = (String::new(), SmallSteps::default());
         loop {
-            self.steps.step(5)?;
+            steps.step(5)?;
             match self.peek() {
                 Some(b'\\') if !is_web => self.escaped(&mut word)?,
                 Some(b':') if !word.is_empty() || self.dialect != Dialect::Web => {
@@ -128,10 +128,10 @@ impl<'a> Scanner<'a> {
         }
     }
     fn quoted(&mut self) -> Result<Scanned> {
-        let mut word = String::new();
+        let (mut word, mut steps) = (String::new(), SmallSteps::default());
         self.at += 1;
         loop {
-            self.steps.step(5)?;
+            steps.step(5)?;
             match self.peek() {
                 None => return Err(self.syntax_error()),
                 Some(b'\\') => self.escaped(&mut word)?,

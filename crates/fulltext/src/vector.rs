@@ -54,8 +54,8 @@ impl TsVector {
     pub fn from_lexemes(mut lexemes: Vec<Lexeme>) -> Result<TsVector> {
         work::sort_by(&mut lexemes, |a, b| a.word.as_bytes().cmp(b.word.as_bytes()))?;
         let mut merged: Vec<Lexeme> = Vec::with_capacity(lexemes.len());
-        for lexeme in work::steps(lexemes, 30) {
-            let lexeme = lexeme?;
+        for lexeme in lexemes {
+            work::step(30)?;
             match merged.last_mut() {
                 Some(last) if last.word == lexeme.word => last.positions.extend(lexeme.positions),
                 _ => merged.push(lexeme),

@@ -600,7 +600,7 @@ mod tests {
     fn bits_get_the_length_of_their_type() {
         let shown = |type_oid, text: &str, typmod, explicit| match bit_length(type_oid, text, typmod, explicit) {
             Ok(Datum::Text(bits)) => bits.to_string(),
-            other => format!("{}", other.unwrap_err().message()),
+            other => other.unwrap_err().message().to_string(),
         };
         assert_eq!(shown(BIT, "101", -1, false), "101");
         assert_eq!(shown(BIT, "101", 5, true), "10100");

@@ -111,11 +111,12 @@ impl Inet {
 
     pub fn parse(text: &str, is_cidr: bool) -> Result<Inet> {
         let bad = || invalid_syntax(if is_cidr { "cidr" } else { "inet" }, text);
-        let parsed = parse_apart(text, || match (text.contains(':'), is_cidr) {
+        let parse = || match (text.contains(':'), is_cidr) {
             (true, _) => parse_v6(text.as_bytes()),
             (false, true) => parse_v4_cidr(text.as_bytes()),
             (false, false) => parse_v4(text.as_bytes()),
-        })?;
+        };
+        let parsed = if text.len() < LONG { parse() } else { work::apart(parse)? };
         let value = parsed.ok_or_else(bad)?.as_cidr(is_cidr);
         if is_cidr && !value.is_network() {
             return Err(error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid cidr value: \"{text}\""))
@@ -188,6 +189,7 @@ impl Inet {
 /// An address of so many bytes is mostly zeros or blanks in front of one: it is read where it takes nobody's turn.
 const LONG: usize = 32 << 10;
 
+#[inline]
 fn parse_apart<T: Send>(text: &str, parse: impl FnOnce() -> T + Send) -> Result<T> {
     if text.len() < LONG { Ok(parse()) } else { work::apart(parse) }
 }

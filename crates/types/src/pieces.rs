@@ -10,6 +10,8 @@ use kilndb_base::work::{self, SmallSteps};
 /// Bytes of a piece, and elements of one.
 const BYTES: usize = work::PIECE_BYTES;
 const ELEMENTS: usize = 4096;
+/// Of so few bytes nobody need know.
+const SHORT: usize = 1024;
 
 /// The pieces of a text; `units` is what a byte of it costs.
 pub fn of_text(text: &str, units: usize) -> impl Iterator<Item = Result<&str>> {
@@ -40,15 +42,19 @@ pub fn map_text<'t, P: AsRef<str>>(text: &'t str, units: usize, mut map: impl Fn
 
 /// Bytes appended piece by piece.
 pub fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
-    // As most are.
-    if bytes.len() <= BYTES {
-        out.extend_from_slice(bytes);
-        return work::step(bytes.len());
-    }
     out.reserve(bytes.len());
     for piece in of_bytes(bytes, 1) {
         out.extend_from_slice(piece?);
     }
+    Ok(())
+}
+/// The same where most are short, and who calls counts his steps himself.
+#[inline]
+pub fn append_mostly_short(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    if bytes.len() > SHORT {
+        return append(out, bytes);
+    }
+    out.extend_from_slice(bytes);
     Ok(())
 }
 pub fn append_text(out: &mut String, text: &str) -> Result<()> {
@@ -60,6 +66,7 @@ pub fn append_text(out: &mut String, text: &str) -> Result<()> {
 }
 
 /// How many bytes at the start are of a kind.
+#[inline]
 pub fn count_leading(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<usize> {
     let (mut count, mut steps) = (0, SmallSteps::default());
     while bytes.get(count).is_some_and(|b| is_of_kind(*b)) {
@@ -69,7 +76,11 @@ pub fn count_leading(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<us
     Ok(count)
 }
 /// Whether all bytes are of a kind.
+#[inline]
 pub fn all(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<bool> {
+    if bytes.len() <= SHORT {
+        return Ok(bytes.iter().all(|b| is_of_kind(*b)));
+    }
     for piece in of_bytes(bytes, 1) {
         if !piece?.iter().all(|b| is_of_kind(*b)) {
             return Ok(false);

@@ -18,6 +18,8 @@ use std::sync::Arc;
 /// What comparing or copying a range costs, and what looking for one among many does.
 const UNITS_OF_RANGE: usize = 30;
 const UNITS_OF_SEARCH: usize = 300;
+/// Ranges that are sorted at once.
+const FEW: usize = 4096;
 
 /// A range type with what belongs to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -284,13 +286,13 @@ impl Range {
 
 impl Multirange {
     pub fn make(ty: RangeType, mut ranges: Vec<Range>) -> Result<Multirange> {
-        // Set operations give ranges in their order already.
-        if !Self::are_sorted(&ranges)? {
+        // Set operations give ranges in their order already, and sorting many with steps takes no notice of that.
+        if ranges.len() <= FEW || !Self::are_sorted(&ranges)? {
             work::sort_by(&mut ranges, Range::compare)?;
         }
         let mut merged: Vec<Range> = Vec::with_capacity(ranges.len());
-        for range in work::steps(ranges, UNITS_OF_RANGE) {
-            let range = range?;
+        for range in ranges {
+            work::step(UNITS_OF_RANGE)?;
             match merged.last_mut() {
                 _ if range.is_empty() => {}
                 Some(last) if last.overlaps(&range) || last.is_adjacent(&range) => *last = last.union(&range, false)?,

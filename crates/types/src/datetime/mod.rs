@@ -138,6 +138,7 @@ fn shortened(text: &str) -> Result<Option<String>> {
     Ok(Some(out))
 }
 /// Reads a text. Only of short ones is each byte looked at more than once.
+#[inline]
 fn read<T>(text: &str, type_name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Result<T> {
     let parsed = if text.len() <= LONGEST {
         parse(text)

@@ -321,12 +321,12 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             if type_oid == JSONB {
                 out.push(1);
             }
-            pieces::append(out, v.as_bytes())?;
+            pieces::append_mostly_short(out, v.as_bytes())?;
             if type_oid == BPCHAR && typmod >= 4 {
                 pad(v, typmod, out);
             }
         }
-        Datum::Bytea(v) => pieces::append(out, v)?,
+        Datum::Bytea(v) => pieces::append_mostly_short(out, v)?,
         Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(v) => v.send(out),
         Datum::TsQuery(v) => v.send(out),

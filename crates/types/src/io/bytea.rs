@@ -67,7 +67,10 @@ pub fn encode_hex(bytes: &[u8], out: &mut Vec<u8>) {
 pub fn write(bytes: &[u8], hex: bool, out: &mut Vec<u8>) -> Result<()> {
     if hex {
         out.extend_from_slice(b"\\x");
-        out.reserve(bytes.len() * 2);
+        if bytes.len() <= work::PIECE_BYTES {
+            encode_hex(bytes, out);
+            return work::step(bytes.len());
+        }
         return pieces::of_bytes(bytes, 2).try_for_each(|piece| {
             encode_hex(piece?, out);
             Ok(())

@@ -163,7 +163,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Int8(v) => int::write_i64(*v, out),
         Datum::Int2(v) => int::write_i64(i64::from(*v), out),
         Datum::Text(v) => {
-            pieces::append(out, v.as_bytes())?;
+            pieces::append_mostly_short(out, v.as_bytes())?;
             let (base, typmod) =
                 if type_oid >= FIRST_USER_TYPE { under_domains(type_oid, typmod, ctx) } else { (type_oid, typmod) };
             if base == BPCHAR && typmod >= 4 {

@@ -13,8 +13,12 @@ fn is_blank(b: u8) -> bool {
 fn malformed(what: &str, text: &str, detail: &str) -> Error {
     error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed {what} literal: \"{text}\"")).with_detail(detail)
 }
+#[inline]
 fn skip_blanks(b: &[u8], at: &mut usize) -> Result<()> {
-    *at += pieces::count_leading(b.get(*at..).unwrap_or(&[]), is_blank)?;
+    // There are none as a rule.
+    if b.get(*at).copied().is_some_and(is_blank) {
+        *at += pieces::count_leading(&b[*at..], is_blank)?;
+    }
     Ok(())
 }
 fn starts_with_empty(b: &[u8]) -> bool {

@@ -270,8 +270,9 @@ impl Picture {
 }
 fn find(text: &str) -> Option<(usize, Key)> {
     let first = text.bytes().next()?.to_ascii_uppercase();
-    let from = KEYS.partition_point(|(name, _)| name.as_bytes()[0] < first);
-    KEYS[from..].iter().take_while(|(name, _)| name.as_bytes()[0] == first).find_map(|(name, key)| {
+    // The most frequent ones come first.
+    let same = KEYS.iter().skip_while(|(name, _)| name.as_bytes()[0] < first);
+    same.take_while(|(name, _)| name.as_bytes()[0] == first).find_map(|(name, key)| {
         let head = text.get(..name.len())?;
         let lower = head.bytes().all(|b| !b.is_ascii_uppercase()) && head.eq_ignore_ascii_case(name);
         if head != *name && !lower {
@@ -342,12 +343,23 @@ fn scientific_numeric(v: &Numeric, decimals: usize) -> Result<String> {
 /// A number with so many decimals.
 fn fixed(v: &Numeric, decimals: usize) -> Result<String> {
     let own = decimals.min(v.dscale().max(0) as usize);
-    let text = v.round_to(own as i32).to_string();
-    if !v.is_finite() || own == decimals {
-        return Ok(text);
+    let mut text = v.round_to(own as i32).to_string();
+    if v.is_finite() && own < decimals {
+        if own == 0 {
+            text.push('.');
+        }
+        push_zeros(&mut text, decimals - own)?;
     }
-    let point = if own == 0 { "." } else { "" };
-    pieces::concat(&[&text, point, &pieces::repeat("0", decimals - own)?])
+    Ok(text)
+}
+fn push_zeros(text: &mut String, count: usize) -> Result<()> {
+    text.reserve(count);
+    let mut steps = SmallSteps::default();
+    for _ in 0..count {
+        steps.step(1)?;
+        text.push('0');
+    }
+    Ok(())
 }
 
 impl Picture {
@@ -361,17 +373,18 @@ impl Picture {
         Digits { text, spaces: 0, sign: 0 }
     }
     /// Splits the sign off, pads, and shows an overflow as `#`.
-    fn fit(&self, text: &str) -> Result<Digits> {
-        let (sign, body) = match text.strip_prefix('-') {
-            Some(b) => (b'-', b),
-            None => (b'+', text),
-        };
-        let len = pieces::find(body, ".")?.unwrap_or(body.len());
+    fn fit(&self, mut text: String) -> Result<Digits> {
+        let sign = if text.starts_with('-') { b'-' } else { b'+' };
+        if sign == b'-' {
+            text.remove(0);
+        }
+        let len = text.find('.').unwrap_or(text.len());
         if len > self.pre {
-            let text = pieces::concat(&[&pieces::repeat("#", self.pre)?, ".", &pieces::repeat("#", self.post)?])?;
+            let hashes = |count: usize| pieces::repeat("#", count);
+            let text = pieces::concat(&[&hashes(self.pre)?, ".", &hashes(self.post)?])?;
             return Ok(Digits { text, spaces: 0, sign });
         }
-        Ok(Digits { text: pieces::concat(&[body])?, spaces: self.pre - len, sign })
+        Ok(Digits { text, spaces: self.pre - len, sign })
     }
 
     pub fn write_numeric(mut self, v: &Numeric) -> Result<String> {
@@ -386,7 +399,7 @@ impl Picture {
                 shifted = v.mul(&Numeric::from(10).power(&Numeric::from(self.multi as i64))?);
                 self.pre += self.multi;
             }
-            self.fit(&fixed(&shifted, self.post)?)?
+            self.fit(fixed(&shifted, self.post)?)?
         };
         self.write(&digits)
     }
@@ -424,9 +437,9 @@ impl Picture {
         let mut text = n.to_string();
         if self.post > 0 {
             text.push('.');
-            pieces::append_text(&mut text, &pieces::repeat("0", self.post)?)?;
+            push_zeros(&mut text, self.post)?;
         }
-        let d = self.fit(&text)?;
+        let d = self.fit(text)?;
         self.write(&d)
     }
     pub fn write_float4(self, v: f32) -> Result<String> {
@@ -470,7 +483,7 @@ impl Picture {
         } else {
             named.into()
         };
-        let d = self.fit(&text)?;
+        let d = self.fit(text)?;
         self.write(&d)
     }
 
@@ -518,7 +531,7 @@ impl Picture {
     /// Under FM: the last digit behind the point that is not a zero to drop, or the point itself.
     fn last_relevant(&self, digits: &Digits) -> Result<Option<usize>> {
         let b = digits.text.as_bytes();
-        let Some(point) = pieces::find(&digits.text, ".")? else { return Ok(None) };
+        let Some(point) = digits.text.find('.') else { return Ok(None) };
         let (mut last, mut steps) = (b.len() - 1, SmallSteps::default());
         while last > point && b[last] == b'0' {
             steps.step(1)?;
