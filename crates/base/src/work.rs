@@ -133,6 +133,19 @@ pub fn steps<I: IntoIterator>(items: I, units_each: usize) -> impl Iterator<Item
     items.into_iter().map(move |item| step(units_each).map(|()| item))
 }
 
+/// Appends items that only are copied.
+fn append<T>(list: &mut Vec<T>, mut items: impl Iterator<Item = T>) -> Result<()> {
+    list.reserve(items.size_hint().0);
+    loop {
+        let before = list.len();
+        list.extend(items.by_ref().take(SORTED_AT_ONCE));
+        if list.len() == before {
+            return Ok(());
+        }
+        step((list.len() - before) * (1 + size_of::<T>() / 8))?;
+    }
+}
+
 /// Elements that are sorted between two steps.
 const SORTED_AT_ONCE: usize = 4096;
 
@@ -148,16 +161,17 @@ pub fn sort_by<T>(list: &mut Vec<T>, mut order: impl FnMut(&T, &T) -> Ordering) 
         let mut merged = Vec::with_capacity(list.len());
         let mut items = std::mem::take(list).into_iter().peekable();
         while items.peek().is_some() {
-            let mut left = items.by_ref().take(length).collect::<Vec<T>>().into_iter().peekable();
-            let mut right = items.by_ref().take(length).collect::<Vec<T>>().into_iter().peekable();
+            let (mut left, mut right) = (Vec::new(), Vec::new());
+            append(&mut left, items.by_ref().take(length))?;
+            append(&mut right, items.by_ref().take(length))?;
+            let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
             while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
                 step(20)?;
                 let next = if order(b, a).is_lt() { right.next() } else { left.next() };
                 merged.extend(next);
             }
-            step(left.len() + right.len())?;
-            merged.extend(left);
-            merged.extend(right);
+            append(&mut merged, left)?;
+            append(&mut merged, right)?;
         }
         *list = merged;
         length *= 2;

@@ -1,5 +1,6 @@
 //! Lexemes as text has them, in tsvector and in tsquery: plain or in quotes, positions behind them.
 
+use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, sqlstate};
 
 /// The greatest position; what is beyond has it, too.
@@ -32,9 +33,13 @@ pub(crate) struct Scanner<'a> {
     pub text: &'a str,
     pub at: usize,
     pub dialect: Dialect,
+    pub steps: SmallSteps,
 }
 
 impl<'a> Scanner<'a> {
+    pub fn new(text: &'a str, dialect: Dialect) -> Scanner<'a> {
+        Scanner { text, at: 0, dialect, steps: SmallSteps::default() }
+    }
     pub fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -63,11 +68,18 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The next lexeme; None at the end.
-    pub fn next_lexeme(&mut self) -> Result<Option<Scanned>> {
+    pub fn skip_spaces(&mut self) -> Result<()> {
         while self.peek().is_some_and(is_space) {
+            self.steps.step(1)?;
             self.at += 1;
         }
+        Ok(())
+    }
+
+    /// The next lexeme; None at the end.
+    pub fn next_lexeme(&mut self) -> Result<Option<Scanned>> {
+        self.skip_spaces()?;
+        self.steps.step(100)?;
         let is_web = self.dialect == Dialect::Web;
         match self.peek() {
             None => Ok(None),
@@ -79,8 +91,9 @@ impl<'a> Scanner<'a> {
     }
     fn plain(&mut self) -> Result<Scanned> {
         let is_web = self.dialect == Dialect::Web;
-        let mut word = String::new();
+        let (mut word, mut steps) = (String::new(), SmallSteps::default());
         loop {
+            steps.step(5)?;
             match self.peek() {
                 Some(b'\\') if !is_web => self.escaped(&mut word)?,
                 Some(b':') if !word.is_empty() || self.dialect != Dialect::Web => {
@@ -115,9 +128,10 @@ impl<'a> Scanner<'a> {
         }
     }
     fn quoted(&mut self) -> Result<Scanned> {
-        let mut word = String::new();
+        let (mut word, mut steps) = (String::new(), SmallSteps::default());
         self.at += 1;
         loop {
+            steps.step(5)?;
             match self.peek() {
                 None => return Err(self.syntax_error()),
                 Some(b'\\') => self.escaped(&mut word)?,
@@ -151,6 +165,7 @@ impl<'a> Scanner<'a> {
         let mut positions: Vec<u16> = Vec::new();
         let mut wants_number = true;
         loop {
+            self.steps.step(5)?;
             let next = self.peek();
             if wants_number {
                 if !next.is_some_and(|b| b.is_ascii_digit()) {
@@ -185,6 +200,7 @@ impl<'a> Scanner<'a> {
     fn number(&mut self) -> Result<u16> {
         let mut value = 0u32;
         while let Some(b @ b'0'..=b'9') = self.peek() {
+            self.steps.step(2)?;
             value = (value * 10 + u32::from(b - b'0')).min(1 << 24);
             self.at += 1;
         }

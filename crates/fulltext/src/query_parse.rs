@@ -80,7 +80,7 @@ fn parse(text: &str, dialect: Dialect, word: Word<'_>) -> Result<Parsed> {
 
 impl<'a> QueryParser<'a> {
     fn new(text: &'a str, dialect: Dialect, word: Word<'a>) -> QueryParser<'a> {
-        let scanner = Scanner { text, at: 0, dialect };
+        let scanner = Scanner::new(text, dialect);
         QueryParser {
             scanner,
             wants_operand: true,
@@ -148,6 +148,7 @@ impl<'a> QueryParser<'a> {
     fn run(&mut self) -> Result<()> {
         let mut levels: Vec<Vec<(Operator, u16)>> = vec![Vec::new()];
         while let Some(next) = self.next_syntax()? {
+            self.scanner.steps.step(100)?;
             let Some(pending) = levels.last_mut() else { return Err(self.scanner.syntax_error()) };
             match next {
                 Syntax::Stop => {
@@ -188,11 +189,6 @@ impl<'a> QueryParser<'a> {
     fn next_syntax(&mut self) -> Result<Option<Syntax>> {
         if self.scanner.dialect == Dialect::Web { self.next_of_web() } else { self.next_standard() }
     }
-    fn skip_spaces(&mut self) {
-        while self.scanner.peek().is_some_and(is_space) {
-            self.scanner.at += 1;
-        }
-    }
     fn operand_follows(&mut self, syntax: Syntax) -> Result<Option<Syntax>> {
         self.scanner.at += 1;
         (self.wants_operand, self.is_first) = (true, false);
@@ -200,7 +196,7 @@ impl<'a> QueryParser<'a> {
     }
 
     fn next_standard(&mut self) -> Result<Option<Syntax>> {
-        self.skip_spaces();
+        self.scanner.skip_spaces()?;
         let next = self.scanner.peek();
         if self.wants_operand {
             return match next {
@@ -285,7 +281,7 @@ impl<'a> QueryParser<'a> {
 
     fn next_of_web(&mut self) -> Result<Option<Syntax>> {
         loop {
-            self.skip_spaces();
+            self.scanner.skip_spaces()?;
             let next = self.scanner.peek();
             if !self.wants_operand {
                 match next {

@@ -6,7 +6,7 @@
 //! 2. The whole takes no more than [`DATA_MAX`] bytes in PostgreSQL's form: that is where PostgreSQL's limit is.
 
 use crate::lexeme_scan::{Dialect, LEXEME_BYTES, POSITION_MAX, Scanner};
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate, work};
 use std::cmp::Ordering;
 
 pub const DATA_MAX: usize = (1 << 20) - 1;
@@ -52,15 +52,17 @@ fn unique_positions(positions: &mut Vec<u16>) {
 impl TsVector {
     /// Of lexemes in any order: equal ones are merged.
     pub fn from_lexemes(mut lexemes: Vec<Lexeme>) -> Result<TsVector> {
-        lexemes.sort_by(|a, b| a.word.as_bytes().cmp(b.word.as_bytes()));
+        work::sort_by(&mut lexemes, |a, b| a.word.as_bytes().cmp(b.word.as_bytes()))?;
         let mut merged: Vec<Lexeme> = Vec::with_capacity(lexemes.len());
         for lexeme in lexemes {
+            work::step(30)?;
             match merged.last_mut() {
                 Some(last) if last.word == lexeme.word => last.positions.extend(lexeme.positions),
                 _ => merged.push(lexeme),
             }
         }
         for l in &mut merged {
+            work::step(10 + 30 * l.positions.len())?;
             unique_positions(&mut l.positions);
         }
         TsVector::checked(merged)
@@ -75,7 +77,7 @@ impl TsVector {
     }
 
     pub fn parse(text: &str) -> Result<TsVector> {
-        let mut scanner = Scanner { text, at: 0, dialect: Dialect::Vector };
+        let mut scanner = Scanner::new(text, Dialect::Vector);
         let mut lexemes = Vec::new();
         while let Some(found) = scanner.next_lexeme()? {
             let len = found.word.len();

@@ -1,8 +1,11 @@
 //! What can be done with a tsvector: concatenation, weights, deletion.
 
 use crate::vector::{Lexeme, POSITIONS_MAX, TsVector, limited, position, weight};
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate, work};
 use std::cmp::Ordering;
+
+/// What looking for a word among all costs.
+const UNITS_OF_SEARCH: usize = 300;
 
 /// `A` to `D`, in either case, as a number.
 pub fn parse_weight(letter: u8) -> Result<u16> {
@@ -67,27 +70,31 @@ impl TsVector {
         }
     }
     /// With one weight everywhere, or on the words given.
-    pub fn set_weight(&self, weight: u16, only: Option<&[&str]>) -> TsVector {
+    pub fn set_weight(&self, weight: u16, only: Option<&[&str]>) -> Result<TsVector> {
         let mut out = self.clone();
         let set = |l: &mut Lexeme| l.positions.iter_mut().for_each(|p| *p = position(*p) | weight << 14);
         match only {
             None => out.lexemes.iter_mut().for_each(set),
             Some(words) => {
-                for word in words {
+                for word in work::steps(words, UNITS_OF_SEARCH) {
+                    let word = word?;
                     if let Ok(at) = out.find(word) {
                         out.lexemes.get_mut(at).into_iter().for_each(set);
                     }
                 }
             }
         }
-        out
+        Ok(out)
     }
-    pub fn without(&self, words: &[&str]) -> TsVector {
-        let mut gone: Vec<usize> = words.iter().filter_map(|w| self.find(w).ok()).collect();
-        gone.sort_unstable();
+    pub fn without(&self, words: &[&str]) -> Result<TsVector> {
+        let mut gone = Vec::new();
+        for word in work::steps(words, UNITS_OF_SEARCH) {
+            gone.extend(self.find(word?));
+        }
+        work::sort_by(&mut gone, usize::cmp)?;
         let lexemes =
             self.lexemes.iter().enumerate().filter(|(i, _)| gone.binary_search(i).is_err()).map(|(_, l)| l.clone());
-        TsVector { lexemes: lexemes.collect() }
+        Ok(TsVector { lexemes: lexemes.collect() })
     }
     /// Only positions with one of the weights (bit per weight), only lexemes that keep some.
     pub fn filter_weights(&self, mask: u16) -> TsVector {

@@ -1,8 +1,9 @@
 //! aclitem: who has granted which privileges to whom.
 
-use crate::EvalContext;
 use crate::io::error;
 use crate::oids::REGROLE;
+use crate::{EvalContext, pieces};
+use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -62,7 +63,9 @@ pub fn default_privileges(kind: u8) -> Option<(u64, u64)> {
 
 /// Bits of a list of privileges, `select, insert`.
 pub fn privileges_named(list: &str) -> Result<u64> {
+    let mut steps = SmallSteps::default();
     list.split(',').try_fold(0, |all, name| {
+        steps.step(100)?;
         let name = crate::io::trim(name);
         let found = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
         let (_, bit) = found.ok_or_else(|| {
@@ -86,11 +89,10 @@ fn is_blank(b: u8) -> bool {
 fn identifier(text: &str, at: &mut usize) -> Result<String> {
     let b = text.as_bytes();
     let skip = |at: &mut usize| {
-        while b.get(*at).copied().is_some_and(is_blank) {
-            *at += 1;
-        }
+        *at += pieces::count_leading(&b[*at..], is_blank)?;
+        Ok::<_, Error>(())
     };
-    skip(at);
+    skip(at)?;
     let mut name = Vec::new();
     let mut quoted = false;
     while let Some(&c) = b.get(*at) {
@@ -112,7 +114,7 @@ fn identifier(text: &str, at: &mut usize) -> Result<String> {
         name.push(c);
         *at += 1;
     }
-    skip(at);
+    skip(at)?;
     Ok(String::from_utf8_lossy(&name).into_owned())
 }
 
@@ -135,8 +137,9 @@ impl AclItem {
             return Err(bad("missing \"=\" sign"));
         }
         at += 1;
-        let (mut privileges, mut last) = (0u64, 0u64);
+        let (mut privileges, mut last, mut steps) = (0u64, 0u64, SmallSteps::default());
         while let Some(c) = b.get(at).filter(|c| c.is_ascii_alphabetic() || **c == b'*') {
+            steps.step(5)?;
             if *c == b'*' {
                 privileges |= last << 32;
             } else {
@@ -162,7 +165,7 @@ impl AclItem {
             ));
             10
         };
-        if b[at..].iter().any(|c| !is_blank(*c)) {
+        if !pieces::all(&b[at..], is_blank)? {
             return Err(bad("extra garbage at the end of the ACL specification"));
         }
         Ok(AclItem { grantee, grantor, privileges })
@@ -232,5 +235,20 @@ fn write_role(oid: Oid, out: &mut Vec<u8>, ctx: &EvalContext) {
         out.push(b'"');
         out.extend_from_slice(name.replace('"', "\"\"").as_bytes());
         out.push(b'"');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn long_items_give_way() {
+        let (blanks, letters) = (" ".repeat(1_000_000), "r*".repeat(500_000));
+        asks(worth(1_000_000), |cx| AclItem::parse(&format!("{blanks}=r/a"), cx));
+        asks(worth(5_000_000), |cx| AclItem::parse(&format!("={letters}/a"), cx));
+        asks(worth(1_000_000), |cx| AclItem::parse(&format!("=r{blanks}"), cx));
+        asks(worth(100_000 * 100), |_| privileges_named(&"select,".repeat(100_000)));
     }
 }

@@ -8,7 +8,7 @@ use crate::functions::get;
 use crate::functions::limits;
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, Interval, key, oids::*};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -480,8 +480,8 @@ impl Accumulator for StringAgg {
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(match (&self.text, &self.bytes) {
-            (Some(t), _) => Datum::text(t),
-            (_, Some(b)) => Datum::Bytea(Arc::from(&b[..])),
+            (Some(t), _) => Datum::Text(shared::text(t)?),
+            (_, Some(b)) => Datum::Bytea(shared::bytes(b)?),
             _ => Datum::Null,
         })
     }

@@ -1,8 +1,9 @@
 //! Casts between built-in types and length coercion.
 
 use crate::numeric::Numeric;
-use crate::{Datum, EvalContext, datetime, io, oids::*};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use crate::{Datum, EvalContext, datetime, io, oids::*, pieces};
+use kilndb_base::{Error, Oid, Result, shared, sqlstate};
+use std::borrow::Cow;
 use std::sync::Arc;
 
 pub type CastFn = fn(&Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum>;
@@ -25,26 +26,22 @@ fn limit_chars<'a>(text: &'a str, limit: usize, explicit: bool, what: &str) -> R
     if text.len() <= limit {
         return Ok(text);
     }
-    match text.char_indices().nth(limit) {
-        None => Ok(text),
-        Some((at, _)) => {
-            if !explicit && text[at..].bytes().any(|b| b != b' ') {
-                return Err(too_long(what, limit as i32));
-            }
-            Ok(&text[..at])
-        }
+    let at = pieces::char_offset(text, limit)?;
+    if !explicit && !pieces::all(&text.as_bytes()[at..], |b| b == b' ')? {
+        return Err(too_long(what, limit as i32));
     }
+    Ok(&text[..at])
 }
 pub(crate) fn varchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> {
     if typmod < 4 {
-        return Ok(Datum::text(text));
+        return Ok(Datum::Text(shared::text(text)?));
     }
-    Ok(Datum::text(limit_chars(text, (typmod - 4) as usize, explicit, "character varying")?))
+    Ok(Datum::Text(shared::text(limit_chars(text, (typmod - 4) as usize, explicit, "character varying")?)?))
 }
 /// With a length the value has just as many characters, without one it stays as it is, blanks included.
 pub(crate) fn bpchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> {
     if typmod < 4 {
-        return Ok(Datum::text(text));
+        return Ok(Datum::Text(shared::text(text)?));
     }
     let length = (typmod - 4) as usize;
     Ok(Datum::Text(padded(limit_chars(text, length, explicit, "character")?, length)))
@@ -90,56 +87,59 @@ pub(crate) fn without_padding(text: &str) -> &str {
     &text[..bytes.len()]
 }
 pub(crate) fn parse_bit(type_oid: Oid, text: &str, typmod: i32) -> Result<Datum> {
-    let bits: String = match text.as_bytes().first() {
-        Some(b'x' | b'X') => {
-            let mut bits = String::new();
-            for c in text[1..].chars() {
-                let d = c.to_digit(16).ok_or_else(|| {
-                    Error::new(
-                        sqlstate::INVALID_TEXT_REPRESENTATION,
-                        format!("\"{c}\" is not a valid hexadecimal digit"),
-                    )
-                })?;
-                bits.push_str(&format!("{d:04b}"));
-            }
-            bits
-        }
-        Some(b'b' | b'B') => text[1..].to_string(),
-        _ => text.to_string(),
+    let bits = match text.as_bytes().first() {
+        Some(b'x' | b'X') => Cow::Owned(bits_of_hex(&text[1..])?),
+        Some(b'b' | b'B') => Cow::Borrowed(&text[1..]),
+        _ => Cow::Borrowed(text),
     };
-    if let Some(c) = bits.chars().find(|c| !matches!(c, '0' | '1')) {
-        return Err(Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, format!("\"{c}\" is not a valid binary digit")));
+    for piece in pieces::of_text(&bits, 1) {
+        if let Some(c) = piece?.chars().find(|c| !matches!(c, '0' | '1')) {
+            let message = format!("\"{c}\" is not a valid binary digit");
+            return Err(Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
+        }
     }
-    bit_length(type_oid, bits, typmod, false)
+    bit_length(type_oid, &bits, typmod, false)
 }
-fn bit_length(type_oid: Oid, bits: String, typmod: i32, explicit: bool) -> Result<Datum> {
-    if typmod > 0 {
-        let want = typmod as usize;
-        if type_oid == BIT && bits.len() != want {
-            if explicit {
-                let mut bits = bits;
-                bits.truncate(want);
-                while bits.len() < want {
-                    bits.push('0');
-                }
-                return Ok(Datum::text(bits));
-            }
+fn bits_of_hex(digits: &str) -> Result<String> {
+    const NIBBLES: [&str; 16] = [
+        "0000", "0001", "0010", "0011", "0100", "0101", "0110", "0111", "1000", "1001", "1010", "1011", "1100", "1101",
+        "1110", "1111",
+    ];
+    let mut bits = String::with_capacity(digits.len() * 4);
+    for piece in pieces::of_text(digits, 4) {
+        for c in piece?.chars() {
+            let nibble = c.to_digit(16).and_then(|d| NIBBLES.get(d as usize)).ok_or_else(|| {
+                let message = format!("\"{c}\" is not a valid hexadecimal digit");
+                Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, message)
+            })?;
+            bits.push_str(nibble);
+        }
+    }
+    Ok(bits)
+}
+fn bit_length(type_oid: Oid, bits: &str, typmod: i32, explicit: bool) -> Result<Datum> {
+    let want = if typmod > 0 { typmod as usize } else { bits.len() };
+    let kept = match type_oid {
+        BIT if bits.len() != want && !explicit => {
             return Err(Error::new(
                 sqlstate::STRING_DATA_RIGHT_TRUNCATION,
                 format!("bit string length {} does not match type bit({want})", bits.len()),
             ));
         }
-        if type_oid == VARBIT && bits.len() > want {
-            if explicit {
-                return Ok(Datum::text(&bits[..want]));
-            }
+        BIT if bits.len() < want => {
+            let padded = pieces::concat(&[bits, &pieces::repeat("0", want - bits.len())?])?;
+            return Ok(Datum::Text(shared::text(&padded)?));
+        }
+        VARBIT if bits.len() > want && !explicit => {
             return Err(Error::new(
                 sqlstate::STRING_DATA_RIGHT_TRUNCATION,
                 format!("bit string too long for type bit varying({want})"),
             ));
         }
-    }
-    Ok(Datum::text(bits))
+        BIT | VARBIT if bits.len() > want => &bits[..want],
+        _ => bits,
+    };
+    Ok(Datum::Text(shared::text(kept)?))
 }
 
 /// Length coercion: varchar(n), char(n), numeric(p,s), timestamp(p), interval(p), bit(n).
@@ -156,7 +156,7 @@ pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool, ct
         (TIME, Datum::Time(v)) => Datum::Time(datetime::round_time(*v, typmod)),
         (TIMETZ, Datum::TimeTz(v, z)) => Datum::TimeTz(datetime::round_time(*v, typmod), *z),
         (INTERVAL, Datum::Interval(v)) => Datum::Interval(Arc::new(datetime::interval_typmod(**v, typmod)?)),
-        (BIT | VARBIT, Datum::Text(s)) => bit_length(type_oid, s.to_string(), typmod, explicit)?,
+        (BIT | VARBIT, Datum::Text(s)) => bit_length(type_oid, s, typmod, explicit)?,
         (_, Datum::Array(a)) if a.element_type != type_oid => {
             let mut copy = (**a).clone();
             for e in &mut copy.elements {
@@ -180,8 +180,8 @@ pub fn cast_via_text(
         return Ok(Datum::Null);
     }
     let text = match datum {
-        Datum::Text(s) => s.to_string(),
-        _ => io::output_string(source, datum, ctx)?,
+        Datum::Text(s) => Cow::Borrowed(&**s),
+        _ => Cow::Owned(io::output_string(source, datum, ctx)?),
     };
     match target {
         VARCHAR => varchar(&text, typmod, explicit),
@@ -337,7 +337,7 @@ fn to_text(d: &Datum, _: i32, _: bool, ctx: &EvalContext) -> Result<Datum> {
     if let Datum::Text(_) = d {
         return Ok(d.clone());
     }
-    text_of(d, ctx).map(Datum::text)
+    Ok(Datum::Text(shared::text(&text_of(d, ctx)?)?))
 }
 fn stripped(d: &Datum) -> Datum {
     match d {
@@ -487,8 +487,11 @@ fn int_to_bit(d: &Datum, typmod: i32, _: bool, _: &EvalContext) -> Result<Datum>
         _ => return Err(mismatch(d)),
     };
     let want = if typmod > 0 { typmod } else { 1 };
-    let bit = |i: i32| if i >= 64 { v < 0 } else { v >> i & 1 == 1 };
-    Ok(Datum::text((0..want).rev().map(|i| if bit(i) { '1' } else { '0' }).collect::<String>()))
+    // What is beyond a word repeats the sign.
+    let low = want.min(64);
+    let beyond = pieces::repeat(if v < 0 { "1" } else { "0" }, (want - low) as usize)?;
+    let bits: String = (0..low).rev().map(|i| if v >> i & 1 == 1 { '1' } else { '0' }).collect();
+    Ok(Datum::Text(shared::text(&pieces::concat(&[&beyond, &bits])?)?))
 }
 fn bit_to_int(d: &Datum, width: usize) -> Result<i64> {
     let Datum::Text(s) = d else { return Err(mismatch(d)) };
@@ -505,11 +508,11 @@ fn bit_to_int8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
 }
 fn bit_same(d: &Datum, typmod: i32, explicit: bool, _: &EvalContext) -> Result<Datum> {
     let Datum::Text(s) = d else { return Err(mismatch(d)) };
-    bit_length(BIT, s.to_string(), typmod, explicit)
+    bit_length(BIT, s, typmod, explicit)
 }
 fn varbit_same(d: &Datum, typmod: i32, explicit: bool, _: &EvalContext) -> Result<Datum> {
     let Datum::Text(s) = d else { return Err(mismatch(d)) };
-    bit_length(VARBIT, s.to_string(), typmod, explicit)
+    bit_length(VARBIT, s, typmod, explicit)
 }
 
 fn cidr_to_inet(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
@@ -576,6 +579,7 @@ pub fn lookup_cast(source: Oid, target: Oid) -> Option<CastFn> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::looks::{asks, worth};
 
     #[test]
     fn padding_is_added_and_taken_away() {
@@ -590,5 +594,32 @@ mod tests {
             }
         }
         assert_eq!(without_padding("                 "), "");
+    }
+
+    #[test]
+    fn bits_get_the_length_of_their_type() {
+        let shown = |type_oid, text: &str, typmod, explicit| match bit_length(type_oid, text, typmod, explicit) {
+            Ok(Datum::Text(bits)) => bits.to_string(),
+            other => other.unwrap_err().message().to_string(),
+        };
+        assert_eq!(shown(BIT, "101", -1, false), "101");
+        assert_eq!(shown(BIT, "101", 5, true), "10100");
+        assert_eq!(shown(BIT, "101", 2, true), "10");
+        assert_eq!(shown(BIT, "101", 2, false), "bit string length 3 does not match type bit(2)");
+        assert_eq!(shown(VARBIT, "101", 5, false), "101");
+        assert_eq!(shown(VARBIT, "101", 2, true), "10");
+        assert_eq!(shown(VARBIT, "101", 2, false), "bit string too long for type bit varying(2)");
+        let text = |d: Result<Datum>| if let Ok(Datum::Text(t)) = d { t.to_string() } else { String::new() };
+        assert_eq!(text(parse_bit(VARBIT, "x1eF", -1)), "000111101111");
+        assert_eq!(text(parse_bit(VARBIT, "B01", -1)), "01");
+        assert!(parse_bit(VARBIT, "xg", -1).is_err() && parse_bit(VARBIT, "012", -1).is_err());
+    }
+
+    #[test]
+    fn long_bits_give_way() {
+        let bits = "10".repeat(1_000_000);
+        asks(worth(2 * bits.len()), |_| parse_bit(VARBIT, &bits, -1));
+        asks(worth(4 * bits.len()), |_| parse_bit(VARBIT, &format!("x{bits}"), -1));
+        asks(worth(2_000_000), |cx| int_to_bit(&Datum::Int4(-5), 2_000_000, true, cx));
     }
 }

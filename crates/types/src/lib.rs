@@ -20,6 +20,8 @@ pub mod inverted;
 pub mod io;
 pub mod json;
 pub mod key;
+#[cfg(test)]
+mod looks;
 pub mod network;
 pub mod numeric;
 pub mod oids;

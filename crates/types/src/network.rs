@@ -5,7 +5,7 @@
 //! 2. A cidr is an [`Inet`] without bits behind its mask that says so; order, equality and hash do not look at that.
 
 use crate::io::{error, invalid_syntax};
-use kilndb_base::{Result, sqlstate};
+use kilndb_base::{Result, sqlstate, work};
 use std::cmp::Ordering;
 use std::io::Write;
 
@@ -111,11 +111,12 @@ impl Inet {
 
     pub fn parse(text: &str, is_cidr: bool) -> Result<Inet> {
         let bad = || invalid_syntax(if is_cidr { "cidr" } else { "inet" }, text);
-        let parsed = match (text.contains(':'), is_cidr) {
+        let parse = || match (text.contains(':'), is_cidr) {
             (true, _) => parse_v6(text.as_bytes()),
             (false, true) => parse_v4_cidr(text.as_bytes()),
             (false, false) => parse_v4(text.as_bytes()),
         };
+        let parsed = if text.len() < LONG { parse() } else { work::apart(parse)? };
         let value = parsed.ok_or_else(bad)?.as_cidr(is_cidr);
         if is_cidr && !value.is_network() {
             return Err(error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("invalid cidr value: \"{text}\""))
@@ -183,6 +184,14 @@ impl Inet {
         out.extend_from_slice(&[self.family_byte(), self.bits, u8::from(self.is_cidr), self.bytes().len() as u8]);
         out.extend_from_slice(self.bytes());
     }
+}
+
+/// An address of so many bytes is mostly zeros or blanks in front of one: it is read where it takes nobody's turn.
+const LONG: usize = 32 << 10;
+
+#[inline]
+fn parse_apart<T: Send>(text: &str, parse: impl FnOnce() -> T + Send) -> Result<T> {
+    if text.len() < LONG { Ok(parse()) } else { work::apart(parse) }
 }
 
 /// Digits at `at`; None if there are none or they say more than `limit`.
@@ -522,7 +531,9 @@ pub fn parse_macaddr(text: &str) -> Result<[u8; 6]> {
         (2, [None, dash, None, dash, None]),
         (2, [None; 5]),
     ];
-    let fields = forms.iter().find_map(|(width, separators)| mac_fields(text.as_bytes(), *width, *separators));
+    let fields = parse_apart(text, || {
+        forms.iter().find_map(|(width, separators)| mac_fields(text.as_bytes(), *width, *separators))
+    })?;
     let fields = fields.ok_or_else(|| invalid_syntax("macaddr", text))?;
     let mut value = [0; 6];
     for (byte, field) in value.iter_mut().zip(fields) {
@@ -533,6 +544,9 @@ pub fn parse_macaddr(text: &str) -> Result<[u8; 6]> {
     Ok(value)
 }
 pub fn parse_macaddr8(text: &str) -> Result<[u8; 8]> {
+    parse_apart(text, || parse_mac8(text))?
+}
+fn parse_mac8(text: &str) -> Result<[u8; 8]> {
     let bad = || invalid_syntax("macaddr8", text);
     let blank = |b: &u8| b.is_ascii_whitespace() || *b == 0x0b;
     let b = text.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b').as_bytes();

@@ -4,11 +4,14 @@
 //! Invariant: a piece of text ends where a character does, and is never empty.
 
 use crate::Datum;
-use kilndb_base::{Result, work};
+use kilndb_base::Result;
+use kilndb_base::work::{self, SmallSteps};
 
 /// Bytes of a piece, and elements of one.
 const BYTES: usize = work::PIECE_BYTES;
 const ELEMENTS: usize = 4096;
+/// Of so few bytes nobody need know.
+const SHORT: usize = 1024;
 
 /// The pieces of a text; `units` is what a byte of it costs.
 pub fn of_text(text: &str, units: usize) -> impl Iterator<Item = Result<&str>> {
@@ -45,12 +48,45 @@ pub fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     }
     Ok(())
 }
+/// The same where most are short, and who calls counts his steps himself.
+#[inline]
+pub fn append_mostly_short(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+    if bytes.len() > SHORT {
+        return append(out, bytes);
+    }
+    out.extend_from_slice(bytes);
+    Ok(())
+}
 pub fn append_text(out: &mut String, text: &str) -> Result<()> {
     out.reserve(text.len());
     for piece in of_text(text, 1) {
         out.push_str(piece?);
     }
     Ok(())
+}
+
+/// How many bytes at the start are of a kind.
+#[inline]
+pub fn count_leading(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<usize> {
+    let (mut count, mut steps) = (0, SmallSteps::default());
+    while bytes.get(count).is_some_and(|b| is_of_kind(*b)) {
+        steps.step(1)?;
+        count += 1;
+    }
+    Ok(count)
+}
+/// Whether all bytes are of a kind.
+#[inline]
+pub fn all(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<bool> {
+    if bytes.len() <= SHORT {
+        return Ok(bytes.iter().all(|b| is_of_kind(*b)));
+    }
+    for piece in of_bytes(bytes, 1) {
+        if !piece?.iter().all(|b| is_of_kind(*b)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// Texts joined, and bytes.
@@ -169,5 +205,15 @@ mod tests {
             }
         }
         assert_eq!(find(&"ab".repeat(100_000), "ba€").unwrap(), None);
+    }
+
+    #[test]
+    fn bytes_of_a_kind_are_counted() {
+        for count in [0, 1, 65_535, 65_536, 200_000] {
+            let bytes = [vec![b' '; count], b"x ".to_vec()].concat();
+            assert_eq!(count_leading(&bytes, |b| b == b' ').unwrap(), count);
+            assert_eq!(count_leading(&bytes[..count], |b| b == b' ').unwrap(), count);
+            assert!(all(&bytes[..count], |b| b == b' ').unwrap() && !all(&bytes, |b| b == b' ').unwrap());
+        }
     }
 }

@@ -11,9 +11,15 @@ use crate::Datum;
 use crate::datetime;
 use crate::key::compare;
 use crate::oids::*;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::cmp::Ordering;
 use std::sync::Arc;
+
+/// What comparing or copying a range costs, and what looking for one among many does.
+const UNITS_OF_RANGE: usize = 30;
+const UNITS_OF_SEARCH: usize = 300;
+/// Ranges that are sorted at once.
+const FEW: usize = 4096;
 
 /// A range type with what belongs to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -280,16 +286,28 @@ impl Range {
 
 impl Multirange {
     pub fn make(ty: RangeType, mut ranges: Vec<Range>) -> Result<Multirange> {
-        ranges.retain(|r| !r.is_empty());
-        ranges.sort_by(Range::compare);
+        // Set operations give ranges in their order already, and sorting many with steps takes no notice of that.
+        if ranges.len() <= FEW || !Self::are_sorted(&ranges)? {
+            work::sort_by(&mut ranges, Range::compare)?;
+        }
         let mut merged: Vec<Range> = Vec::with_capacity(ranges.len());
         for range in ranges {
+            work::step(UNITS_OF_RANGE)?;
             match merged.last_mut() {
+                _ if range.is_empty() => {}
                 Some(last) if last.overlaps(&range) || last.is_adjacent(&range) => *last = last.union(&range, false)?,
                 _ => merged.push(range),
             }
         }
         Ok(Multirange { ty, ranges: merged })
+    }
+    fn are_sorted(ranges: &[Range]) -> Result<bool> {
+        for pair in work::steps(ranges.windows(2), UNITS_OF_RANGE) {
+            if matches!(pair?, [a, b] if a.compare(b).is_gt()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
@@ -331,33 +349,49 @@ impl Multirange {
     pub fn contains_range(&self, range: &Range) -> bool {
         range.is_empty() || matches!(self.overlapping(range), [one] if one.contains(range))
     }
-    pub fn contains(&self, other: &Multirange) -> bool {
-        other.ranges.iter().all(|r| self.contains_range(r))
+    pub fn contains(&self, other: &Multirange) -> Result<bool> {
+        for range in work::steps(&other.ranges, UNITS_OF_SEARCH) {
+            if !self.contains_range(range?) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
     pub fn overlaps_range(&self, range: &Range) -> bool {
         !self.overlapping(range).is_empty()
     }
-    pub fn overlaps(&self, other: &Multirange) -> bool {
+    pub fn overlaps(&self, other: &Multirange) -> Result<bool> {
         let (few, many) = if self.ranges.len() < other.ranges.len() { (self, other) } else { (other, self) };
-        few.ranges.iter().any(|r| many.overlaps_range(r))
+        for range in work::steps(&few.ranges, UNITS_OF_SEARCH) {
+            if many.overlaps_range(range?) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
     pub fn union(&self, other: &Multirange) -> Result<Multirange> {
-        Multirange::make(self.ty, self.ranges.iter().chain(&other.ranges).cloned().collect())
+        let mut all = Vec::with_capacity(self.ranges.len() + other.ranges.len());
+        append(&mut all, &self.ranges)?;
+        append(&mut all, &other.ranges)?;
+        Multirange::make(self.ty, all)
     }
     pub fn intersect(&self, other: &Multirange) -> Result<Multirange> {
         let mut out = Vec::new();
-        for a in &self.ranges {
-            for b in other.overlapping(a) {
-                out.push(a.intersect(b)?);
+        for a in work::steps(&self.ranges, UNITS_OF_SEARCH) {
+            let a = a?;
+            for b in work::steps(other.overlapping(a), UNITS_OF_RANGE) {
+                out.push(a.intersect(b?)?);
             }
         }
         Multirange::make(self.ty, out)
     }
     pub fn minus(&self, other: &Multirange) -> Result<Multirange> {
         let mut out = Vec::new();
-        for range in &self.ranges {
+        for range in work::steps(&self.ranges, UNITS_OF_SEARCH) {
+            let range = range?;
             let mut rest = range.clone();
-            for b in other.overlapping(range) {
+            for b in work::steps(other.overlapping(range), 2 * UNITS_OF_RANGE) {
+                let b = b?;
                 let Some((_, upper)) = &rest.bounds else { break };
                 let ends = b.bounds.as_ref().is_some_and(|(_, u)| rest.order(upper, u).is_le());
                 let (left, right) = rest.without(b)?;
@@ -375,6 +409,14 @@ impl Multirange {
     pub fn datum(self) -> Datum {
         Datum::Multirange(Arc::new(self))
     }
+}
+
+/// Copies ranges.
+pub(crate) fn append(out: &mut Vec<Range>, ranges: &[Range]) -> Result<()> {
+    for range in work::steps(ranges, UNITS_OF_RANGE) {
+        out.push(range?.clone());
+    }
+    Ok(())
 }
 
 type Encode<'a> = &'a dyn Fn(Oid, &Datum, &mut Vec<u8>) -> Result<()>;
@@ -438,5 +480,49 @@ fn unhashable_name(oid: Oid) -> &'static str {
         TSVECTOR => "tsvector",
         TSQUERY => "tsquery",
         _ => "of the range's bounds",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    fn ranges(first: i32, last: i32) -> Vec<Range> {
+        let bound = |v: i32| Datum::Int4(v);
+        (first..last)
+            .map(|i| Range::make(BUILT_IN[0], Bound::lower(bound(i * 4), true), Bound::upper(bound(i * 4 + 2), false)))
+            .collect::<Result<_>>()
+            .unwrap()
+    }
+    fn shown(list: &Multirange) -> Vec<String> {
+        list.ranges.iter().map(|r| format!("{:?}", r.bounds)).collect()
+    }
+
+    #[test]
+    fn ranges_are_sorted_whatever_their_order_was() {
+        let sorted = Multirange::make(BUILT_IN[0], ranges(0, 10_000)).unwrap();
+        assert_eq!(sorted.ranges.len(), 10_000);
+        let mut mixed = ranges(0, 10_000);
+        mixed.rotate_left(3_000);
+        mixed.insert(17, Range::empty(BUILT_IN[0]));
+        assert_eq!(shown(&Multirange::make(BUILT_IN[0], mixed).unwrap()), shown(&sorted));
+    }
+
+    #[test]
+    fn many_ranges_give_way() {
+        let count = 20_000;
+        let of = |list| Multirange::make(BUILT_IN[0], list).unwrap();
+        let (all, even, reversed) = (of(ranges(0, count)), of(ranges(0, count).into_iter().step_by(2).collect()), {
+            ranges(0, count).into_iter().rev().collect::<Vec<_>>()
+        });
+        let many = count as usize;
+        asks(worth(many * UNITS_OF_RANGE), |_| Multirange::make(BUILT_IN[0], reversed.clone()).map(|_| ()));
+        asks(worth(many * UNITS_OF_RANGE), |_| all.union(&even).map(|_| ()));
+        asks(worth(many * UNITS_OF_SEARCH), |_| all.intersect(&even).map(|_| ()));
+        asks(worth(many * UNITS_OF_SEARCH), |_| all.minus(&even).map(|_| ()));
+        asks(worth(many / 2 * UNITS_OF_SEARCH), |_| all.contains(&even));
+        let odd = of(ranges(0, count).into_iter().skip(1).step_by(2).collect());
+        asks(worth(many / 2 * UNITS_OF_SEARCH), |_| odd.overlaps(&even));
     }
 }

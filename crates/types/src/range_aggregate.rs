@@ -2,7 +2,7 @@
 
 use crate::aggregates::{Accumulator, Partial};
 use crate::functions::get;
-use crate::range::{Multirange, Range, RangeType};
+use crate::range::{self, Multirange, Range, RangeType};
 use crate::{Datum, EvalContext};
 use kilndb_base::{Oid, Result};
 
@@ -26,7 +26,7 @@ impl Accumulator for Union {
             None | Some(Datum::Null) => {}
             Some(Datum::Multirange(v)) => {
                 self.ty = Some(v.ty);
-                self.ranges.extend(v.ranges.iter().cloned());
+                range::append(&mut self.ranges, &v.ranges)?;
             }
             Some(value) => {
                 let range = get::range(value)?;

@@ -17,7 +17,11 @@ fn type_of(host: &StatementHost<'_>, text: &str) -> Result<(Oid, i32)> {
 
 fn problem(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Option<Error>> {
     let (type_oid, typmod) = type_of(host, type_name)?;
-    Ok(kilndb_types::io::input(type_oid, value, typmod, &host.eval()).err())
+    match kilndb_types::io::input(type_oid, value, typmod, &host.eval()) {
+        // That the statement is cancelled says nothing about the value.
+        Err(e) if e.is_interruption() => Err(e),
+        read => Ok(read.err()),
+    }
 }
 
 pub(super) fn input_is_valid(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {

@@ -2,7 +2,7 @@
 
 use super::calendar::*;
 use super::parse::{Field, Kind, Parsed, Problem, clock, split};
-use super::problem;
+use super::read;
 use crate::context::IntervalStyle;
 use crate::{EvalContext, Interval};
 use kilndb_base::{Error, Result, sqlstate};
@@ -110,9 +110,11 @@ pub fn unit(word: &str) -> Option<Unit> {
 
 pub fn interval_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<Interval> {
     let range = if typmod >= 0 { (typmod >> 16) & FULL_RANGE } else { FULL_RANGE };
-    let v = parse(text, range, ctx).map_err(|p| match p {
-        Problem::FieldOverflow => problem(Problem::IntervalOverflow, text, "interval"),
-        p => problem(p, text, "interval"),
+    let v = read(text, "interval", |text| {
+        parse(text, range, ctx).map_err(|p| match p {
+            Problem::FieldOverflow => Problem::IntervalOverflow,
+            p => p,
+        })
     })?;
     interval_typmod(v, typmod)
 }

@@ -12,11 +12,11 @@ pub mod zone;
 
 pub use interval::{interval_in, interval_out, interval_typmod};
 
-use crate::EvalContext;
 use crate::context::{DateOrder, DateStyle};
+use crate::{EvalContext, pieces};
 use calendar::*;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use parse::{Decoder, Problem, Value, session_zone};
+use parse::{Decoder, Parsed, Problem, Value, session_zone};
 use std::io::Write;
 use zone::Zone;
 
@@ -118,8 +118,38 @@ pub fn clamp_precision(typmod: i32, type_name: &str, ctx: &EvalContext) -> i32 {
     typmod
 }
 
+/// Bytes that a date, a time, an interval or a zone may have. PostgreSQL takes no more than 150 of them.
+const LONGEST: usize = 4096;
+
+/// A long text with one blank for each run of them; None: it is longer still.
+fn shortened(text: &str) -> Result<Option<String>> {
+    let is_blank = |b: u8| b.is_ascii_whitespace() || b == 0x0b;
+    let (mut rest, mut out) = (text, String::new());
+    while !rest.is_empty() {
+        rest = &rest[pieces::count_leading(rest.as_bytes(), is_blank)?..];
+        let end = rest.bytes().take(LONGEST).position(is_blank).unwrap_or(rest.len());
+        if out.len() + end > LONGEST {
+            return Ok(None);
+        }
+        out.push_str(&rest[..end]);
+        out.push(' ');
+        rest = &rest[end..];
+    }
+    Ok(Some(out))
+}
+/// Reads a text. Only of short ones is each byte looked at more than once.
+#[inline]
+fn read<T>(text: &str, type_name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Result<T> {
+    let parsed = if text.len() <= LONGEST {
+        parse(text)
+    } else {
+        shortened(text)?.map_or(Err(Problem::BadFormat), |short| parse(&short))
+    };
+    parsed.map_err(|p| problem(p, text, type_name))
+}
+
 pub fn date_in(text: &str, ctx: &EvalContext) -> Result<i32> {
-    let value = Decoder::datetime(ctx, text).map_err(|p| problem(p, text, "date"))?;
+    let value = read(text, "date", |text| Decoder::datetime(ctx, text))?;
     match value {
         Value::Epoch => Ok(UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE),
         Value::Infinity => Ok(i32::MAX),
@@ -134,12 +164,12 @@ pub fn date_in(text: &str, ctx: &EvalContext) -> Result<i32> {
     }
 }
 pub fn time_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
-    let (tm, _) = Decoder::time(ctx, text, false).map_err(|p| problem(p, text, "time"))?;
+    let (tm, _) = read(text, "time", |text| Decoder::time(ctx, text, false))?;
     Ok(round_time(tm.time_micros(), typmod))
 }
 /// (microseconds, zone in seconds west).
 pub fn timetz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<(i64, i32)> {
-    let (tm, zone) = Decoder::time(ctx, text, true).map_err(|p| problem(p, text, "time with time zone"))?;
+    let (tm, zone) = read(text, "time with time zone", |text| Decoder::time(ctx, text, true))?;
     let east = match zone {
         Some(z) => z,
         None => session_zone(ctx).offset_for_local(tm.timestamp().unwrap_or(0)),
@@ -147,7 +177,7 @@ pub fn timetz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<(i64, i32
     Ok((round_time(tm.time_micros(), typmod), -east))
 }
 pub fn timestamp_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
-    let value = Decoder::datetime(ctx, text).map_err(|p| problem(p, text, "timestamp"))?;
+    let value = read(text, "timestamp", |text| Decoder::datetime(ctx, text))?;
     let ts = match value {
         Value::Epoch => UNIX_EPOCH_TS,
         Value::Infinity => return Ok(i64::MAX),
@@ -160,7 +190,7 @@ pub fn timestamp_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
     round_timestamp(ts, typmod)
 }
 pub fn timestamptz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
-    let value = Decoder::datetime(ctx, text).map_err(|p| problem(p, text, "timestamp with time zone"))?;
+    let value = read(text, "timestamp with time zone", |text| Decoder::datetime(ctx, text))?;
     let range = || text_range("timestamp", text);
     let ts = match value {
         Value::Epoch => UNIX_EPOCH_TS,
@@ -356,6 +386,9 @@ pub fn utc_to_local(utc: i64, zone: &Zone) -> Result<i64> {
 }
 /// A zone as `AT TIME ZONE` names it: abbreviation, zone name or POSIX string.
 pub fn named_zone(name: &str) -> Result<Zone> {
+    if name.len() > LONGEST {
+        return Err(unknown_zone(name));
+    }
     let lower = name.to_ascii_lowercase();
     match zone::abbreviation(&lower) {
         Some(abbreviations::Meaning::Fixed(s, _)) => return Ok(Zone::Fixed(*s, name.to_ascii_uppercase())),
@@ -371,4 +404,31 @@ pub fn named_zone(name: &str) -> Result<Zone> {
         return Ok(Zone::Fixed(-s, name.to_string()));
     }
     Zone::find(name).ok_or_else(|| unknown_zone(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn long_texts_are_read_or_refused_soon() {
+        let blanks = " ".repeat(2_000_000);
+        let moment = format!("{blanks}2000-01-02{blanks}03:04:05{blanks}");
+        asks(worth(moment.len()), |cx| timestamp_in(&moment, -1, cx));
+        asks(worth(moment.len()), |cx| interval_in(&format!("{blanks}P1D{blanks}1 day{blanks}"), -1, cx));
+        crate::looks::with_context(|cx| {
+            assert_eq!(timestamp_in(&moment, -1, cx).unwrap(), timestamp_in("2000-01-02 03:04:05", -1, cx).unwrap());
+            let day = interval_in("1 day", -1, cx).unwrap();
+            assert_eq!(interval_in(&format!("{blanks}1{blanks}day{blanks}"), -1, cx).unwrap(), day);
+            assert_eq!(interval_in(&format!("{blanks}P1D{blanks}"), -1, cx).unwrap(), day);
+            for long in ["1", "x", "é", "1 "] {
+                let long = format!("2000{}", long.repeat(LONGEST));
+                let refused = timestamp_in(&long, -1, cx).unwrap_err();
+                assert_eq!(refused.message(), format!("invalid input syntax for type timestamp: \"{long}\""));
+                assert!(interval_in(&long, -1, cx).is_err());
+                assert_eq!(named_zone(&long).unwrap_err().message(), format!("time zone \"{long}\" not recognized"));
+            }
+        });
+    }
 }

@@ -3,16 +3,21 @@
 use super::get;
 use crate::acl::{AclItem, privileges_named};
 use crate::{Array, Datum, EvalContext, io, oids::ACLITEM};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 
 pub fn items(list: &Array) -> Result<Vec<AclItem>> {
     if list.dims.len() != 1 {
         return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "ACL arrays must be one-dimensional"));
     }
-    if list.elements.iter().any(Datum::is_null) {
-        return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "ACL arrays must not contain null values"));
+    let mut items = Vec::with_capacity(list.elements.len());
+    for element in work::steps(&list.elements, 10) {
+        let element = element?;
+        if element.is_null() {
+            return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "ACL arrays must not contain null values"));
+        }
+        items.push(*get::aclitem(element)?);
     }
-    list.elements.iter().map(|e| get::aclitem(e).copied()).collect()
+    Ok(items)
 }
 
 scalars! {

@@ -13,7 +13,13 @@ fn combine(a: &str, b: &str, name: &str, f: fn(bool, bool) -> bool) -> Result<St
         let message = format!("cannot {name} bit strings of different sizes");
         return Err(Error::new(STRING_DATA_LENGTH_MISMATCH, message));
     }
-    work::steps(a.bytes().zip(b.bytes()), 3).map(|pair| pair.map(|(x, y)| set(f(x == b'1', y == b'1')))).collect()
+    let mut out = String::with_capacity(a.len());
+    for (a, b) in a.as_bytes().chunks(work::PIECE_BYTES).zip(b.as_bytes().chunks(work::PIECE_BYTES)) {
+        work::step(a.len())?;
+        let bits: String = a.iter().zip(b).map(|(x, y)| set(f(*x == b'1', *y == b'1'))).collect();
+        out.push_str(&bits);
+    }
+    Ok(out)
 }
 /// Positive to the left.
 fn shift(a: &str, n: i64) -> Result<String> {
@@ -81,4 +87,23 @@ scalars! {
     fn bitgetbit(_c; a: text, n: int4) = i32::from(a.as_bytes().get(at(a, n)?) == Some(&b'1'));
     fn bitsetbit(_c; a: text, n: int4, v: int4) = with_bit(a, n, v)?;
     fn bit_bit_count(_c; a: text) = pieces::of_text(a, 1).try_fold(0, |sum, p| Ok::<_, Error>(sum + p?.bytes().filter(|b| *b == b'1').count() as i64))?;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn bits_are_combined_piece_by_piece() {
+        for count in [0, 1, 65_536, 65_537, 200_000] {
+            let (a, b): (String, String) = ("1100".repeat(count / 4 + 1), "1010".repeat(count / 4 + 1));
+            let and = combine(&a[..count], &b[..count], "AND", |x, y| x && y).unwrap();
+            assert_eq!(and, "1000".repeat(count / 4 + 1)[..count]);
+        }
+        assert!(combine("1", "10", "AND", |x, y| x && y).is_err());
+        let (a, b) = ("10".repeat(1_000_000), "01".repeat(1_000_000));
+        asks(worth(a.len()), |_| combine(&a, &b, "OR", |x, y| x || y));
+        asks(worth(a.len()), |_| shift(&a, -7));
+    }
 }

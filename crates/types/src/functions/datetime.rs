@@ -7,7 +7,7 @@ use crate::datetime::parse::session_zone;
 use crate::datetime::zone::Zone;
 use crate::datetime::*;
 use crate::numeric::Numeric;
-use crate::{Datum, EvalContext, Interval};
+use crate::{Datum, EvalContext, Interval, pieces};
 use kilndb_base::{Error, Result, sqlstate};
 use std::sync::Arc;
 
@@ -313,8 +313,9 @@ enum Part {
 }
 fn part(name: &str) -> Option<Part> {
     use Part::*;
-    let n = name.to_ascii_lowercase();
-    let n = n.get(..10).unwrap_or(&n);
+    // At most ten characters count.
+    let n = if name.len() > 10 { name.get(..10)? } else { name }.to_ascii_lowercase();
+    let n = n.as_str();
     Some(match n {
         "epoch" => Epoch,
         "dow" => Dow,
@@ -345,11 +346,15 @@ fn part(name: &str) -> Option<Part> {
         },
     })
 }
+fn lowered(name: &str) -> Result<String> {
+    pieces::map_text(name, 1, str::to_ascii_lowercase)
+}
 fn unknown_unit(name: &str, type_name: &str) -> Error {
-    parameter(format!("unit \"{}\" not recognized for type {type_name}", name.to_ascii_lowercase()))
+    lowered(name).map_or_else(|e| e, |name| parameter(format!("unit \"{name}\" not recognized for type {type_name}")))
 }
 fn unsupported_unit(name: &str, type_name: &str) -> Error {
-    Error::unsupported(format!("unit \"{}\" not supported for type {type_name}", name.to_ascii_lowercase()))
+    let message = |name| format!("unit \"{name}\" not supported for type {type_name}");
+    lowered(name).map_or_else(|e| e, |name| Error::unsupported(message(name)))
 }
 /// An extracted field: exact, with its decimals; or nothing for infinities.
 enum Field {

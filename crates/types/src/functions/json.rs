@@ -8,8 +8,8 @@ use crate::json::node::{Node, array_index};
 use crate::json::populate::{self, Opened};
 use crate::json::value::{self, Value, escape};
 use crate::json::{aggregate, binary, convert, parse};
-use crate::{Array, Datum, EvalContext, Record, oids::*};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use crate::{Array, Datum, EvalContext, Record, oids::*, pieces};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::sync::Arc;
 
 /// Functions that are called with one record of their arguments. Its own type is [`ANYARRAY`] if the last one is the
@@ -242,6 +242,7 @@ pub(super) fn write_compact(
     string: &dyn Fn(&str, &mut Vec<u8>) -> Result<()>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
+    work::step(50)?;
     match &p.kind {
         parse::Kind::Array(list) => {
             out.push(b'[');
@@ -266,7 +267,7 @@ pub(super) fn write_compact(
             out.push(b'}');
         }
         parse::Kind::String(s) => string(s, out)?,
-        _ => out.extend_from_slice(source.get(p.start..p.end).unwrap_or("").as_bytes()),
+        _ => pieces::append(out, source.get(p.start..p.end).unwrap_or("").as_bytes())?,
     }
     Ok(())
 }
@@ -319,6 +320,7 @@ pub(super) fn object_key(d: &Datum) -> Result<&str> {
 fn text_object(pairs: Vec<(&Datum, &Datum)>) -> Result<Datum> {
     let mut out = b"{".to_vec();
     for (i, (k, v)) in pairs.into_iter().enumerate() {
+        work::step(100)?;
         if i > 0 {
             out.extend_from_slice(b", ");
         }

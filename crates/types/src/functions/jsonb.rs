@@ -8,7 +8,8 @@ use crate::json::path_set::{Change, Path};
 use crate::json::value::{self, Value};
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, oids::*};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 fn jsonb(b: &[u8]) -> Datum {
@@ -50,14 +51,28 @@ fn along(b: &[u8], steps: &Array, as_text: bool) -> Result<Datum> {
     found(Some(at), as_text)
 }
 
-fn exists(b: &[u8], key: &str) -> bool {
+fn exists(b: &[u8], key: &str) -> Result<bool> {
     if binary::is_object(b) {
-        return binary::get(b, key).is_some();
+        return Ok(binary::get(b, key).is_some());
     }
     if binary::is_array(b) {
-        return (0..binary::count(b)).any(|i| binary::element(b, i as i64).and_then(binary::string) == Some(key));
+        for i in work::steps(0..binary::count(b), 20) {
+            if binary::element(b, i? as i64).and_then(binary::string) == Some(key) {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
     }
-    binary::string(b) == Some(key)
+    Ok(binary::string(b) == Some(key))
+}
+/// Whether all keys exist, or one of them.
+fn all_exist(b: &[u8], keys: &Array, all: bool) -> Result<bool> {
+    for key in work::steps(each_key(keys), 100) {
+        if exists(b, key?)? != all {
+            return Ok(!all);
+        }
+    }
+    Ok(all)
 }
 fn each_key<'a>(keys: &'a Array) -> impl Iterator<Item = &'a str> {
     keys.elements.iter().filter_map(|k| if let Datum::Text(t) = k { Some(&**t) } else { None })
@@ -83,16 +98,16 @@ fn concat(a: &[u8], b: &[u8]) -> Result<Datum> {
     binary::datum(&joined)
 }
 
+/// The elements or members that stay.
+fn kept<T>(list: Vec<T>, stays: impl Fn(&T) -> bool) -> Result<Vec<T>> {
+    work::steps(list, 50).filter(|item| item.as_ref().map_or(true, &stays)).collect()
+}
 fn delete_keys<'a>(b: &[u8], keys: impl Iterator<Item = &'a str>) -> Result<Datum> {
-    let keys: Vec<&str> = keys.collect();
+    let keys = work::steps(keys, 50).collect::<Result<HashSet<&str>>>()?;
     binary::datum(&match binary::decode(b)? {
-        Value::Object(mut list) => {
-            list.retain(|(k, _)| !keys.contains(&k.as_str()));
-            Value::Object(list)
-        }
-        Value::Array(mut list) => {
-            list.retain(|v| !matches!(v, Value::String(s) if keys.contains(&s.as_str())));
-            Value::Array(list)
+        Value::Object(list) => Value::Object(kept(list, |(k, _)| !keys.contains(k.as_str()))?),
+        Value::Array(list) => {
+            Value::Array(kept(list, |v| !matches!(v, Value::String(s) if keys.contains(s.as_str())))?)
         }
         _ => return Err(invalid("cannot delete from scalar")),
     })
@@ -163,18 +178,19 @@ pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     }
 }
 
-fn strip(v: Value, in_arrays: bool) -> Value {
-    match v {
+fn strip(v: Value, in_arrays: bool) -> Result<Value> {
+    let stripped = |v: Value| strip(v, in_arrays);
+    Ok(match v {
         Value::Array(list) => {
-            let keep = |v: &Value| !(in_arrays && matches!(v, Value::Null));
-            Value::Array(list.into_iter().filter(keep).map(|v| strip(v, in_arrays)).collect())
+            let list = kept(list, |v| !(in_arrays && matches!(v, Value::Null)))?;
+            Value::Array(list.into_iter().map(stripped).collect::<Result<_>>()?)
         }
         Value::Object(list) => {
-            let kept = list.into_iter().filter(|(_, v)| !matches!(v, Value::Null));
-            Value::Object(kept.map(|(k, v)| (k, strip(v, in_arrays))).collect())
+            let list = kept(list, |(_, v)| !matches!(v, Value::Null))?;
+            Value::Object(list.into_iter().map(|(k, v)| Ok((k, stripped(v)?))).collect::<Result<_>>()?)
         }
         scalar => scalar,
-    }
+    })
 }
 fn array_length(b: &[u8]) -> Result<i32> {
     if binary::is_array(b) {
@@ -193,7 +209,9 @@ fn pretty(b: &[u8]) -> Result<String> {
 }
 fn text_object(pairs: Vec<(&Datum, &Datum)>) -> Result<Datum> {
     let value = |v: &Datum| if let Datum::Text(t) = v { Value::String(t.to_string()) } else { Value::Null };
-    let pairs = pairs.into_iter().map(|(k, v)| Ok((object_key(k)?.to_string(), value(v)))).collect::<Result<_>>()?;
+    let pairs = work::steps(pairs, 100)
+        .map(|pair| pair.and_then(|(k, v)| Ok((object_key(k)?.to_string(), value(v)))))
+        .collect::<Result<_>>()?;
     binary::datum(&value::object(pairs))
 }
 
@@ -244,13 +262,13 @@ scalars! {
     fn jsonb_extract_path_text(c; j: jsonb, p: array) = along(j, p, true)?;
     fn jsonb_array_length(c; j: jsonb) = array_length(j)?;
     fn jsonb_typeof(c; j: jsonb) = Node::Jsonb(&binary::decode(j)?).type_name();
-    fn jsonb_strip_nulls(c; j: jsonb, in_arrays: boolean) = binary::datum(&strip(binary::decode(j)?, in_arrays))?;
+    fn jsonb_strip_nulls(c; j: jsonb, in_arrays: boolean) = binary::datum(&strip(binary::decode(j)?, in_arrays)?)?;
     fn jsonb_pretty(c; j: jsonb) = pretty(j)?;
     fn jsonb_object(c; a: array) = text_object(text_pairs(a)?)?;
     fn jsonb_object_two_arg(c; k: array, v: array) = text_object(text_lists(k, v)?)?;
-    fn jsonb_exists(c; j: jsonb, k: text) = exists(j, k);
-    fn jsonb_exists_any(c; j: jsonb, k: array) = each_key(k).any(|k| exists(j, k));
-    fn jsonb_exists_all(c; j: jsonb, k: array) = each_key(k).all(|k| exists(j, k));
+    fn jsonb_exists(c; j: jsonb, k: text) = exists(j, k)?;
+    fn jsonb_exists_any(c; j: jsonb, k: array) = all_exist(j, k, false)?;
+    fn jsonb_exists_all(c; j: jsonb, k: array) = all_exist(j, k, true)?;
     fn jsonb_contains(c; a: jsonb, b: jsonb) = root_contains(a, b)?;
     fn jsonb_contained(c; a: jsonb, b: jsonb) = root_contains(b, a)?;
     fn jsonb_concat(c; a: jsonb, b: jsonb) = concat(a, b)?;
@@ -267,4 +285,27 @@ scalars! {
     fn jsonb_int8(c; j: jsonb) = to_number(j, INT8, "bigint", c)?;
     fn jsonb_float4(c; j: jsonb) = to_number(j, FLOAT4, "real", c)?;
     fn jsonb_float8(c; j: jsonb) = to_number(j, FLOAT8, "double precision", c)?;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn many_keys_give_way() {
+        let count = 20_000;
+        let names: Vec<String> = (0..count).map(|i| format!("\"k{i}\"")).collect();
+        let list = Value::parse(&format!("[{}]", names.join(", "))).unwrap();
+        let (list, keys) = (binary::encode(&list).unwrap(), vec![Datum::text("none"); 1000]);
+        let keys = Array { element_type: TEXT, dims: vec![(1, 1000)], elements: keys };
+        asks(worth(count * 20), |_| exists(&list, "none"));
+        asks(worth(count * 20 * 1000 / 4), |_| all_exist(&list, &keys, false));
+        assert!(
+            all_exist(&list, &Array { elements: vec![Datum::text("k7"), Datum::text("k8")], ..keys }, true).unwrap()
+        );
+        let values: Vec<Value> = (0..count).map(|_| Value::Null).collect();
+        asks(worth(count * 50), |_| strip(Value::Array(values.clone()), false));
+        asks(worth(count * 50), |_| kept(values.clone(), |_| true));
+    }
 }

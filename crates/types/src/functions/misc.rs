@@ -2,26 +2,30 @@
 
 use super::get;
 use crate::{Datum, EvalContext};
-use kilndb_base::Result;
+use kilndb_base::{Result, work};
 
 scalars! {
     fn oidtoi8(_c; a: oid) = i64::from(a);
     fn xid8toxid(_c; a: big) = a as u32;
 }
 /// Elements of a VARIADIC call: spread out, or one array.
-fn nulls(args: &[Datum]) -> (usize, usize) {
+fn nulls(args: &[Datum]) -> Result<(usize, usize)> {
     let list: &[Datum] = match args {
         [Datum::Array(a)] => &a.elements,
         _ => args,
     };
-    let n = list.iter().filter(|d| d.is_null()).count();
-    (n, list.len() - n)
+    let mut n = 0;
+    for piece in list.chunks(4096) {
+        work::step(piece.len())?;
+        n += piece.iter().filter(|d| d.is_null()).count();
+    }
+    Ok((n, list.len() - n))
 }
 pub fn pg_num_nulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Ok(Datum::Int4(nulls(args).0 as i32))
+    Ok(Datum::Int4(nulls(args)?.0 as i32))
 }
 pub fn pg_num_nonnulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Ok(Datum::Int4(nulls(args).1 as i32))
+    Ok(Datum::Int4(nulls(args)?.1 as i32))
 }
 /// Bytes in PostgreSQL's row format, as of a column that is not compressed.
 pub fn pg_column_size(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {

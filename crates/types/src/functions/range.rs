@@ -6,7 +6,7 @@
 use super::get;
 use crate::range::{Bound, Multirange, Range, RangeType};
 use crate::{Datum, EvalContext, io};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 
 /// The function behind a constructor's prosrc; it takes what [`type_arguments`] gives in front of the arguments.
 pub fn constructor(source: &str) -> Option<super::ScalarFn> {
@@ -74,7 +74,8 @@ fn construct_of_many(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
         ));
     }
     let mut ranges = Vec::with_capacity(list.elements.len());
-    for element in &list.elements {
+    for element in work::steps(&list.elements, 30) {
+        let element = element?;
         if element.is_null() {
             return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "multirange values cannot contain null members"));
         }
@@ -153,11 +154,11 @@ scalars! {
     fn range_contained_by_multirange(_c; a: range, b: multirange) = b.contains_range(a);
     fn range_contains_multirange(_c; a: range, b: multirange) = a.contains(&b.span());
     fn multirange_contained_by_range(_c; a: multirange, b: range) = b.contains(&a.span());
-    fn multirange_contains_multirange(_c; a: multirange, b: multirange) = a.contains(b);
-    fn multirange_contained_by_multirange(_c; a: multirange, b: multirange) = b.contains(a);
+    fn multirange_contains_multirange(_c; a: multirange, b: multirange) = a.contains(b)?;
+    fn multirange_contained_by_multirange(_c; a: multirange, b: multirange) = b.contains(a)?;
     fn range_overlaps_multirange(_c; a: range, b: multirange) = b.overlaps_range(a);
     fn multirange_overlaps_range(_c; a: multirange, b: range) = a.overlaps_range(b);
-    fn multirange_overlaps_multirange(_c; a: multirange, b: multirange) = a.overlaps(b);
+    fn multirange_overlaps_multirange(_c; a: multirange, b: multirange) = a.overlaps(b)?;
     fn range_before_multirange(_c; a: range, b: multirange) = a.is_before(&b.span());
     fn multirange_before_range(_c; a: multirange, b: range) = a.span().is_before(b);
     fn multirange_before_multirange(_c; a: multirange, b: multirange) = a.span().is_before(&b.span());

@@ -2,7 +2,7 @@
 
 use super::get;
 use crate::{Array, Datum, EvalContext, oids};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use kilndb_fulltext::dictionary::parse_options;
 use kilndb_fulltext::query::Operator;
 use kilndb_fulltext::rank::{DEFAULT_WEIGHTS, checked_weights, rank, rank_cover};
@@ -41,8 +41,8 @@ fn weights_of(a: &Array) -> Result<[f32; 4]> {
 }
 fn array_to_vector(a: &Array) -> Result<TsVector> {
     let mut lexemes = Vec::with_capacity(a.elements.len());
-    for e in &a.elements {
-        let word = match e {
+    for e in work::steps(&a.elements, 100) {
+        let word = match e? {
             Datum::Text(s) if s.is_empty() => {
                 let message = "lexeme array may not contain empty strings";
                 return Err(Error::new(sqlstate::ZERO_LENGTH_CHARACTER_STRING, message));
@@ -55,7 +55,7 @@ fn array_to_vector(a: &Array) -> Result<TsVector> {
     TsVector::from_lexemes(lexemes)
 }
 fn weight_mask(a: &Array) -> Result<u16> {
-    a.elements.iter().try_fold(0, |mask, e| match e {
+    work::steps(&a.elements, 10).try_fold(0, |mask, e| match e? {
         Datum::Char(c) => Ok(mask | 1 << parse_weight(*c)?),
         _ => Err(null_in("weight")),
     })
@@ -67,11 +67,11 @@ fn to_i32(n: usize) -> i32 {
 scalars! {
     fn tsvector_length(ctx; a: tsvector) = to_i32(a.lexemes.len());
     fn tsvector_strip(ctx; a: tsvector) = a.strip();
-    fn tsvector_setweight(ctx; a: tsvector, w: character) = a.set_weight(parse_weight(w)?, None);
-    fn tsvector_setweight_by_filter(ctx; a: tsvector, w: character, only: array) = a.set_weight(parse_weight(w)?, Some(&words(only)));
+    fn tsvector_setweight(ctx; a: tsvector, w: character) = a.set_weight(parse_weight(w)?, None)?;
+    fn tsvector_setweight_by_filter(ctx; a: tsvector, w: character, only: array) = a.set_weight(parse_weight(w)?, Some(&words(only)))?;
     fn tsvector_concat(ctx; a: tsvector, b: tsvector) = a.concat(b)?;
-    fn tsvector_delete_str(ctx; a: tsvector, word: text) = a.without(&[word]);
-    fn tsvector_delete_arr(ctx; a: tsvector, gone: array) = a.without(&words(gone));
+    fn tsvector_delete_str(ctx; a: tsvector, word: text) = a.without(&[word])?;
+    fn tsvector_delete_arr(ctx; a: tsvector, gone: array) = a.without(&words(gone))?;
     fn tsvector_filter(ctx; a: tsvector, weights: array) = a.filter_weights(weight_mask(weights)?);
     fn tsvector_to_array(ctx; a: tsvector) = text_array(a.lexemes.iter().map(|l| Datum::text(&l.word)));
     fn array_to_tsvector(ctx; a: array) = array_to_vector(a)?;
@@ -176,4 +176,24 @@ fn rewritten(query: &TsQuery, what: &TsQuery, by: &TsQuery) -> Result<TsQuery> {
     let mut rewriter = Rewriter::new(query);
     rewriter.replace(what, by);
     rewriter.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn long_documents_give_way() {
+        let words = "word:1 ".repeat(100_000);
+        asks(worth(words.len() * 5), |_| TsVector::parse(&words));
+        asks(worth(1_000_000), |_| TsVector::parse(&" ".repeat(1_000_000)));
+        asks(worth(100_000 * 200), |_| TsQuery::parse(&"a & ".repeat(100_000)).map(|_| ()));
+        asks(worth(1_000_000), |_| TsQuery::parse(&" ".repeat(1_000_000)).map(|_| ()));
+        let gone = vec!["other"; 100_000];
+        asks(worth(100_000 * 300), |_| TsVector::parse("word:1")?.without(&gone));
+        asks(worth(100_000 * 300), |_| TsVector::parse("word:1")?.set_weight(3, Some(&gone)));
+        let list = Array { element_type: oids::TEXT, dims: vec![(1, 1)], elements: vec![Datum::text("word"); 100_000] };
+        asks(worth(100_000 * 100), |_| array_to_vector(&list));
+    }
 }

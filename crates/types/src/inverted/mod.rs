@@ -234,7 +234,7 @@ impl Class {
             (Class::JsonbPath, Datum::Jsonb(b)) => {
                 jsonb::path_terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes))
             }
-            (Class::Trigram, Datum::Text(text)) => trigrams::terms(text, &mut |bytes| put(ELEMENT, bytes)),
+            (Class::Trigram, Datum::Text(text)) => trigrams::terms(text, &mut |bytes| put(ELEMENT, bytes))?,
             (Class::Ordered(type_oid), value) => ordered::terms(type_oid, value, &mut put)?,
             _ => return Err(Error::internal("a value of another type than its index has")),
         }

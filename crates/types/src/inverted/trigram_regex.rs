@@ -188,7 +188,9 @@ impl Reader<'_> {
         if texts.first().is_some_and(String::is_empty) {
             return Need::Anything;
         }
-        Need::any(texts.iter().map(|text| trigrams::of_run(text, self.terms)).collect())
+        // These texts are too short for others to get their turn in one of them, which is all that fails.
+        let of_run = |text: &String| trigrams::of_run(text, self.terms).unwrap_or(Need::Anything);
+        Need::any(texts.iter().map(of_run).collect())
     }
 
     /// A part of which only the ends are kept, and the trigrams that it needs.

@@ -14,19 +14,20 @@ const SIMILAR_WORD: u16 = 7;
 const SIMILAR_STRICT_WORD: u16 = 9;
 const EQUAL: u16 = 11;
 
-pub fn terms(text: &str, put: &mut dyn FnMut(&[u8])) {
-    trigram::of_text(text).iter().for_each(|t| put(t));
+pub fn terms(text: &str, put: &mut dyn FnMut(&[u8])) -> Result<()> {
+    trigram::of_text(text)?.iter().for_each(|t| put(t));
+    Ok(())
 }
 
 pub fn need(strategy: u16, text: &str, thresholds: &Thresholds, terms: &mut Terms) -> Result<Need> {
     Ok(match strategy {
-        SIMILAR => share(text, thresholds.similarity, terms),
-        SIMILAR_WORD => share(text, thresholds.word, terms),
-        SIMILAR_STRICT_WORD => share(text, thresholds.strict_word, terms),
-        LIKE | ILIKE => like(text, terms),
+        SIMILAR => share(text, thresholds.similarity, terms)?,
+        SIMILAR_WORD => share(text, thresholds.word, terms)?,
+        SIMILAR_STRICT_WORD => share(text, thresholds.strict_word, terms)?,
+        LIKE | ILIKE => like(text, terms)?,
         REGEX => trigram_regex::need(text, false, terms)?,
         REGEX_ANY_CASE => trigram_regex::need(text, true, terms)?,
-        EQUAL => all(trigram::of_text(text), terms),
+        EQUAL => all(trigram::of_text(text)?, terms),
         other => return Err(Error::internal(format!("strategy {other} of gin_trgm_ops"))),
     })
 }
@@ -36,27 +37,30 @@ fn all(list: impl IntoIterator<Item = Trigram>, terms: &mut Terms) -> Need {
 }
 
 /// Trigrams that symbols one after the other must have.
-pub fn of_run(symbols: &str, terms: &mut Terms) -> Need {
+pub fn of_run(symbols: &str, terms: &mut Terms) -> Result<Need> {
     let mut list = Vec::new();
-    of_symbols(symbols, &mut |t| list.push(t));
-    all(list, terms)
+    of_symbols(symbols, &mut |t| {
+        list.push(t);
+        Ok(())
+    })?;
+    Ok(all(list, terms))
 }
 
 /// The other text may have no more trigrams than are common.
-fn share(text: &str, threshold: f64, terms: &mut Terms) -> Need {
-    let list = trigram::of_text(text);
+fn share(text: &str, threshold: f64, terms: &mut Terms) -> Result<Need> {
+    let list = trigram::of_text(text)?;
     if threshold <= 0.0 {
-        return Need::Anything;
+        return Ok(Need::Anything);
     }
     let enough = (1..=list.len()).find(|n| f64::from(*n as f32 / list.len() as f32) >= threshold);
-    match enough {
+    Ok(match enough {
         Some(least) => Need::at_least(least, list.iter().map(|t| terms.element(t)).collect()),
         None => Need::Never,
-    }
+    })
 }
 
 /// What is between the pattern's `%` and `_`.
-fn like(pattern: &str, terms: &mut Terms) -> Need {
+fn like(pattern: &str, terms: &mut Terms) -> Result<Need> {
     let (mut runs, mut run) = (Vec::new(), String::from(GAP));
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
@@ -68,5 +72,5 @@ fn like(pattern: &str, terms: &mut Terms) -> Need {
     }
     run.push(GAP);
     runs.push(run);
-    Need::all(runs.iter().map(|run| of_run(run, terms)).collect())
+    Ok(Need::all(runs.iter().map(|run| of_run(run, terms)).collect::<Result<_>>()?))
 }

@@ -27,13 +27,13 @@ impl Parser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
-    fn blanks(&mut self) {
-        while self.peek().is_some_and(|b| b.is_ascii_whitespace() || b == 0x0b) {
-            self.at += 1;
-        }
+    fn blanks(&mut self) -> Result<()> {
+        let rest = self.text.as_bytes().get(self.at..).unwrap_or(&[]);
+        self.at += pieces::count_leading(rest, |b| b.is_ascii_whitespace() || b == 0x0b)?;
+        Ok(())
     }
     fn token(&mut self, array_nulls: bool) -> Result<Token> {
-        self.blanks();
+        self.blanks()?;
         match self.peek() {
             None => Ok(Token::End),
             Some(b'{') => {
@@ -71,7 +71,7 @@ impl Parser<'_> {
             at += 1;
         }
         self.at = at + 1;
-        self.blanks();
+        self.blanks()?;
         match self.peek() {
             None => return Err(malformed(self.text, "Unexpected end of input.")),
             Some(b'}') => {}
@@ -123,7 +123,7 @@ impl Parser<'_> {
     /// `[l:u]...=` in front of the braces.
     fn bounds(&mut self) -> Result<Vec<(i32, u32)>> {
         let mut dims = Vec::new();
-        self.blanks();
+        self.blanks()?;
         while self.peek() == Some(b'[') {
             if dims.len() >= MAX_DIMS {
                 return Err(too_many_dims(MAX_DIMS + 1));
@@ -147,14 +147,14 @@ impl Parser<'_> {
                 return Err(error(sqlstate::PROGRAM_LIMIT_EXCEEDED, format!("array upper bound is too large: {high}")));
             }
             dims.push((low as i32, (high - low + 1) as u32));
-            self.blanks();
+            self.blanks()?;
         }
         if !dims.is_empty() {
             if self.peek() != Some(b'=') {
                 return Err(malformed(self.text, "Missing \"=\" after array dimensions."));
             }
             self.at += 1;
-            self.blanks();
+            self.blanks()?;
         }
         Ok(dims)
     }
@@ -200,7 +200,7 @@ pub fn array_in(element: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Res
     }
     let mut elements = Vec::new();
     let lengths = braces(&mut p, element, typmod, ctx, &mut elements)?;
-    p.blanks();
+    p.blanks()?;
     if p.peek().is_some() {
         return Err(malformed(text, "Junk after closing right brace."));
     }
@@ -295,6 +295,7 @@ fn braces(p: &mut Parser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mu
 pub fn array_out(type_oid: Oid, v: &Array, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     if matches!(type_oid, INT2VECTOR | OIDVECTOR) {
         for (i, e) in v.elements.iter().enumerate() {
+            work::step(20)?;
             if i > 0 {
                 out.push(b' ');
             }
@@ -336,7 +337,7 @@ fn level(v: &Array, depth: usize, at: &mut usize, out: &mut Vec<u8>, ctx: &EvalC
             Some(e) => {
                 let start = out.len();
                 output(v.element_type, e, out, ctx)?;
-                quote_element(out, start, delim);
+                quote_element(out, start, delim)?;
             }
         }
         *at += 1;
@@ -344,28 +345,32 @@ fn level(v: &Array, depth: usize, at: &mut usize, out: &mut Vec<u8>, ctx: &EvalC
     out.push(b'}');
     Ok(())
 }
-fn quote_element(out: &mut Vec<u8>, start: usize, delim: u8) {
+fn quote_element(out: &mut Vec<u8>, start: usize, delim: u8) -> Result<()> {
     let text = &out[start..];
-    let special =
-        |b: &u8| matches!(b, b'"' | b'\\' | b'{' | b'}') || *b == delim || b.is_ascii_whitespace() || *b == 0x0b;
-    if !text.is_empty() && !text.eq_ignore_ascii_case(b"null") && !text.iter().any(special) {
-        return;
+    let plain =
+        |b: u8| !(matches!(b, b'"' | b'\\' | b'{' | b'}') || b == delim || b.is_ascii_whitespace() || b == 0x0b);
+    if !text.is_empty() && !text.eq_ignore_ascii_case(b"null") && pieces::all(text, plain)? {
+        return Ok(());
     }
     let text = out.split_off(start);
     out.push(b'"');
+    let mut steps = work::SmallSteps::default();
     for b in text {
+        steps.step(3)?;
         if matches!(b, b'"' | b'\\') {
             out.push(b'\\');
         }
         out.push(b);
     }
     out.push(b'"');
+    Ok(())
 }
 
 pub fn vector_in(type_oid: Oid, text: &str) -> Result<Datum> {
     let (element_type, small) = if type_oid == INT2VECTOR { (INT2, true) } else { (OID, false) };
     let mut elements = Vec::new();
     for word in text.split_ascii_whitespace() {
+        work::step(30)?;
         elements.push(if small {
             Datum::Int2(int::parse(word, "smallint", i128::from(i16::MIN), i128::from(i16::MAX))? as i16)
         } else {
@@ -381,7 +386,8 @@ pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: 
         error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed record literal: \"{text}\""))
             .with_detail(detail)
     };
-    let b = text.trim_start().as_bytes();
+    let blanks = pieces::count_leading(text.as_bytes(), |c| c.is_ascii_whitespace())?;
+    let b = text[blanks..].trim_start().as_bytes();
     let mut at = 1;
     if b.first() != Some(&b'(') {
         return Err(bad("Missing left parenthesis."));
@@ -397,7 +403,9 @@ pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: 
         let mut v = Vec::new();
         let mut quoted = false;
         let mut any = false;
+        let mut steps = work::SmallSteps::default();
         loop {
+            steps.step(3)?;
             match b.get(at) {
                 None => return Err(bad("Unexpected end of input.")),
                 Some(b',' | b')') if !quoted => break,
@@ -438,7 +446,7 @@ pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: 
         // `()` of a type without columns comes here at once.
         _ => return Err(bad("Too many columns.")),
     }
-    if b[at + 1..].iter().any(|c| !c.is_ascii_whitespace()) {
+    if !pieces::all(&b[at + 1..], |c| c.is_ascii_whitespace())? {
         return Err(bad("Junk after right parenthesis."));
     }
     Ok(Datum::Record(Arc::new(Record { type_oid, fields: values, names: None })))
@@ -455,19 +463,40 @@ pub fn record_out(v: &Record, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()
         let start = out.len();
         output(*oid, field, out, ctx)?;
         let text = &out[start..];
-        let special = |b: &u8| matches!(b, b'"' | b'\\' | b'(' | b')' | b',') || b.is_ascii_whitespace() || *b == 0x0b;
-        if text.is_empty() || text.iter().any(special) {
-            let text = out.split_off(start);
-            out.push(b'"');
-            for b in text {
-                if matches!(b, b'"' | b'\\') {
-                    out.push(b);
-                }
-                out.push(b);
-            }
-            out.push(b'"');
+        let plain = |b: u8| !(matches!(b, b'"' | b'\\' | b'(' | b')' | b',') || b.is_ascii_whitespace() || b == 0x0b);
+        if text.is_empty() || !pieces::all(text, plain)? {
+            double_quote(out, start)?;
         }
     }
     out.push(b')');
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn long_rows_give_way() {
+        let long = "b\\\"".repeat(300_000);
+        let fields = [("a".to_string(), TEXT, -1), ("b".to_string(), TEXT, -1)];
+        let blanks = " ".repeat(1_000_000);
+        for text in
+            [format!("({long},)"), format!("(\"{long}\",x)"), format!("{blanks}(a,b)"), format!("(a,b){blanks}")]
+        {
+            asks(worth(text.len()), |cx| record_in(RECORD, &fields, &text, cx));
+        }
+        let row = Record { type_oid: RECORD, fields: vec![(TEXT, Datum::text(&long))], names: None };
+        asks(worth(3 * long.len()), |cx| record_out(&row, &mut Vec::new(), cx));
+    }
+
+    #[test]
+    fn long_elements_give_way() {
+        let long = "b\\\"".repeat(300_000);
+        let array = Array { element_type: TEXT, dims: vec![(1, 1)], elements: vec![Datum::text(&long)] };
+        asks(worth(3 * long.len()), |cx| array_out(0, &array, &mut Vec::new(), cx));
+        asks(worth(1_000_000), |cx| array_in(TEXT, &format!("{}{{}}", " ".repeat(1_000_000)), -1, cx));
+        asks(worth(100_000 * 30), |_| vector_in(OIDVECTOR, &"1 ".repeat(100_000)));
+    }
 }

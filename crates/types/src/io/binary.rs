@@ -51,7 +51,7 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         TEXT | VARCHAR | BPCHAR | NAME | UNKNOWN | CSTRING | JSON | XML | REFCURSOR => {
             return input(type_oid, utf8(bytes)?, typmod, ctx);
         }
-        BYTEA => Datum::Bytea(Arc::from(bytes)),
+        BYTEA => Datum::Bytea(shared::bytes(bytes)?),
         TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(bytes)?)),
         TSQUERY => Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(bytes)?)),
         NUMERIC => Datum::Numeric(Arc::new(Numeric::receive(bytes)?.apply_typmod(typmod)?)),
@@ -111,9 +111,9 @@ pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> R
         BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
         VOID => Datum::text(""),
         PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(
-            crate::snapshot::SnapshotText::receive(bytes)
+            crate::snapshot::SnapshotText::receive(bytes)?
                 .ok_or_else(|| error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external pg_snapshot data"))?
-                .text(),
+                .text()?,
         ),
         ACLITEM => {
             return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem"));
@@ -167,7 +167,12 @@ fn receive_bits(type_oid: Oid, bytes: &[u8], typmod: i32) -> Result<Datum> {
     if body.len() != len.div_ceil(8) {
         return Err(bad_format());
     }
-    let text: String = (0..len).map(|i| if body[i / 8] >> (7 - i % 8) & 1 == 1 { '1' } else { '0' }).collect();
+    let mut text = String::with_capacity(body.len() * 8);
+    for piece in pieces::of_bytes(body, 8) {
+        let bits = piece?.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1));
+        text.extend(bits.map(|bit| if bit { '1' } else { '0' }));
+    }
+    text.truncate(len);
     cast::parse_bit(type_oid, &text, typmod)
 }
 
@@ -229,6 +234,7 @@ fn receive_array(element: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> 
     }
     let mut elements = Vec::with_capacity(count);
     for _ in 0..count {
+        work::step(20)?;
         elements.push(match c.value()? {
             Some(b) => receive(element, b, typmod, ctx)?,
             None => Datum::Null,
@@ -305,7 +311,8 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
         }
         Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
             out.extend_from_slice(&(v.len() as u32).to_be_bytes());
-            for chunk in v.as_bytes().chunks(8) {
+            for chunk in work::steps(v.as_bytes().chunks(8), 8) {
+                let chunk = chunk?;
                 let byte = chunk.iter().enumerate().fold(0u8, |b, (i, c)| b | u8::from(*c == b'1') << (7 - i));
                 out.push(byte);
             }
@@ -314,12 +321,12 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             if type_oid == JSONB {
                 out.push(1);
             }
-            out.extend_from_slice(v.as_bytes());
+            pieces::append_mostly_short(out, v.as_bytes())?;
             if type_oid == BPCHAR && typmod >= 4 {
                 pad(v, typmod, out);
             }
         }
-        Datum::Bytea(v) => out.extend_from_slice(v),
+        Datum::Bytea(v) => pieces::append_mostly_short(out, v)?,
         Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(v) => v.send(out),
         Datum::TsQuery(v) => v.send(out),
@@ -358,8 +365,8 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
                 out.extend_from_slice(&len.to_be_bytes());
                 out.extend_from_slice(&low.to_be_bytes());
             }
-            for e in &a.elements {
-                send_prefixed(a.element_type, e, out, ctx)?;
+            for e in work::steps(&a.elements, 20) {
+                send_prefixed(a.element_type, e?, out, ctx)?;
             }
         }
         Datum::Record(r) => {

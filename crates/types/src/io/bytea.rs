@@ -64,17 +64,43 @@ pub fn encode_hex(bytes: &[u8], out: &mut Vec<u8>) {
         out.push(HEX[usize::from(b & 15)]);
     }
 }
-pub fn write(bytes: &[u8], hex: bool, out: &mut Vec<u8>) {
+pub fn write(bytes: &[u8], hex: bool, out: &mut Vec<u8>) -> Result<()> {
     if hex {
         out.extend_from_slice(b"\\x");
-        encode_hex(bytes, out);
-        return;
+        if bytes.len() <= work::PIECE_BYTES {
+            encode_hex(bytes, out);
+            return work::step(bytes.len());
+        }
+        return pieces::of_bytes(bytes, 2).try_for_each(|piece| {
+            encode_hex(piece?, out);
+            Ok(())
+        });
     }
+    let mut steps = SmallSteps::default();
     for &b in bytes {
+        steps.step(5)?;
         match b {
             b'\\' => out.extend_from_slice(b"\\\\"),
             0x20..=0x7e => out.push(b),
             _ => super::write(out, format_args!("\\{b:03o}")),
         }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn long_bytes_give_way() {
+        let long = vec![b'a'; 1_000_000];
+        asks(worth(2 * long.len()), |_| write(&long, true, &mut Vec::new()));
+        asks(worth(5 * long.len()), |_| write(&long, false, &mut Vec::new()));
+        let mut out = Vec::new();
+        write(&[0, 92, 97], false, &mut out).unwrap();
+        write(&[0, 255], true, &mut out).unwrap();
+        assert_eq!(out, b"\\000\\\\a\\x00ff");
     }
 }

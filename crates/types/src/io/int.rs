@@ -37,7 +37,9 @@ fn parse_general(text: &str, type_name: &str, min: i128, max: i128) -> Result<i1
     let mut v = 0i128;
     let mut last_digit = radix != 10;
     let mut any = false;
+    let mut steps = work::SmallSteps::default();
     for &b in digits {
+        steps.step(3)?;
         if b == b'_' {
             if !last_digit {
                 return Err(bad());
@@ -94,8 +96,9 @@ fn c_integer(text: &str, type_name: &str, any_base: bool) -> Result<i128> {
     if digits.is_empty() {
         return Err(bad());
     }
-    let mut v = 0i128;
+    let (mut v, mut steps) = (0i128, work::SmallSteps::default());
     for c in digits.chars() {
+        steps.step(3)?;
         v = (v * radix as i128 + i128::from(c.to_digit(radix).ok_or_else(bad)?)).min(i128::MAX / 64);
     }
     Ok(if neg { -v } else { v })

@@ -17,7 +17,7 @@ use crate::acl::AclItem;
 use crate::datum::not_decoded;
 use crate::network::{self, Inet};
 use crate::numeric::Numeric;
-use crate::{Datum, EvalContext, cast, datetime, oids::*};
+use crate::{Datum, EvalContext, cast, datetime, oids::*, pieces};
 use kilndb_base::{Error, Oid, Result, SqlState, shared, sqlstate, work};
 use std::io::Write;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         INT4 => Datum::Int4(int::parse(text, "integer", i128::from(i32::MIN), i128::from(i32::MAX))? as i32),
         INT8 => Datum::Int8(int::parse(text, "bigint", i128::from(i64::MIN), i128::from(i64::MAX))? as i64),
         INT2 => Datum::Int2(int::parse(text, "smallint", i128::from(i16::MIN), i128::from(i16::MAX))? as i16),
-        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR => Datum::text(text),
+        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR => Datum::Text(shared::text(text)?),
         VARCHAR => cast::varchar(text, typmod, false)?,
         BPCHAR => cast::bpchar(text, typmod, false)?,
         NAME => Datum::text(cast::truncate_name(text)),
@@ -71,7 +71,7 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         FLOAT8 => Datum::Float8(float::parse_f64(text)?),
         FLOAT4 => Datum::Float4(float::parse_f32(text)?),
         NUMERIC => Datum::Numeric(Arc::new(Numeric::parse(text)?.apply_typmod(typmod)?)),
-        BYTEA => Datum::Bytea(Arc::from(bytea::parse(text)?)),
+        BYTEA => Datum::Bytea(shared::bytes(&bytea::parse(text)?)?),
         DATE => Datum::Date(datetime::date_in(text, ctx)?),
         TIME => Datum::Time(datetime::time_in(text, typmod, ctx)?),
         TIMETZ => {
@@ -94,7 +94,7 @@ pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Resul
         INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
         VOID => Datum::text(""),
         INET | CIDR => Datum::Inet(Inet::parse(text, type_oid == CIDR)?),
-        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::parse(text)?.text()),
+        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::parse(text)?.text()?),
         ACLITEM => Datum::AclItem(AclItem::parse(text, ctx)?),
         MACADDR => Datum::MacAddr(network::parse_macaddr(text)?),
         MACADDR8 => Datum::MacAddr8(network::parse_macaddr8(text)?),
@@ -163,7 +163,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Int8(v) => int::write_i64(*v, out),
         Datum::Int2(v) => int::write_i64(i64::from(*v), out),
         Datum::Text(v) => {
-            out.extend_from_slice(v.as_bytes());
+            pieces::append_mostly_short(out, v.as_bytes())?;
             let (base, typmod) =
                 if type_oid >= FIRST_USER_TYPE { under_domains(type_oid, typmod, ctx) } else { (type_oid, typmod) };
             if base == BPCHAR && typmod >= 4 {
@@ -188,7 +188,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         },
         Datum::U64(v) if type_oid == PG_LSN => write(out, format_args!("{:X}/{:X}", v >> 32, v & 0xffff_ffff)),
         Datum::U64(v) => write(out, format_args!("{v}")),
-        Datum::Bytea(v) => bytea::write(v, ctx.format.bytea_output_hex, out),
+        Datum::Bytea(v) => bytea::write(v, ctx.format.bytea_output_hex, out)?,
         Datum::Uuid(v) => write_uuid(v, out),
         Datum::Jsonb(v) => crate::json::binary::decode(v)?.write(out)?,
         Datum::Tid(block, slot) => write(out, format_args!("({block},{slot})")),
@@ -222,6 +222,22 @@ pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<
 fn write(out: &mut Vec<u8>, args: std::fmt::Arguments) {
     // A Vec takes every write.
     let _ = out.write_fmt(args);
+}
+/// Puts quotes around what was written from `start` on; quotes and backslashes in there are doubled.
+fn double_quote(out: &mut Vec<u8>, start: usize) -> Result<()> {
+    let text = out.split_off(start);
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    let mut steps = work::SmallSteps::default();
+    for b in text {
+        steps.step(3)?;
+        if matches!(b, b'"' | b'\\') {
+            out.push(b);
+        }
+        out.push(b);
+    }
+    out.push(b'"');
+    Ok(())
 }
 /// Blanks that char(n) shows after a trimmed value.
 pub(crate) fn pad(v: &str, typmod: i32, out: &mut Vec<u8>) {
@@ -276,7 +292,9 @@ pub fn natural_type(datum: &Datum) -> Oid {
 
 /// bool's input: unique prefixes of true, false, yes, no; on, off, 1, 0.
 pub(crate) fn parse_bool(text: &str) -> Result<bool> {
-    let t = trim(text).to_ascii_lowercase();
+    let t = trim(text);
+    // No word is longer, and a long text is not copied.
+    let t = t.get(..6).unwrap_or(t).to_ascii_lowercase();
     let prefix = |word: &str| !t.is_empty() && word.starts_with(t.as_str());
     if prefix("true") || prefix("yes") || t == "on" || t == "1" {
         return Ok(true);

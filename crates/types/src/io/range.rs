@@ -2,7 +2,8 @@
 
 use super::{error, input, output, receive, send};
 use crate::range::{self, Bound, Multirange, Range, RangeType};
-use crate::{Datum, EvalContext};
+use crate::{Datum, EvalContext, pieces};
+use kilndb_base::work::{self, SmallSteps};
 use kilndb_base::{Error, Result, sqlstate};
 
 fn is_blank(b: u8) -> bool {
@@ -12,10 +13,13 @@ fn is_blank(b: u8) -> bool {
 fn malformed(what: &str, text: &str, detail: &str) -> Error {
     error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed {what} literal: \"{text}\"")).with_detail(detail)
 }
-fn skip_blanks(b: &[u8], at: &mut usize) {
-    while b.get(*at).copied().is_some_and(is_blank) {
-        *at += 1;
+#[inline]
+fn skip_blanks(b: &[u8], at: &mut usize) -> Result<()> {
+    // There are none as a rule.
+    if b.get(*at).copied().is_some_and(is_blank) {
+        *at += pieces::count_leading(&b[*at..], is_blank)?;
     }
+    Ok(())
 }
 fn starts_with_empty(b: &[u8]) -> bool {
     b.get(..5).is_some_and(|word| word.eq_ignore_ascii_case(b"empty"))
@@ -25,10 +29,10 @@ pub(super) fn range_in(ty: RangeType, text: &str, ctx: &EvalContext) -> Result<R
     let bad = |detail: &str| malformed("range", text, detail);
     let b = text.as_bytes();
     let mut at = 0;
-    skip_blanks(b, &mut at);
+    skip_blanks(b, &mut at)?;
     if starts_with_empty(&b[at..]) {
         at += 5;
-        skip_blanks(b, &mut at);
+        skip_blanks(b, &mut at)?;
         return if at == b.len() { Ok(Range::empty(ty)) } else { Err(bad("Junk after \"empty\" key word.")) };
     }
     let lower_inclusive = match b.get(at) {
@@ -49,7 +53,7 @@ pub(super) fn range_in(ty: RangeType, text: &str, ctx: &EvalContext) -> Result<R
         _ => return Err(bad("Too many commas.")),
     };
     at += 1;
-    skip_blanks(b, &mut at);
+    skip_blanks(b, &mut at)?;
     if at != b.len() {
         return Err(bad("Junk after right parenthesis or bracket."));
     }
@@ -66,8 +70,9 @@ fn bound_text(text: &str, at: &mut usize) -> Result<Option<String>> {
         return Ok(None);
     }
     let mut value = Vec::new();
-    let mut quoted = false;
+    let (mut quoted, mut steps) = (false, SmallSteps::default());
     while quoted || !is_end(b.get(*at)) {
+        steps.step(3)?;
         let c = *b.get(*at).ok_or_else(end)?;
         *at += 1;
         match c {
@@ -106,16 +111,8 @@ fn bound_out(range: &Range, bound: &Bound, out: &mut Vec<u8>, ctx: &EvalContext)
     output(range.ty.subtype, &bound.value, out, ctx)?;
     let text = &out[start..];
     let special = |b: &u8| matches!(b, b'"' | b'\\' | b'(' | b')' | b'[' | b']' | b',') || is_blank(*b);
-    if text.is_empty() || text.iter().any(special) {
-        let text = out.split_off(start);
-        out.push(b'"');
-        for b in text {
-            if matches!(b, b'"' | b'\\') {
-                out.push(b);
-            }
-            out.push(b);
-        }
-        out.push(b'"');
+    if text.is_empty() || !pieces::all(text, |b| !special(&b))? {
+        super::double_quote(out, start)?;
     }
     Ok(())
 }
@@ -124,7 +121,7 @@ pub(super) fn multirange_in(ty: RangeType, text: &str, ctx: &EvalContext) -> Res
     let bad = |detail: &str| malformed("multirange", text, detail);
     let b = text.as_bytes();
     let mut at = 0;
-    skip_blanks(b, &mut at);
+    skip_blanks(b, &mut at)?;
     if b.get(at) != Some(&b'{') {
         return Err(bad("Missing left brace."));
     }
@@ -132,12 +129,13 @@ pub(super) fn multirange_in(ty: RangeType, text: &str, ctx: &EvalContext) -> Res
     let mut ranges = Vec::new();
     let mut is_first = true;
     loop {
-        skip_blanks(b, &mut at);
+        skip_blanks(b, &mut at)?;
         match b.get(at) {
             None => return Err(bad("Unexpected end of input.")),
             Some(b'}') if is_first => break,
             Some(b'[' | b'(') => {
-                let end = range_end(b, at).ok_or_else(|| bad("Unexpected end of input."))?;
+                work::step(100)?;
+                let end = range_end(b, at)?.ok_or_else(|| bad("Unexpected end of input."))?;
                 ranges.push(range_in(ty, &text[at..end], ctx)?);
                 at = end;
             }
@@ -145,7 +143,7 @@ pub(super) fn multirange_in(ty: RangeType, text: &str, ctx: &EvalContext) -> Res
             Some(_) => return Err(bad("Expected range start.")),
         }
         is_first = false;
-        skip_blanks(b, &mut at);
+        skip_blanks(b, &mut at)?;
         match b.get(at) {
             None => return Err(bad("Unexpected end of input.")),
             Some(b',') => at += 1,
@@ -154,30 +152,33 @@ pub(super) fn multirange_in(ty: RangeType, text: &str, ctx: &EvalContext) -> Res
         }
     }
     at += 1;
-    skip_blanks(b, &mut at);
+    skip_blanks(b, &mut at)?;
     if at != b.len() {
         return Err(bad("Junk after closing right brace."));
     }
     Multirange::make(ty, ranges)
 }
 /// Where the range that begins at `at` ends: behind a parenthesis or bracket that is neither quoted nor escaped.
-fn range_end(b: &[u8], mut at: usize) -> Option<usize> {
-    let mut quoted = false;
+fn range_end(b: &[u8], mut at: usize) -> Result<Option<usize>> {
+    let (mut quoted, mut steps) = (false, SmallSteps::default());
     at += 1;
-    loop {
-        match b.get(at)? {
+    while let Some(c) = b.get(at) {
+        steps.step(2)?;
+        match c {
             b'\\' => at += 1,
             b'"' if quoted && b.get(at + 1) == Some(&b'"') => at += 1,
             b'"' => quoted = !quoted,
-            b')' | b']' if !quoted => return Some(at + 1),
+            b')' | b']' if !quoted => return Ok(Some(at + 1)),
             _ => {}
         }
         at += 1;
     }
+    Ok(None)
 }
 pub(super) fn multirange_out(value: &Multirange, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     out.push(b'{');
     for (i, range) in value.ranges.iter().enumerate() {
+        work::step(100)?;
         if i > 0 {
             out.push(b',');
         }
@@ -240,6 +241,7 @@ pub(super) fn multirange_receive(ty: RangeType, bytes: &[u8], ctx: &EvalContext)
     let (head, mut rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
     let mut ranges = Vec::new();
     for _ in 0..u32::from_be_bytes(*head) {
+        work::step(100)?;
         ranges.push(range_receive(ty, prefixed(&mut rest)?, ctx)?);
     }
     at_end(rest)?;
@@ -247,5 +249,42 @@ pub(super) fn multirange_receive(ty: RangeType, bytes: &[u8], ctx: &EvalContext)
 }
 pub(super) fn multirange_send(value: &Multirange, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     out.extend_from_slice(&(value.ranges.len() as u32).to_be_bytes());
-    value.ranges.iter().try_for_each(|r| with_length(out, |out| range_send(r, out, ctx)))
+    work::steps(&value.ranges, 100).try_for_each(|r| with_length(out, |out| range_send(r?, out, ctx)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+    use crate::oids::NUMERIC;
+
+    const TEXTS: RangeType = RangeType { oid: 70_000, multirange: 70_001, subtype: crate::oids::TEXT };
+
+    #[test]
+    fn long_bounds_give_way() {
+        let long = "b\\\"".repeat(300_000);
+        let (plain, quoted) = (format!("[a,{long})"), format!("[\"{long}\",x)"));
+        let blanks = format!("{}[a,b)", " ".repeat(1_000_000));
+        for text in [&plain, &quoted, &blanks] {
+            asks(worth(text.len()), |cx| range_in(TEXTS, text, cx));
+            asks(worth(text.len()), |cx| multirange_in(TEXTS, &format!("{{{text}}}"), cx));
+        }
+        asks(worth(long.len()), |cx| range_out(&range_in(TEXTS, &plain, cx)?, &mut Vec::new(), cx));
+    }
+
+    #[test]
+    fn many_ranges_give_way() {
+        let numbers = range::built_in(3906).filter(|ty| ty.subtype == NUMERIC).expect("numrange");
+        let text: String = (0..10_000).map(|i| format!(",[{i},{i}]")).collect();
+        let text = format!("{{{}}}", &text[1..]);
+        asks(worth(10_000 * 100), |cx| multirange_in(numbers, &text, cx).map(|_| ()));
+        let write = |cx: &EvalContext| -> Result<(Multirange, Vec<u8>)> {
+            let (value, mut out) = (multirange_in(numbers, &text, cx)?, Vec::new());
+            multirange_send(&value, &mut out, cx)?;
+            Ok((value, out))
+        };
+        asks(worth(10_000 * 200), |cx| write(cx).map(|_| ()));
+        asks(worth(10_000 * 300), |cx| multirange_receive(numbers, &write(cx)?.1, cx).map(|_| ()));
+        asks(worth(10_000 * 300), |cx| multirange_out(&write(cx)?.0, &mut Vec::new(), cx));
+    }
 }

@@ -16,6 +16,10 @@ fn only(name: &str, what: &str) -> Error {
 fn bad(text: &str, name: &str, type_name: &str) -> Error {
     wrong(format!("argument \"{text}\" of jsonpath item method .{name}() is invalid for type {type_name}"))
 }
+/// That the statement is cancelled says nothing about the text.
+fn bad_unless_interrupted(e: Error, text: &str, name: &str, type_name: &str) -> Error {
+    if e.is_interruption() { e } else { bad(text, name, type_name) }
+}
 fn finite(n: Numeric, name: &str) -> Result<Value> {
     if n.is_finite() {
         Ok(Value::Number(n))
@@ -75,7 +79,8 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
     };
     match name {
         "double" => {
-            let d = io::input(FLOAT8, &text, -1, ctx).map_err(|_| bad(&text, name, "double precision"))?;
+            let d = io::input(FLOAT8, &text, -1, ctx)
+                .map_err(|e| bad_unless_interrupted(e, &text, name, "double precision"))?;
             finite(if let Value::Number(n) = v { n.clone() } else { Numeric::from_f64(get::float8(&d)?) }, name)
         }
         "bigint" | "integer" => {
@@ -86,13 +91,17 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
             };
             let whole = match v {
                 Value::Number(n) => n.round_to(0).to_i64(),
-                _ => io::input(INT8, &text, -1, ctx).ok().and_then(|d| get::int8(&d).ok()),
+                _ => {
+                    let read = io::input(INT8, &text, -1, ctx);
+                    let d = read.map_err(|e| bad_unless_interrupted(e, &text, name, type_name))?;
+                    Some(get::int8(&d)?)
+                }
             };
             let whole = whole.filter(|i| (low..=high).contains(i)).ok_or_else(|| bad(&text, name, type_name))?;
             Ok(Value::Number(Numeric::from(whole)))
         }
         _ => {
-            let n = Numeric::parse(&text).map_err(|_| bad(&text, name, "numeric"))?;
+            let n = Numeric::parse(&text).map_err(|e| bad_unless_interrupted(e, &text, name, "numeric"))?;
             let Value::Number(n) = finite(n, name)? else { return Err(Error::internal("a number")) };
             let argument = |i: usize| -> Option<i64> {
                 match args.get(i)? {

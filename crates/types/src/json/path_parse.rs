@@ -2,6 +2,8 @@
 
 use super::value::escape;
 use crate::numeric::Numeric;
+use crate::pieces;
+use kilndb_base::work::{self, SmallSteps};
 use kilndb_base::{Error, Result, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -184,13 +186,12 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize, usize)>> {
     let mut list = Vec::new();
     let mut at = 0;
     loop {
-        while b.get(at).is_some_and(|c| c.is_ascii_whitespace() || *c == 11) {
-            at += 1;
-        }
+        work::step(100)?;
+        at += pieces::count_leading(&b[at..], |c| c.is_ascii_whitespace() || c == 11)?;
         let start = at;
         let Some(&c) = b.get(at) else { break };
         if b[at..].starts_with(b"/*") {
-            match text[at + 2..].find("*/") {
+            match pieces::find(&text[at + 2..], "*/")? {
                 Some(end) => at += end + 4,
                 None => return Err(error_at(text, text.len(), text.len(), "unexpected end of comment")),
             }
@@ -285,8 +286,9 @@ fn number(text: &str, at: &mut usize) -> Result<Token> {
     Ok(if is_int { Token::Int(shown) } else { Token::Number(shown) })
 }
 fn word(text: &str, at: &mut usize) -> Result<String> {
-    let mut out = String::new();
+    let (mut out, mut steps) = (String::new(), SmallSteps::default());
     while let Some(c) = text[*at..].chars().next() {
+        steps.step(5)?;
         if c == '\\' {
             *at += 1;
             unescape(text, at, &mut out)?;
@@ -300,9 +302,10 @@ fn word(text: &str, at: &mut usize) -> Result<String> {
     Ok(out)
 }
 fn quoted(text: &str, at: &mut usize) -> Result<String> {
-    let mut out = String::new();
+    let (mut out, mut steps) = (String::new(), SmallSteps::default());
     *at += 1;
     loop {
+        steps.step(5)?;
         match text[*at..].chars().next() {
             None => return Err(error_at(text, text.len(), text.len(), "unterminated quoted string")),
             Some('"') => {

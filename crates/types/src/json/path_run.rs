@@ -8,7 +8,7 @@ use super::path_parse::{Expr, JsonPath, Op, Step};
 use super::value::Value;
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, functions};
-use kilndb_base::{Error, Result, SqlState, sqlstate};
+use kilndb_base::{Error, Result, SqlState, sqlstate, work};
 use std::sync::Arc;
 
 /// Why a run ends before its end.
@@ -45,6 +45,13 @@ struct At<'a> {
     forgiving: bool,
 }
 
+/// What looking at an item costs.
+const UNITS_OF_ITEM: usize = 30;
+
+/// No `silent` hides that the statement is cancelled.
+fn step(units: usize) -> Run<()> {
+    work::step(units).map_err(Halt::Hard)
+}
 fn data<T>(state: SqlState, message: impl Into<String>) -> Run<T> {
     Err(Halt::Data(Error::new(state, message)))
 }
@@ -279,6 +286,7 @@ impl Context<'_> {
         let (mut found, mut unknown) = (false, false);
         for a in &left {
             for b in &right {
+                step(UNITS_OF_ITEM)?;
                 match test(a, b)? {
                     Truth::Unknown if !self.lax => return Ok(Truth::Unknown),
                     Truth::Unknown => unknown = true,
@@ -319,6 +327,7 @@ impl Context<'_> {
 
     /// The steps from an item on. `unwrap`: an array stands for its elements where the step wants none.
     fn steps(&self, steps: &[Step], v: &Value, at: At<'_>, unwrap: bool, sink: &mut Sink<'_>) -> Run<()> {
+        step(UNITS_OF_ITEM)?;
         let Some((step, rest)) = steps.split_first() else { return sink(v.clone()) };
         let takes_arrays = match step {
             Step::AnyArray | Step::Index(_) | Step::Any(..) => true,
@@ -374,6 +383,7 @@ impl Context<'_> {
                 let result = super::path_method::call(name, args, v, self.lax || at.forgiving, self.eval).map_err(
                     |e| match e.sqlstate() {
                         sqlstate::FEATURE_NOT_SUPPORTED => Halt::Hard(e),
+                        _ if e.is_interruption() => Halt::Hard(e),
                         _ => Halt::Data(e),
                     },
                 )?;
@@ -399,6 +409,7 @@ impl Context<'_> {
             _ => return Ok(()),
         };
         for child in children {
+            step(UNITS_OF_ITEM)?;
             if level >= first || first == u32::MAX && last == u32::MAX && child.is_scalar() {
                 sink(child)?;
             }
@@ -480,4 +491,29 @@ fn compare(op: Op, a: &Value, b: &Value) -> Truth {
         Op::Le => order.is_le(),
         _ => order.is_ge(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::path_parse::parse;
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn many_items_give_way() {
+        let count = 50_000;
+        let document = Value::parse(&format!("[{}1]", "0, ".repeat(count))).unwrap();
+        for path in ["$[*]", "$.**", "strict $[*] ? (@ > 5)", "$ ? (@[*] == 2)"] {
+            asks(worth(count * UNITS_OF_ITEM), |cx| query(&parse(path)?, &document, None, true, cx));
+        }
+    }
+
+    #[test]
+    fn long_paths_give_way() {
+        for path in
+            ["$.a".repeat(100_000), format!("$.\"{}\"", "a".repeat(1_000_000)), format!("{}$", " ".repeat(1_000_000))]
+        {
+            asks(worth(path.len()), |_| parse(&path));
+        }
+    }
 }

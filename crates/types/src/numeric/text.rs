@@ -1,6 +1,7 @@
 //! Text and binary forms of NUMERIC.
 
 use super::*;
+use kilndb_base::work::SmallSteps;
 use std::fmt;
 
 #[cold]
@@ -162,8 +163,9 @@ fn parse_decimal(bytes: &[u8], negative: bool, text: &str) -> Result<Numeric> {
     let bad = || syntax(text);
     let mut decimals: Vec<u8> = Vec::with_capacity(bytes.len());
     let mut point: Option<usize> = None;
-    let mut i = 0;
+    let (mut i, mut steps) = (0, SmallSteps::default());
     while i < bytes.len() {
+        steps.step(2)?;
         match bytes[i] {
             b @ b'0'..=b'9' => decimals.push(b - b'0'),
             b'.' if point.is_none() => {
@@ -231,7 +233,9 @@ fn from_decimals(decimals: &[u8], int_digits: i64, dscale: i64, negative: bool) 
     let mut digits = Vec::with_capacity(decimals.len() / 4 + 2);
     let mut group = 0i16;
     let mut in_group = pad;
+    let mut steps = SmallSteps::default();
     for &d in decimals {
+        steps.step(2)?;
         group = group * 10 + i16::from(d);
         in_group += 1;
         if in_group == 4 {
@@ -295,5 +299,19 @@ impl fmt::Display for Numeric {
 fn push_group(s: &mut String, group: i32) {
     for power in [1000, 100, 10, 1] {
         s.push(char::from(b'0' + (group / power % 10) as u8));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn long_numbers_give_way() {
+        for text in ["1".repeat(1_000_000), "0".repeat(1_000_000)] {
+            asks(worth(4 * text.len()), |_| Numeric::parse(&text));
+        }
+        asks(worth(2_000_000), |_| Numeric::parse(&format!("{}x", "1".repeat(1_000_000))));
     }
 }

@@ -1,8 +1,7 @@
 //! The template patterns of to_char, to_number, to_date and to_timestamp.
 //!
 //! Invariants
-//! 1. A template becomes nodes once, in [`datetime_nodes`] or [`number::Picture::parse`]; reading and writing walk
-//!    them.
+//! 1. A template becomes nodes once, in [`Nodes`] or [`number::Picture::parse`]; reading and writing walk them.
 //! 2. Month and day names are English: the locale is C, so TM changes only the padding.
 //!
 //! Must not know: how SQL calls these functions (that is `functions::tochar`).
@@ -12,6 +11,8 @@ pub mod read;
 pub mod write;
 
 use Convention::{Gregorian, Iso};
+use kilndb_base::Result;
+use kilndb_base::work::SmallSteps;
 
 /// What a date/time pattern stands for. Spellings that differ in case only share one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,7 +77,7 @@ const fn pattern(name: &'static str, key: Key, digits: bool, convention: Convent
     Pattern { name, key, digits, convention }
 }
 use Convention::Any;
-/// Longer patterns come before the shorter ones that they start with.
+/// Ordered by their first letters. Longer patterns come before the shorter ones that they start with.
 static PATTERNS: [Pattern; 58] = [
     pattern("A.D.", Key::Era, false, Any),
     pattern("A.M.", Key::HalfDay, false, Any),
@@ -166,7 +167,9 @@ pub(crate) enum Node<'a> {
 }
 
 fn find(text: &str) -> Option<(&str, &'static Pattern)> {
-    PATTERNS.iter().find_map(|p| {
+    let first = text.bytes().next()?.to_ascii_uppercase();
+    let from = PATTERNS.partition_point(|p| p.name.as_bytes()[0] < first);
+    PATTERNS[from..].iter().take_while(|p| p.name.as_bytes()[0] == first).find_map(|p| {
         let head = text.get(..p.name.len())?;
         let lower = || head.bytes().all(|b| !b.is_ascii_uppercase()) && head.eq_ignore_ascii_case(p.name);
         (head == p.name || lower()).then_some((head, p))
@@ -179,72 +182,96 @@ pub(crate) fn is_space(b: u8) -> bool {
     b.is_ascii_whitespace() || b == 0x0b
 }
 
-/// Characters of a quoted passage; `rest` starts behind the opening quote. Returns what follows the closing one.
-pub(crate) fn quoted(rest: &str, mut push: impl FnMut(char)) -> &str {
-    let mut chars = rest.char_indices();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '"' => return rest.get(at + 1..).unwrap_or(""),
-            // A backslash quotes the next character, if any.
-            '\\' => push(chars.next().map_or('\\', |n| n.1)),
-            c => push(c),
-        }
-    }
-    ""
+/// The next character of a quoted passage, None where the passage ends, and what follows.
+pub(crate) fn quoted(rest: &str) -> (Option<char>, &str) {
+    let mut chars = rest.chars();
+    let next = match chars.next() {
+        Some('"') => None,
+        // A backslash quotes the next character, if any.
+        Some('\\') => Some(chars.next().unwrap_or('\\')),
+        c => c,
+    };
+    (next, chars.as_str())
 }
 
-pub(crate) fn datetime_nodes(template: &str) -> Vec<Node<'_>> {
-    let mut nodes = Vec::new();
-    let mut rest = template;
-    while !rest.is_empty() {
-        let (mut fill, mut localized) = (false, false);
-        if let Some(r) = rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
-            (fill, rest) = (true, r);
-        } else if let Some(r) = rest.strip_prefix("TM").or_else(|| rest.strip_prefix("tm")) {
-            (localized, rest) = (true, r);
-        }
-        if let Some((name, p)) = find(rest) {
-            rest = &rest[name.len()..];
-            let mut ordinal = Ordinal::None;
-            if let Some(r) = rest.strip_prefix("TH") {
-                (ordinal, rest) = (Ordinal::Upper, r);
-            } else if let Some(r) = rest.strip_prefix("th") {
-                (ordinal, rest) = (Ordinal::Lower, r);
-            } else if let Some(r) = rest.strip_prefix("SP") {
-                // Spell mode is accepted and does nothing.
-                rest = r;
-            }
-            nodes.push(Node::Field(Field {
-                name,
-                key: p.key,
-                digits: p.digits,
-                convention: p.convention,
-                fill,
-                localized,
-                ordinal,
-            }));
-            continue;
-        }
-        if let Some(r) = rest.strip_prefix('"') {
-            rest = quoted(r, |c| nodes.push(Node::Literal(c)));
-            continue;
-        }
-        if rest.starts_with("\\\"") {
-            rest = &rest[1..];
-        }
-        let Some(c) = rest.chars().next() else { break };
-        rest = &rest[c.len_utf8()..];
-        nodes.push(match u8::try_from(c) {
-            Ok(b) if is_separator(b) => Node::Separator(c),
-            Ok(b) if is_space(b) => Node::Space(c),
-            _ => Node::Literal(c),
-        });
+/// What looking for the pattern at a place of a template costs.
+pub(crate) const UNITS_OF_NODE: usize = 30;
+/// What reading or writing a field costs.
+const UNITS_OF_FIELD: usize = 100;
+
+/// A date/time template's nodes, one after the other: together they take many times the template's memory.
+pub(crate) struct Nodes<'a> {
+    rest: &'a str,
+    is_quoted: bool,
+    steps: SmallSteps,
+}
+impl<'a> Nodes<'a> {
+    pub fn of(template: &'a str) -> Nodes<'a> {
+        Nodes { rest: template, is_quoted: false, steps: SmallSteps::default() }
     }
-    nodes
+    /// Takes a modifier in front of a pattern.
+    fn strip(&mut self, upper: &str, lower: &str) -> bool {
+        let rest = self.rest.strip_prefix(upper).or_else(|| self.rest.strip_prefix(lower));
+        self.rest = rest.unwrap_or(self.rest);
+        rest.is_some()
+    }
+    fn next_node(&mut self) -> Result<Option<Node<'a>>> {
+        while !self.rest.is_empty() {
+            self.steps.step(UNITS_OF_NODE)?;
+            if self.is_quoted {
+                let (c, rest) = quoted(self.rest);
+                (self.is_quoted, self.rest) = (c.is_some(), rest);
+                match c {
+                    Some(c) => return Ok(Some(Node::Literal(c))),
+                    None => continue,
+                }
+            }
+            let fill = self.strip("FM", "fm");
+            let localized = !fill && self.strip("TM", "tm");
+            if let Some((name, p)) = find(self.rest) {
+                return Ok(Some(Node::Field(self.field(name, p, fill, localized))));
+            }
+            if self.strip("\"", "\"") {
+                self.is_quoted = true;
+                continue;
+            }
+            if self.rest.starts_with("\\\"") {
+                self.rest = &self.rest[1..];
+            }
+            let mut chars = self.rest.chars();
+            let Some(c) = chars.next() else { break };
+            self.rest = chars.as_str();
+            return Ok(Some(match u8::try_from(c) {
+                Ok(b) if is_separator(b) => Node::Separator(c),
+                Ok(b) if is_space(b) => Node::Space(c),
+                _ => Node::Literal(c),
+            }));
+        }
+        Ok(None)
+    }
+    fn field(&mut self, name: &'a str, p: &Pattern, fill: bool, localized: bool) -> Field<'a> {
+        self.rest = &self.rest[name.len()..];
+        let mut ordinal = Ordinal::None;
+        if let Some(r) = self.rest.strip_prefix("TH") {
+            (ordinal, self.rest) = (Ordinal::Upper, r);
+        } else if let Some(r) = self.rest.strip_prefix("th") {
+            (ordinal, self.rest) = (Ordinal::Lower, r);
+        } else if let Some(r) = self.rest.strip_prefix("SP") {
+            // Spell mode is accepted and does nothing.
+            self.rest = r;
+        }
+        Field { name, key: p.key, digits: p.digits, convention: p.convention, fill, localized, ordinal }
+    }
+}
+impl<'a> Iterator for Nodes<'a> {
+    type Item = Result<Node<'a>>;
+    fn next(&mut self) -> Option<Result<Node<'a>>> {
+        self.next_node().transpose()
+    }
 }
 
 /// The English ordinal ending of a number's text.
-pub(crate) fn ordinal_ending(number: &str, upper: bool) -> kilndb_base::Result<&'static str> {
+pub(crate) fn ordinal_ending(number: &str, upper: bool) -> Result<&'static str> {
     let b = number.as_bytes();
     let last = b.last().copied().unwrap_or(b' ');
     if !last.is_ascii_digit() {
@@ -268,3 +295,49 @@ pub(crate) fn ordinal_ending(number: &str, upper: bool) -> kilndb_base::Result<&
 
 /// January first.
 pub(crate) const ROMAN_MONTHS: [&str; 12] = ["I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn patterns_are_found_by_their_first_letter() {
+        assert!(PATTERNS.is_sorted_by_key(|p| p.name.as_bytes()[0]));
+        for p in &PATTERNS {
+            assert_eq!(find(p.name).map(|(head, found)| (head, found.key)), Some((p.name, p.key)));
+        }
+        assert!(["", "é", "x", "\"Y"].iter().all(|text| find(text).is_none()));
+    }
+
+    #[test]
+    fn nodes_of_a_template() {
+        let shown = |template: &str| {
+            Nodes::of(template)
+                .map(|node| match node.unwrap() {
+                    Node::Field(f) => format!("<{}{}>", if f.fill { "FM" } else { "" }, f.name),
+                    Node::Space(c) | Node::Separator(c) | Node::Literal(c) => c.to_string(),
+                })
+                .collect::<String>()
+        };
+        assert_eq!(shown(r#"FMDDth "of\"" \"MON\" """y" é"#), r#"<FMDD> of" "<MON>" y é"#);
+        assert_eq!(shown("FM"), "");
+        assert_eq!(shown(r#""YY\"#), r"YY\");
+    }
+
+    #[test]
+    fn long_templates_give_way() {
+        for pattern in ["x", "\"\"", "YYYY", "FMMonth", " "] {
+            let template = pattern.repeat(100_000);
+            let units = if pattern.len() > 2 { UNITS_OF_FIELD } else { UNITS_OF_NODE };
+            asks(worth(100_000 * units), |_| write::timestamp(0, None, &template));
+        }
+        // Reading ends with the text.
+        let (fields, blanks) = ("2000 ".repeat(100_000), " ".repeat(1_000_000));
+        asks(worth(100_000 * UNITS_OF_FIELD), |_| read::moment(&fields, &"YYYY ".repeat(100_000)).map(|_| ()));
+        for text in [format!("{blanks}2000"), format!("2000{blanks}"), format!("{}2000", "0".repeat(1_000_000))] {
+            asks(worth(1_000_000), |_| read::date(&text, "YYYY"));
+        }
+        assert_eq!(read::date("2000", &"YYYY ".repeat(1_000_000)).unwrap(), 0);
+    }
+}

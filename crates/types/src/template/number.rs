@@ -1,7 +1,9 @@
 //! Number pictures: to_char and to_number.
 
-use super::ordinal_ending;
+use super::{UNITS_OF_NODE, ordinal_ending};
 use crate::numeric::Numeric;
+use crate::pieces;
+use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +30,8 @@ enum Key {
     Ordinal(bool),
     Shift,
 }
-const KEYS: [(&str, Key); 20] = [
+/// Ordered by their first bytes; longer ones come before the shorter ones that they start with.
+static KEYS: [(&str, Key); 20] = [
     (",", Key::Comma),
     (".", Key::Point),
     ("0", Key::Zero),
@@ -116,8 +119,9 @@ impl Picture {
             zero_start: 0,
             zero_end: 0,
         };
-        let mut rest = template;
+        let (mut rest, mut steps) = (template, SmallSteps::default());
         while let Some(c) = rest.chars().next() {
+            steps.step(UNITS_OF_NODE)?;
             if let Some((len, key)) = find(rest) {
                 rest = &rest[len..];
                 p.prepare(key)?;
@@ -125,7 +129,13 @@ impl Picture {
                 continue;
             }
             if c == '"' {
-                rest = super::quoted(&rest[1..], |c| p.nodes.push(Node::Literal(c)));
+                rest = &rest[1..];
+                while let (Some(c), behind) = super::quoted(rest) {
+                    steps.step(UNITS_OF_NODE)?;
+                    p.nodes.push(Node::Literal(c));
+                    rest = behind;
+                }
+                rest = rest.strip_prefix('"').unwrap_or(rest);
                 continue;
             }
             if rest.starts_with("\\\"") {
@@ -259,7 +269,10 @@ impl Picture {
     }
 }
 fn find(text: &str) -> Option<(usize, Key)> {
-    KEYS.iter().find_map(|(name, key)| {
+    let first = text.bytes().next()?.to_ascii_uppercase();
+    // The most frequent ones come first.
+    let same = KEYS.iter().skip_while(|(name, _)| name.as_bytes()[0] < first);
+    same.take_while(|(name, _)| name.as_bytes()[0] == first).find_map(|(name, key)| {
         let head = text.get(..name.len())?;
         let lower = head.bytes().all(|b| !b.is_ascii_uppercase()) && head.eq_ignore_ascii_case(name);
         if head != *name && !lower {
@@ -312,45 +325,66 @@ pub fn roman(v: i64) -> String {
     }
     out
 }
-/// Mantissa and exponent as C prints them, blank for a plus sign.
-fn scientific(mantissa: &str, exponent: i32) -> String {
+/// No finite number has more significant digits; zeros follow.
+const SIGNIFICANT_NUMERIC: usize = 150_000;
+const SIGNIFICANT_FLOAT: usize = 800;
+
+/// Mantissa, with zeros behind it, and exponent as C prints them, blank for a plus sign.
+fn scientific(mantissa: &str, zeros: usize, exponent: i32) -> Result<String> {
     let blank = if mantissa.starts_with('-') { "" } else { " " };
     let sign = if exponent < 0 { '-' } else { '+' };
-    format!("{blank}{mantissa}e{sign}{:02}", exponent.abs())
+    pieces::concat(&[blank, mantissa, &pieces::repeat("0", zeros)?, &format!("e{sign}{:02}", exponent.abs())])
+}
+fn scientific_numeric(v: &Numeric, decimals: usize) -> Result<String> {
+    let significant = decimals.min(SIGNIFICANT_NUMERIC);
+    let (mantissa, exponent) = v.to_scientific(significant as i32);
+    scientific(&mantissa, decimals - significant, exponent)
+}
+/// A number with so many decimals.
+fn fixed(v: &Numeric, decimals: usize) -> Result<String> {
+    let own = decimals.min(v.dscale().max(0) as usize);
+    let mut text = v.round_to(own as i32).to_string();
+    if v.is_finite() && own < decimals {
+        if own == 0 {
+            text.push('.');
+        }
+        push_zeros(&mut text, decimals - own)?;
+    }
+    Ok(text)
+}
+fn push_zeros(text: &mut String, count: usize) -> Result<()> {
+    text.reserve(count);
+    let mut steps = SmallSteps::default();
+    for _ in 0..count {
+        steps.step(1)?;
+        text.push('0');
+    }
+    Ok(())
 }
 
 impl Picture {
     /// What shows for NaN and infinities under EEEE.
-    fn no_exponent(&self) -> String {
-        let n = self.pre + self.post + 6;
-        (0..n)
-            .map(|i| {
-                if i == 0 {
-                    ' '
-                } else if i == self.pre + 1 {
-                    '.'
-                } else {
-                    '#'
-                }
-            })
-            .collect()
+    fn no_exponent(&self) -> Result<String> {
+        let hashes = pieces::repeat("#", self.pre + self.post + 4)?;
+        let (before, behind) = hashes.split_at(self.pre);
+        pieces::concat(&[" ", before, ".", behind])
     }
     fn plain(&self, text: String) -> Digits {
         Digits { text, spaces: 0, sign: 0 }
     }
     /// Splits the sign off, pads, and shows an overflow as `#`.
-    fn fit(&self, text: &str) -> Digits {
-        let (sign, body) = match text.strip_prefix('-') {
-            Some(b) => (b'-', b),
-            None => (b'+', text),
-        };
-        let len = body.find('.').unwrap_or(body.len());
-        if len > self.pre {
-            let mut s = "#".repeat(self.pre + self.post + 1);
-            s.replace_range(self.pre..self.pre + 1, ".");
-            return Digits { text: s, spaces: 0, sign };
+    fn fit(&self, mut text: String) -> Result<Digits> {
+        let sign = if text.starts_with('-') { b'-' } else { b'+' };
+        if sign == b'-' {
+            text.remove(0);
         }
-        Digits { text: body.to_string(), spaces: self.pre - len, sign }
+        let len = text.find('.').unwrap_or(text.len());
+        if len > self.pre {
+            let hashes = |count: usize| pieces::repeat("#", count);
+            let text = pieces::concat(&[&hashes(self.pre)?, ".", &hashes(self.post)?])?;
+            return Ok(Digits { text, spaces: 0, sign });
+        }
+        Ok(Digits { text, spaces: self.pre - len, sign })
     }
 
     pub fn write_numeric(mut self, v: &Numeric) -> Result<String> {
@@ -358,19 +392,14 @@ impl Picture {
             let n = v.to_i64().filter(|n| i32::try_from(*n).is_ok()).unwrap_or(i64::from(i32::MAX));
             self.plain(roman(n))
         } else if self.exponent {
-            self.plain(if v.is_finite() {
-                let (m, e) = v.to_scientific(self.post as i32);
-                scientific(&m, e)
-            } else {
-                self.no_exponent()
-            })
+            self.plain(if v.is_finite() { scientific_numeric(v, self.post)? } else { self.no_exponent()? })
         } else {
             let mut shifted = v.clone();
             if self.shift {
                 shifted = v.mul(&Numeric::from(10).power(&Numeric::from(self.multi as i64))?);
                 self.pre += self.multi;
             }
-            self.fit(&shifted.round_to(self.post as i32).to_string())
+            self.fit(fixed(&shifted, self.post)?)?
         };
         self.write(&digits)
     }
@@ -392,8 +421,7 @@ impl Picture {
             return self.write(&d);
         }
         if self.exponent {
-            let (m, e) = Numeric::from(v).to_scientific(self.post as i32);
-            let d = self.plain(scientific(&m, e));
+            let d = self.plain(scientific_numeric(&Numeric::from(v), self.post)?);
             return self.write(&d);
         }
         let mut n = v;
@@ -409,9 +437,9 @@ impl Picture {
         let mut text = n.to_string();
         if self.post > 0 {
             text.push('.');
-            text.push_str(&"0".repeat(self.post));
+            push_zeros(&mut text, self.post)?;
         }
-        let d = self.fit(&text);
+        let d = self.fit(text)?;
         self.write(&d)
     }
     pub fn write_float4(self, v: f32) -> Result<String> {
@@ -429,11 +457,12 @@ impl Picture {
         }
         if self.exponent {
             let text = if v.is_finite() {
-                let s = format!("{:.*e}", self.post, v);
+                let significant = self.post.min(SIGNIFICANT_FLOAT);
+                let s = format!("{v:.significant$e}");
                 let (m, e) = s.split_once('e').unwrap_or((&s, "0"));
-                scientific(m, e.parse().unwrap_or(0))
+                scientific(m, self.post - significant, e.parse().unwrap_or(0))?
             } else {
-                self.no_exponent()
+                self.no_exponent()?
             };
             let d = self.plain(text);
             return self.write(&d);
@@ -454,13 +483,13 @@ impl Picture {
         } else {
             named.into()
         };
-        let d = self.fit(&text);
+        let d = self.fit(text)?;
         self.write(&d)
     }
 
     fn write(mut self, digits: &Digits) -> Result<String> {
         if self.exponent {
-            return Ok(digits.text.clone());
+            return pieces::concat(&[&digits.text]);
         }
         self.zero_start = self.zero_start.saturating_sub(1);
         let mut sign_done;
@@ -480,11 +509,11 @@ impl Picture {
         if !sign_done && digits.spaces == 0 {
             count += 1;
         }
-        let relevant = if self.fill && self.decimal { self.last_relevant(digits) } else { None };
+        let relevant = if self.fill && self.decimal { self.last_relevant(digits)? } else { None };
         // Under a roman picture nothing anchors a sign.
         sign_done |= self.roman;
         let mut w = Writer {
-            number: digits.text.as_bytes(),
+            number: &digits.text,
             at: 0,
             spaces: digits.spaces,
             sign: digits.sign,
@@ -500,19 +529,23 @@ impl Picture {
         Ok(w.out)
     }
     /// Under FM: the last digit behind the point that is not a zero to drop, or the point itself.
-    fn last_relevant(&self, digits: &Digits) -> Option<usize> {
+    fn last_relevant(&self, digits: &Digits) -> Result<Option<usize>> {
         let b = digits.text.as_bytes();
-        let point = b.iter().position(|c| *c == b'.')?;
-        let mut last = b.iter().skip(point + 1).rposition(|c| *c != b'0').map_or(point, |i| point + 1 + i);
+        let Some(point) = digits.text.find('.') else { return Ok(None) };
+        let (mut last, mut steps) = (b.len() - 1, SmallSteps::default());
+        while last > point && b[last] == b'0' {
+            steps.step(1)?;
+            last -= 1;
+        }
         if self.zero_end > digits.spaces {
             last = last.max((b.len() - 1).min(self.zero_end - digits.spaces));
         }
-        Some(last)
+        Ok(Some(last))
     }
 }
 
 struct Writer<'a> {
-    number: &'a [u8],
+    number: &'a str,
     at: usize,
     spaces: usize,
     sign: u8,
@@ -527,7 +560,9 @@ struct Writer<'a> {
 }
 impl Writer<'_> {
     fn run(&mut self) -> Result<()> {
+        let mut steps = SmallSteps::default();
         for node in &self.picture.nodes {
+            steps.step(UNITS_OF_NODE)?;
             match node {
                 Node::Literal(c) => self.out.push(*c),
                 Node::Key(k) => self.key(*k)?,
@@ -551,18 +586,16 @@ impl Writer<'_> {
             Key::Comma | Key::Group => self.unless_fill(' '),
             Key::LocalCurrency => self.out.push(' '),
             Key::Roman(upper) => {
-                let text: String = self.number.iter().map(|b| char::from(*b)).collect();
-                let text = if upper { text } else { text.to_ascii_lowercase() };
+                let text = if upper { self.number.to_string() } else { self.number.to_ascii_lowercase() };
                 let width = if self.picture.fill { 0 } else { ROMAN_LEN };
                 self.out.push_str(&format!("{text:>width$}"));
             }
             Key::Ordinal(upper) => {
-                let overflow = self.number.first() == Some(&b'#');
+                let overflow = self.number.starts_with('#');
                 if self.picture.roman || overflow || self.sign == b'-' || self.picture.decimal {
                     return Ok(());
                 }
-                let text = String::from_utf8_lossy(self.number).into_owned();
-                self.out.push_str(ordinal_ending(&text, upper)?);
+                self.out.push_str(ordinal_ending(self.number, upper)?);
             }
             Key::Minus if self.sign == b'-' => self.out.push('-'),
             Key::Plus if self.sign == b'+' => self.out.push('+'),
@@ -580,10 +613,10 @@ impl Writer<'_> {
         Ok(())
     }
     fn peek(&self) -> u8 {
-        self.number.get(self.at).copied().unwrap_or(0)
+        self.number.as_bytes().get(self.at).copied().unwrap_or(0)
     }
     fn relevant_is_point(&self) -> bool {
-        self.relevant.is_some_and(|r| self.number.get(r) == Some(&b'.'))
+        self.relevant.is_some_and(|r| self.number.as_bytes().get(r) == Some(&b'.'))
     }
     /// A leading zero before the decimals that need not show: `.1` under 9.9.
     fn is_optional_zero(&self) -> bool {
@@ -687,16 +720,17 @@ pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
     }
     let mut r =
         Reader { input, at: 0, sign: b' ', digits: String::new(), read_pre: 0, read_post: 0, read_point: false };
-    let mut roman_digits = None;
+    let (mut roman_digits, mut steps) = (None, SmallSteps::default());
     for node in &p.nodes {
         if r.done() {
             break;
         }
+        steps.step(UNITS_OF_NODE)?;
         match node {
             Node::Literal(_) => r.skip_char(),
             Node::Key(Key::Roman(_)) => {
                 let v = r
-                    .roman()
+                    .roman()?
                     .ok_or_else(|| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid Roman numeral"))?;
                 let text = v.to_string();
                 roman_digits = Some(text.len());
@@ -827,10 +861,8 @@ impl Reader<'_> {
         }
     }
     /// A Roman numeral in its standard form, of at most 15 letters.
-    fn roman(&mut self) -> Option<i64> {
-        while super::is_space(self.peek()) {
-            self.at += 1;
-        }
+    fn roman(&mut self) -> Result<Option<i64>> {
+        self.at += pieces::count_leading(self.input.as_bytes().get(self.at..).unwrap_or(&[]), super::is_space)?;
         let start = self.at;
         let mut values = Vec::new();
         while self.at - start < ROMAN_LEN {
@@ -851,7 +883,45 @@ impl Reader<'_> {
             sum += if values.get(i + 1).is_some_and(|n| n > v) { -v } else { *v };
         }
         // Only the standard spelling of a number is one.
-        let text = self.input.get(start..self.at)?;
-        (roman(sum).eq_ignore_ascii_case(text)).then_some(sum)
+        let text = self.input.get(start..self.at);
+        Ok(text.is_some_and(|text| roman(sum).eq_ignore_ascii_case(text)).then_some(sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::looks::{asks, worth};
+
+    #[test]
+    fn keys_are_found_by_their_first_byte() {
+        assert!(KEYS.is_sorted_by_key(|(name, _)| name.as_bytes()[0]));
+        assert!(KEYS.iter().all(|(name, key)| find(name) == Some((name.len(), *key))));
+        assert!(["", "é", "x", "\"9"].iter().all(|text| find(text).is_none()));
+    }
+
+    #[test]
+    fn zeros_that_no_number_has_are_appended() {
+        let many = 200_000;
+        let wide = Picture::parse(&format!("FM9.{}", "0".repeat(many))).unwrap();
+        assert_eq!(
+            wide.write_numeric(&Numeric::parse("1.25").unwrap()).unwrap(),
+            format!("1.25{}", "0".repeat(many - 2))
+        );
+        let exponent = || Picture::parse(&format!("9.{}EEEE", "9".repeat(many))).unwrap();
+        let expected = format!(" 1.25{}e+02", "0".repeat(many - 2));
+        assert_eq!(exponent().write_numeric(&Numeric::parse("125").unwrap()).unwrap(), expected);
+        assert_eq!(exponent().write_float8(125.0).unwrap(), expected);
+        assert_eq!(exponent().write_float8(f64::NAN).unwrap(), format!(" #.{}", "#".repeat(many + 4)));
+    }
+
+    #[test]
+    fn long_pictures_give_way() {
+        let number = Numeric::parse("-1234.5").unwrap();
+        for (template, units) in [("9", 3), ("FM0", 3), ("\"x\"", 3), ("9TH", 3), ("x", 3), ("MI", 3)] {
+            let template = template.repeat(400_000);
+            asks(worth(template.len() / 3 * units), |_| Picture::parse(&template)?.write_numeric(&number));
+            asks(worth(template.len() / 3 * units), |_| to_number(&template, &template));
+        }
     }
 }

@@ -7,7 +7,8 @@ use crate::datetime::calendar::*;
 use crate::datetime::parse::{Problem, session_zone};
 use crate::datetime::zone::{Zone, abbreviation};
 use crate::datetime::{self, problem};
-use kilndb_base::{Error, Result, sqlstate};
+use crate::pieces;
+use kilndb_base::{Error, Result, sqlstate, work};
 
 /// A zone that the text named.
 enum NamedZone {
@@ -56,8 +57,8 @@ pub struct Moment {
 struct Scanner<'a> {
     text: &'a str,
     at: usize,
-    nodes: &'a [Node<'a>],
-    index: usize,
+    /// The node behind the one that is read.
+    following: Option<Node<'a>>,
     out: Read,
 }
 
@@ -86,7 +87,7 @@ fn near_2020(year: i32) -> i32 {
     }
 }
 
-impl Scanner<'_> {
+impl<'a> Scanner<'a> {
     fn peek(&self) -> u8 {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
@@ -99,29 +100,32 @@ impl Scanner<'_> {
     fn skip_char(&mut self) {
         self.at += self.rest().chars().next().map_or(0, char::len_utf8);
     }
-    fn skip_spaces(&mut self) -> i32 {
-        let start = self.at;
-        while is_space(self.peek()) {
-            self.at += 1;
-        }
-        (self.at - start) as i32
+    fn skip_spaces(&mut self) -> Result<i32> {
+        let count = pieces::count_leading(self.rest_bytes(), is_space)?;
+        self.at += count;
+        Ok(count as i32)
     }
-    fn scan(&mut self) -> Result<()> {
+    fn rest_bytes(&self) -> &'a [u8] {
+        self.text.as_bytes().get(self.at..).unwrap_or(&[])
+    }
+    fn scan(&mut self, mut nodes: Nodes<'a>) -> Result<()> {
         let mut exact = false;
         // Characters skipped beyond what the template has.
         let mut extra = 0;
-        let nodes = self.nodes;
-        for (index, node) in nodes.iter().enumerate() {
+        let mut is_first = true;
+        self.following = nodes.next().transpose()?;
+        while let Some(node) = self.following {
             if self.done() {
                 break;
             }
-            self.index = index;
+            self.following = nodes.next().transpose()?;
             let loosens = match node {
                 Node::Field(f) => f.key != Key::Exact,
-                _ => index == 0,
+                _ => is_first,
             };
+            is_first = false;
             if !exact && loosens {
-                extra += self.skip_spaces();
+                extra += self.skip_spaces()?;
             }
             match node {
                 Node::Space(_) | Node::Separator(_) if exact => self.skip_char(),
@@ -135,14 +139,15 @@ impl Scanner<'_> {
                 Node::Literal(_) if !exact && extra > 0 => extra -= 1,
                 Node::Literal(_) => self.skip_char(),
                 Node::Field(f) => {
+                    work::step(UNITS_OF_FIELD)?;
                     self.set_convention(f.convention)?;
                     if f.key == Key::Exact {
                         exact = true;
                     } else {
-                        self.field(f, extra)?;
+                        self.field(&f, extra)?;
                     }
                     if !exact {
-                        extra = self.skip_spaces();
+                        extra = self.skip_spaces()?;
                     }
                 }
             }
@@ -162,7 +167,7 @@ impl Scanner<'_> {
     /// Whether what follows this field in the template is no digit, so that the number may be of any length.
     fn next_is_separator(&self, f: &Field) -> bool {
         f.ordinal != Ordinal::None
-            || match self.nodes.get(self.index + 1) {
+            || match self.following {
                 None => true,
                 Some(Node::Field(n)) => !n.digits,
                 Some(Node::Literal(c) | Node::Space(c) | Node::Separator(c)) => !c.is_ascii_digit(),
@@ -171,14 +176,14 @@ impl Scanner<'_> {
     /// Reads an integer; returns it and the bytes taken, blanks included.
     fn int(&mut self, f: &Field, len: usize) -> Result<(i32, usize)> {
         let init = self.at;
-        self.skip_spaces();
+        self.skip_spaces()?;
         let bytes = self.text.as_bytes();
         let remaining = bytes.len() - self.at.min(bytes.len());
         let field = bytes.get(self.at..self.at + len.min(remaining)).unwrap_or(&[]);
         let copy = String::from_utf8_lossy(field).into_owned();
         let value;
         if f.fill || self.next_is_separator(f) {
-            let (v, used) = leading_int(bytes.get(init..).unwrap_or(&[]));
+            let (v, used) = leading_int(bytes.get(init..).unwrap_or(&[]))?;
             value = v;
             self.at = init + used;
         } else {
@@ -187,7 +192,7 @@ impl Scanner<'_> {
                     .with_detail(format!("Field requires {len} characters, but only {remaining} remain."))
                     .with_hint(HINT_FM));
             }
-            let (v, used) = leading_int(field);
+            let (v, used) = leading_int(field)?;
             if used > 0 && used < len {
                 return Err(format_error(format!("invalid value \"{copy}\" for \"{}\"", f.name))
                     .with_detail(format!("Field requires {len} characters, but only {used} could be parsed."))
@@ -386,12 +391,12 @@ impl Scanner<'_> {
         let bad = |s: &str| format_error(format!("invalid value \"{s}\" for \"Y,YYY\""));
         let rest = self.rest();
         let b = rest.as_bytes();
-        let (millennia, used) = leading_int(b);
+        let (millennia, used) = leading_int(b)?;
         if used == 0 || b.get(used) != Some(&b',') {
             return Err(bad(rest));
         }
         let tail = b.get(used + 1..).unwrap_or(&[]);
-        let (years, n) = leading_int(tail.get(..3).unwrap_or(tail));
+        let (years, n) = leading_int(tail.get(..3).unwrap_or(tail))?;
         if n == 0 {
             return Err(bad(rest));
         }
@@ -406,21 +411,22 @@ impl Scanner<'_> {
     }
 }
 /// As C's strtol: blanks, a sign, digits. Returns the value (clamped) and the bytes used, 0 without a digit.
-fn leading_int(b: &[u8]) -> (i64, usize) {
-    let blanks = b.iter().take_while(|c| is_space(**c)).count();
+fn leading_int(b: &[u8]) -> Result<(i64, usize)> {
+    let blanks = pieces::count_leading(b, is_space)?;
     let signed = usize::from(matches!(b.get(blanks), Some(b'+' | b'-')));
     let negative = b.get(blanks) == Some(&b'-');
     let mut at = blanks + signed;
     let start = at;
-    let mut v = 0i64;
+    let (mut v, mut steps) = (0i64, SmallSteps::default());
     while let Some(c) = b.get(at).filter(|c| c.is_ascii_digit()) {
+        steps.step(2)?;
         v = v.saturating_mul(10).saturating_add(i64::from(c - b'0'));
         at += 1;
     }
     if at == start {
-        return (0, 0);
+        return Ok((0, 0));
     }
-    (if negative { -v } else { v }, at)
+    Ok((if negative { -v } else { v }, at))
 }
 /// The longest zone abbreviation that the text starts with.
 fn zone_prefix(text: &str) -> Option<(usize, NamedZone)> {
@@ -556,9 +562,8 @@ fn day_of_year(number: i32, tm: &mut Tm) {
 }
 
 pub fn moment(text: &str, template: &str) -> Result<Moment> {
-    let nodes = datetime_nodes(template);
-    let mut s = Scanner { text, at: 0, nodes: &nodes, index: 0, out: Read::default() };
-    s.scan()?;
+    let mut s = Scanner { text, at: 0, following: None, out: Read::default() };
+    s.scan(Nodes::of(template))?;
     let mut r = s.out;
     let overflow = || problem(Problem::FieldOverflow, text, "timestamp");
     let mut tm = Tm { month: 1, day: 1, ..Tm::default() };

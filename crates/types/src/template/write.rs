@@ -4,7 +4,7 @@ use super::*;
 use crate::Interval;
 use crate::datetime::calendar::*;
 use crate::datetime::zone::Zone;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate, work};
 use std::fmt::Write;
 
 /// The fields a template can show.
@@ -97,10 +97,13 @@ fn word(out: &mut String, f: &Field, text: &str, width: usize) {
 impl Shown {
     fn write(&self, template: &str) -> Result<String> {
         let mut out = String::with_capacity(template.len() * 2);
-        for node in datetime_nodes(template) {
-            match node {
+        for node in Nodes::of(template) {
+            match node? {
                 Node::Space(c) | Node::Separator(c) | Node::Literal(c) => out.push(c),
-                Node::Field(f) => self.field(&mut out, &f)?,
+                Node::Field(f) => {
+                    work::step(UNITS_OF_FIELD)?;
+                    self.field(&mut out, &f)?
+                }
             }
         }
         Ok(out)

@@ -3,7 +3,10 @@
 //! The part is an extent of the other text's trigrams; it is moved over them, and its start follows its end as long as
 //! the share of common trigrams grows. That finds what pg_trgm finds, which is not always the best part.
 
-use super::{GAP, Trigram, of_symbols, share, symbol};
+use super::{GAP, Trigram, UNITS_OF_TRIGRAM, of_symbols, share, symbols_of};
+use crate::pieces;
+use kilndb_base::Result;
+use kilndb_base::work::{self, SmallSteps};
 use std::collections::HashMap;
 
 #[derive(Clone, Copy)]
@@ -22,17 +25,26 @@ struct Text {
 }
 
 impl Text {
-    fn of(text: &str) -> Text {
+    fn of(text: &str) -> Result<Text> {
         let mut out = Text { trigrams: Vec::new(), begins: Vec::new(), ends: Vec::new() };
-        let symbols: String = text.chars().map(symbol).collect();
-        for word in symbols.split(GAP).filter(|word| !word.is_empty()) {
+        let symbols = symbols_of(text)?;
+        for word in work::steps(symbols.split(GAP), UNITS_OF_TRIGRAM) {
+            let word = word?;
+            if word.is_empty() {
+                continue;
+            }
             let first = out.trigrams.len();
-            of_symbols(&format!("{GAP}{word}{GAP}"), &mut |t| out.trigrams.push(t));
-            let last = out.trigrams.len() - 1;
-            out.begins.extend((first..=last).map(|at| at == first));
-            out.ends.extend((first..=last).map(|at| at == last));
+            of_symbols(&pieces::concat(&[" ", word, " "])?, &mut |t| {
+                out.begins.push(out.trigrams.len() == first);
+                out.ends.push(false);
+                out.trigrams.push(t);
+                Ok(())
+            })?;
+            // A word has two trigrams at least.
+            out.ends.pop();
+            out.ends.push(true);
         }
-        out
+        Ok(out)
     }
 }
 
@@ -58,21 +70,23 @@ struct Search<'t> {
 }
 
 /// How alike `pattern` and the part of `text` are that is most like it.
-pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> f32 {
-    let (pattern, text) = (super::of_text(pattern), Text::of(text));
+pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result<f32> {
+    let (pattern, text) = (super::of_text(pattern)?, Text::of(text)?);
     let mut known: HashMap<Trigram, usize> = HashMap::new();
     let mut wanted = Vec::new();
     for t in &pattern {
+        work::step(UNITS_OF_TRIGRAM)?;
         known.insert(*t, wanted.len());
         wanted.push(true);
     }
-    let numbers = text.trigrams.iter().map(|t| {
-        *known.entry(*t).or_insert_with(|| {
+    let mut numbers = Vec::with_capacity(text.trigrams.len());
+    for t in &text.trigrams {
+        work::step(UNITS_OF_TRIGRAM)?;
+        numbers.push(*known.entry(*t).or_insert_with(|| {
             wanted.push(false);
             wanted.len() - 1
-        })
-    });
-    let numbers: Vec<usize> = numbers.collect();
+        }));
+    }
     let last_seen = vec![None; wanted.len()];
     Search {
         text: &text,
@@ -94,10 +108,12 @@ impl Search<'_> {
         share(e.common, self.wanted_count, e.all)
     }
 
-    fn best(mut self) -> f32 {
+    fn best(mut self) -> Result<f32> {
         let mut best = 0.0f32;
         let mut extent = self.strict.then_some(Extent { lower: 0, all: 0, common: 0 });
+        let mut steps = SmallSteps::default();
         for at in 0..self.numbers.len() {
+            steps.step(5)?;
             let number = self.numbers[at];
             let is_wanted = self.wanted[number];
             if extent.is_some() || is_wanted {
@@ -110,7 +126,7 @@ impl Search<'_> {
             }
             let is_end = if self.strict { self.text.ends[at] } else { is_wanted };
             let Some(current) = extent.filter(|_| is_end) else { continue };
-            let (moved, found) = self.shortened(current, at);
+            let (moved, found) = self.shortened(current, at, &mut steps)?;
             best = best.max(found);
             if self.is_enough(best) {
                 break;
@@ -123,13 +139,14 @@ impl Search<'_> {
             }
             extent = Some(moved);
         }
-        best
+        Ok(best)
     }
 
     /// The extent from a later start on, if that is better, and how good it is.
-    fn shortened(&self, current: Extent, upper: usize) -> (Extent, f32) {
+    fn shortened(&self, current: Extent, upper: usize, steps: &mut SmallSteps) -> Result<(Extent, f32)> {
         let (mut best, mut found, mut tried) = (current, self.share(current), current);
         for lower in current.lower..=upper {
+            steps.step(5)?;
             if !self.strict || self.text.begins[lower] {
                 let share = self.share(tried);
                 if share > found {
@@ -146,6 +163,6 @@ impl Search<'_> {
                 tried.common -= usize::from(self.wanted[number]);
             }
         }
-        (best, found)
+        Ok((best, found))
     }
 }
