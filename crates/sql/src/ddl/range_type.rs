@@ -26,14 +26,22 @@ struct Definition {
     multirange: Option<Vec<String>>,
 }
 
-fn names_of(d: &nodes::DefElem) -> Vec<String> {
-    match d.arg() {
-        Node::TypeName(t) => t.names().iter().filter_map(|n| n.sval().map(str::to_string)).collect(),
-        Node::NodeList(list) => super::strings(list).iter().map(|s| s.to_string()).collect(),
-        Node::String(s) => vec![s.sval().unwrap_or("").to_string()],
-        _ => Vec::new(),
-    }
+/// The name that an option is given, in its parts. `what` it is to be a name of.
+fn names_of(d: &nodes::DefElem, what: &str) -> Result<Vec<String>> {
+    let option = d.defname().unwrap_or("");
+    let problem = match d.arg() {
+        Node::TypeName(t) => return Ok(t.names().iter().filter_map(|n| n.sval().map(str::to_string)).collect()),
+        Node::NodeList(list) if what == NAME => {
+            return Ok(super::strings(list).iter().map(|s| s.to_string()).collect());
+        }
+        Node::String(s) => return Ok(vec![s.sval().unwrap_or("").to_string()]),
+        Node::None => format!("{option} requires a parameter"),
+        _ => format!("argument of {option} must be {what}"),
+    };
+    Err(Error::new(sqlstate::SYNTAX_ERROR, problem))
 }
+const NAME: &str = "a name";
+const TYPE_NAME: &str = "a type name";
 fn set<T>(place: &mut Option<T>, value: T, d: &nodes::DefElem) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
@@ -245,15 +253,15 @@ impl Session {
                 "subtype" => {
                     let ty = match d.arg() {
                         Node::TypeName(t) => self.resolve_type(t, source, runtime)?.0,
-                        _ => self.type_named(&names_of(d), runtime)?.oid,
+                        _ => self.type_named(&names_of(d, TYPE_NAME)?, runtime)?.oid,
                     };
                     set(&mut definition.subtype, ty, d)?;
                 }
-                "subtype_opclass" => set(&mut definition.opclass, names_of(d), d)?,
-                "collation" => set(&mut definition.collation, names_of(d), d)?,
-                "canonical" => set(&mut definition.canonical, names_of(d), d)?,
-                "subtype_diff" => set(&mut definition.subtype_diff, names_of(d), d)?,
-                "multirange_type_name" => set(&mut definition.multirange, names_of(d), d)?,
+                "subtype_opclass" => set(&mut definition.opclass, names_of(d, NAME)?, d)?,
+                "collation" => set(&mut definition.collation, names_of(d, NAME)?, d)?,
+                "canonical" => set(&mut definition.canonical, names_of(d, NAME)?, d)?,
+                "subtype_diff" => set(&mut definition.subtype_diff, names_of(d, NAME)?, d)?,
+                "multirange_type_name" => set(&mut definition.multirange, names_of(d, NAME)?, d)?,
                 other => {
                     return Err(Error::new(
                         sqlstate::SYNTAX_ERROR,
