@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -207,9 +208,26 @@ def run_one(server, connection, sql, limit_ms):
         return ("cancelled" if e.sqlstate == "57014" else "refused"), taken, e.sqlstate
 
 
+def probe(what, port):
+    """A process of its own, so that what the other sessions' client has to do is not taken for the server's delay: asks
+    point queries or connects again and again until its input ends, then says each answer's ms as JSON."""
+    options = dict(host="127.0.0.1", port=port, user="postgres", dbname="postgres", autocommit=True, connect_timeout=30)
+    held = psycopg.connect(**options) if what == "points" else None
+    answers = []
+    print("ready", flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        begun = time.time()
+        if held:
+            held.execute("select v from runaway_points where id = 500").fetchone()
+        else:
+            psycopg.connect(**options).close()
+        answers.append((time.time() - begun) * 1000)
+    print(json.dumps(answers))
+
+
 def beside(server, sql, limit_ms, sessions):
     """The longest answers to others, in ms, while so many sessions run the statement: (p99, connecting)."""
-    stop, answers, connects = threading.Event(), [], []
+    stop = threading.Event()
 
     def greedy():
         with server.connect() as c:
@@ -217,38 +235,33 @@ def beside(server, sql, limit_ms, sessions):
             while not stop.is_set():
                 run_one(server, c, sql, limit_ms)
 
-    def points():
-        with server.connect() as c:
-            while not stop.is_set():
-                begun = time.time()
-                c.execute("select v from runaway_points where id = 500").fetchone()
-                answers.append((time.time() - begun) * 1000)
-
-    def connecting():
-        while not stop.is_set():
-            begun = time.time()
-            server.connect().close()
-            connects.append((time.time() - begun) * 1000)
-
+    probes = [subprocess.Popen([sys.executable, "-B", os.path.abspath(__file__), "--probe", what, "--port", str(server.port)],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE) for what in ("points", "connecting")]
+    [p.stdout.readline() for p in probes]
     threads = [threading.Thread(target=greedy) for _ in range(sessions)]
-    threads += [threading.Thread(target=points), threading.Thread(target=connecting)]
     [t.start() for t in threads]
     time.sleep(3 * limit_ms / 1000)
+    points, connects = [sorted(json.loads(p.communicate()[0] or "[]")) for p in probes]
     stop.set()
     [t.join(60) for t in threads]
-    answers.sort()
-    return (answers[int(len(answers) * 0.99)] if answers else float("inf")), max(connects, default=float("inf"))
+    return (points[int(len(points) * 0.99)] if points else float("inf")), max(connects, default=float("inf"))
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--kilndb", required=True, help="the server's program")
+    p.add_argument("--kilndb", help="the server's program")
     p.add_argument("--only", help="statements whose name or text has this word")
     p.add_argument("--limit-ms", type=int, default=300, help="statement_timeout (default 300)")
     p.add_argument("--beside", type=int, default=0, help="sessions that run each long statement at once")
     p.add_argument("--list", action="store_true", help="show the statements only")
     p.add_argument("--out", help="write all figures as JSON here")
+    p.add_argument("--probe", choices=("points", "connecting"), help=argparse.SUPPRESS)
+    p.add_argument("--port", type=int, help=argparse.SUPPRESS)
     a = p.parse_args()
+    if a.probe:
+        return probe(a.probe, a.port)
+    if not a.kilndb:
+        p.error("--kilndb PROGRAM is missing")
     server = Server(a.kilndb)
     results = []
     try:

@@ -61,6 +61,8 @@ struct Counts {
     look_at: Cell<i64>,
     /// What the thread has freed, but for little at a time, since somebody asked.
     freed: Cell<u64>,
+    /// The same of what it has allocated or freed.
+    moved: Cell<u64>,
 }
 
 thread_local! {
@@ -73,6 +75,7 @@ thread_local! {
         untold: Cell::new(0),
         look_at: Cell::new(LARGE_BYTES),
         freed: Cell::new(0),
+        moved: Cell::new(0),
     } };
 }
 
@@ -112,6 +115,7 @@ pub fn freed(bytes: usize) {
 fn tell(c: &Counts) {
     let held = c.held.get();
     let change = held - c.told.get();
+    c.moved.set(c.moved.get() + change.unsigned_abs());
     if change < 0 {
         c.freed.set(c.freed.get() + change.unsigned_abs());
     }
@@ -181,6 +185,11 @@ pub fn freed_bytes() -> u64 {
 
 pub fn forget_freed() {
     COUNTS.with(|c| c.freed.set(0));
+}
+
+/// What the calling thread has allocated or freed since it asked last, but for little at a time.
+pub fn take_moved_bytes() -> u64 {
+    COUNTS.with(|c| c.moved.take())
 }
 
 /// What all hold together.

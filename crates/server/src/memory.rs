@@ -5,6 +5,7 @@
 use kilndb_base::{Severity, memory};
 use kilndb_sql::settings::ServerSettings;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Of what the machine or its container has, the server's statements, caches and buffers take no more than so many of a
 /// hundred: the rest is for the kernel, the C parser's fragments, and what allocators keep in reserve.
@@ -13,6 +14,16 @@ const PERCENT_OF_MACHINE: u64 = 80;
 const LEAST_BYTES: u64 = 64 << 20;
 /// A worker that has freed so much gives it back to the system when it has nothing to do.
 const WORTH_GIVING_BACK_BYTES: u64 = 16 << 20;
+/// A busy worker looks at the server's memory so often at most, ...
+const LOOK_EVERY_NANOS: u64 = 10_000_000;
+/// ... and only if it has allocated or freed so much since.
+const WORTH_LOOKING_BYTES: u64 = 1 << 20;
+
+/// What the server may have resident, and what of that statements may hold.
+static LIMIT_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
+static STATEMENT_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
+/// The server has more resident than it may: allocators keep what statements have freed.
+static IS_ABOVE_LIMIT: AtomicBool = AtomicBool::new(false);
 
 /// Tells all computations how much they may hold together: `server_mem_limit` without the shared buffers.
 pub fn limit_statements(config: &ServerSettings, log: impl Fn(Severity, &str)) {
@@ -31,6 +42,8 @@ pub fn limit_statements(config: &ServerSettings, log: impl Fn(Severity, &str)) {
         );
         log(Severity::Warning, &message);
     }
+    LIMIT_BYTES.store(limit_bytes.max(buffer_bytes.saturating_add(LEAST_BYTES)), Ordering::Relaxed);
+    STATEMENT_BYTES.store(statement_bytes.max(LEAST_BYTES), Ordering::Relaxed);
     memory::limit_sum(statement_bytes.max(LEAST_BYTES));
 }
 
@@ -74,11 +87,18 @@ fn limits_of_group(line: &str) -> Vec<u64> {
     texts.filter_map(|text| text.trim().parse().ok()).collect()
 }
 
-/// Called by a worker that has nothing to do: gives memory back that it has freed since, if that is much.
-pub fn give_back() {
-    if memory::freed_bytes() < WORTH_GIVING_BACK_BYTES {
-        return;
-    }
+/// What the process has resident that is its own, not a file's.
+fn resident_bytes() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/self/statm").ok()?;
+    let mut fields = text.split(' ').skip(1).map(str::parse::<u64>);
+    let (resident, of_files) = (fields.next()?.ok()?, fields.next()?.ok()?);
+    // SAFETY: the call has no conditions.
+    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    Some(resident.saturating_sub(of_files) * u64::try_from(page_bytes).ok()?)
+}
+
+/// Gives back what the calling thread's allocator keeps, and `malloc`'s of all threads.
+fn collect() {
     memory::forget_freed();
     // SAFETY: both functions may be called at any time; the first looks after the calling thread's blocks.
     unsafe {
@@ -87,9 +107,59 @@ pub fn give_back() {
     }
 }
 
+/// One worker's care for the server's memory.
+#[derive(Default)]
+pub struct MemoryWatch {
+    looked_nanos: u64,
+}
+
+impl MemoryWatch {
+    /// Called by a worker that has nothing to do: gives memory back that it has freed since, if that is much.
+    pub fn give_back(&mut self) {
+        if memory::freed_bytes() >= WORTH_GIVING_BACK_BYTES {
+            collect();
+            judge(resident_bytes());
+        }
+    }
+
+    /// Called by a worker between turns, the clock's time in hand. What statements hold is counted, what allocators keep
+    /// beside it is not. So a server that has more resident than it may gives back what it can, and allows statements so
+    /// much less as it is still above.
+    pub fn keep_within_limit(&mut self, now_nanos: u64) {
+        if now_nanos < self.looked_nanos + LOOK_EVERY_NANOS {
+            return;
+        }
+        self.looked_nanos = now_nanos;
+        let is_worth_looking = memory::take_moved_bytes() >= WORTH_LOOKING_BYTES;
+        if (is_worth_looking || IS_ABOVE_LIMIT.load(Ordering::Relaxed)) && judge(resident_bytes()) {
+            collect();
+            judge(resident_bytes());
+        }
+    }
+}
+
+/// Is the server above its limit?
+fn judge(resident_bytes: Option<u64>) -> bool {
+    let above = resident_bytes.unwrap_or(0).saturating_sub(LIMIT_BYTES.load(Ordering::Relaxed));
+    let was_above = IS_ABOVE_LIMIT.swap(above > 0, Ordering::Relaxed);
+    if above > 0 || was_above {
+        let statement_bytes = STATEMENT_BYTES.load(Ordering::Relaxed);
+        memory::limit_sum(statement_bytes.saturating_sub(above).max(LEAST_BYTES));
+    }
+    above > 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_resident_is_seen() {
+        let before = resident_bytes().unwrap();
+        assert!(before > 100 << 10);
+        let touched = vec![1u8; 64 << 20];
+        assert!(resident_bytes().unwrap() >= before + (32 << 20), "{}", touched.len());
+    }
 
     #[test]
     fn there_is_a_machine() {

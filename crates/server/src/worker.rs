@@ -8,7 +8,7 @@
 //! Must not know: SQL. It moves bytes and resumes coroutines.
 
 use crate::connection::{Connection, ConnectionState, Socket};
-use crate::memory;
+use crate::memory::MemoryWatch;
 use crate::runtime::{ConnectionWake, Yielded};
 use crate::sender::{self, Sender, Sent};
 use crate::shared::Shared;
@@ -102,6 +102,7 @@ pub struct Worker {
     sent: Vec<Sent>,
     /// When the flush of the log that sessions wait for begins at the latest; 0: none is wanted.
     flush_from_nanos: u64,
+    memory_watch: MemoryWatch,
 }
 
 /// What a worker is made of before it has a thread.
@@ -155,6 +156,7 @@ impl Worker {
             sender: Sender::new(),
             sent: Vec::new(),
             flush_from_nanos: 0,
+            memory_watch: MemoryWatch::default(),
         };
         worker.run();
     }
@@ -190,9 +192,11 @@ impl Worker {
                 self.send_replies();
                 self.resume(token);
             }
-            if self.is_idle() || process_monotonic_nanos() >= self.unsent_until_nanos {
+            let now = process_monotonic_nanos();
+            if self.is_idle() || now >= self.unsent_until_nanos {
                 self.send_replies();
             }
+            self.memory_watch.keep_within_limit(now);
         }
     }
 
@@ -231,7 +235,7 @@ impl Worker {
         let _ = self.poll.poll(events, Some(limit));
         self.inbox.sleeping.store(false, Ordering::SeqCst);
         if events.is_empty() && !limit.is_zero() {
-            memory::give_back();
+            self.memory_watch.give_back();
         }
     }
 
