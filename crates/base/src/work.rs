@@ -78,9 +78,15 @@ pub(crate) fn look_at_next_step() {
 /// So much has been done since the last call. Fails if the statement is cancelled.
 #[inline]
 pub fn step(units: usize) -> Result<()> {
-    let left = UNITS_LEFT.get() - units as i64;
+    let left = UNITS_LEFT.get().saturating_sub(units as i64);
     UNITS_LEFT.set(left);
     if left > 0 { Ok(()) } else { look() }
+}
+
+/// So much has been done where nobody can fail: the session is asked at a later [`step`] that much sooner.
+#[inline]
+pub fn owe(units: usize) {
+    UNITS_LEFT.set(UNITS_LEFT.get().saturating_sub(units as i64));
 }
 
 #[cold]

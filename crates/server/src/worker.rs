@@ -25,6 +25,8 @@ const WAKER: Token = Token(usize::MAX);
 /// Sessions resumed between two looks at the sockets, and sockets looked at each time: what is read is used while it is
 /// in the processor's cache.
 const RESUMES_PER_POLL: usize = 64;
+/// The sockets are looked at after so long, however few have been resumed.
+const POLL_EVERY_NANOS: u64 = 2_000_000;
 /// Replies wait this long for those of other sessions: sent together they wake the clients' threads less often.
 const REPLY_DELAY_NANOS: u64 = 50_000;
 /// And so much longer for each session that is queued, which is about what that one's turn takes: the more clients
@@ -181,12 +183,18 @@ impl Worker {
             self.read_mail();
             self.move_more();
             self.fire_timers();
+            let until = process_monotonic_nanos() + POLL_EVERY_NANOS;
             for turn in 0..RESUMES_PER_POLL {
                 if self.inbox.has_mail.load(Ordering::Acquire) {
                     self.read_mail();
                 }
                 let Some(token) = self.next_session(turn) else { break };
                 self.resume(token);
+                // Sessions that stream to fast clients are ready again at once: who has just sent a message waits for
+                // no more than a few of their turns.
+                if process_monotonic_nanos() >= until {
+                    break;
+                }
             }
             if let Some(token) = self.sliced.pop_front() {
                 self.send_replies();

@@ -6,7 +6,7 @@
 use crate::datum::not_decoded;
 use crate::numeric::{Kind, Numeric};
 use crate::{Array, Datum, Interval, oids, range};
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Error, Oid, Result, work};
 use std::cmp::Ordering;
 
 pub const NULL_FIRST_MARKER: u8 = 0;
@@ -271,6 +271,10 @@ fn integer(d: &Datum) -> Option<i64> {
     }
 }
 pub(crate) fn compare_arrays(a: &Array, b: &Array) -> Ordering {
+    let length = a.elements.len().min(b.elements.len());
+    if length > 64 {
+        work::owe(length * 6);
+    }
     for (x, y) in a.elements.iter().zip(&b.elements) {
         match compare(a.element_type, x, y) {
             Ordering::Equal => {}

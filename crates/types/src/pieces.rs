@@ -12,6 +12,8 @@ const BYTES: usize = work::PIECE_BYTES;
 const ELEMENTS: usize = 4096;
 /// Of so few bytes nobody need know.
 const SHORT: usize = 1024;
+/// What cannot be done in pieces is done apart from so many bytes on.
+pub const LONG: usize = 1 << 20;
 
 /// The pieces of a text; `units` is what a byte of it costs.
 pub fn of_text(text: &str, units: usize) -> impl Iterator<Item = Result<&str>> {
@@ -89,6 +91,20 @@ pub fn all(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<bool> {
     Ok(true)
 }
 
+/// Whether bytes are the same.
+pub fn eq(a: &[u8], b: &[u8]) -> Result<bool> {
+    if a.len() != b.len() {
+        return Ok(false);
+    }
+    for (a, b) in a.chunks(BYTES).zip(b.chunks(BYTES)) {
+        work::step(a.len() / 8)?;
+        if a != b {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// Texts joined, and bytes.
 pub fn concat(parts: &[&str]) -> Result<String> {
     let mut out = String::with_capacity(parts.iter().map(|p| p.len()).sum());
@@ -143,6 +159,13 @@ pub fn char_offset(text: &str, n: usize) -> Result<usize> {
 
 /// Where `wanted` stands first.
 pub fn find(text: &str, wanted: &str) -> Result<Option<usize>> {
+    if wanted.len() >= text.len() {
+        return Ok((wanted.len() == text.len() && eq(text.as_bytes(), wanted.as_bytes())?).then_some(0));
+    }
+    if wanted.len() > LONG {
+        // Preparing the search takes long already.
+        return work::apart(|| text.find(wanted));
+    }
     // A piece reaches so far into the next one that nothing is missed between the two.
     let (step, overlap) = (BYTES.max(wanted.len()), wanted.len().saturating_sub(1));
     let mut start = 0usize;
@@ -186,6 +209,9 @@ mod tests {
             assert!(of_text(&text, 1).all(|p| !p.unwrap().is_empty()));
             assert_eq!(concat(&[&text, "x", &text]).unwrap(), format!("{text}x{text}"));
             assert_eq!(count_chars(&text).unwrap(), text.chars().count());
+            assert!(eq(text.as_bytes(), &text.as_bytes().to_vec()).unwrap());
+            assert!(!eq(text.as_bytes(), format!("{text}x").as_bytes()).unwrap());
+            assert_eq!(find(&text, &text).unwrap(), Some(0));
             for n in [0, 1, 40_000, 99_999, 1_000_000] {
                 let offset = text.char_indices().nth(n).map_or(text.len(), |(i, _)| i);
                 assert_eq!(char_offset(&text, n).unwrap(), offset);

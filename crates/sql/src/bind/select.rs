@@ -5,7 +5,7 @@ use super::ir::*;
 use super::same::same;
 use super::scope::{Place, Scope};
 use crate::catalog::CastContext;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate, work};
 use kilndb_syntax::{ConstValue, Node, NodeList, nodes, raw};
 use kilndb_types::{Datum, oids};
 
@@ -766,6 +766,8 @@ pub(crate) fn figure_name(node: Node<'_>) -> String {
 
 /// Name and strength: a cast's own name is weak.
 fn figure(node: Node<'_>) -> Option<(String, u8)> {
+    // Each level of nested queries asks for the names below it once more.
+    work::owe(20);
     let strong = |s: &str| Some((s.to_string(), 2));
     match node {
         Node::ColumnRef(c) => c.fields().iter().filter_map(|f| f.as_str()).last().and_then(strong),

@@ -3,7 +3,7 @@
 use super::ir::*;
 use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::extension;
-use kilndb_base::{Oid, Result};
+use kilndb_base::{Oid, Result, work};
 
 impl Expr {
     /// Calls `f` on each direct child (not into subqueries, but into a sublink's left sides and test).
@@ -328,6 +328,8 @@ impl Query {
                 on.iter().for_each(f);
             }
         }
+        // Some are asked for at every level of nested queries, and then walk all below it.
+        work::owe(30);
         self.from.iter().for_each(|t| tree(t, f));
         self.filter.iter().for_each(&mut *f);
         self.targets.iter().for_each(|t| f(&t.expr));

@@ -40,21 +40,24 @@ fn overlay(b: &[u8], new: &[u8], start: i32, len: i32) -> Result<Vec<u8>> {
         .ok_or_else(|| Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))?;
     pieces::concat_bytes(&[&substr(b, 1, Some(start - 1))?, new, &substr(b, end, None)?])
 }
-fn trim<'a>(b: &'a [u8], set: &[u8], left: bool, right: bool) -> &'a [u8] {
-    let mut r = b;
-    while let (true, Some((f, rest))) = (left, r.split_first()) {
-        if !set.contains(f) {
+fn trim<'a>(b: &'a [u8], set: &[u8], left: bool, right: bool) -> Result<&'a [u8]> {
+    let mut is_in_set = [false; 256];
+    for piece in pieces::of_bytes(set, 1) {
+        piece?.iter().for_each(|b| is_in_set[usize::from(*b)] = true);
+    }
+    let mut rest = b;
+    if left {
+        rest = &rest[pieces::count_leading(rest, |b| is_in_set[usize::from(b)])?..];
+    }
+    let mut steps = SmallSteps::default();
+    while let (true, Some((last, before))) = (right, rest.split_last()) {
+        if !is_in_set[usize::from(*last)] {
             break;
         }
-        r = rest;
+        steps.step(1)?;
+        rest = before;
     }
-    while let (true, Some((l, rest))) = (right, r.split_last()) {
-        if !set.contains(l) {
-            break;
-        }
-        r = rest;
-    }
-    r
+    Ok(rest)
 }
 fn position(b: &[u8], sub: &[u8]) -> Result<i32> {
     if sub.is_empty() {
@@ -241,9 +244,9 @@ scalars! {
     fn byteaoverlay(_c; b: bytea, new: bytea, start: int4, len: int4) = overlay(b, new, start, len)?;
     fn byteaoverlay_no_len(_c; b: bytea, new: bytea, start: int4) = overlay(b, new, start, new.len() as i32)?;
     fn byteapos(_c; b: bytea, sub: bytea) = position(b, sub)?;
-    fn byteatrim(_c; b: bytea, set: bytea) = trim(b, set, true, true);
-    fn bytealtrim(_c; b: bytea, set: bytea) = trim(b, set, true, false);
-    fn byteartrim(_c; b: bytea, set: bytea) = trim(b, set, false, true);
+    fn byteatrim(_c; b: bytea, set: bytea) = trim(b, set, true, true)?;
+    fn bytealtrim(_c; b: bytea, set: bytea) = trim(b, set, true, false)?;
+    fn byteartrim(_c; b: bytea, set: bytea) = trim(b, set, false, true)?;
     fn bytea_reverse(_c; b: bytea) = work::steps(b.iter().rev(), 2).map(|b| b.copied()).collect::<Result<Vec<u8>>>()?;
     fn p721_get_byte(_c; b: bytea, n: int4) = i32::from(b[index(b, i64::from(n), b.len() as i64)?]);
     fn p722_set_byte(_c; b: bytea, n: int4, v: int4) = { let at = index(b, i64::from(n), b.len() as i64)?; let mut r = b.to_vec(); r[at] = v as u8; r };

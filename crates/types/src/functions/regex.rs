@@ -535,7 +535,11 @@ fn run(e: fancy_regex::Error) -> Error {
     Error::new(sqlstate::INVALID_REGULAR_EXPRESSION, format!("regular expression failed: {e}"))
 }
 fn matches(s: &str, p: &str, icase: bool) -> Result<bool> {
-    compile(p, Flags { icase, ..Flags::default() })?.is_match(s).map_err(run)
+    is_match(&*compile(p, Flags { icase, ..Flags::default() })?, s)
+}
+fn is_match(re: &Regex, s: &str) -> Result<bool> {
+    // One search cannot be divided.
+    if s.len() > pieces::LONG { work::apart(|| re.is_match(s))? } else { re.is_match(s) }.map_err(run)
 }
 /// Matches from character `start` (1-based): per match, the spans of the whole and of the groups.
 fn find_all(s: &str, re: &Regex, start: i32, limit: usize) -> Result<Vec<Vec<Option<(usize, usize)>>>> {
@@ -764,7 +768,7 @@ scalars! {
     fn textregexreplace_extended(_c; s: text, p: text, with: text, start: int4, n: int4, opt: text) = replace(s, p, with, start, n, flags(opt, true)?)?;
     fn textregexreplace_extended_no_flags(_c; s: text, p: text, with: text, start: int4, n: int4) = replace(s, p, with, start, n, Flags::default())?;
     fn textregexreplace_extended_no_n(_c; s: text, p: text, with: text, start: int4) = replace(s, p, with, start, 1, Flags::default())?;
-    fn regexp_like(_c; s: text, p: text, f: text) = compile(p, no_global(f, "regexp_like")?)?.is_match(s).map_err(run)?;
+    fn regexp_like(_c; s: text, p: text, f: text) = is_match(&*compile(p, no_global(f, "regexp_like")?)?, s)?;
     fn regexp_like_no_flags(_c; s: text, p: text) = matches(s, p, false)?;
     fn regexp_count(_c; s: text, p: text, start: int4, f: text) = count(s, p, start, f)?;
     fn regexp_count_no_flags(_c; s: text, p: text, start: int4) = count(s, p, start, "")?;

@@ -4,6 +4,7 @@ use super::get;
 use super::limits;
 use crate::io::{natural_type, output_string};
 use crate::{Array, Datum, EvalContext, io, pieces};
+use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, shared, sqlstate, work};
 use std::sync::Arc;
 
@@ -78,6 +79,22 @@ fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> Result<&'a st
         r = &r[..r.len() - c.len_utf8()];
     }
     Ok(r)
+}
+fn trim_blanks(s: &str, left: bool, right: bool) -> Result<&str> {
+    let mut rest = s;
+    if left {
+        rest = &rest[pieces::count_leading(rest.as_bytes(), |b| b == b' ')?..];
+    }
+    if right {
+        let mut steps = SmallSteps::default();
+        let mut length = rest.len();
+        while length > 0 && rest.as_bytes()[length - 1] == b' ' {
+            steps.step(1)?;
+            length -= 1;
+        }
+        rest = &rest[..length];
+    }
+    Ok(rest)
 }
 const MAX_LEN: i64 = 0x3fff_ffff;
 fn too_large() -> Error {
@@ -432,9 +449,9 @@ scalars! {
     fn ltrim(_c; s: text, set: text) = trim_set(s, set, true, false)?;
     fn rtrim(_c; s: text, set: text) = trim_set(s, set, false, true)?;
     fn btrim(_c; s: text, set: text) = trim_set(s, set, true, true)?;
-    fn ltrim1(_c; s: text) = s.trim_start_matches(' ');
-    fn rtrim1(_c; s: text) = s.trim_end_matches(' ');
-    fn btrim1(_c; s: text) = s.trim_matches(' ');
+    fn ltrim1(_c; s: text) = trim_blanks(s, true, false)?;
+    fn rtrim1(_c; s: text) = trim_blanks(s, false, true)?;
+    fn btrim1(_c; s: text) = trim_blanks(s, true, true)?;
     fn repeat(_c; s: text, n: int4) = repeat_of(s, n)?;
     fn text_reverse(_c; s: text) = reversed(s)?;
     fn text_left(_c; s: text, n: int4) = take(s, n, true)?;

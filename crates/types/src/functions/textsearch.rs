@@ -1,7 +1,7 @@
 //! Functions and operators of tsvector and tsquery, named as pg_proc's prosrc. What they do is in `kilndb_fulltext`.
 
 use super::get;
-use crate::{Array, Datum, EvalContext, oids};
+use crate::{Array, Datum, EvalContext, oids, pieces};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use kilndb_fulltext::dictionary::parse_options;
 use kilndb_fulltext::query::Operator;
@@ -166,7 +166,10 @@ pub(super) fn shown(
     made
 }
 fn lexized(ctx: &EvalContext<'_>, dictionary: Oid, text: &str) -> Result<Option<Array>> {
-    let found = ctx.host.text_search_dictionary(dictionary)?.lexemes(text);
+    let dictionary = ctx.host.text_search_dictionary(dictionary)?;
+    // A dictionary looks at a word as a whole.
+    let found =
+        if text.len() > pieces::LONG { work::apart(|| dictionary.lexemes(text))? } else { dictionary.lexemes(text) };
     Ok(found.map(|lexemes| text_array(lexemes.into_iter().map(|l| Datum::text(l.word)))))
 }
 fn rewritten(query: &TsQuery, what: &TsQuery, by: &TsQuery) -> Result<TsQuery> {
