@@ -2,6 +2,7 @@
 //!
 //! Must not know: sessions, statements.
 
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::{Severity, memory};
 use kilndb_sql::settings::ServerSettings;
 use std::path::Path;
@@ -18,6 +19,8 @@ const WORTH_GIVING_BACK_BYTES: u64 = 16 << 20;
 const LOOK_EVERY_NANOS: u64 = 10_000_000;
 /// ... and only if it has allocated or freed so much since.
 const WORTH_LOOKING_BYTES: u64 = 1 << 20;
+/// Collecting may take one of so many nanoseconds of a worker that is busy.
+const COLLECTING_ONE_OF: u64 = 10;
 
 /// What the server may have resident, and what of that statements may hold.
 static LIMIT_BYTES: AtomicU64 = AtomicU64::new(u64::MAX);
@@ -110,7 +113,8 @@ fn collect() {
 /// One worker's care for the server's memory.
 #[derive(Default)]
 pub struct MemoryWatch {
-    looked_nanos: u64,
+    /// It does not look before.
+    look_after_nanos: u64,
 }
 
 impl MemoryWatch {
@@ -126,14 +130,17 @@ impl MemoryWatch {
     /// beside it is not. So a server that has more resident than it may gives back what it can, and allows statements so
     /// much less as it is still above.
     pub fn keep_within_limit(&mut self, now_nanos: u64) {
-        if now_nanos < self.looked_nanos + LOOK_EVERY_NANOS {
+        if now_nanos < self.look_after_nanos {
             return;
         }
-        self.looked_nanos = now_nanos;
+        self.look_after_nanos = now_nanos + LOOK_EVERY_NANOS;
         let is_worth_looking = memory::take_moved_bytes() >= WORTH_LOOKING_BYTES;
         if (is_worth_looking || IS_ABOVE_LIMIT.load(Ordering::Relaxed)) && judge(resident_bytes()) {
             collect();
             judge(resident_bytes());
+            // Where much is held and little can be given back, collecting takes a small part of the time.
+            let collected_nanos = process_monotonic_nanos() - now_nanos;
+            self.look_after_nanos += COLLECTING_ONE_OF * collected_nanos;
         }
     }
 }

@@ -6,8 +6,11 @@ use crate::keywords::Keyword;
 use crate::namespace::LabelKind;
 use crate::scanner::Token;
 use crate::tree::*;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate, work};
 use kilndb_types::oids;
+
+/// What reading a short statement takes.
+const STATEMENT_UNITS: usize = 700;
 
 impl Parser<'_> {
     /// `<<name>>`, if there is one.
@@ -133,6 +136,7 @@ impl Parser<'_> {
     pub(crate) fn statements(&mut self) -> Result<Vec<Stmt>> {
         let mut list = Vec::new();
         loop {
+            work::step(STATEMENT_UNITS)?;
             let (tok, place) = self.next_at()?;
             match self.one_statement(tok, place)? {
                 Parsed::Statement(s) => list.push(s),

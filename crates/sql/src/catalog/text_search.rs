@@ -118,6 +118,17 @@ pub fn missing(kind: TextSearchKind, shown: &str) -> Error {
 }
 
 impl CatalogReader<'_> {
+    /// An object by its name in a text, as functions take it.
+    pub(crate) fn text_search_named(&self, kind: TextSearchKind, text: &str) -> Result<Oid> {
+        let (schema, name) = crate::session::environment::object_name(text, &self.database.name)?;
+        if let Some(schema) = &schema
+            && self.schema_oid(schema)?.is_none()
+        {
+            return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
+        }
+        let shown = || schema.iter().chain([&name]).map(String::as_str).collect::<Vec<_>>().join(".");
+        self.text_search_object(kind, schema.as_deref(), &name)?.ok_or_else(|| missing(kind, &shown()))
+    }
     /// An object by its name, in one schema or along the path.
     pub fn text_search_object(&self, kind: TextSearchKind, schema: Option<&str>, name: &str) -> Result<Option<Oid>> {
         let (table, index, ..) = kind.table();
@@ -200,25 +211,8 @@ impl Source for CatalogReader<'_> {
         self.database.text_search.read(name)
     }
     fn dictionary(&self, name: &str) -> Result<Arc<Dictionary>> {
-        let parts = crate::session::environment::split_qualified(name).unwrap_or_default();
-        let (schema, last) = match parts.as_slice() {
-            [last] => (None, last),
-            [schema, last] => (Some(schema.as_str()), last),
-            [] => return Err(Error::new(sqlstate::INVALID_NAME, "invalid name syntax")),
-            _ => {
-                return Err(Error::new(
-                    sqlstate::SYNTAX_ERROR,
-                    format!("improper qualified name (too many dotted names): {name}"),
-                ));
-            }
-        };
-        if let Some(schema) = schema
-            && self.schema_oid(schema)?.is_none()
-        {
-            return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
-        }
         let kind = TextSearchKind::Dictionary;
-        let oid = self.text_search_object(kind, schema, last)?.ok_or_else(|| missing(kind, &parts.join(".")))?;
+        let oid = self.text_search_named(kind, name)?;
         let row = self.known_text_search_row(kind, oid)?;
         let template = self.known_text_search_row(TextSearchKind::Template, row.oid("dicttemplate"))?;
         if template_kind(template.oid("tmpllexize")) == Some("thesaurus") {

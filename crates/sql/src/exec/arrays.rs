@@ -3,7 +3,7 @@
 use super::context::ExecContext;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::functions::ScalarFn;
-use kilndb_types::{Array, Datum};
+use kilndb_types::{Array, Datum, pieces};
 use std::sync::Arc;
 
 pub fn from_list(element_type: Oid, elements: Vec<Datum>) -> Datum {
@@ -163,9 +163,9 @@ pub fn assign(
             }
             let count = usize::try_from(i64::from(*to) - i64::from(*from) + 1).unwrap_or(0);
             let values = source.elements.get(..count).ok_or_else(|| wrong_subscript("source array too small"))?;
-            set_extended(a, *from, *to, values.to_vec())
+            set_extended(a, *from, *to, pieces::cloned(values)?)
         }
-        _ => set_range(a, &ranges, source.elements.clone(), false),
+        _ => set_range(a, &ranges, pieces::cloned(&source.elements)?, false),
     }
 }
 

@@ -8,7 +8,7 @@ use super::state::Unary;
 use crate::plan::{FunctionCall, Node, Op, ProjectItem};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::numeric::Numeric;
-use kilndb_types::{Datum, functions, json, key, oids};
+use kilndb_types::{Array, Datum, functions, json, key, oids};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -17,9 +17,12 @@ enum Rows {
     Ints { next: i128, stop: i128, step: i128, ty: Oid },
     Steps { next: Option<Datum>, stop: Datum, step: Datum, up: bool, ty: Oid, add: functions::ScalarFn },
     List { values: Vec<Datum>, next: usize },
+    Elements { array: Arc<Array>, next: usize },
     Table { rows: Vec<Vec<Datum>>, next: usize },
     Stored(Box<Stored>),
 }
+
+const NO_ROWS: Rows = Rows::List { values: Vec::new(), next: 0 };
 
 /// What a routine has returned.
 struct Stored {
@@ -46,14 +49,14 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
     }
     if let Some(routine) = &call.routine {
         let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
-            return Ok(Rows::List { values: Vec::new(), next: 0 });
+            return Ok(NO_ROWS);
         };
         let width = if call.composite { call.columns } else { 1 };
         let rows = super::routine::call_for_rows(routine, &args, width, cx)?;
         return Ok(Rows::Stored(Box::new(Stored { rows, reader: StoreCursor::default(), next: 0 })));
     }
     let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
-        return Ok(Rows::List { values: Vec::new(), next: 0 });
+        return Ok(NO_ROWS);
     };
     match call.oid {
         1066 | 1067 | 1068 | 1069 => {
@@ -69,13 +72,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             })
         }
         3259 | 3260 | 938 | 939 => steps(call, args, cx),
-        2331 => Ok(Rows::List {
-            values: match args.into_iter().next() {
-                Some(Datum::Array(a)) => a.elements.clone(),
-                _ => Vec::new(),
-            },
-            next: 0,
-        }),
+        2331 => Ok(args.into_iter().next().map_or(NO_ROWS, elements)),
         2947 | 5064 => Ok(Rows::List { values: functions::snapshot::running(&args, call.oid == 5064)?, next: 0 }),
         1293 => Ok(Rows::List {
             values: match args.into_iter().next() {
@@ -114,17 +111,19 @@ fn json_rows(call: &FunctionCall, args: &[Datum], cx: &ExecContext<'_>) -> Resul
 
 fn through_array(oid: Oid, args: Vec<Datum>, cx: &mut ExecContext<'_>) -> Result<Rows> {
     let Some(f) = functions::lookup(oid) else { return Err(Error::unsupported("splitting text into rows")) };
-    let values = match f(&cx.eval, &args)? {
-        Datum::Array(a) => a.elements.clone(),
-        _ => Vec::new(),
-    };
-    Ok(Rows::List { values, next: 0 })
+    Ok(elements(f(&cx.eval, &args)?))
+}
+
+fn elements(value: Datum) -> Rows {
+    match value {
+        Datum::Array(array) => Rows::Elements { array, next: 0 },
+        _ => NO_ROWS,
+    }
 }
 
 fn subscripts(args: &[Datum]) -> Rows {
-    let empty = Rows::List { values: Vec::new(), next: 0 };
-    let (Some(Datum::Array(a)), Some(Datum::Int4(d))) = (args.first(), args.get(1)) else { return empty };
-    let Some((low, len)) = usize::try_from(*d - 1).ok().and_then(|i| a.dims.get(i)) else { return empty };
+    let (Some(Datum::Array(a)), Some(Datum::Int4(d))) = (args.first(), args.get(1)) else { return NO_ROWS };
+    let Some((low, len)) = usize::try_from(*d - 1).ok().and_then(|i| a.dims.get(i)) else { return NO_ROWS };
     let (low, high) = (i128::from(*low), i128::from(*low) + i128::from(*len) - 1);
     if matches!(args.get(2), Some(Datum::Bool(true))) {
         return Rows::Ints { next: high, stop: low, step: -1, ty: oids::INT4 };
@@ -210,6 +209,12 @@ impl Rows {
             }
             Rows::List { values, next } => {
                 let Some(d) = values.get_mut(*next).map(std::mem::take) else { return Ok(false) };
+                *next += 1;
+                spread(vec![d], columns, composite, out);
+                Ok(true)
+            }
+            Rows::Elements { array, next } => {
+                let Some(d) = array.elements.get(*next).cloned() else { return Ok(false) };
                 *next += 1;
                 spread(vec![d], columns, composite, out);
                 Ok(true)

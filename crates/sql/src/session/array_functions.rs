@@ -1,8 +1,8 @@
 //! Functions that join, extend and thin out arrays.
 
 use crate::catalog::store::array;
-use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_types::{Array, Datum, key, oids};
+use kilndb_base::{Error, Oid, Result, sqlstate, work};
+use kilndb_types::{Array, Datum, key, oids, pieces};
 use std::sync::Arc;
 
 const ARRAY_APPEND: Oid = 378;
@@ -60,11 +60,13 @@ fn extend(list: &Datum, element: Datum, front: bool) -> Result<Datum> {
         return Err(Error::new(sqlstate::DATA_EXCEPTION, "argument must be empty or one-dimensional array"));
     }
     let lower = a.dims.first().map_or(1, |d| d.0);
-    let mut elements = a.elements.clone();
+    let mut elements = Vec::with_capacity(a.elements.len() + 1);
     if front {
-        elements.insert(0, element)
+        elements.push(element);
+        pieces::append_elements(&mut elements, &a.elements)?;
     } else {
-        elements.push(element)
+        pieces::append_elements(&mut elements, &a.elements)?;
+        elements.push(element);
     }
     let dims = vec![(lower, elements.len() as u32)];
     Ok(Datum::Array(Arc::new(Array { element_type: a.element_type, dims, elements })))
@@ -109,7 +111,9 @@ fn concatenate(left: &Datum, right: &Datum) -> Result<Datum> {
             return Err(incompatible(&detail));
         }
     };
-    let elements = a.elements.iter().chain(&b.elements).cloned().collect();
+    let mut elements = Vec::with_capacity(a.elements.len() + b.elements.len());
+    pieces::append_elements(&mut elements, &a.elements)?;
+    pieces::append_elements(&mut elements, &b.elements)?;
     Ok(Datum::Array(Arc::new(Array { element_type: a.element_type, dims, elements })))
 }
 
@@ -122,6 +126,12 @@ fn remove(list: &Datum, value: &Datum) -> Result<Datum> {
         (false, false) => key::compare(a.element_type, e, value).is_eq(),
         (x, y) => x == y,
     };
-    let elements: Vec<Datum> = a.elements.iter().filter(|e| !equal(e)).cloned().collect();
+    let mut elements = Vec::new();
+    for element in work::steps(&a.elements, 20) {
+        let element = element?;
+        if !equal(element) {
+            elements.push(element.clone());
+        }
+    }
     Ok(array(a.element_type, elements))
 }

@@ -7,7 +7,7 @@ use crate::catalog::bootstrap;
 use crate::catalog::extension::{SET_LIMIT, SHOW_LIMIT};
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogStore;
-use crate::catalog::text_search::{self, TextSearchKind};
+use crate::catalog::text_search::TextSearchKind;
 use crate::catalog::{CatalogView, Table, TableKind};
 use crate::ddl::sequence_functions as seq;
 use crate::exec::{CallEnv, SessionHost};
@@ -749,27 +749,7 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
                 )
             })
         }
-        oids::REGCONFIG | oids::REGDICTIONARY => {
-            let kind = TextSearchKind::of_reg_type(kind);
-            let parts = parts()?;
-            let (schema, name) = match parts.as_slice() {
-                [name] => (None, name),
-                [schema, name] => (Some(schema.as_str()), name),
-                _ => {
-                    return Err(Error::new(
-                        sqlstate::SYNTAX_ERROR,
-                        format!("improper qualified name (too many dotted names): {text}"),
-                    ));
-                }
-            };
-            if let Some(schema) = schema
-                && host.reader.schema_oid(schema)?.is_none()
-            {
-                return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
-            }
-            let found = host.reader.text_search_object(kind, schema, name)?;
-            found.ok_or_else(|| text_search::missing(kind, &parts.join(".")))
-        }
+        oids::REGCONFIG | oids::REGDICTIONARY => host.reader.text_search_named(TextSearchKind::of_reg_type(kind), text),
         _ => Err(Error::unsupported("text input of this reg… type is not supported")),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::environment::StatementHost;
 use crate::catalog::store::array;
-use crate::catalog::text_search::{TextSearchKind, missing};
+use crate::catalog::text_search::TextSearchKind;
 use crate::exec::CallEnv;
 use kilndb_base::{Error, Oid, Result, work};
 use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
@@ -52,14 +52,7 @@ fn check_parser(host: &StatementHost<'_>, by_name: bool, parser: &Datum) -> Resu
             .map(|_| ())
             .ok_or_else(|| Error::internal(format!("cache lookup failed for text search parser {oid}")));
     }
-    let name = get::text(parser)?;
-    let parts = super::environment::split_qualified(name).unwrap_or_default();
-    let found = match parts.as_slice() {
-        [name] => host.reader.text_search_object(TextSearchKind::Parser, None, name)?,
-        [schema, name] => host.reader.text_search_object(TextSearchKind::Parser, Some(schema), name)?,
-        _ => None,
-    };
-    found.map(|_| ()).ok_or_else(|| missing(TextSearchKind::Parser, name))
+    host.reader.text_search_named(TextSearchKind::Parser, get::text(parser)?).map(|_| ())
 }
 fn token_types(host: &StatementHost<'_>, by_name: bool, args: &[Datum]) -> Result<Rows> {
     check_parser(host, by_name, get::arg(args, 0)?)?;

@@ -177,7 +177,13 @@ fn split_at(s: &str, sep: &str, n: i32) -> Result<String> {
         return Ok(if n == 1 || n == -1 { s.to_string() } else { String::new() });
     }
     let wanted = n.unsigned_abs() as usize - 1;
-    let part = if n > 0 { nth_part(s.split(sep), wanted)? } else { nth_part(s.rsplit(sep), wanted)? };
+    let part = match (sep.len() > pieces::LONG, n > 0) {
+        (false, true) => nth_part(s.split(sep), wanted)?,
+        (false, false) => nth_part(s.rsplit(sep), wanted)?,
+        // Preparing the search takes long already, and there are few parts.
+        (true, true) => work::apart(|| s.split(sep).nth(wanted))?.unwrap_or_default(),
+        (true, false) => work::apart(|| s.rsplit(sep).nth(wanted))?.unwrap_or_default(),
+    };
     pieces::concat(&[part])
 }
 fn chr_of(n: i32) -> Result<String> {
@@ -405,10 +411,10 @@ fn as_text(d: &Datum, c: &EvalContext) -> Result<String> {
     }
 }
 /// Arguments of a VARIADIC "any" function: spread out, or one array.
-fn spread(args: &[Datum]) -> Vec<Datum> {
+fn spread(args: &[Datum]) -> &[Datum] {
     match args {
-        [Datum::Array(a)] => a.elements.clone(),
-        _ => args.to_vec(),
+        [Datum::Array(a)] => &a.elements,
+        _ => args,
     }
 }
 fn md5_hex(b: &[u8]) -> Result<String> {
@@ -530,7 +536,7 @@ pub fn text_concat(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let mut out = String::new();
     for d in spread(args) {
         if !d.is_null() {
-            let part = shown(&d, c)?;
+            let part = shown(d, c)?;
             limits::room(out.len(), part.len())?;
             pieces::append_text(&mut out, &part)?;
         }
@@ -559,7 +565,7 @@ pub fn text_concat_ws(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let mut out: Option<String> = None;
     for d in spread(rest) {
         if !d.is_null() {
-            add_part(&mut out, sep, &shown(&d, c)?)?;
+            add_part(&mut out, sep, &shown(d, c)?)?;
         }
     }
     Ok(Datum::Text(shared::text(&out.unwrap_or_default())?))
@@ -698,6 +704,9 @@ fn split_text(args: &[Datum]) -> Result<Datum> {
         None | Some(Datum::Null) => s.char_indices().try_for_each(|(i, c)| add(&s[i..i + c.len_utf8()]))?,
         Some(d) => match get::text(d)? {
             "" => add(s)?,
+            sep if sep.len() > pieces::LONG => {
+                work::apart(|| s.split(sep).collect::<Vec<_>>())?.into_iter().try_for_each(add)?
+            }
             sep => s.split(sep).try_for_each(add)?,
         },
     }

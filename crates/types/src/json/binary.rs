@@ -12,9 +12,8 @@ use crate::hash::{hash_bytes, hash_bytes_extended, hash_u32_extended};
 use crate::pieces;
 use crate::row;
 use crate::{Datum, numeric::Numeric};
-use kilndb_base::{Error, Result, stack, work};
+use kilndb_base::{Error, Result, shared, stack, work};
 use std::cmp::Ordering;
-use std::sync::Arc;
 
 const NULL: u8 = 0;
 const FALSE: u8 = 1;
@@ -39,7 +38,7 @@ pub fn encode(v: &Value) -> Result<Vec<u8>> {
     Ok(out)
 }
 pub fn datum(v: &Value) -> Result<Datum> {
-    Ok(Datum::Jsonb(Arc::from(encode(v)?)))
+    Ok(Datum::Jsonb(shared::bytes(&encode(v)?)?))
 }
 
 fn put(v: &Value, out: &mut Vec<u8>) -> Result<()> {
