@@ -128,7 +128,7 @@ pub fn jsonb_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum
         }
         out.push((convert::to_key(*key_type, key, ctx)?, convert::to_value(*ty, v, ctx)?));
     }
-    binary::datum(&value::object(out))
+    binary::datum(&value::object(out)?)
 }
 
 /// json_populate_record and json_to_record: the row's type and value, the object, and for a record what its columns are

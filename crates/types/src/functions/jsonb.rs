@@ -87,7 +87,7 @@ fn concat(a: &[u8], b: &[u8]) -> Result<Datum> {
     let joined = match (binary::decode(a)?, binary::decode(b)?) {
         (Value::Object(mut a), Value::Object(b)) => {
             a.extend(b);
-            value::object(a)
+            value::object(a)?
         }
         (a, b) => {
             let mut all = list(a);
@@ -212,7 +212,7 @@ fn text_object(pairs: Vec<(&Datum, &Datum)>) -> Result<Datum> {
     let pairs = work::steps(pairs, 100)
         .map(|pair| pair.and_then(|(k, v)| Ok((object_key(k)?.to_string(), value(v)))))
         .collect::<Result<_>>()?;
-    binary::datum(&value::object(pairs))
+    binary::datum(&value::object(pairs)?)
 }
 
 /// What a jsonb number or boolean is as SQL's. JSON's null is NULL.

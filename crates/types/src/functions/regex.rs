@@ -86,6 +86,23 @@ fn like(s: &[u8], p: &[u8], utf8: bool) -> Result<bool> {
 fn ilike(s: &str, p: &str) -> Result<bool> {
     like(string::map_case(s, false)?.as_bytes(), string::map_case(p, false)?.as_bytes(), true)
 }
+/// The same of bytes, each of which is a character.
+fn like_escape_bytes(p: &[u8], e: &[u8]) -> Result<Vec<u8>> {
+    let as_text = |bytes: &[u8]| -> Result<String> {
+        let mut text = String::with_capacity(bytes.len());
+        for piece in pieces::of_bytes(bytes, 1) {
+            text.extend(piece?.iter().map(|b| char::from(*b)));
+        }
+        Ok(text)
+    };
+    // Two are too many already.
+    let escaped = like_escape_text(&as_text(p)?, &as_text(&e[..e.len().min(2)])?)?;
+    let mut bytes = Vec::with_capacity(escaped.len());
+    for piece in pieces::of_text(&escaped, 1) {
+        bytes.extend(piece?.chars().map(|c| c as u8));
+    }
+    Ok(bytes)
+}
 /// Rewrites a pattern with another escape character to one with backslashes.
 fn like_escape_text(p: &str, e: &str) -> Result<String> {
     let mut chars = e.chars();
@@ -750,7 +767,7 @@ scalars! {
     fn nameiclike(_c; s: text, p: text) = ilike(s, p)?;
     fn nameicnlike(_c; s: text, p: text) = !ilike(s, p)?;
     fn like_escape(_c; p: text, e: text) = like_escape_text(p, e)?;
-    fn like_escape_bytea(_c; p: bytea, e: bytea) = { let u = |b: &[u8]| b.iter().map(|c| char::from(*c)).collect::<String>(); like_escape_text(&u(p), &u(e))?.chars().map(|c| c as u8).collect::<Vec<u8>>() };
+    fn like_escape_bytea(_c; p: bytea, e: bytea) = like_escape_bytes(p, e)?;
     fn similar_to_escape_1(_c; p: text) = similar(p, None)?;
     fn similar_to_escape_2(_c; p: text, e: text) = similar(p, Some(e))?;
     fn textregexeq(_c; s: text, p: text) = matches(s, p, false)?;

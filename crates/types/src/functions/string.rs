@@ -549,7 +549,7 @@ fn add_part(out: &mut Option<String>, sep: &str, part: &str) -> Result<()> {
         None => *out = Some(part.to_string()),
         Some(out) => {
             limits::room(out.len(), sep.len() + part.len())?;
-            out.push_str(sep);
+            pieces::append_text(out, sep)?;
             pieces::append_text(out, part)?;
         }
     }

@@ -140,7 +140,7 @@ impl Accumulator for JsonbObject {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        self.pairs.as_ref().map_or(Ok(Datum::Null), |pairs| binary::datum(&value::object(pairs.clone())))
+        self.pairs.as_ref().map_or(Ok(Datum::Null), |pairs| binary::datum(&value::object(pairs.clone())?))
     }
 }
 

@@ -152,7 +152,7 @@ pub fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<Value> {
         }
         Datum::Record(r) => {
             let pairs = field_names(r, ctx).into_iter().zip(&r.fields);
-            value::object(pairs.map(|(name, (ty, v))| Ok((name, to_value(*ty, v, ctx)?))).collect::<Result<_>>()?)
+            value::object(pairs.map(|(name, (ty, v))| Ok((name, to_value(*ty, v, ctx)?))).collect::<Result<_>>()?)?
         }
         Datum::Jsonb(b) => binary::decode(b)?,
         Datum::Text(t) if ty == JSON => Value::parse(t)?,

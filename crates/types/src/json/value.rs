@@ -22,16 +22,17 @@ pub fn key_order(a: &str, b: &str) -> std::cmp::Ordering {
 }
 
 /// The object of these pairs: of equal keys the last one counts.
-pub fn object(mut pairs: Vec<(String, Value)>) -> Value {
-    pairs.sort_by(|a, b| key_order(&a.0, &b.0));
+pub fn object(mut pairs: Vec<(String, Value)>) -> Result<Value> {
+    work::sort_by(&mut pairs, |a, b| key_order(&a.0, &b.0))?;
     let mut list: Vec<(String, Value)> = Vec::with_capacity(pairs.len());
-    for pair in pairs {
+    for pair in work::steps(pairs, 10) {
+        let pair = pair?;
         match list.last_mut() {
             Some(last) if last.0 == pair.0 => *last = pair,
             _ => list.push(pair),
         }
     }
-    Value::Object(list)
+    Ok(Value::Object(list))
 }
 
 impl Value {
@@ -48,7 +49,7 @@ impl Value {
             Kind::Array(list) => Value::Array(list.iter().map(|v| Value::from_parsed(v, text)).collect::<Result<_>>()?),
             Kind::Object(list) => object(
                 list.iter().map(|(k, v)| Ok((long_enough(k)?, Value::from_parsed(v, text)?))).collect::<Result<_>>()?,
-            ),
+            )?,
         })
     }
     pub fn type_name(&self) -> &'static str {
