@@ -187,9 +187,13 @@ pub fn forget_freed() {
     COUNTS.with(|c| c.freed.set(0));
 }
 
-/// What the calling thread has allocated or freed since it asked last, but for little at a time.
-pub fn take_moved_bytes() -> u64 {
-    COUNTS.with(|c| c.moved.take())
+/// What the calling thread has allocated or freed since [`forget_moved`], but for little at a time.
+pub fn moved_bytes() -> u64 {
+    COUNTS.with(|c| c.moved.get())
+}
+
+pub fn forget_moved() {
+    COUNTS.with(|c| c.moved.set(0));
 }
 
 /// What all hold together.

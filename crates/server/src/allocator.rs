@@ -11,8 +11,9 @@
 //! 3. There is one such allocator in the program: what a thread keeps came from the same inner one.
 //! 4. Only threads that have asked for it keep blocks: those that live as long as the server does.
 //!
-//! What is allocated and freed is counted in whole steps of 16 bytes, as blocks are made: a million texts of one byte
-//! take sixteen million.
+//! What comes from the inner allocator and goes back to it is counted ([`Counted`]), in whole steps of 16 bytes, as blocks
+//! are made: a million texts of one byte take sixteen million. A kept block counts for who has allocated it first, until
+//! the thread keeps it no more: with that, counting costs short transactions nothing.
 //!
 //! Must not know: who allocates, and for what.
 

@@ -35,10 +35,19 @@ fn map(size: usize) -> *mut u8 {
     if block == libc::MAP_FAILED {
         return null_mut();
     }
-    // SAFETY: the mapping is this size. Huge pages are touched in an eighth of the time that small ones take; where there
-    // are none, nothing changes.
-    unsafe { libc::madvise(block, size, libc::MADV_HUGEPAGE) };
     block.cast()
+}
+
+/// For who is going to write all of it: touching a huge page takes an eighth of what its small pages take. Where there
+/// are none, nothing changes.
+#[cold]
+fn map_for_writing(size: usize) -> *mut u8 {
+    let block = map(size);
+    if !block.is_null() {
+        // SAFETY: the mapping is this size.
+        unsafe { libc::madvise(block.cast(), size, libc::MADV_HUGEPAGE) };
+    }
+    block
 }
 
 // SAFETY: a large block is a new mapping of at least its size, aligned to a page; the inner allocator does all others.
@@ -46,7 +55,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LargeBlocks<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
-            return map(layout.size());
+            return map_for_writing(layout.size());
         }
         // SAFETY: the caller's.
         unsafe { self.0.alloc(layout) }
@@ -54,6 +63,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LargeBlocks<A> {
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         if is_large(layout) {
+            // A table of zeros may never be full: only the pages that are used are taken.
             return map(layout.size());
         }
         // SAFETY: the caller's.

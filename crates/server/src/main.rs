@@ -25,11 +25,11 @@ mod worker;
 
 use std::process::ExitCode;
 
-type Allocator = allocator::Counted<large_blocks::LargeBlocks<allocator::LastFreedFirst<mimalloc::MiMalloc>>>;
+type Allocator = allocator::LastFreedFirst<allocator::Counted<large_blocks::LargeBlocks<mimalloc::MiMalloc>>>;
 
 #[global_allocator]
 static ALLOCATOR: Allocator =
-    allocator::Counted(large_blocks::LargeBlocks(allocator::LastFreedFirst(mimalloc::MiMalloc)));
+    allocator::LastFreedFirst(allocator::Counted(large_blocks::LargeBlocks(mimalloc::MiMalloc)));
 
 /// The kernel's name of a process that was started by way of /proc/self/exe is `exe`: who looks for servers, as pkill
 /// does, looks for `kilndb`.

@@ -126,16 +126,20 @@ impl MemoryWatch {
         }
     }
 
-    /// Called by a worker between turns, the clock's time in hand. What statements hold is counted, what allocators keep
+    /// Called by a worker between turns. What statements hold is counted, what allocators keep
     /// beside it is not. So a server that has more resident than it may gives back what it can, and allows statements so
     /// much less as it is still above.
-    pub fn keep_within_limit(&mut self, now_nanos: u64) {
+    pub fn keep_within_limit(&mut self) {
+        if memory::moved_bytes() < WORTH_LOOKING_BYTES && !IS_ABOVE_LIMIT.load(Ordering::Relaxed) {
+            return;
+        }
+        let now_nanos = process_monotonic_nanos();
         if now_nanos < self.look_after_nanos {
             return;
         }
         self.look_after_nanos = now_nanos + LOOK_EVERY_NANOS;
-        let is_worth_looking = memory::take_moved_bytes() >= WORTH_LOOKING_BYTES;
-        if (is_worth_looking || IS_ABOVE_LIMIT.load(Ordering::Relaxed)) && judge(resident_bytes()) {
+        memory::forget_moved();
+        if judge(resident_bytes()) {
             collect();
             judge(resident_bytes());
             // Where much is held and little can be given back, collecting takes a small part of the time.

@@ -25,8 +25,6 @@ const WAKER: Token = Token(usize::MAX);
 /// Sessions resumed between two looks at the sockets, and sockets looked at each time: what is read is used while it is
 /// in the processor's cache.
 const RESUMES_PER_POLL: usize = 64;
-/// The sockets are looked at after so long, however few have been resumed.
-const POLL_EVERY_NANOS: u64 = 2_000_000;
 /// Replies wait this long for those of other sessions: sent together they wake the clients' threads less often.
 const REPLY_DELAY_NANOS: u64 = 50_000;
 /// And so much longer for each session that is queued, which is about what that one's turn takes: the more clients
@@ -107,6 +105,13 @@ pub struct Worker {
     memory_watch: MemoryWatch,
 }
 
+/// How much of a session's statement a turn has done: to its end or until it waits, or as much as it may at once.
+#[derive(PartialEq, Eq)]
+enum Turn {
+    Short,
+    Long,
+}
+
 /// What a worker is made of before it has a thread.
 pub struct Seat {
     index: usize,
@@ -183,16 +188,14 @@ impl Worker {
             self.read_mail();
             self.move_more();
             self.fire_timers();
-            let until = process_monotonic_nanos() + POLL_EVERY_NANOS;
             for turn in 0..RESUMES_PER_POLL {
                 if self.inbox.has_mail.load(Ordering::Acquire) {
                     self.read_mail();
                 }
                 let Some(token) = self.next_session(turn) else { break };
-                self.resume(token);
-                // Sessions that stream to fast clients are ready again at once: who has just sent a message waits for
-                // no more than a few of their turns.
-                if process_monotonic_nanos() >= until {
+                // A session that streams to a fast client is ready again at once: who has just sent a message waits for
+                // no more than one of its turns.
+                if self.resume(token) == Turn::Long {
                     break;
                 }
             }
@@ -200,11 +203,10 @@ impl Worker {
                 self.send_replies();
                 self.resume(token);
             }
-            let now = process_monotonic_nanos();
-            if self.is_idle() || now >= self.unsent_until_nanos {
+            if self.is_idle() || process_monotonic_nanos() >= self.unsent_until_nanos {
                 self.send_replies();
             }
-            self.memory_watch.keep_within_limit(now);
+            self.memory_watch.keep_within_limit();
         }
     }
 
@@ -400,11 +402,12 @@ impl Worker {
         }
     }
 
-    fn resume(&mut self, token: usize) {
-        let Some(Some(c)) = self.connections.get_mut(token) else { return };
+    fn resume(&mut self, token: usize) -> Turn {
+        let Some(Some(c)) = self.connections.get_mut(token) else { return Turn::Short };
         let outcome = c.run(&mut self.stacks);
+        let turn = if matches!(outcome, Some(Yielded::Output)) { Turn::Long } else { Turn::Short };
         self.look_after_flush();
-        let Some(Some(c)) = self.connections.get_mut(token) else { return };
+        let Some(Some(c)) = self.connections.get_mut(token) else { return Turn::Short };
         match outcome {
             None => {
                 if let Some(deadline) = c.idle_timer() {
@@ -422,7 +425,7 @@ impl Worker {
                 }
                 if !c.has_urgent_output() {
                     self.reconsider(token);
-                    return;
+                    return Turn::Short;
                 }
             }
             Some(Yielded::Slice) => {
@@ -432,14 +435,14 @@ impl Worker {
                     self.unsent.push(token);
                 }
                 self.send_replies();
-                return;
+                return Turn::Long;
             }
             Some(Yielded::Input) => c.state = ConnectionState::WaitingForInput,
             Some(Yielded::Output) => c.state = ConnectionState::WaitingForOutput,
         }
         if !c.has_output() {
             self.reconsider(token);
-            return;
+            return turn;
         }
         let now = process_monotonic_nanos();
         // Within a transaction block others may wait for what the client does next.
@@ -453,6 +456,7 @@ impl Worker {
         if now >= self.unsent_until_nanos {
             self.send_replies();
         }
+        turn
     }
 
     fn send_replies(&mut self) {
