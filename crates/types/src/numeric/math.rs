@@ -2,6 +2,7 @@
 //! computation keeps a few more digits than it shows.
 
 use super::*;
+use kilndb_base::work;
 
 const LOG10_E: f64 = 0.434294481903252;
 const LOG2_10: f64 = std::f64::consts::LOG2_10;
@@ -32,9 +33,11 @@ impl Numeric {
         r.dscale = scale.max(0);
         r
     }
+    /// The value as a float: infinite where it is beyond a float's range, never NaN.
     fn approx(&self) -> f64 {
         let mut v = 0.0;
-        for (i, d) in self.digits.iter().take(6).enumerate() {
+        for (i, d) in self.digits.iter().take(6).enumerate().filter(|(_, d)| **d != 0) {
+            // The power may be infinite, and so is the sum then: a zero group must not make it NaN.
             v += f64::from(*d) * 10f64.powi((self.weight - i as i32) * 4);
         }
         if self.negative { -v } else { v }
@@ -106,6 +109,7 @@ impl Numeric {
         let mut n = 1i64;
         loop {
             n += 1;
+            work::step(term.digits.len() * x.digits.len().min(100))?;
             term = term.mul_round(&x, scale + 8).div_scale(&Numeric::from(n), scale + 8, true);
             if term.is_zero() {
                 break;
@@ -114,6 +118,7 @@ impl Numeric {
         }
         sum.round_in_place(scale);
         for _ in 0..halvings {
+            work::step(sum.digits.len() * 100)?;
             // Squaring moves the decimal point: keep the number of significant digits.
             let weight = sum.decimal_weight() * 2;
             scale = (sig_digits - weight + 2).max(0);
@@ -165,6 +170,7 @@ impl Numeric {
         // Roots as precise as PostgreSQL's and no more: in results of many digits before the point, the last decimal
         // shows that.
         while x <= Numeric::from_scaled(9, 1) || x >= Numeric::from_scaled(11, 1) {
+            work::step(x.digits.len() * 100)?;
             x = x.sqrt_scale(rscale - x.weight * DEC_DIGITS / 2 + 8);
             factor = factor.add(&factor);
             roots += 1;
@@ -178,6 +184,7 @@ impl Numeric {
         let groups = scale / DEC_DIGITS + 2;
         x.digits.truncate(groups as usize);
         while x.sub(&Numeric::one()).abs() >= distance {
+            work::step(x.digits.len() * 100)?;
             x = x.sqrt_groups(groups);
             factor = factor.add(&factor);
         }
@@ -189,6 +196,7 @@ impl Numeric {
         let mut n = 1i64;
         loop {
             n += 2;
+            work::step(power.digits.len() * z2.digits.len().min(100))?;
             power = power.mul_round(&z2, scale);
             let term = power.div_scale(&Numeric::from(n), scale, true);
             if term.is_zero() {
@@ -351,6 +359,7 @@ impl Numeric {
             if mask == 0 {
                 break;
             }
+            work::step((base.digits.len() + r.digits.len()) * 100)?;
             let scale = (sig_digits - 2 * base.decimal_weight().div_euclid(4) * 4).clamp(0, 100_000);
             let scale = scale.min(2 * base.dscale);
             base = base.mul_round(&base, scale);
