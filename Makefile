@@ -11,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres conformance crash power history runaway bench
+.PHONY: run build test test-postgres conformance crash power history simulate runaway bench
 
 run: build
 	@./scripts/client-hint.sh
@@ -61,6 +61,13 @@ history:
 	$(SETUP) build
 	cargo build --locked -p kilndb-server
 	KILNDB_HISTORY_SECONDS=$(SECONDS) cargo test --locked -p kilndb-sim --test history -- --nocapture --test-threads=1 hold
+
+# The whole engine in virtual time, by seeds: fresh ones for so many SECONDS, or from SEED on so many SEEDS (docs/simulation.md).
+simulate:
+	$(SETUP) build
+	cargo build --locked -p kilndb-simulation
+	$${CARGO_TARGET_DIR:-target}/debug/kilndb-simulation $(call flag,seed) $(call flag,seeds) $(if $(SEED),,--seconds $(SECONDS)) \
+		$(call flag,plant) $(if $(TWICE),--twice)
 
 # Statements that go deep, want much memory or take long: which of them end the server, go on after their time, or (BESIDE=8) keep others
 # waiting. ONLY= names some of them. It may need 8 GB of memory.

@@ -1,8 +1,8 @@
 //! The world outside, behind traits, so that a simulation can replace all of it.
 
+use crate::sync::{Arc, JoinHandle};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A file addressed by offset. All methods may be called from several threads at once.
@@ -61,7 +61,7 @@ pub trait Env: Send + Sync {
         u64::from_le_bytes(b)
     }
     /// Starts a named thread; joining waits for it.
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>>;
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
 
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
     /// False only if there is no such name. What cannot be looked at (no permission, a failing disk) is an error: it is
@@ -93,7 +93,12 @@ pub fn raise_descriptor_limit() {
 /// The real operating system.
 pub struct OsEnv;
 
+/// Nanoseconds of the process's clock that never goes back. In a task of a simulation this is its virtual time.
 pub fn process_monotonic_nanos() -> u64 {
+    #[cfg(feature = "simulation")]
+    if crate::sync::scheduler::is_task() {
+        return crate::sync::scheduler::now_nanos();
+    }
     let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid place for one timespec.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
@@ -122,8 +127,12 @@ impl Env for OsEnv {
             }
         }
     }
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
-        std::thread::Builder::new().name(name.to_string()).stack_size(crate::stack::STACK_BYTES).spawn(body)
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        std::thread::Builder::new()
+            .name(name.to_string())
+            .stack_size(crate::stack::STACK_BYTES)
+            .spawn(body)
+            .map(JoinHandle::from)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         use std::os::unix::fs::OpenOptionsExt;

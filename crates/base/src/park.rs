@@ -6,7 +6,8 @@
 //! Invariant: nothing is held across a park: no latch, no epoch guard, no mutex guard.
 
 use crate::Result;
-use std::sync::Arc;
+use crate::env::process_monotonic_nanos;
+use crate::sync::{Arc, Condvar, Mutex};
 
 /// Wakes one parked session; callable from any thread, any number of times, early or late.
 pub trait Wake: Send + Sync {
@@ -55,8 +56,8 @@ pub struct ThreadPark {
     inner: Arc<ThreadWake>,
 }
 struct ThreadWake {
-    woken: std::sync::Mutex<bool>,
-    cond: std::sync::Condvar,
+    woken: Mutex<bool>,
+    cond: Condvar,
 }
 impl Wake for ThreadWake {
     fn wake(&self) {
@@ -67,23 +68,24 @@ impl Wake for ThreadWake {
 }
 impl Default for ThreadPark {
     fn default() -> Self {
-        ThreadPark {
-            inner: Arc::new(ThreadWake { woken: std::sync::Mutex::new(false), cond: std::sync::Condvar::new() }),
-        }
+        ThreadPark { inner: Arc::new(ThreadWake { woken: Mutex::new(false), cond: Condvar::new() }) }
     }
 }
 impl ThreadPark {
     pub fn new() -> ThreadPark {
         ThreadPark::default()
     }
-    fn wait(&self, limit: Option<std::time::Duration>) {
+    fn wait(&self, deadline_nanos: Option<u64>) {
         let mut woken = self.inner.woken.lock().unwrap_or_else(|e| e.into_inner());
-        let started = std::time::Instant::now();
         while !*woken {
-            match limit {
+            match deadline_nanos {
                 None => woken = self.inner.cond.wait(woken).unwrap_or_else(|e| e.into_inner()),
-                Some(limit) => {
-                    let Some(left) = limit.checked_sub(started.elapsed()) else { break };
+                Some(deadline) => {
+                    let left = deadline.saturating_sub(process_monotonic_nanos());
+                    if left == 0 {
+                        break;
+                    }
+                    let left = std::time::Duration::from_nanos(left);
                     woken = self.inner.cond.wait_timeout(woken, left).unwrap_or_else(|e| e.into_inner()).0;
                 }
             }
@@ -96,9 +98,7 @@ impl Park for ThreadPark {
         self.inner.clone()
     }
     fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
-        let limit = deadline_nanos
-            .map(|d| std::time::Duration::from_nanos(d.saturating_sub(crate::env::process_monotonic_nanos())));
-        self.wait(limit);
+        self.wait(deadline_nanos);
         Ok(())
     }
     fn park_uninterruptible(&self) {

@@ -5,11 +5,11 @@ use crate::ispell::Ispell;
 use crate::remembered;
 use crate::synonym::Synonyms;
 use crate::thesaurus::Thesaurus;
+use kilndb_base::hash::{HashSet, HashSetExt};
+use kilndb_base::sync::atomic::AtomicU64;
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result, sqlstate};
 use std::borrow::Cow;
-use std::collections::HashSet;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 use waken_snowball::Algorithm;
 
 /// Longer tokens are no words of a language: they are not stemmed.

@@ -3,7 +3,7 @@
 use crate::dictionary::{Lexemes, Normal, lower};
 use crate::files::{DataFile, is_space};
 use kilndb_base::Result;
-use std::collections::HashMap;
+use kilndb_base::hash::{HashMap, HashMapExt};
 
 #[derive(Debug)]
 pub(crate) struct Synonyms {

@@ -5,7 +5,7 @@
 use crate::dictionary::{Dictionary, Lexemes, Normal};
 use crate::files::{DataFile, bad_file, is_space};
 use kilndb_base::Result;
-use std::collections::HashMap;
+use kilndb_base::hash::{HashMap, HashMapExt};
 use std::sync::Arc;
 
 /// A rule's word at a place; words of a place that come together have their number with them.

@@ -62,6 +62,48 @@ pub struct Answer {
     pub tag: String,
 }
 
+fn first_value(answers: Vec<Answer>) -> Option<String> {
+    let row = answers.into_iter().next_back()?.rows.into_iter().next()?;
+    row.into_iter().next().flatten()
+}
+
+fn as_integer(value: Option<String>, sql: &str) -> Result<i64, ClientError> {
+    let number = value.and_then(|v| v.parse().ok());
+    number.ok_or_else(|| ClientError::Io(io::Error::other(format!("not an integer: {sql}"))))
+}
+
+/// Somebody who runs statements, over a socket or in the server's own process.
+pub trait Connection {
+    /// Runs a text of one or more statements.
+    fn query(&mut self, sql: &str) -> Result<Vec<Answer>, ClientError>;
+    /// Parses a statement under a name.
+    fn prepare(&mut self, name: &str, sql: &str) -> Result<(), ClientError>;
+    /// Runs a prepared statement with parameters in text format.
+    fn execute(&mut self, name: &str, parameters: &[String]) -> Result<Vec<Answer>, ClientError>;
+    /// Lets time pass between two statements.
+    fn pause(&mut self, time: Duration);
+    /// The one value of a one-row answer, a number.
+    fn integer(&mut self, sql: &str) -> Result<i64, ClientError> {
+        let value = first_value(self.query(sql)?);
+        as_integer(value, sql)
+    }
+}
+
+impl Connection for Client {
+    fn query(&mut self, sql: &str) -> Result<Vec<Answer>, ClientError> {
+        Client::query(self, sql)
+    }
+    fn prepare(&mut self, name: &str, sql: &str) -> Result<(), ClientError> {
+        Client::prepare(self, name, sql)
+    }
+    fn execute(&mut self, name: &str, parameters: &[String]) -> Result<Vec<Answer>, ClientError> {
+        Client::execute(self, name, parameters)
+    }
+    fn pause(&mut self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
 trait Stream: Read + Write + Send {}
 impl<T: Read + Write + Send> Stream for T {}
 
@@ -160,20 +202,11 @@ impl Client {
 
     /// The one value of a one-row answer.
     pub fn value(&mut self, sql: &str) -> Result<Option<String>, ClientError> {
-        let answers = self.query(sql)?;
-        Ok(answers
-            .into_iter()
-            .next_back()
-            .and_then(|a| a.rows.into_iter().next())
-            .and_then(|r| r.into_iter().next())
-            .flatten())
+        Ok(first_value(self.query(sql)?))
     }
 
     pub fn integer(&mut self, sql: &str) -> Result<i64, ClientError> {
-        let value = self.value(sql)?;
-        value
-            .and_then(|v| v.parse().ok())
-            .ok_or_else(|| ClientError::Io(io::Error::other(format!("not an integer: {sql}"))))
+        as_integer(self.value(sql)?, sql)
     }
 
     /// Reads up to ReadyForQuery.

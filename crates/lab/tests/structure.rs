@@ -18,6 +18,43 @@ const ALLOWED: &[(&str, &[&str])] = &[
     // These two see a server from outside.
     ("lab", &["base"]),
     ("sim", &["base", "lab"]),
+    // This one replaces what is below a server, and drives its sessions without one.
+    ("simulation", &["base", "lab", "sim", "storage", "sql", "plpgsql"]),
+];
+
+/// Crates whose threads, locks and clocks a simulation takes over.
+const SIMULATED: &[&str] = &["storage", "sql", "plpgsql", "types", "fulltext", "server"];
+/// What they take from `kilndb_base::sync` and `kilndb_base::env` instead.
+const NOT_SIMULATED: &[&str] = &[
+    "std::sync::atomic",
+    "std::sync::Mutex",
+    "std::sync::RwLock",
+    "std::sync::Condvar",
+    "std::sync::Barrier",
+    "std::sync::Once",
+    "std::sync::LazyLock",
+    "std::sync::mpsc",
+    "std::sync::{",
+    "std::thread",
+    "thread::spawn",
+    "Instant::now",
+    "SystemTime::now",
+    "std::hint::spin_loop",
+    "std::collections::HashMap::",
+    "std::collections::HashSet::",
+    "foldhash::",
+];
+/// Files that go around it: each with its reason.
+const AROUND_SIMULATION: &[(&str, &str)] = &[
+    ("server/src/apart.rs", "asks how many cores there are"),
+    ("server/src/code_pages.rs", "runs before there are threads"),
+    ("server/src/crash.rs", "a crash is planted in a thread"),
+    ("server/src/folder.rs", "waits for other processes"),
+    ("server/src/listen.rs", "the accept loops' log lines are paced by the machine's clock"),
+    ("server/src/supervisor.rs", "another process than the engine"),
+    ("server/src/serve.rs", "asks how many cores there are"),
+    ("sql/src/exec/lockrows.rs", "a hasher without a seed"),
+    ("types/src/numeric/long/measure.rs", "measures by hand"),
 ];
 
 const LINES_MAX: usize = 1000;
@@ -114,6 +151,39 @@ fn no_file_is_too_long() {
         .map(|(path, lines)| format!("{}: {lines} lines", path.display()))
         .collect();
     assert!(long.is_empty(), "over {LINES_MAX} lines:\n{}", long.join("\n"));
+}
+
+/// A file's text without its unit tests, which come last.
+fn without_tests(text: &str) -> &str {
+    text.split("#[cfg(test)]\nmod ").next().unwrap_or(text)
+}
+
+#[test]
+fn nothing_goes_around_the_simulation() {
+    let mut wrong = Vec::new();
+    let folder = root().join("crates");
+    for name in SIMULATED {
+        let mut files = Vec::new();
+        rust_files(&folder.join(name).join("src"), &mut files);
+        for path in files {
+            let relative = path.strip_prefix(&folder).expect("a file of a crate").display().to_string();
+            let is_test = relative.ends_with("tests.rs") || relative.contains("/stops/");
+            if is_test || AROUND_SIMULATION.iter().any(|(file, _)| *file == relative) {
+                continue;
+            }
+            let text = read(&path);
+            let used = NOT_SIMULATED.iter().filter(|word| {
+                // Of std::sync's lists those that name nothing but counted pointers are harmless.
+                without_tests(&text)
+                    .lines()
+                    .any(|line| line.contains(**word) && !line.contains("std::sync::{Arc, Weak}"))
+            });
+            wrong.extend(used.map(|word| format!("{relative} uses {word}")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let unused: Vec<_> = AROUND_SIMULATION.iter().filter(|(file, _)| !folder.join(file).is_file()).collect();
+    assert!(unused.is_empty(), "these exceptions are of no file: {unused:?}");
 }
 
 /// `crate::path::Symbol` or `crates/…` between backticks.

@@ -7,10 +7,10 @@ use crate::namespace::{LabelKind, Namespace};
 use crate::parser::{self, ExtraChecks, Frame, Names, Returns};
 use crate::scanner::{Lexeme, Scanner, Token};
 use crate::tree::*;
+use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_sql::routine::{self, Definition, Direct, Quick, RoutineKind, Spi, SpiPrepared};
 use kilndb_types::oids;
-use std::sync::{Arc, Mutex, OnceLock};
 
 /// Types that variables happened to have, and what was prepared for them.
 pub(crate) type Met = (Vec<(Slot, Oid)>, Arc<SpiPrepared>);

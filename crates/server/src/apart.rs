@@ -10,9 +10,9 @@
 use kilndb_base::Result;
 use kilndb_base::env::{Env, process_monotonic_nanos};
 use kilndb_base::park::{Park, WakeHandle};
+use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Who waits for a turn looks around after so long at the latest.
 const LOOK_AROUND_NANOS: u64 = 100_000_000;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use kilndb_base::env::OsEnv;
     use kilndb_base::park::ThreadPark;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use kilndb_base::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn work_is_over_when_the_call_returns_and_takes_turns() {

@@ -104,7 +104,7 @@ fn replace(start: usize, len: usize, page_bytes: usize) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+    use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
     /// Code that runs before, while and after it is replaced, on two threads. In small pages: a test has less code than
     /// a huge page.
@@ -115,7 +115,7 @@ mod tests {
         let wait_for_rounds = || {
             let seen = rounds.load(Relaxed);
             while rounds.load(Relaxed) < seen + 1000 {
-                std::thread::yield_now();
+                kilndb_base::sync::yield_now();
             }
         };
         std::thread::scope(|scope| {

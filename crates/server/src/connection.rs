@@ -12,6 +12,7 @@ use kilndb_base::memory;
 use kilndb_base::park::Wake;
 use kilndb_base::prefetch::prefetch;
 use kilndb_base::stack::{DEPTH_MAX_BYTES, StackLimit, on_stack};
+use kilndb_base::sync::atomic::Ordering;
 use kilndb_sql::client::SessionControl;
 use kilndb_wire::{Output, frontend};
 use mio::event::Source;
@@ -22,7 +23,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Stacks kept for reuse per worker.
 const POOLED_STACKS: usize = 256;

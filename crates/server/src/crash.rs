@@ -14,9 +14,9 @@
 //! Must not know: sessions, statements. Handlers run on the alternate stack that std gives each of its threads: a stack
 //! that has overflowed has no room for one.
 
+use kilndb_base::sync::OnceLock;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// Descriptors from here on are not told; few systems allow so many. Only bytes that are used cost memory.
 const DESCRIPTORS: usize = 1 << 20;

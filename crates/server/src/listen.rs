@@ -3,6 +3,7 @@
 use crate::connection::Socket;
 use crate::shared::Shared;
 use crate::worker::{Inbox, Mail};
+use kilndb_base::sync::atomic::{AtomicUsize, Ordering};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use std::io;
 use std::net::TcpListener;
@@ -10,7 +11,6 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Descriptors that those who connect do not get: storage opens files while it runs, and fails without.

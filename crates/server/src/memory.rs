@@ -3,10 +3,10 @@
 //! Must not know: sessions, statements.
 
 use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::{Severity, memory};
 use kilndb_sql::settings::ServerSettings;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Of what the machine or its container has, the server's statements, caches and buffers take no more than so many of a
 /// hundred: the rest is for the kernel, the C parser's fragments, and what allocators keep in reserve.

@@ -10,6 +10,7 @@ use crate::shared::Shared;
 use kilndb_base::memory::{self, Account};
 use kilndb_base::park::Park;
 use kilndb_base::prefetch::prefetch;
+use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::work::under;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_sql::client::{Client, FieldInfo, WaitKind};
@@ -18,7 +19,6 @@ use kilndb_wire::backend::FieldDescription;
 use kilndb_wire::{Frontend, Startup, frontend};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// Output above this is sent before more is produced.
 pub const OUTPUT_LIMIT_BYTES: usize = 128 * 1024;

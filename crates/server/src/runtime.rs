@@ -6,13 +6,13 @@ use crate::worker::{Inbox, Mail};
 use corosensei::Yielder;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
-use kilndb_base::{Error, Result, memory, sqlstate, work};
+use kilndb_base::sync::atomic::{AtomicBool, Ordering};
+use kilndb_base::{Error, Result, sqlstate, work};
 use kilndb_sql::client::{Runtime, SessionControl, WaitKind};
 use kilndb_storage::accesses;
 use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why a coroutine was suspended.
 pub enum Yielded {
@@ -167,18 +167,7 @@ impl CoroutineRuntime {
     }
 
     fn interrupts(&self) -> Result<()> {
-        if self.control.terminate_requested.load(Ordering::Acquire) {
-            return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
-                .with_severity(kilndb_base::Severity::Fatal));
-        }
-        if self.control.cancel_requested.load(Ordering::Relaxed)
-            && self.control.cancel_requested.swap(false, Ordering::AcqRel)
-        {
-            return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
-        }
-        self.control.refuse_long_statement()?;
-        self.control.refuse_long_transaction()?;
-        memory::check()
+        self.control.check_interrupts()
     }
 
     /// `for_lock`: others see that it waits for a lock.

@@ -50,6 +50,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
         log,
         config,
         accept_lost_log: options.accept_lost_log,
+        limits: Default::default(),
         languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)],
     })?;
 

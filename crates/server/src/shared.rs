@@ -3,12 +3,12 @@
 use crate::apart::Apart;
 use crate::runtime::{Attention, ConnectionWake};
 use kilndb_base::env::Env;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
+use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_sql::Instance;
 use kilndb_sql::client::{Activity, SessionControl};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 pub struct Shared {
     pub instance: Arc<Instance>,

@@ -14,11 +14,11 @@ use crate::sender::{self, Sender, Sent};
 use crate::shared::Shared;
 use crate::statement_stack::StatementStack;
 use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::sync::atomic::{AtomicBool, Ordering};
+use kilndb_base::sync::{Arc, Mutex};
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const WAKER: Token = Token(usize::MAX);

@@ -4,11 +4,11 @@
 //! unsynced writes survive a power loss in any part; names survive it in the order of their changes. A failed write
 //! gets through in part. After a failed sync the system takes the bytes for written: they are read, but no later sync
 //! makes them durable.
-use super::Rng;
+use crate::random::Choice;
+use kilndb_base::Result;
 use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
-use kilndb_base::{Result, Severity};
-use kilndb_storage::EngineConfig;
+use kilndb_base::sync::JoinHandle;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -291,7 +291,7 @@ impl SimEnv {
         Arc::new(SimEnv::over(self.disk.clone()))
     }
     /// The next process after a power loss.
-    pub fn after_power_loss(&self, rng: &mut Rng) -> Arc<SimEnv> {
+    pub fn after_power_loss(&self, rng: &mut impl Choice) -> Arc<SimEnv> {
         self.kill();
         let disk = self.disk.lock().unwrap();
         let pick = rng.below(disk.log.len() as u64 + 1) as usize;
@@ -388,7 +388,7 @@ impl Env for SimEnv {
     fn random_bytes(&self, buf: &mut [u8]) {
         OsEnv.random_bytes(buf);
     }
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         OsEnv.spawn(name, body)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
@@ -490,18 +490,4 @@ impl Park for SimPark {
     fn checkpoint(&self) -> Result<()> {
         Ok(())
     }
-}
-
-/// The configuration of a process that ends when its engine says that it must.
-pub fn simulated_process(env: &Arc<SimEnv>, buffers: u64) -> EngineConfig {
-    let process = env.clone();
-    let log = move |severity: Severity, text: &str| {
-        if std::env::var_os("KILNDB_TELL").is_some() {
-            eprintln!("{severity:?}: {text}");
-        }
-        if severity >= Severity::Panic {
-            process.kill();
-        }
-    };
-    EngineConfig { fsync: true, log: Arc::new(log), ..super::config(PathBuf::from("/sim"), buffers) }
 }

@@ -20,3 +20,15 @@ impl Random {
         self.below(n) == 0
     }
 }
+
+/// Somebody who chooses.
+pub trait Choice {
+    /// A number below `n`.
+    fn below(&mut self, n: u64) -> u64;
+}
+
+impl Choice for Random {
+    fn below(&mut self, n: u64) -> u64 {
+        Random::below(self, n)
+    }
+}

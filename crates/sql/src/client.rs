@@ -2,9 +2,9 @@
 
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use kilndb_base::{Error, Oid, Result, Severity, memory, sqlstate};
 
 /// A result column as RowDescription tells it.
 #[derive(Clone, Debug)]
@@ -215,6 +215,19 @@ impl SessionControl {
         }
         Err(Error::new(sqlstate::TRANSACTION_TIMEOUT, "terminating connection due to transaction timeout")
             .with_severity(Severity::Fatal))
+    }
+    /// Whether the statement may go on: it is not cancelled, its time is not over, and it has not taken too much memory.
+    pub fn check_interrupts(&self) -> Result<()> {
+        if self.terminate_requested.load(Ordering::Acquire) {
+            return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+                .with_severity(Severity::Fatal));
+        }
+        if self.cancel_requested.load(Ordering::Relaxed) && self.cancel_requested.swap(false, Ordering::AcqRel) {
+            return Err(Error::new(sqlstate::QUERY_CANCELED, "canceling statement due to user request"));
+        }
+        self.refuse_long_statement()?;
+        self.refuse_long_transaction()?;
+        memory::check()
     }
     /// For a session without anything to do: an error if it is to end.
     pub fn refuse_long_idleness(&self) -> Result<()> {

@@ -9,12 +9,12 @@
 
 use kilndb_base::env::{Env, process_monotonic_nanos};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
+use kilndb_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::work::under;
 use kilndb_base::{Error, Result, memory, sqlstate};
 use kilndb_storage::accesses::{self, Accesses};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// A session that waits for its helpers looks around after so long at the latest.
 const LOOK_AROUND_NANOS: u64 = 100_000_000;
@@ -151,7 +151,7 @@ mod tests {
         let team = pool.start(5, park.wake_handle(), move |helper| {
             while !open.load(Ordering::Acquire) {
                 helper.checkpoint()?;
-                std::thread::yield_now();
+                kilndb_base::sync::yield_now();
             }
             Ok(7)
         });
@@ -168,14 +168,14 @@ mod tests {
         let team = pool.start(1, park.wake_handle(), |helper| {
             loop {
                 helper.checkpoint()?;
-                std::thread::yield_now();
+                kilndb_base::sync::yield_now();
             }
             #[allow(unreachable_code)]
             Ok(())
         });
         drop(team);
         while pool.busy.load(Ordering::Acquire) > 0 {
-            std::thread::yield_now();
+            kilndb_base::sync::yield_now();
         }
         let team = pool.start(1, park.wake_handle(), |_| -> Result<()> { panic!("planned") });
         assert!(team.unwrap().finish(&park).is_err());

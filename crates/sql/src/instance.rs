@@ -12,15 +12,15 @@ use crate::routine::ProceduralLanguage;
 use crate::settings::ServerSettings;
 use crate::stats::Statistics;
 use kilndb_base::env::Env;
+use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::park::ThreadPark;
+use kilndb_base::sync::{Arc, Mutex, MutexGuard, RwLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, Tuning};
+use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, StorageLimits, Tuning};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 pub type LogFunction = Arc<dyn Fn(Severity, &str) + Send + Sync>;
 
@@ -32,6 +32,8 @@ pub struct InstanceOptions {
     pub config: ServerSettings,
     /// A damaged log is taken for one that ends there: what follows is lost.
     pub accept_lost_log: bool,
+    /// How many of a kind the storage may have at a time: tests make them small.
+    pub limits: StorageLimits,
     /// Procedural languages besides SQL.
     pub languages: Vec<Arc<dyn ProceduralLanguage>>,
 }
@@ -145,7 +147,7 @@ impl Instance {
             checkpoint_completion_target: c.real("checkpoint_completion_target"),
             wal_writer_delay_ms: c.number("wal_writer_delay") as u64,
             startup_progress_interval_ms: c.number("log_startup_progress_interval") as u64,
-            limits: Default::default(),
+            limits: options.limits,
             fsync: c.flag("fsync"),
             accept_lost_log: options.accept_lost_log,
             workers: options.workers,

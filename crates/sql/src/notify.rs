@@ -11,11 +11,12 @@
 //! Must not know: transactions, messages of the protocol.
 
 use crate::client::SessionControl;
+use kilndb_base::hash::{HashMap, HashSet};
+use kilndb_base::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use kilndb_base::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Listeners woken under one hold of the list's lock.
 const WOKEN_AT_ONCE: usize = 128;

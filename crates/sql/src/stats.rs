@@ -10,9 +10,9 @@
 //! Must not know: plans, pages, how the figures are shown.
 
 use crate::catalog::temporary::is_temporary;
-use foldhash::{HashMap, HashMapExt};
 use kilndb_base::Oid;
-use std::sync::{Mutex, MutexGuard};
+use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::sync::{Mutex, MutexGuard};
 
 /// What one transaction did to one relation (an index: scans, entries read, rows fetched).
 #[derive(Clone, Copy, Default, Debug)]

@@ -13,7 +13,7 @@ use crate::page::PAGE;
 use crate::txn::Transaction;
 use kilndb_base::prefetch::LINE_BYTES;
 pub use kilndb_base::prefetch::{fetch, fetch_range};
-use std::sync::atomic::Ordering::Relaxed;
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 
 /// Where a relation is.
 pub type Whereabouts = usize;

@@ -13,8 +13,8 @@ use crate::api::{Persistence, RelationKind};
 use crate::directory::Relation;
 use crate::page::{HEADER, KIND_CELL, PAGE, at, get16};
 use crate::wal::record::{Op, Record, encode};
+use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Lsn, Result, sqlstate};
-use std::sync::atomic::Ordering::SeqCst;
 
 /// Changes a cell's contents; says whether they are to be logged.
 pub type CellChange<'a, R> = dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)> + 'a;

@@ -19,9 +19,10 @@ use crate::txn::table::Status;
 use crate::wal::SEGMENT;
 use crate::wal::segment::Recycled;
 use kilndb_base::park::{Park, WakeHandle};
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use kilndb_base::{Error, Result, Severity};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::time::Duration;
 
 /// Pages written with one sync of the double-write area.
@@ -204,7 +205,10 @@ impl Checkpointer {
         if tell {
             core.tell(Severity::Log, &format!("checkpoint starting: {}", reason.words()));
         }
-        let redo = core.log.settled_lsn();
+        let mut redo = core.log.settled_lsn();
+        if planted::is(Bug::RedoBeginsTooLate) {
+            redo = core.log.insert_lsn();
+        }
         core.redo.store(redo, SeqCst);
         let generation = self.generation.load(Relaxed) + 1;
         let mut images = core.begin_images(generation, ending);
@@ -227,7 +231,9 @@ impl Checkpointer {
         }
         core.log.flush_blocking(core.log.insert_lsn())?;
         progress.writing_done_ns = core.env.monotonic_nanos();
-        core.log.sync(&**core.pool.file(), "pages")?;
+        if !planted::is(Bug::CheckpointUnsynced) {
+            core.log.sync(&**core.pool.file(), "pages")?;
+        }
         core.stats.count(IoObject::Relation, Event::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
         note.durable = core.log.flushed();

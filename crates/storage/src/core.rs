@@ -24,9 +24,9 @@ use crate::undo::Undo;
 use crate::wal::record::{Op, Record, Target, encode, encode_change, encode_compensate};
 use crate::wal::{Log, RedoHold};
 use kilndb_base::env::Env;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use kilndb_base::sync::{Arc, Mutex, RwLock};
 use kilndb_base::{Result, Severity};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Mutex, RwLock};
 
 pub struct Core {
     pub env: Arc<dyn Env>,

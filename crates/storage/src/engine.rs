@@ -30,12 +30,12 @@ use crate::wal::segment::{Segments, failed};
 use crate::wal::{Log, SEGMENT};
 use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use kilndb_base::park::Park;
+use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
+use kilndb_base::sync::{Arc, Mutex, Weak};
 use kilndb_base::{Csn, Error, Lsn, RelationId, Result, Severity, sqlstate};
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering::*};
-use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 pub struct Engine {
@@ -43,7 +43,7 @@ pub struct Engine {
     /// Of the sessions' private stores, for the cleaner.
     private: Arc<Mutex<Vec<Weak<Core>>>>,
     pub(crate) checkpointer: Arc<Checkpointer>,
-    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<kilndb_base::sync::JoinHandle<()>>>,
     new: bool,
     /// Nobody else opens the folder meanwhile. The last to be dropped.
     locked: Mutex<Option<Locked>>,

@@ -18,11 +18,11 @@ use crate::txn::table::Status;
 use crate::undo::{CHUNK, CHUNK_PAGES};
 use crate::wal::segment::failed;
 use kilndb_base::env::{Env, File, Open};
+use kilndb_base::sync::atomic::Ordering::*;
+use kilndb_base::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
 use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::*;
-use std::sync::{Arc, Mutex, OnceLock, RwLockReadGuard};
 
 /// A bit for each block.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]

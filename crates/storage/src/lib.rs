@@ -71,6 +71,6 @@ pub use tuning::Tuning;
 pub use txn::{Savepoint, Snapshot, Transaction};
 
 /// A poisoned mutex is one whose holder panicked; its data is still the best there is.
-pub(crate) fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &kilndb_base::sync::Mutex<T>) -> kilndb_base::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|e| e.into_inner())
 }

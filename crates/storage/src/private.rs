@@ -23,11 +23,11 @@ use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
 use crate::wal::Log;
 use kilndb_base::env::{Env, File, Open};
+use kilndb_base::sync::atomic::Ordering::*;
+use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering::*;
-use std::sync::{Arc, OnceLock};
 
 /// Relations of private stores have ids from here on; shared ones are below.
 const FIRST_RELATION: u32 = 0x8000_0000;

@@ -28,11 +28,13 @@ use crate::wal::segment::{Segments, failed, place_of};
 use crate::wal::{self, MAX_BODY, SEGMENT, frame, mix};
 use kilndb_base::bytes::Reader;
 use kilndb_base::env::{Env, File};
+use kilndb_base::hash::HashMap;
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::*;
 
 /// Bytes of a link record with its frame: two varints of at most ten bytes, the CRC, the kind.
 const LINK_AT_MOST: u64 = 25;
@@ -120,7 +122,7 @@ pub fn repair_pages(pages: &dyn File, area: &Area) -> Result<usize> {
         home[got..].fill(0);
         let zero = home.iter().all(|&b| b == 0);
         let torn = !page::is_intact(&home) || zero;
-        if is_last || torn || *home == *copy {
+        if is_last || torn || *home == *copy || planted::is(Bug::StaleCopyRepairs) {
             pages.write_at(&copy[..], offset).map_err(|e| failed("write to", "pages", e))?;
             torn_pages += usize::from(torn);
         }
@@ -286,7 +288,7 @@ impl Core {
             redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
         let mut steps = 0u64;
         for (xid, head) in &losers {
-            let mut address = *head;
+            let mut address = if planted::is(Bug::LosersStay) { 0 } else { *head };
             while address != 0 {
                 address = self.undo_step(*xid, address)?;
                 steps += 1;
@@ -333,7 +335,8 @@ impl Core {
     /// May the log end here? A new one must begin beyond what is returned: pages may know of so much.
     fn judge_end(&self, end: u64, redo: &Redo) -> Result<u64> {
         let known = self.known_durable.load(Relaxed).max(redo.newest_page_lsn);
-        match wal::end::judge(self.log.segments(), end, known) {
+        match if planted::is(Bug::LogEndsAnywhere) { Ok(()) } else { wal::end::judge(self.log.segments(), end, known) }
+        {
             Err(e) if self.config.accept_lost_log => {
                 let text = "what follows is given up, as asked; what is left may contradict itself: dump it, and restore \
                             it into a new cluster";
@@ -460,6 +463,9 @@ impl Core {
                     made.creator.store(0, Relaxed);
                 }
                 for id in redo.doomed.remove(&xid).unwrap_or_default().into_iter().chain(drops) {
+                    if planted::is(Bug::DropNotRepeated) {
+                        continue;
+                    }
                     self.directory.remove(self, id);
                 }
             }
@@ -539,8 +545,9 @@ impl Core {
             let is_its_own = header.u8(at::KIND) != page::KIND_UNDO
                 && header.u32(at::REL) == target.rel
                 && header.u32(at::BLOCK) == target.block;
-            if page::lsn(page.page()) >= lsn && header.u8(at::KIND) != 0 {
-                if is_its_own {
+            let ahead = u64::from(planted::is(Bug::RedoSkipsNext)) * 64;
+            if page::lsn(page.page()) + ahead >= lsn && header.u8(at::KIND) != 0 {
+                if is_its_own && !planted::is(Bug::CellBehindItsLog) {
                     for op in mine.filter(|op| op.is_of_cell()) {
                         op.apply(page.bytes(), *target)?;
                     }

@@ -111,9 +111,9 @@ unsafe impl<T: Send> Send for LazyArray<T> {}
 /// That is what the implementer promises.
 pub unsafe trait Zeroed {}
 // SAFETY: zero is a valid atomic.
-unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
+unsafe impl Zeroed for kilndb_base::sync::atomic::AtomicU64 {}
 // SAFETY: zero is a valid atomic.
-unsafe impl Zeroed for std::sync::atomic::AtomicU32 {}
+unsafe impl Zeroed for kilndb_base::sync::atomic::AtomicU32 {}
 
 impl<T: Zeroed> LazyArray<T> {
     pub fn new(count: usize) -> Result<LazyArray<T>> {
@@ -130,14 +130,14 @@ impl<T: Zeroed> LazyArray<T> {
     }
 }
 
-impl LazyArray<std::sync::atomic::AtomicU64> {
+impl LazyArray<kilndb_base::sync::atomic::AtomicU64> {
     /// Zeroes the items, whose memory goes back to the system where it is whole pages of 4 kB.
     pub fn zero(&self, from: usize, to: usize) {
-        let bytes = size_of::<std::sync::atomic::AtomicU64>();
+        let bytes = size_of::<kilndb_base::sync::atomic::AtomicU64>();
         let a = (from * bytes).next_multiple_of(4096);
         let b = to * bytes / 4096 * 4096;
         let clear = |from: usize, to: usize| {
-            (from..to).for_each(|index| self.get(index).store(0, std::sync::atomic::Ordering::Release))
+            (from..to).for_each(|index| self.get(index).store(0, kilndb_base::sync::atomic::Ordering::Release))
         };
         if b <= a {
             return clear(from, to);

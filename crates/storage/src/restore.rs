@@ -15,10 +15,10 @@ use crate::image;
 use crate::page::{self, at};
 use crate::undo::CHUNK_PAGES;
 use kilndb_base::env::File;
+use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Result, Severity};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::*;
 
 impl Core {
     /// `ended_well`: transactions that were ending when the images were taken, and have committed.

@@ -7,8 +7,8 @@
 //!
 //! Must not know: how they are shown.
 
+use kilndb_base::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
 
 /// Who reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

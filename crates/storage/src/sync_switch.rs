@@ -7,10 +7,10 @@
 //! Must not know: what the files are.
 
 use kilndb_base::env::{Env, File, Lock, Locked, Open};
+use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::Duration;
 
 pub struct SyncSwitch {
@@ -66,7 +66,7 @@ impl Env for SyncSwitch {
     fn random_bytes(&self, buf: &mut [u8]) {
         self.env.random_bytes(buf);
     }
-    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<kilndb_base::sync::JoinHandle<()>> {
         self.env.spawn(name, body)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {

@@ -3,7 +3,7 @@
 //! Must not know: where they come from.
 
 use crate::api::EngineConfig;
-use std::sync::RwLock;
+use kilndb_base::sync::RwLock;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tuning {

@@ -6,7 +6,7 @@ use crate::dictionary::lower;
 use crate::files::{DataFile, bad_file, is_space};
 use crate::parser::is_letter;
 use kilndb_base::Result;
-use std::collections::HashMap;
+use kilndb_base::hash::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::files::{bad_file, is_space};
 use kilndb_base::Result;
-use std::collections::HashMap;
+use kilndb_base::hash::HashMap;
 
 /// Parts of compound words, as bits of a word's entry or of an affix.
 pub(super) const COMPOUND_ONLY: u8 = 1;

@@ -17,7 +17,7 @@ use crate::files::DataFile;
 use affixes::{Affix, AffixFile};
 use flags::*;
 use kilndb_base::Result;
-use std::collections::HashMap;
+use kilndb_base::hash::{HashMap, HashMapExt};
 use trie::Trie;
 use words::Word;
 

@@ -6,7 +6,7 @@ use super::trie::Trie;
 use crate::dictionary::lower;
 use crate::files::{DataFile, bad_file, is_space};
 use kilndb_base::Result;
-use std::collections::HashMap;
+use kilndb_base::hash::{HashMap, HashMapExt};
 
 /// A line: a word in small letters, and its flags as they stand there.
 pub(super) struct Entry {

@@ -7,8 +7,8 @@
 
 mod states;
 
+use kilndb_base::sync::LazyLock;
 use states::{Action, Effect, State, Test};
-use std::sync::LazyLock;
 
 /// Token types by number; 0 is none.
 pub mod token {

@@ -13,7 +13,7 @@ mod model;
 mod verify;
 
 use crate::random::Random;
-use kilndb_lab::client::{Client, ClientError};
+use kilndb_lab::client::{Client, ClientError, Connection};
 use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
 use model::{Model, Planned, Planner, SHARED, create_addition, parent_name, prepare_addition, shared_name};
@@ -38,7 +38,8 @@ pub struct Report {
     pub failed: u64,
 }
 
-struct Session {
+/// A session, and what it knows: it outlives the connections that it works over.
+pub struct Session {
     number: usize,
     random: Random,
     next_name: u64,
@@ -56,8 +57,9 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     let data = folder.path().join("data");
     let port = process::free_port().map_err(|e| e.to_string())?;
     let mut random = Random(options.seed | 1);
-    let mut sessions: Vec<Session> =
-        (0..options.sessions).map(|number| Session::new(number, random.number() | 1, options)).collect();
+    let mut sessions: Vec<Session> = (0..options.sessions)
+        .map(|number| Session::new(number, random.number() | 1, options.only_synchronous))
+        .collect();
     let mut report = Report::default();
     for round in 1..=options.rounds {
         let at = |e: String| complaint(&folder, format!("seed {} round {round}: {e}", options.seed));
@@ -66,7 +68,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
         let settings = [buffers, "max_wal_size=32MB", "deadlock_timeout=50ms"];
         let server = process::start_kilndb(&data, port, &settings).map_err(|e| at(e.to_string()))?;
         if round == 1 {
-            load(&server, options.sessions).map_err(at)?;
+            let mut client = connect(&server).map_err(|e| at(e.to_string()))?;
+            load(&mut client, options.sessions).map_err(at)?;
         }
         let under_load = Duration::from_millis(100 + random.below(options.load_max_ms));
         crash(server, &mut sessions, under_load, &mut random).map_err(at)?;
@@ -75,7 +78,9 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
             process::die_in_start(&data, port, after).map_err(|e| at(e.to_string()))?;
         }
         let server = process::start_kilndb(&data, port, &settings).map_err(|e| at(e.to_string()))?;
-        report.indexes_compared += verify_all(&server, &mut sessions).map_err(at)?;
+        let mut client = connect(&server).map_err(|e| at(e.to_string()))?;
+        report.indexes_compared += verify_all(&mut client, &mut sessions).map_err(at)?;
+        drop(client);
         let status = server.stop().map_err(|e| at(e.to_string()))?;
         if !status.success() {
             return Err(at(format!("a clean stop ended with {status}")));
@@ -103,8 +108,8 @@ fn connect(server: &Server) -> Result<Client, ClientError> {
     Client::connect(server.address(), "postgres")
 }
 
-fn load(server: &Server, sessions: usize) -> Result<(), String> {
-    let mut client = connect(server).map_err(|e| e.to_string())?;
+/// Makes the tables that so many sessions work on.
+pub fn load(client: &mut dyn Connection, sessions: usize) -> Result<(), String> {
     let mut statements = vec![
         "set synchronous_commit = on".to_string(),
         "create table ledger (session int primary key, number bigint not null)".into(),
@@ -142,7 +147,7 @@ fn crash(server: Server, sessions: &mut [Session], under_load: Duration, random:
                 ended(done, killed).map_err(|e| format!("session {number}: {e}"))
             }));
         }
-        for beside in [change_shared, hold_snapshots, hold_for_long, checkpoint] {
+        for beside in BESIDE {
             let seed = salt.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed) | 1;
             threads.push(scope.spawn(move || {
                 let done = connect(server).and_then(|mut client| beside(&mut client, &mut Random(seed)));
@@ -158,23 +163,27 @@ fn crash(server: Server, sessions: &mut [Session], under_load: Duration, random:
     result
 }
 
-fn verify_all(server: &Server, sessions: &mut [Session]) -> Result<usize, String> {
-    let mut client = connect(server).map_err(|e| e.to_string())?;
-    verify::catalogs(&mut client)?;
+/// After a crash: what is there is what the sessions know. Returns how many indexes were compared.
+pub fn verify_all(client: &mut dyn Connection, sessions: &mut [Session]) -> Result<usize, String> {
+    verify::catalogs(client)?;
     let mut compared = 0;
     for session in sessions {
-        let number = verify::ledger(&mut client, session.number)?;
+        let number = verify::ledger(client, session.number)?;
         let numbers: Vec<u64> = session.possible.iter().map(|m| m.number).collect();
         let found = session.possible.iter().find(|m| m.number == number).ok_or_else(|| {
             format!("session {} is at transaction {number}, possible are {numbers:?}", session.number)
         })?;
         session.model = found.clone().after_crash();
         session.possible = vec![session.model.clone()];
-        compared += verify::session(&mut client, session.number, &session.model)
+        compared += verify::session(client, session.number, &session.model)
             .map_err(|e| format!("transaction {number} of {numbers:?}: {e}"))?;
     }
     Ok(compared)
 }
+
+/// Work beside that of the sessions, until the connection breaks.
+pub type Beside = fn(&mut dyn Connection, &mut Random) -> Result<(), ClientError>;
+pub const BESIDE: [Beside; 4] = [change_shared, hold_snapshots, hold_for_long, checkpoint];
 
 /// A lost connection is what a kill looks like.
 fn ended(done: Result<(), ClientError>, killed: &AtomicBool) -> Result<(), String> {
@@ -189,7 +198,7 @@ fn may_happen(e: &ClientError) -> bool {
     matches!(e, ClientError::Server(e) if ["40P01", "55P03", "40001"].contains(&e.code.as_str()))
 }
 /// Runs the statements; true: they are done, false: they were refused and are rolled back.
-fn attempt(client: &mut Client, statements: &[String]) -> Result<bool, ClientError> {
+fn attempt(client: &mut dyn Connection, statements: &[String]) -> Result<bool, ClientError> {
     for sql in statements {
         match client.query(sql) {
             Ok(_) => {}
@@ -208,7 +217,7 @@ fn attempt(client: &mut Client, statements: &[String]) -> Result<bool, ClientErr
 }
 
 impl Session {
-    fn new(number: usize, seed: u64, options: &Options) -> Session {
+    pub fn new(number: usize, seed: u64, only_synchronous: bool) -> Session {
         let model = Model::new(number);
         Session {
             number,
@@ -219,12 +228,16 @@ impl Session {
             acknowledged: 0,
             failed: 0,
             in_doubt: 0,
-            only_synchronous: options.only_synchronous,
+            only_synchronous,
         }
     }
 
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
     /// Transactions until the connection breaks.
-    fn work(&mut self, client: &mut Client) -> Result<(), ClientError> {
+    pub fn work(&mut self, client: &mut dyn Connection) -> Result<(), ClientError> {
         client.query("create temp table passing (id int primary key, w text)")?;
         for n in 0..SHARED {
             client.query(&prepare_addition(n))?;
@@ -241,7 +254,7 @@ impl Session {
         }
     }
 
-    fn run(&mut self, client: &mut Client, planned: Planned, is_synchronous: bool) -> Result<(), ClientError> {
+    fn run(&mut self, client: &mut dyn Connection, planned: Planned, is_synchronous: bool) -> Result<(), ClientError> {
         let Planned { statements, commits, after } = planned;
         let mut statements = [vec!["begin".to_string()], statements].concat();
         let is_one_text = self.random.one_in(3);
@@ -284,7 +297,7 @@ impl Session {
 }
 
 /// Definitions of what others write to at the same time.
-fn change_shared(client: &mut Client, random: &mut Random) -> Result<(), ClientError> {
+fn change_shared(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
     client.query("set lock_timeout = '300ms'")?;
     loop {
         let name = shared_name(random.below(SHARED as u64) as usize);
@@ -308,12 +321,12 @@ fn change_shared(client: &mut Client, random: &mut Random) -> Result<(), ClientE
             Err(ClientError::Server(e)) if e.code == "0A000" => client.query("rollback").map(drop)?,
             done => _ = done?,
         }
-        std::thread::sleep(Duration::from_millis(random.below(30)));
+        client.pause(Duration::from_millis(random.below(30)));
     }
 }
 
 /// A snapshot sees the same when it looks again.
-fn hold_snapshots(client: &mut Client, random: &mut Random) -> Result<(), ClientError> {
+fn hold_snapshots(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
     client.query("set lock_timeout = '2s'")?;
     let sql: Vec<String> = (0..SHARED)
         .map(|n| format!("select count(*), coalesce(sum(v), 0), coalesce(sum(length(w)), 0), coalesce(sum(hashtext(t)), 0) from {}", shared_name(n)))
@@ -324,7 +337,7 @@ fn hold_snapshots(client: &mut Client, random: &mut Random) -> Result<(), Client
         }
         let first = client.query(&sql.join("; "))?;
         for _ in 0..1 + random.below(5) {
-            std::thread::sleep(Duration::from_millis(random.below(60)));
+            client.pause(Duration::from_millis(random.below(60)));
             let again = client.query(&sql.join("; "))?;
             assert!(
                 first.iter().zip(&again).all(|(a, b)| a.rows == b.rows),
@@ -336,21 +349,21 @@ fn hold_snapshots(client: &mut Client, random: &mut Random) -> Result<(), Client
 }
 
 /// Versions are needed as long as it lives, and nobody waits for it.
-fn hold_for_long(client: &mut Client, _: &mut Random) -> Result<(), ClientError> {
+fn hold_for_long(client: &mut dyn Connection, _: &mut Random) -> Result<(), ClientError> {
     let sql = "select count(*) + 1000 * sum(v) from quiet";
     client.query("begin isolation level repeatable read")?;
     let first = client.integer(sql)?;
     loop {
         assert_eq!(client.integer(sql)?, first, "an old snapshot has changed");
-        std::thread::sleep(Duration::from_millis(50));
+        client.pause(Duration::from_millis(50));
     }
 }
 
 /// Checkpoints, and changes that the old snapshot must not see.
-fn checkpoint(client: &mut Client, random: &mut Random) -> Result<(), ClientError> {
+fn checkpoint(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
     loop {
         for _ in 0..random.below(20) {
-            std::thread::sleep(Duration::from_millis(random.below(40)));
+            client.pause(Duration::from_millis(random.below(40)));
             let from = random.below(500);
             client.query(&format!("update quiet set v = v + 1 where id between {from} and {from} + 20"))?;
         }

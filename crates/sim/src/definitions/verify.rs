@@ -1,12 +1,12 @@
 //! What is there after a crash, held against what a session knows.
 
 use super::model::{Index, Model, SHARED, Table, parent_name, shared_name};
-use kilndb_lab::client::Client;
+use kilndb_lab::client::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
 type Rows = BTreeMap<i64, Vec<String>>;
 
-fn ask(client: &mut Client, sql: &str) -> Result<Vec<Vec<String>>, String> {
+fn ask(client: &mut dyn Connection, sql: &str) -> Result<Vec<Vec<String>>, String> {
     let answers = client.query(sql).map_err(|e| format!("{sql}: {e}"))?;
     let rows = answers.into_iter().flat_map(|a| a.rows);
     Ok(rows.map(|row| row.into_iter().map(Option::unwrap_or_default).collect()).collect())
@@ -15,13 +15,13 @@ fn numbers(rows: Vec<Vec<String>>) -> Result<Vec<i64>, String> {
     rows.iter().map(|row| row[0].parse().map_err(|_| format!("not a number: {row:?}"))).collect()
 }
 
-pub fn ledger(client: &mut Client, session: usize) -> Result<u64, String> {
+pub fn ledger(client: &mut dyn Connection, session: usize) -> Result<u64, String> {
     let found = ask(client, &format!("select number from ledger where session = {session}"))?;
     found.first().and_then(|row| row[0].parse().ok()).ok_or_else(|| format!("session {session} has no row: {found:?}"))
 }
 
 /// Everything of the session is as the model has it. Returns how many indexes were compared.
-pub fn session(client: &mut Client, session: usize, model: &Model) -> Result<usize, String> {
+pub fn session(client: &mut dyn Connection, session: usize, model: &Model) -> Result<usize, String> {
     let names = ask(
         client,
         &format!("select relname from pg_class where relkind = 'r' and relname ~ '^s{session}_' order by 1"),
@@ -48,7 +48,7 @@ pub fn session(client: &mut Client, session: usize, model: &Model) -> Result<usi
     Ok(compared + agrees(client, &parent_name(session), &whole, "")?)
 }
 
-fn indexes(client: &mut Client, name: &str) -> Result<Vec<(String, Index)>, String> {
+fn indexes(client: &mut dyn Connection, name: &str) -> Result<Vec<(String, Index)>, String> {
     let sql = format!(
         "select indexrelid::regclass, pg_get_indexdef(indexrelid), indisvalid and indisready from pg_index where indrelid = '{name}'::regclass"
     );
@@ -59,7 +59,7 @@ fn indexes(client: &mut Client, name: &str) -> Result<Vec<(String, Index)>, Stri
     found.collect()
 }
 
-fn definition(client: &mut Client, name: &str) -> Result<String, String> {
+fn definition(client: &mut dyn Connection, name: &str) -> Result<String, String> {
     let columns = ask(
         client,
         &format!(
@@ -93,7 +93,7 @@ fn definition(client: &mut Client, name: &str) -> Result<String, String> {
 }
 
 /// The rows that a scan finds are those of the table, and so are those that each index leads to.
-fn agrees(client: &mut Client, name: &str, table: &Table, own: &str) -> Result<usize, String> {
+fn agrees(client: &mut dyn Connection, name: &str, table: &Table, own: &str) -> Result<usize, String> {
     ask(
         client,
         "set enable_indexscan = off; set enable_bitmapscan = off; set enable_indexonlyscan = off; set enable_seqscan = on",
@@ -130,7 +130,7 @@ fn agrees(client: &mut Client, name: &str, table: &Table, own: &str) -> Result<u
 }
 
 /// An index scan finds what a sequential scan finds, in both directions.
-fn through(client: &mut Client, name: &str, index_name: &str, index: Index, own: &str) -> Result<(), String> {
+fn through(client: &mut dyn Connection, name: &str, index_name: &str, index: Index, own: &str) -> Result<(), String> {
     let condition = index.condition();
     let sql = format!("select id from {name} where {condition}{own}");
     // Sorted here, lest an order leads to another index.
@@ -165,7 +165,7 @@ fn through(client: &mut Client, name: &str, index_name: &str, index: Index, own:
 }
 
 /// Catalogs agree with each other, and nothing is there that belongs to a session of before.
-pub fn catalogs(client: &mut Client) -> Result<(), String> {
+pub fn catalogs(client: &mut dyn Connection) -> Result<(), String> {
     for (what, sql) in [
         ("temporary relations", "select oid::text from pg_class where relpersistence = 't' and relkind <> 'S'"),
         (

@@ -48,11 +48,11 @@ mod model;
 #[cfg(test)]
 mod notation;
 pub mod run;
-mod session;
+pub mod session;
 #[cfg(test)]
 mod tests;
 mod versions;
-mod workload;
+pub mod workload;
 
 pub use explain::{Anomaly, Kind};
 pub use model::*;

@@ -203,10 +203,9 @@ impl<'a> Bench<'a> {
         for number in 0..options.sessions {
             let random = Random(self.random.number() | 1);
             let shared = (board, &options.levels[..], options.plant);
-            sessions.push(
-                Session::connect(&address, &database, number, random, shared)
-                    .map_err(|e| format!("session {number}: {e}"))?,
-            );
+            let session =
+                Client::connect(&address, &database).and_then(|client| Session::new(client, number, random, shared));
+            sessions.push(session.map_err(|e| format!("session {number}: {e}"))?);
         }
         let is_kilndb = self.is_kilndb();
         let server = &mut self.server;

@@ -3,7 +3,7 @@
 use super::model::*;
 use super::workload::{self, Board, Form, Operation, Plan, Rows, Statement};
 use crate::random::Random;
-use kilndb_lab::client::{Address, Answer, Client, ClientError};
+use kilndb_lab::client::{Answer, ClientError, Connection};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -53,9 +53,9 @@ pub enum Ended {
     Wrong(String),
 }
 
-pub struct Session<'a> {
+pub struct Session<'a, C> {
     number: u32,
-    client: Client,
+    client: C,
     random: Random,
     board: &'a Board,
     levels: &'a [Level],
@@ -68,15 +68,13 @@ pub struct Session<'a> {
 /// A row as it was shown: the list, and its text.
 type Shown = (Key, Vec<Value>, String);
 
-impl<'a> Session<'a> {
-    pub fn connect(
-        address: &Address,
-        database: &str,
+impl<'a, C: Connection> Session<'a, C> {
+    pub fn new(
+        mut client: C,
         number: u32,
         mut random: Random,
         (board, levels, plant): (&'a Board, &'a [Level], Plant),
-    ) -> Result<Session<'a>, ClientError> {
-        let mut client = Client::connect(address, database)?;
+    ) -> Result<Session<'a, C>, ClientError> {
         client.query("set deadlock_timeout = '10ms'")?;
         client.query(if plant == Plant::AsynchronousCommit {
             "set synchronous_commit = off"
@@ -141,7 +139,7 @@ impl<'a> Session<'a> {
         let mut depth = 0;
         for operation in &plan.operations {
             if plan.rests {
-                std::thread::sleep(Duration::from_millis(self.random.below(REST_MAX_MS)));
+                self.client.pause(Duration::from_millis(self.random.below(REST_MAX_MS)));
             }
             let from = self.board.tick();
             match self.operate(operation, &mut depth, transaction) {
@@ -397,7 +395,7 @@ fn shown_rows(answer: &Answer) -> Result<Vec<Shown>, String> {
 }
 
 /// The lists at the end.
-pub fn read_everything(client: &mut Client) -> Result<std::collections::BTreeMap<Key, Vec<Value>>, String> {
+pub fn read_everything(client: &mut dyn Connection) -> Result<std::collections::BTreeMap<Key, Vec<Value>>, String> {
     let mut found: Vec<std::collections::BTreeMap<Key, Vec<Value>>> = Vec::new();
     for sql in workload::EVERYTHING {
         let answers = client.query(sql).map_err(|e| format!("{sql}: {e}"))?;

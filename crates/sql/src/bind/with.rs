@@ -132,7 +132,7 @@ impl Binder<'_> {
         if ids.is_empty() {
             return;
         }
-        let mut counts = std::collections::HashMap::new();
+        let mut counts = kilndb_base::hash::HashMap::default();
         count_cte_uses(q, &mut counts);
         for c in &mut q.ctes {
             c.references = counts.get(&c.id).copied().unwrap_or(0);
@@ -140,7 +140,7 @@ impl Binder<'_> {
     }
 }
 
-fn count_cte_uses(q: &Query, counts: &mut std::collections::HashMap<u32, u32>) {
+fn count_cte_uses(q: &Query, counts: &mut kilndb_base::hash::HashMap<u32, u32>) {
     for r in &q.rels {
         if let RelKind::Cte { cte, .. } = &r.kind {
             *counts.entry(*cte).or_insert(0) += 1;
@@ -150,7 +150,7 @@ fn count_cte_uses(q: &Query, counts: &mut std::collections::HashMap<u32, u32>) {
     q.for_exprs(&mut |e| count_in_expr(e, counts));
 }
 
-fn count_in_expr(e: &Expr, counts: &mut std::collections::HashMap<u32, u32>) {
+fn count_in_expr(e: &Expr, counts: &mut kilndb_base::hash::HashMap<u32, u32>) {
     if let ExprKind::SubLink(s) = &e.kind {
         count_cte_uses(&s.query, counts);
     }
@@ -165,7 +165,7 @@ fn check_recursive_term(q: &Query, id: u32, name: &str) -> Result<()> {
             format!("recursive reference to query \"{name}\" must not appear {what}"),
         )
     };
-    let mut all = std::collections::HashMap::new();
+    let mut all = kilndb_base::hash::HashMap::default();
     count_cte_uses(q, &mut all);
     let in_from = uses_in_from(q, id);
     if all.get(&id).copied().unwrap_or(0) > in_from {

@@ -13,12 +13,12 @@ use super::extension;
 use super::ids::*;
 use super::store::{CatalogStore, CatalogWriter, SHAPES, vector};
 use super::trigger::{FIRST_KEY_FUNCTION, LAST_KEY_FUNCTION};
+use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, RelationId, Result};
 use kilndb_storage::{Engine, Isolation, Persistence, RelationKind, RowBatch, Transaction};
 use kilndb_types::acl::AclItem;
 use kilndb_types::{Datum, EvalContext, oids};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The language's OID.
@@ -231,7 +231,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
         .iter()
         .map(|c| types.column(c))
         .collect();
-    let mut needed: std::collections::HashSet<Oid> =
+    let mut needed: kilndb_base::hash::HashSet<Oid> =
         types.rows.iter().flat_map(|r| io_columns.iter().map(|c| number(r[*c]))).collect();
     let amproc = &FILES.pg_amproc;
     let (family, function) = (amproc.column("amprocfamily"), amproc.column("amproc"));
@@ -239,7 +239,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let method = opfamily.column("opfmethod");
     // Of methods that indexes can have.
     let has_method = |field: Option<&str>| matches!(field, Some("403" | "405" | "2742" | "3580"));
-    let families: std::collections::HashSet<Oid> =
+    let families: kilndb_base::hash::HashSet<Oid> =
         opfamily.rows.iter().filter(|r| has_method(r[method])).map(|r| number(r[0])).collect();
     needed.extend(ACCESS_METHODS.map(|(_, _, handler)| handler));
     needed.extend(

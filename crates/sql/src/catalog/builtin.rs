@@ -7,9 +7,9 @@
 //! 2. Everything here is immutable; what users make lives in the system tables only.
 
 use super::model::*;
-use foldhash::{HashMap, HashMapExt};
 use kilndb_base::Oid;
-use std::sync::{Arc, LazyLock};
+use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::sync::{Arc, LazyLock};
 
 pub const FIRST_USER_OID: Oid = 16384;
 pub const FIRST_EXTENSION_OID: Oid = 15000;

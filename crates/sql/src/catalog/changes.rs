@@ -6,12 +6,12 @@
 
 use super::ids::*;
 use super::store::shape;
-use foldhash::{HashSet, HashSetExt};
 use kilndb_base::Oid;
+use kilndb_base::hash::{HashSet, HashSetExt};
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_types::Datum;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Clone, Debug)]
 pub struct Changes {

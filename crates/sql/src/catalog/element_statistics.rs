@@ -9,10 +9,10 @@ use super::cache::CatalogReader;
 use super::ids::{PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX};
 use super::model::Table;
 use super::store::CatalogRow;
-use foldhash::HashMap;
 use kilndb_base::Result;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_types::Datum;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// pg_statistic.stakindN.
 pub const COMMON_ELEMENTS: i16 = 4;

@@ -9,11 +9,11 @@ use super::bootstrap::fill_from;
 use super::builtin::{FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv, number};
 use super::ids::*;
 use super::store::CatalogWriter;
-use foldhash::HashSet;
+use kilndb_base::hash::HashSet;
+use kilndb_base::sync::LazyLock;
 use kilndb_base::{Oid, Result};
 use kilndb_types::inverted::Class;
 use kilndb_types::{Datum, EvalContext, oids};
-use std::sync::LazyLock;
 
 pub struct Extension {
     pub name: &'static str,

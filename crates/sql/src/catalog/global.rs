@@ -12,10 +12,10 @@
 
 use super::model::*;
 use super::temporary::TemporaryCatalog;
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Error, Oid, RelationId, Result};
 use kilndb_storage::{Engine, PrivateStore, Relation, RelationKind, is_private};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// `relpersistence` of global temporary tables and their indexes.
 pub const GLOBAL: u8 = b'g';

@@ -3,10 +3,10 @@
 use super::builtin::{FILES, Tsv, number};
 use super::extension::INVERTED_CLASSES;
 use super::{CatalogView, GIN_METHOD};
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::LazyLock;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::inverted::Class;
-use std::sync::LazyLock;
 
 /// Strategy numbers by class and operator.
 static STRATEGIES: LazyLock<HashMap<(Oid, Oid), u16>> = LazyLock::new(|| {

@@ -10,9 +10,9 @@ use crate::exec::partition::Leaf;
 use crate::plan::partition::TargetShape;
 use crate::plan::{IndexPlan, IndexShape, ModifyTarget, TargetRules};
 use kilndb_base::Oid;
+use kilndb_base::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use kilndb_base::sync::{Arc, Mutex, OnceLock, PoisonError};
 use kilndb_storage::ahead::{self, Ahead};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A table's map, with the partitions that have been opened under that table's name.
 pub struct SharedPartitions {

@@ -3,8 +3,8 @@
 use super::model::{ForeignKey, SequenceOptions};
 use super::store::CatalogRow;
 use super::trigger::KeyFiring;
-use foldhash::HashMap;
 use kilndb_base::Oid;
+use kilndb_base::hash::HashMap;
 
 /// Rows of pg_constraint by which referenced tables know their foreign keys. That of a partitioned referencing table
 /// stands for those of its partitions, which point at it and have the same referenced table.

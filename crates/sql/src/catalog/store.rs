@@ -8,8 +8,9 @@
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
 use super::temporary::{TemporaryCatalog, is_temporary_row};
 use crate::exec::index::prefix_range;
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
 use kilndb_base::park::Park;
+use kilndb_base::sync::{Arc, LazyLock};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{
     Fetched, IndexInsert, Relation, RowBatch, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions, WriteOutcome,
@@ -17,7 +18,6 @@ use kilndb_storage::{
 use kilndb_types::Datum;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{RowDescriptor, decode_row, encode_row};
-use std::sync::{Arc, LazyLock};
 
 /// Everything fixed about a system table: shape and storage format.
 pub struct TableShape {

@@ -19,7 +19,7 @@ use super::global::{GlobalUsers, Instance};
 use super::ids::*;
 use super::store::{CatalogRow, SHAPES, TableShape, index_key, shape};
 use crate::exec::index::Range;
-use foldhash::{HashMap, HashMapExt};
+use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Engine, PrivateStore};
 use kilndb_types::Datum;

@@ -4,15 +4,15 @@ use super::cache::CatalogReader;
 use super::ids::*;
 use super::store::CatalogRow;
 use kilndb_base::env::{Env, Open};
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_fulltext::dictionary::{nested_thesaurus, parse_options};
 use kilndb_fulltext::files::Source;
 use kilndb_fulltext::{Config, ConfigEntry, Dictionary};
 use kilndb_types::{Datum, oids};
-use std::collections::HashMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// The dictionaries of a database that were made of files, and where the users' files are.
 ///

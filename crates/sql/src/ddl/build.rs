@@ -9,6 +9,7 @@ use crate::exec::RowSink;
 use crate::plan::Plan;
 use crate::session::run::{NullSink, RowsSink, SinkMaker};
 use kilndb_base::park::Park;
+use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_storage::{Relation, RelationKind, RowBatch, Snapshot, kept_term};
 use kilndb_types::Datum;
@@ -16,7 +17,6 @@ use kilndb_types::inverted::Class;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{Want, decode_row, stored_column_count};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Places in pg_stat_progress_create_index's numbers.
 const COMMAND: usize = 0;

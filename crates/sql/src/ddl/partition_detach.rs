@@ -17,14 +17,14 @@ use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::hash::HashSet;
+use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{LockMode, LockTag};
 use kilndb_syntax::raw::AlterTableType as A;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// How often it is looked whether those who are waited for have gone.
 const LOOK_AGAIN_NANOS: u64 = 5_000_000;

@@ -13,10 +13,10 @@ use crate::catalog::ids::*;
 use crate::catalog::store::{CatalogRow, array};
 use crate::catalog::{ForeignKey, Table, TableKind};
 use crate::client::Runtime;
+use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::LockMode;
 use kilndb_types::{Datum, oids};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Names for the rows of one foreign key: `name_1`, `name_2`, … that are free.

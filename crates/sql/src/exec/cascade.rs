@@ -13,8 +13,9 @@
 use super::constraint::Queue;
 use super::context::ExecContext;
 use crate::plan::{ModifyPlan, Plan};
+use kilndb_base::hash::HashMap;
 use kilndb_base::{Oid, Result};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Which statement an action is: the foreign key, the referenced table that changes (a partition's columns may stand

@@ -6,6 +6,7 @@ use crate::catalog::CatalogView;
 use crate::helpers::HelperPool;
 use crate::plan::Plan;
 use crate::stats::Usage;
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::Park;
 use kilndb_base::{Oid, Result, RowId};
 use kilndb_storage::accesses::{self, Accesses};
@@ -13,7 +14,6 @@ use kilndb_storage::{Engine, Snapshot, Transaction};
 use kilndb_types::{Datum, EvalContext};
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Functions that depend on the session, and set-returning functions that are not the executor's own.
 pub trait SessionHost {
@@ -112,7 +112,7 @@ pub struct PendingChecks {
     /// Of the statement that runs, while its foreign keys' actions do.
     pub cascade: Option<Box<super::cascade::Cascade>>,
     /// SET CONSTRAINTS: constraint OID → deferred now; key 0 is ALL.
-    pub modes: std::collections::HashMap<Oid, bool>,
+    pub modes: kilndb_base::hash::HashMap<Oid, bool>,
 }
 
 impl PendingChecks {
@@ -188,7 +188,7 @@ impl Pace {
 
     #[cold]
     fn look(&mut self, park: &dyn Park) -> Result<()> {
-        let now = kilndb_base::env::process_monotonic_nanos();
+        let now = process_monotonic_nanos();
         let taken = now.saturating_sub(self.looked_nanos);
         if self.looked_nanos != 0 && taken > 1_000_000 {
             self.interval_calls = (self.interval_calls / 4).max(1);
@@ -197,7 +197,7 @@ impl Pace {
         }
         self.calls_left = self.interval_calls;
         park.checkpoint()?;
-        self.looked_nanos = kilndb_base::env::process_monotonic_nanos();
+        self.looked_nanos = process_monotonic_nanos();
         Ok(())
     }
 }
@@ -228,17 +228,17 @@ impl Counter {
 
 /// The moment at which something began that is measured for EXPLAIN.
 pub struct Begun {
-    at: Instant,
+    at_nanos: u64,
     accesses: Accesses,
 }
 
 impl Begun {
     pub fn now() -> Begun {
-        Begun { at: Instant::now(), accesses: accesses::now() }
+        Begun { at_nanos: process_monotonic_nanos(), accesses: accesses::now() }
     }
     /// Nanoseconds, pages and log up to now.
     pub fn taken(&self) -> (u64, Accesses) {
-        (self.at.elapsed().as_nanos() as u64, accesses::now().since(&self.accesses))
+        (process_monotonic_nanos() - self.at_nanos, accesses::now().since(&self.accesses))
     }
 }
 

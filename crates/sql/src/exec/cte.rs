@@ -6,9 +6,9 @@ use super::context::*;
 use super::spill::{RowStore, StoreCursor};
 use super::state::State;
 use crate::plan::{CtePlan, Node, Op};
+use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, Result};
 use kilndb_types::key;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 pub struct CteState {

@@ -266,7 +266,7 @@ pub enum CExpr {
     InSet {
         ty: Oid,
         arg: Box<CExpr>,
-        set: Arc<std::collections::HashSet<Vec<u8>>>,
+        set: Arc<kilndb_base::hash::HashSet<Vec<u8>>>,
         has_null: bool,
         negated: bool,
     },

@@ -7,7 +7,6 @@ use super::state::Unary;
 use crate::plan::Op;
 use kilndb_base::Result;
 use kilndb_types::{Datum, key, row};
-use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A fast hash for keys of our own making (no defence against chosen keys is needed per statement).
@@ -33,7 +32,7 @@ impl Hasher for ByteHasher {
     }
 }
 
-pub type KeyMap<V = u32> = HashMap<Box<[u8]>, V, BuildHasherDefault<ByteHasher>>;
+pub type KeyMap<V = u32> = std::collections::HashMap<Box<[u8]>, V, BuildHasherDefault<ByteHasher>>;
 
 /// What an entry of a [`KeyMap`] takes beside the key's bytes.
 pub const ENTRY_BYTES: usize = 64;

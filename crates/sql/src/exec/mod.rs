@@ -51,6 +51,7 @@ use crate::explain::{Measured, Serializer};
 use crate::plan::{Node, Op, Plan};
 pub use context::*;
 use kilndb_base::Result;
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_types::Datum;
 pub use routine::{Held, RoutineCall, RoutineHost, TransactionSlot};
 use state::State;
@@ -79,7 +80,7 @@ pub struct Progress {
 }
 
 /// EXPLAIN: by the node id of a scan of partitions, those that it shows and that are left out before the first row.
-pub type Removed = std::collections::HashMap<usize, Vec<kilndb_base::Oid>>;
+pub type Removed = kilndb_base::hash::HashMap<usize, Vec<kilndb_base::Oid>>;
 
 fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
     if let Op::Partitions(p) = &node.op
@@ -165,13 +166,13 @@ impl Execution {
         let (mut millis, mut serialized) = (None, None);
         if options.analyze {
             self.enable_counters();
-            let started = std::time::Instant::now();
+            let started_nanos = process_monotonic_nanos();
             let mut rows = Serializer::new(options.serialize, &plan.explained_columns, cx.eval);
             self.run_plan(cx, None, &mut rows)?;
-            millis = Some(started.elapsed().as_secs_f64() * 1e3);
+            millis = Some((process_monotonic_nanos() - started_nanos) as f64 / 1e6);
             serialized = rows.into_total();
         }
-        let mut removed = Removed::new();
+        let mut removed = Removed::default();
         let ctes = plan.ctes.iter().flat_map(|c| std::iter::once(&c.node).chain(&c.recursive));
         // Without values nothing can be left out.
         for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes).filter(|_| !options.generic_plan) {

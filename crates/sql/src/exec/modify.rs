@@ -29,7 +29,7 @@ pub struct ModifyState {
     pub(super) queue: Queue,
     pub(super) scratch: super::modify_many::Scratch,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
-    touched: std::collections::HashSet<(RelationId, RowId)>,
+    touched: kilndb_base::hash::HashSet<(RelationId, RowId)>,
     pub(super) firing: Box<super::trigger::Firing>,
     pub(super) partitions: super::modify_partitions::Targets,
     pub(super) merge: super::merge::MergeState,

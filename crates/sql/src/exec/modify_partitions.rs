@@ -18,7 +18,7 @@ use crate::catalog::trigger::{BEFORE, INSERT, ROW};
 use crate::plan::partition::Routing;
 use crate::plan::{ModifyPlan, TriggerPlan};
 use crate::routine::TriggerOperation as Operation;
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy, WriteOptions, WriteOutcome, ahead};
 use kilndb_types::{Datum, row};

@@ -5,9 +5,9 @@
 //!    them is NULL. One NULL on either side is not enough: `(1, 1) = (2, NULL)` is false.
 //! 3. Any other row is not in the set: false.
 
+use kilndb_base::hash::HashSet;
 use kilndb_base::{Oid, Result};
 use kilndb_types::{Datum, key};
-use std::collections::HashSet;
 
 /// The components of a row, each as a mark, the length and the bytes of its key; equal rows have equal bytes.
 #[derive(Default)]

@@ -15,10 +15,10 @@ use crate::catalog::{CastContext, CastInfo, CastMethod, FunctionInfo, Index, Tab
 use crate::plan::partition::{Columns, Routing, TableRules, TargetShape, index_is_part_of};
 use crate::plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget, TargetRules};
 use crate::session::run::RELATION_LOCK;
+use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_storage::{LockMode, LockTag, Relation, Snapshot, WaitPolicy, ahead};
 use kilndb_types::{Datum, functions};
-use std::sync::{Arc, OnceLock};
 
 /// A partition that has rows, as a part of the table that a statement names.
 ///

@@ -13,6 +13,7 @@ use crate::catalog::partition::column_map;
 use crate::catalog::{FunctionInfo, Table};
 use crate::plan::partition::PartitionScan;
 use crate::plan::{Node, Op, SortSpec};
+use kilndb_base::sync::atomic::AtomicU32;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::LockMode;
 use kilndb_types::{Datum, key};
@@ -20,7 +21,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 /// Reads one partition after another, or merges them by the order that each has.
 pub struct PartitionsState {

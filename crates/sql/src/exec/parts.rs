@@ -24,13 +24,13 @@ use crate::catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperat
 use crate::helpers::{HelperPark, HelperPool};
 use crate::plan::{Node, Op, Plan};
 use crate::stats::Usage;
+use kilndb_base::sync::atomic::{AtomicU32, Ordering};
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
 use kilndb_types::context::NoHost;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Smaller tables are read before a helper has begun.
 const BLOCKS_MIN: u32 = 1024;

@@ -8,6 +8,7 @@ use super::row_set::{Part, RowSet};
 use crate::catalog::Table;
 use crate::catalog::temporary::is_temporary_row;
 use crate::plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
+use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_fulltext::TsQuery;
 use kilndb_storage::{Fetched, IndexScan, Isolation, Relation, RowBatch, RowLockMode};
@@ -15,7 +16,6 @@ use kilndb_types::row::{StoredVector, Want};
 use kilndb_types::{Datum, row};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 #[derive(Default)]
 struct IndexCursor {

@@ -14,9 +14,9 @@ use crate::catalog::Table;
 use crate::catalog::trigger::*;
 use crate::plan::{ModifyPlan, PlannedTrigger, TriggerPlan};
 use crate::routine::TriggerOperation;
+use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
 use kilndb_types::Datum;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// One call of a trigger's function.

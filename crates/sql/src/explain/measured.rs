@@ -3,11 +3,11 @@
 
 use crate::bind::ir::Serialize;
 use crate::exec::{Counter, Removed, RowSink};
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::{Oid, Result};
 use kilndb_storage::accesses::{self, Accesses, PageAccesses};
 use kilndb_types::{Datum, EvalContext, io};
 use std::fmt::Write;
-use std::time::Instant;
 
 /// Of a run, if there was one.
 pub struct Measured<'a> {
@@ -57,7 +57,7 @@ impl RowSink for Serializer<'_> {
             Serialize::Text => true,
             Serialize::Binary => false,
         };
-        let (started, before) = (Instant::now(), accesses::now());
+        let (started_nanos, before) = (process_monotonic_nanos(), accesses::now());
         self.buffer.clear();
         for (value, (type_oid, typmod)) in values.iter().zip(self.columns).filter(|(value, _)| !value.is_null()) {
             if as_text {
@@ -69,7 +69,7 @@ impl RowSink for Serializer<'_> {
         // The number of columns, and the length of each.
         let heads = 2 + 4 * self.columns.len().min(values.len());
         self.total.bytes += (heads + self.buffer.len()) as u64;
-        self.total.nanos += started.elapsed().as_nanos() as u64;
+        self.total.nanos += process_monotonic_nanos() - started_nanos;
         self.total.accesses.add(&accesses::now().since(&before));
         Ok(())
     }

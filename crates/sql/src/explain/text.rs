@@ -7,10 +7,10 @@ use crate::catalog::builtin::FIRST_USER_OID;
 use crate::catalog::format_type::{quote_identifier, schema_name};
 use crate::exec::{Counter, Removed, Report};
 use crate::plan::{Node, Op, Plan};
+use kilndb_base::hash::HashMap;
 use kilndb_storage::accesses::Accesses;
 use kilndb_types::{Datum, oids};
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 

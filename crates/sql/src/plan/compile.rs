@@ -484,7 +484,7 @@ impl Planner<'_> {
             && a.elements.len() > 8
             && a.element_type == ty
         {
-            let mut set = std::collections::HashSet::new();
+            let mut set = kilndb_base::hash::HashSet::default();
             let mut has_null = false;
             for d in &a.elements {
                 if d.is_null() {

@@ -17,9 +17,9 @@ use crate::catalog::operator_class::EQUAL;
 use crate::catalog::partition::{PartitionKey, Strategy, remainder};
 use crate::exec::expr::CExpr;
 use kilndb_base::Oid;
+use kilndb_base::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use kilndb_storage::ahead;
 use kilndb_types::{Datum, partition_hash};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Of a table whose partitions are as many as its remainders, by a key of one column.
 pub struct KeyAhead {

@@ -36,13 +36,13 @@ use crate::catalog::global::GLOBAL;
 pub use bitmap::{Bitmap, InvertedAccess, InvertedCondition};
 pub use compile::Layout;
 pub(crate) use compile::int_compare;
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::{Engine, LockMode, Relation};
 use kilndb_types::EvalContext;
 pub use node::*;
 pub use partitionwise::{ByPartition, ShownPart};
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 pub struct Planner<'a> {

@@ -4,12 +4,12 @@ use crate::bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait,
 use crate::catalog::{ForeignKey, Index, IndexKey, Table};
 use crate::exec::RoutineCall;
 use crate::exec::expr::CExpr;
+use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::{Oid, RelationId};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
 use kilndb_types::inverted::Class;
 use kilndb_types::row::Want;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]

@@ -13,9 +13,9 @@ use crate::catalog::partition::PartitionMap;
 use crate::catalog::{FunctionInfo, IndexKey, Table};
 use crate::exec::expr::CExpr;
 use crate::exec::prune::Values;
+use kilndb_base::sync::OnceLock;
+use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_types::Datum;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The operator = of booleans.
 const BOOLEAN_EQUAL: Oid = 91;

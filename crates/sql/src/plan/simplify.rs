@@ -4,7 +4,7 @@
 use super::semijoin::{forget_columns, only_joins};
 use crate::bind::ir::*;
 use kilndb_base::Result;
-use std::collections::HashMap;
+use kilndb_base::hash::{HashMap, HashMapExt};
 
 pub fn simplify(q: &mut Query) -> Result<()> {
     inline_ctes(q)?;

@@ -14,10 +14,10 @@ use crate::catalog::{CatalogView, FunctionInfo};
 use crate::client::Runtime;
 use crate::session::Session;
 use crate::session::environment::StatementHost;
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::oids;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// One way of calling a routine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

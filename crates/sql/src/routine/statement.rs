@@ -19,14 +19,14 @@ use crate::exec::{ExecContext, Execution, RowSink, Runtime as RunState};
 use crate::plan::{Op, Plan};
 use crate::session::run::SinkMaker;
 use crate::session::{Body, Session, Template};
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::atomic::{AtomicU64, Ordering};
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
 use kilndb_syntax::literals::Scanned;
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 

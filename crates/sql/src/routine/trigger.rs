@@ -9,10 +9,10 @@ use crate::client::Runtime;
 use crate::exec::spill::Io;
 use crate::exec::{Fire, PendingTrigger};
 use crate::session::Session;
+use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, Record};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// suppress_redundant_updates_trigger().

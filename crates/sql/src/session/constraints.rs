@@ -11,10 +11,10 @@ use crate::catalog::{CatalogView, ForeignKey, Table};
 use crate::client::Runtime;
 use crate::exec::PendingCheck;
 use crate::plan::Plan;
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// What the checks of one foreign key need.

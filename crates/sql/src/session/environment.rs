@@ -7,12 +7,12 @@ use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::client::Runtime;
 use crate::instance::Instance;
 use crate::settings::SessionSettings;
+use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::Snapshot;
 use kilndb_types::EvalContext;
 use kilndb_types::context::{Host, NoHost, is_self_contained};
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 

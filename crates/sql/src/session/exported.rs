@@ -8,11 +8,11 @@
 use super::Session;
 use super::environment::StatementHost;
 use crate::exec::CallEnv;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{Isolation, Snapshot};
 use kilndb_types::Datum;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 pub(crate) struct Exported {
     snapshot: Snapshot,

@@ -4,12 +4,12 @@ use super::{Scratch, Session};
 use crate::client::{Client, Runtime};
 use crate::notify::{Appended, Listener, Notification, Room};
 use crate::session::transaction::Block;
+use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_storage::CommitMode;
 use kilndb_syntax::nodes;
 use kilndb_types::Datum;
 use std::cell::RefCell;
-use std::collections::HashSet;
 use std::sync::Arc;
 
 const CHANNEL_BYTES_MAX: usize = 63;

@@ -62,12 +62,12 @@ use crate::client::{Client, Runtime};
 use crate::ddl::sequence_functions::SequenceReserve;
 use crate::instance::Instance;
 use crate::settings::{CLIENT, PendingSettings, SessionSettings, definition, show_value};
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::{Arc, Weak};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::sync::{Arc, Weak};
 
 /// Microseconds from 1970 to 2000.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;

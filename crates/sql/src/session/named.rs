@@ -4,7 +4,7 @@
 //! 1. `last` is one of `named`, or nothing.
 
 use super::prepared::Prepared;
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 

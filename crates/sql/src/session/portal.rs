@@ -5,7 +5,7 @@ use super::prepared::Prepared;
 use crate::exec::Execution;
 use crate::plan::Plan;
 use crate::plan::node::OutputColumn;
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use std::cell::RefCell;

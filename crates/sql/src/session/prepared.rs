@@ -10,12 +10,12 @@ use crate::client::Runtime;
 use crate::exec::Begun;
 use crate::plan::node::{OutputColumn, Planning};
 use crate::plan::{self, Plan};
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::atomic::{AtomicBool, Ordering};
+use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::{Node, Statement};
 use std::hash::BuildHasher;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// A named or unnamed statement. Without a statement it is the empty query.
 pub(crate) struct Prepared {
@@ -49,7 +49,7 @@ struct Planned {
 #[derive(Default)]
 pub(crate) struct StatementCache {
     shards: [Mutex<HashMap<CacheKey, Arc<Prepared>>>; 16],
-    hasher: foldhash::fast::RandomState,
+    hasher: kilndb_base::hash::State,
 }
 
 #[derive(PartialEq, Eq, Hash, Clone)]

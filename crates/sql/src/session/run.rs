@@ -11,10 +11,10 @@ use crate::plan::Plan;
 use crate::plan::node::{Node, Op, OutputColumn};
 use crate::routine::Routines;
 use crate::stats::Usage;
+use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, EvalContext, io};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What changing a setting is taken for.

@@ -131,7 +131,7 @@ impl Session {
     }
 
     pub(super) fn statement_started(&mut self, sql: &str, runtime: &dyn Runtime) {
-        use std::sync::atomic::Ordering;
+        use kilndb_base::sync::atomic::Ordering;
         let control = runtime.control();
         control.cancel_requested.store(false, Ordering::Release);
         let now = self.now();
@@ -150,7 +150,7 @@ impl Session {
     }
 
     pub(super) fn statement_ended(&mut self, runtime: &dyn Runtime) {
-        runtime.control().statement_deadline_nanos.store(0, std::sync::atomic::Ordering::Relaxed);
+        runtime.control().statement_deadline_nanos.store(0, kilndb_base::sync::atomic::Ordering::Relaxed);
         let now = self.now();
         self.count_time(true, now);
         let state = match self.status() {
@@ -175,7 +175,7 @@ impl Session {
 impl Session {
     /// What limits the time until the next statement.
     fn set_idle_deadlines(&self, runtime: &dyn Runtime) {
-        use std::sync::atomic::Ordering;
+        use kilndb_base::sync::atomic::Ordering;
         let control = runtime.control();
         let in_transaction = self.txn.is_some() || self.in_explicit_failure();
         if !in_transaction {

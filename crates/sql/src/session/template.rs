@@ -12,14 +12,14 @@ use super::transaction::Block;
 use crate::bind::lifting::{LiftedParam, Lifting};
 use crate::client::{Client, Runtime};
 use crate::plan::Plan;
-use foldhash::HashMap;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::atomic::{AtomicU64, Ordering};
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, memory};
 use kilndb_syntax::literals::{Literal, Scanned};
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::{Datum, io, oids};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) enum Body {
     Plan {

@@ -25,7 +25,7 @@ pub(crate) struct SavepointEntry {
     /// Pending constraint checks, and SET CONSTRAINTS, as they were.
     pub pending_checks: usize,
     pub pending_triggers: usize,
-    pub constraint_modes: std::collections::HashMap<kilndb_base::Oid, bool>,
+    pub constraint_modes: kilndb_base::hash::HashMap<kilndb_base::Oid, bool>,
     pub listening: super::listen::Mark,
     /// Changes of the catalog of temporary objects until then.
     pub temporary: usize,
@@ -50,7 +50,7 @@ impl Session {
                 None => engine.begin(isolation, runtime.worker()),
             };
             let limit = super::simple::deadline_after(self.settings.transaction_timeout_ms);
-            runtime.control().transaction_deadline_nanos.store(limit, std::sync::atomic::Ordering::Relaxed);
+            runtime.control().transaction_deadline_nanos.store(limit, kilndb_base::sync::atomic::Ordering::Relaxed);
             let (owner, start) = (txn.lock_owner_id(), self.transaction_timestamp);
             self.update_activity(runtime, |a| {
                 a.lock_owner = Some(owner);

@@ -6,10 +6,10 @@ use crate::catalog::ids::PG_CLASS;
 use crate::catalog::store::array;
 use crate::client::{SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
+use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_storage::{LockMode, ReadLockKind};
 use kilndb_types::{Datum, oids};
-use std::collections::HashMap;
 
 pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     match name {

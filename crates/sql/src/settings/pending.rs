@@ -1,6 +1,6 @@
 //! What set_config() has asked for within a statement, until the statement has ended and it is done.
 
-use std::collections::HashMap;
+use kilndb_base::hash::HashMap;
 
 /// A value for a setting, for the transaction alone or for the session.
 pub struct PendingSetting {

@@ -3,7 +3,7 @@
 use super::registry::{self, Context, Definition, check_value, definition, definitions, show_value};
 use super::{ServerSettings, unrecognized};
 use crate::catalog::PlannerSwitches;
-use foldhash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;

@@ -12,8 +12,8 @@
 //!
 //! Must not know: rows.
 
-use std::sync::atomic::{AtomicU64, Ordering::*, fence};
-use std::sync::{Mutex, OnceLock};
+use kilndb_base::sync::atomic::{AtomicU64, Ordering::*, fence};
+use kilndb_base::sync::{Mutex, OnceLock};
 
 pub type FullKey = (Vec<u8>, u64);
 

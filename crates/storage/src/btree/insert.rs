@@ -23,9 +23,10 @@ use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data};
 use crate::wal::record::{Op, Target};
 use kilndb_base::park::Park;
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use std::cell::OnceCell;
-use std::sync::atomic::Ordering::SeqCst;
 
 /// Entries of one key.
 type Candidates = Vec<Candidate>;
@@ -303,6 +304,9 @@ impl Relation {
                     vec![(target, Op::TreeReplace { idx, entry })]
                 };
                 txn.change(self, &record, build, &[0], &mut [&mut page])?;
+                if planted::is(Bug::RevivedEntryUntold) {
+                    return Ok(true);
+                }
             }
             // The row is new, whatever its entry has been: scans that leave out what is deleted must come here again.
             self.dead_prefixes.inserted(key, rid);

@@ -146,7 +146,7 @@ impl Relation {
             if self.try_unlink(block)? {
                 break;
             }
-            std::thread::yield_now();
+            kilndb_base::sync::yield_now();
         }
         Ok(())
     }

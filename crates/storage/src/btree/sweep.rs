@@ -12,9 +12,9 @@ use super::dead_prefix::FullKey;
 use crate::core::Core;
 use crate::directory::Relation;
 use kilndb_base::Result;
+use kilndb_base::sync::{Arc, Mutex};
 use std::collections::VecDeque;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex};
 
 const LEAVES_AT_ONCE: usize = 64;
 

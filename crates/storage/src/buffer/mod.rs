@@ -26,9 +26,9 @@ use crate::wal::Log;
 use crate::wal::segment::failed;
 use doublewrite::DoubleWrite;
 use kilndb_base::env::File;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
+use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Result};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::*, fence};
-use std::sync::{Arc, Mutex, OnceLock};
 
 const STATE: u64 = 3;
 const EVICTED: u64 = 0;
@@ -457,9 +457,9 @@ impl Pool {
 pub fn backoff(spins: &mut u32) {
     *spins += 1;
     if *spins < 64 {
-        std::hint::spin_loop();
+        kilndb_base::sync::spin_loop();
     } else {
-        std::thread::yield_now();
+        kilndb_base::sync::yield_now();
     }
 }
 

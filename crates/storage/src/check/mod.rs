@@ -23,11 +23,11 @@ use crate::undo::CHUNK;
 use crate::wal::end;
 use crate::wal::segment::{Segments, failed};
 use kilndb_base::env::{Env, File, Lock, Open};
+use kilndb_base::hash::{HashMap, HashSet, HashSetExt};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId, Severity};
-use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// So many complaints of one kind about one relation are enough.
 const MOST: u64 = 20;

@@ -8,11 +8,11 @@ use crate::btree::node::{self, Key};
 use crate::core::Core;
 use crate::directory::{HEAP_NAME_BYTES, Relation};
 use crate::page::{self, PageBytes, View};
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId};
 use std::cmp::Ordering;
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 fn owned(e: Option<node::Entry<'_>>) -> Option<(Vec<u8>, u64)> {
     e.map(|e| (e.key.to_vec(), e.rid))

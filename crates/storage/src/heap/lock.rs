@@ -19,6 +19,7 @@ use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoKind;
 use crate::wal::record::Op;
 use kilndb_base::park::Park;
+use kilndb_base::planted::{self, Bug};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::Arc;
 
@@ -180,7 +181,7 @@ impl Relation {
         let end = self.core.env.monotonic_nanos() + SPIN_NANOS;
         while self.core.xids.status(xid) == Status::InProgress && self.core.env.monotonic_nanos() < end {
             for _ in 0..8 {
-                std::hint::spin_loop();
+                kilndb_base::sync::spin_loop();
             }
         }
     }
@@ -230,7 +231,7 @@ impl Relation {
                 {
                     return Ok(None);
                 }
-                if newer && txn.isolation().keeps_snapshot() {
+                if newer && txn.isolation().keeps_snapshot() && !planted::is(Bug::FirstUpdaterUnchecked) {
                     return Err(serialization(if deleted && !moved && lock.is_none() { "delete" } else { "update" }));
                 }
                 if newer && moved {
@@ -239,7 +240,7 @@ impl Relation {
                 }
                 if deleted {
                     Some(WriteOutcome::Deleted)
-                } else if newer && !latest {
+                } else if newer && !latest && !planted::is(Bug::NoRecheckAfterWait) {
                     Some(WriteOutcome::Changed)
                 } else {
                     None

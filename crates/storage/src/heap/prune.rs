@@ -23,8 +23,8 @@ use crate::txn::visibility::MADE_FORWARD;
 use crate::undo::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::Result;
-use std::collections::HashMap;
-use std::sync::atomic::Ordering::Relaxed;
+use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 
 /// How often (by xid) a writer looks, and how deep.
 const EVERY: u64 = 8;

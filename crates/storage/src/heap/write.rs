@@ -21,8 +21,8 @@ use crate::undo::record::{UndoKind, index_data, update_data};
 use crate::wal::record::Op;
 use crate::wal::room::SpaceUse;
 use kilndb_base::park::Park;
+use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use std::sync::atomic::Ordering::*;
 
 /// Blocks without a hint that are looked at before the file grows by one.
 const PROBED: usize = 32;

@@ -9,10 +9,10 @@ use crate::check::{CheckReport, RowSet, has_row, unreached};
 use crate::core::Core;
 use crate::directory::Relation;
 use kilndb_base::bytes::Reader;
+use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId};
-use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// So many complaints are enough.
 const MOST: usize = 20;

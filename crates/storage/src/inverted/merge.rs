@@ -19,9 +19,9 @@ use crate::wal::record::Op;
 use kilndb_base::Result;
 use kilndb_base::bytes::Reader;
 use kilndb_base::park::Park;
+use kilndb_base::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Row ids that are being merged: from, to (inclusive); none if from is beyond.
 pub(crate) struct Range(u64, u64);

@@ -32,8 +32,8 @@ pub(crate) use merge::Batch as MergeBatch;
 pub use entry::kept_term;
 pub use scan::{InvertedScan, PendingTerms};
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64};
 
 /// What an inverted index has in memory.
 #[derive(Default)]

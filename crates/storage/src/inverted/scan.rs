@@ -14,10 +14,10 @@ use crate::ahead;
 use crate::directory::Relation;
 use crate::txn::Snapshot;
 use kilndb_base::bytes::{Reader, put_prefixed};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Finds rows by terms. All that it finds is to be rechecked in the version that the snapshot sees.
 pub struct InvertedScan {

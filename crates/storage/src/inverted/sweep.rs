@@ -17,9 +17,9 @@ use crate::core::Core;
 use crate::directory::Relation;
 use crate::page::{PageBytes, View};
 use crate::wal::record::Op;
+use kilndb_base::sync::atomic::Ordering::{Acquire, Relaxed};
 use kilndb_base::{Error, Result, Severity};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// Where a thread that goes through an index is.
 #[derive(Default)]

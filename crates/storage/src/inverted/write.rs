@@ -17,9 +17,9 @@ use crate::txn::Transaction;
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::Op;
 use kilndb_base::bytes::{Reader, put_varint};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result, RowId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What a transaction did to a row's terms: the data of an undo record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@
 
 use super::table::TagHasher;
 use crate::api::{LockMode, LockTag};
+use kilndb_base::sync::atomic::{AtomicU64, Ordering::*};
 use std::hash::{Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Few, as a transaction begins with the next group each time: what they have of the first places fits into the nearest
 /// cache.

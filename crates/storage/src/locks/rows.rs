@@ -16,10 +16,12 @@
 use super::shares::{BlockKey, SharedLock, Shares};
 use crate::api::RowLockMode;
 use kilndb_base::RowId;
+use kilndb_base::hash::HashMap;
 use kilndb_base::park::WakeHandle;
-use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU32, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard};
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::atomic::{AtomicU32, Ordering::*};
+use kilndb_base::sync::{Arc, Mutex, MutexGuard};
+use std::collections::VecDeque;
 
 pub type RowKey = (u32, u64);
 const SHARDS: usize = 64;
@@ -51,7 +53,7 @@ struct Entry {
     /// In order of arrival, which is the order of tickets.
     queue: VecDeque<Waiter>,
     /// Tickets by owner.
-    tickets: foldhash::HashMap<u64, u64>,
+    tickets: kilndb_base::hash::HashMap<u64, u64>,
     next_ticket: u64,
     /// When somebody first found the row free, and its head not yet there. 0: nobody has.
     free_since_nanos: u64,
@@ -72,7 +74,7 @@ impl Entry {
             place: Arc::new(AwaitedRow(Mutex::new(key))),
             token: 0,
             queue: VecDeque::new(),
-            tickets: foldhash::HashMap::default(),
+            tickets: kilndb_base::hash::HashMap::default(),
             next_ticket: 0,
             free_since_nanos: 0,
         }
@@ -404,6 +406,9 @@ impl RowLocks {
     /// The owner's rows are free (or may be): their heads are to look again.
     pub fn free_watched(&self, owner: u64) -> Vec<Next> {
         let keys = crate::lock(&self.watched[owner as usize % SHARDS]).remove(&owner).unwrap_or_default();
+        if planted::is(Bug::RowWakeLost) {
+            return Vec::new();
+        }
         let head = |key| crate::lock(&self.shard(key).rows).queues.get(&key).and_then(Entry::head);
         keys.into_iter().filter_map(head).collect()
     }

@@ -7,7 +7,7 @@
 //! Must not know: who waits for a row.
 
 use crate::api::RowLockMode;
-use std::collections::HashMap;
+use kilndb_base::hash::HashMap;
 
 /// A relation and one of its blocks.
 pub type BlockKey = (u32, u32);

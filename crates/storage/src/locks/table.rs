@@ -13,10 +13,10 @@ use super::fast::{FastLock, FastLocks, conflicts_with_fast};
 use super::waits_for::{WaitGraph, Waiting};
 use crate::api::{LockInfo, LockMode, LockTag, WaitPolicy};
 use kilndb_base::park::{Park, WakeHandle};
+use kilndb_base::sync::Mutex;
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::Mutex;
 
 #[derive(Default, Clone)]
 pub struct TagHasher(u64);
@@ -44,7 +44,7 @@ type Holder = (u64, LockMode);
 #[derive(Default)]
 struct Held {
     first: Option<(Holder, u32)>,
-    others: foldhash::HashMap<Holder, u32>,
+    others: kilndb_base::hash::HashMap<Holder, u32>,
 }
 impl Held {
     fn contains(&self, holder: Holder) -> bool {

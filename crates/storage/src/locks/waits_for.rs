@@ -11,9 +11,9 @@
 //! Must not know: what is waited for; it only tells.
 
 use crate::api::{LockMode, LockTag};
-use foldhash::{HashMap, HashSet};
+use kilndb_base::hash::{HashMap, HashSet};
+use kilndb_base::sync::Mutex;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 #[derive(Default)]
 pub struct WaitGraph {

@@ -17,9 +17,10 @@
 use super::Reader;
 use crate::api::SerializableModes;
 use kilndb_base::park::WakeHandle;
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::atomic::Ordering::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::*;
 
 /// Why a transaction must go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,7 +66,7 @@ const MOST_SUMMARISED: usize = 1 << 16;
 #[derive(Default)]
 pub(super) struct Graph {
     order: u64,
-    nodes: foldhash::HashMap<u64, Node>,
+    nodes: kilndb_base::hash::HashMap<u64, Node>,
     active: BTreeSet<u64>,
     writable: BTreeSet<u64>,
     /// Committed: (number of the commit, transaction).
@@ -194,6 +195,9 @@ impl Graph {
         let (Some(r), Some(w)) = (self.nodes.get(&reader.id), self.nodes.get(&writer.id)) else { return false };
         let (r_end, w_end) = (reader.committed_at(), writer.committed_at());
         let r_only = reader.is_read_only();
+        if planted::is(Bug::OpenReaderHarmless) && r_end.is_none() {
+            return false;
+        }
         // The writer is the pivot.
         if w_end.is_some() && w.earliest_out.is_some() || w.summary_out {
             return true;
@@ -258,6 +262,9 @@ impl Graph {
     pub fn before_commit(&mut self, me: &Reader) -> Result<(), Reason> {
         if me.is_doomed() {
             return Err(Reason::PivotDuringCommit);
+        }
+        if planted::is(Bug::PivotUncheckedAtCommit) {
+            return Ok(());
         }
         let Some(node) = self.nodes.get(&me.id) else { return Ok(()) };
         for pivot in node.ins.iter().filter_map(|id| self.nodes.get(id)) {

@@ -7,9 +7,9 @@ use super::ranges::{FullKey, KeyRange};
 use super::{Reader, Ssi};
 use crate::directory::Relation;
 use crate::txn::{Snapshot, Transaction};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl Snapshot {
     /// The same for reads that nobody is to be told of, as those of foreign key checks: locks protect what they find.

@@ -15,9 +15,9 @@ use super::Reader;
 use super::ranges::{FullKey, KeyRange, OwnRanges, RangeMap, is_empty};
 use crate::directory::{Directory, Relation};
 use kilndb_base::RowId;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
+use kilndb_base::sync::{Arc, Mutex};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*, fence};
-use std::sync::{Arc, Mutex};
 
 const SHARDS: usize = 256;
 
@@ -72,7 +72,7 @@ enum Target {
     Key(u32, u64),
 }
 
-type Shard = Mutex<foldhash::HashMap<Target, Vec<Arc<Reader>>>>;
+type Shard = Mutex<kilndb_base::hash::HashMap<Target, Vec<Arc<Reader>>>>;
 
 pub(super) struct LockTable {
     shards: Vec<Shard>,
@@ -160,16 +160,16 @@ impl RelationReads {
 struct HeldHere {
     whole: bool,
     /// By block: the slots, or None for the page as a whole.
-    pages: foldhash::HashMap<u32, Option<Vec<u16>>>,
+    pages: kilndb_base::hash::HashMap<u32, Option<Vec<u16>>>,
     /// Locks in `pages`.
     rows: usize,
-    keys: foldhash::HashSet<u64>,
+    keys: kilndb_base::hash::HashSet<u64>,
     ranges: OwnRanges,
 }
 /// A reader's own list of its locks.
 #[derive(Default)]
 pub(crate) struct Held {
-    relations: foldhash::HashMap<u32, HeldHere>,
+    relations: kilndb_base::hash::HashMap<u32, HeldHere>,
     /// Nothing more is noted: the reader does not matter any more.
     closed: bool,
 }

@@ -21,10 +21,10 @@ use crate::core::Core;
 use crate::directory::{Directory, Relation};
 use graph::{Begun, Graph, Leftovers, Reason};
 use kilndb_base::park::WakeHandle;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use locks::{Held, ReadLockInfo, ReadLockLimits, ReadLocks};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A serializable transaction as others meet it. Lives on after its end, until nobody is left who overlapped it.
 pub struct Reader {
@@ -54,8 +54,8 @@ pub struct Reader {
 #[derive(Default)]
 struct KnownEdges {
     /// Transactions with an edge from this one, by xid; and to this one, by id.
-    outs: foldhash::HashSet<u64>,
-    ins: foldhash::HashSet<u64>,
+    outs: kilndb_base::hash::HashSet<u64>,
+    ins: kilndb_base::hash::HashSet<u64>,
 }
 
 impl Reader {
@@ -145,7 +145,7 @@ struct Folds {
 pub(crate) struct Ssi {
     graph: Mutex<Graph>,
     locks: ReadLocks,
-    xids: Vec<Mutex<foldhash::HashMap<u64, Arc<Reader>>>>,
+    xids: Vec<Mutex<kilndb_base::hash::HashMap<u64, Arc<Reader>>>>,
     folds: Mutex<Folds>,
     /// Transactions in the graph or summarised, about: 0 means that there are none.
     about: AtomicUsize,
@@ -195,7 +195,7 @@ impl Ssi {
             }
         }
     }
-    fn xid_shard(&self, xid: u64) -> &Mutex<foldhash::HashMap<u64, Arc<Reader>>> {
+    fn xid_shard(&self, xid: u64) -> &Mutex<kilndb_base::hash::HashMap<u64, Arc<Reader>>> {
         &self.xids[xid as usize % XID_SHARDS]
     }
     pub fn note_xid(&self, reader: &Arc<Reader>, xid: u64) {

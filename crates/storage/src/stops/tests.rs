@@ -10,12 +10,12 @@ use crate::engine::Engine;
 use crate::hooked::HookedEnv;
 use kilndb_base::env::{Env, OsEnv};
 use kilndb_base::park::ThreadPark;
+use kilndb_base::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use kilndb_base::{Lsn, RelationId, RowId};
 use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 

@@ -30,9 +30,10 @@ use crate::undo::{CHUNK, RecordPlace};
 use crate::wal::record::{Op, Record, Target, encode};
 use crate::wal::room::SpaceUse;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::atomic::{AtomicU64, Ordering::*};
 use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::*};
 use table::AtomicU64Ref;
 
 pub(crate) struct Registered {
@@ -488,7 +489,7 @@ impl Transaction {
                 let (listed, _hold) = core.log_drops(self.xid, &drops);
                 let body = encode(&Record::Commit { xid: self.xid, purge: self.purge, drops: listed });
                 let (lsn, csn) = core.log.append_end(&body, publish);
-                if asynchronous {
+                if asynchronous || planted::is(Bug::CommitDoesNotWait) {
                     core.log.nudge(lsn);
                 } else {
                     wait = Some(Lsn(lsn));
@@ -625,7 +626,9 @@ impl Transaction {
     /// What this transaction tells its client holds only if the log up to there does: a number of a sequence, which
     /// belongs to no transaction.
     pub fn rest_on(&mut self, lsn: Lsn) {
-        self.rests_on = self.rests_on.max(lsn.0);
+        if !planted::is(Bug::SequenceDoesNotWait) {
+            self.rests_on = self.rests_on.max(lsn.0);
+        }
     }
     /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not
     /// free.

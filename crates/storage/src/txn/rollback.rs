@@ -15,11 +15,12 @@ use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
 use crate::undo::many::{Shape, Span, put_shape, put_slots};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
+use kilndb_base::hash::HashMap;
 use kilndb_base::park::Park;
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
 use kilndb_base::{Error, Result, Severity};
-use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Steps between two looks at the clock: a step may be a whole page.
 const STEPS_AT_ONCE: usize = 16;
@@ -111,6 +112,7 @@ impl Core {
                 let (_, rid, key) = record.index_parts(0)?;
                 relation.entry_remove(key, rid, None, Some((xid, next)))?;
             }
+            UndoKind::IndexMark | UndoKind::IndexRevive if planted::is(Bug::RestampForgotten) => {}
             UndoKind::IndexMark | UndoKind::IndexRevive => {
                 let (stamp, rid, key) = record.index_parts(8)?;
                 relation.entry_restamp(key, rid, address, stamp, (xid, next))?;

@@ -8,9 +8,10 @@
 //! Must not know: undo, pages.
 
 use crate::reserve::LazyArray;
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kilndb_base::{Error, Result, sqlstate};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 pub const IN_PROGRESS: u64 = 0;
 pub const WAITED_FOR: u64 = 1;
@@ -208,7 +209,7 @@ impl Registry {
             index = if tries == 0 { 0 } else { (index + 1) % SLOTS };
             tries += 1;
             if tries > SLOTS {
-                std::thread::yield_now();
+                kilndb_base::sync::yield_now();
             }
         }
         if high.load(Relaxed) <= index as u32 {
@@ -287,6 +288,9 @@ impl LiveSnapshots {
     /// A snapshot that sees a version valid in [birth, death).
     pub fn first_between(&self, birth: u64, death: u64) -> Option<u64> {
         let at = self.csns.partition_point(|s| *s < birth);
+        if planted::is(Bug::LaterSnapshotsForgotten) {
+            return self.csns.split_last()?.1.get(at).copied().filter(|s| *s < death);
+        }
         // What was born after the moment can only be seen by those who come later.
         self.csns.get(at).or(self.csns.last()).copied().filter(|s| *s < death)
     }

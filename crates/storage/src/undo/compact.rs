@@ -15,9 +15,9 @@ use crate::heap::page as hp;
 use crate::heap::prune::{OLD, Prune};
 use crate::page::{HEADER, KIND_UNDO, PAGE};
 use crate::wal::record::Op;
+use kilndb_base::hash::{HashSet, HashSetExt};
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, Severity};
-use std::collections::HashSet;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Fewer chunks than this are not worth a pass (4 MB).
 const SMALL: usize = 64;

@@ -21,10 +21,10 @@ use crate::page::{self, HEADER, PAGE};
 use crate::reserve::LazyArray;
 use crate::wal::Log;
 use crate::wal::record::{Record, encode};
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
+use kilndb_base::sync::{Mutex, MutexGuard};
 use kilndb_base::{Error, Result, sqlstate};
 use record::{FIXED, UndoKind, UndoRecord};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
-use std::sync::{Mutex, MutexGuard};
 
 pub const CHUNK_PAGES: u32 = 8;
 pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;

@@ -32,7 +32,7 @@ const KINDS: [UndoKind; 14] = [
 const FIRST: usize = 70;
 const SLOTS: [u8; 3] = [75, 0, 0b10_0011];
 /// One span for each row; and the same for all.
-static SHAPES: std::sync::LazyLock<[Vec<u8>; 2]> = std::sync::LazyLock::new(|| {
+static SHAPES: kilndb_base::sync::LazyLock<[Vec<u8>; 2]> = kilndb_base::sync::LazyLock::new(|| {
     let span = |off, old, new| Span { off, old, new };
     let mut both = [Vec::new(), Vec::new()];
     for (shape, spans) in both.iter_mut().zip([[span(1, 1, 2); 3], [span(0, 2, 3), span(1, 4, 0), span(2, 0, 5)]]) {

@@ -27,13 +27,13 @@ use crate::crc::crc32c;
 use crate::tuning::Tuning;
 use kilndb_base::env::{Env, File};
 use kilndb_base::park::{Park, WakeHandle};
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use kilndb_base::sync::{Arc, Condvar, Mutex};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use room::{LogRoom, SpaceUse};
 use segment::Segments;
 use std::collections::VecDeque;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 pub const SEGMENT: u64 = 16 << 20;

@@ -5,9 +5,9 @@
 
 use super::SEGMENT;
 use super::segment::Segments;
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use kilndb_base::{Error, Result, sqlstate};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 
 /// Nothing is refused.
 const PLENTY: u8 = 0;

@@ -90,7 +90,7 @@ pub fn json_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum>
 /// JSON_OBJECT's and json_build_object's text.
 pub fn json_object_of(list: &[(Oid, Datum)], absent_on_null: bool, unique: bool, ctx: &EvalContext) -> Result<Datum> {
     let mut out = b"{".to_vec();
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = kilndb_base::hash::HashSet::default();
     for pair in pairs(list, "json_build_object")? {
         let ((key_type, key), (ty, v)) = (&pair[0], &pair[1]);
         let left_out = absent_on_null && v.is_null();

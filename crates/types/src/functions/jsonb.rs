@@ -8,8 +8,8 @@ use crate::json::path_set::{Change, Path};
 use crate::json::value::{self, Value};
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, oids::*};
+use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
-use std::collections::HashSet;
 use std::sync::Arc;
 
 fn jsonb(b: &[u8]) -> Datum {

@@ -68,7 +68,7 @@ pub(super) fn substr(s: &str, start: i32, len: Option<i32>) -> Result<&str> {
     Ok(&rest[..b])
 }
 fn trim_set<'a>(s: &'a str, set: &str, left: bool, right: bool) -> Result<&'a str> {
-    let set: std::collections::HashSet<char> = work::steps(set.chars(), 20).collect::<Result<_>>()?;
+    let set: kilndb_base::hash::HashSet<char> = work::steps(set.chars(), 20).collect::<Result<_>>()?;
     let mut r = s;
     while let Some(c) = r.chars().next().filter(|c| left && set.contains(c)) {
         work::step(20)?;
@@ -138,7 +138,7 @@ fn position(s: &str, sub: &str) -> Result<i32> {
 }
 fn translate_of(s: &str, from: &str, to: &str) -> Result<String> {
     // The first of several places of a character counts.
-    let mut map = std::collections::HashMap::new();
+    let mut map = kilndb_base::hash::HashMap::default();
     let mut to = to.chars();
     for c in from.chars() {
         work::step(40)?;

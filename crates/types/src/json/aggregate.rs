@@ -5,8 +5,8 @@ use super::{binary, convert};
 use crate::aggregates::Accumulator;
 use crate::functions::limits;
 use crate::{Datum, EvalContext, oids::*};
+use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use std::collections::HashSet;
 
 #[derive(Default)]
 struct Options {

@@ -6,8 +6,8 @@
 use super::{GAP, Trigram, UNITS_OF_TRIGRAM, of_symbols, share, symbols_of};
 use crate::pieces;
 use kilndb_base::Result;
+use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::work::{self, SmallSteps};
-use std::collections::HashMap;
 
 #[derive(Clone, Copy)]
 pub struct WordSimilarity {

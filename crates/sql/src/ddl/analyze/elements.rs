@@ -13,11 +13,11 @@
 //! Must not know: catalogs, sessions, storage.
 
 use super::compute::{SLICE, WIDEST_BYTES};
+use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::{Oid, Result};
 use kilndb_types::key::{compare, encode_key};
 use kilndb_types::width::plain_width;
 use kilndb_types::{Datum, oids};
-use std::collections::HashMap;
 
 /// What a column's values have elements of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

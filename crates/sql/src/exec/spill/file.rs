@@ -4,12 +4,12 @@
 
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::park::Park;
+use kilndb_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kilndb_base::{Error, Result};
 use kilndb_storage::accesses;
 use kilndb_types::{Datum, row};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Most that one read or write moves.
 pub const STEP_BYTES: usize = 64 * 1024;
