@@ -1,7 +1,7 @@
 //! ts_rewrite: a part of a query is replaced by another query, wherever it is and in whatever order its terms are.
 
 use crate::query::{Item, Operand, Operator, TsQuery, legacy_crc};
-use kilndb_base::{Error, Result};
+use kilndb_base::{Error, Result, work};
 use std::cmp::Ordering;
 
 /// A query as a tree; AND and OR of more than two are one node.
@@ -71,22 +71,22 @@ impl Node {
     fn equals(&self, other: &Node) -> bool {
         self.sign == other.sign && self.compare(other).is_eq()
     }
-    /// One node for `a & b & c`, all in order.
-    fn normalize(&mut self) {
-        for child in &mut self.children {
-            child.normalize();
-        }
+    /// One node for `a & b & c`, all in order. A chain is gathered at once: level by level would be quadratic.
+    fn normalize(&mut self) -> Result<()> {
         let operator = self.operator();
-        if matches!(operator, Some(Operator::And | Operator::Or)) {
-            for child in std::mem::take(&mut self.children) {
-                if child.operator() == operator {
-                    self.children.extend(child.children);
-                } else {
-                    self.children.push(child);
-                }
+        let is_chain = matches!(operator, Some(Operator::And | Operator::Or));
+        let mut rest = std::mem::take(&mut self.children);
+        rest.reverse();
+        while let Some(mut child) = rest.pop() {
+            work::step(100)?;
+            if is_chain && child.operator() == operator {
+                rest.extend(child.children.into_iter().rev());
+            } else {
+                child.normalize()?;
+                self.children.push(child);
             }
         }
-        self.sort();
+        if is_chain { work::sort_by(&mut self.children, Node::compare) } else { Ok(()) }
     }
     fn sort(&mut self) {
         if matches!(self.operator(), Some(Operator::And | Operator::Or)) {
@@ -168,24 +168,23 @@ pub struct Rewriter {
     root: Option<Node>,
 }
 impl Rewriter {
-    pub fn new(query: &TsQuery) -> Rewriter {
+    pub fn new(query: &TsQuery) -> Result<Rewriter> {
         let mut root = tree(query, 0);
-        root.iter_mut().for_each(Node::normalize);
-        Rewriter { root }
+        root.iter_mut().try_for_each(Node::normalize)?;
+        Ok(Rewriter { root })
     }
     /// False: nothing is left.
-    pub fn replace(&mut self, what: &TsQuery, by: &TsQuery) -> bool {
-        let (Some(mut what), by) = (tree(what, 0), tree(by, 0)) else { return self.root.is_some() };
-        what.normalize();
+    pub fn replace(&mut self, what: &TsQuery, by: &TsQuery) -> Result<bool> {
+        let (Some(mut what), by) = (tree(what, 0), tree(by, 0)) else { return Ok(self.root.is_some()) };
+        what.normalize()?;
         self.root = self.root.take().and_then(|root| replace(root, &what, by.as_ref()));
-        self.root.is_some()
+        Ok(self.root.is_some())
     }
     /// Between two replacements: what the last one has put in is looked into by the next.
-    pub fn settle(&mut self) {
-        if let Some(root) = &mut self.root {
-            root.release();
-            root.normalize();
-        }
+    pub fn settle(&mut self) -> Result<()> {
+        let Some(root) = &mut self.root else { return Ok(()) };
+        root.release();
+        root.normalize()
     }
     pub fn finish(self) -> Result<TsQuery> {
         let Some(root) = self.root else { return Ok(TsQuery::default()) };

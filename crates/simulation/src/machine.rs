@@ -12,8 +12,8 @@ use kilndb_sql::{Instance, InstanceOptions};
 use kilndb_storage::StorageLimits;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 /// 2026-01-01: every simulated machine starts then.
@@ -32,10 +32,20 @@ impl Choice for SeedChoice<'_> {
     }
 }
 
+/// Where the log was written last: damage there looks like a torn end (docs/faults.md), before that it does not.
+#[derive(Default)]
+struct LogWrites {
+    /// Begins of what was written and not synced yet, of the last flush, and of the one before.
+    unsynced: Option<(PathBuf, u64)>,
+    last: Option<(PathBuf, u64)>,
+    before: Option<(PathBuf, u64)>,
+}
+
 /// The environment of one process: the machine's disk with what it takes to reach it, virtual time, seeded randomness.
 pub struct MachineEnv {
     disk: Arc<SimEnv>,
     scheduler: Arc<Scheduler>,
+    log_writes: Arc<Mutex<LogWrites>>,
 }
 
 impl MachineEnv {
@@ -53,6 +63,14 @@ impl MachineEnv {
 struct MachineFile {
     inner: Arc<dyn File>,
     env: Arc<MachineEnv>,
+    /// Of a file of the log.
+    log_path: Option<PathBuf>,
+}
+
+impl MachineFile {
+    fn log_writes(&self) -> MutexGuard<'_, LogWrites> {
+        self.env.log_writes.lock().unwrap_or_else(|e| e.into_inner())
+    }
 }
 
 const READ_MICROS: u64 = 100;
@@ -66,9 +84,18 @@ impl File for MachineFile {
     }
     fn write_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         self.env.take(WRITE_MICROS);
+        if let Some(path) = &self.log_path {
+            self.log_writes().unsynced.get_or_insert_with(|| (path.clone(), offset));
+        }
         self.inner.write_at(data, offset)
     }
     fn sync_data(&self) -> io::Result<()> {
+        if self.log_path.is_some() {
+            let mut writes = self.log_writes();
+            if let Some(flush) = writes.unsynced.take() {
+                writes.before = writes.last.replace(flush);
+            }
+        }
         // What others write meanwhile may be synced with it or not.
         if self.env.scheduler.random().is_multiple_of(2) {
             self.env.take(SYNC_MICROS);
@@ -120,7 +147,9 @@ impl Env for SharedEnv {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         self.0.take(WRITE_MICROS);
         let inner = self.0.disk.open(path, how)?;
-        Ok(Arc::new(MachineFile { inner, env: self.0.clone() }))
+        let is_log = path.parent().is_some_and(|folder| folder.ends_with("wal"));
+        let log_path = is_log.then(|| path.to_path_buf());
+        Ok(Arc::new(MachineFile { inner, env: self.0.clone(), log_path }))
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.disk.exists(path)
@@ -167,6 +196,7 @@ pub struct Process {
     /// Clients of its sessions, who are told when it ends; none any more if it has ended.
     clients: Mutex<Option<Vec<Weak<Channel>>>>,
     sessions: AtomicU32,
+    log_writes: Arc<Mutex<LogWrites>>,
 }
 
 impl Process {
@@ -180,6 +210,7 @@ impl Process {
             ended: Mutex::default(),
             clients: Mutex::new(Some(Vec::new())),
             sessions: AtomicU32::new(0),
+            log_writes: Arc::default(),
         });
         let (own, options) = (process.clone(), options.clone());
         let starter = scheduler::spawn("start", Some(life), move || {
@@ -191,7 +222,11 @@ impl Process {
     }
 
     fn open(self: &Arc<Process>, options: &ProcessOptions) -> Result<Arc<Instance>, String> {
-        let env = MachineEnv { disk: self.disk.clone(), scheduler: self.scheduler.clone() };
+        let env = MachineEnv {
+            disk: self.disk.clone(),
+            scheduler: self.scheduler.clone(),
+            log_writes: self.log_writes.clone(),
+        };
         let mut config = ServerSettings::default();
         for (name, value) in &options.settings {
             config.set(name, value, "command line").map_err(|e| e.to_string())?;
@@ -236,6 +271,11 @@ impl Process {
 
     pub(crate) fn next_session(&self) -> u32 {
         self.sessions.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// A place of the log, file and offset, that damage to is told from a torn end: before the last two flushes.
+    pub fn settled_log(&self) -> Option<(PathBuf, u64)> {
+        self.log_writes.lock().unwrap_or_else(|e| e.into_inner()).before.clone()
     }
 
     /// Nothing of it runs, or reaches the disk, any more.

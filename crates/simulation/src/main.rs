@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const HELP: &str = "kilndb-simulation [--seed FIRST] [--seeds COUNT] [--seconds TIME] [--plant NAME] [--twice] [--jobs COUNT]
+const HELP: &str =
+    "kilndb-simulation [--seed FIRST] [--seeds COUNT] [--seconds TIME] [--plant NAME] [--twice] [--jobs COUNT]
   --seed FIRST     the first seed; without it one that the clock gives
   --seeds COUNT    so many seeds (1 with --seed alone)
   --seconds TIME   seeds until the time is over

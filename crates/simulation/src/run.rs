@@ -35,6 +35,9 @@ const DEFINITION_SESSIONS: usize = 2;
 /// A process that has not started in so much virtual time never will.
 const START_LIMIT: Duration = Duration::from_secs(600);
 
+/// The file of all pages, in the cluster's folder.
+const PAGES: &str = "pages";
+
 /// What becomes of one client of a process.
 type Outcome = Result<(), String>;
 
@@ -108,10 +111,43 @@ impl Machine {
         let mut process = process;
         for round in 0..rounds {
             self.work(&process).map_err(|e| format!("round {round}: {e}"))?;
-            process = self.start_again().map_err(|e| format!("start after round {round}: {e}"))?;
-            self.verify(&process).map_err(|e| format!("after round {round}: {e}"))?;
+            let damaged = self.below(6) == 0 && self.damage(&process);
+            let started = self.start_again().map_err(|e| format!("start after round {round}: {e}"));
+            let verified = started.and_then(|next| {
+                process = next;
+                self.verify(&process).map_err(|e| format!("after round {round}: {e}"))
+            });
+            match verified {
+                // Detected, and named: nothing is to be had of this machine any more.
+                Err(e) if damaged && e.contains("XX001") => return Ok(()),
+                verified => verified?,
+            }
+            if damaged {
+                // What was not read yet may be damaged still.
+                return Ok(());
+            }
         }
         self.finish(&process)
+    }
+
+    /// A bit rots, in a page or in the log. False: there was nothing to rot.
+    fn damage(&mut self, process: &Process) -> bool {
+        let (path, from, length) = match (self.below(2), process.settled_log()) {
+            (0, Some((path, offset))) if offset > 0 => (path, offset.saturating_sub(4096), offset.min(4096)),
+            _ => {
+                let length = self.disk.spoil(PAGES, |bytes| bytes.len() as u64);
+                if length == 0 {
+                    return false;
+                }
+                (PAGES.into(), 0, length)
+            }
+        };
+        let (at, bit) = (from + self.below(length), self.below(8));
+        let path = path.strip_prefix(FOLDER).map(std::path::Path::to_path_buf).unwrap_or(path);
+        self.disk.spoil(path, |bytes| {
+            let byte = bytes.get_mut(at as usize);
+            byte.map(|byte| *byte ^= 1 << bit).is_some()
+        })
     }
 
     /// Starts a process and waits until it answers.

@@ -112,8 +112,8 @@ impl RowSink for Rewritten {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
         if let [what @ Datum::TsQuery(_), by @ Datum::TsQuery(_)] = values {
             let what: &TsQuery = get::tsquery(what)?;
-            if !what.is_empty() && self.0.replace(what, get::tsquery(by)?) {
-                self.0.settle();
+            if !what.is_empty() && self.0.replace(what, get::tsquery(by)?)? {
+                self.0.settle()?;
             }
         }
         Ok(())
@@ -125,7 +125,7 @@ fn rewrite(arguments: &[Datum], spi: &mut Spi<'_>) -> Result<Datum> {
     if parsed.is_empty() {
         return Ok(original.clone());
     }
-    let mut rewritten = Rewritten(Rewriter::new(parsed));
+    let mut rewritten = Rewritten(Rewriter::new(parsed)?);
     let complaint = "ts_rewrite query must return two tsquery columns";
     query(get::arg(arguments, 1)?, &[oids::TSQUERY, oids::TSQUERY], complaint, spi, &mut rewritten)?;
     Ok(Datum::TsQuery(Arc::new(rewritten.0.finish()?)))

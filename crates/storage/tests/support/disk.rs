@@ -1,6 +1,7 @@
 //! The simulated disk, and the process that has it.
 use super::Rng;
 use kilndb_base::Severity;
+#[allow(unused_imports)]
 pub use kilndb_sim::disk::{Fault, SimEnv, SimPark, while_alive};
 use kilndb_sim::random::Choice;
 use kilndb_storage::EngineConfig;

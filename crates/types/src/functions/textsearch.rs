@@ -176,8 +176,8 @@ fn rewritten(query: &TsQuery, what: &TsQuery, by: &TsQuery) -> Result<TsQuery> {
     if query.is_empty() || what.is_empty() {
         return Ok(query.clone());
     }
-    let mut rewriter = Rewriter::new(query);
-    rewriter.replace(what, by);
+    let mut rewriter = Rewriter::new(query)?;
+    rewriter.replace(what, by)?;
     rewriter.finish()
 }
 

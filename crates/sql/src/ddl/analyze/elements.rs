@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn counts_are_spread_over_the_rows() {
-        let counts = HashMap::from([(1, 50), (2, 49), (7, 1)]);
+        let counts = HashMap::from_iter([(1, 50), (2, 49), (7, 1)]);
         assert_eq!(count_histogram(counts, 100, 5, 1.55), [1.0, 1.0, 1.0, 2.0, 7.0, 1.55]);
     }
 }
