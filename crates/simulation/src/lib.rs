@@ -11,5 +11,6 @@
 //! Must not know: sockets, workers and coroutines of the server: a session of its own thread stands for them.
 
 pub mod machine;
+pub mod more_work;
 pub mod run;
 pub mod session;

@@ -2,6 +2,7 @@
 //! against what may be.
 
 use crate::machine::{FOLDER, Process, ProcessOptions, SeedChoice};
+use crate::more_work::{self, ToldNumbers};
 use crate::session::SimConnection;
 use kilndb_base::sync::scheduler::{self, Life, OnStandstill, Pace, Scheduler};
 use kilndb_base::sync::{Arc, JoinHandle};
@@ -50,6 +51,7 @@ struct Machine {
     levels: Arc<[Level]>,
     definitions: Vec<definitions::Session>,
     transactions: Vec<Transaction>,
+    numbers: ToldNumbers,
     verdict: Verdict,
 }
 
@@ -96,6 +98,7 @@ impl Machine {
             levels: [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable].into(),
             definitions,
             transactions: Vec::new(),
+            numbers: ToldNumbers::default(),
             verdict: Verdict { seed, ..Verdict::default() },
         }
     }
@@ -195,7 +198,9 @@ impl Machine {
 
     fn load(&mut self, process: &Arc<Process>) -> Outcome {
         let mut client = self.client(process)?;
-        client.query(workload::TABLE).map_err(|e| e.to_string())?;
+        for sql in [workload::TABLE, more_work::TABLES] {
+            client.query(sql).map_err(|e| e.to_string())?;
+        }
         definitions::load(&mut client, self.definitions.len())
     }
 
@@ -234,6 +239,11 @@ impl Machine {
             let mut random = Random(self.scheduler.random() | 1);
             clients.start(format!("beside {number}"), move |mut client| lost_or(beside(&mut client, &mut random)));
         }
+        let (numbers, mut random) = (self.numbers.clone(), Random(self.scheduler.random() | 1));
+        clients.start("numbers".into(), move |mut client| lost_or(numbers.draw(&mut client, &mut random)));
+        let mut random = Random(self.scheduler.random() | 1);
+        let write = move |mut client: SimConnection| lost_or(more_work::write_documents(&mut client, &mut random));
+        clients.start("documents".into(), write);
         scheduler::sleep(Duration::from_micros(2_000 + self.below(200_000)));
         let why = process.why_ended();
         process.kill();
@@ -250,6 +260,10 @@ impl Machine {
     fn verify(&mut self, process: &Arc<Process>) -> Outcome {
         let mut client = self.client(process)?;
         self.verdict.indexes_compared += definitions::verify_all(&mut client, &mut self.definitions)?;
+        let mut random = Random(self.scheduler.random() | 1);
+        for _ in 0..4 {
+            more_work::check_documents(&mut client, &mut random).map_err(|e| e.to_string())?;
+        }
         let last = read_everything(&mut client)?;
         self.check_history(last)
     }

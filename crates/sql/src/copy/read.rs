@@ -10,6 +10,7 @@ use crate::session::run::SinkMaker;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Statement, nodes};
 use kilndb_types::{Datum, EvalContext, io};
+use memchr::{memchr, memchr_iter};
 use std::sync::Arc;
 
 /// Rows handed to the executor at once.
@@ -94,7 +95,7 @@ impl CopySource<'_> {
         let mut searched = 0;
         loop {
             let rest = &self.data[self.at..];
-            if let Some(n) = rest[searched..].iter().position(|b| *b == b'\n') {
+            if let Some(n) = memchr(b'\n', &rest[searched..]) {
                 let start = self.at;
                 let mut end = self.at + searched + n;
                 // A newline that is escaped belongs to the value.
@@ -168,6 +169,16 @@ impl CopySource<'_> {
         self.scratch.clear();
         let line = &self.data[start..end];
         let null = self.options.null.as_bytes();
+        if memchr(b'\\', line).is_none() {
+            // Nothing is escaped: the values stand in the line as they are.
+            self.scratch.extend_from_slice(line);
+            let mut from = 0;
+            for to in memchr_iter(self.options.delimiter, line).chain([line.len()]) {
+                self.fields.push((&line[from..to] != null).then_some((from, to)));
+                from = to + 1;
+            }
+            return Ok(());
+        }
         let mut i = 0;
         loop {
             let field_start = self.scratch.len();

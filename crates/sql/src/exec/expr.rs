@@ -367,6 +367,11 @@ impl CExpr {
             }
             return Ok(());
         }
+        // A copy of its own: through a result it would be written in one way and read in another, which processors wait for.
+        if let CExpr::Slot(i) = self {
+            *out = row.get(*i).cloned().unwrap_or_default();
+            return Ok(());
+        }
         *out = self.eval(row, rt, cx)?;
         Ok(())
     }
