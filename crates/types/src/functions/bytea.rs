@@ -136,17 +136,32 @@ fn unbase64(text: &str) -> Result<Vec<u8>> {
     }
     Ok(out)
 }
+#[derive(Clone, Copy)]
+enum Encoding {
+    Hex,
+    Base64,
+    Escape,
+}
+/// By its name in any case. The name may be a long text: it is not copied but for the error.
+fn encoding(name: &str) -> Result<Encoding> {
+    let known = [("hex", Encoding::Hex), ("base64", Encoding::Base64), ("escape", Encoding::Escape)];
+    if let Some((_, encoding)) = known.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)) {
+        return Ok(encoding);
+    }
+    work::step(name.len())?;
+    Err(parameter(format!("unrecognized encoding: \"{name}\"")))
+}
 fn encode(b: &[u8], format: &str) -> Result<String> {
     let mut out = Vec::new();
-    match format.to_ascii_lowercase().as_str() {
-        "hex" => {
+    match encoding(format)? {
+        Encoding::Hex => {
             out.reserve(2 * b.len());
             for piece in pieces::of_bytes(b, 2) {
                 encode_hex(piece?, &mut out);
             }
         }
-        "base64" => out = base64(b)?,
-        "escape" => {
+        Encoding::Base64 => out = base64(b)?,
+        Encoding::Escape => {
             let mut steps = SmallSteps::default();
             for &c in b {
                 steps.step(10)?;
@@ -157,16 +172,14 @@ fn encode(b: &[u8], format: &str) -> Result<String> {
                 }
             }
         }
-        _ => return Err(parameter(format!("unrecognized encoding: \"{format}\""))),
     }
     String::from_utf8(out).map_err(|_| Error::internal("encoded text is not UTF-8"))
 }
 fn decode(s: &str, format: &str) -> Result<Vec<u8>> {
-    match format.to_ascii_lowercase().as_str() {
-        "hex" => decode_hex(s),
-        "base64" => unbase64(s),
-        "escape" => io::bytea::parse(&s.replacen("\\x", "\\170", usize::from(s.starts_with("\\x")))),
-        _ => Err(parameter(format!("unrecognized encoding: \"{format}\""))),
+    match encoding(format)? {
+        Encoding::Hex => decode_hex(s),
+        Encoding::Base64 => unbase64(s),
+        Encoding::Escape => io::bytea::parse(&s.replacen("\\x", "\\170", usize::from(s.starts_with("\\x")))),
     }
 }
 fn crc(b: &[u8], poly: u32) -> Result<i64> {

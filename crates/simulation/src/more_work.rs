@@ -1,0 +1,97 @@
+//! Work beside that of `sim`'s sessions: sequences, and documents under an inverted index.
+
+use kilndb_base::sync::Arc;
+use kilndb_lab::client::{ClientError, Connection, ServerError};
+use kilndb_sim::random::Random;
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+pub const TABLES: &str = "create sequence numbers; create sequence cached cache 7; \
+    create table documents (id int primary key, words text[], other int); \
+    create index documents_words on documents using gin (words)";
+
+const DOCUMENTS: u64 = 40;
+const WORDS: u64 = 12;
+
+/// What clients have been told of the sequences' numbers, over all lives of the server.
+#[derive(Clone, Default)]
+pub struct ToldNumbers(Arc<Mutex<BTreeSet<(usize, i64)>>>);
+
+/// What no server may do.
+fn wrong(message: String) -> ClientError {
+    let severity = "ERROR".to_string();
+    ClientError::Server(ServerError { severity, code: "wrong".into(), message, detail: None })
+}
+
+impl ToldNumbers {
+    fn told(&self, sequence: usize, number: i64) -> Result<(), ClientError> {
+        let is_new = self.0.lock().unwrap_or_else(|e| e.into_inner()).insert((sequence, number));
+        if is_new { Ok(()) } else { Err(wrong(format!("sequence {sequence} gives {number} again"))) }
+    }
+
+    /// Draws numbers until the connection breaks. A number counts as told when its transaction has been acknowledged.
+    pub fn draw(&self, client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+        loop {
+            let sequence = random.below(2) as usize;
+            let next = format!("select nextval('{}')", ["numbers", "cached"][sequence]);
+            if random.one_in(3) {
+                client.query("begin")?;
+                let number = client.integer(&next)?;
+                if random.one_in(4) {
+                    client.query("rollback")?;
+                    continue;
+                }
+                client.query("commit")?;
+                self.told(sequence, number)?;
+            } else {
+                let number = client.integer(&next)?;
+                self.told(sequence, number)?;
+            }
+            client.pause(std::time::Duration::from_micros(random.below(2000)));
+        }
+    }
+}
+
+fn words(random: &mut Random) -> String {
+    let list: Vec<String> = (0..random.below(5)).map(|_| format!("w{}", random.below(WORDS))).collect();
+    format!("{{{}}}", list.join(","))
+}
+
+/// Changes documents until the connection breaks.
+pub fn write_documents(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    loop {
+        let id = random.below(DOCUMENTS);
+        let list = words(random);
+        let sql = match random.below(8) {
+            0 => format!("delete from documents where id = {id}"),
+            1 | 2 => format!("update documents set other = other + 1 where id = {id}"),
+            3 => format!("begin; update documents set words = '{list}' where id = {id}; rollback"),
+            4 => format!("begin; savepoint s; delete from documents where id = {id}; rollback to s; commit"),
+            _ => format!(
+                "insert into documents values ({id}, '{list}', 0) on conflict (id) do update set words = excluded.words"
+            ),
+        };
+        match client.query(&sql) {
+            Err(ClientError::Server(e)) if e.code == "40P01" => _ = client.query("rollback")?,
+            done => _ = done?,
+        }
+        if random.one_in(10) {
+            check_documents(client, random)?;
+        }
+    }
+}
+
+/// One snapshot finds the same documents with the index and without.
+pub fn check_documents(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    let sql = format!("select id from documents where words @> '{{w{}}}' order by id", random.below(WORDS));
+    client.query("begin isolation level repeatable read; set local enable_bitmapscan = off")?;
+    let without = client.query(&sql)?;
+    client.query("set local enable_bitmapscan = on; set local enable_seqscan = off")?;
+    let with = client.query(&sql)?;
+    client.query("commit")?;
+    let rows = |answers: &[kilndb_lab::client::Answer]| answers.last().map(|a| a.rows.clone());
+    if rows(&without) == rows(&with) {
+        return Ok(());
+    }
+    Err(wrong(format!("{sql}: a scan finds {:?}, the index {:?}", rows(&without), rows(&with))))
+}
