@@ -13,7 +13,7 @@ use crate::api::RelationKind;
 use crate::buffer::doublewrite::Area;
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
-use crate::directory::{Relation, extent_pages};
+use crate::directory::{Relation, block_at, extent_pages};
 use crate::engine::{Purpose, lock_cluster};
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
@@ -78,7 +78,12 @@ fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport)
             continue;
         }
         for (index, start) in r.extents.iter().enumerate() {
-            for pid in *start..*start + extent_pages(index) {
+            for offset in 0..extent_pages(index) {
+                if block_at(index, offset) >= r.blocks {
+                    // Nothing was ever written there for the relation. What an owner before it has left may be torn.
+                    break;
+                }
+                let pid = start + offset;
                 if !page::is_intact(&*load(&*file, pid)?) {
                     wrong.push(format!(
                         "page {pid} of storage relation {}: wrong checksum (file \"pages\", offset {})",
