@@ -8,7 +8,8 @@ use std::sync::Mutex;
 
 pub const TABLES: &str = "create sequence numbers; create sequence cached cache 7; \
     create table documents (id int primary key, words text[], other int); \
-    create index documents_words on documents using gin (words)";
+    create index documents_words on documents using gin (words); \
+    create table queue (id int primary key, taken int)";
 
 const DOCUMENTS: u64 = 40;
 const WORDS: u64 = 12;
@@ -79,6 +80,49 @@ pub fn write_documents(client: &mut dyn Connection, random: &mut Random) -> Resu
             check_documents(client, random)?;
         }
     }
+}
+
+const PLACES: u64 = 200;
+
+/// Takes from the front of a queue, and puts back what was taken before, until the connection breaks.
+pub fn work_queue(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    loop {
+        let id = random.below(PLACES);
+        let sql = match random.below(8) {
+            0 => {
+                format!("insert into queue select g, 0 from generate_series({id}, {id} + 20) g on conflict do nothing")
+            }
+            1 => format!("insert into queue values ({id}, 0) on conflict do nothing"),
+            2 => format!("begin; delete from queue where id < {id}; rollback"),
+            3 => format!("delete from queue where id between {id} and {id} + 5"),
+            _ => {
+                "delete from queue where id = (select id from queue order by id limit 1 for update skip locked)".into()
+            }
+        };
+        match client.query(&sql) {
+            Err(ClientError::Server(e)) if e.code == "40P01" => _ = client.query("rollback")?,
+            done => _ = done?,
+        }
+        if random.one_in(6) {
+            check_queue(client)?;
+        }
+    }
+}
+
+/// One snapshot finds the same front of the queue through the index and without.
+fn check_queue(client: &mut dyn Connection) -> Result<(), ClientError> {
+    client.query("begin isolation level repeatable read; set local enable_seqscan = off")?;
+    let with = client.query("select id from queue order by id limit 5")?;
+    client.query(
+        "set local enable_seqscan = on; set local enable_indexscan = off; set local enable_indexonlyscan = off",
+    )?;
+    let without = client.query("select id from queue order by id limit 5")?;
+    client.query("commit")?;
+    let rows = |answers: &[kilndb_lab::client::Answer]| answers.last().map(|a| a.rows.clone());
+    if rows(&without) == rows(&with) {
+        return Ok(());
+    }
+    Err(wrong(format!("the queue begins with {:?}, by the index with {:?}", rows(&without), rows(&with))))
 }
 
 /// One snapshot finds the same documents with the index and without.

@@ -244,6 +244,11 @@ impl Machine {
         let mut random = Random(self.scheduler.random() | 1);
         let write = move |mut client: SimConnection| lost_or(more_work::write_documents(&mut client, &mut random));
         clients.start("documents".into(), write);
+        for number in 0..2 {
+            let mut random = Random(self.scheduler.random() | 1);
+            let work = move |mut client: SimConnection| lost_or(more_work::work_queue(&mut client, &mut random));
+            clients.start(format!("queue {number}"), work);
+        }
         scheduler::sleep(Duration::from_micros(2_000 + self.below(200_000)));
         let why = process.why_ended();
         process.kill();

@@ -547,8 +547,8 @@ impl Core {
                 && header.u32(at::BLOCK) == target.block;
             let ahead = u64::from(planted::is(Bug::RedoSkipsNext)) * 64;
             if page::lsn(page.page()) + ahead >= lsn && header.u8(at::KIND) != 0 {
-                if is_its_own && !planted::is(Bug::CellBehindItsLog) {
-                    for op in mine.filter(|op| op.is_of_cell()) {
+                if is_its_own {
+                    for op in mine.filter(|op| op.is_of_cell() && !planted::is(Bug::CellBehindItsLog)) {
                         op.apply(page.bytes(), *target)?;
                     }
                 } else {
