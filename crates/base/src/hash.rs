@@ -4,9 +4,9 @@
 pub use foldhash::{HashMapExt, HashSetExt};
 
 #[cfg(feature = "simulation")]
-pub use foldhash::fast::FixedState as State;
+pub use foldhash::fast::FixedState as HashState;
 #[cfg(not(feature = "simulation"))]
-pub use foldhash::fast::RandomState as State;
+pub use foldhash::fast::RandomState as HashState;
 
-pub type HashMap<K, V> = std::collections::HashMap<K, V, State>;
-pub type HashSet<T> = std::collections::HashSet<T, State>;
+pub type HashMap<K, V> = std::collections::HashMap<K, V, HashState>;
+pub type HashSet<T> = std::collections::HashSet<T, HashState>;

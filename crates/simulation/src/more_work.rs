@@ -1,7 +1,7 @@
 //! Work beside that of `sim`'s sessions: sequences, and documents under an inverted index.
 
 use kilndb_base::sync::Arc;
-use kilndb_lab::client::{ClientError, Connection, ServerError};
+use kilndb_lab::client::{Answer, ClientError, Connection, ServerError};
 use kilndb_sim::random::Random;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -22,6 +22,24 @@ pub struct ToldNumbers(Arc<Mutex<BTreeSet<(usize, i64)>>>);
 fn wrong(message: String) -> ClientError {
     let severity = "ERROR".to_string();
     ClientError::Server(ServerError { severity, code: "wrong".into(), message, detail: None })
+}
+
+/// Runs a text; a deadlock is rolled back.
+fn attempt(client: &mut dyn Connection, sql: &str) -> Result<(), ClientError> {
+    match client.query(sql) {
+        Err(ClientError::Server(e)) if e.code == "40P01" => client.query("rollback").map(drop),
+        done => done.map(drop),
+    }
+}
+
+/// A scan and an index have found the same.
+fn same_rows(what: &str, by_scan: &[Answer], by_index: &[Answer]) -> Result<(), ClientError> {
+    let rows = |answers: &[Answer]| answers.last().map(|a| a.rows.clone());
+    let (by_scan, by_index) = (rows(by_scan), rows(by_index));
+    if by_scan == by_index {
+        return Ok(());
+    }
+    Err(wrong(format!("{what}: a scan finds {by_scan:?}, the index {by_index:?}")))
 }
 
 impl ToldNumbers {
@@ -72,10 +90,7 @@ pub fn write_documents(client: &mut dyn Connection, random: &mut Random) -> Resu
                 "insert into documents values ({id}, '{list}', 0) on conflict (id) do update set words = excluded.words"
             ),
         };
-        match client.query(&sql) {
-            Err(ClientError::Server(e)) if e.code == "40P01" => _ = client.query("rollback")?,
-            done => _ = done?,
-        }
+        attempt(client, &sql)?;
         if random.one_in(10) {
             check_documents(client, random)?;
         }
@@ -99,10 +114,7 @@ pub fn work_queue(client: &mut dyn Connection, random: &mut Random) -> Result<()
                 "delete from queue where id = (select id from queue order by id limit 1 for update skip locked)".into()
             }
         };
-        match client.query(&sql) {
-            Err(ClientError::Server(e)) if e.code == "40P01" => _ = client.query("rollback")?,
-            done => _ = done?,
-        }
+        attempt(client, &sql)?;
         if random.one_in(6) {
             check_queue(client)?;
         }
@@ -118,11 +130,7 @@ fn check_queue(client: &mut dyn Connection) -> Result<(), ClientError> {
     )?;
     let without = client.query("select id from queue order by id limit 5")?;
     client.query("commit")?;
-    let rows = |answers: &[kilndb_lab::client::Answer]| answers.last().map(|a| a.rows.clone());
-    if rows(&without) == rows(&with) {
-        return Ok(());
-    }
-    Err(wrong(format!("the queue begins with {:?}, by the index with {:?}", rows(&without), rows(&with))))
+    same_rows("the front of the queue", &without, &with)
 }
 
 /// One snapshot finds the same documents with the index and without.
@@ -133,9 +141,5 @@ pub fn check_documents(client: &mut dyn Connection, random: &mut Random) -> Resu
     client.query("set local enable_bitmapscan = on; set local enable_seqscan = off")?;
     let with = client.query(&sql)?;
     client.query("commit")?;
-    let rows = |answers: &[kilndb_lab::client::Answer]| answers.last().map(|a| a.rows.clone());
-    if rows(&without) == rows(&with) {
-        return Ok(());
-    }
-    Err(wrong(format!("{sql}: a scan finds {:?}, the index {:?}", rows(&without), rows(&with))))
+    same_rows(&sql, &without, &with)
 }

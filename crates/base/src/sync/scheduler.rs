@@ -60,7 +60,7 @@ struct Turn {
     thread: Mutex<Option<std::thread::Thread>>,
 }
 
-struct State {
+struct SchedulerState {
     random: u64,
     now_nanos: u64,
     tasks: Vec<Task>,
@@ -77,7 +77,7 @@ struct State {
 pub type OnStandstill = Arc<dyn Fn(&str) + Send + Sync>;
 
 pub struct Scheduler {
-    state: Mutex<State>,
+    state: Mutex<SchedulerState>,
     on_standstill: OnStandstill,
 }
 
@@ -114,7 +114,7 @@ fn mixed(mut hash: u64, value: u64) -> u64 {
     hash ^ (hash >> 29)
 }
 
-impl State {
+impl SchedulerState {
     fn number(&mut self) -> u64 {
         // SplitMix64 (Steele, Lea, Flood 2014).
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -197,7 +197,7 @@ impl Turn {
 impl Scheduler {
     /// Runs `f` as the first task, in the calling thread, in life 0.
     pub fn run<T>(pace: Pace, on_standstill: OnStandstill, f: impl FnOnce(&Arc<Scheduler>) -> T) -> T {
-        let state = State {
+        let state = SchedulerState {
             random: pace.seed,
             now_nanos: 1_000_000_000,
             tasks: Vec::new(),
@@ -214,7 +214,7 @@ impl Scheduler {
         leave();
         result
     }
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
     fn add(&self, name: &str, life: Life) -> (usize, Arc<Turn>) {
@@ -236,11 +236,6 @@ impl Scheduler {
     pub fn trace(&self) -> (u64, u64) {
         let state = self.state();
         (state.turns, state.trace)
-    }
-    /// Something that must be the same in each run of a seed.
-    pub fn note(&self, value: u64) {
-        let mut state = self.state();
-        state.trace = mixed(state.trace, value);
     }
     pub fn now_nanos(&self) -> u64 {
         self.state().now_nanos
@@ -276,17 +271,12 @@ pub fn current_life() -> Option<Life> {
 }
 
 /// The scheduler of this task.
-pub fn current() -> Option<Arc<Scheduler>> {
-    CURRENT.with(|c| c.borrow().as_ref().map(|current| current.scheduler.clone()))
-}
-
-fn with_current<T>(f: impl FnOnce(&Arc<Scheduler>, usize) -> T) -> Option<T> {
+fn current() -> Option<Arc<Scheduler>> {
+    // A thread that ends asks from its destructors too, when `CURRENT` may be gone.
     if !is_task() {
         return None;
     }
-    let (scheduler, task) =
-        CURRENT.with(|c| c.borrow().as_ref().map(|current| (current.scheduler.clone(), current.task)))?;
-    Some(f(&scheduler, task))
+    CURRENT.with(|c| c.borrow().as_ref().map(|current| current.scheduler.clone()))
 }
 
 /// A place where another task may get its turn.
@@ -375,21 +365,17 @@ pub fn wait(waiting: Waiting) -> bool {
 
 /// Of those who wait for the address, so many (by the seed's choice) can run.
 pub fn wake(address: usize, most: usize) {
-    if !is_task() {
-        return;
+    let Some(scheduler) = current() else { return };
+    let mut state = scheduler.state();
+    let waits = |t: &Task| matches!(t.state, TaskState::Waiting(w) if w.address == address);
+    let mut waiting: Vec<usize> = (0..state.tasks.len()).filter(|at| waits(&state.tasks[*at])).collect();
+    while waiting.len() > most {
+        let left_out = state.below(waiting.len() as u64) as usize;
+        waiting.swap_remove(left_out);
     }
-    with_current(|scheduler, _| {
-        let mut state = scheduler.state();
-        let waits = |t: &Task| matches!(t.state, TaskState::Waiting(w) if w.address == address);
-        let mut waiting: Vec<usize> = (0..state.tasks.len()).filter(|at| waits(&state.tasks[*at])).collect();
-        while waiting.len() > most {
-            let left_out = state.below(waiting.len() as u64) as usize;
-            waiting.swap_remove(left_out);
-        }
-        for at in waiting {
-            (state.tasks[at].state, state.tasks[at].was_woken) = (TaskState::Runnable, true);
-        }
-    });
+    for at in waiting {
+        (state.tasks[at].state, state.tasks[at].was_woken) = (TaskState::Runnable, true);
+    }
 }
 
 /// Another task has its turn, if there is one. False: the thread is no task.
@@ -412,12 +398,10 @@ pub fn sleep(duration: Duration) -> bool {
 
 /// The virtual time; 0 in a thread that is no task.
 pub fn now_nanos() -> u64 {
-    let look = |scheduler: &Arc<Scheduler>, _| {
-        let mut state = scheduler.state();
-        state.now_nanos += NANOS_PER_LOOK;
-        state.now_nanos
-    };
-    with_current(look).unwrap_or(0)
+    let Some(scheduler) = current() else { return 0 };
+    let mut state = scheduler.state();
+    state.now_nanos += NANOS_PER_LOOK;
+    state.now_nanos
 }
 
 /// A task of the caller's scheduler, in the caller's life or in another.
@@ -452,11 +436,8 @@ fn end_address(task: usize) -> usize {
 
 /// Until the task has ended. Its thread may not have yet, by a little.
 pub(super) fn wait_for_end(task: TaskId) {
-    while is_task() {
-        let ended = with_current(|scheduler, _| matches!(scheduler.state().tasks[task.0].state, TaskState::Ended));
-        if ended != Some(false) {
-            break;
-        }
+    let Some(scheduler) = current() else { return };
+    while !matches!(scheduler.state().tasks[task.0].state, TaskState::Ended) {
         wait(Waiting { address: end_address(task.0), deadline_nanos: None });
     }
 }

@@ -49,7 +49,7 @@ struct Planned {
 #[derive(Default)]
 pub(crate) struct StatementCache {
     shards: [Mutex<HashMap<CacheKey, Arc<Prepared>>>; 16],
-    hasher: kilndb_base::hash::State,
+    hasher: kilndb_base::hash::HashState,
 }
 
 #[derive(PartialEq, Eq, Hash, Clone)]
