@@ -13,8 +13,10 @@ use std::path::Path;
 const PERCENT_OF_MACHINE: u64 = 80;
 /// Statements may hold so much, however small the machine is.
 const LEAST_BYTES: u64 = 64 << 20;
-/// A worker that has freed so much gives it back to the system when it has nothing to do.
+/// A worker that has freed so much gives it back to the system when it has had nothing to do ...
 const WORTH_GIVING_BACK_BYTES: u64 = 16 << 20;
+/// ... for so long: the next statement of the same kind finds the memory there.
+const GIVE_BACK_AFTER_NANOS: u64 = 1_000_000_000;
 /// A busy worker looks at the server's memory so often at most, ...
 const LOOK_EVERY_NANOS: u64 = 10_000_000;
 /// ... and only if it has allocated or freed so much since.
@@ -115,12 +117,22 @@ fn collect() {
 pub struct MemoryWatch {
     /// It does not look before.
     look_after_nanos: u64,
+    /// When it began to have nothing to do; zero: it has something to do.
+    idle_since_nanos: u64,
 }
 
 impl MemoryWatch {
-    /// Called by a worker that has nothing to do: gives memory back that it has freed since, if that is much.
-    pub fn give_back(&mut self) {
-        if memory::freed_bytes() >= WORTH_GIVING_BACK_BYTES {
+    /// Called by a worker whose wait for something to do is over, with or without it: gives memory back that it has
+    /// freed, if that is much and the worker has had nothing to do for a while.
+    pub fn give_back(&mut self, is_idle: bool) {
+        if !is_idle || memory::freed_bytes() < WORTH_GIVING_BACK_BYTES {
+            self.idle_since_nanos = 0;
+            return;
+        }
+        let now_nanos = process_monotonic_nanos();
+        if self.idle_since_nanos == 0 {
+            self.idle_since_nanos = now_nanos;
+        } else if now_nanos - self.idle_since_nanos >= GIVE_BACK_AFTER_NANOS {
             collect();
             judge(resident_bytes());
         }

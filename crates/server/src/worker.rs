@@ -244,9 +244,7 @@ impl Worker {
         // EINTR and the like only make the round shorter.
         let _ = self.poll.poll(events, Some(limit));
         self.inbox.sleeping.store(false, Ordering::SeqCst);
-        if events.is_empty() && !limit.is_zero() {
-            self.memory_watch.give_back();
-        }
+        self.memory_watch.give_back(events.is_empty() && !limit.is_zero());
     }
 
     /// Those who wait for the log have waited long enough, or there is nobody else to wait for.

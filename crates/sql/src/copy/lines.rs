@@ -10,7 +10,8 @@ const SHOWN_BYTES: usize = 100;
 pub(super) struct KeptLines {
     /// The line's number, and where its text ends in `texts`.
     lines: Vec<(u64, usize)>,
-    texts: String,
+    /// As much of each line as tells [`shown`] what to show of it.
+    texts: Vec<u8>,
     /// Rows before the first of `lines`.
     before: u64,
     /// Where the last batch begins among `lines`.
@@ -22,10 +23,7 @@ impl KeptLines {
         self.batch = self.lines.len();
     }
     pub fn push(&mut self, number: u64, text: &[u8]) {
-        match std::str::from_utf8(text) {
-            Ok(text) if text.len() <= SHOWN_BYTES => self.texts.push_str(text),
-            _ => self.texts.push_str(&shown(text)),
-        }
+        self.texts.extend_from_slice(&text[..text.len().min(SHOWN_BYTES + 1)]);
         self.lines.push((number, self.texts.len()));
     }
     /// The rows so far are done with.
@@ -35,15 +33,15 @@ impl KeptLines {
         self.texts.clear();
         self.batch = 0;
     }
-    /// A row's line: its number and its text.
-    pub fn get(&self, place: RowPlace) -> Option<(u64, &str)> {
+    /// A row's line: its number and its text as errors show it.
+    pub fn get(&self, place: RowPlace) -> Option<(u64, String)> {
         let index = match place {
             RowPlace::OfBatch(index) => self.batch + index,
             RowPlace::Number(number) => usize::try_from(number.checked_sub(self.before)?).ok()?,
         };
         let (number, end) = *self.lines.get(index)?;
         let start = index.checked_sub(1).and_then(|i| self.lines.get(i)).map_or(0, |(_, end)| *end);
-        Some((number, self.texts.get(start..end)?))
+        Some((number, shown(self.texts.get(start..end)?)))
     }
 }
 
@@ -69,12 +67,12 @@ mod tests {
         lines.push(3, b"bc");
         lines.begin_batch();
         lines.push(4, b"");
-        assert_eq!(lines.get(RowPlace::OfBatch(0)), Some((4, "")));
-        assert_eq!(lines.get(RowPlace::Number(1)), Some((3, "bc")));
+        assert_eq!(lines.get(RowPlace::OfBatch(0)), Some((4, "".to_string())));
+        assert_eq!(lines.get(RowPlace::Number(1)), Some((3, "bc".to_string())));
         lines.forget();
         lines.begin_batch();
         lines.push(5, b"d");
-        assert_eq!(lines.get(RowPlace::Number(3)), Some((5, "d")));
+        assert_eq!(lines.get(RowPlace::Number(3)), Some((5, "d".to_string())));
         assert_eq!(lines.get(RowPlace::Number(0)), None);
     }
 

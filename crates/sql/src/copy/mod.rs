@@ -6,6 +6,7 @@
 
 mod file;
 mod lines;
+mod marks;
 mod options;
 mod read;
 mod write;

@@ -1,6 +1,7 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
 use super::lines::{KeptLines, shown};
+use super::marks::{LineMarks, MarkedBytes};
 use super::{BYTES, BYTES_TOTAL, CopyOptions, Format, Input, ROWS, copy_columns};
 use crate::catalog::{Column, Table};
 use crate::client::{Client, ProgressSlot, Runtime};
@@ -10,7 +11,6 @@ use crate::session::run::SinkMaker;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Statement, nodes};
 use kilndb_types::{Datum, EvalContext, io};
-use memchr::{memchr, memchr_iter};
 use std::sync::Arc;
 
 /// Rows handed to the executor at once.
@@ -40,6 +40,8 @@ struct CopySource<'a> {
     converted: Option<(usize, Converted)>,
     concern: Concern,
     lines: KeptLines,
+    marked: MarkedBytes,
+    marks: LineMarks,
 }
 
 fn bad_format(message: impl Into<String>) -> Error {
@@ -92,25 +94,17 @@ impl CopySource<'_> {
 
     /// Finds the end of the next line (of text): start and end without the line's end; None at the end of data.
     fn text_line(&mut self) -> Result<Option<(usize, usize)>> {
-        let mut searched = 0;
+        self.marks.clear();
         loop {
-            let rest = &self.data[self.at..];
-            if let Some(n) = memchr(b'\n', &rest[searched..]) {
-                let start = self.at;
-                let mut end = self.at + searched + n;
-                // A newline that is escaped belongs to the value.
-                let backslashes = self.data[start..end].iter().rev().take_while(|b| **b == b'\\').count();
-                if backslashes % 2 == 1 && self.options.format == Format::Text {
-                    searched = end - start + 1;
-                    continue;
-                }
+            // A newline that is escaped belongs to the value.
+            if let Some(length) = self.marked.line_end(&self.data[self.at..], &mut self.marks) {
+                let (start, mut end) = (self.at, self.at + length);
                 self.at = end + 1;
                 if end > start && self.data[end - 1] == b'\r' {
                     end -= 1;
                 }
                 return Ok(Some((start, end)));
             }
-            searched = rest.len();
             if !self.more()? {
                 if self.at == self.data.len() {
                     return Ok(None);
@@ -169,11 +163,11 @@ impl CopySource<'_> {
         self.scratch.clear();
         let line = &self.data[start..end];
         let null = self.options.null.as_bytes();
-        if memchr(b'\\', line).is_none() {
+        if !self.marks.is_special {
             // Nothing is escaped: the values stand in the line as they are.
             self.scratch.extend_from_slice(line);
             let mut from = 0;
-            for to in memchr_iter(self.options.delimiter, line).chain([line.len()]) {
+            for to in self.marks.delimiters.iter().copied().chain([line.len()]) {
                 self.fields.push((&line[from..to] != null).then_some((from, to)));
                 from = to + 1;
             }
@@ -312,6 +306,9 @@ impl CopySource<'_> {
         if self.fields.len() > self.columns.len() && !is_empty {
             return Err(bad_format("extra data after last expected column"));
         }
+        // Where the whole line is valid text, so is each value that ends where characters do.
+        let has_zeros = self.is_special() && self.scratch.contains(&0);
+        let all = std::str::from_utf8(&self.scratch).ok().filter(|_| !has_zeros);
         for (i, column) in self.columns.iter().enumerate() {
             let Some(field) = self.fields.get(i) else {
                 // An empty line of a table of one column is one empty value; anything else is too short.
@@ -323,27 +320,22 @@ impl CopySource<'_> {
                 out.data.push(Datum::Null);
                 continue;
             };
-            let bytes = &self.scratch[start..end];
-            let converted = match std::str::from_utf8(bytes) {
-                Ok(text) if !text.contains('\0') => io::input(column.type_oid, text, column.typmod, eval),
-                _ => {
-                    let shown: Vec<String> = bytes
-                        .iter()
-                        .filter(|b| **b >= 0x80 || **b == 0)
-                        .take(1)
-                        .map(|b| format!("0x{b:02x}"))
-                        .collect();
-                    let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
-                    return Err(Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message));
-                }
+            let text = match all.and_then(|all| all.get(start..end)) {
+                Some(text) => text,
+                None => valid_text(&self.scratch[start..end])?,
             };
             self.converted = Some((i, Converted::Text(start, end)));
-            out.data.push(converted?);
+            io::input_into(column.type_oid, text, column.typmod, eval, out.next_value())?;
             self.converted = None;
         }
         self.converted = None;
         out.end_row();
         Ok(())
+    }
+
+    /// The line may have bytes that are not values as they stand.
+    fn is_special(&self) -> bool {
+        self.options.format != Format::Text || self.marks.is_special
     }
 
     fn need(&mut self, count: usize) -> Result<bool> {
@@ -434,7 +426,7 @@ impl CopySource<'_> {
             Concern::Reading => (self.line, self.current.and_then(|(start, end)| self.data.get(start..end)).map(shown)),
             Concern::Row(row) => {
                 let (line, text) = self.lines.get(row.place)?;
-                (line, (!row.is_stored && !is_binary).then(|| text.to_string()))
+                (line, (!row.is_stored && !is_binary).then_some(text))
             }
         };
         let mut context = format!("COPY {}, line {line}", self.table.name);
@@ -461,6 +453,19 @@ fn check_null(column: &Column, eval: &EvalContext<'_>) -> Result<()> {
         eval.host.check_domain(column.type_oid, &Datum::Null)?;
     }
     Ok(())
+}
+
+/// The text of one value.
+fn valid_text(bytes: &[u8]) -> Result<&str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !text.contains('\0') => Ok(text),
+        _ => {
+            let shown: Vec<String> =
+                bytes.iter().filter(|b| **b >= 0x80 || **b == 0).take(1).map(|b| format!("0x{b:02x}")).collect();
+            let message = format!("invalid byte sequence for encoding \"UTF8\": {}", shown.join(" "));
+            Err(Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, message))
+        }
+    }
 }
 
 /// What follows a backslash: the byte meant and how many were used.
@@ -581,6 +586,8 @@ impl Session {
             converted: None,
             concern: Concern::Nothing,
             lines: KeptLines::default(),
+            marked: MarkedBytes::new(options.delimiter),
+            marks: LineMarks::default(),
         };
         source.progress.concerns(source.table.oid);
         let done = self.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));

@@ -4,21 +4,33 @@ use super::*;
 
 /// Parses an integer with PostgreSQL's rules: blanks around, sign, 0x/0o/0b, underscores between digits.
 pub fn parse(text: &str, type_name: &str, min: i128, max: i128) -> Result<i128> {
-    // The plain case first: a few decimal digits.
+    // The plain case first.
+    match parse_plain(text).map(i128::from) {
+        Some(v) if v >= min && v <= max => Ok(v),
+        Some(_) => Err(out_of_range(text, type_name)),
+        None => parse_general(text, type_name, min, max),
+    }
+}
+/// A few decimal digits, perhaps with a minus; None: something else, which may be a number too.
+#[inline]
+pub fn parse_plain(text: &str) -> Option<i64> {
     let b = text.as_bytes();
     let (neg, digits) = match b.first() {
         Some(b'-') => (true, &b[1..]),
         _ => (false, b),
     };
-    if (1..=18).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit) {
-        let v = digits.iter().fold(0i64, |v, d| v * 10 + i64::from(d - b'0'));
-        let v = i128::from(if neg { -v } else { v });
-        if v >= min && v <= max {
-            return Ok(v);
-        }
-        return Err(out_of_range(text, type_name));
+    if !(1..=18).contains(&digits.len()) {
+        return None;
     }
-    parse_general(text, type_name, min, max)
+    let mut v = 0i64;
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        v = v * 10 + i64::from(digit);
+    }
+    Some(if neg { -v } else { v })
 }
 fn parse_general(text: &str, type_name: &str, min: i128, max: i128) -> Result<i128> {
     let bad = || invalid_syntax(type_name, text);

@@ -52,6 +52,25 @@ pub fn is_reg_type(oid: Oid) -> bool {
     )
 }
 
+/// [`input`], for rows that are filled in place. The common types are written here: through a result a value would be
+/// written in one way and read in another, which processors wait for.
+pub fn input_into(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext, out: &mut Datum) -> Result<()> {
+    if type_oid == INT4
+        && let Some(v) = int::parse_plain(text).and_then(|v| i32::try_from(v).ok())
+    {
+        *out = Datum::Int4(v);
+    } else if type_oid == INT8
+        && let Some(v) = int::parse_plain(text)
+    {
+        *out = Datum::Int8(v);
+    } else if type_oid == TEXT {
+        *out = Datum::Text(shared::text(text)?);
+    } else {
+        *out = input(type_oid, text, typmod, ctx)?;
+    }
+    Ok(())
+}
+
 /// Text input, typmod applied as PostgreSQL's input functions do.
 pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
     Ok(match type_oid {
