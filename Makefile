@@ -67,7 +67,7 @@ simulate:
 	$(SETUP) build
 	cargo build --locked -p kilndb-simulation
 	$${CARGO_TARGET_DIR:-target}/debug/kilndb-simulation $(call flag,seed) $(call flag,seeds) $(if $(SEED),,--seconds $(SECONDS)) \
-		$(call flag,plant) $(if $(TWICE),--twice)
+		$(call flag,plant) $(if $(TWICE),--twice) $(if $(WITHOUT),--without "$(WITHOUT)") $(if $(SHRINK),--shrink)
 
 # Statements that go deep, want much memory or take long: which of them end the server, go on after their time, or (BESIDE=8) keep others
 # waiting. ONLY= names some of them. It may need 8 GB of memory.

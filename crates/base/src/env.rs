@@ -1,5 +1,6 @@
 //! The world outside, behind traits, so that a simulation can replace all of it.
 
+use crate::network::{self, Listener, Stream};
 use crate::sync::{Arc, JoinHandle};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -47,7 +48,7 @@ pub enum Lock {
 /// A lock that ends with this value, or with the process.
 pub type Locked = Box<dyn Send + Sync>;
 
-/// Clock, files, randomness, threads.
+/// Clock, files, randomness, threads, connections to other processes.
 pub trait Env: Send + Sync {
     /// Microseconds since 1970-01-01 UTC.
     fn unix_micros(&self) -> i64;
@@ -76,6 +77,11 @@ pub trait Env: Send + Sync {
     fn list_dir(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
     /// Makes created, renamed and removed names in the folder durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+
+    /// Connects to "host:port", where another process listens. `limit`: for each address that the host has.
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>>;
+    /// Listens at "host:port"; port 0: one that is free.
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>>;
 }
 
 /// As many open files and sockets as the process may have: thousands of sessions need as many descriptors.
@@ -175,6 +181,12 @@ impl Env for OsEnv {
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         std::fs::File::open(path)?.sync_all()
+    }
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+        network::connect_tcp(address, limit)
+    }
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+        network::listen_tcp(address)
     }
 }
 

@@ -1,5 +1,5 @@
 //! What every other crate stands on: identifiers, errors that carry an SQLSTATE, byte codecs,
-//! and `Env`, through which clock, files, randomness and threads are reached.
+//! and `Env`, through which clock, files, randomness, threads and other processes are reached.
 //!
 //! Invariants
 //! 1. An [`Error`] has its SQLSTATE from the place where it arises; nobody guesses it later.
@@ -14,6 +14,7 @@ pub mod error;
 pub mod hash;
 pub mod ids;
 pub mod memory;
+pub mod network;
 pub mod park;
 pub mod planted;
 pub mod prefetch;

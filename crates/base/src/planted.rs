@@ -44,8 +44,8 @@ bugs! {
     PurgeIgnoresSnapshots,
     /// Pages go to their places before their copies are synced.
     CopiesUnsynced,
-    /// A checkpoint counts before the pages are synced.
-    CheckpointUnsynced,
+    /// A checkpoint leaves out one of the pages that have changed.
+    CheckpointLeavesAPage,
     /// One flush in eight does not sync the log.
     LogSyncSkipped,
     /// Recovery does not take back what was not committed.

@@ -7,6 +7,7 @@
 use crate::random::Choice;
 use kilndb_base::Result;
 use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
+use kilndb_base::network::{Listener, Stream};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::sync::JoinHandle;
 use std::collections::BTreeMap;
@@ -463,6 +464,12 @@ impl Env for SimEnv {
         d.durable = d.current.clone();
         d.log.clear();
         Ok(())
+    }
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+        OsEnv.connect(address, limit)
+    }
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+        OsEnv.listen(address)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kilndb_base::planted::{self, BUGS, Bug};
 use kilndb_base::sync::Arc;
-use kilndb_simulation::run::{Verdict, run_seed};
+use kilndb_simulation::run::{PARTS, RunOptions, Verdict, run_seed};
 use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
@@ -11,15 +11,38 @@ use std::time::{Duration, Instant};
 
 const HELP: &str =
     "kilndb-simulation [--seed FIRST] [--seeds COUNT] [--seconds TIME] [--plant NAME] [--twice] [--jobs COUNT]
+                  [--without PART,…] [--rounds MOST] [--shrink]
   --seed FIRST     the first seed; without it one that the clock gives
   --seeds COUNT    so many seeds (1 with --seed alone)
   --seconds TIME   seeds until the time is over
   --plant NAME     with this fault put in; ends with the first seed that finds it (--plant list: their names)
   --twice          each seed twice: both runs must have the same trace
-  --jobs COUNT     so many at once; as many as there are cores without it";
+  --jobs COUNT     so many at once; as many as there are cores without it
+  --without PARTS  leaves workloads out (--without list: their names)
+  --rounds MOST    at most so many rounds
+  --shrink         leaves out of a seed that fails what can be left out, while it or one of the next seeds fails";
 
 /// A run that takes longer has come to a place where it waits for nothing that the scheduler knows.
 const RUN_LIMIT: Duration = Duration::from_secs(300);
+
+/// What a run does less than it could.
+#[derive(Clone, Default, Debug, PartialEq)]
+struct Less {
+    without: Vec<String>,
+    rounds: Option<u64>,
+}
+
+impl Less {
+    /// As options of this program.
+    fn words(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        if !self.without.is_empty() {
+            words.extend(["--without".to_string(), self.without.join(",")]);
+        }
+        words.extend(self.rounds.iter().flat_map(|most| ["--rounds".to_string(), most.to_string()]));
+        words
+    }
+}
 
 #[derive(Clone, Default)]
 struct Options {
@@ -29,16 +52,24 @@ struct Options {
     plant: Option<String>,
     twice: bool,
     jobs: Option<usize>,
-    /// Internal: run this seed in this process.
+    shrink: bool,
+    less: Less,
+    /// Internal: run this seed in this process, ...
     one: Option<u64>,
+    /// ... on this core alone.
+    core: Option<u64>,
 }
 
 fn options() -> Result<Options, String> {
     let mut options = Options::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        if word == "--twice" {
-            options.twice = true;
+        match word.as_str() {
+            "--twice" => options.twice = true,
+            "--shrink" => options.shrink = true,
+            _ => {}
+        }
+        if ["--twice", "--shrink"].contains(&word.as_str()) {
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{word} wants a value\n{HELP}"))?;
@@ -49,7 +80,10 @@ fn options() -> Result<Options, String> {
             "--seconds" => options.seconds = Some(number()?),
             "--jobs" => options.jobs = Some(number()?.max(1) as usize),
             "--one" => options.one = Some(number()?),
+            "--core" => options.core = Some(number()?),
             "--plant" => options.plant = Some(value),
+            "--without" => options.less.without = value.split(',').map(str::to_string).collect(),
+            "--rounds" => options.less.rounds = Some(number()?),
             _ => return Err(format!("unknown option {word}\n{HELP}")),
         }
     }
@@ -78,21 +112,43 @@ fn run(options: &Options) -> Result<bool, String> {
         BUGS.iter().for_each(|(name, _)| println!("{name}"));
         return Ok(true);
     }
+    if options.less.without == ["list"] {
+        PARTS.iter().for_each(|name| println!("{name}"));
+        return Ok(true);
+    }
+    if let Some(unknown) = options.less.without.iter().find(|name| !PARTS.contains(&name.as_str())) {
+        return Err(format!("no part of a run is called {unknown}"));
+    }
     if let Some(name) = &options.plant {
         planted::plant(bug(name)?);
     }
+    if let Some(core) = options.core {
+        stay_on(core as usize);
+    }
     match options.one {
-        Some(seed) => run_here(seed),
+        Some(seed) => run_here(seed, &options.less),
+        None if options.shrink => shrink(options),
         None => Campaign::new(options)?.run(),
     }
 }
 
+/// One thread runs at a time, so all of them belong on one core: passing the turn to another core takes longer.
+fn stay_on(core: usize) {
+    // SAFETY: an empty set is one of zeros; the calls get a valid set and its size. Failing changes nothing.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core % libc::CPU_SETSIZE as usize, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
+    }
+}
+
 /// Runs a seed and ends the process.
-fn run_here(seed: u64) -> ! {
+fn run_here(seed: u64, less: &Less) -> ! {
     let standstill = move |told: &str| {
         end(&Verdict { seed, failure: Some(format!("nobody can go on:\n{told}")), ..Verdict::default() })
     };
-    let verdict = run_seed(seed, Arc::new(standstill));
+    let run = RunOptions { seed, without: less.without.clone(), rounds: less.rounds };
+    let verdict = run_seed(&run, Arc::new(standstill));
     end(&verdict)
 }
 
@@ -113,6 +169,37 @@ struct Told {
     /// Trace, turns, virtual milliseconds, kills, transactions, indexes compared.
     numbers: Vec<u64>,
     failure: Option<String>,
+}
+
+/// Of a smaller run so many seeds are tried: with fewer tasks all of its interleaving is another one.
+const SHRINK_SEEDS: u64 = 24;
+
+/// Leaves out one part after the other, while the seed, or one of those that follow it, fails. True: it does not fail.
+fn shrink(options: &Options) -> Result<bool, String> {
+    let seed = options.seed.ok_or("--shrink wants --seed")?;
+    let fails = |less: &Less| {
+        let options = Options { less: less.clone(), ..options.clone() };
+        (seed..seed + SHRINK_SEEDS).find_map(|seed| Some((seed, run_apart(seed, &options).failure?)))
+    };
+    let Some(mut smallest) = fails(&options.less) else { return Ok(true) };
+    let mut less = options.less.clone();
+    for rounds in 1..4 {
+        let fewer = Less { rounds: Some(rounds), ..less.clone() };
+        if let Some(failure) = fails(&fewer) {
+            (less, smallest) = (fewer, failure);
+            break;
+        }
+    }
+    for part in PARTS {
+        let mut fewer = less.clone();
+        fewer.without.push(part.to_string());
+        if let Some(failure) = fails(&fewer) {
+            (less, smallest) = (fewer, failure);
+            println!("without {part}: seed {} fails", smallest.0);
+        }
+    }
+    println!("--seed {} {}\n{}", smallest.0, less.words().join(" "), smallest.1);
+    Ok(false)
 }
 
 struct Campaign {
@@ -146,8 +233,8 @@ impl Campaign {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let began = Instant::now();
         std::thread::scope(|scope| {
-            for _ in 0..self.options.jobs.unwrap_or(cores) {
-                scope.spawn(|| self.work());
+            for job in 0..self.options.jobs.unwrap_or(cores) {
+                scope.spawn(move || self.work((job % cores) as u64));
             }
         });
         let sum = self.sum.lock().unwrap_or_else(|e| e.into_inner());
@@ -169,15 +256,16 @@ impl Campaign {
         self.deadline.is_some_and(|end| Instant::now() >= end) || self.options.plant.is_some() && found()
     }
 
-    fn work(&self) {
+    fn work(&self, core: u64) {
+        let options = Options { core: Some(core), ..self.options.clone() };
         while !self.is_over() {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
             if seed >= self.end {
                 break;
             }
-            let mut told = run_apart(seed, self.options.plant.as_deref());
+            let mut told = run_apart(seed, &options);
             if self.options.twice && told.failure.is_none() {
-                let again = run_apart(seed, self.options.plant.as_deref());
+                let again = run_apart(seed, &options);
                 if again != told {
                     told.failure = Some(format!("two runs of it differ: {:?}, then {:?}", told.numbers, again));
                 }
@@ -197,10 +285,12 @@ impl Campaign {
 }
 
 /// Runs a seed in a process of its own.
-fn run_apart(seed: u64, plant: Option<&str>) -> Told {
+fn run_apart(seed: u64, options: &Options) -> Told {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--one", &seed.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
-    if let Some(name) = plant {
+    command.args(options.less.words());
+    command.args(options.core.iter().flat_map(|core| ["--core".to_string(), core.to_string()]));
+    if let Some(name) = &options.plant {
         command.args(["--plant", name]);
     }
     let failed = |failure: String| Told { numbers: Vec::new(), failure: Some(failure) };

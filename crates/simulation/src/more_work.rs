@@ -1,4 +1,5 @@
-//! Work beside that of `sim`'s sessions: sequences, and documents under an inverted index.
+//! Work beside that of `sim`'s sessions: sequences, documents under an inverted index, a queue, a table that is changed as
+//! a whole; and somebody who ends sessions.
 
 use kilndb_base::sync::Arc;
 use kilndb_lab::client::{Answer, ClientError, Connection, ServerError};
@@ -9,7 +10,9 @@ use std::sync::Mutex;
 pub const TABLES: &str = "create sequence numbers; create sequence cached cache 7; \
     create table documents (id int primary key, words text[], other int); \
     create index documents_words on documents using gin (words); \
-    create table queue (id int primary key, taken int)";
+    create table queue (id int primary key, taken int); \
+    create table bulk (id int primary key, n int, w text); \
+    insert into bulk select g, 0, repeat(g::text, 10) from generate_series(1, 400) g";
 
 const DOCUMENTS: u64 = 40;
 const WORDS: u64 = 12;
@@ -131,6 +134,72 @@ fn check_queue(client: &mut dyn Connection) -> Result<(), ClientError> {
     let without = client.query("select id from queue order by id limit 5")?;
     client.query("commit")?;
     same_rows("the front of the queue", &without, &with)
+}
+
+/// Changes all rows of a table at once, until the connection breaks. Whoever looks finds one number in all of them.
+pub fn change_all(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    loop {
+        let sql = match random.below(9) {
+            0 => "begin; update bulk set n = n + 7; rollback",
+            1 => "begin; savepoint s; delete from bulk; rollback to s; update bulk set n = n + 1; commit",
+            2 => "insert into bulk select id + 1000, n, w from bulk where id <= 400 on conflict do nothing",
+            3 => "delete from bulk where id > 1000",
+            4 => {
+                "begin; create temp table gone on commit drop as select * from bulk where id <= 400; \
+                    delete from bulk where id <= 400; insert into bulk select * from gone; commit"
+            }
+            5 => "begin; truncate bulk; rollback",
+            _ => "update bulk set n = n + 1",
+        };
+        attempt(client, sql)?;
+        client.pause(std::time::Duration::from_micros(random.below(3000)));
+    }
+}
+
+/// Takes snapshots of that table, and looks at each several times, until the connection breaks.
+pub fn watch_all(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    loop {
+        client.query("begin isolation level repeatable read")?;
+        let first = check_all(client)?;
+        for _ in 0..random.below(4) {
+            client.pause(std::time::Duration::from_micros(random.below(4000)));
+            let again = check_all(client)?;
+            if again != first {
+                return Err(wrong(format!("a snapshot has changed: {first:?}, then {again:?}")));
+            }
+        }
+        client.query("commit")?;
+    }
+}
+
+/// Each row has the same number, the first 400 are there, and the index leads to as many rows as there are.
+pub fn check_all(client: &mut dyn Connection) -> Result<Vec<Option<String>>, ClientError> {
+    let sql = "select count(*), sum(n), count(distinct n), count(*) filter (where id between 1 and 400) from bulk \
+        where id > 0";
+    client.query("set enable_seqscan = off")?;
+    let with = client.query(sql)?;
+    client.query("set enable_seqscan = on; set enable_indexscan = off; set enable_indexonlyscan = off; set enable_bitmapscan = off")?;
+    let without = client.query(sql)?;
+    client.query("reset enable_indexscan; reset enable_indexonlyscan; reset enable_bitmapscan")?;
+    same_rows("the table that is changed as a whole", &without, &with)?;
+    let row = without.last().and_then(|answer| answer.rows.first()).cloned().unwrap_or_default();
+    let number = |at: usize| row.get(at).cloned().flatten().unwrap_or_default();
+    if number(2) != "1" || number(3) != "400" {
+        return Err(wrong(format!("rows, their sum, different numbers, of the first 400: {row:?}")));
+    }
+    Ok(row)
+}
+
+/// Ends sessions of others now and then, until the connection breaks.
+pub fn end_sessions(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    loop {
+        client.pause(std::time::Duration::from_micros(random.below(40_000)));
+        let place = random.below(20);
+        let sql = format!(
+            "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() order by pid offset {place} limit 1"
+        );
+        client.query(&sql)?;
+    }
 }
 
 /// One snapshot finds the same documents with the index and without.

@@ -1,21 +1,55 @@
 //! A seed's run: a machine is set up, processes on it are put under load and killed, and what they answered is held
 //! against what may be.
 
-use crate::machine::{FOLDER, Process, ProcessOptions, SeedChoice};
+use crate::clients::{Clients, Outcome, Reconnects, lost_or};
+use crate::machine::{FOLDER, Hardware, Process, ProcessOptions, SeedChoice};
 use crate::more_work::{self, ToldNumbers};
+use crate::network::Network;
 use crate::session::SimConnection;
+use crate::trouble::{self, Trouble};
+use kilndb_base::sync::Arc;
 use kilndb_base::sync::scheduler::{self, Life, OnStandstill, Pace, Scheduler};
-use kilndb_base::sync::{Arc, JoinHandle};
-use kilndb_lab::client::{ClientError, Connection};
+use kilndb_lab::client::Connection;
 use kilndb_sim::definitions;
-use kilndb_sim::disk::SimEnv;
 use kilndb_sim::history::session::{Ended, Plant, Session as HistorySession, read_everything};
 use kilndb_sim::history::{self, History, Kind, Level, Transaction, workload};
 use kilndb_sim::random::{Choice, Random};
 use kilndb_storage::StorageLimits;
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// A run, and what is left out of it.
+#[derive(Clone, Default)]
+pub struct RunOptions {
+    pub seed: u64,
+    /// Names of workloads, and "troubles".
+    pub without: Vec<String>,
+    /// At most so many rounds.
+    pub rounds: Option<u64>,
+}
+
+/// What of a run can be left out.
+pub const PARTS: [&str; 17] = [
+    "troubles",
+    "reaper",
+    "history 0",
+    "history 1",
+    "history 2",
+    "definitions 0",
+    "definitions 1",
+    "shared definitions",
+    "snapshots",
+    "long snapshot",
+    "checkpoints",
+    "numbers",
+    "documents",
+    "queue 0",
+    "queue 1",
+    "bulk",
+    "bulk snapshots",
+];
 
 /// What a run has done, and what was wrong.
 #[derive(Debug, Default)]
@@ -36,16 +70,19 @@ const DEFINITION_SESSIONS: usize = 2;
 /// A process that has not started in so much virtual time never will.
 const START_LIMIT: Duration = Duration::from_secs(600);
 
+/// Clients ask nothing for so long at most, while the engine goes on with what it does by itself.
+const MOST_QUIET_MS: u64 = 20 * 60 * 1000;
+
 /// The file of all pages, in the cluster's folder.
 const PAGES: &str = "pages";
 
-/// What becomes of one client of a process.
-type Outcome = Result<(), String>;
-
 struct Machine {
-    scheduler: Arc<Scheduler>,
-    disk: Arc<SimEnv>,
+    hardware: Hardware,
     options: ProcessOptions,
+    without: Arc<Vec<String>>,
+    most_rounds: u64,
+    /// Somebody ends sessions.
+    has_reaper: bool,
     lives: u32,
     board: Arc<workload::Board>,
     levels: Arc<[Level]>,
@@ -56,12 +93,13 @@ struct Machine {
 }
 
 /// Runs a seed to its end or its first failure. At most once in a process.
-pub fn run_seed(seed: u64, on_standstill: OnStandstill) -> Verdict {
+pub fn run_seed(options: &RunOptions, on_standstill: OnStandstill) -> Verdict {
+    let seed = options.seed;
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let points_between = [8, 32, 128, 512, 2048][random.below(5) as usize];
     let pace = Pace { seed, points_between };
     Scheduler::run(pace, on_standstill, |scheduler| {
-        let mut machine = Machine::new(scheduler, seed);
+        let mut machine = Machine::new(scheduler, options);
         let failure = machine.run().err();
         let (turns, trace) = scheduler.trace();
         let virtual_ms = scheduler.now_nanos() / 1_000_000;
@@ -70,7 +108,7 @@ pub fn run_seed(seed: u64, on_standstill: OnStandstill) -> Verdict {
 }
 
 impl Machine {
-    fn new(scheduler: &Arc<Scheduler>, seed: u64) -> Machine {
+    fn new(scheduler: &Arc<Scheduler>, run: &RunOptions) -> Machine {
         let mut choice = SeedChoice(scheduler);
         let buffers = ["1MB", "2MB", "8MB"][choice.below(3) as usize];
         let settings = [
@@ -81,40 +119,73 @@ impl Machine {
             ("huge_pages", "off"),
         ];
         let settings = settings.map(|(name, value)| (name.to_string(), value.to_string())).to_vec();
+        let usual = StorageLimits::default();
         let limits = StorageLimits {
             record_bytes: [512, 4096, 1 << 16][choice.below(3) as usize],
             free_pages_kept: [0, 64, 8192][choice.below(3) as usize],
-            ..StorageLimits::default()
+            xids: [usual.xids, usual.xids, 1 << 10][choice.below(3) as usize],
+            undo_chunks: [usual.undo_chunks, usual.undo_chunks, 1 << 8][choice.below(3) as usize],
+            ..usual
         };
+        let is_small = limits.xids < usual.xids || limits.undo_chunks < usual.undo_chunks;
+        // program_limit_exceeded
+        let excused = if is_small { vec!["54000"] } else { Vec::new() };
         let definitions = (0..DEFINITION_SESSIONS)
             .map(|number| definitions::Session::new(number, scheduler.random() | 1, choice.below(2) == 0))
             .collect();
-        Machine {
+        let all = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
+        let levels = match choice.below(2) {
+            0 => all.to_vec(),
+            _ => vec![all[choice.below(3) as usize]],
+        };
+        let hardware = Hardware {
             scheduler: scheduler.clone(),
             disk: Arc::default(),
-            options: ProcessOptions { settings, limits },
+            network: Network::new(scheduler),
+            clock_ahead_micros: Arc::default(),
+        };
+        Machine {
+            hardware,
+            options: ProcessOptions { settings, limits, excused },
+            without: Arc::new(run.without.clone()),
+            most_rounds: run.rounds.unwrap_or(u64::MAX),
+            has_reaper: choice.below(2) == 0,
             lives: 0,
             board: Arc::default(),
-            levels: [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable].into(),
+            levels: levels.into(),
             definitions,
             transactions: Vec::new(),
             numbers: ToldNumbers::default(),
-            verdict: Verdict { seed, ..Verdict::default() },
+            verdict: Verdict { seed: run.seed, ..Verdict::default() },
         }
     }
 
+    fn choice(&self) -> SeedChoice<'_> {
+        SeedChoice(&self.hardware.scheduler)
+    }
+
     fn below(&self, n: u64) -> u64 {
-        SeedChoice(&self.scheduler).below(n)
+        self.choice().below(n)
+    }
+
+    fn random(&self) -> Random {
+        Random(self.hardware.scheduler.random() | 1)
+    }
+
+    fn is_left_out(&self, part: &str) -> bool {
+        self.without.iter().any(|name| name == part)
     }
 
     fn run(&mut self) -> Outcome {
-        let process = self.start()?;
+        let mut process = self.start()?;
         self.load(&process)?;
-        let rounds = 2 + self.below(4);
-        let mut process = process;
+        let rounds = (2 + self.below(4)).min(self.most_rounds);
         for round in 0..rounds {
+            if round + 1 == rounds && self.below(6) == 0 && !self.is_left_out("troubles") {
+                return self.forgetful_round(&process);
+            }
             self.work(&process).map_err(|e| format!("round {round}: {e}"))?;
-            let damaged = self.below(6) == 0 && self.damage(&process);
+            let damaged = self.below(6) == 0 && !self.is_left_out("troubles") && self.damage(&process);
             let started = self.start_again().map_err(|e| format!("start after round {round}: {e}"));
             let verified = started.and_then(|next| {
                 process = next;
@@ -133,30 +204,51 @@ impl Machine {
         self.finish(&process)
     }
 
-    /// A bit rots, in a page or in the log. False: there was nothing to rot.
-    fn damage(&mut self, process: &Process) -> bool {
-        let (path, from, length) = match (self.below(2), process.settled_log()) {
-            (0, Some((path, offset))) if offset > 0 => (path, offset.saturating_sub(4096), offset.min(4096)),
-            _ => {
-                let length = self.disk.spoil(PAGES, |bytes| bytes.len() as u64);
-                if length == 0 {
-                    return false;
-                }
-                (PAGES.into(), 0, length)
-            }
+    /// A round on a medium that loses writes, or misplaces them, or does not sync, and what comes after it. Much of that
+    /// cannot be found out; whoever meets it gets an answer all the same, and be it an error.
+    fn forgetful_round(&mut self, process: &Arc<Process>) -> Outcome {
+        process.plan(trouble::choose_mischief(&mut self.choice()));
+        let after = |machine: &mut Machine| {
+            machine.work(process)?;
+            let process = machine.start_again()?;
+            machine.verify(&process)?;
+            machine.finish(&process)
         };
-        let (at, bit) = (from + self.below(length), self.below(8));
+        match after(self) {
+            Err(e) if e.contains("panic: ") || e.contains("has not ended") || e.contains("does not come to") => {
+                Err(format!("after the medium's mischief: {e}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Something rots: a bit of the log, or some bits of another file. False: there was nothing to rot.
+    fn damage(&mut self, process: &Process) -> bool {
+        let (path, from, length, bits) = match (self.below(3), process.settled_log()) {
+            (0, Some((path, offset))) if offset > 0 => (path, offset.saturating_sub(4096), offset.min(4096), 1),
+            (1, _) => {
+                let names = self.hardware.disk.names();
+                let Some(path) = trouble::rotting_file(names, &mut self.choice()) else { return false };
+                (path, 0, u64::MAX, 1)
+            }
+            _ => (PathBuf::from(PAGES), 0, u64::MAX, 1 + self.below(8)),
+        };
         let path = path.strip_prefix(FOLDER).map(std::path::Path::to_path_buf).unwrap_or(path);
-        self.disk.spoil(path, |bytes| {
-            let byte = bytes.get_mut(at as usize);
-            byte.map(|byte| *byte ^= 1 << bit).is_some()
-        })
+        let length = length.min(self.hardware.disk.spoil(&path, |bytes| bytes.len() as u64));
+        if length == 0 {
+            return false;
+        }
+        for _ in 0..bits {
+            let (at, bit) = (from + self.below(length), self.below(8));
+            self.hardware.disk.spoil(&path, |bytes| bytes.get_mut(at as usize).map(|byte| *byte ^= 1 << bit));
+        }
+        true
     }
 
     /// Starts a process and waits until it answers.
     fn start(&mut self) -> Result<Arc<Process>, String> {
         self.lives += 1;
-        let process = Process::start(&self.scheduler, &self.disk, Life(self.lives), &self.options);
+        let process = Process::start(&self.hardware, Life(self.lives), &self.options);
         let until = scheduler::now_nanos() + START_LIMIT.as_nanos() as u64;
         while scheduler::now_nanos() < until {
             if let Some(why) = process.why_ended() {
@@ -174,16 +266,16 @@ impl Machine {
     /// The next process on the machine, whether the machine stayed up or not; sometimes one or two die in their starts.
     fn start_again(&mut self) -> Result<Arc<Process>, String> {
         loop {
-            self.disk = match self.below(2) {
-                0 => self.disk.restart(),
-                _ => self.disk.after_power_loss(&mut SeedChoice(&self.scheduler)),
+            self.hardware.disk = match self.below(2) {
+                0 => self.hardware.disk.restart(),
+                _ => self.hardware.disk.after_power_loss(&mut self.choice()),
             };
             self.verdict.kills += 1;
             if self.below(4) != 0 {
                 return self.start();
             }
             self.lives += 1;
-            let process = Process::start(&self.scheduler, &self.disk, Life(self.lives), &self.options);
+            let process = Process::start(&self.hardware, Life(self.lives), &self.options);
             scheduler::sleep(Duration::from_micros(self.below(30_000)));
             if let Some(why) = process.why_ended() {
                 return Err(format!("the process ended in its start: {why}"));
@@ -204,15 +296,58 @@ impl Machine {
         definitions::load(&mut client, self.definitions.len())
     }
 
-    /// All clients at work, until the process is killed.
+    /// All clients at work, until the process is killed, or ends by itself where it may.
     fn work(&mut self, process: &Arc<Process>) -> Outcome {
+        let trouble = match self.is_left_out("troubles") {
+            true => Trouble::Nothing,
+            false => Trouble::choose(&mut self.choice()),
+        };
+        process.excuse(trouble.codes());
+        if let Some((operations, fault)) = trouble.fault(&mut self.choice()) {
+            self.hardware.disk.arm(operations, fault);
+        }
         self.board.stop.store(false, Ordering::SeqCst);
-        let mut clients = Clients { process: process.clone(), tasks: Vec::new(), outcomes: Arc::default() };
-        let recorded: Arc<Mutex<Vec<Transaction>>> = Arc::default();
+        let mut clients = Clients::new(process, &self.without);
+        let recorded = self.start_history(&mut clients);
+        let kept = self.start_definitions(&mut clients);
+        self.start_others(&mut clients);
+        scheduler::sleep(Duration::from_micros(1_000 + self.below(100_000)));
+        if self.below(3) == 0 {
+            // Somebody sets the clock, by up to an hour.
+            let micros = self.below(7_200_000_000) as i64 - 3_600_000_000;
+            self.hardware.clock_ahead_micros.fetch_add(micros, Ordering::Relaxed);
+        }
+        if self.below(3) == 0 {
+            let quiet = Duration::from_millis(self.below(MOST_QUIET_MS));
+            process.be_quiet(quiet);
+            scheduler::sleep(quiet);
+        }
+        scheduler::sleep(Duration::from_micros(1_000 + self.below(100_000)));
+        let calm = match self.below(3) {
+            0 => clients.calm_down(),
+            _ => Ok(()),
+        };
+        let why = process.why_ended();
+        process.kill();
+        let outcome = clients.end();
+        self.transactions.append(&mut recorded.lock().unwrap_or_else(|e| e.into_inner()));
+        let mut kept = std::mem::take(&mut *kept.lock().unwrap_or_else(|e| e.into_inner()));
+        self.definitions.append(&mut kept);
+        self.definitions.sort_by_key(definitions::Session::number);
+        match why {
+            Some(why) if trouble == Trouble::Nothing => Err(format!("the process ended by itself: {why}")),
+            Some(_) => outcome,
+            None => outcome.and(calm),
+        }
+    }
+
+    fn start_history(&mut self, clients: &mut Clients) -> Arc<Mutex<Vec<Transaction>>> {
+        let all: Arc<Mutex<Vec<Transaction>>> = Arc::default();
         for number in 0..HISTORY_SESSIONS {
-            let (board, levels, recorded) = (self.board.clone(), self.levels.clone(), recorded.clone());
-            let random = Random(self.scheduler.random() | 1);
-            clients.start(format!("history {number}"), move |client| {
+            let (board, levels, recorded) = (self.board.clone(), self.levels.clone(), all.clone());
+            let mut random = self.random();
+            clients.start(&format!("history {number}"), Reconnects::Always, move |client| {
+                let random = Random(random.number() | 1);
                 let session = HistorySession::new(client, number, random, (&board, &levels, Plant::Nothing));
                 let mut session = match session {
                     Ok(session) => session,
@@ -226,49 +361,70 @@ impl Machine {
                 }
             });
         }
+        all
+    }
+
+    /// Where the sessions are when they are done.
+    fn start_definitions(&mut self, clients: &mut Clients) -> Arc<Mutex<Vec<definitions::Session>>> {
         let kept: Arc<Mutex<Vec<definitions::Session>>> = Arc::default();
-        for (number, mut session) in std::mem::take(&mut self.definitions).into_iter().enumerate() {
-            let kept = kept.clone();
-            clients.start(format!("definitions {number}"), move |mut client| {
+        let (stay, work): (Vec<_>, Vec<_>) = std::mem::take(&mut self.definitions)
+            .into_iter()
+            .partition(|session| self.is_left_out(&definitions_part(session.number())));
+        self.definitions = stay;
+        for session in work {
+            let (kept, name) = (kept.clone(), definitions_part(session.number()));
+            // It is back here even if there is no process to connect to.
+            let number = kept.lock().unwrap_or_else(|e| e.into_inner()).len();
+            kept.lock().unwrap_or_else(|e| e.into_inner()).push(session);
+            clients.start(&name, Reconnects::Never, move |mut client| {
+                let placeholder = definitions::Session::new(usize::MAX, 1, true);
+                let take = |session| {
+                    let mut kept = kept.lock().unwrap_or_else(|e| e.into_inner());
+                    std::mem::replace(&mut kept[number], session)
+                };
+                let mut session = take(placeholder);
                 let done = session.work(&mut client);
-                kept.lock().unwrap_or_else(|e| e.into_inner()).push(session);
+                take(session);
                 lost_or(done)
             });
         }
-        for (number, beside) in definitions::BESIDE.into_iter().enumerate() {
-            let mut random = Random(self.scheduler.random() | 1);
-            clients.start(format!("beside {number}"), move |mut client| lost_or(beside(&mut client, &mut random)));
+        kept
+    }
+
+    fn start_others(&mut self, clients: &mut Clients) {
+        let beside = [
+            ("shared definitions", definitions::BESIDE[0]),
+            ("snapshots", definitions::BESIDE[1]),
+            ("long snapshot", definitions::BESIDE[2]),
+            ("checkpoints", definitions::BESIDE[3]),
+            ("documents", more_work::write_documents as definitions::Beside),
+            ("queue 0", more_work::work_queue),
+            ("queue 1", more_work::work_queue),
+            ("bulk", more_work::change_all),
+            ("bulk snapshots", more_work::watch_all),
+        ];
+        for (name, work) in beside {
+            let mut random = self.random();
+            clients.start(name, Reconnects::Always, move |mut client| lost_or(work(&mut client, &mut random)));
         }
-        let (numbers, mut random) = (self.numbers.clone(), Random(self.scheduler.random() | 1));
-        clients.start("numbers".into(), move |mut client| lost_or(numbers.draw(&mut client, &mut random)));
-        let mut random = Random(self.scheduler.random() | 1);
-        let write = move |mut client: SimConnection| lost_or(more_work::write_documents(&mut client, &mut random));
-        clients.start("documents".into(), write);
-        for number in 0..2 {
-            let mut random = Random(self.scheduler.random() | 1);
-            let work = move |mut client: SimConnection| lost_or(more_work::work_queue(&mut client, &mut random));
-            clients.start(format!("queue {number}"), work);
-        }
-        scheduler::sleep(Duration::from_micros(2_000 + self.below(200_000)));
-        let why = process.why_ended();
-        process.kill();
-        let outcome = clients.end();
-        self.transactions.append(&mut recorded.lock().unwrap_or_else(|e| e.into_inner()));
-        self.definitions = std::mem::take(&mut kept.lock().unwrap_or_else(|e| e.into_inner()));
-        self.definitions.sort_by_key(definitions::Session::number);
-        match why {
-            Some(why) => Err(format!("the process ended by itself: {why}")),
-            None => outcome,
+        let (numbers, mut random) = (self.numbers.clone(), self.random());
+        let draw = move |mut client: SimConnection| lost_or(numbers.draw(&mut client, &mut random));
+        clients.start("numbers", Reconnects::Always, draw);
+        let mut random = self.random();
+        if self.has_reaper {
+            let reap = move |mut client: SimConnection| lost_or(more_work::end_sessions(&mut client, &mut random));
+            clients.start("reaper", Reconnects::Always, reap);
         }
     }
 
     fn verify(&mut self, process: &Arc<Process>) -> Outcome {
         let mut client = self.client(process)?;
         self.verdict.indexes_compared += definitions::verify_all(&mut client, &mut self.definitions)?;
-        let mut random = Random(self.scheduler.random() | 1);
+        let mut random = self.random();
         for _ in 0..4 {
             more_work::check_documents(&mut client, &mut random).map_err(|e| e.to_string())?;
         }
+        more_work::check_all(&mut client).map_err(|e| e.to_string())?;
         let last = read_everything(&mut client)?;
         self.check_history(last)
     }
@@ -299,8 +455,8 @@ impl Machine {
         task.join().map_err(|_| "the shutdown panicked")?;
         stopped.lock().unwrap_or_else(|e| e.into_inner()).take().unwrap_or(Ok(()))?;
         process.kill();
-        self.disk = self.disk.restart();
-        let problems = kilndb_storage::check(self.disk.clone(), FOLDER.into());
+        self.hardware.disk = self.hardware.disk.restart();
+        let problems = kilndb_storage::check(self.hardware.disk.clone(), FOLDER.into());
         match problems {
             Ok(problems) if problems.is_empty() => Ok(()),
             Ok(problems) => Err(format!("kilndb check: {problems:?}")),
@@ -309,47 +465,6 @@ impl Machine {
     }
 }
 
-/// The clients of a process. They are not in it: they hear that it has ended.
-struct Clients {
-    process: Arc<Process>,
-    tasks: Vec<(String, JoinHandle<()>)>,
-    outcomes: Arc<Mutex<Vec<(String, Outcome)>>>,
-}
-
-impl Clients {
-    fn start(&mut self, name: String, work: impl FnOnce(SimConnection) -> Outcome + Send + 'static) {
-        let (process, outcomes, own_name) = (self.process.clone(), self.outcomes.clone(), name.clone());
-        let body = move || {
-            let outcome = match SimConnection::connect(&process) {
-                Ok(client) => work(client),
-                Err(ClientError::Io(_)) => Ok(()),
-                Err(e) => Err(e.to_string()),
-            };
-            if outcome.is_err() {
-                // The rest would only go on.
-                process.kill();
-            }
-            outcomes.lock().unwrap_or_else(|e| e.into_inner()).push((own_name, outcome));
-        };
-        let task = scheduler::spawn(&name, Some(Life(0)), body).expect("a thread can be started");
-        self.tasks.push((name, task));
-    }
-
-    /// Waits for all of them; the first complaint of any.
-    fn end(self) -> Outcome {
-        for (name, task) in self.tasks {
-            task.join().map_err(|_| format!("{name} panicked"))?;
-        }
-        let outcomes = std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(|e| e.into_inner()));
-        let complain = |(name, outcome): (String, Outcome)| outcome.map_err(|e| format!("{name}: {e}"));
-        outcomes.into_iter().try_for_each(complain)
-    }
-}
-
-/// A lost connection is what a kill looks like.
-fn lost_or(done: Result<(), ClientError>) -> Outcome {
-    match done {
-        Err(ClientError::Io(_)) => Ok(()),
-        done => done.map_err(|e| e.to_string()),
-    }
+fn definitions_part(number: usize) -> String {
+    format!("definitions {number}")
 }

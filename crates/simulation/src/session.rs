@@ -144,6 +144,8 @@ struct ChannelState {
     request: Option<Request>,
     response: Option<Response>,
     is_lost: bool,
+    /// Nothing more is asked.
+    is_closing: bool,
 }
 
 impl Channel {
@@ -155,8 +157,15 @@ impl Channel {
         self.state().is_lost = true;
         self.changed.notify_all();
     }
+    /// The client finds the connection lost when it asks next.
+    pub fn close(&self) {
+        self.state().is_closing = true;
+    }
     fn ask(&self, request: Request) -> Response {
         let mut state = self.state();
+        if state.is_closing {
+            return Err(ClientError::Io(std::io::Error::other("the connection is closed")));
+        }
         state.request = Some(request);
         self.changed.notify_all();
         loop {
@@ -187,7 +196,11 @@ impl Channel {
 /// A client's end of a session.
 pub struct SimConnection {
     channel: Arc<Channel>,
+    process: Arc<Process>,
 }
+
+/// admin_shutdown: `pg_terminate_backend`.
+const TERMINATED: &str = "57P01";
 
 fn told(e: &Error) -> ClientError {
     ClientError::Server(ServerError {
@@ -209,20 +222,34 @@ impl SimConnection {
         let (of_session, number) = (channel.clone(), process.next_session());
         let serve = move || serve(&instance, &of_session, number);
         scheduler::spawn(&format!("session {number}"), Some(process.life), serve)?;
-        let mut connection = SimConnection { channel };
+        let mut connection = SimConnection { channel, process: process.clone() };
         connection.query("select 1").map(|_| connection)
+    }
+    /// A client that somebody ends, or that the machine's troubles keep from its work, gives its connection up.
+    fn ask(&self, request: Request) -> Response {
+        self.process.wait_for_quiet_to_end();
+        let response = self.channel.ask(request);
+        if self.process.is_killed() {
+            return Err(ClientError::Io(std::io::Error::other("the process has ended")));
+        }
+        match response {
+            Err(ClientError::Server(e)) if e.code == TERMINATED || self.process.is_excused(&e.code) => {
+                Err(ClientError::Io(std::io::Error::other(format!("{} {}", e.code, e.message))))
+            }
+            done => done,
+        }
     }
 }
 
 impl Connection for SimConnection {
     fn query(&mut self, sql: &str) -> Response {
-        self.channel.ask(Request::Query(sql.to_string()))
+        self.ask(Request::Query(sql.to_string()))
     }
     fn prepare(&mut self, name: &str, sql: &str) -> std::result::Result<(), ClientError> {
-        self.channel.ask(Request::Prepare { name: name.to_string(), sql: sql.to_string() }).map(|_| ())
+        self.ask(Request::Prepare { name: name.to_string(), sql: sql.to_string() }).map(|_| ())
     }
     fn execute(&mut self, name: &str, parameters: &[String]) -> Response {
-        self.channel.ask(Request::Execute { name: name.to_string(), parameters: parameters.to_vec() })
+        self.ask(Request::Execute { name: name.to_string(), parameters: parameters.to_vec() })
     }
     fn pause(&mut self, time: Duration) {
         scheduler::sleep(time);
@@ -256,11 +283,16 @@ fn serve(instance: &Arc<Instance>, channel: &Channel, number: u32) {
             break;
         }
         let done = catch_unwind(AssertUnwindSafe(|| perform(&mut session, &runtime, request)));
-        channel.answer(done.unwrap_or_else(|panic| {
+        let done = done.unwrap_or_else(|panic| {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
             Err(told(&Error::internal(format!("panic: {}", text.unwrap_or_default()))))
-        }));
+        });
+        let is_last = matches!(&done, Err(ClientError::Server(e)) if e.severity == "FATAL");
+        channel.answer(done);
+        if is_last {
+            break;
+        }
     }
     work::under(&runtime, || session.close(&runtime));
     instance.sessions().remove(runtime.control.process_id);

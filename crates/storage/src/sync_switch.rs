@@ -7,6 +7,7 @@
 //! Must not know: what the files are.
 
 use kilndb_base::env::{Env, File, Lock, Locked, Open};
+use kilndb_base::network::{Listener, Stream};
 use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -93,5 +94,11 @@ impl Env for SyncSwitch {
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         if self.on.load(Relaxed) { self.env.sync_dir(path) } else { Ok(()) }
+    }
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+        self.env.connect(address, limit)
+    }
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+        self.env.listen(address)
     }
 }

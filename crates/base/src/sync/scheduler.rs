@@ -64,6 +64,8 @@ struct SchedulerState {
     random: u64,
     now_nanos: u64,
     tasks: Vec<Task>,
+    /// Tasks that may run again, in the order of their numbers: all others stay in `tasks`, by the thousand in the end.
+    living: Vec<usize>,
     running: usize,
     /// Lives that have ended.
     ended: Vec<Life>,
@@ -132,13 +134,19 @@ impl SchedulerState {
         let long = self.below(64) == 0;
         (1 + self.below(2 * mean) * if long { 50 } else { 1 }) as u32
     }
-    fn is_runnable(&self, task: &Task) -> bool {
-        matches!(task.state, TaskState::Runnable) && !self.ended.contains(&task.life)
+    fn is_runnable(&self, task: usize) -> bool {
+        matches!(self.tasks[task].state, TaskState::Runnable)
+    }
+    fn end_life(&mut self, life: Life) {
+        self.ended.push(life);
+        let tasks = &self.tasks;
+        self.living.retain(|at| tasks[*at].life != life);
     }
     /// Whoever waited for a moment that has come.
     fn end_waits(&mut self) {
         let now = self.now_nanos;
-        for task in &mut self.tasks {
+        for at in &self.living {
+            let task = &mut self.tasks[*at];
             if let TaskState::Waiting(Waiting { deadline_nanos: Some(at), .. }) = task.state
                 && at <= now
             {
@@ -148,9 +156,9 @@ impl SchedulerState {
     }
     /// The next moment that somebody waits for.
     fn next_moment(&self) -> Option<u64> {
-        let living = self.tasks.iter().filter(|t| !self.ended.contains(&t.life));
-        living
-            .filter_map(|t| match t.state {
+        self.living
+            .iter()
+            .filter_map(|at| match self.tasks[*at].state {
                 TaskState::Waiting(waiting) => waiting.deadline_nanos,
                 _ => None,
             })
@@ -160,9 +168,10 @@ impl SchedulerState {
     fn choose(&mut self) -> Option<usize> {
         loop {
             self.end_waits();
-            let runnable: Vec<usize> = (0..self.tasks.len()).filter(|at| self.is_runnable(&self.tasks[*at])).collect();
-            if !runnable.is_empty() {
-                let chosen = runnable[self.below(runnable.len() as u64) as usize];
+            let runnable = self.living.iter().filter(|at| self.is_runnable(**at)).count();
+            if runnable > 0 {
+                let place = self.below(runnable as u64) as usize;
+                let chosen = *self.living.iter().filter(|at| self.is_runnable(**at)).nth(place)?;
                 self.running = chosen;
                 self.turns += 1;
                 self.trace = mixed(mixed(self.trace, chosen as u64), self.now_nanos);
@@ -172,7 +181,7 @@ impl SchedulerState {
         }
     }
     fn standstill(&self) -> String {
-        let lines = self.tasks.iter().filter(|t| !self.ended.contains(&t.life));
+        let lines = self.living.iter().map(|at| &self.tasks[*at]);
         lines.map(|t| format!("{} (life {}): {:?}", t.name, t.life.0, t.state)).collect::<Vec<_>>().join("\n")
     }
 }
@@ -201,6 +210,7 @@ impl Scheduler {
             random: pace.seed,
             now_nanos: 1_000_000_000,
             tasks: Vec::new(),
+            living: Vec::new(),
             running: 0,
             ended: Vec::new(),
             turns: 0,
@@ -222,12 +232,16 @@ impl Scheduler {
         let task =
             Task { name: name.to_string(), life, state: TaskState::Runnable, was_woken: false, turn: turn.clone() };
         let mut state = self.state();
+        let number = state.tasks.len();
         state.tasks.push(task);
-        (state.tasks.len() - 1, turn)
+        if !state.ended.contains(&life) {
+            state.living.push(number);
+        }
+        (number, turn)
     }
     /// The tasks of that life never run again. Does not return if the caller is one of them.
     pub fn end_life(&self, life: Life) {
-        self.state().ended.push(life);
+        self.state().end_life(life);
         if current_life() == Some(life) {
             pass_turn(TaskState::Ended);
         }
@@ -322,6 +336,9 @@ fn pass_turn(next: TaskState) -> bool {
     let mut state = scheduler.state();
     assert_eq!(state.running, task, "a task runs without having the turn");
     state.tasks[task].state = next;
+    if matches!(next, TaskState::Ended) {
+        state.living.retain(|at| *at != task);
+    }
     state.now_nanos += 100 + NANOS_PER_POINT * u64::from(state.points_between);
     let Some(chosen) = state.choose() else {
         let told = state.standstill();
@@ -368,7 +385,7 @@ pub fn wake(address: usize, most: usize) {
     let Some(scheduler) = current() else { return };
     let mut state = scheduler.state();
     let waits = |t: &Task| matches!(t.state, TaskState::Waiting(w) if w.address == address);
-    let mut waiting: Vec<usize> = (0..state.tasks.len()).filter(|at| waits(&state.tasks[*at])).collect();
+    let mut waiting: Vec<usize> = state.living.iter().copied().filter(|at| waits(&state.tasks[*at])).collect();
     while waiting.len() > most {
         let left_out = state.below(waiting.len() as u64) as usize;
         waiting.swap_remove(left_out);

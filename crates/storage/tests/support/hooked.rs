@@ -1,6 +1,7 @@
 //! The system's own environment, with something of the test's in each background thread's pauses, after each look at a
 //! folder, and before each write.
 use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
+use kilndb_base::network::{Listener, Stream};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,5 +92,11 @@ impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         OsEnv.sync_dir(path)
+    }
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+        OsEnv.connect(address, limit)
+    }
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+        OsEnv.listen(address)
     }
 }

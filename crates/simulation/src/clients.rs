@@ -1,0 +1,111 @@
+//! The clients of a process. They are not in it: they hear that it has ended.
+
+use crate::machine::Process;
+use crate::session::SimConnection;
+use kilndb_base::sync::scheduler::{self, Life};
+use kilndb_base::sync::{Arc, JoinHandle};
+use kilndb_lab::client::ClientError;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// What becomes of one client of a process.
+pub type Outcome = Result<(), String>;
+
+/// A statement that takes longer than this, while nobody begins anything new, waits for what nobody tells it.
+const CALM_LIMIT: Duration = Duration::from_secs(120);
+
+/// How often a client whose connection is lost connects again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reconnects {
+    Never,
+    /// As long as there is a process.
+    Always,
+}
+
+pub struct Clients {
+    process: Arc<Process>,
+    /// Workloads that are left out.
+    without: Arc<Vec<String>>,
+    tasks: Vec<(String, JoinHandle<()>)>,
+    outcomes: Arc<Mutex<Vec<(String, Outcome)>>>,
+}
+
+impl Clients {
+    pub fn new(process: &Arc<Process>, without: &Arc<Vec<String>>) -> Clients {
+        let (process, without) = (process.clone(), without.clone());
+        Clients { process, without, tasks: Vec::new(), outcomes: Arc::default() }
+    }
+
+    /// `work` gets a connection and works until it is lost.
+    pub fn start(
+        &mut self,
+        name: &str,
+        reconnects: Reconnects,
+        mut work: impl FnMut(SimConnection) -> Outcome + Send + 'static,
+    ) {
+        if self.without.iter().any(|left_out| left_out == name) {
+            return;
+        }
+        let (process, outcomes, own_name) = (self.process.clone(), self.outcomes.clone(), name.to_string());
+        let body = move || {
+            let outcome = loop {
+                let outcome = match SimConnection::connect(&process) {
+                    Ok(client) => work(client),
+                    Err(ClientError::Io(_)) => Ok(()),
+                    Err(e) => Err(e.to_string()),
+                };
+                if outcome.is_err() || reconnects == Reconnects::Never || process.is_closed() {
+                    break outcome;
+                }
+                scheduler::sleep(Duration::from_millis(1));
+            };
+            if outcome.is_err() {
+                // The rest would only go on.
+                process.kill();
+            }
+            outcomes.lock().unwrap_or_else(|e| e.into_inner()).push((own_name, outcome));
+        };
+        let task = scheduler::spawn(name, Some(Life(0)), body).expect("a thread can be started");
+        self.tasks.push((name.to_string(), task));
+    }
+
+    fn ended(&self) -> Vec<String> {
+        let outcomes = self.outcomes.lock().unwrap_or_else(|e| e.into_inner());
+        outcomes.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Lets all statements come to their ends, and nobody begin another one. A statement that does not end waits for
+    /// something that nobody tells it.
+    pub fn calm_down(&self) -> Outcome {
+        self.process.close();
+        let until = scheduler::now_nanos() + CALM_LIMIT.as_nanos() as u64;
+        while self.ended().len() < self.tasks.len() && self.process.why_ended().is_none() {
+            if scheduler::now_nanos() > until {
+                let ended = self.ended();
+                let open: Vec<&String> =
+                    self.tasks.iter().map(|(name, _)| name).filter(|n| !ended.contains(n)).collect();
+                return Err(format!("after {} s a statement has not ended: {open:?}", CALM_LIMIT.as_secs()));
+            }
+            scheduler::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Waits for all of them; the first complaint of any.
+    pub fn end(self) -> Outcome {
+        for (name, task) in self.tasks {
+            task.join().map_err(|_| format!("{name} panicked"))?;
+        }
+        let outcomes = std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(|e| e.into_inner()));
+        let complain = |(name, outcome): (String, Outcome)| outcome.map_err(|e| format!("{name}: {e}"));
+        outcomes.into_iter().try_for_each(complain)
+    }
+}
+
+/// A lost connection is what a kill looks like.
+pub fn lost_or(done: Result<(), ClientError>) -> Outcome {
+    match done {
+        Err(ClientError::Io(_)) => Ok(()),
+        done => done.map_err(|e| e.to_string()),
+    }
+}
