@@ -2,9 +2,9 @@
 
 use crate::machine::Process;
 use crate::session::SimConnection;
-use kilndb_base::sync::scheduler::{self, Life};
+use kilndb_base::sync::scheduler::{self, Life, Scheduler};
 use kilndb_base::sync::{Arc, JoinHandle};
-use kilndb_lab::client::ClientError;
+use kilndb_lab::client::{ClientError, Connection};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ pub enum Reconnects {
 }
 
 pub struct Clients {
+    scheduler: Arc<Scheduler>,
     process: Arc<Process>,
     /// Workloads that are left out.
     without: Arc<Vec<String>>,
@@ -31,9 +32,9 @@ pub struct Clients {
 }
 
 impl Clients {
-    pub fn new(process: &Arc<Process>, without: &Arc<Vec<String>>) -> Clients {
-        let (process, without) = (process.clone(), without.clone());
-        Clients { process, without, tasks: Vec::new(), outcomes: Arc::default() }
+    pub fn new(scheduler: &Arc<Scheduler>, process: &Arc<Process>, without: &Arc<Vec<String>>) -> Clients {
+        let (scheduler, process, without) = (scheduler.clone(), process.clone(), without.clone());
+        Clients { scheduler, process, without, tasks: Vec::new(), outcomes: Arc::default() }
     }
 
     /// `work` gets a connection and works until it is lost.
@@ -84,11 +85,25 @@ impl Clients {
                 let ended = self.ended();
                 let open: Vec<&String> =
                     self.tasks.iter().map(|(name, _)| name).filter(|n| !ended.contains(n)).collect();
-                return Err(format!("after {} s a statement has not ended: {open:?}", CALM_LIMIT.as_secs()));
+                let asked = [self.process.open_statements(), self.locks()].concat().join("\n");
+                let told = self.scheduler.told();
+                let seconds = CALM_LIMIT.as_secs();
+                return Err(format!("after {seconds} s a statement has not ended: {open:?}\n{asked}\n{told}"));
             }
             scheduler::sleep(Duration::from_millis(10));
         }
         Ok(())
+    }
+
+    /// What the server itself says of who waits for whom.
+    fn locks(&self) -> Vec<String> {
+        let sql = "select pid, locktype, relation::regclass, page, tuple, transactionid, virtualxid, mode, granted, \
+            pg_blocking_pids(pid) from pg_locks order by pid, granted";
+        let answers = SimConnection::connect_late(&self.process).and_then(|mut client| client.query(sql));
+        match answers {
+            Ok(answers) => answers.into_iter().flat_map(|answer| answer.rows).map(|row| format!("{row:?}")).collect(),
+            Err(e) => vec![e.to_string()],
+        }
     }
 
     /// Waits for all of them; the first complaint of any.

@@ -433,6 +433,11 @@ impl Process {
         self.end_clientele().iter().for_each(|client| client.close());
     }
 
+    /// What clients have asked and were not answered.
+    pub fn open_statements(&self) -> Vec<String> {
+        let clients = self.clients.lock().unwrap_or_else(|e| e.into_inner());
+        clients.channels.iter().filter_map(Weak::upgrade).filter_map(|channel| channel.open_statement()).collect()
+    }
     /// What its sessions say does not reach their clients any more.
     pub(crate) fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Relaxed)

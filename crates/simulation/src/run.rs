@@ -307,7 +307,7 @@ impl Machine {
             self.hardware.disk.arm(operations, fault);
         }
         self.board.stop.store(false, Ordering::SeqCst);
-        let mut clients = Clients::new(process, &self.without);
+        let mut clients = Clients::new(&self.hardware.scheduler, process, &self.without);
         let recorded = self.start_history(&mut clients);
         let kept = self.start_definitions(&mut clients);
         self.start_others(&mut clients);

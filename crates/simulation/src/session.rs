@@ -130,6 +130,16 @@ enum Request {
     Terminate,
 }
 
+impl Request {
+    fn text(&self) -> Option<String> {
+        match self {
+            Request::Query(sql) | Request::Prepare { sql, .. } => Some(sql.clone()),
+            Request::Execute { name, parameters } => Some(format!("execute {name} {parameters:?}")),
+            Request::Terminate => None,
+        }
+    }
+}
+
 type Response = std::result::Result<Vec<Answer>, ClientError>;
 
 /// What lies between a client and its session. A client outlives the process that its session is in.
@@ -144,6 +154,8 @@ struct ChannelState {
     request: Option<Request>,
     response: Option<Response>,
     is_lost: bool,
+    /// What was asked last, until it is answered.
+    asked: Option<String>,
     /// Nothing more is asked.
     is_closing: bool,
 }
@@ -157,6 +169,9 @@ impl Channel {
         self.state().is_lost = true;
         self.changed.notify_all();
     }
+    pub fn open_statement(&self) -> Option<String> {
+        self.state().asked.clone()
+    }
     /// The client finds the connection lost when it asks next.
     pub fn close(&self) {
         self.state().is_closing = true;
@@ -166,10 +181,12 @@ impl Channel {
         if state.is_closing {
             return Err(ClientError::Io(std::io::Error::other("the connection is closed")));
         }
+        state.asked = request.text();
         state.request = Some(request);
         self.changed.notify_all();
         loop {
             if let Some(response) = state.response.take() {
+                state.asked = None;
                 return response;
             }
             if state.is_lost {
@@ -219,6 +236,19 @@ impl SimConnection {
         if !process.keep(&channel) {
             return Err(lost());
         }
+        SimConnection::over(process, channel, instance)
+    }
+    /// The same of a process that takes no clients any more.
+    pub fn connect_late(process: &Arc<Process>) -> std::result::Result<SimConnection, ClientError> {
+        let lost = || ClientError::Io(std::io::Error::other("no process is there"));
+        let Some(Ok(instance)) = process.instance() else { return Err(lost()) };
+        SimConnection::over(process, Arc::default(), instance)
+    }
+    fn over(
+        process: &Arc<Process>,
+        channel: Arc<Channel>,
+        instance: Arc<Instance>,
+    ) -> std::result::Result<SimConnection, ClientError> {
         let (of_session, number) = (channel.clone(), process.next_session());
         let serve = move || serve(&instance, &of_session, number);
         scheduler::spawn(&format!("session {number}"), Some(process.life), serve)?;

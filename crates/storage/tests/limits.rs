@@ -206,3 +206,45 @@ fn shared_row_locks_are_small() {
     use WriteOutcome::{Done, Skipped};
     assert_eq!(outcomes, [Done, Done, Skipped, Skipped, Done]);
 }
+
+/// Who has waited for a row and is refused when it is free leaves the row's queue: those behind come next.
+#[test]
+fn a_refused_write_lets_the_next_one_have_the_row() {
+    let dir = Dir::new("limit-queue");
+    let limits = StorageLimits { undo_chunks: 1 << 6, ..StorageLimits::default() };
+    let e = Engine::open(Arc::new(OsEnv), EngineConfig { limits, workers: 4, ..config(dir.0.clone(), 64 << 20) });
+    let e = e.unwrap();
+    let p = ThreadPark::new();
+    let (contended, other) = (heap(&e), heap(&e));
+    let mut t = e.begin(Isolation::ReadCommitted, 0);
+    let rid = contended.insert(&mut t, b"x").unwrap();
+    t.commit(CommitMode::Async, &p).unwrap();
+    let mut holder = e.begin(Isolation::ReadCommitted, 0);
+    let s = holder.take_snapshot();
+    assert_eq!(contended.delete(&mut holder, rid, &s, &[], &W, &p).unwrap(), WriteOutcome::Done);
+    drop(s);
+    let (ended, ends) = std::sync::mpsc::channel();
+    for worker in [2, 3] {
+        let (e, contended, ended) = (e.clone(), contended.clone(), ended.clone());
+        std::thread::spawn(move || {
+            let p = ThreadPark::new();
+            let mut t = e.begin(Isolation::ReadCommitted, worker);
+            let s = t.take_snapshot();
+            let done = contended.delete(&mut t, rid, &s, &[], &W, &p);
+            drop(s);
+            t.rollback(&p).unwrap();
+            ended.send(done.map_err(|e| e.sqlstate())).unwrap();
+        });
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The holder's undo is needed until it ends: the space runs out.
+    let refused = (0..100_000).find_map(|_| {
+        let mut t = e.begin(Isolation::ReadCommitted, 1);
+        let done = other.insert(&mut t, &[0; 2000]).map(drop);
+        done.and_then(|()| t.commit(CommitMode::Async, &p).map(drop)).err()
+    });
+    assert_eq!(refused.expect("the chunks do not end").sqlstate(), sqlstate::PROGRAM_LIMIT_EXCEEDED);
+    holder.rollback(&p).unwrap();
+    let ends: Vec<_> = (0..2).map(|_| ends.recv_timeout(Duration::from_secs(20)).expect("a waiter waits on")).collect();
+    assert!(ends.contains(&Err(sqlstate::PROGRAM_LIMIT_EXCEEDED)), "none was refused: {ends:?}");
+}

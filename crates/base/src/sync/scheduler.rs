@@ -246,6 +246,10 @@ impl Scheduler {
             pass_turn(TaskState::Ended);
         }
     }
+    /// What each task that may run again waits for, a line each.
+    pub fn told(&self) -> String {
+        self.state().standstill()
+    }
     /// How many turns there have been, and a hash of whose they were and when: the same in each run of a seed.
     pub fn trace(&self) -> (u64, u64) {
         let state = self.state();

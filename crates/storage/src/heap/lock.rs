@@ -35,26 +35,24 @@ pub(super) enum Acquired<'a> {
         word: u64,
         newest: Newest,
         held: Option<u8>,
-        waited: Waited,
+        waited: Waited<'a>,
     },
     Missing,
     Skipped,
 }
 
-/// The queue that the row was waited for in.
-pub(super) type Waited = Option<Arc<AwaitedRow>>;
-
 fn serialization(what: &str) -> Error {
     Error::new(sqlstate::SERIALIZATION_FAILURE, format!("could not serialize access due to concurrent {what}"))
 }
 
-/// A place in a queue, given up when dropped.
-struct Queued<'a> {
+/// The place in the queue that the row was waited for in, if it was. Whoever fails, before or after the row was free,
+/// gives the place up by dropping it: those behind would wait for ever. Else it goes to [`Relation::settle`].
+pub(super) struct Waited<'a> {
     core: &'a Core,
     owner: u64,
-    place: Waited,
+    place: Option<Arc<AwaitedRow>>,
 }
-impl Drop for Queued<'_> {
+impl Drop for Waited<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
             self.core.waits.done(self.owner);
@@ -79,7 +77,7 @@ impl Relation {
         let key = self.key(rid);
         let owner = txn.owner;
         let pid = self.pid(rid.block)?;
-        let mut queued = Queued { core, owner, place: None };
+        let mut queued = Waited { core, owner, place: None };
         let mut untangled = 0;
         let mut spun = 0;
         loop {
@@ -114,7 +112,7 @@ impl Relation {
                 if queued.place.is_some() {
                     core.waits.done(owner);
                 }
-                return Ok(Acquired::Free { page, word, newest, held, waited: queued.place.take() });
+                return Ok(Acquired::Free { page, word, newest, held, waited: queued });
             }
             if let Some(xid) = holder
                 && newcomer
@@ -186,9 +184,9 @@ impl Relation {
         }
     }
     /// After the row was taken (exclusively, or shared) or left alone.
-    pub(super) fn settle(&self, txn: &Transaction, rid: RowId, waited: Waited, taken_exclusive: bool) {
-        let left = match &waited {
-            Some(place) => self.core.rows.leave_queue(place, txn.owner),
+    pub(super) fn settle(&self, txn: &Transaction, rid: RowId, mut waited: Waited<'_>, taken_exclusive: bool) {
+        let left = match waited.place.take() {
+            Some(place) => self.core.rows.leave_queue(&place, txn.owner),
             None => self.core.rows.leave(self.key(rid), txn.owner),
         };
         if !taken_exclusive {
@@ -199,13 +197,16 @@ impl Relation {
         }
     }
     /// After the row turned out to be gone: those behind wait until this transaction has another, or none.
-    fn settle_gone(&self, txn: &mut Transaction, rid: RowId, waited: Waited) {
-        match waited {
-            Some(place) if txn.token != 0 => {
+    fn settle_gone(&self, txn: &mut Transaction, rid: RowId, mut waited: Waited<'_>) {
+        if txn.token == 0 {
+            return self.settle(txn, rid, waited, false);
+        }
+        match waited.place.take() {
+            Some(place) => {
                 txn.pass_turn();
                 txn.turn = self.core.rows.take_turn(&place, txn.owner, txn.token);
             }
-            waited => self.settle(txn, rid, waited, false),
+            None => self.settle(txn, rid, waited, false),
         }
     }
     /// What the snapshot and the isolation level say about the newest version. Some: the write is not to be done.

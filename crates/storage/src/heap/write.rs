@@ -66,7 +66,7 @@ struct Taken<'a> {
     word: u64,
     /// The strongest in which the transaction has it.
     mode: RowLockMode,
-    waited: Waited,
+    waited: Waited<'a>,
     /// When the version that is there was committed; 0: so long ago that all see it; the highest number: it is our own.
     replaced_csn: u64,
 }
