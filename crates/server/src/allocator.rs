@@ -141,23 +141,6 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
     }
 }
 
-impl<A: GlobalAlloc> LastFreedFirst<A> {
-    /// # Safety
-    /// As [`GlobalAlloc::alloc`]. Apart from the quick way, which is part of each place that allocates.
-    #[inline(never)]
-    unsafe fn alloc_anew(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's.
-        unsafe { self.0.alloc(layout) }
-    }
-    /// # Safety
-    /// As [`GlobalAlloc::dealloc`].
-    #[inline(never)]
-    unsafe fn give_up(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's.
-        unsafe { self.0.dealloc(block, layout) }
-    }
-}
-
 // SAFETY: a block comes from the inner allocator, or was freed by its last owner and is in no list any more; it has the
 // size and the alignment of its class, which are at least those asked for.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for LastFreedFirst<A> {
@@ -165,9 +148,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LastFreedFirst<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
             // SAFETY: a layout of a size that is not zero.
-            Some(class) => take(class).unwrap_or_else(|| unsafe { self.alloc_anew(layout_of(class)) }),
+            Some(class) => take(class).unwrap_or_else(|| unsafe { self.0.alloc(layout_of(class)) }),
             // SAFETY: the caller's.
-            None => unsafe { self.alloc_anew(layout) },
+            None => unsafe { self.0.alloc(layout) },
         }
     }
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
@@ -190,9 +173,9 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for LastFreedFirst<A> {
         match class_of(layout) {
             Some(class) if keep(block, class) => {}
             // SAFETY: invariant 1.
-            Some(class) => unsafe { self.give_up(block, layout_of(class)) },
+            Some(class) => unsafe { self.0.dealloc(block, layout_of(class)) },
             // SAFETY: the caller's.
-            None => unsafe { self.give_up(block, layout) },
+            None => unsafe { self.0.dealloc(block, layout) },
         }
     }
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
