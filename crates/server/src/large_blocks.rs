@@ -14,7 +14,7 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 
 /// From this size on a page fault for each page costs little beside what fills it.
-const LARGE_BYTES: usize = 32 << 20;
+const LARGE_BYTES: usize = 4 << 20;
 /// What a mapping is aligned to on every machine.
 const PAGE_BYTES: usize = 4096;
 
