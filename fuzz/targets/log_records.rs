@@ -9,6 +9,7 @@ use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, enco
 use crate::wal::segment::Segments;
 use crate::wal::{SEGMENT, frame};
 use kilndb_base::env::{Env, File, Lock, Locked, Open};
+use kilndb_base::network::{Listener, Stream};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -168,5 +169,11 @@ impl Env for OneFile {
     }
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
+    }
+    fn connect(&self, _: &str, _: Duration) -> io::Result<Arc<dyn Stream>> {
+        read_only()
+    }
+    fn listen(&self, _: &str) -> io::Result<Arc<dyn Listener>> {
+        read_only()
     }
 }
