@@ -725,7 +725,7 @@ pub fn text_to_array_null(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> 
 fn join(c: &EvalContext, args: &[Datum]) -> Result<Datum> {
     let (Some(Datum::Array(a)), Some(Datum::Text(sep))) = (args.first(), args.get(1)) else { return Ok(Datum::Null) };
     let null = match args.get(2) {
-        Some(Datum::Text(n)) => Some(n.to_string()),
+        Some(Datum::Text(n)) => Some(&**n),
         _ => None,
     };
     let mut out: Option<String> = None;
@@ -733,7 +733,7 @@ fn join(c: &EvalContext, args: &[Datum]) -> Result<Datum> {
         work::step(30)?;
         if !e.is_null() {
             add_part(&mut out, sep, &output_string(a.element_type, e, c)?)?;
-        } else if let Some(n) = &null {
+        } else if let Some(n) = null {
             add_part(&mut out, sep, n)?;
         }
     }
