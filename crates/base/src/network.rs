@@ -37,7 +37,7 @@ pub fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("\"{address}\" has no address"));
     for resolved in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&resolved, limit) {
-            Ok(stream) => return TcpEnd::wrap(stream),
+            Ok(stream) => return TcpConnection::wrap(stream),
             Err(e) => last = e,
         }
     }
@@ -46,19 +46,19 @@ pub fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>
 
 /// Listens through TCP at "host:port"; port 0: one that is free.
 pub fn listen_tcp(address: &str) -> io::Result<Arc<dyn Listener>> {
-    Ok(Arc::new(TcpEntrance(TcpListener::bind(address)?)))
+    Ok(Arc::new(TcpAcceptor(TcpListener::bind(address)?)))
 }
 
-struct TcpEnd(TcpStream);
+struct TcpConnection(TcpStream);
 
-impl TcpEnd {
+impl TcpConnection {
     fn wrap(stream: TcpStream) -> io::Result<Arc<dyn Stream>> {
         stream.set_nodelay(true)?;
-        Ok(Arc::new(TcpEnd(stream)))
+        Ok(Arc::new(TcpConnection(stream)))
     }
 }
 
-impl Stream for TcpEnd {
+impl Stream for TcpConnection {
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match (&self.0).read(buf) {
@@ -76,12 +76,12 @@ impl Stream for TcpEnd {
     }
 }
 
-struct TcpEntrance(TcpListener);
+struct TcpAcceptor(TcpListener);
 
-impl Listener for TcpEntrance {
+impl Listener for TcpAcceptor {
     fn accept(&self) -> io::Result<Arc<dyn Stream>> {
         let (stream, _) = self.0.accept()?;
-        TcpEnd::wrap(stream)
+        TcpConnection::wrap(stream)
     }
     fn address(&self) -> io::Result<String> {
         Ok(self.0.local_addr()?.to_string())

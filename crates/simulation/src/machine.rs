@@ -67,7 +67,7 @@ pub enum Mischief {
 
 /// A mischief, in which files, and after how many more writes or syncs of theirs.
 #[derive(Clone, Copy, Debug)]
-pub struct Planned {
+pub struct PlannedMischief {
     pub mischief: Mischief,
     pub of_log: bool,
     pub after: u64,
@@ -78,7 +78,7 @@ pub struct MachineEnv {
     hardware: Hardware,
     life: Life,
     log_writes: Arc<Mutex<LogWrites>>,
-    mischief: Arc<Mutex<Option<Planned>>>,
+    mischief: Arc<Mutex<Option<PlannedMischief>>>,
 }
 
 impl MachineEnv {
@@ -302,7 +302,7 @@ pub struct Process {
     sessions: AtomicU32,
     is_killed: AtomicBool,
     log_writes: Arc<Mutex<LogWrites>>,
-    mischief: Arc<Mutex<Option<Planned>>>,
+    mischief: Arc<Mutex<Option<PlannedMischief>>>,
     /// Clients ask nothing before this moment.
     quiet_until_nanos: AtomicU64,
     /// Errors that the machine's troubles explain.
@@ -424,7 +424,7 @@ impl Process {
     pub(crate) fn is_excused(&self, code: &str) -> bool {
         self.excused.lock().unwrap_or_else(|e| e.into_inner()).contains(&code)
     }
-    pub fn plan(&self, mischief: Planned) {
+    pub fn plan(&self, mischief: PlannedMischief) {
         *self.mischief.lock().unwrap_or_else(|e| e.into_inner()) = Some(mischief);
     }
 

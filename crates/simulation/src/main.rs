@@ -27,12 +27,12 @@ const RUN_LIMIT: Duration = Duration::from_secs(300);
 
 /// What a run does less than it could.
 #[derive(Clone, Default, Debug, PartialEq)]
-struct Less {
+struct LeftOut {
     without: Vec<String>,
     rounds: Option<u64>,
 }
 
-impl Less {
+impl LeftOut {
     /// As options of this program.
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
@@ -53,7 +53,7 @@ struct Options {
     twice: bool,
     jobs: Option<usize>,
     shrink: bool,
-    less: Less,
+    less: LeftOut,
     /// Internal: run this seed in this process, ...
     one: Option<u64>,
     /// ... on this core alone.
@@ -64,12 +64,13 @@ fn options() -> Result<Options, String> {
     let mut options = Options::default();
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        match word.as_str() {
-            "--twice" => options.twice = true,
-            "--shrink" => options.shrink = true,
-            _ => {}
-        }
-        if ["--twice", "--shrink"].contains(&word.as_str()) {
+        let flag = match word.as_str() {
+            "--twice" => Some(&mut options.twice),
+            "--shrink" => Some(&mut options.shrink),
+            _ => None,
+        };
+        if let Some(flag) = flag {
+            *flag = true;
             continue;
         }
         let value = words.next().ok_or_else(|| format!("{word} wants a value\n{HELP}"))?;
@@ -143,7 +144,7 @@ fn stay_on(core: usize) {
 }
 
 /// Runs a seed and ends the process.
-fn run_here(seed: u64, less: &Less) -> ! {
+fn run_here(seed: u64, less: &LeftOut) -> ! {
     let standstill = move |told: &str| {
         end(&Verdict { seed, failure: Some(format!("nobody can go on:\n{told}")), ..Verdict::default() })
     };
@@ -177,14 +178,14 @@ const SHRINK_SEEDS: u64 = 24;
 /// Leaves out one part after the other, while the seed, or one of those that follow it, fails. True: it does not fail.
 fn shrink(options: &Options) -> Result<bool, String> {
     let seed = options.seed.ok_or("--shrink wants --seed")?;
-    let fails = |less: &Less| {
+    let fails = |less: &LeftOut| {
         let options = Options { less: less.clone(), ..options.clone() };
         (seed..seed + SHRINK_SEEDS).find_map(|seed| Some((seed, run_apart(seed, &options).failure?)))
     };
     let Some(mut smallest) = fails(&options.less) else { return Ok(true) };
     let mut less = options.less.clone();
     for rounds in 1..4 {
-        let fewer = Less { rounds: Some(rounds), ..less.clone() };
+        let fewer = LeftOut { rounds: Some(rounds), ..less.clone() };
         if let Some(failure) = fails(&fewer) {
             (less, smallest) = (fewer, failure);
             break;

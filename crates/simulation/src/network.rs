@@ -19,18 +19,18 @@ const CUT_LOOK: Duration = Duration::from_millis(1);
 
 /// All connections between machines.
 #[derive(Clone)]
-pub struct Network(Arc<Shared>);
+pub struct Network(Arc<NetworkParts>);
 
-struct Shared {
+struct NetworkParts {
     scheduler: Arc<Scheduler>,
-    state: Mutex<State>,
+    state: Mutex<NetworkState>,
 }
 
 #[derive(Default)]
-struct State {
-    entrances: BTreeMap<String, Arc<Entrance>>,
+struct NetworkState {
+    entrances: BTreeMap<String, Arc<SimListener>>,
     /// Both ends of each connection, with the process that has it.
-    ends: Vec<(Life, Weak<End>)>,
+    ends: Vec<(Life, Weak<SimStream>)>,
     is_cut: bool,
     next_port: u16,
 }
@@ -49,23 +49,23 @@ struct PipeState {
     is_closed: bool,
 }
 
-struct End {
+struct SimStream {
     network: Network,
     incoming: Arc<Pipe>,
     outgoing: Arc<Pipe>,
 }
 
-struct Entrance {
+struct SimListener {
     network: Network,
     life: Life,
     address: String,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Backlog>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Waiting {
-    ends: VecDeque<Arc<End>>,
+struct Backlog {
+    ends: VecDeque<Arc<SimStream>>,
     is_closed: bool,
 }
 
@@ -85,11 +85,11 @@ impl Pipe {
 
 impl Network {
     pub fn new(scheduler: &Arc<Scheduler>) -> Network {
-        let state = Mutex::new(State { next_port: 20_000, ..State::default() });
-        Network(Arc::new(Shared { scheduler: scheduler.clone(), state }))
+        let state = Mutex::new(NetworkState { next_port: 20_000, ..NetworkState::default() });
+        Network(Arc::new(NetworkParts { scheduler: scheduler.clone(), state }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NetworkState> {
         self.0.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -104,7 +104,7 @@ impl Network {
 
     /// Connections break: what is under way is lost.
     pub fn break_all(&self) {
-        let ends: Vec<Arc<End>> = self.state().ends.drain(..).filter_map(|(_, end)| end.upgrade()).collect();
+        let ends: Vec<Arc<SimStream>> = self.state().ends.drain(..).filter_map(|(_, end)| end.upgrade()).collect();
         for end in ends {
             end.incoming.state().pieces.clear();
             end.close();
@@ -116,7 +116,7 @@ impl Network {
         let mut state = self.state();
         let (gone, left): (Vec<_>, Vec<_>) = state.ends.drain(..).partition(|(owner, _)| *owner == life);
         state.ends = left;
-        let entrances: Vec<Arc<Entrance>> = state.entrances.values().filter(|e| e.life == life).cloned().collect();
+        let entrances: Vec<Arc<SimListener>> = state.entrances.values().filter(|e| e.life == life).cloned().collect();
         drop(state);
         gone.iter().filter_map(|(_, end)| end.upgrade()).for_each(|end| end.close());
         entrances.iter().for_each(|entrance| entrance.close());
@@ -136,7 +136,7 @@ impl Network {
         let pipes: [Arc<Pipe>; 2] = Default::default();
         let [near, far] = [(0, 1), (1, 0)].map(|(incoming, outgoing)| {
             let (incoming, outgoing) = (pipes[incoming].clone(), pipes[outgoing].clone());
-            Arc::new(End { network: self.clone(), incoming, outgoing })
+            Arc::new(SimStream { network: self.clone(), incoming, outgoing })
         });
         let mut waiting = entrance.waiting();
         if waiting.is_closed {
@@ -166,19 +166,19 @@ impl Network {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, format!("somebody listens at {address}")));
         }
         let (network, waiting, changed) = (self.clone(), Mutex::default(), Condvar::new());
-        let entrance = Arc::new(Entrance { network, life, address: address.clone(), waiting, changed });
+        let entrance = Arc::new(SimListener { network, life, address: address.clone(), waiting, changed });
         state.entrances.insert(address, entrance.clone());
         Ok(entrance)
     }
 }
 
-impl Entrance {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+impl SimListener {
+    fn waiting(&self) -> MutexGuard<'_, Backlog> {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 }
 
-impl Listener for Entrance {
+impl Listener for SimListener {
     fn accept(&self) -> io::Result<Arc<dyn Stream>> {
         let mut waiting = self.waiting();
         loop {
@@ -205,7 +205,7 @@ impl Listener for Entrance {
     }
 }
 
-impl Stream for End {
+impl Stream for SimStream {
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             while self.network.state().is_cut && !self.incoming.state().is_closed {

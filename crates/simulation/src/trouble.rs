@@ -1,7 +1,7 @@
 //! What befalls a machine beside the death of its processes: a disk that is full or fails, a medium that forgets, and
 //! what may come of each. docs/simulation.md has the table.
 
-use crate::machine::{Mischief, Planned};
+use crate::machine::{Mischief, PlannedMischief};
 use kilndb_sim::disk::Fault;
 use kilndb_sim::random::Choice;
 use std::path::PathBuf;
@@ -50,9 +50,9 @@ impl Trouble {
 }
 
 /// What the medium does wrong without a word, after so many writes or syncs: nothing may be as it was told afterwards.
-pub fn choose_mischief(choice: &mut impl Choice) -> Planned {
+pub fn choose_mischief(choice: &mut impl Choice) -> PlannedMischief {
     let mischief = [Mischief::LostWrite, Mischief::StrayWrite, Mischief::LyingSyncs][choice.below(3) as usize];
-    Planned { mischief, of_log: choice.below(3) == 0, after: choice.below(100) }
+    PlannedMischief { mischief, of_log: choice.below(3) == 0, after: choice.below(100) }
 }
 
 /// A file in which a bit may rot, of those that there are: not the log, where what was flushed last looks like a torn end

@@ -198,10 +198,7 @@ impl Relation {
     }
     /// After the row turned out to be gone: those behind wait until this transaction has another, or none.
     fn settle_gone(&self, txn: &mut Transaction, rid: RowId, mut waited: Waited<'_>) {
-        if txn.token == 0 {
-            return self.settle(txn, rid, waited, false);
-        }
-        match waited.place.take() {
+        match waited.place.take_if(|_| txn.token != 0) {
             Some(place) => {
                 txn.pass_turn();
                 txn.turn = self.core.rows.take_turn(&place, txn.owner, txn.token);
