@@ -293,6 +293,12 @@ impl Connection {
             step.prefetch();
         }
     }
+    /// What is found only through what [`Connection::prefetch`] has asked for, which is there by now.
+    pub fn prefetch_further(&self) {
+        if let Some(step) = &self.step {
+            step.prefetch_further();
+        }
+    }
     pub fn take_early_wake(&self) -> bool {
         self.wake.is_set()
     }

@@ -50,6 +50,11 @@ impl Step {
             prefetch(&**session);
         }
     }
+    pub fn prefetch_further(&self) {
+        if let Phase::Ready(session) = &self.phase {
+            session.prefetch_further();
+        }
+    }
     pub fn finished(&self) -> bool {
         matches!(self.phase, Phase::Finished)
     }

@@ -63,6 +63,7 @@ use crate::ddl::sequence_functions::SequenceReserve;
 use crate::instance::Instance;
 use crate::settings::{CLIENT, PendingSettings, SessionSettings, definition, show_value};
 use kilndb_base::hash::HashMap;
+use kilndb_base::prefetch::prefetch;
 use kilndb_base::sync::{Arc, Weak};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{Snapshot, Transaction};
@@ -291,6 +292,11 @@ pub(crate) enum OnCommit {
 }
 
 impl Session {
+    /// Asks for what a statement touches outside the session's own struct, which is in the cache already.
+    pub fn prefetch_further(&self) {
+        prefetch(&*self.own);
+    }
+
     pub fn connect(instance: Arc<Instance>, options: StartupOptions, runtime: &dyn Runtime) -> Result<Session> {
         let role = instance.role_row(&options.user)?.filter(|r| r.bool("rolcanlogin"));
         let role = role.ok_or_else(|| {
