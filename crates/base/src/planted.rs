@@ -52,7 +52,7 @@ bugs! {
     LosersStay,
     /// Who has waited for a row is not woken when it is free.
     RowWakeLost,
-    /// A checkpoint's recovery begins at the newest record, whatever is open.
+    /// Recovery begins where the last checkpoint ended, not where it began.
     RedoBeginsTooLate,
     /// A prepared statement's plan is not checked against the catalog's version.
     PlanNeverStale,
@@ -60,6 +60,12 @@ bugs! {
     DropNotRepeated,
     /// Recovery leaves out a record of a page that an older record ends just before.
     RedoSkipsNext,
+    /// Compaction takes what one record says of many inserted rows for one of them only.
+    RowsOfOneInsertApart,
+    /// Transaction ids are given out although their places are those of older ones that are still needed.
+    PlacesOfXidsTakenTwice,
+    /// A folder without its control file is taken for an empty one.
+    NoControlNoCluster,
 }
 
 #[cfg(feature = "simulation")]

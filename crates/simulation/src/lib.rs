@@ -11,7 +11,8 @@
 //! Must not know: sockets, workers and coroutines of the server: a session of its own thread stands for them.
 
 pub mod clients;
-pub mod machine;
+pub mod job_work;
+mod machine;
 pub mod more_work;
 pub mod network;
 pub mod run;

@@ -22,13 +22,13 @@ const WORDS: u64 = 12;
 pub struct ToldNumbers(Arc<Mutex<BTreeSet<(usize, i64)>>>);
 
 /// What no server may do.
-fn wrong(message: String) -> ClientError {
+pub fn wrong(message: String) -> ClientError {
     let severity = "ERROR".to_string();
     ClientError::Server(ServerError { severity, code: "wrong".into(), message, detail: None })
 }
 
 /// Runs a text; a deadlock is rolled back.
-fn attempt(client: &mut dyn Connection, sql: &str) -> Result<(), ClientError> {
+pub fn attempt(client: &mut dyn Connection, sql: &str) -> Result<(), ClientError> {
     match client.query(sql) {
         Err(ClientError::Server(e)) if e.code == "40P01" => client.query("rollback").map(drop),
         done => done.map(drop),
@@ -36,7 +36,7 @@ fn attempt(client: &mut dyn Connection, sql: &str) -> Result<(), ClientError> {
 }
 
 /// A scan and an index have found the same.
-fn same_rows(what: &str, by_scan: &[Answer], by_index: &[Answer]) -> Result<(), ClientError> {
+pub fn same_rows(what: &str, by_scan: &[Answer], by_index: &[Answer]) -> Result<(), ClientError> {
     let rows = |answers: &[Answer]| answers.last().map(|a| a.rows.clone());
     let (by_scan, by_index) = (rows(by_scan), rows(by_index));
     if by_scan == by_index {
@@ -161,8 +161,9 @@ pub fn watch_all(client: &mut dyn Connection, random: &mut Random) -> Result<(),
     loop {
         client.query("begin isolation level repeatable read")?;
         let first = check_all(client)?;
+        let longest_us = if random.one_in(3) { 60_000 } else { 4000 };
         for _ in 0..random.below(4) {
-            client.pause(std::time::Duration::from_micros(random.below(4000)));
+            client.pause(std::time::Duration::from_micros(random.below(longest_us)));
             let again = check_all(client)?;
             if again != first {
                 return Err(wrong(format!("a snapshot has changed: {first:?}, then {again:?}")));

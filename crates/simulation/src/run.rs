@@ -2,6 +2,7 @@
 //! against what may be.
 
 use crate::clients::{Clients, Outcome, Reconnects, lost_or};
+use crate::job_work;
 use crate::machine::{FOLDER, Hardware, Process, ProcessOptions, SeedChoice};
 use crate::more_work::{self, ToldNumbers};
 use crate::network::Network;
@@ -31,7 +32,7 @@ pub struct RunOptions {
 }
 
 /// What of a run can be left out.
-pub const PARTS: [&str; 17] = [
+pub const PARTS: [&str; 21] = [
     "troubles",
     "reaper",
     "history 0",
@@ -49,6 +50,10 @@ pub const PARTS: [&str; 17] = [
     "queue 1",
     "bulk",
     "bulk snapshots",
+    "jobs 0",
+    "jobs 1",
+    "undecided",
+    "undecided watcher",
 ];
 
 /// What a run has done, and what was wrong.
@@ -123,8 +128,10 @@ impl Machine {
         let limits = StorageLimits {
             record_bytes: [512, 4096, 1 << 16][choice.below(3) as usize],
             free_pages_kept: [0, 64, 8192][choice.below(3) as usize],
-            xids: [usual.xids, usual.xids, 1 << 10][choice.below(3) as usize],
+            xids: [usual.xids, 1 << 10, 1 << 7][choice.below(3) as usize],
             undo_chunks: [usual.undo_chunks, usual.undo_chunks, 1 << 8][choice.below(3) as usize],
+            old_snapshot_commits: [usual.old_snapshot_commits, 20, 100][choice.below(3) as usize],
+            compacted_chunks: [usual.compacted_chunks, 2, 8][choice.below(3) as usize],
             ..usual
         };
         let is_small = limits.xids < usual.xids || limits.undo_chunks < usual.undo_chunks;
@@ -185,7 +192,8 @@ impl Machine {
                 return self.forgetful_round(&process);
             }
             self.work(&process).map_err(|e| format!("round {round}: {e}"))?;
-            let damaged = self.below(6) == 0 && !self.is_left_out("troubles") && self.damage(&process);
+            let is_damaged = self.below(6) == 0 && !self.is_left_out("troubles");
+            let damage = if is_damaged { self.damage(&process) } else { None };
             let started = self.start_again().map_err(|e| format!("start after round {round}: {e}"));
             let verified = started.and_then(|next| {
                 process = next;
@@ -193,10 +201,10 @@ impl Machine {
             });
             match verified {
                 // Detected, and named: nothing is to be had of this machine any more.
-                Err(e) if damaged && e.contains("XX001") => return Ok(()),
+                Err(e) if damage.is_some_and(|codes| codes.iter().any(|code| e.contains(code))) => return Ok(()),
                 verified => verified?,
             }
-            if damaged {
+            if damage.is_some() {
                 // What was not read yet may be damaged still.
                 return Ok(());
             }
@@ -222,27 +230,31 @@ impl Machine {
         }
     }
 
-    /// Something rots: a bit of the log, or some bits of another file. False: there was nothing to rot.
-    fn damage(&mut self, process: &Process) -> bool {
+    /// Something rots: a bit of the log, or some bits of another file; or a file is gone. Returns the SQLSTATEs that may
+    /// tell of it; None: there was nothing to damage.
+    fn damage(&mut self, process: &Process) -> Option<&'static [&'static str]> {
+        let names = self.hardware.disk.names();
+        if self.below(4) == 0 {
+            let path = trouble::losable_file(names, &mut self.choice())?;
+            self.hardware.disk.lose(path);
+            // io_error: it cannot be opened.
+            return Some(&["XX001", "58030"]);
+        }
         let (path, from, length, bits) = match (self.below(3), process.settled_log()) {
             (0, Some((path, offset))) if offset > 0 => (path, offset.saturating_sub(4096), offset.min(4096), 1),
-            (1, _) => {
-                let names = self.hardware.disk.names();
-                let Some(path) = trouble::rotting_file(names, &mut self.choice()) else { return false };
-                (path, 0, u64::MAX, 1)
-            }
+            (1, _) => (trouble::rotting_file(names, &mut self.choice())?, 0, u64::MAX, 1),
             _ => (PathBuf::from(PAGES), 0, u64::MAX, 1 + self.below(8)),
         };
         let path = path.strip_prefix(FOLDER).map(std::path::Path::to_path_buf).unwrap_or(path);
         let length = length.min(self.hardware.disk.spoil(&path, |bytes| bytes.len() as u64));
         if length == 0 {
-            return false;
+            return None;
         }
         for _ in 0..bits {
             let (at, bit) = (from + self.below(length), self.below(8));
             self.hardware.disk.spoil(&path, |bytes| bytes.get_mut(at as usize).map(|byte| *byte ^= 1 << bit));
         }
-        true
+        Some(&["XX001"])
     }
 
     /// Starts a process and waits until it answers.
@@ -290,7 +302,7 @@ impl Machine {
 
     fn load(&mut self, process: &Arc<Process>) -> Outcome {
         let mut client = self.client(process)?;
-        for sql in [workload::TABLE, more_work::TABLES] {
+        for sql in [workload::TABLE, more_work::TABLES, job_work::TABLES] {
             client.query(sql).map_err(|e| e.to_string())?;
         }
         definitions::load(&mut client, self.definitions.len())
@@ -402,6 +414,10 @@ impl Machine {
             ("queue 1", more_work::work_queue),
             ("bulk", more_work::change_all),
             ("bulk snapshots", more_work::watch_all),
+            ("jobs 0", job_work::work_jobs),
+            ("jobs 1", job_work::work_jobs),
+            ("undecided", job_work::stay_undecided),
+            ("undecided watcher", job_work::watch_undecided),
         ];
         for (name, work) in beside {
             let mut random = self.random();
@@ -425,6 +441,8 @@ impl Machine {
             more_work::check_documents(&mut client, &mut random).map_err(|e| e.to_string())?;
         }
         more_work::check_all(&mut client).map_err(|e| e.to_string())?;
+        job_work::check_jobs(&mut client).map_err(|e| e.to_string())?;
+        job_work::check_undecided(&mut client).map_err(|e| e.to_string())?;
         let last = read_everything(&mut client)?;
         self.check_history(last)
     }

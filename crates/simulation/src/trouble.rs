@@ -58,7 +58,16 @@ pub fn choose_mischief(choice: &mut impl Choice) -> PlannedMischief {
 /// A file in which a bit may rot, of those that there are: not the log, where what was flushed last looks like a torn end
 /// when it rots.
 pub fn rotting_file(names: Vec<String>, choice: &mut impl Choice) -> Option<PathBuf> {
-    let stays = |name: &String| !["wal/", "tmp/"].iter().any(|folder| name.starts_with(folder));
+    one_outside(&["wal/", "tmp/"], names, choice)
+}
+
+/// A file whose loss is found out: not that of an image, without which a relation begins empty, nor that of the log's end.
+pub fn losable_file(names: Vec<String>, choice: &mut impl Choice) -> Option<PathBuf> {
+    one_outside(&["wal/", "tmp/", "images/"], names, choice)
+}
+
+fn one_outside(folders: &[&str], names: Vec<String>, choice: &mut impl Choice) -> Option<PathBuf> {
+    let stays = |name: &String| !folders.iter().any(|folder| name.starts_with(folder));
     let names: Vec<String> = names.into_iter().filter(|name| stays(name) && !name.ends_with(".pid")).collect();
     let most = names.len() as u64;
     (most > 0).then(|| PathBuf::from(&names[choice.below(most) as usize]))

@@ -49,6 +49,11 @@ pub struct StorageLimits {
     pub free_pages_kept: u64,
     /// A list in a log record that would make it longer goes into several records; at most 64 kB.
     pub record_bytes: usize,
+    /// A snapshot that so many commits have followed is old: chains are shortened, and undo compacted, beside it. Without
+    /// one, discarding undo keeps chains short.
+    pub old_snapshot_commits: u64,
+    /// Fewer live chunks of undo are not worth compacting.
+    pub compacted_chunks: usize,
 }
 impl Default for StorageLimits {
     fn default() -> StorageLimits {
@@ -60,6 +65,8 @@ impl Default for StorageLimits {
             relation_ids: 1 << 31,
             free_pages_kept: 8192,
             record_bytes: 1 << 16,
+            old_snapshot_commits: 2000,
+            compacted_chunks: 64,
         }
     }
 }

@@ -205,10 +205,7 @@ impl Checkpointer {
         if tell {
             core.tell(Severity::Log, &format!("checkpoint starting: {}", reason.words()));
         }
-        let mut redo = core.log.settled_lsn();
-        if planted::is(Bug::RedoBeginsTooLate) {
-            redo = core.log.insert_lsn();
-        }
+        let redo = core.log.settled_lsn();
         core.redo.store(redo, SeqCst);
         let generation = self.generation.load(Relaxed) + 1;
         let mut images = core.begin_images(generation, ending);
@@ -238,6 +235,9 @@ impl Checkpointer {
         core.stats.count(IoObject::Relation, Event::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
         note.durable = core.log.flushed();
+        if planted::is(Bug::RedoBeginsTooLate) {
+            note.redo = core.log.settled_lsn();
+        }
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
         // A failed one keeps its generation: the slot of the last good checkpoint is not written before there is a
         // newer.

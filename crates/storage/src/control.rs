@@ -20,6 +20,7 @@ use crate::wal::Log;
 use crate::wal::segment::failed;
 use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
 use kilndb_base::env::{Env, File, Open};
+use kilndb_base::planted::{self, Bug};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -290,6 +291,9 @@ pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<FoundCluster>> {
             return beside_damage(env, dir, one, other).map(Some);
         }
         [Slot::Empty, Slot::Empty] => {
+            if planted::is(Bug::NoControlNoCluster) {
+                return Ok(None);
+            }
             let Some(name) = content(env, dir)? else { return Ok(None) };
             let problem = if slots.is_some() { "is empty" } else { "is missing" };
             let message = format!("file \"control\" {problem}, but there is a cluster in its folder (file \"{name}\")");

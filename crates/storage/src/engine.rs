@@ -550,7 +550,7 @@ fn clean_private(private: &Mutex<Vec<Weak<Core>>>, round: u64) -> bool {
 /// Purges, discards undo, cleans pages ahead of the clock.
 fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
     let mut round = 0u64;
-    let mut compactor = Compactor::default();
+    let mut compactor = Compactor::new(core);
     while !core.stop.load(Acquire) {
         let mut busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
         busy |= core.sweep_round();

@@ -24,13 +24,12 @@ use crate::undo::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::planted::{self, Bug};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
 /// How often (by xid) a writer looks, and how deep.
 const EVERY: u64 = 8;
 const DEPTH: usize = 64;
-/// Without a snapshot so many commits old, chains are cut short by discarding undo anyway.
-pub(crate) const OLD: u64 = 2000;
 
 /// What a pruning goes by.
 pub(crate) struct Prune<'a> {
@@ -194,7 +193,7 @@ impl<'a> Prune<'a> {
         if insert {
             // A record of several rows stays one, since it is shared by them: whoever empties the chunk that it comes to
             // lie in must find all of them.
-            if record.kind != UndoKind::InsertRange {
+            if record.kind != UndoKind::InsertRange || planted::is(Bug::RowsOfOneInsertApart) {
                 record.kind = UndoKind::Insert;
                 record.data = Vec::new();
             }
@@ -227,13 +226,15 @@ impl<'a> Prune<'a> {
 }
 
 impl Core {
+    /// A snapshot is so old that shortening chains beside it pays.
+    pub(crate) fn has_old_snapshot(&self) -> bool {
+        let newest_old = self.oldest_seen.load(Relaxed).saturating_add(self.config.limits.old_snapshot_commits);
+        self.log.last_csn() >= newest_old
+    }
     /// The word that a writer with `xid` may note as replaced, given the row's word and payload: maybe of a shorter
     /// chain.
     pub(super) fn pruned(&self, worker: usize, xid: u64, word: u64, slot: usize, payload: &[u8]) -> Result<u64> {
-        if word & ADDRESS == 0
-            || !xid.is_multiple_of(EVERY)
-            || self.log.last_csn() < self.oldest_seen.load(Relaxed).saturating_add(OLD)
-        {
+        if word & ADDRESS == 0 || !xid.is_multiple_of(EVERY) || !self.has_old_snapshot() {
             return Ok(word);
         }
         Ok(Prune::new(self, worker, None).word(word, slot, payload)?.unwrap_or(word))

@@ -76,7 +76,8 @@ impl XidTable {
     /// Err: an id so much older is still needed that the new one would come to its place.
     pub fn assign(&self, owner: u64, brief: bool) -> Result<u64> {
         let floor = self.floor.load(Acquire);
-        let next = self.next.fetch_update(SeqCst, Relaxed, |xid| (xid - floor < self.cap as u64).then(|| xid + 1));
+        let is_free = |xid: u64| xid - floor < self.cap as u64 || planted::is(Bug::PlacesOfXidsTakenTwice);
+        let next = self.next.fetch_update(SeqCst, Relaxed, |xid| is_free(xid).then(|| xid + 1));
         let xid = next.map_err(|_| no_xid())?;
         // The rest of the place is zeros: in progress.
         self.word(xid, OWNER).store(owner | if brief { BRIEF } else { 0 }, Release);

@@ -4,7 +4,8 @@
 //! 1. A chunk is emptied only while no transaction holds it (none in progress, none to be purged), and goes only if
 //!    then no row's chain leads into it.
 //! 2. A pass is due when live chunks have doubled since the last one; so the work is bounded by what was written, and
-//!    undo by twice what is needed and [`SMALL`] chunks.
+//!    undo by twice what is needed and a few chunks
+//!    (`StorageLimits::compacted_chunks`, 4 MB).
 //!
 //! Must not know: how a chain is rebuilt.
 
@@ -12,15 +13,12 @@ use super::record::{FIXED, UndoKind, UndoRecord};
 use super::{CHUNK, CHUNK_PAGES};
 use crate::core::Core;
 use crate::heap::page as hp;
-use crate::heap::prune::{OLD, Prune};
+use crate::heap::prune::Prune;
 use crate::page::{HEADER, KIND_UNDO, PAGE};
 use crate::wal::record::Op;
 use kilndb_base::hash::{HashSet, HashSetExt};
-use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, Severity};
 
-/// Fewer chunks than this are not worth a pass (4 MB).
-const SMALL: usize = 64;
 /// Chunks looked at before the cleaner does something else.
 const AT_ONCE: usize = 16;
 
@@ -30,19 +28,17 @@ pub struct Compactor {
     pass: Vec<u64>,
     failed: bool,
 }
-impl Default for Compactor {
-    fn default() -> Compactor {
-        Compactor { due: SMALL, pass: Vec::new(), failed: false }
-    }
-}
 
 impl Compactor {
+    pub fn new(core: &Core) -> Compactor {
+        Compactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), failed: false }
+    }
     /// Some work of a pass, if one is due; true if there is more to do.
     pub fn round(&mut self, core: &Core) -> bool {
         if self.pass.is_empty() {
             let live = core.undo.count();
-            self.due = self.due.min((2 * live).max(SMALL));
-            if live < self.due || core.log.last_csn() < core.oldest_seen.load(Relaxed).saturating_add(OLD) {
+            self.due = self.due.min((2 * live).max(core.config.limits.compacted_chunks));
+            if live < self.due || !core.has_old_snapshot() {
                 return false;
             }
             self.pass = core.undo.live().into_iter().rev().map(|(number, _, _)| number).collect();
@@ -60,7 +56,7 @@ impl Compactor {
             }
         }
         if self.pass.is_empty() {
-            self.due = (2 * core.undo.count()).max(SMALL);
+            self.due = (2 * core.undo.count()).max(core.config.limits.compacted_chunks);
         }
         !self.pass.is_empty()
     }
