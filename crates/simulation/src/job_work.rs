@@ -9,7 +9,9 @@ pub const TABLES: &str = "create table jobs (id int primary key, state text, tri
     create index jobs_state on jobs (state); create sequence job_ids start 1000; \
     insert into jobs select g, 'new', 0 from generate_series(1, 150) g; \
     create table undecided (id int primary key, n int); \
-    insert into undecided select g, 0 from generate_series(1, 5) g";
+    insert into undecided select g, 0 from generate_series(1, 5) g; \
+    create table counters (id int primary key, n int); \
+    insert into counters select g, 0 from generate_series(1, 20) g";
 
 const JOBS: u64 = 150;
 /// Index entries of new jobs die. They come back to life when a job is new again, or when another new one gets the place
@@ -53,6 +55,36 @@ pub fn check_jobs(client: &mut dyn Connection) -> Result<(), ClientError> {
     let without = client.query(sql)?;
     client.query("commit")?;
     same_rows("new jobs", &without, &with)
+}
+
+/// Takes snapshots of the jobs, which what is gone of them must wait for, until the connection breaks.
+pub fn watch_jobs(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    watch(client, random, "select count(*), sum(id) from jobs where state = 'new'")
+}
+
+/// Counts in single rows, which get many versions, until the connection breaks.
+pub fn count(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    loop {
+        attempt(client, &format!("update counters set n = n + 1 where id = {}", 1 + random.below(20)))?;
+    }
+}
+
+/// Takes snapshots of these rows until the connection breaks.
+pub fn watch_counters(client: &mut dyn Connection, random: &mut Random) -> Result<(), ClientError> {
+    watch(client, random, "select sum(n), sum(n * id) from counters")
+}
+
+/// Takes snapshots, each of which finds the same first and later; they end soon.
+fn watch(client: &mut dyn Connection, random: &mut Random, sql: &str) -> Result<(), ClientError> {
+    loop {
+        client.query("begin isolation level repeatable read")?;
+        let first = client.query(sql)?;
+        for _ in 0..1 + random.below(3) {
+            client.pause(Duration::from_micros(random.below(5000)));
+            same_rows("a snapshot, asked first and later", &first, &client.query(sql)?)?;
+        }
+        client.query("commit")?;
+    }
 }
 
 /// Changes rows and takes that back, sometimes much later, until the connection breaks. All the while nobody sees it.

@@ -32,7 +32,7 @@ pub struct RunOptions {
 }
 
 /// What of a run can be left out.
-pub const PARTS: [&str; 21] = [
+pub const PARTS: [&str; 25] = [
     "troubles",
     "reaper",
     "history 0",
@@ -52,6 +52,10 @@ pub const PARTS: [&str; 21] = [
     "bulk snapshots",
     "jobs 0",
     "jobs 1",
+    "jobs snapshots",
+    "counters 0",
+    "counters 1",
+    "counters snapshots",
     "undecided",
     "undecided watcher",
 ];
@@ -131,7 +135,7 @@ impl Machine {
             xids: [usual.xids, 1 << 10, 1 << 7][choice.below(3) as usize],
             undo_chunks: [usual.undo_chunks, usual.undo_chunks, 1 << 8][choice.below(3) as usize],
             old_snapshot_commits: [usual.old_snapshot_commits, 20, 100][choice.below(3) as usize],
-            compacted_chunks: [usual.compacted_chunks, 2, 8][choice.below(3) as usize],
+            compacted_chunks: [usual.compacted_chunks, 1, 4][choice.below(3) as usize],
             ..usual
         };
         let is_small = limits.xids < usual.xids || limits.undo_chunks < usual.undo_chunks;
@@ -416,6 +420,10 @@ impl Machine {
             ("bulk snapshots", more_work::watch_all),
             ("jobs 0", job_work::work_jobs),
             ("jobs 1", job_work::work_jobs),
+            ("jobs snapshots", job_work::watch_jobs),
+            ("counters 0", job_work::count),
+            ("counters 1", job_work::count),
+            ("counters snapshots", job_work::watch_counters),
             ("undecided", job_work::stay_undecided),
             ("undecided watcher", job_work::watch_undecided),
         ];
