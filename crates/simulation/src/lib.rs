@@ -12,7 +12,7 @@
 
 pub mod clients;
 pub mod job_work;
-mod machine;
+pub mod machine;
 pub mod more_work;
 pub mod network;
 pub mod run;
