@@ -65,7 +65,7 @@ struct Counts {
     moved: Cell<u64>,
 }
 
-thread_local! {
+crate::task_local! {
     static COUNTS: Counts = const { Counts {
         held: Cell::new(0),
         limit: Cell::new(i64::MAX),

@@ -39,7 +39,7 @@ pub struct StackLimit {
 /// The thread has not looked at its own stack yet.
 const UNKNOWN: StackLimit = StackLimit { base: 0, end: 0, depth_bytes: usize::MAX, was_deep: false };
 
-thread_local! {
+crate::task_local! {
     static CURRENT: Cell<StackLimit> = const { Cell::new(UNKNOWN) };
     /// The lowest address at which [`check`] need not look further; that of `CURRENT`, or above all addresses.
     static LOOK_FROM: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -89,7 +89,7 @@ impl StackLimit {
             None => StackLimit::new(usize::MAX, 0, usize::MAX),
         }
     }
-    fn enter(self) {
+    pub(crate) fn enter(self) {
         CURRENT.set(self);
         LOOK_FROM.set(self.look_from());
     }

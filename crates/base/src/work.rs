@@ -34,7 +34,7 @@ struct Computation {
 
 const NOBODYS: Computation = Computation { park: None, units_left: UNITS_PER_LOOK, memory: memory::EMPTY };
 
-thread_local! {
+crate::task_local! {
     static PRESENT: Cell<Computation> = const { Cell::new(NOBODYS) };
     /// How many units are left until the next look.
     static UNITS_LEFT: Cell<i64> = const { Cell::new(UNITS_PER_LOOK) };

@@ -27,7 +27,7 @@ struct Known {
 }
 const NOTHING: Known = Known { dictionary: 0, word: 0, lexeme: [0; WORD_BYTES], lexeme_len: 0 };
 
-thread_local! {
+kilndb_base::task_local! {
     static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -37,6 +37,7 @@ const NOT_SIMULATED: &[&str] = &[
     "std::sync::{",
     "std::thread",
     "thread::spawn",
+    "thread_local!",
     "Instant::now",
     "SystemTime::now",
     "std::hint::spin_loop",
@@ -46,6 +47,7 @@ const NOT_SIMULATED: &[&str] = &[
 ];
 /// Files that go around it: each with its reason.
 const AROUND_SIMULATION: &[(&str, &str)] = &[
+    ("server/src/allocator.rs", "an allocator must not be interrupted"),
     ("server/src/apart.rs", "asks how many cores there are"),
     ("server/src/code_pages.rs", "runs before there are threads"),
     ("server/src/crash.rs", "a crash is planted in a thread"),

@@ -8,13 +8,13 @@
 //!    [`machine::MachineEnv`].
 //! 3. A run ends its process: tasks of machines that were killed stay behind.
 //!
-//! Must not know: sockets, workers and coroutines of the server: a session of its own thread stands for them.
+//! Must not know: sockets, workers and coroutines of the server: a session in a task of its own stands for them.
 
 pub mod clients;
-pub mod job_work;
 pub mod machine;
-pub mod more_work;
 pub mod network;
+pub mod parts;
 pub mod run;
 pub mod session;
 pub mod trouble;
+pub mod workloads;

@@ -2,7 +2,9 @@
 
 use kilndb_base::planted::{self, BUGS, Bug};
 use kilndb_base::sync::Arc;
-use kilndb_simulation::run::{PARTS, RunOptions, Verdict, run_seed};
+use kilndb_base::sync::scheduler::Scheduler;
+use kilndb_simulation::parts;
+use kilndb_simulation::run::{RunOptions, Verdict, run_seed};
 use std::io::{Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
@@ -54,10 +56,8 @@ struct Options {
     jobs: Option<usize>,
     shrink: bool,
     less: LeftOut,
-    /// Internal: run this seed in this process, ...
+    /// Internal: run this seed in this process.
     one: Option<u64>,
-    /// ... on this core alone.
-    core: Option<u64>,
 }
 
 fn options() -> Result<Options, String> {
@@ -81,7 +81,6 @@ fn options() -> Result<Options, String> {
             "--seconds" => options.seconds = Some(number()?),
             "--jobs" => options.jobs = Some(number()?.max(1) as usize),
             "--one" => options.one = Some(number()?),
-            "--core" => options.core = Some(number()?),
             "--plant" => options.plant = Some(value),
             "--without" => options.less.without = value.split(',').map(str::to_string).collect(),
             "--rounds" => options.less.rounds = Some(number()?),
@@ -114,17 +113,14 @@ fn run(options: &Options) -> Result<bool, String> {
         return Ok(true);
     }
     if options.less.without == ["list"] {
-        PARTS.iter().for_each(|name| println!("{name}"));
+        parts::all().iter().for_each(|name| println!("{name}"));
         return Ok(true);
     }
-    if let Some(unknown) = options.less.without.iter().find(|name| !PARTS.contains(&name.as_str())) {
+    if let Some(unknown) = options.less.without.iter().find(|name| !parts::all().contains(name)) {
         return Err(format!("no part of a run is called {unknown}"));
     }
     if let Some(name) = &options.plant {
         planted::plant(bug(name)?);
-    }
-    if let Some(core) = options.core {
-        stay_on(core as usize);
     }
     match options.one {
         Some(seed) => run_here(seed, &options.less),
@@ -133,27 +129,21 @@ fn run(options: &Options) -> Result<bool, String> {
     }
 }
 
-/// One thread runs at a time, so all of them belong on one core: passing the turn to another core takes longer.
-fn stay_on(core: usize) {
-    // SAFETY: an empty set is one of zeros; the calls get a valid set and its size. Failing changes nothing.
-    unsafe {
-        let mut set: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(core % libc::CPU_SETSIZE as usize, &mut set);
-        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set);
-    }
-}
-
 /// Runs a seed and ends the process.
 fn run_here(seed: u64, less: &LeftOut) -> ! {
-    let standstill = move |told: &str| {
-        end(&Verdict { seed, failure: Some(format!("nobody can go on:\n{told}")), ..Verdict::default() })
+    let standstill = move |scheduler: &Scheduler| {
+        if std::env::var_os("KILNDB_TELL").is_some() {
+            scheduler.tell_where();
+        }
+        let failure = format!("nobody can go on:\n{}", scheduler.told());
+        end(&Verdict { seed, failure: Some(failure), ..Verdict::default() })
     };
     let run = RunOptions { seed, without: less.without.clone(), rounds: less.rounds };
     let verdict = run_seed(&run, Arc::new(standstill));
     end(&verdict)
 }
 
-/// What was killed is still there, in threads that never run again: the process ends without them.
+/// What was killed is still there, in tasks that never run again: the process ends without them.
 fn end(verdict: &Verdict) -> ! {
     let Verdict { turns, trace, virtual_ms, kills, transactions, indexes_compared, .. } = verdict;
     println!("{trace} {turns} {virtual_ms} {kills} {transactions} {indexes_compared}");
@@ -191,9 +181,9 @@ fn shrink(options: &Options) -> Result<bool, String> {
             break;
         }
     }
-    for part in PARTS {
+    for part in parts::all() {
         let mut fewer = less.clone();
-        fewer.without.push(part.to_string());
+        fewer.without.push(part.clone());
         if let Some(failure) = fails(&fewer) {
             (less, smallest) = (fewer, failure);
             println!("without {part}: seed {} fails", smallest.0);
@@ -234,8 +224,8 @@ impl Campaign {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let began = Instant::now();
         std::thread::scope(|scope| {
-            for job in 0..self.options.jobs.unwrap_or(cores) {
-                scope.spawn(move || self.work((job % cores) as u64));
+            for _ in 0..self.options.jobs.unwrap_or(cores) {
+                scope.spawn(|| self.work());
             }
         });
         let sum = self.sum.lock().unwrap_or_else(|e| e.into_inner());
@@ -257,16 +247,15 @@ impl Campaign {
         self.deadline.is_some_and(|end| Instant::now() >= end) || self.options.plant.is_some() && found()
     }
 
-    fn work(&self, core: u64) {
-        let options = Options { core: Some(core), ..self.options.clone() };
+    fn work(&self) {
         while !self.is_over() {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
             if seed >= self.end {
                 break;
             }
-            let mut told = run_apart(seed, &options);
+            let mut told = run_apart(seed, &self.options);
             if self.options.twice && told.failure.is_none() {
-                let again = run_apart(seed, &options);
+                let again = run_apart(seed, &self.options);
                 if again != told {
                     told.failure = Some(format!("two runs of it differ: {:?}, then {:?}", told.numbers, again));
                 }
@@ -290,7 +279,6 @@ fn run_apart(seed: u64, options: &Options) -> Told {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--one", &seed.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
     command.args(options.less.words());
-    command.args(options.core.iter().flat_map(|core| ["--core".to_string(), core.to_string()]));
     if let Some(name) = &options.plant {
         command.args(["--plant", name]);
     }

@@ -265,10 +265,9 @@ mod tests {
     const CLIENT: Life = Life(2);
     const LIMIT: Duration = Duration::from_secs(1);
 
-    fn simulate<T>(seed: u64, f: impl FnOnce(&Network) -> T) -> T {
-        let standstill = |told: &str| panic!("nobody can go on: {told}");
+    fn simulate<T: 'static>(seed: u64, f: impl FnOnce(&Network) -> T + 'static) -> T {
         let pace = Pace { seed, points_between: 8 };
-        Scheduler::run(pace, Arc::new(standstill), |scheduler| f(&Network::new(scheduler)))
+        Scheduler::run(pace, Arc::new(|_| ()), move |scheduler| f(&Network::new(scheduler)))
     }
 
     /// Sends back what it reads, until the connection ends.

@@ -2,12 +2,13 @@
 //! against what may be.
 
 use crate::clients::{Clients, Outcome, Reconnects, lost_or};
-use crate::job_work;
 use crate::machine::{FOLDER, Hardware, Process, ProcessOptions, SeedChoice};
-use crate::more_work::{self, ToldNumbers};
 use crate::network::Network;
+use crate::parts;
 use crate::session::SimConnection;
 use crate::trouble::{self, Trouble};
+use crate::workloads::numbers::{self, ToldNumbers};
+use crate::workloads::{self, WORKLOADS};
 use kilndb_base::sync::Arc;
 use kilndb_base::sync::scheduler::{self, Life, OnStandstill, Pace, Scheduler};
 use kilndb_lab::client::Connection;
@@ -31,35 +32,6 @@ pub struct RunOptions {
     pub rounds: Option<u64>,
 }
 
-/// What of a run can be left out.
-pub const PARTS: [&str; 25] = [
-    "troubles",
-    "reaper",
-    "history 0",
-    "history 1",
-    "history 2",
-    "definitions 0",
-    "definitions 1",
-    "shared definitions",
-    "snapshots",
-    "long snapshot",
-    "checkpoints",
-    "numbers",
-    "documents",
-    "queue 0",
-    "queue 1",
-    "bulk",
-    "bulk snapshots",
-    "jobs 0",
-    "jobs 1",
-    "jobs snapshots",
-    "counters 0",
-    "counters 1",
-    "counters snapshots",
-    "undecided",
-    "undecided watcher",
-];
-
 /// What a run has done, and what was wrong.
 #[derive(Debug, Default)]
 pub struct Verdict {
@@ -74,8 +46,6 @@ pub struct Verdict {
     pub failure: Option<String>,
 }
 
-const HISTORY_SESSIONS: u32 = 3;
-const DEFINITION_SESSIONS: usize = 2;
 /// A process that has not started in so much virtual time never will.
 const START_LIMIT: Duration = Duration::from_secs(600);
 
@@ -107,8 +77,9 @@ pub fn run_seed(options: &RunOptions, on_standstill: OnStandstill) -> Verdict {
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let points_between = [8, 32, 128, 512, 2048][random.below(5) as usize];
     let pace = Pace { seed, points_between };
-    Scheduler::run(pace, on_standstill, |scheduler| {
-        let mut machine = Machine::new(scheduler, options);
+    let options = options.clone();
+    Scheduler::run(pace, on_standstill, move |scheduler| {
+        let mut machine = Machine::new(scheduler, &options);
         let failure = machine.run().err();
         let (turns, trace) = scheduler.trace();
         let virtual_ms = scheduler.now_nanos() / 1_000_000;
@@ -129,19 +100,27 @@ impl Machine {
         ];
         let settings = settings.map(|(name, value)| (name.to_string(), value.to_string())).to_vec();
         let usual = StorageLimits::default();
+        // A new cluster's catalog takes more than 256 small chunks.
+        let (undo_chunks, chunk_bytes) = match choice.below(4) {
+            0 => (1 << 8, usual.chunk_bytes),
+            1 => (usual.undo_chunks, 512),
+            2 => (usual.undo_chunks, 4096),
+            _ => (usual.undo_chunks, usual.chunk_bytes),
+        };
         let limits = StorageLimits {
             record_bytes: [512, 4096, 1 << 16][choice.below(3) as usize],
             free_pages_kept: [0, 64, 8192][choice.below(3) as usize],
             xids: [usual.xids, 1 << 10, 1 << 7][choice.below(3) as usize],
-            undo_chunks: [usual.undo_chunks, usual.undo_chunks, 1 << 8][choice.below(3) as usize],
-            old_snapshot_commits: [usual.old_snapshot_commits, 20, 100][choice.below(3) as usize],
-            compacted_chunks: [usual.compacted_chunks, 1, 4][choice.below(3) as usize],
+            undo_chunks,
+            chunk_bytes,
+            old_snapshot_commits: [usual.old_snapshot_commits, 5, 20, 100][choice.below(4) as usize],
+            compacted_chunks: [usual.compacted_chunks, 1, 1, 4][choice.below(4) as usize],
             ..usual
         };
         let is_small = limits.xids < usual.xids || limits.undo_chunks < usual.undo_chunks;
         // program_limit_exceeded
         let excused = if is_small { vec!["54000"] } else { Vec::new() };
-        let definitions = (0..DEFINITION_SESSIONS)
+        let definitions = (0..parts::DEFINITION_SESSIONS)
             .map(|number| definitions::Session::new(number, scheduler.random() | 1, choice.below(2) == 0))
             .collect();
         let all = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
@@ -158,7 +137,7 @@ impl Machine {
         Machine {
             hardware,
             options: ProcessOptions { settings, limits, excused },
-            without: Arc::new(run.without.clone()),
+            without: Arc::new(parts::left_out(run, &mut choice)),
             most_rounds: run.rounds.unwrap_or(u64::MAX),
             has_reaper: choice.below(2) == 0,
             lives: 0,
@@ -192,11 +171,11 @@ impl Machine {
         self.load(&process)?;
         let rounds = (2 + self.below(4)).min(self.most_rounds);
         for round in 0..rounds {
-            if round + 1 == rounds && self.below(6) == 0 && !self.is_left_out("troubles") {
+            if round + 1 == rounds && self.below(6) == 0 && !self.is_left_out(parts::TROUBLES) {
                 return self.forgetful_round(&process);
             }
             self.work(&process).map_err(|e| format!("round {round}: {e}"))?;
-            let is_damaged = self.below(6) == 0 && !self.is_left_out("troubles");
+            let is_damaged = self.below(6) == 0 && !self.is_left_out(parts::TROUBLES);
             let damage = if is_damaged { self.damage(&process) } else { None };
             let started = self.start_again().map_err(|e| format!("start after round {round}: {e}"));
             let verified = started.and_then(|next| {
@@ -306,7 +285,8 @@ impl Machine {
 
     fn load(&mut self, process: &Arc<Process>) -> Outcome {
         let mut client = self.client(process)?;
-        for sql in [workload::TABLE, more_work::TABLES, job_work::TABLES] {
+        let of_workloads = WORKLOADS.iter().map(|workload| workload.tables);
+        for sql in [workload::TABLE, numbers::SEQUENCES].into_iter().chain(of_workloads) {
             client.query(sql).map_err(|e| e.to_string())?;
         }
         definitions::load(&mut client, self.definitions.len())
@@ -314,7 +294,7 @@ impl Machine {
 
     /// All clients at work, until the process is killed, or ends by itself where it may.
     fn work(&mut self, process: &Arc<Process>) -> Outcome {
-        let trouble = match self.is_left_out("troubles") {
+        let trouble = match self.is_left_out(parts::TROUBLES) {
             true => Trouble::Nothing,
             false => Trouble::choose(&mut self.choice()),
         };
@@ -359,10 +339,10 @@ impl Machine {
 
     fn start_history(&mut self, clients: &mut Clients) -> Arc<Mutex<Vec<Transaction>>> {
         let all: Arc<Mutex<Vec<Transaction>>> = Arc::default();
-        for number in 0..HISTORY_SESSIONS {
+        for number in 0..parts::HISTORY_SESSIONS {
             let (board, levels, recorded) = (self.board.clone(), self.levels.clone(), all.clone());
             let mut random = self.random();
-            clients.start(&format!("history {number}"), Reconnects::Always, move |client| {
+            clients.start(&parts::history(number), Reconnects::Always, move |client| {
                 let random = Random(random.number() | 1);
                 let session = HistorySession::new(client, number, random, (&board, &levels, Plant::Nothing));
                 let mut session = match session {
@@ -380,64 +360,42 @@ impl Machine {
         all
     }
 
-    /// Where the sessions are when they are done.
+    /// Where the sessions are while they are not at work.
     fn start_definitions(&mut self, clients: &mut Clients) -> Arc<Mutex<Vec<definitions::Session>>> {
-        let kept: Arc<Mutex<Vec<definitions::Session>>> = Arc::default();
+        let resting: Arc<Mutex<Vec<definitions::Session>>> = Arc::default();
         let (stay, work): (Vec<_>, Vec<_>) = std::mem::take(&mut self.definitions)
             .into_iter()
-            .partition(|session| self.is_left_out(&definitions_part(session.number())));
+            .partition(|session| self.is_left_out(&parts::definitions(session.number())));
         self.definitions = stay;
         for session in work {
-            let (kept, name) = (kept.clone(), definitions_part(session.number()));
-            // It is back here even if there is no process to connect to.
-            let number = kept.lock().unwrap_or_else(|e| e.into_inner()).len();
-            kept.lock().unwrap_or_else(|e| e.into_inner()).push(session);
+            let (resting, name) = (resting.clone(), parts::definitions(session.number()));
+            // It is back there even if there is no process to connect to.
+            let number = session.number();
+            resting.lock().unwrap_or_else(|e| e.into_inner()).push(session);
             clients.start(&name, Reconnects::Never, move |mut client| {
-                let placeholder = definitions::Session::new(usize::MAX, 1, true);
-                let take = |session| {
-                    let mut kept = kept.lock().unwrap_or_else(|e| e.into_inner());
-                    std::mem::replace(&mut kept[number], session)
-                };
-                let mut session = take(placeholder);
+                let all = || resting.lock().unwrap_or_else(|e| e.into_inner());
+                let own = all().extract_if(.., |session| session.number() == number).next();
+                let Some(mut session) = own else { return Ok(()) };
                 let done = session.work(&mut client);
-                take(session);
+                all().push(session);
                 lost_or(done)
             });
         }
-        kept
+        resting
     }
 
     fn start_others(&mut self, clients: &mut Clients) {
-        let beside = [
-            ("shared definitions", definitions::BESIDE[0]),
-            ("snapshots", definitions::BESIDE[1]),
-            ("long snapshot", definitions::BESIDE[2]),
-            ("checkpoints", definitions::BESIDE[3]),
-            ("documents", more_work::write_documents as definitions::Beside),
-            ("queue 0", more_work::work_queue),
-            ("queue 1", more_work::work_queue),
-            ("bulk", more_work::change_all),
-            ("bulk snapshots", more_work::watch_all),
-            ("jobs 0", job_work::work_jobs),
-            ("jobs 1", job_work::work_jobs),
-            ("jobs snapshots", job_work::watch_jobs),
-            ("counters 0", job_work::count),
-            ("counters 1", job_work::count),
-            ("counters snapshots", job_work::watch_counters),
-            ("undecided", job_work::stay_undecided),
-            ("undecided watcher", job_work::watch_undecided),
-        ];
-        for (name, work) in beside {
+        for (name, work) in parts::beside() {
             let mut random = self.random();
             clients.start(name, Reconnects::Always, move |mut client| lost_or(work(&mut client, &mut random)));
         }
         let (numbers, mut random) = (self.numbers.clone(), self.random());
         let draw = move |mut client: SimConnection| lost_or(numbers.draw(&mut client, &mut random));
-        clients.start("numbers", Reconnects::Always, draw);
+        clients.start(parts::NUMBERS, Reconnects::Always, draw);
         let mut random = self.random();
         if self.has_reaper {
-            let reap = move |mut client: SimConnection| lost_or(more_work::end_sessions(&mut client, &mut random));
-            clients.start("reaper", Reconnects::Always, reap);
+            let reap = move |mut client: SimConnection| lost_or(workloads::end_sessions(&mut client, &mut random));
+            clients.start(parts::REAPER, Reconnects::Always, reap);
         }
     }
 
@@ -445,12 +403,9 @@ impl Machine {
         let mut client = self.client(process)?;
         self.verdict.indexes_compared += definitions::verify_all(&mut client, &mut self.definitions)?;
         let mut random = self.random();
-        for _ in 0..4 {
-            more_work::check_documents(&mut client, &mut random).map_err(|e| e.to_string())?;
+        for workload in &WORKLOADS {
+            (workload.check)(&mut client, &mut random).map_err(|e| e.to_string())?;
         }
-        more_work::check_all(&mut client).map_err(|e| e.to_string())?;
-        job_work::check_jobs(&mut client).map_err(|e| e.to_string())?;
-        job_work::check_undecided(&mut client).map_err(|e| e.to_string())?;
         let last = read_everything(&mut client)?;
         self.check_history(last)
     }
@@ -489,8 +444,4 @@ impl Machine {
             Err(e) => Err(format!("kilndb check: {}", e.message())),
         }
     }
-}
-
-fn definitions_part(number: usize) -> String {
-    format!("definitions {number}")
 }

@@ -27,7 +27,7 @@ const TEMPORARY_READ: usize = 8;
 const TEMPORARY_WRITTEN: usize = 9;
 const COUNTS: usize = 13;
 
-thread_local! {
+kilndb_base::task_local! {
     static COUNTED: [Cell<u64>; COUNTS] = const { [const { Cell::new(0) }; COUNTS] };
 }
 

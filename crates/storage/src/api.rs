@@ -2,6 +2,7 @@
 //!
 //! Must not know: how any of it is done.
 
+use crate::undo::CHUNK;
 use kilndb_base::{RowId, Severity};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +41,10 @@ pub struct StorageLimits {
     pub xids: usize,
     /// Chunks of undo between the oldest that is still needed and the newest; a power of two.
     pub undo_chunks: usize,
-    /// The same two of a session's private store.
+    /// A stream of undo goes on in another chunk after so many bytes of one; at most
+    /// [`CHUNK`].
+    pub chunk_bytes: u64,
+    /// The two numbers, of ids and of chunks, of a session's private store.
     pub private_xids: usize,
     pub private_undo_chunks: usize,
     /// Ids of shared relations, which are never given twice, are below this one.
@@ -60,6 +64,7 @@ impl Default for StorageLimits {
         StorageLimits {
             xids: 1 << 30,
             undo_chunks: 1 << 24,
+            chunk_bytes: CHUNK,
             private_xids: 1 << 18,
             private_undo_chunks: 1 << 20,
             relation_ids: 1 << 31,

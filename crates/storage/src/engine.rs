@@ -498,7 +498,7 @@ pub(crate) fn build_core(
     let (buffer_bytes, huge_pages) = (config.shared_buffers_bytes, config.huge_pages);
     let double_write = DoubleWrite::new(double_write, &area);
     let pool = Pool::new(pages, double_write, log.clone(), buffer_bytes, huge_pages, stats)?;
-    let undo = Undo::new(workers, c.next_chunk.max(1), config.limits.undo_chunks)?;
+    let undo = Undo::new(workers, c.next_chunk.max(1), config.limits.undo_chunks, config.limits.chunk_bytes)?;
     let xids = XidTable::new(c.next_xid.max(3), config.limits.xids)?;
     let mut core = Core::assemble(env, config, log, pool, 1, undo, xids)?;
     core.sync_on = sync_on;

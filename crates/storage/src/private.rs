@@ -103,8 +103,9 @@ impl PrivateStore {
         let log = Arc::new(Log::none(&shared.env, FIRST_CSN, config.log.clone()));
         let overflow = Arc::new(Overflow { env: shared.env.clone(), path: file, file: OnceLock::new() });
         let pool = Pool::private(overflow, log.clone(), buffer_bytes, MOST_BYTES, LEAST_BYTES, shared.stats.clone())?;
-        let (undo, xids) =
-            (Undo::new(2, 1, config.limits.private_undo_chunks)?, XidTable::new(3, config.limits.private_xids)?);
+        let limits = &config.limits;
+        let undo = Undo::new(2, 1, limits.private_undo_chunks, limits.chunk_bytes)?;
+        let xids = XidTable::new(3, limits.private_xids)?;
         let core = Arc::new(Core::assemble(shared.env.clone(), config, log, pool, FIRST_RELATION, undo, xids)?);
         engine.clean_also(&core);
         Ok(Arc::new(PrivateStore { core }))

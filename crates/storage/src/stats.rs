@@ -42,7 +42,7 @@ pub(crate) enum Event {
 }
 const EVENTS: usize = 5;
 
-thread_local! {
+kilndb_base::task_local! {
     static ACTOR: Cell<IoActor> = const { Cell::new(IoActor::Client) };
 }
 

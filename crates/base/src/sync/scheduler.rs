@@ -1,25 +1,23 @@
 //! One task at a time, virtual time, and every choice from a seed.
 //!
-//! A task is a thread of the operating system that runs only while it has the turn; so what is local to a thread stays
-//! so. At each [`point`] (an access to an atomic, a lock) the turn may pass to another task; when all of them wait, time
-//! goes on to the first moment that somebody waits for. (After FoundationDB's simulation, Zhou et al., SIGMOD 2021, and
-//! the random choice of what runs next in Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees",
-//! ASPLOS 2010.)
+//! A task is a coroutine ([`super::tasks`]); all of a scheduler's run on one thread. At each [`point`] (an access to an
+//! atomic, a lock) the turn may pass to another task; when all of them wait, time goes on to the first moment that
+//! somebody waits for. (After FoundationDB's simulation, Zhou et al., SIGMOD 2021, and the random choice of what runs
+//! next in Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees", ASPLOS 2010.)
 //!
 //! Invariants
-//! 1. Exactly one task of a scheduler has the turn; only it, or a thread that is no task before the first turn, changes
-//!    the state.
-//! 2. The order of turns, and the time, follow from the seed and from what the tasks do: nothing here looks at a clock,
-//!    an address (but whether two are the same) or the operating system's order of threads.
+//! 1. Exactly one task of a scheduler has the turn; only it changes the state.
+//! 2. The order of turns, and the time, follow from the seed and from what the tasks do: nothing here looks at a clock or
+//!    an address (but whether two are the same).
 //! 3. A task of a life that was ended never gets a turn again: its locks stay taken, its stack stays as it was, as after
 //!    a `kill -9`. Nobody of another life may wait for it.
 //!
 //! Must not know: what the tasks do.
 
-use super::JoinHandle;
+use super::{JoinHandle, tasks};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -38,35 +36,26 @@ pub struct Waiting {
     pub deadline_nanos: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum TaskState {
-    Runnable,
-    Waiting(Waiting),
-    Ended,
-}
-
 struct Task {
     name: String,
     life: Life,
-    state: TaskState,
+    has_ended: bool,
     /// Whether the wait that is over was ended by a wake-up.
     was_woken: bool,
-    turn: Arc<Turn>,
-}
-
-/// How a thread learns that it has the turn.
-struct Turn {
-    has_it: AtomicBool,
-    thread: Mutex<Option<std::thread::Thread>>,
 }
 
 struct SchedulerState {
     random: u64,
     now_nanos: u64,
     tasks: Vec<Task>,
-    /// Tasks that may run again, in the order of their numbers: all others stay in `tasks`, by the thousand in the end.
-    living: Vec<usize>,
-    running: usize,
+    /// Who may have the next turn, in the order of their numbers.
+    runnable: Vec<usize>,
+    /// Who waits, in the order of their numbers. All who are in neither list never run again, by the thousand in the end.
+    waiting: Vec<(usize, Waiting)>,
+    /// No deadline of those who wait comes before.
+    first_deadline_nanos: u64,
+    /// Who has the turn. None: nobody ever will again.
+    running: Option<usize>,
     /// Lives that have ended.
     ended: Vec<Life>,
     turns: u64,
@@ -75,12 +64,11 @@ struct SchedulerState {
     points_between: u32,
 }
 
-/// Called instead of a turn when no task can ever run again, with what each waits for.
-pub type OnStandstill = Arc<dyn Fn(&str) + Send + Sync>;
+/// Called when no task can ever run again.
+pub type OnStandstill = Arc<dyn Fn(&Scheduler) + Send + Sync>;
 
 pub struct Scheduler {
     state: Mutex<SchedulerState>,
-    on_standstill: OnStandstill,
 }
 
 /// How a seed's interleavings look.
@@ -91,19 +79,19 @@ pub struct Pace {
     pub points_between: u32,
 }
 
+/// The task that has the turn.
 struct Current {
     scheduler: Arc<Scheduler>,
     task: usize,
     life: Life,
-    turn: Arc<Turn>,
 }
 
 thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
     static IS_TASK: Cell<bool> = const { Cell::new(false) };
-    /// Points until the next choice. Of a thread that is no task it starts again and again.
+    /// Points until the next choice. Of a thread that has no task it starts again and again.
     static POINTS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
-    /// How many reasons there are not to be interrupted.
+    /// How many reasons there are for the task not to be interrupted.
     static UNINTERRUPTED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -134,45 +122,50 @@ impl SchedulerState {
         let long = self.below(64) == 0;
         (1 + self.below(2 * mean) * if long { 50 } else { 1 }) as u32
     }
-    fn is_runnable(&self, task: usize) -> bool {
-        matches!(self.tasks[task].state, TaskState::Runnable)
-    }
     fn end_life(&mut self, life: Life) {
         self.ended.push(life);
         let tasks = &self.tasks;
-        self.living.retain(|at| tasks[*at].life != life);
+        self.runnable.retain(|at| tasks[*at].life != life);
+        self.waiting.retain(|(at, _)| tasks[*at].life != life);
     }
-    /// Whoever waited for a moment that has come.
-    fn end_waits(&mut self) {
-        let now = self.now_nanos;
-        for at in &self.living {
-            let task = &mut self.tasks[*at];
-            if let TaskState::Waiting(Waiting { deadline_nanos: Some(at), .. }) = task.state
-                && at <= now
-            {
-                (task.state, task.was_woken) = (TaskState::Runnable, false);
-            }
+    fn can_run(&mut self, task: usize, was_woken: bool) {
+        self.tasks[task].was_woken = was_woken;
+        if let Err(place) = self.runnable.binary_search(&task) {
+            self.runnable.insert(place, task);
         }
+    }
+    fn stop_running(&mut self, task: usize) {
+        if let Ok(place) = self.runnable.binary_search(&task) {
+            self.runnable.remove(place);
+        }
+    }
+    fn begin_waiting(&mut self, task: usize, waiting: Waiting) {
+        self.stop_running(task);
+        let place = self.waiting.partition_point(|(at, _)| *at < task);
+        self.waiting.insert(place, (task, waiting));
+        self.first_deadline_nanos = self.first_deadline_nanos.min(waiting.deadline_nanos.unwrap_or(u64::MAX));
+    }
+    /// Whoever of those who wait `is_over` names can run.
+    fn end_waits(&mut self, was_woken: bool, is_over: impl Fn(usize, &Waiting) -> bool) {
+        let over = self.waiting.extract_if(.., |(at, waiting)| is_over(*at, waiting));
+        let over: Vec<usize> = over.map(|(at, _)| at).collect();
+        over.into_iter().for_each(|at| self.can_run(at, was_woken));
     }
     /// The next moment that somebody waits for.
     fn next_moment(&self) -> Option<u64> {
-        self.living
-            .iter()
-            .filter_map(|at| match self.tasks[*at].state {
-                TaskState::Waiting(waiting) => waiting.deadline_nanos,
-                _ => None,
-            })
-            .min()
+        self.waiting.iter().filter_map(|(_, waiting)| waiting.deadline_nanos).min()
     }
-    /// Chooses who has the next turn; time goes on if everybody waits. None: nobody ever will.
+    /// Chooses who has the next turn; time goes on if everybody waits.
     fn choose(&mut self) -> Option<usize> {
         loop {
-            self.end_waits();
-            let runnable = self.living.iter().filter(|at| self.is_runnable(**at)).count();
-            if runnable > 0 {
-                let place = self.below(runnable as u64) as usize;
-                let chosen = *self.living.iter().filter(|at| self.is_runnable(**at)).nth(place)?;
-                self.running = chosen;
+            if self.first_deadline_nanos <= self.now_nanos {
+                let now = self.now_nanos;
+                self.end_waits(false, |_, waiting| waiting.deadline_nanos.is_some_and(|at| at <= now));
+                self.first_deadline_nanos = self.next_moment().unwrap_or(u64::MAX);
+            }
+            if !self.runnable.is_empty() {
+                let place = self.below(self.runnable.len() as u64) as usize;
+                let chosen = self.runnable[place];
                 self.turns += 1;
                 self.trace = mixed(mixed(self.trace, chosen as u64), self.now_nanos);
                 return Some(chosen);
@@ -180,75 +173,104 @@ impl SchedulerState {
             self.now_nanos = self.now_nanos.max(self.next_moment()?);
         }
     }
-    fn standstill(&self) -> String {
-        let lines = self.living.iter().map(|at| &self.tasks[*at]);
-        lines.map(|t| format!("{} (life {}): {:?}", t.name, t.life.0, t.state)).collect::<Vec<_>>().join("\n")
+    /// Time has passed, and somebody has the next turn.
+    fn pass_on(&mut self) {
+        self.now_nanos += 100 + NANOS_PER_POINT * u64::from(self.points_between);
+        self.running = self.choose();
     }
-}
-
-impl Turn {
-    fn new() -> Arc<Turn> {
-        Arc::new(Turn { has_it: AtomicBool::new(false), thread: Mutex::new(None) })
+    /// The tasks that may run again, each with what it waits for.
+    fn living(&self) -> Vec<(usize, Option<Waiting>)> {
+        let waiting = self.waiting.iter().map(|(at, waiting)| (*at, Some(*waiting)));
+        let mut living: Vec<_> = self.runnable.iter().map(|at| (*at, None)).chain(waiting).collect();
+        living.sort_by_key(|(at, _)| *at);
+        living
     }
-    fn give(&self) {
-        self.has_it.store(true, Ordering::Release);
-        if let Some(thread) = &*self.thread.lock().unwrap_or_else(|e| e.into_inner()) {
-            thread.unpark();
-        }
-    }
-    fn await_it(&self) {
-        while !self.has_it.swap(false, Ordering::AcqRel) {
-            std::thread::park();
-        }
+    fn told(&self) -> String {
+        let line = |(at, waiting): (usize, Option<Waiting>)| {
+            let Task { name, life, .. } = &self.tasks[at];
+            match waiting {
+                Some(waiting) => format!("{name} (life {}): {waiting:?}", life.0),
+                None => format!("{name} (life {}): can run", life.0),
+            }
+        };
+        self.living().into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Scheduler {
-    /// Runs `f` as the first task, in the calling thread, in life 0.
-    pub fn run<T>(pace: Pace, on_standstill: OnStandstill, f: impl FnOnce(&Arc<Scheduler>) -> T) -> T {
+    /// Runs `f` as the first task, in life 0, until it has ended. Panics when nobody can go on and `on_standstill`
+    /// returns.
+    pub fn run<T: 'static>(
+        pace: Pace,
+        on_standstill: OnStandstill,
+        f: impl FnOnce(&Arc<Scheduler>) -> T + 'static,
+    ) -> T {
         let state = SchedulerState {
             random: pace.seed,
             now_nanos: 1_000_000_000,
             tasks: Vec::new(),
-            living: Vec::new(),
-            running: 0,
+            runnable: Vec::new(),
+            waiting: Vec::new(),
+            first_deadline_nanos: u64::MAX,
+            running: Some(0),
             ended: Vec::new(),
             turns: 0,
             trace: pace.seed,
             points_between: pace.points_between.max(1),
         };
-        let scheduler = Arc::new(Scheduler { state: Mutex::new(state), on_standstill });
-        let turn = scheduler.add("first", Life(0)).1;
-        enter(&scheduler, 0, Life(0), turn);
-        let result = f(&scheduler);
-        leave();
-        result
+        let scheduler = Arc::new(Scheduler { state: Mutex::new(state) });
+        let result = Rc::new(Cell::new(None));
+        let (of_task, of_first) = (scheduler.clone(), result.clone());
+        let first = scheduler.add("first", Life(0));
+        let body = move || {
+            enter(&of_task, first, Life(0));
+            of_first.set(Some(catch_unwind(AssertUnwindSafe(|| f(&of_task)))));
+            leave();
+        };
+        tasks::add(first, body).expect("there is memory for a stack");
+        tasks::run(|| scheduler.state().running);
+        match result.take() {
+            Some(result) => {
+                tasks::forget_all();
+                result.unwrap_or_else(|panic| resume_unwind(panic))
+            }
+            None => {
+                on_standstill(&scheduler);
+                panic!("nobody can go on:\n{}", scheduler.told())
+            }
+        }
     }
     fn state(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
-    fn add(&self, name: &str, life: Life) -> (usize, Arc<Turn>) {
-        let turn = Turn::new();
-        let task =
-            Task { name: name.to_string(), life, state: TaskState::Runnable, was_woken: false, turn: turn.clone() };
+    fn add(&self, name: &str, life: Life) -> usize {
         let mut state = self.state();
         let number = state.tasks.len();
-        state.tasks.push(task);
+        state.tasks.push(Task { name: name.to_string(), life, has_ended: false, was_woken: false });
         if !state.ended.contains(&life) {
-            state.living.push(number);
+            state.can_run(number, false);
         }
-        (number, turn)
+        number
     }
     /// The tasks of that life never run again. Does not return if the caller is one of them.
     pub fn end_life(&self, life: Life) {
         self.state().end_life(life);
         if current_life() == Some(life) {
-            pass_turn(TaskState::Ended);
+            pass_turn(|_, _| ());
         }
     }
     /// What each task that may run again waits for, a line each.
     pub fn told(&self) -> String {
-        self.state().standstill()
+        self.state().told()
+    }
+    /// Writes to stderr where each task is. After a standstill only.
+    pub fn tell_where(&self) {
+        let name = |state: &SchedulerState, at: usize| (state.tasks[at].name.clone(), at);
+        let living: Vec<_> = {
+            let state = self.state();
+            state.living().into_iter().map(|(at, _)| name(&state, at)).collect()
+        };
+        tasks::tell_where(&living);
     }
     /// How many turns there have been, and a hash of whose they were and when: the same in each run of a seed.
     pub fn trace(&self) -> (u64, u64) {
@@ -264,17 +286,18 @@ impl Scheduler {
     }
 }
 
-fn enter(scheduler: &Arc<Scheduler>, task: usize, life: Life, turn: Arc<Turn>) {
-    *turn.thread.lock().unwrap_or_else(|e| e.into_inner()) = Some(std::thread::current());
+/// The task runs, from its beginning.
+fn enter(scheduler: &Arc<Scheduler>, task: usize, life: Life) {
     let points = scheduler.state().points();
-    CURRENT.with(|c| *c.borrow_mut() = Some(Current { scheduler: scheduler.clone(), task, life, turn }));
+    CURRENT.set(Some(Current { scheduler: scheduler.clone(), task, life }));
+    UNINTERRUPTED.set(0);
     IS_TASK.set(true);
     POINTS_LEFT.set(points);
 }
 
 fn leave() {
     IS_TASK.set(false);
-    CURRENT.with(|c| *c.borrow_mut() = None);
+    CURRENT.set(None);
     POINTS_LEFT.set(u32::MAX);
 }
 
@@ -284,17 +307,17 @@ pub fn is_task() -> bool {
     IS_TASK.get()
 }
 
-pub fn current_life() -> Option<Life> {
-    CURRENT.with(|c| c.borrow().as_ref().map(|current| current.life))
-}
-
-/// The scheduler of this task.
-fn current() -> Option<Arc<Scheduler>> {
+/// `f` may not give the turn away.
+fn of_current<T>(f: impl FnOnce(&Current) -> T) -> Option<T> {
     // A thread that ends asks from its destructors too, when `CURRENT` may be gone.
     if !is_task() {
         return None;
     }
-    CURRENT.with(|c| c.borrow().as_ref().map(|current| current.scheduler.clone()))
+    CURRENT.with_borrow(|current| current.as_ref().map(f))
+}
+
+pub fn current_life() -> Option<Life> {
+    of_current(|current| current.life)
 }
 
 /// A place where another task may get its turn.
@@ -312,8 +335,9 @@ pub fn point() {
 fn points_are_over() {
     if !is_task() {
         POINTS_LEFT.set(u32::MAX);
-    } else if UNINTERRUPTED.get() == 0 {
-        pass_turn(TaskState::Runnable);
+    } else if UNINTERRUPTED.get() == 0 && !std::thread::panicking() {
+        // (All tasks would take a panic of this one for their own.)
+        pass_turn(|_, _| ());
     }
 }
 
@@ -330,79 +354,66 @@ pub fn uninterrupted<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The task is as `next` says; whoever is chosen gets the turn. Returns whether a wake-up has ended the wait.
-fn pass_turn(next: TaskState) -> bool {
-    let Some((scheduler, task, turn)) =
-        CURRENT.with(|c| c.borrow().as_ref().map(|c| (c.scheduler.clone(), c.task, c.turn.clone())))
-    else {
-        return false;
-    };
-    let mut state = scheduler.state();
-    assert_eq!(state.running, task, "a task runs without having the turn");
-    state.tasks[task].state = next;
-    if matches!(next, TaskState::Ended) {
-        state.living.retain(|at| *at != task);
+/// `become_next` says what the task, which has the turn, is now; whoever is chosen gets the turn. Returns, when it is the
+/// task again, whether a wake-up has ended its wait.
+fn pass_turn(become_next: impl FnOnce(&mut SchedulerState, usize)) -> bool {
+    let passed = of_current(|current| {
+        let mut state = current.scheduler.state();
+        assert_eq!(state.running, Some(current.task), "a task runs without having the turn");
+        become_next(&mut state, current.task);
+        state.pass_on();
+        state.running == Some(current.task)
+    });
+    match passed {
+        None => return false,
+        Some(true) => {}
+        Some(false) => suspend(),
     }
-    state.now_nanos += 100 + NANOS_PER_POINT * u64::from(state.points_between);
-    let Some(chosen) = state.choose() else {
-        let told = state.standstill();
-        drop(state);
-        (scheduler.on_standstill)(&told);
-        // Whoever is told of it ends the process; this task has nothing to go on for.
-        loop {
-            std::thread::park();
-        }
-    };
-    if chosen == task {
-        let points = state.points();
-        let woken = state.tasks[task].was_woken;
-        POINTS_LEFT.set(points);
-        return woken;
-    }
-    state.tasks[chosen].turn.clone().give();
-    drop(state);
-    if matches!(next, TaskState::Ended) && scheduler.has_ended_itself(task) {
-        return false;
-    }
-    turn.await_it();
-    let mut state = scheduler.state();
-    let points = state.points();
-    POINTS_LEFT.set(points);
-    state.tasks[task].was_woken
+    of_current(|current| {
+        let mut state = current.scheduler.state();
+        POINTS_LEFT.set(state.points());
+        state.tasks[current.task].was_woken
+    })
+    .unwrap_or(false)
 }
 
-impl Scheduler {
-    /// The thread of that task is over (and not only its life).
-    fn has_ended_itself(&self, task: usize) -> bool {
-        let state = self.state();
-        !state.ended.contains(&state.tasks[task].life)
-    }
+/// The task stops until it has the turn again.
+fn suspend() {
+    let (current, uninterrupted) = (CURRENT.take(), UNINTERRUPTED.replace(0));
+    leave();
+    tasks::suspend();
+    CURRENT.set(current);
+    UNINTERRUPTED.set(uninterrupted);
+    IS_TASK.set(true);
 }
 
 /// Waits. True: by a wake-up, not because the time was over.
 pub fn wait(waiting: Waiting) -> bool {
-    pass_turn(TaskState::Waiting(waiting))
+    pass_turn(|state, task| state.begin_waiting(task, waiting))
 }
 
 /// Of those who wait for the address, so many (by the seed's choice) can run.
 pub fn wake(address: usize, most: usize) {
-    let Some(scheduler) = current() else { return };
-    let mut state = scheduler.state();
-    let waits = |t: &Task| matches!(t.state, TaskState::Waiting(w) if w.address == address);
-    let mut waiting: Vec<usize> = state.living.iter().copied().filter(|at| waits(&state.tasks[*at])).collect();
-    while waiting.len() > most {
-        let left_out = state.below(waiting.len() as u64) as usize;
-        waiting.swap_remove(left_out);
-    }
-    for at in waiting {
-        (state.tasks[at].state, state.tasks[at].was_woken) = (TaskState::Runnable, true);
-    }
+    of_current(|current| {
+        let mut state = current.scheduler.state();
+        let waits = |waiting: &Waiting| waiting.address == address;
+        let count = state.waiting.iter().filter(|(_, waiting)| waits(waiting)).count();
+        if count == 0 {
+            return;
+        }
+        let mut woken: Vec<usize> = state.waiting.iter().filter(|(_, w)| waits(w)).map(|(at, _)| *at).collect();
+        while woken.len() > most {
+            let left_out = state.below(woken.len() as u64) as usize;
+            woken.swap_remove(left_out);
+        }
+        state.end_waits(true, |at, _| woken.contains(&at));
+    });
 }
 
 /// Another task has its turn, if there is one. False: the thread is no task.
 pub fn give_way() -> bool {
     is_task() && {
-        pass_turn(TaskState::Runnable);
+        pass_turn(|_, _| ());
         true
     }
 }
@@ -419,35 +430,37 @@ pub fn sleep(duration: Duration) -> bool {
 
 /// The virtual time; 0 in a thread that is no task.
 pub fn now_nanos() -> u64 {
-    let Some(scheduler) = current() else { return 0 };
-    let mut state = scheduler.state();
-    state.now_nanos += NANOS_PER_LOOK;
-    state.now_nanos
+    let looked = of_current(|current| {
+        let mut state = current.scheduler.state();
+        state.now_nanos += NANOS_PER_LOOK;
+        state.now_nanos
+    });
+    looked.unwrap_or(0)
 }
 
 /// A task of the caller's scheduler, in the caller's life or in another.
 pub fn spawn(name: &str, life: Option<Life>, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
-    let Some(scheduler) = current() else {
+    let Some((scheduler, own_life)) = of_current(|current| (current.scheduler.clone(), current.life)) else {
         return Err(std::io::Error::other("only a task starts tasks"));
     };
-    let life = life.or(current_life()).unwrap_or(Life(0));
-    let (task, turn) = scheduler.add(name, life);
-    let builder = std::thread::Builder::new().name(name.to_string()).stack_size(crate::stack::STACK_BYTES);
-    let thread = builder.spawn(move || {
-        *turn.thread.lock().unwrap_or_else(|e| e.into_inner()) = Some(std::thread::current());
-        turn.await_it();
-        enter(&scheduler, task, life, turn.clone());
+    let life = life.unwrap_or(own_life);
+    let task = scheduler.add(name, life);
+    let result = Arc::new(Mutex::new(None));
+    let of_task = result.clone();
+    let body = move || {
+        enter(&scheduler, task, life);
         let result = catch_unwind(AssertUnwindSafe(body));
+        *of_task.lock().unwrap_or_else(|e| e.into_inner()) = Some(result);
         wake(end_address(task), usize::MAX);
-        IS_TASK.set(false);
-        POINTS_LEFT.set(u32::MAX);
-        pass_turn(TaskState::Ended);
+        let mut state = scheduler.state();
+        state.tasks[task].has_ended = true;
+        state.stop_running(task);
+        state.pass_on();
+        drop(state);
         leave();
-        if let Err(panic) = result {
-            resume_unwind(panic);
-        }
-    })?;
-    Ok(JoinHandle { thread, task: Some(TaskId(task)) })
+    };
+    tasks::add(task, body)?;
+    Ok(JoinHandle::of_task(TaskId(task), result))
 }
 
 /// What stands for the end of a task: no lock has an odd address.
@@ -455,12 +468,15 @@ fn end_address(task: usize) -> usize {
     task * 2 + 1
 }
 
-/// Until the task has ended. Its thread may not have yet, by a little.
 pub(super) fn wait_for_end(task: TaskId) {
-    let Some(scheduler) = current() else { return };
-    while !matches!(scheduler.state().tasks[task.0].state, TaskState::Ended) {
+    while !has_ended(task) {
         wait(Waiting { address: end_address(task.0), deadline_nanos: None });
     }
+}
+
+/// True also where no task asks.
+pub(super) fn has_ended(task: TaskId) -> bool {
+    of_current(|current| current.scheduler.state().tasks[task.0].has_ended).unwrap_or(true)
 }
 
 #[cfg(test)]
@@ -471,9 +487,8 @@ mod tests {
     use crate::sync::{Condvar, JoinHandle};
     use std::sync::atomic::Ordering::SeqCst;
 
-    fn run<T>(seed: u64, f: impl FnOnce(&Arc<Scheduler>) -> T) -> T {
-        let standstill: OnStandstill = Arc::new(|told| panic!("nobody can go on:\n{told}"));
-        Scheduler::run(Pace { seed, points_between: 3 }, standstill, f)
+    fn run<T: 'static>(seed: u64, f: impl FnOnce(&Arc<Scheduler>) -> T + 'static) -> T {
+        Scheduler::run(Pace { seed, points_between: 3 }, Arc::new(|_| ()), f)
     }
 
     fn tasks(count: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Vec<JoinHandle<()>> {

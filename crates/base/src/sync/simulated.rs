@@ -318,28 +318,41 @@ impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
     }
 }
 
+/// How a task ended, once it has.
+type TaskResult<T> = std::sync::Arc<std::sync::Mutex<Option<std::thread::Result<T>>>>;
+
 /// A thread or task that can be waited for.
 pub struct JoinHandle<T> {
-    pub(super) thread: std::thread::JoinHandle<T>,
-    pub(super) task: Option<scheduler::TaskId>,
+    inner: Joined<T>,
+}
+enum Joined<T> {
+    Thread(std::thread::JoinHandle<T>),
+    Task(scheduler::TaskId, TaskResult<T>),
 }
 impl<T> JoinHandle<T> {
+    pub(super) fn of_task(task: scheduler::TaskId, result: TaskResult<T>) -> JoinHandle<T> {
+        JoinHandle { inner: Joined::Task(task, result) }
+    }
     pub fn join(self) -> std::thread::Result<T> {
-        if let Some(task) = self.task {
-            scheduler::wait_for_end(task);
+        match self.inner {
+            Joined::Thread(thread) => thread.join(),
+            Joined::Task(task, result) => {
+                scheduler::wait_for_end(task);
+                let result = result.lock().unwrap_or_else(|e| e.into_inner()).take();
+                result.unwrap_or_else(|| Err(Box::new("it was waited for by what is no task")))
+            }
         }
-        self.thread.join()
     }
     pub fn is_finished(&self) -> bool {
-        self.thread.is_finished()
-    }
-    pub fn thread(&self) -> &std::thread::Thread {
-        self.thread.thread()
+        match &self.inner {
+            Joined::Thread(thread) => thread.is_finished(),
+            Joined::Task(task, _) => scheduler::has_ended(*task),
+        }
     }
 }
 impl<T> From<std::thread::JoinHandle<T>> for JoinHandle<T> {
     fn from(thread: std::thread::JoinHandle<T>) -> JoinHandle<T> {
-        JoinHandle { thread, task: None }
+        JoinHandle { inner: Joined::Thread(thread) }
     }
 }
 

@@ -131,7 +131,7 @@ fn sublink_text(s: &SubLink, catalog: &dyn CatalogView) -> String {
     }
 }
 
-thread_local! {
+kilndb_base::task_local! {
     /// Names of subplans by `SubLink::id`.
     static SUBPLAN_NAMES: std::cell::RefCell<HashMap<u32, String>> = Default::default();
     /// Of the statement being planned for EXPLAIN.

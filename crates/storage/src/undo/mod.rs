@@ -54,6 +54,8 @@ pub struct Stream {
 pub struct Undo {
     /// A power of two: chunks this far apart share their place, so no two such are live at a time.
     cap: usize,
+    /// A stream goes on in another chunk after so many bytes of one; at most [`CHUNK`].
+    chunk_bytes: u64,
     table: LazyArray<AtomicU64>,
     streams: Vec<[Mutex<Stream>; 2]>,
     pub next_chunk: AtomicU64,
@@ -110,9 +112,10 @@ fn no_chunk() -> Error {
 }
 
 impl Undo {
-    pub fn new(workers: usize, next_chunk: u64, cap: usize) -> Result<Undo> {
+    pub fn new(workers: usize, next_chunk: u64, cap: usize, chunk_bytes: u64) -> Result<Undo> {
         Ok(Undo {
             cap,
+            chunk_bytes: chunk_bytes.min(CHUNK - HEADER as u64),
             table: LazyArray::new(cap * WORDS)?,
             streams: (0..workers).map(|_| Default::default()).collect(),
             next_chunk: AtomicU64::new(next_chunk),
@@ -250,7 +253,7 @@ impl Undo {
         if stream.offset != 0 && in_page != 0 && in_page + len as u64 > PAGE as u64 {
             stream.offset = stream.offset.next_multiple_of(PAGE as u64);
         }
-        if stream.offset == 0 || stream.offset + HEADER as u64 >= CHUNK {
+        if stream.offset == 0 || stream.offset >= self.chunk_bytes {
             let (number, first) = self.allocate(pool, directory, logged)?;
             if stream.chunk != 0 {
                 self.drop_holder(stream.chunk);

@@ -515,7 +515,7 @@ fn class(chars: &[char], i: &mut usize, out: &mut String, f: Flags) -> Result<()
 /// A pattern takes some hundred times its length of memory while it is compiled.
 const PATTERN_MAX_BYTES: usize = 256 << 10;
 
-thread_local! {
+kilndb_base::task_local! {
     /// Compiled patterns of this thread, newest last. Only a cache: results do not depend on it.
     static CACHE: RefCell<Vec<(String, Rc<Regex>)>> = const { RefCell::new(Vec::new()) };
 }
