@@ -223,8 +223,11 @@ impl Machine {
             // io_error: it cannot be opened.
             return Some(&["XX001", "58030"]);
         }
-        let (path, from, length, bits) = match (self.below(3), process.settled_log()) {
-            (0, Some((path, offset))) if offset > 0 => (path, offset.saturating_sub(4096), offset.min(4096), 1),
+        // What was flushed before may be in a file that has been removed since.
+        let is_there = |path: &PathBuf| names.iter().any(|name| path.ends_with(name));
+        let settled = process.settled_log().filter(|(path, offset)| *offset > 0 && is_there(path));
+        let (path, from, length, bits) = match (self.below(3), settled) {
+            (0, Some((path, offset))) => (path, offset.saturating_sub(4096), offset.min(4096), 1),
             (1, _) => (trouble::rotting_file(names, &mut self.choice())?, 0, u64::MAX, 1),
             _ => (PathBuf::from(PAGES), 0, u64::MAX, 1 + self.below(8)),
         };

@@ -271,6 +271,10 @@ impl Binder<'_> {
                 .with_detail(detail);
             return Err(self.at(e, loc));
         }
+        // The text has a value for each of them: it means something else with another number of columns.
+        if let Some(table) = &table {
+            table.columns.iter().filter(|c| !c.dropped).for_each(|c| self.note_attribute(table.oid, c.attnum, -1));
+        }
         let mut out = Vec::with_capacity(fields.len());
         for (i, (f, (ty, typmod))) in fields.into_iter().zip(wanted).enumerate() {
             match self.coerce_to_target(f, ty, typmod, context, false)? {

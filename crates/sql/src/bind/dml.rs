@@ -193,7 +193,10 @@ impl Binder<'_> {
 
     pub(crate) fn find_column(&self, table: &Table, name: &str, loc: i32) -> Result<usize> {
         match table.columns.iter().position(|c| !c.dropped && c.name == name) {
-            Some(i) => Ok(i),
+            Some(i) => {
+                self.note_attribute(table.oid, table.columns[i].attnum, loc);
+                Ok(i)
+            }
             None if super::scope::system_column(name).is_some() => {
                 self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot assign to system column \"{name}\""), loc)
             }

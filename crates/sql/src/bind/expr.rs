@@ -216,7 +216,9 @@ impl Binder<'_> {
 
     /// Fields of a row-valued expression: (name, type, typmod).
     pub(crate) fn fields_of(&self, e: &Expr) -> Result<Option<Vec<(String, Oid, i32)>>> {
-        if let ExprKind::Row { fields, names } = &e.kind {
+        if let ExprKind::Row { fields, names } = &e.kind
+            && e.ty == oids::RECORD
+        {
             let list = fields
                 .iter()
                 .enumerate()
@@ -265,6 +267,7 @@ impl Binder<'_> {
     pub(crate) fn field_of(&self, e: Expr, name: &str, loc: i32) -> Result<Option<Expr>> {
         let Some(fields) = self.fields_of(&e)? else { return Ok(None) };
         let Some(index) = fields.iter().position(|f| f.0 == name) else { return Ok(None) };
+        self.note_field(e.ty, name)?;
         if let ExprKind::Row { fields, .. } = &e.kind
             && let Some(f) = fields.get(index)
         {
@@ -272,6 +275,21 @@ impl Binder<'_> {
         }
         let (name, ty, typmod) = fields[index].clone();
         Ok(Some(Expr::new(ExprKind::Field { arg: Box::new(e), index, name }, ty).with_typmod(typmod).at(loc)))
+    }
+
+    /// A field of a named composite type is a column of its relation.
+    fn note_field(&self, row_type: Oid, name: &str) -> Result<()> {
+        if self.wanted_names().is_none() {
+            return Ok(());
+        }
+        if let Some(t) = self.catalog.type_by_oid(self.base_type(row_type))?
+            && t.kind == b'c'
+            && let Some(table) = self.catalog.table_by_oid(t.table_oid)?
+            && let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name)
+        {
+            self.note_attribute(table.oid, column.attnum, -1);
+        }
+        Ok(())
     }
 
     #[inline(never)]

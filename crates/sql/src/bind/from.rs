@@ -383,6 +383,8 @@ impl Binder<'_> {
         };
         let (left_columns, right_columns) = (visible(&left), visible(&right));
         if j.is_natural {
+            // A new name could make two columns one.
+            left_columns.iter().chain(&right_columns).for_each(|column| self.note_column(column, -1));
             using = left_columns
                 .iter()
                 .filter(|l| right_columns.iter().any(|r| r.name == l.name))
@@ -417,6 +419,8 @@ impl Binder<'_> {
                     Ok(first.clone())
                 };
                 let (l, r) = (find(&left_columns, "left")?, find(&right_columns, "right")?);
+                self.note_column(&l, -1);
+                self.note_column(&r, -1);
                 parts.push(self.make_operator(None, "=", Some(l.expr.clone()), r.expr.clone(), -1)?);
                 let ty = self.common_type(&[&l.expr, &r.expr], "JOIN/USING")?;
                 let le = self.coerce_to_common(l.expr.clone(), ty, "JOIN/USING")?;

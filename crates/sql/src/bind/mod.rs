@@ -27,6 +27,7 @@ mod merge;
 pub mod names;
 mod onconflict;
 mod polymorphic;
+pub mod reference;
 mod resolve;
 mod same;
 mod scope;

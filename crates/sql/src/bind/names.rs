@@ -8,15 +8,18 @@
 
 use super::Binder;
 use super::ir::*;
+use super::reference::Reference;
 use super::scope::{NsItem, Scope};
 use super::variables::Variables;
 use crate::catalog::builtin::PG_CATALOG;
 use crate::catalog::format_type::quote_identifier as quote;
+use crate::catalog::ids::{PG_CLASS, PG_OPERATOR, PG_PROC, PG_TYPE};
 use crate::catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_syntax::Node;
 use kilndb_types::oids;
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// What a place of the text becomes.
@@ -42,12 +45,26 @@ pub enum Named {
     Operator(Oid),
     /// A constant of this reg… type.
     Constant(Oid, Oid),
+    Column(ColumnName),
+}
+
+/// A column's name in a text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColumnName {
+    pub reference: Reference,
+    pub name: String,
+    /// It is what a query returns, which goes on being called so.
+    pub is_output: bool,
 }
 
 /// A text and what its full names stand for, from the last one to the first.
 pub struct Tracked {
     text: String,
     names: Vec<(usize, usize, Named)>,
+    /// Columns that the text needs without a name of its own for them (USING, a field of a row).
+    nameless: BTreeSet<Reference>,
+    /// Outputs of queries that are called after something in them.
+    unnamed_outputs: BTreeSet<String>,
 }
 
 impl Tracked {
@@ -60,6 +77,13 @@ impl Tracked {
             }
         }
         text
+    }
+
+    /// Can this column get another name here? `name` is its present one.
+    pub fn can_rename(&self, column: Reference, name: &str) -> bool {
+        let is_named = |(_, _, named): &(_, _, Named)| matches!(named, Named::Column(c) if c.reference == column);
+        let is_output = self.unnamed_outputs.contains(name) && self.names.iter().any(is_named);
+        !self.nameless.contains(&column) && !is_output
     }
 
     /// With something before it.
@@ -83,10 +107,15 @@ pub struct Names {
     edits: RefCell<Vec<(usize, Edit)>>,
     /// Constants of types whose values are names: where, which type, which text.
     constants: RefCell<Vec<(i32, Oid, String)>>,
-    /// Relations, each once.
-    relations: RefCell<Vec<Oid>>,
+    references: RefCell<BTreeSet<Reference>>,
     /// Names that are full already.
     full: RefCell<Vec<(i32, Named)>>,
+    /// Where columns are named; -1: nowhere.
+    columns: RefCell<BTreeSet<(i32, Reference)>>,
+    /// Where a column alone is what a query returns, without a name for it.
+    bare_outputs: RefCell<BTreeSet<i32>>,
+    /// What else queries return without a name for it is called so.
+    unnamed_outputs: RefCell<BTreeSet<String>>,
 }
 
 /// The full name of what text names as a value of a reg… type.
@@ -109,8 +138,11 @@ impl Names {
             text: Arc::from(text),
             edits: RefCell::default(),
             constants: RefCell::default(),
-            relations: RefCell::default(),
+            references: RefCell::default(),
             full: RefCell::default(),
+            columns: RefCell::default(),
+            bare_outputs: RefCell::default(),
+            unnamed_outputs: RefCell::default(),
         }
     }
 
@@ -126,10 +158,21 @@ impl Names {
         }
     }
 
-    /// What full names there are. `read` reads constants of reg… types.
+    /// What full names there are, and names of columns. `read` reads constants of reg… types.
     fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Tracked {
         let text = self.text.to_string();
         let mut names: Vec<(usize, usize, Named)> = Vec::new();
+        let mut nameless = BTreeSet::new();
+        for (loc, reference) in self.columns.take() {
+            let at = usize::try_from(loc).ok();
+            match at.and_then(|at| Some((at, last_part(text.get(at..)?)?))) {
+                Some((at, (skipped, length, name))) => {
+                    let is_output = self.bare_outputs.borrow().contains(&loc);
+                    names.push((at + skipped, length, Named::Column(ColumnName { reference, name, is_output })));
+                }
+                None => _ = nameless.insert(reference),
+            }
+        }
         for (loc, named) in self.full.take() {
             let Ok(at) = usize::try_from(loc) else { continue };
             let Some(rest) = text.get(at..) else { continue };
@@ -151,7 +194,7 @@ impl Names {
         }
         names.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         names.dedup_by_key(|(at, ..)| *at);
-        Tracked { text, names }
+        Tracked { text, names, nameless, unnamed_outputs: self.unnamed_outputs.take() }
     }
 
     /// The text with names in full.
@@ -204,6 +247,32 @@ fn dotted_length(text: &str) -> Option<usize> {
     }
 }
 
+/// Of the name of one or more parts that a text begins with: the bytes before the last part, that part's bytes, and what
+/// it names.
+fn last_part(text: &str) -> Option<(usize, usize, String)> {
+    let mut at = 0;
+    loop {
+        let rest = &text[at..];
+        let length = match rest.starts_with('"') {
+            true => quoted_length(rest, b'"')?,
+            false => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
+        };
+        if length == 0 {
+            return None;
+        }
+        if rest[length..].starts_with('.') {
+            at += length + 1;
+            continue;
+        }
+        let part = &rest[..length];
+        let name = match part.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
+            Some(inner) => inner.replace("\"\"", "\""),
+            None => part.to_lowercase(),
+        };
+        return Some((at, length, name));
+    }
+}
+
 /// Bytes of what a text has between quotes at its beginning, which stand double within, with these; None: it does not
 /// begin so.
 fn quoted_length(text: &str, quote: u8) -> Option<usize> {
@@ -219,7 +288,7 @@ fn quoted_length(text: &str, quote: u8) -> Option<usize> {
 
 impl Binder<'_> {
     /// Where names of the text that is being bound are noted, if they are wanted.
-    fn wanted_names(&self) -> Option<&Names> {
+    pub(super) fn wanted_names(&self) -> Option<&Names> {
         self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
     }
 
@@ -243,23 +312,43 @@ impl Binder<'_> {
 
     /// `own_name`: columns are told by the relation's name.
     pub(super) fn note_table(&self, given: Option<&str>, table: &Table, own_name: bool, loc: i32) {
-        if let Some(names) = self.wanted_names()
-            && !names.relations.borrow().contains(&table.oid)
-        {
-            names.relations.borrow_mut().push(table.oid);
-        }
+        self.note_reference(Reference::object(PG_CLASS, table.oid));
         self.note_name(given, table.schema_oid, loc, Named::Relation(table.oid, own_name.then(|| table.name.clone())));
     }
 
+    pub(super) fn note_reference(&self, reference: Reference) {
+        if let Some(names) = self.wanted_names() {
+            names.references.borrow_mut().insert(reference);
+        }
+    }
+
+    pub(super) fn note_column_name(&self, reference: Reference, loc: i32) {
+        if let Some(names) = self.wanted_names() {
+            names.columns.borrow_mut().insert((loc, reference));
+        }
+    }
+
+    /// A query returns this, and calls it so because nobody gives it a name.
+    pub(super) fn note_unnamed_output(&self, node: Node<'_>, name: &str) {
+        let Some(names) = self.wanted_names() else { return };
+        match node {
+            Node::ColumnRef(c) => _ = names.bare_outputs.borrow_mut().insert(c.location),
+            _ => _ = names.unnamed_outputs.borrow_mut().insert(name.to_string()),
+        }
+    }
+
     pub(super) fn note_type(&self, given: Option<&str>, info: &TypeInfo, loc: i32) {
+        self.note_reference(Reference::object(PG_TYPE, info.oid));
         self.note_name(given, info.schema_oid, loc, Named::Type(info.oid));
     }
 
     pub(super) fn note_function(&self, given: Option<&str>, info: &FunctionInfo, loc: i32) {
+        self.note_reference(Reference::object(PG_PROC, info.oid));
         self.note_name(given, info.schema_oid, loc, Named::Function(info.oid));
     }
 
     pub(super) fn note_operator(&self, given: Option<&str>, info: &OperatorInfo, loc: i32) {
+        self.note_reference(Reference::object(PG_OPERATOR, info.oid));
         if given.is_some() {
             return self.note_name(given, info.schema_oid, loc, Named::Operator(info.oid));
         }
@@ -284,6 +373,7 @@ impl Binder<'_> {
     /// The columns of `items` instead of a star.
     pub(super) fn note_star(&self, items: &[&NsItem], scope: &Scope<'_>, loc: i32) {
         let Some(names) = self.wanted_names() else { return };
+        self.note_columns(items);
         let alone = scope.items.len() == 1;
         let mut columns = Vec::new();
         for item in items {
@@ -361,26 +451,30 @@ pub fn qualified_queries(
     full: FullName<'_>,
 ) -> Result<(String, Vec<Oid>)> {
     let names = names_of_queries(sql, catalog, variables)?;
-    let relations = names.relations.take();
+    let references = names.references.take();
+    let relations = references.into_iter().filter(|r| r.class == PG_CLASS && r.column == 0).map(|r| r.object).collect();
     Ok((names.applied(full), relations))
 }
 
-/// What the full names of an expression stand for.
-pub fn tracked_expression(
-    sql: &str,
-    over: Over<'_>,
-    catalog: &dyn CatalogView,
-    read: &dyn Fn(Oid, &str) -> Option<Oid>,
-) -> Result<Tracked> {
-    Ok(names_of_expression(sql, over, catalog)?.tracked(read).stripped(SELECT.len()))
+/// A kept text that has been bound, and with it what its names stand for.
+pub struct BoundText {
+    names: Names,
+    /// What was put before the text to be parsed.
+    prefix_bytes: usize,
 }
 
-/// The same of queries.
-pub fn tracked_queries(
-    sql: &str,
-    catalog: &dyn CatalogView,
-    variables: Option<&Variables<'_>>,
-    read: &dyn Fn(Oid, &str) -> Option<Oid>,
-) -> Result<Tracked> {
-    Ok(names_of_queries(sql, catalog, variables)?.tracked(read))
+impl BoundText {
+    pub fn expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> Result<BoundText> {
+        Ok(BoundText { names: names_of_expression(sql, over, catalog)?, prefix_bytes: SELECT.len() })
+    }
+    pub fn queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<BoundText> {
+        Ok(BoundText { names: names_of_queries(sql, catalog, variables)?, prefix_bytes: 0 })
+    }
+    pub fn refers_to(&self, reference: Reference) -> bool {
+        self.names.references.borrow().contains(&reference)
+    }
+    /// What its full names stand for. `read` reads constants of reg… types.
+    pub fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Tracked {
+        self.names.tracked(read).stripped(self.prefix_bytes)
+    }
 }

@@ -250,6 +250,7 @@ impl Binder<'_> {
                         );
                     }
                     self.check_lateral(item, name, loc)?;
+                    self.note_column(c, loc);
                     found = Some(c.expr.clone().at(loc));
                 }
             }
@@ -314,6 +315,7 @@ impl Binder<'_> {
             if hits.next().is_some() {
                 return self.err(sqlstate::AMBIGUOUS_COLUMN, format!("column reference \"{name}\" is ambiguous"), loc);
             }
+            self.note_column(c, loc);
             return Ok(Some(c.expr.clone().at(loc)));
         }
         if item.is_table

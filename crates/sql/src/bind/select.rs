@@ -198,6 +198,9 @@ impl Binder<'_> {
                 node => {
                     let expr = self.bind_expr(node, scope)?;
                     let name = t.name().map_or_else(|| figure_name(node), str::to_string);
+                    if t.name().is_none() {
+                        self.note_unnamed_output(node, &name);
+                    }
                     work::step(0)?;
                     let (table_oid, attnum) = self.origin(&expr, scope);
                     out.push(Target { expr, name, junk: false, table_oid, attnum });

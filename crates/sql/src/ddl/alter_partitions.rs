@@ -36,7 +36,7 @@ impl Session {
         if table.kind != TableKind::Partitioned {
             return self.alter_command(table, c, source, runtime);
         }
-        self.refuse_on_partitioned(table, c)?;
+        self.refuse_on_partitioned(table, c, runtime)?;
         if only && c.subtype == A::AT_AlterConstraint {
             return Err(malformed("constraint must be altered in child tables too".into())
                 .with_hint("Do not specify the ONLY keyword."));
@@ -360,14 +360,16 @@ impl Session {
         }
     }
 
-    fn refuse_on_partitioned(&mut self, table: &Table, c: &nodes::AlterTableCmd) -> Result<()> {
+    fn refuse_on_partitioned(&mut self, table: &Table, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
         let name = c.name().unwrap_or("");
-        let key = table.partition_key.as_ref();
-        let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
-        let attnum = table.columns.iter().find(|k| !k.dropped && k.name == name).map(|k| k.attnum);
-        let in_key = attnum.is_some_and(|n| {
-            key.is_some_and(|k| k.uses(n) || k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions)))
-        });
+        let column = table.columns.iter().find(|k| !k.dropped && k.name == name);
+        let column = column.filter(|_| matches!(c.subtype, A::AT_DropColumn | A::AT_AlterColumnType));
+        let in_key = match (column, table.partition_key.as_ref()) {
+            (Some(column), Some(key)) => {
+                key.uses(column.attnum) || self.is_in_key_expression(table, column.attnum, runtime)?
+            }
+            _ => false,
+        };
         match c.subtype {
             A::AT_DropColumn if in_key => Err(malformed(format!(
                 "cannot drop column \"{name}\" because it is part of the partition key of relation \"{}\"",

@@ -262,86 +262,6 @@ impl Session {
         Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).filter(|d| !d.is_null()))
     }
 
-    pub(super) fn drop_column(
-        &mut self,
-        table: &Arc<Table>,
-        name: &str,
-        cascade: bool,
-        missing_ok: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name) else {
-            let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
-            if missing_ok {
-                self.notice(Severity::Notice, format!("{message}, skipping"));
-                return Ok(());
-            }
-            return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
-        };
-        let attnum = column.attnum;
-        self.drop_column_triggers(table, attnum, cascade, runtime)?;
-        let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
-        for index in table.indexes.iter().filter(|i| {
-            i.keys.iter().any(|k| k.attnum == attnum || k.expression_sql.as_deref().is_some_and(mentions))
-                || i.include.contains(&attnum)
-                || i.predicate_sql.as_deref().is_some_and(mentions)
-        }) {
-            let column = format!("column {name} of table {}", table.name);
-            self.drop_index_users(table, index.oid, cascade, &column, &column, runtime)?;
-            for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
-                if row.oid("conindid") == index.oid && row.char("contype") != b'f' {
-                    self.delete_constraint(row.oid("oid"), runtime)?;
-                }
-            }
-            self.remove_index(index, table.storage, runtime)?;
-        }
-        for key in table.foreign_keys.iter().filter(|k| k.columns.contains(&attnum)) {
-            self.delete_constraint(key.oid, runtime)?;
-        }
-        for check in table.checks.iter().filter(|c| mentions(&c.sql)) {
-            self.delete_constraint(check.oid, runtime)?;
-        }
-        if let Some(row) = self.not_null_row(table, attnum)? {
-            self.delete_constraint(row.oid("oid"), runtime)?;
-        }
-        self.delete_defaults(table.oid, Some(attnum), runtime)?;
-        let owner = format!("column {name} of table {}", self.shown_name(table, runtime)?);
-        for row in self.dependents(PG_CLASS, table.oid, i32::from(attnum))? {
-            if b"ai".contains(&row.char("deptype")) && row.oid("classid") == PG_CLASS {
-                let owned = self.table_by_oid(row.oid("objid"), runtime)?;
-                self.drop_owned(&owned, cascade, &[], &owner, runtime)?;
-            }
-        }
-        self.refuse_if_viewed(table, name)?;
-        self.refuse_stored_rows(table, runtime)?;
-        self.forget_type(table.oid, attnum, runtime)?;
-        self.delete_statistics(table.oid, Some(attnum), runtime)?;
-        // Rows keep the value: what it is stored as must be known when the type is gone.
-        let type_oid = column.type_oid;
-        let stored = self.with_catalog(runtime, |host| host.reader.storage_type(type_oid))?;
-        let stored = if stored >= crate::catalog::builtin::FIRST_USER_OID { oids::RECORD } else { stored };
-        self.update_attribute(table.oid, attnum, runtime, |row| {
-            row.set("atttypid", Datum::Oid(stored));
-            row.set("attisdropped", Datum::Bool(true));
-            row.set("attnotnull", Datum::Bool(false));
-            row.set("atthasdef", Datum::Bool(false));
-            row.set("attname", Datum::text(format!("........pg.dropped.{attnum}........")));
-        })
-    }
-
-    fn refuse_if_viewed(&mut self, table: &Table, column: &str) -> Result<()> {
-        let viewed = self
-            .dependents(PG_CLASS, table.oid, 0)?
-            .iter()
-            .any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
-        if viewed {
-            return Err(Error::unsupported(format!(
-                "cannot drop column \"{column}\" of a table that a view uses, which is not supported"
-            )));
-        }
-        Ok(())
-    }
-
     /// Rewrites the table with the column's new type.
     fn alter_type(
         &mut self,
@@ -356,7 +276,7 @@ impl Session {
         let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
         let (type_oid, typmod) = self.resolve_type(t, source, runtime)?;
         self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
-        self.refuse_if_used_in_text(table, name, "change the type of")?;
+        self.refuse_new_type(table, &column, runtime)?;
         if !table.referenced_by.is_empty()
             && table.referenced_by.iter().any(|k| k.referenced_columns.contains(&column.attnum))
             || table.foreign_keys.iter().any(|k| k.columns.contains(&column.attnum))

@@ -16,21 +16,25 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// What needs an object that is to go.
-struct Blocker {
+pub(super) struct Blocker {
     /// As messages call it.
-    text: String,
+    pub text: String,
     /// What it needs, if that is not what is dropped.
-    on: Option<String>,
-    dependent: Dependent,
+    pub on: Option<String>,
+    pub dependent: Dependent,
 }
 
-enum Dependent {
+pub(super) enum Dependent {
     Relation(Oid),
     /// Table and column.
     Default(Oid, i16),
+    /// Table and column.
+    Generated(Oid, i16),
     /// Of the row type.
     Typed(TypeUser),
     Routine(Oid),
+    Trigger(Oid),
+    Constraint(Oid),
 }
 
 impl Session {
@@ -305,12 +309,31 @@ impl Session {
         for (key, ..) in keys.iter().filter(|_| !is_partitioned) {
             self.delete_constraint(*key, runtime)?;
         }
-        // Views of views go before these.
+        self.drop_blockers(blockers, together, runtime)
+    }
+
+    /// From the last to the first: who needs another one comes behind that one.
+    pub(super) fn drop_blockers(
+        &mut self,
+        blockers: Vec<Blocker>,
+        together: &[Oid],
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         for blocker in blockers.into_iter().rev() {
             match blocker.dependent {
                 Dependent::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
+                Dependent::Generated(table, attnum) => {
+                    let table = self.table_by_oid(table, runtime)?;
+                    self.drop_column_alone(&table, attnum, true, runtime)?;
+                }
                 Dependent::Routine(oid) => self.drop_routine(oid, true, runtime)?,
                 Dependent::Typed(user) => self.drop_type_users(vec![user], together, runtime)?,
+                Dependent::Constraint(oid) => self.delete_constraint(oid, runtime)?,
+                Dependent::Trigger(oid) => {
+                    if let Some(row) = self.trigger_by_oid(oid)? {
+                        self.delete_trigger(&row, runtime)?;
+                    }
+                }
                 Dependent::Relation(oid) => {
                     if let Some(view) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
                         self.drop_relation(&view, true, together, runtime)?;

@@ -19,6 +19,7 @@ mod default;
 mod depend;
 mod domain;
 mod drop;
+mod drop_column;
 pub(crate) mod extension;
 mod foreign_key_triggers;
 pub(crate) mod function;

@@ -11,9 +11,11 @@ use super::Session;
 use super::constraint::NewConstraint;
 use super::partition_attach::wrong_object;
 use super::partition_keys::is_reference_part;
+use crate::bind::names::{BoundText, Over};
+use crate::bind::reference::Reference;
 use crate::catalog::ids::*;
 use crate::catalog::partition::{PartitionMap, Strategy};
-use crate::catalog::{CatalogView, Table, TableKind};
+use crate::catalog::{CatalogView, Column, Table, TableKind};
 use crate::client::Runtime;
 use crate::session::run::RELATION_LOCK;
 use kilndb_base::env::process_monotonic_nanos;
@@ -167,10 +169,11 @@ impl Session {
         if child.checks.iter().any(|k| k.sql == condition || format!("({})", k.sql) == condition) {
             return Ok(());
         }
-        let mentions =
-            |name: &str| condition.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name);
-        let used: Vec<String> =
-            child.columns.iter().filter(|c| !c.dropped && mentions(&c.name)).map(|c| c.name.clone()).collect();
+        let used: Vec<String> = self.with_catalog(runtime, |host| {
+            let bound = BoundText::expression(&condition, Over::Table(child), &host.reader)?;
+            let is_used = |c: &&Column| !c.dropped && bound.refers_to(Reference::column(child.oid, c.attnum));
+            Ok(child.columns.iter().filter(is_used).map(|c| c.name.clone()).collect())
+        })?;
         let part = if used.len() == 1 { used } else { Vec::new() };
         let name = self.free_constraint_name(child, &part, "check", &[], runtime)?;
         self.add_bound_check(child, &name, &condition, false, runtime)

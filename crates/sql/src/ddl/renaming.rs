@@ -6,7 +6,8 @@
 //!    by OID.
 
 use super::Session;
-use crate::bind::names::{Named, Over, Tracked, tracked_expression, tracked_queries};
+use crate::bind::names::{BoundText, ColumnName, Named, Over, Tracked};
+use crate::bind::reference::Reference;
 use crate::bind::variables::Variables;
 use crate::catalog::cache::EXPRESSION_SEPARATOR;
 use crate::catalog::format_type::quote_identifier as quote;
@@ -41,27 +42,29 @@ struct Kept {
 }
 
 impl Session {
-    /// Changes names by `change`. `words`: a text that has none of them in it does not name what changes.
+    /// Changes names by `change`. `words`: a text that has none of them in it does not name what changes. `columns`: what
+    /// gets another name, with the present one.
     pub(super) fn with_texts_renamed<R>(
         &mut self,
         words: &[String],
+        columns: &[(Reference, String)],
         runtime: &dyn Runtime,
         change: impl FnOnce(&mut Session) -> Result<R>,
     ) -> Result<R> {
         let mut kept = Vec::new();
-        for (table, key, columns) in TEXTS {
+        for (table, key, texts) in TEXTS {
             for row in
                 self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= crate::catalog::builtin::FIRST_USER_OID)
             {
-                for column in columns {
-                    let Some(text) =
-                        row.text(column).filter(|text| words.iter().any(|word| text.contains(word.as_str())))
-                    else {
-                        continue;
-                    };
+                for column in texts {
+                    let is_natural = |text: &str| !columns.is_empty() && text.to_ascii_uppercase().contains("NATURAL");
+                    let may_name =
+                        |text: &&str| words.iter().any(|word| text.contains(word.as_str())) || is_natural(text);
+                    let Some(text) = row.text(column).filter(may_name) else { continue };
                     // What cannot be bound any more is left as it is.
                     if let Ok(parts) = self.with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
                     {
+                        refuse_nameless(&parts, columns)?;
                         kept.push(Kept { table, key: (key, row.oid(key)), column, parts });
                     }
                 }
@@ -95,6 +98,18 @@ impl Session {
     }
 }
 
+/// A text in which a column's name is not to be found (USING, a field of a row) keeps the column from getting another.
+fn refuse_nameless(parts: &[Tracked], columns: &[(Reference, String)]) -> Result<()> {
+    for (column, name) in columns {
+        if !parts.iter().all(|part| part.can_rename(*column, name)) {
+            return Err(Error::unsupported(format!(
+                "renaming column \"{name}\", which a definition uses by USING, NATURAL, as a field of a row or as the name of a result, is not supported"
+            )));
+        }
+    }
+    Ok(())
+}
+
 fn tracked_parts(
     host: &StatementHost<'_>,
     table: Oid,
@@ -104,15 +119,28 @@ fn tracked_parts(
 ) -> Result<Vec<Tracked>> {
     let read =
         |kind: Oid, text: &str| if text.trim().parse::<u32>().is_ok() { None } else { host.reg_input(kind, text).ok() };
+    let parts = bound_parts(host, table, row, column, text)?;
+    Ok(parts.into_iter().map(|(before, part)| part.tracked(&read).after(before)).collect())
+}
+
+/// The parts of a kept text, bound, each with what stands before it.
+pub(super) fn bound_parts<'t>(
+    host: &StatementHost<'_>,
+    table: Oid,
+    row: &CatalogRow,
+    column: &str,
+    text: &'t str,
+) -> Result<Vec<(&'t str, BoundText)>> {
     let catalog = &host.reader;
-    let expressions = |over: Over<'_>| -> Result<Vec<Tracked>> {
-        text.split(EXPRESSION_SEPARATOR).map(|part| tracked_expression(part, over, catalog, &read)).collect()
+    let expressions = |over: Over<'_>| -> Result<Vec<(&'t str, BoundText)>> {
+        let one = |part| Ok(("", BoundText::expression(part, over, catalog)?));
+        text.split(EXPRESSION_SEPARATOR).map(one).collect()
     };
     // Each with its type before it.
-    let key_expressions = |over: Over<'_>| -> Result<Vec<Tracked>> {
-        let one = |part: &str| {
+    let key_expressions = |over: Over<'_>| -> Result<Vec<(&'t str, BoundText)>> {
+        let one = |part: &'t str| {
             let at = part.find(':').map_or(0, |at| at + 1);
-            Ok(tracked_expression(&part[at..], over, catalog, &read)?.after(&part[..at]))
+            Ok((&part[..at], BoundText::expression(&part[at..], over, catalog)?))
         };
         text.split(EXPRESSION_SEPARATOR).map(one).collect()
     };
@@ -126,14 +154,14 @@ fn tracked_parts(
     };
     let relation = host.reader.table_by_oid(relation)?;
     match (table, relation) {
-        (PG_REWRITE, _) => Ok(vec![tracked_queries(text, catalog, None, &read)?]),
+        (PG_REWRITE, _) => Ok(vec![("", BoundText::queries(text, catalog, None)?)]),
         (PG_PROC, _) if column == "prosqlbody" => {
             let missing = || Error::internal("a function vanished");
             let info = catalog.function_by_oid(row.oid("oid"))?.ok_or_else(missing)?;
             let key = RoutineKey { oid: info.oid, types: Vec::new(), table: 0, trigger: 0 };
             let definition = definition_of(host, &info, &key, true)?;
             let arguments = Arguments { definition: &definition, values: &[] };
-            Ok(vec![tracked_queries(text, catalog, Some(&Variables::new(&arguments)), &read)?])
+            Ok(vec![("", BoundText::queries(text, catalog, Some(&Variables::new(&arguments)))?)])
         }
         (PG_PARTITIONED_TABLE, Some(relation)) => key_expressions(Over::Table(&relation)),
         (PG_TRIGGER, Some(relation)) => expressions(Over::Rows(&relation)),
@@ -165,6 +193,15 @@ fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
         Named::Operator(oid) => {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             Some(format!("OPERATOR({}.{})", quote(&host.reader.schema_name_of(o.schema_oid)?), o.name))
+        }
+        Named::Column(ColumnName { reference, name, is_output }) => {
+            let table = host.reader.table_by_oid(reference.object).ok()??;
+            let column = table.columns.iter().find(|c| c.attnum == reference.column && !c.dropped)?;
+            match (column.name == *name, is_output) {
+                (true, _) => None,
+                (false, true) => Some(format!("{} AS {}", quote(&column.name), quote(name))),
+                (false, false) => Some(quote(&column.name)),
+            }
         }
         Named::Constant(kind, oid) => {
             let shown = host.with_path(&[PG_CATALOG]).reg_output(*kind, *oid);

@@ -3,6 +3,7 @@
 use super::drop::still_needed;
 use super::text_search::kind_of;
 use super::{Session, operator_class_objects, text_search_objects};
+use crate::bind::reference::Reference;
 use crate::catalog::TableKind;
 use crate::catalog::extension::is_member;
 use crate::catalog::ids::*;
@@ -227,7 +228,7 @@ impl Session {
         let mut words = words_of(s.object());
         words.extend(s.subname().map(str::to_string));
         words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
-        // Columns and constraints are not looked for in texts.
+        // Columns are looked for by `rename_column`; nobody names constraints.
         if matches!(
             s.rename_type,
             O::OBJECT_COLUMN
@@ -238,7 +239,7 @@ impl Session {
         ) {
             words.clear();
         }
-        self.with_texts_renamed(&words, runtime, |session| session.rename_object(s, runtime))
+        self.with_texts_renamed(&words, &[], runtime, |session| session.rename_object(s, runtime))
     }
 
     fn rename_object(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -314,11 +315,9 @@ impl Session {
         let table = self.relation_of(r, runtime)?;
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         let old = s.subname().unwrap_or("");
-        let column = table
-            .columns
-            .iter()
-            .find(|c| !c.dropped && c.name == old)
-            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")))?;
+        if !table.columns.iter().any(|c| !c.dropped && c.name == old) {
+            return Err(Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")));
+        }
         if table.columns.iter().any(|c| !c.dropped && c.name == new_name) {
             return Err(Error::new(
                 sqlstate::DUPLICATE_COLUMN,
@@ -331,49 +330,22 @@ impl Session {
                 format!("cannot rename inherited column \"{old}\""),
             ));
         }
-        let _ = column;
+        let mut renamed = Vec::new();
         for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
             let member = self.table_by_oid(oid, runtime)?;
             let member = self.lock_for_ddl(&member, LockMode::AccessExclusive, runtime)?;
-            self.refuse_if_used_in_text(&member, old, "rename")?;
-            let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) else { continue };
-            self.update_attribute(oid, column.attnum, runtime, |row| row.set("attname", Datum::text(new_name)))?;
+            if let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) {
+                renamed.push((Reference::column(oid, column.attnum), old.to_string()));
+            }
         }
+        self.with_texts_renamed(&[old.replace('"', "\"\"")], &renamed, runtime, |session| {
+            for (column, _) in &renamed {
+                let new_name = Datum::text(new_name);
+                session.update_attribute(column.object, column.column, runtime, |row| row.set("attname", new_name))?;
+            }
+            Ok(())
+        })?;
         Ok(if table.kind == TableKind::Composite { "ALTER TYPE" } else { "ALTER TABLE" }.to_string())
-    }
-
-    /// Expressions are kept as text: a column that one of them names cannot change its name or type under it.
-    pub(super) fn refuse_if_used_in_text(
-        &mut self,
-        table: &crate::catalog::Table,
-        column: &str,
-        what: &str,
-    ) -> Result<()> {
-        let mentions = |sql: &str| sql.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == column);
-        let in_key = table
-            .partition_key
-            .as_ref()
-            .is_some_and(|k| k.parts.iter().any(|p| p.expression_sql.as_deref().is_some_and(mentions)));
-        let used = in_key
-            || table.checks.iter().any(|c| mentions(&c.sql))
-            || table.columns.iter().any(|c| c.generated != 0 && c.default_sql.as_deref().is_some_and(mentions))
-            || table.indexes.iter().any(|i| {
-                i.predicate_sql.as_deref().is_some_and(mentions)
-                    || i.keys.iter().any(|k| k.expression_sql.as_deref().is_some_and(mentions))
-            });
-        let in_condition = table.triggers.iter().any(|t| t.when_sql.as_deref().is_some_and(mentions));
-        let used = used || in_condition;
-        let viewed = self
-            .dependents(PG_CLASS, table.oid, 0)?
-            .iter()
-            .any(|r| r.char("deptype") == b'n' && r.oid("classid") == PG_CLASS);
-        if used || viewed {
-            let by = if used { "an expression" } else { "a view" };
-            return Err(Error::unsupported(format!(
-                "cannot {what} column \"{column}\": it may be used by {by} of this table, which is not supported"
-            )));
-        }
-        Ok(())
     }
 
     fn rename_constraint(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
@@ -406,7 +378,7 @@ impl Session {
             // Whatever it has may be named.
             words = vec![String::new()];
         }
-        self.with_texts_renamed(&words, runtime, |session| session.move_object(s, runtime))
+        self.with_texts_renamed(&words, &[], runtime, |session| session.move_object(s, runtime))
     }
 
     fn move_object(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {

@@ -2,7 +2,6 @@
 
 use super::Session;
 use super::constraint::NewConstraint;
-use super::drop::still_needed;
 use super::trigger_clone::Which;
 use crate::bind::Binder;
 use crate::bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
@@ -281,39 +280,6 @@ impl Session {
         // Those of foreign keys go with these.
         for row in rows.iter().filter(|row| !is_of_key(row)) {
             self.delete_trigger(row, runtime)?;
-        }
-        Ok(())
-    }
-
-    /// Triggers that name a column or look at it go with it, or keep it.
-    pub(super) fn drop_column_triggers(
-        &mut self,
-        table: &Table,
-        attnum: i16,
-        cascade: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let mut found = Vec::new();
-        for row in self.dependents(PG_CLASS, table.oid, i32::from(attnum))? {
-            if row.oid("classid") == PG_TRIGGER
-                && row.char("deptype") == b'n'
-                && let Some(t) = self.trigger_by_oid(row.oid("objid"))?.filter(|t| t.oid("tgparentid") == 0)
-            {
-                found.push((self.trigger_shown(&t, runtime)?, t));
-            }
-        }
-        found.sort_by_key(|(_, row)| row.oid("oid"));
-        let column = table.columns.get((attnum - 1).max(0) as usize).map_or("", |c| c.name.as_str());
-        let shown = self.shown_name(table, runtime)?;
-        if !cascade && !found.is_empty() {
-            let lines: Vec<String> =
-                found.iter().map(|(text, _)| format!("{text} depends on column {column} of table {shown}")).collect();
-            return Err(still_needed(Some(&format!("column {column} of table {shown}")), &lines));
-        }
-        let lines: Vec<String> = found.iter().map(|(text, _)| text.clone()).collect();
-        self.tell_cascade(&lines);
-        for (_, row) in found {
-            self.delete_trigger(&row, runtime)?;
         }
         Ok(())
     }

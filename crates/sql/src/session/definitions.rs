@@ -3,7 +3,7 @@
 use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text};
 use super::expression_text::canonical;
-use crate::bind::names::{Named, tracked_queries};
+use crate::bind::names::{BoundText, Named};
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
@@ -79,7 +79,8 @@ fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
     let has_with = sql.contains("WITH ");
     let shown_name =
         |named: &Named| if has_with && matches!(named, Named::Relation(..)) { None } else { visible_name(host, named) };
-    let shown = tracked_queries(sql, &host.reader, None, &read).ok().map(|text| text.with_names(&shown_name));
+    let bound = BoundText::queries(sql, &host.reader, None);
+    let shown = bound.ok().map(|text| text.tracked(&read).with_names(&shown_name));
     shown.unwrap_or_else(|| sql.to_string())
 }
 
@@ -111,6 +112,7 @@ fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
         }
+        Named::Column(_) => None,
         Named::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }
