@@ -65,8 +65,8 @@ history:
 # The whole engine in virtual time, by seeds: fresh ones for so many SECONDS, or from SEED on so many SEEDS (docs/simulation.md).
 simulate:
 	$(SETUP) build
-	cargo build --locked -p kilndb-simulation
-	$${CARGO_TARGET_DIR:-target}/debug/kilndb-simulation $(call flag,seed) $(call flag,seeds) $(if $(SEED),,--seconds $(SECONDS)) \
+	cargo build --locked --profile simulate -p kilndb-simulation
+	$${CARGO_TARGET_DIR:-target}/simulate/kilndb-simulation $(call flag,seed) $(call flag,seeds) $(if $(SEED),,--seconds $(SECONDS)) \
 		$(call flag,plant) $(if $(TWICE),--twice) $(if $(WITHOUT),--without "$(WITHOUT)") $(if $(SHRINK),--shrink)
 
 # Statements that go deep, want much memory or take long: which of them end the server, go on after their time, or (BESIDE=8) keep others

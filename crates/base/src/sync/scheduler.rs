@@ -336,7 +336,7 @@ fn points_are_over() {
     if !is_task() {
         POINTS_LEFT.set(u32::MAX);
     } else if UNINTERRUPTED.get() == 0 && !std::thread::panicking() {
-        // (All tasks would take a panic of this one for their own.)
+        // While a task unwinds no other one runs: it would take the panic for its own.
         pass_turn(|_, _| ());
     }
 }
