@@ -135,6 +135,9 @@ impl Binder<'_> {
         if matches!(ty, oids::TEXT | oids::VARCHAR | oids::UNKNOWN | oids::CSTRING) {
             return Ok(Expr::new(ExprKind::Const(Datum::text(text)), ty).at(loc));
         }
+        if ty >= crate::catalog::builtin::FIRST_USER_OID {
+            self.note_label(ty, text, loc);
+        }
         if ty >= crate::catalog::builtin::FIRST_USER_OID
             && let Some(value) = crate::session::type_host::enum_value(self.catalog, ty, text)
         {

@@ -30,7 +30,7 @@ pub(super) fn scope_of(base: Oid) -> Scope<'static> {
     scope.items.push(NsItem::new(
         None,
         VALUE_REL,
-        vec![NsColumn { name: "value".to_string(), expr, table_oid: 0, attnum: 0 }],
+        vec![NsColumn { name: "value".to_string(), expr, table_oid: 0, attnum: 0, is_named_here: false }],
     ));
     scope
 }

@@ -181,6 +181,7 @@ impl Binder<'_> {
         }
         for (c, n) in item.columns.iter_mut().zip(names) {
             c.name = n.to_string();
+            c.is_named_here = true;
         }
         Ok(())
     }
@@ -205,6 +206,7 @@ impl Binder<'_> {
                 expr: Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod),
                 table_oid: 0,
                 attnum: 0,
+                is_named_here: false,
             })
             .collect();
         let mut item = NsItem::new(Some(alias.clone()), rel, ns);
@@ -431,7 +433,7 @@ impl Binder<'_> {
                     _ => le,
                 };
                 let from = if kind == JoinKind::Right { &r } else { &l };
-                merged.push(NsColumn { name: name.clone(), expr, table_oid: from.table_oid, attnum: from.attnum });
+                merged.push(NsColumn { expr, ..from.clone() });
             }
             on = Expr::and_all(parts);
         } else if !matches!(j.quals(), Node::None) {

@@ -46,6 +46,8 @@ pub enum Named {
     /// A constant of this reg… type.
     Constant(Oid, Oid),
     Column(ColumnName),
+    /// A constant that is this label of this enum.
+    Label(Oid, Oid),
 }
 
 /// A column's name in a text.
@@ -110,6 +112,8 @@ pub struct Names {
     references: RefCell<BTreeSet<Reference>>,
     /// Names that are full already.
     full: RefCell<Vec<(i32, Named)>>,
+    /// Constants of enums: where, the type, the label.
+    labels: RefCell<Vec<(i32, Oid, Oid)>>,
     /// Where columns are named; -1: nowhere.
     columns: RefCell<BTreeSet<(i32, Reference)>>,
     /// Where a column alone is what a query returns, without a name for it.
@@ -140,6 +144,7 @@ impl Names {
             constants: RefCell::default(),
             references: RefCell::default(),
             full: RefCell::default(),
+            labels: RefCell::default(),
             columns: RefCell::default(),
             bare_outputs: RefCell::default(),
             unnamed_outputs: RefCell::default(),
@@ -190,6 +195,12 @@ impl Names {
                 (text.get(at..).and_then(|rest| quoted_length(rest, b'\'')), read(ty, &value))
             {
                 names.push((at, length, Named::Constant(ty, oid)));
+            }
+        }
+        for (loc, ty, label) in self.labels.take() {
+            let Ok(at) = usize::try_from(loc) else { continue };
+            if let Some(length) = text.get(at..).and_then(|rest| quoted_length(rest, b'\'')) {
+                names.push((at, length, Named::Label(ty, label)));
             }
         }
         names.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
@@ -370,6 +381,16 @@ impl Binder<'_> {
         }
     }
 
+    /// A constant of a user's type, if that is an enum.
+    pub(super) fn note_label(&self, ty: Oid, text: &str, loc: i32) {
+        let Some(names) = self.wanted_names() else { return };
+        if let Ok(Some(info)) = self.catalog.type_by_oid(ty)
+            && let Some(label) = info.labels.iter().find(|label| label.label == text)
+        {
+            names.labels.borrow_mut().push((loc, ty, label.oid));
+        }
+    }
+
     /// The columns of `items` instead of a star.
     pub(super) fn note_star(&self, items: &[&NsItem], scope: &Scope<'_>, loc: i32) {
         let Some(names) = self.wanted_names() else { return };
@@ -443,17 +464,16 @@ pub fn qualified_expression(
     Ok(text.strip_prefix(SELECT).unwrap_or(&text).to_string())
 }
 
-/// The text of queries with all names in full, and columns for stars; and the relations that it names.
+/// The text of queries with all names in full, and columns for stars; and what it needs.
 pub fn qualified_queries(
     sql: &str,
     catalog: &dyn CatalogView,
     variables: Option<&Variables<'_>>,
     full: FullName<'_>,
-) -> Result<(String, Vec<Oid>)> {
+) -> Result<(String, BTreeSet<Reference>)> {
     let names = names_of_queries(sql, catalog, variables)?;
     let references = names.references.take();
-    let relations = references.into_iter().filter(|r| r.class == PG_CLASS && r.column == 0).map(|r| r.object).collect();
-    Ok((names.applied(full), relations))
+    Ok((names.applied(full), references))
 }
 
 /// A kept text that has been bound, and with it what its names stand for.
@@ -469,6 +489,9 @@ impl BoundText {
     }
     pub fn queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<BoundText> {
         Ok(BoundText { names: names_of_queries(sql, catalog, variables)?, prefix_bytes: 0 })
+    }
+    pub fn references(&self) -> Vec<Reference> {
+        self.names.references.borrow().iter().copied().collect()
     }
     pub fn refers_to(&self, reference: Reference) -> bool {
         self.names.references.borrow().contains(&reference)

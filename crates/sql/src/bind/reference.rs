@@ -30,7 +30,13 @@ impl Binder<'_> {
     /// The text names a column, at `loc` as the last part of what is there; -1: it does not say so in one place. Those
     /// of subqueries are no table's: what they come from has been named in there.
     pub(super) fn note_column(&self, column: &NsColumn, loc: i32) {
-        self.note_attribute(column.table_oid, column.attnum, loc);
+        match column.is_named_here {
+            true if column.table_oid != 0 && column.attnum > 0 => {
+                self.note_reference(Reference::column(column.table_oid, column.attnum))
+            }
+            true => {}
+            false => self.note_attribute(column.table_oid, column.attnum, loc),
+        }
     }
     pub(super) fn note_columns(&self, items: &[&NsItem]) {
         items.iter().flat_map(|item| &item.columns).for_each(|column| self.note_column(column, -1));

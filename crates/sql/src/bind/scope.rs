@@ -13,6 +13,8 @@ pub struct NsColumn {
     pub expr: Expr,
     pub table_oid: Oid,
     pub attnum: i16,
+    /// The text gives it the name.
+    pub is_named_here: bool,
 }
 
 /// One name of the FROM clause, or an unnamed join.
@@ -67,6 +69,7 @@ impl NsItem {
                 expr: Expr::column(ColId { rel, att: c.attnum }, c.type_oid, c.typmod),
                 table_oid: table.oid,
                 attnum: c.attnum,
+                is_named_here: false,
             })
             .collect();
         let mut item = NsItem::new(Some(alias.to_string()), rel, columns);

@@ -82,6 +82,7 @@ impl Binder<'_> {
                 expr: Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod),
                 table_oid: 0,
                 attnum: 0,
+                is_named_here: false,
             })
             .collect();
         scope.items = vec![NsItem::new(None, rel, ns)];

@@ -75,6 +75,12 @@ pub(super) fn says_nothing(column: &NewColumn) -> bool {
     column.generated == 0 && column.type_oid < FIRST_USER_OID && column.default_sql.as_deref() == Some("NULL")
 }
 
+/// Is the text one string constant?
+fn is_literal(sql: &str) -> bool {
+    let inner = sql.strip_prefix('\'').and_then(|rest| rest.strip_suffix('\''));
+    inner.is_some_and(|inner| !inner.replace("''", "").contains('\''))
+}
+
 pub(super) fn nextval_of(sequence: Oid) -> String {
     format!("nextval('{sequence}'::regclass)")
 }
@@ -83,7 +89,7 @@ impl Session {
     pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let oid = self.new_oid(table)?;
         let table = self.table_by_oid(table, runtime)?;
-        let (used, functions, stored) = self.with_catalog(runtime, |host| {
+        let (used, functions, stored, typed) = self.with_catalog(runtime, |host| {
             // Positions are of the expression's text, not of the statement's.
             let bound = crate::bind::bind_expression(sql, Some(&table), &host.reader, None).map_err(|mut e| {
                 e.0.position = None;
@@ -93,8 +99,13 @@ impl Session {
             relations_named(&bound.expr, host, &mut used);
             let mut functions = Vec::new();
             bound.expr.user_functions(&mut functions);
-            Ok((used, functions, by_oid(&bound.expr, host)))
+            // A label of an enum is to be known as one.
+            let column = table.columns.iter().find(|c| c.attnum == attnum);
+            let typed = column.filter(|c| c.type_oid >= FIRST_USER_OID && is_literal(sql));
+            let typed = typed.map(|c| format!("{sql}::{}", host.reader.format_type(c.type_oid, c.typmod)));
+            Ok((used, functions, by_oid(&bound.expr, host), typed))
         })?;
+        let sql = typed.as_deref().unwrap_or(sql);
         let stored = match stored {
             Some(stored) => stored,
             None => self.stored_expression(sql, Over::Table(&table), runtime)?,
@@ -136,6 +147,22 @@ impl Session {
         let (table, attnum) = (row.oid("refobjid"), row.int("refobjsubid") as i16);
         let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(table))?;
         Ok(table.map(|t| (t, attnum)))
+    }
+
+    /// `default value for column a of table t`; of a generated column, the column.
+    pub(super) fn default_shown(&mut self, owner: &Table, attnum: i16, runtime: &dyn Runtime) -> Result<String> {
+        let shown = self.column_shown(owner, attnum, runtime)?;
+        let is_generated = owner.columns.iter().any(|c| c.attnum == attnum && c.generated != 0);
+        Ok(if is_generated { shown } else { format!("default value for {shown}") })
+    }
+
+    /// A default that needs what goes. A generated column goes as a whole.
+    pub(super) fn drop_needing_default(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
+        let owner = self.table_by_oid(table, runtime)?;
+        match owner.columns.iter().find(|c| c.attnum == attnum && c.generated != 0) {
+            Some(column) => self.drop_column(&owner, &column.name, true, true, runtime),
+            None => self.drop_default(table, attnum, runtime),
+        }
     }
 
     pub(super) fn drop_default(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {

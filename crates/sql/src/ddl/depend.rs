@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::bind::ir::Expr;
+use crate::bind::names::{BoundText, Over};
 use crate::catalog::ids::*;
 use crate::catalog::store::CatalogRow;
 use crate::catalog::temporary::is_temporary;
@@ -52,6 +53,22 @@ impl Session {
             )?;
             Ok(())
         })
+    }
+
+    /// The functions of users that an expression calls are needed.
+    pub(super) fn need_functions_of(
+        &mut self,
+        dependent: ObjectAddress,
+        sql: &str,
+        over: Over<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let references =
+            self.with_catalog(runtime, |host| Ok(BoundText::expression(sql, over, &host.reader)?.references()))?;
+        for needed in references.iter().filter(|r| r.class == PG_PROC && super::is_user_object(r.object)) {
+            self.add_dependency(dependent, (PG_PROC, needed.object, 0), b'n', runtime)?;
+        }
+        Ok(())
     }
 
     /// Rows of pg_depend that refer to an object (any column of it if `column` is 0).

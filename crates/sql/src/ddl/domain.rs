@@ -149,6 +149,9 @@ impl Session {
         if base >= FIRST_USER_OID {
             self.add_dependency((PG_TYPE, oid, 0), (PG_TYPE, base, 0), b'n', runtime)?;
         }
+        if let Some(Some(sql)) = &clauses.default {
+            self.need_functions_of((PG_TYPE, oid, 0), sql, Over::Nothing, runtime)?;
+        }
         if let Some((true, given)) = &clauses.not_null {
             let name = self.domain_constraint_name(oid, &name, given.as_deref(), "not_null")?;
             self.insert_domain_constraint(oid, schema, &name, b'n', None, true, runtime)?;
@@ -218,7 +221,12 @@ impl Session {
             ("confmatchtype", Datum::Char(b' ')),
         ];
         row.extend(sql.map(|sql| ("conbin", Datum::text(sql))));
-        self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))
+        self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))?;
+        if let Some(sql) = sql {
+            let base = self.with_catalog(runtime, |host| host.reader.type_by_oid(domain))?.map_or(0, |t| t.base_type);
+            self.need_functions_of((PG_CONSTRAINT, oid, 0), sql, Over::Domain(base), runtime)?;
+        }
+        Ok(())
     }
 
     pub(super) fn alter_domain(
@@ -269,6 +277,15 @@ impl Session {
             self.check_default(sql, &info.name, (info.base_type, info.typmod), runtime)?;
         }
         let sql = sql.map(|sql| self.stored_expression(&sql, Over::Nothing, runtime)).transpose()?;
+        let key = [Datum::Oid(PG_TYPE), Datum::Oid(info.oid)];
+        for row in self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)? {
+            if row.oid("refclassid") == PG_PROC {
+                self.write_catalog(runtime, |w| w.delete(&row))?;
+            }
+        }
+        if let Some(sql) = &sql {
+            self.need_functions_of((PG_TYPE, info.oid, 0), sql, Over::Nothing, runtime)?;
+        }
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| {
             let value = sql.as_ref().map_or(Datum::Null, Datum::text);
             row.set("typdefault", value.clone());

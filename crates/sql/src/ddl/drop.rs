@@ -265,9 +265,7 @@ impl Session {
                     if let Some((owner, attnum)) = self.default_owner(dependent, runtime)?
                         && !going.contains(&owner.oid)
                     {
-                        let column = owner.columns.get(attnum as usize - 1).map_or("", |c| c.name.as_str());
-                        let text =
-                            format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
+                        let text = self.default_shown(&owner, attnum, runtime)?;
                         blockers.push(Blocker { text, on: None, dependent: Dependent::Default(owner.oid, attnum) });
                     }
                 }
@@ -288,7 +286,7 @@ impl Session {
         }
         if !cascade {
             let on = |b: &Blocker| {
-                if matches!(b.dependent, Dependent::Routine(_) | Dependent::Typed(_)) { "type" } else { word }
+                if matches!(b.dependent, Dependent::Typed(_)) { "type" } else { word }
             };
             let line = |b: &Blocker| {
                 b.on.as_ref().map_or_else(
@@ -321,7 +319,7 @@ impl Session {
     ) -> Result<()> {
         for blocker in blockers.into_iter().rev() {
             match blocker.dependent {
-                Dependent::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
+                Dependent::Default(table, attnum) => self.drop_needing_default(table, attnum, runtime)?,
                 Dependent::Generated(table, attnum) => {
                     let table = self.table_by_oid(table, runtime)?;
                     self.drop_column_alone(&table, attnum, true, runtime)?;

@@ -200,7 +200,7 @@ impl Session {
     }
 
     /// `column a of table t`.
-    fn column_shown(&mut self, table: &Table, attnum: i16, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn column_shown(&mut self, table: &Table, attnum: i16, runtime: &dyn Runtime) -> Result<String> {
         let name = table.columns.iter().find(|c| c.attnum == attnum).map_or("", |c| c.name.as_str());
         Ok(format!("column {name} of {} {}", super::kind_word(table.kind), self.shown_name(table, runtime)?))
     }

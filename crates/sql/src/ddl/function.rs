@@ -355,7 +355,6 @@ impl Session {
         }
         self.validate_routine(oid, source, &body, runtime)?;
         if let Some(body) = &sql_body {
-            self.note_needs_of_body(oid, runtime)?;
             self.keep_body(oid, body, runtime)?;
         }
         Ok(())
@@ -658,37 +657,22 @@ impl Session {
         Ok(())
     }
 
-    /// Relations that a body in SQL syntax uses.
-    fn note_needs_of_body(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let used = self.relations_of_sql_function(oid, runtime)?;
-        for relation in used {
-            self.add_dependency((PG_PROC, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
-        }
-        Ok(())
-    }
-
-    /// A body in SQL syntax names the same under every search path.
+    /// A body in SQL syntax names the same under every search path, and needs what it names.
     fn keep_body(&mut self, oid: Oid, body: &str, runtime: &dyn Runtime) -> Result<()> {
         let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
         let definition = self.with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             definition_of(host, &info, &key, true)
         })?;
-        let kept = self.stored_body(body, &definition, runtime)?;
+        let (kept, references) = self.stored_body(body, &definition, runtime)?;
+        for needed in references.iter().filter(|r| r.column == 0 && super::is_user_object(r.object) && r.object != oid)
+        {
+            self.add_dependency((PG_PROC, oid, 0), (needed.class, needed.object, 0), b'n', runtime)?;
+        }
         if kept == body {
             return Ok(());
         }
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, oid, runtime, |row| row.set("prosqlbody", Datum::text(&kept)))
-    }
-
-    fn relations_of_sql_function(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
-        let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
-        let definition = self.with_catalog(runtime, |host| {
-            let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
-            definition_of(host, &info, &key, true)
-        })?;
-        let mut spi = Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
-        crate::routine::sql_language::relations_used(&definition, &mut spi)
     }
 
     /// Has the language check the body.

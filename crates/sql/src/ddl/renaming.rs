@@ -103,7 +103,7 @@ fn refuse_nameless(parts: &[Tracked], columns: &[(Reference, String)]) -> Result
     for (column, name) in columns {
         if !parts.iter().all(|part| part.can_rename(*column, name)) {
             return Err(Error::unsupported(format!(
-                "renaming column \"{name}\", which a definition uses by USING, NATURAL, as a field of a row or as the name of a result, is not supported"
+                "renaming column \"{name}\", which a definition uses by USING, NATURAL, ON CONFLICT, as a field of a row or as the name of a result, is not supported"
             )));
         }
     }
@@ -202,6 +202,11 @@ fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
                 (false, true) => Some(format!("{} AS {}", quote(&column.name), quote(name))),
                 (false, false) => Some(quote(&column.name)),
             }
+        }
+        Named::Label(ty, label) => {
+            let info = host.reader.type_by_oid(*ty).ok()??;
+            let label = info.labels.iter().find(|known| known.oid == *label)?;
+            Some(format!("'{}'", label.label.replace('\'', "''")))
         }
         Named::Constant(kind, oid) => {
             let shown = host.with_path(&[PG_CATALOG]).reg_output(*kind, *oid);

@@ -22,6 +22,8 @@ pub(super) enum User {
     Constraint(Oid),
     Trigger(Oid),
     OperatorClass(Oid),
+    Routine(Oid),
+    Type(Oid),
 }
 
 fn word_of(kind: O::Type) -> &'static str {
@@ -175,8 +177,8 @@ impl Session {
     pub(super) fn routine_shown(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<String> {
         self.with_catalog(runtime, |host| {
             let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(oid.to_string()) };
-            let word = if f.kind == b'p' { "procedure" } else { "function" };
-            Ok(format!("{word} {}", crate::routine::cache::signature_of(host, &f)?))
+            // PostgreSQL calls procedures so, too.
+            Ok(format!("function {}", crate::routine::cache::signature_of(host, &f)?))
         })
     }
 
@@ -203,13 +205,15 @@ impl Session {
         for (_, user) in users {
             match user {
                 User::Relation(oid) => self.drop_table_by_oid(oid, runtime)?,
-                User::Default(table, attnum) => self.drop_default(table, attnum, runtime)?,
+                User::Default(table, attnum) => self.drop_needing_default(table, attnum, runtime)?,
                 User::Trigger(oid) => {
                     if let Some(row) = self.trigger_by_oid(oid)? {
                         self.delete_trigger(&row, runtime)?;
                     }
                 }
                 User::Constraint(oid) => self.delete_constraint(oid, runtime)?,
+                User::Routine(oid) => self.drop_routine(oid, true, runtime)?,
+                User::Type(oid) => self.drop_type(oid, true, &[], runtime)?,
                 User::OperatorClass(oid) => self.drop_operator_object(Kind::Class, oid, true, runtime)?,
             }
         }
@@ -230,9 +234,7 @@ impl Session {
                 }
                 PG_ATTRDEF => {
                     if let Some((owner, attnum)) = self.default_owner(dependent, runtime)? {
-                        let column = owner.columns.get(attnum as usize - 1).map_or("", |c| c.name.as_str());
-                        let text =
-                            format!("default value for column {column} of table {}", self.shown_name(&owner, runtime)?);
+                        let text = self.default_shown(&owner, attnum, runtime)?;
                         users.push((text, User::Default(owner.oid, attnum)));
                     }
                 }
@@ -243,7 +245,12 @@ impl Session {
                 }
                 PG_CONSTRAINT => {
                     let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(dependent)])?;
-                    if let Some(c) = rows.first() {
+                    if let Some(c) = rows.first().filter(|c| c.oid("conrelid") == 0) {
+                        users.push((
+                            format!("constraint {}", c.text("conname").unwrap_or("")),
+                            User::Constraint(dependent),
+                        ));
+                    } else if let Some(c) = rows.first() {
                         let table = self.table_by_oid(c.oid("conrelid"), runtime)?;
                         let text = format!(
                             "constraint {} on table {}",
@@ -251,6 +258,16 @@ impl Session {
                             self.shown_name(&table, runtime)?
                         );
                         users.push((text, User::Constraint(dependent)));
+                    }
+                }
+                PG_PROC if class == PG_PROC && dependent != oid => {
+                    users.push((self.routine_shown(dependent, runtime)?, User::Routine(dependent)));
+                }
+                PG_TYPE if class == PG_PROC && row.char("deptype") == b'n' => {
+                    if let Some(info) = self.with_catalog(runtime, |host| host.reader.type_by_oid(dependent))?
+                        && info.kind == b'd'
+                    {
+                        users.push((format!("type {}", self.type_shown(dependent, runtime)?), User::Type(dependent)));
                     }
                 }
                 // A class's own members are no users of it.
@@ -263,6 +280,15 @@ impl Session {
                     }
                 }
                 _ => {}
+            }
+        }
+        // A domain's own constraints go with it.
+        let domains: Vec<Oid> =
+            users.iter().filter_map(|(_, user)| if let User::Type(oid) = user { Some(*oid) } else { None }).collect();
+        for domain in domains {
+            let key = [Datum::Oid(domain)];
+            for own in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &key)? {
+                users.retain(|(_, user)| !matches!(user, User::Constraint(oid) if *oid == own.oid("oid")));
             }
         }
         Ok(users)

@@ -345,7 +345,12 @@ impl Session {
             }
             Ok(())
         })?;
-        Ok(if table.kind == TableKind::Composite { "ALTER TYPE" } else { "ALTER TABLE" }.to_string())
+        let tag = match (table.kind, s.relation_type) {
+            (TableKind::Composite, _) => "ALTER TYPE",
+            (_, O::OBJECT_VIEW) => "ALTER VIEW",
+            _ => "ALTER TABLE",
+        };
+        Ok(tag.to_string())
     }
 
     fn rename_constraint(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {

@@ -3,6 +3,7 @@
 
 use super::Session;
 use crate::bind::names::{Over, qualified_expression, qualified_queries};
+use crate::bind::reference::Reference;
 use crate::bind::variables::Variables;
 use crate::client::Runtime;
 use crate::routine::language::Definition;
@@ -10,6 +11,7 @@ use crate::routine::sql_language::Arguments;
 use crate::session::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::Host;
+use std::collections::BTreeSet;
 
 /// What text names as a value of a reg… type, in full; None: as it is.
 fn full_name(host: &StatementHost<'_>, kind: Oid, text: &str) -> Option<String> {
@@ -35,20 +37,25 @@ impl Session {
         self.with_catalog(runtime, bind).map_err(nowhere)
     }
 
-    /// A query as it is kept, and the relations that it names.
-    pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<(String, Vec<Oid>)> {
+    /// A query as it is kept, and what it needs.
+    pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<(String, BTreeSet<Reference>)> {
         let bind = |host: &StatementHost<'_>| {
             qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text))
         };
         self.with_catalog(runtime, bind).map_err(nowhere)
     }
 
-    /// A body in SQL syntax as it is kept.
-    pub(super) fn stored_body(&mut self, sql: &str, definition: &Definition, runtime: &dyn Runtime) -> Result<String> {
+    /// A body in SQL syntax as it is kept, and what it needs.
+    pub(super) fn stored_body(
+        &mut self,
+        sql: &str,
+        definition: &Definition,
+        runtime: &dyn Runtime,
+    ) -> Result<(String, BTreeSet<Reference>)> {
         self.with_catalog(runtime, |host| {
             let arguments = Arguments { definition, values: &[] };
             let variables = Variables::new(&arguments);
-            Ok(qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text))?.0)
+            qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text))
         })
     }
 }

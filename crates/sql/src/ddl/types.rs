@@ -248,7 +248,9 @@ impl Session {
                 .ok_or_else(|| Error::internal("an enum label without a row"))?;
             let mut changed = row.clone();
             changed.set("enumlabel", Datum::text(new));
-            return self.write_catalog(runtime, |w| w.update(row, &changed.values));
+            return self.with_texts_renamed(&[old.replace('\'', "''")], &[], runtime, |session| {
+                session.write_catalog(runtime, |w| w.update(row, &changed.values))
+            });
         }
         check_label(new)?;
         if at(new).is_some() {

@@ -2,6 +2,7 @@
 
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
+use crate::bind::reference::Reference;
 use crate::catalog::extension::table_of_call;
 use crate::catalog::ids::*;
 use crate::catalog::{Table, TableKind};
@@ -11,6 +12,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Columns of a query's result, named by `aliases` as far as these go.
@@ -85,7 +87,8 @@ impl Session {
             .map(|_| ())
         })?;
         // Tables under a view that it names are that view's own affair.
-        let mut used: Vec<Oid> = named.into_iter().filter(|t| super::is_user_object(*t)).collect();
+        let of_relation = |r: &Reference| r.class == PG_CLASS && r.column == 0 && super::is_user_object(r.object);
+        let mut used: Vec<Oid> = named.into_iter().filter(of_relation).map(|r| r.object).collect();
         let mut functions = Vec::new();
         self.constants_of_query(s.query(), source, &mut used, &mut functions, runtime)?;
         for function in functions {
@@ -125,13 +128,13 @@ impl Session {
         Ok(false)
     }
 
-    /// The query's text, with column names of its own if the view was given some; and the relations that it names.
+    /// The query's text, with column names of its own if the view was given some; and what it needs.
     fn view_text(
         &mut self,
         s: &nodes::ViewStmt,
         columns: &[NewColumn],
         runtime: &dyn Runtime,
-    ) -> Result<(String, Vec<Oid>)> {
+    ) -> Result<(String, BTreeSet<Reference>)> {
         let (text, named) = self.stored_query(&kilndb_syntax::statement_sql(s.query())?, runtime)?;
         if s.aliases().len() == 0 {
             return Ok((text, named));

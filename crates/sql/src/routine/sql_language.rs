@@ -380,16 +380,3 @@ fn run_last(
     }
     Ok(result)
 }
-
-/// User relations that the statements of a function name.
-pub(crate) fn relations_used(definition: &Definition, spi: &mut Spi<'_>) -> Result<Vec<Oid>> {
-    let statements = parse_body(definition, spi)?;
-    let scope = Arguments { definition, values: &[] };
-    let mut used = Vec::new();
-    for s in &statements {
-        used.extend(spi.relations(s, &scope)?);
-    }
-    used.sort_unstable();
-    used.dedup();
-    Ok(used)
-}

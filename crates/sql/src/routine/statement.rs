@@ -538,13 +538,6 @@ impl Spi<'_> {
         self.run_planned(prepared, &plan, scope, limit, sink)
     }
 
-    /// User relations that a statement names.
-    pub(super) fn relations(&mut self, prepared: &SpiPrepared, scope: &dyn VariableScope) -> Result<Vec<Oid>> {
-        let planned = self.session.spi_plan(prepared, scope, self.runtime)?;
-        let locks = planned.plan.iter().flat_map(|plan| &plan.locks);
-        Ok(locks.map(|(table, _)| *table).filter(|t| *t >= crate::catalog::builtin::FIRST_USER_OID).collect())
-    }
-
     /// The statements of a script; their positions are of the whole of it.
     pub(super) fn parse_script(&mut self, text: &str) -> Result<Vec<Arc<SpiPrepared>>> {
         let script = kilndb_syntax::parse(text).map_err(|e| in_text(e, text, ""))?;

@@ -112,7 +112,7 @@ fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
         }
-        Named::Column(_) => None,
+        Named::Column(_) | Named::Label(..) => None,
         Named::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }
