@@ -273,7 +273,9 @@ impl Binder<'_> {
         }
         // The text has a value for each of them: it means something else with another number of columns.
         if let Some(table) = &table {
-            table.columns.iter().filter(|c| !c.dropped).for_each(|c| self.note_attribute(table.oid, c.attnum, -1));
+            for column in table.columns.iter().filter(|c| !c.dropped) {
+                self.note_attribute(table.oid, column.attnum, &column.name, -1);
+            }
         }
         let mut out = Vec::with_capacity(fields.len());
         for (i, (f, (ty, typmod))) in fields.into_iter().zip(wanted).enumerate() {

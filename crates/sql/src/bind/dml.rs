@@ -194,7 +194,7 @@ impl Binder<'_> {
     pub(crate) fn find_column(&self, table: &Table, name: &str, loc: i32) -> Result<usize> {
         match table.columns.iter().position(|c| !c.dropped && c.name == name) {
             Some(i) => {
-                self.note_attribute(table.oid, table.columns[i].attnum, loc);
+                self.note_attribute(table.oid, table.columns[i].attnum, name, loc);
                 Ok(i)
             }
             None if super::scope::system_column(name).is_some() => {

@@ -287,7 +287,7 @@ impl Binder<'_> {
             && let Some(table) = self.catalog.table_by_oid(t.table_oid)?
             && let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name)
         {
-            self.note_attribute(table.oid, column.attnum, -1);
+            self.note_attribute(table.oid, column.attnum, name, -1);
         }
         Ok(())
     }

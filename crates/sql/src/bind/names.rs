@@ -114,8 +114,8 @@ pub struct Names {
     full: RefCell<Vec<(i32, Named)>>,
     /// Constants of enums: where, the type, the label.
     labels: RefCell<Vec<(i32, Oid, Oid)>>,
-    /// Where columns are named; -1: nowhere.
-    columns: RefCell<BTreeSet<(i32, Reference)>>,
+    /// Where columns are named, and how; -1: nowhere.
+    columns: RefCell<BTreeSet<(i32, Reference, String)>>,
     /// Where a column alone is what a query returns, without a name for it.
     bare_outputs: RefCell<BTreeSet<i32>>,
     /// What else queries return without a name for it is called so.
@@ -168,14 +168,14 @@ impl Names {
         let text = self.text.to_string();
         let mut names: Vec<(usize, usize, Named)> = Vec::new();
         let mut nameless = BTreeSet::new();
-        for (loc, reference) in self.columns.take() {
+        for (loc, reference, name) in self.columns.take() {
             let at = usize::try_from(loc).ok();
             match at.and_then(|at| Some((at, last_part(text.get(at..)?)?))) {
-                Some((at, (skipped, length, name))) => {
+                Some((at, (skipped, length, found))) if found == name => {
                     let is_output = self.bare_outputs.borrow().contains(&loc);
                     names.push((at + skipped, length, Named::Column(ColumnName { reference, name, is_output })));
                 }
-                None => _ = nameless.insert(reference),
+                _ => _ = nameless.insert(reference),
             }
         }
         for (loc, named) in self.full.take() {
@@ -333,9 +333,9 @@ impl Binder<'_> {
         }
     }
 
-    pub(super) fn note_column_name(&self, reference: Reference, loc: i32) {
+    pub(super) fn note_column_name(&self, reference: Reference, name: &str, loc: i32) {
         if let Some(names) = self.wanted_names() {
-            names.columns.borrow_mut().insert((loc, reference));
+            names.columns.borrow_mut().insert((loc, reference, name.to_string()));
         }
     }
 

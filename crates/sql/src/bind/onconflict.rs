@@ -81,7 +81,7 @@ impl Binder<'_> {
                     };
                     let c = &table.columns[i];
                     // The grammar does not say where the name stands.
-                    self.note_attribute(table.oid, c.attnum, -1);
+                    self.note_attribute(table.oid, c.attnum, name, -1);
                     Expr::column(ColId { rel: dml.new_rel, att: c.attnum }, c.type_oid, c.typmod)
                 }
                 None => self.bind_expr(e.expr(), &here)?,

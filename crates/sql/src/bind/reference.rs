@@ -35,17 +35,17 @@ impl Binder<'_> {
                 self.note_reference(Reference::column(column.table_oid, column.attnum))
             }
             true => {}
-            false => self.note_attribute(column.table_oid, column.attnum, loc),
+            false => self.note_attribute(column.table_oid, column.attnum, &column.name, loc),
         }
     }
     pub(super) fn note_columns(&self, items: &[&NsItem]) {
         items.iter().flat_map(|item| &item.columns).for_each(|column| self.note_column(column, -1));
     }
-    pub(super) fn note_attribute(&self, table: Oid, attnum: i16, loc: i32) {
+    pub(super) fn note_attribute(&self, table: Oid, attnum: i16, name: &str, loc: i32) {
         if table != 0 && attnum > 0 {
             let reference = Reference::column(table, attnum);
             self.note_reference(reference);
-            self.note_column_name(reference, loc);
+            self.note_column_name(reference, name, loc);
         }
     }
 }
