@@ -15,7 +15,7 @@ fn seeds(usual: u64) -> String {
 
 #[test]
 fn nothing_is_found_and_each_seed_replays() {
-    let (output, text) = simulate(&["--seed", "1", "--seeds", &seeds(16), "--twice"]);
+    let (output, text) = simulate(&["--seed", "1", "--seeds", &seeds(40), "--twice"]);
     assert!(output.status.success(), "{text}");
 }
 

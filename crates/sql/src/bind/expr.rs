@@ -216,8 +216,9 @@ impl Binder<'_> {
 
     /// Fields of a row-valued expression: (name, type, typmod).
     pub(crate) fn fields_of(&self, e: &Expr) -> Result<Option<Vec<(String, Oid, i32)>>> {
+        let composite = if e.ty == oids::RECORD { None } else { self.relation_of_type(e.ty)? };
         if let ExprKind::Row { fields, names } = &e.kind
-            && e.ty == oids::RECORD
+            && composite.is_none()
         {
             let list = fields
                 .iter()
@@ -232,11 +233,7 @@ impl Binder<'_> {
         {
             return Ok(Some(row.columns.iter().map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect()));
         }
-        let ty = self.base_type(e.ty);
-        if let Some(t) = self.catalog.type_by_oid(ty)?
-            && t.kind == b'c'
-            && let Some(table) = self.catalog.table_by_oid(t.table_oid)?
-        {
+        if let Some(table) = composite {
             let list =
                 table.columns.iter().filter(|c| !c.dropped).map(|c| (c.name.clone(), c.type_oid, c.typmod)).collect();
             return Ok(Some(list));
@@ -277,14 +274,20 @@ impl Binder<'_> {
         Ok(Some(Expr::new(ExprKind::Field { arg: Box::new(e), index, name }, ty).with_typmod(typmod).at(loc)))
     }
 
+    /// The relation whose columns are a composite type's fields.
+    fn relation_of_type(&self, ty: Oid) -> Result<Option<std::sync::Arc<crate::catalog::Table>>> {
+        match self.catalog.type_by_oid(self.base_type(ty))? {
+            Some(info) if info.kind == b'c' => self.catalog.table_by_oid(info.table_oid),
+            _ => Ok(None),
+        }
+    }
+
     /// A field of a named composite type is a column of its relation.
     fn note_field(&self, row_type: Oid, name: &str) -> Result<()> {
         if self.wanted_names().is_none() {
             return Ok(());
         }
-        if let Some(t) = self.catalog.type_by_oid(self.base_type(row_type))?
-            && t.kind == b'c'
-            && let Some(table) = self.catalog.table_by_oid(t.table_oid)?
+        if let Some(table) = self.relation_of_type(row_type)?
             && let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name)
         {
             self.note_attribute(table.oid, column.attnum, name, -1);
