@@ -66,7 +66,7 @@ impl Clients {
             }
             outcomes.lock().unwrap_or_else(|e| e.into_inner()).push((own_name, outcome));
         };
-        let task = scheduler::spawn(name, Some(Life(0)), body).expect("a thread can be started");
+        let task = scheduler::spawn(name, Some(Life(0)), body).expect("there is memory for a stack");
         self.tasks.push((name.to_string(), task));
     }
 

@@ -330,7 +330,7 @@ impl Process {
             let opened = own.open(&options);
             *own.started.lock().unwrap_or_else(|e| e.into_inner()) = Some(opened);
         });
-        starter.expect("a thread can be started");
+        starter.expect("there is memory for a stack");
         process
     }
 

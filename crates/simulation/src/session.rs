@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// How a session of its own thread waits.
+/// How a session waits that has a task of its own.
 struct ThreadRuntime {
     park: ThreadPark,
     control: Arc<SessionControl>,
