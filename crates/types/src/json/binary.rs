@@ -168,10 +168,12 @@ pub fn contains(a: &[u8], b: &[u8], is_root: bool) -> Result<bool> {
     fn part<'c>(c: &Container<'c>, i: usize) -> Result<&'c [u8]> {
         c.part(i).ok_or_else(corrupted)
     }
+    stack::check()?;
     match (Container::open(a), Container::open(b)) {
         (None, None) => Ok(is_scalar(a) && is_scalar(b) && scalars_equal(a, b)?),
         (Some(list), None) if is_root && !list.is_object && is_scalar(b) => {
             for i in 0..list.count {
+                work::step(20)?;
                 let element = part(&list, i)?;
                 if is_scalar(element) && scalars_equal(element, b)? {
                     return Ok(true);
@@ -181,6 +183,7 @@ pub fn contains(a: &[u8], b: &[u8], is_root: bool) -> Result<bool> {
         }
         (Some(members), Some(wanted)) if members.is_object && wanted.is_object => {
             for i in 0..wanted.count {
+                work::step(50)?;
                 let key = std::str::from_utf8(part(&wanted, i)?).map_err(|_| corrupted())?;
                 let value = part(&wanted, wanted.count + i)?;
                 match members.find(key) {
@@ -195,6 +198,7 @@ pub fn contains(a: &[u8], b: &[u8], is_root: bool) -> Result<bool> {
                 let value = part(&wanted, i)?;
                 let mut is_there = false;
                 for n in 0..list.count {
+                    work::step(20)?;
                     let element = part(&list, n)?;
                     is_there = match is_scalar(value) {
                         true => is_scalar(element) && scalars_equal(element, value)?,
