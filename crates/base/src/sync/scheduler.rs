@@ -397,11 +397,10 @@ pub fn wake(address: usize, most: usize) {
     of_current(|current| {
         let mut state = current.scheduler.state();
         let waits = |waiting: &Waiting| waiting.address == address;
-        let count = state.waiting.iter().filter(|(_, waiting)| waits(waiting)).count();
-        if count == 0 {
+        let mut woken: Vec<usize> = state.waiting.iter().filter(|(_, w)| waits(w)).map(|(at, _)| *at).collect();
+        if woken.is_empty() {
             return;
         }
-        let mut woken: Vec<usize> = state.waiting.iter().filter(|(_, w)| waits(w)).map(|(at, _)| *at).collect();
         while woken.len() > most {
             let left_out = state.below(woken.len() as u64) as usize;
             woken.swap_remove(left_out);

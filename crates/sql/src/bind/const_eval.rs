@@ -132,11 +132,9 @@ impl Binder<'_> {
     /// As [`Binder::literal`], with the type modifier that the type's input function gets to see.
     pub(crate) fn literal_typmod(&self, text: &str, ty: Oid, typmod: i32, loc: i32) -> Result<Expr> {
         self.note_literal(ty, text, loc);
+        self.note_label(ty, text, loc);
         if matches!(ty, oids::TEXT | oids::VARCHAR | oids::UNKNOWN | oids::CSTRING) {
             return Ok(Expr::new(ExprKind::Const(Datum::text(text)), ty).at(loc));
-        }
-        if ty >= crate::catalog::builtin::FIRST_USER_OID {
-            self.note_label(ty, text, loc);
         }
         if ty >= crate::catalog::builtin::FIRST_USER_OID
             && let Some(value) = crate::session::type_host::enum_value(self.catalog, ty, text)

@@ -11,7 +11,7 @@ use super::ir::*;
 use super::reference::Reference;
 use super::scope::{NsItem, Scope};
 use super::variables::Variables;
-use crate::catalog::builtin::PG_CATALOG;
+use crate::catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use crate::catalog::format_type::quote_identifier as quote;
 use crate::catalog::ids::{PG_CLASS, PG_OPERATOR, PG_PROC, PG_TYPE};
 use crate::catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
@@ -383,7 +383,7 @@ impl Binder<'_> {
 
     /// A constant of a user's type, if that is an enum.
     pub(super) fn note_label(&self, ty: Oid, text: &str, loc: i32) {
-        let Some(names) = self.wanted_names() else { return };
+        let Some(names) = self.wanted_names().filter(|_| ty >= FIRST_USER_OID) else { return };
         if let Ok(Some(info)) = self.catalog.type_by_oid(ty)
             && let Some(label) = info.labels.iter().find(|label| label.label == text)
         {

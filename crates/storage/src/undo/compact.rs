@@ -4,8 +4,7 @@
 //! 1. A chunk is emptied only while no transaction holds it (none in progress, none to be purged), and goes only if
 //!    then no row's chain leads into it.
 //! 2. A pass is due when live chunks have doubled since the last one; so the work is bounded by what was written, and
-//!    undo by twice what is needed and a few chunks
-//!    (`StorageLimits::compacted_chunks`, 4 MB).
+//!    undo by twice what is needed and a few chunks (`StorageLimits::compacted_chunks`, 4 MB).
 //!
 //! Must not know: how a chain is rebuilt.
 
