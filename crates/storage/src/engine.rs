@@ -104,7 +104,7 @@ impl Engine {
             // again.
             core.drop_all_undo()?;
         } else {
-            let start = crate::recovery::fresh_lsn(&core.env, &core.config.data_dir.join("wal"), checkpoint.redo)?;
+            let start = crate::wal::segment::fresh_lsn(&core.env, &core.config.data_dir.join("wal"), checkpoint.redo)?;
             core.log.restart_at(start, checkpoint.next_csn.max(FIRST_CSN));
             engine.spawn_flusher()?;
             core.drop_all_undo()?;
@@ -476,7 +476,7 @@ pub(crate) fn build_core(
                 "file \"doublewrite\" is damaged (the line behind its slots): no torn page can be restored from it";
             (config.log)(Severity::Warning, text);
         }
-        let repaired = crate::recovery::repair_pages(&*pages, &area)?;
+        let repaired = crate::buffer::doublewrite::repair_pages(&*pages, &area)?;
         if repaired > 0 {
             (config.log)(Severity::Log, &format!("{repaired} torn pages were restored from the double-write area"));
         }

@@ -217,3 +217,24 @@ impl DoubleWrite {
         Ok(())
     }
 }
+
+/// Puts pages right that are not as they were written last: torn, or lost on the way. Pages that are as they were written
+/// last are written again: if that write was never synced, or the sync failed, the system may show bytes here that the
+/// disk does not have. How many were torn.
+pub fn repair_pages(pages: &dyn File, area: &Area) -> Result<usize> {
+    let mut torn_pages = 0;
+    let mut home = Box::new([0u8; PAGE]);
+    for (pid, copy, is_last) in area.last_written() {
+        let offset = u64::from(pid) * PAGE as u64;
+        let got = pages.read_at(&mut home[..], offset).map_err(|e| failed("read", "pages", e))?;
+        home[got..].fill(0);
+        let zero = home.iter().all(|&b| b == 0);
+        let torn = !page::is_intact(&home) || zero;
+        if is_last || torn || *home == *copy {
+            pages.write_at(&copy[..], offset).map_err(|e| failed("write to", "pages", e))?;
+            torn_pages += usize::from(torn);
+        }
+    }
+    pages.sync_data().map_err(|e| failed("fsync", "pages", e))?;
+    Ok(torn_pages)
+}

@@ -9,8 +9,9 @@
 //!
 //! Must not know: what to do about it.
 
-use super::record::{DURABLE, Record, decode};
+use super::record::{Record, decode};
 use super::segment::{Segments, place_of};
+use super::tag::RecordKind;
 use super::{MAX_BODY, SEGMENT, mix};
 use crate::checkpoint::shown_lsn;
 use crate::crc::crc32c;
@@ -43,7 +44,7 @@ pub fn newest_note(segments: &Segments, end: u64) -> Result<u64> {
 fn newest_note_in(bytes: &[u8], first: u64) -> u64 {
     let mut newest = 0;
     for (index, frame) in bytes.windows(HEAD + 1).enumerate() {
-        if !BODIES.contains(&frame[0]) || frame[HEAD] != DURABLE {
+        if !BODIES.contains(&frame[0]) || frame[HEAD] != RecordKind::Durable.byte() {
             continue;
         }
         let lsn = first + index as u64;

@@ -17,9 +17,11 @@
 pub mod end;
 #[cfg(test)]
 mod fuzz;
+pub mod reader;
 pub mod record;
 pub mod room;
 pub mod segment;
+pub mod tag;
 
 use crate::accesses::{self, Count};
 use crate::api::WalStats;

@@ -3,9 +3,11 @@
 //! Invariants
 //! 1. [`Op::apply`] is the one function that changes a page for a record, forward and in recovery.
 //! 2. The undo record that a change carries is rebuilt from the record alone.
+//! 3. Which byte says what a record or an operation is, is in [`super::tag`] alone.
 //!
 //! Must not know: where pages are, who runs transactions.
 
+use super::tag::{OpTag, RecordKind};
 use crate::btree::node;
 use crate::heap::page as hp;
 use crate::page::{self, PageBytes, at, put16};
@@ -198,16 +200,24 @@ impl<'a> Op<'a> {
             }
         }
     }
-    fn tag(&self) -> u8 {
+    fn tag(&self) -> OpTag {
         match self {
-            Op::Put { .. } => 2,
-            Op::Patch { .. } => 4,
-            Op::Word { .. } => 5,
-            Op::TreeInsert { .. } => 8,
-            Op::PatchMany { .. } => 14,
-            Op::WordMany { .. } => 15,
-            Op::TreeExtend { .. } => 16,
-            _ => 0,
+            Op::Init { .. } => OpTag::Init,
+            Op::Put { .. } => OpTag::Put,
+            Op::PutMany { .. } => OpTag::PutMany,
+            Op::Patch { .. } => OpTag::Patch,
+            Op::Word { .. } => OpTag::Word,
+            Op::Free { .. } => OpTag::Free,
+            Op::FreeRange { .. } => OpTag::FreeRange,
+            Op::TreeInsert { .. } => OpTag::TreeInsert,
+            Op::TreeRemove { .. } => OpTag::TreeRemove,
+            Op::TreeReplace { .. } => OpTag::TreeReplace,
+            Op::TreeExtend { .. } => OpTag::TreeExtend,
+            Op::TreeImage { .. } => OpTag::TreeImage,
+            Op::TreeCut { .. } => OpTag::TreeCut,
+            Op::Cell { .. } => OpTag::Cell,
+            Op::PatchMany { .. } => OpTag::PatchMany,
+            Op::WordMany { .. } => OpTag::WordMany,
         }
     }
     /// The page's earlier contents do not matter.
@@ -220,23 +230,22 @@ impl<'a> Op<'a> {
     }
     /// `tagged`: the first byte says which operation it is; not needed where the undo kind does.
     fn encode(&self, out: &mut Vec<u8>, undo: u64, with_old: bool, tagged: bool) {
-        let start = out.len();
+        if tagged {
+            out.push(self.tag().byte());
+        }
         match *self {
-            Op::Init { kind, level } => out.extend_from_slice(&[1, kind, level]),
+            Op::Init { kind, level } => out.extend_from_slice(&[kind, level]),
             Op::Put { slot, word, body } => {
-                out.push(2);
                 put_varint(out, slot as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, body);
             }
             Op::PutMany { first, word, rows } => {
-                out.push(3);
                 put_varint(out, first as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, rows);
             }
             Op::Patch { slot, word, off, cut, old, new } => {
-                out.push(4);
                 put_varint(out, slot as u64);
                 put_word(out, word, undo);
                 put_varint(out, off as u64);
@@ -253,50 +262,41 @@ impl<'a> Op<'a> {
                 }
             }
             Op::Word { slot, word } => {
-                out.push(5);
                 put_varint(out, slot as u64);
                 put_word(out, word, undo);
             }
             Op::Free { slot } => {
-                out.push(6);
                 put_varint(out, slot as u64);
             }
             Op::FreeRange { first, last, word } => {
-                out.push(7);
                 put_varint(out, first as u64);
                 put_varint(out, last as u64);
                 put_word(out, word, undo);
             }
             Op::TreeInsert { idx, entry } => {
-                out.push(8);
                 put_varint(out, idx as u64);
                 put_prefixed(out, entry);
             }
             Op::TreeRemove { idx } => {
-                out.push(9);
                 put_varint(out, idx as u64);
             }
             Op::TreeReplace { idx, entry } => {
-                out.push(10);
                 put_varint(out, idx as u64);
                 put_prefixed(out, entry);
             }
             Op::TreeImage { level, image } => {
-                out.extend_from_slice(&[11, level]);
+                out.push(level);
                 put_prefixed(out, image);
             }
             Op::TreeCut { idx, right, high } => {
-                out.push(12);
                 put_varint(out, idx as u64);
                 put_varint(out, u64::from(right));
                 put_prefixed(out, high);
             }
             Op::Cell { bytes } => {
-                out.push(13);
                 put_prefixed(out, bytes);
             }
             Op::PatchMany { first, shape, word, old, new } => {
-                out.push(14);
                 put_varint(out, first as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, shape);
@@ -306,31 +306,26 @@ impl<'a> Op<'a> {
                 out.extend_from_slice(new);
             }
             Op::WordMany { first, slots, word } => {
-                out.push(15);
                 put_varint(out, first as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, slots);
             }
             Op::TreeExtend { idx, tail } => {
-                out.push(16);
                 put_varint(out, idx as u64);
                 put_prefixed(out, tail);
             }
         }
-        if !tagged {
-            out.remove(start);
-        }
     }
-    fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool, tag: Option<u8>) -> Option<Op<'a>> {
+    fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool, tag: Option<OpTag>) -> Option<Op<'a>> {
         let tag = match tag {
             Some(tag) => tag,
-            None => r.u8()?,
+            None => OpTag::of_byte(r.u8()?)?,
         };
         Some(match tag {
-            1 => Op::Init { kind: r.u8()?, level: r.u8()? },
-            2 => Op::Put { slot: get_place(r)?, word: get_word(r, undo)?, body: r.prefixed()? },
-            3 => Op::PutMany { first: get_place(r)?, word: get_word(r, undo)?, rows: r.prefixed()? },
-            4 => {
+            OpTag::Init => Op::Init { kind: r.u8()?, level: r.u8()? },
+            OpTag::Put => Op::Put { slot: get_place(r)?, word: get_word(r, undo)?, body: r.prefixed()? },
+            OpTag::PutMany => Op::PutMany { first: get_place(r)?, word: get_word(r, undo)?, rows: r.prefixed()? },
+            OpTag::Patch => {
                 let slot = get_place(r)?;
                 let word = get_word(r, undo)?;
                 let off = get_place(r)?;
@@ -340,16 +335,16 @@ impl<'a> Op<'a> {
                 let new = if both & 1 != 0 { r.bytes(cut)? } else { r.prefixed()? };
                 Op::Patch { slot, word, off, cut, old, new }
             }
-            5 => Op::Word { slot: get_place(r)?, word: get_word(r, undo)? },
-            6 => Op::Free { slot: get_place(r)? },
-            7 => Op::FreeRange { first: get_place(r)?, last: get_place(r)?, word: get_word(r, undo)? },
-            8 => Op::TreeInsert { idx: get_place(r)?, entry: r.prefixed()? },
-            9 => Op::TreeRemove { idx: get_place(r)? },
-            10 => Op::TreeReplace { idx: get_place(r)?, entry: r.prefixed()? },
-            11 => Op::TreeImage { level: r.u8()?, image: r.prefixed()? },
-            12 => Op::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
-            13 => Op::Cell { bytes: r.prefixed()? },
-            14 => {
+            OpTag::Word => Op::Word { slot: get_place(r)?, word: get_word(r, undo)? },
+            OpTag::Free => Op::Free { slot: get_place(r)? },
+            OpTag::FreeRange => Op::FreeRange { first: get_place(r)?, last: get_place(r)?, word: get_word(r, undo)? },
+            OpTag::TreeInsert => Op::TreeInsert { idx: get_place(r)?, entry: r.prefixed()? },
+            OpTag::TreeRemove => Op::TreeRemove { idx: get_place(r)? },
+            OpTag::TreeReplace => Op::TreeReplace { idx: get_place(r)?, entry: r.prefixed()? },
+            OpTag::TreeImage => Op::TreeImage { level: r.u8()?, image: r.prefixed()? },
+            OpTag::TreeCut => Op::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
+            OpTag::Cell => Op::Cell { bytes: r.prefixed()? },
+            OpTag::PatchMany => {
                 let (first, word, shape) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
                 let (old, new) = Shape::parse(first, shape).filter(|(_, rest)| rest.is_empty())?.0.lengths();
                 Op::PatchMany {
@@ -360,13 +355,12 @@ impl<'a> Op<'a> {
                     new: r.bytes(new)?,
                 }
             }
-            15 => {
+            OpTag::WordMany => {
                 let (first, word, slots) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
                 Slots::parse(first, slots).filter(|(_, rest)| rest.is_empty())?;
                 Op::WordMany { first, slots, word }
             }
-            16 => Op::TreeExtend { idx: get_place(r)?, tail: r.prefixed()? },
-            _ => return None,
+            OpTag::TreeExtend => Op::TreeExtend { idx: get_place(r)?, tail: r.prefixed()? },
         })
     }
 }
@@ -447,20 +441,50 @@ pub enum Record<'a> {
     },
 }
 
-/// The operation that a change with such an undo record begins with.
-fn first_tag(undo: Option<UndoKind>) -> Option<u8> {
-    match undo? {
-        UndoKind::Insert | UndoKind::PieceInsert => Some(2),
-        UndoKind::Update => Some(4),
-        UndoKind::Delete | UndoKind::Lock => Some(5),
-        UndoKind::IndexInsert => Some(8),
-        UndoKind::UpdateMany => Some(14),
-        UndoKind::DeleteMany => Some(15),
-        _ => None,
+impl Record<'_> {
+    pub fn kind(&self) -> RecordKind {
+        match self {
+            Record::Change { undo: None, .. } => RecordKind::Change,
+            Record::Change { undo: Some(_), .. } => RecordKind::ChangeWithUndo,
+            Record::Compensate { .. } => RecordKind::Compensation,
+            Record::Commit { .. } => RecordKind::Commit,
+            Record::Abort { .. } => RecordKind::Abort,
+            Record::Doom { .. } => RecordKind::Doom,
+            Record::PurgeDone { .. } => RecordKind::PurgeDone,
+            Record::Create { .. } => RecordKind::Create,
+            Record::Extent { .. } => RecordKind::Extent,
+            Record::Drop { .. } => RecordKind::Drop,
+            Record::Chunk { .. } => RecordKind::Chunk,
+            Record::ChunkGone { .. } => RecordKind::ChunkGone,
+            Record::Belongs { .. } => RecordKind::Belongs,
+            Record::Link { .. } => RecordKind::Link,
+            Record::Initial { .. } => RecordKind::Initial,
+            Record::Durable { .. } => RecordKind::Durable,
+        }
+    }
+}
+
+/// The operation that a change with such an undo record begins with, if that follows from the kind: then the operation's
+/// tag is not logged, nor are the undo record's place and data, which follow from the operation.
+fn first_tag(undo: UndoKind) -> Option<OpTag> {
+    match undo {
+        UndoKind::Insert | UndoKind::PieceInsert => Some(OpTag::Put),
+        UndoKind::Update => Some(OpTag::Patch),
+        UndoKind::Delete | UndoKind::Lock => Some(OpTag::Word),
+        UndoKind::IndexInsert => Some(OpTag::TreeInsert),
+        UndoKind::UpdateMany => Some(OpTag::PatchMany),
+        UndoKind::DeleteMany => Some(OpTag::WordMany),
+        UndoKind::InsertRange
+        | UndoKind::IndexMark
+        | UndoKind::IndexRevive
+        | UndoKind::IndexRetire
+        | UndoKind::PieceRetire
+        | UndoKind::IndexRetireMany
+        | UndoKind::Inverted => None,
     }
 }
 fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, kind: Option<UndoKind>) {
-    let mut tag = first_tag(kind);
+    let mut tag = kind.and_then(first_tag);
     for (target, op) in ops {
         put_varint(out, u64::from(target.rel));
         put_varint(out, u64::from(target.block));
@@ -472,7 +496,7 @@ fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, kind: Opti
 }
 fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, kind: Option<UndoKind>) -> Option<Vec<(Target, Op<'a>)>> {
     let mut ops = Vec::new();
-    let mut tag = first_tag(kind);
+    let mut tag = kind.and_then(first_tag);
     while !r.is_empty() {
         let target = Target { rel: get_u32(r)?, block: get_u32(r)? };
         ops.push((target, Op::decode(r, undo, kind.is_some(), tag)?));
@@ -480,23 +504,22 @@ fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, kind: Option<UndoKind>) -> Opti
     }
     Some(ops)
 }
-/// Where an undo record's place and data follow from the first operation, they are not logged.
+/// See [`first_tag`].
 fn derived(kind: UndoKind) -> bool {
-    use UndoKind::*;
-    matches!(kind, Insert | Update | Delete | Lock | PieceInsert | IndexInsert | UpdateMany | DeleteMany)
+    first_tag(kind).is_some()
 }
 
 pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord)>, ops: &[(Target, Op<'_>)]) {
     out.clear();
     match undo {
         None => {
-            out.push(1);
+            out.push(RecordKind::Change.byte());
             put_varint(out, xid);
             encode_ops(out, ops, 0, None);
         }
         Some((address, u)) => {
             // Bits 4–7 of the first byte: the undo kind.
-            out.push(2 | (u.kind as u8) << 4);
+            out.push(RecordKind::ChangeWithUndo.byte() | (u.kind as u8) << 4);
             put_varint(out, xid);
             put_varint(out, address);
             // How far back the transaction's previous record lies; 0: this is its first.
@@ -506,7 +529,7 @@ pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord
             if u.kind != UndoKind::Insert && u.kind != UndoKind::PieceInsert && u.kind != UndoKind::IndexInsert {
                 put_word(out, u.old_word, 0);
             }
-            assert!(ops.first().is_none_or(|(_, op)| first_tag(Some(u.kind)).is_none_or(|t| t == op.tag())));
+            assert!(ops.first().is_none_or(|(_, op)| first_tag(u.kind).is_none_or(|t| t == op.tag())));
             if !derived(u.kind) {
                 put_varint(out, u64::from(u.rel));
                 put_varint(out, u64::from(u.block));
@@ -519,51 +542,48 @@ pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord
 }
 pub fn encode_compensate(out: &mut Vec<u8>, xid: u64, next: u64, ops: &[(Target, Op<'_>)]) {
     out.clear();
-    out.push(3);
+    out.push(RecordKind::Compensation.byte());
     put_varint(out, xid);
     put_varint(out, next);
     encode_ops(out, ops, 0, None);
 }
-/// The kind of a [`Record::Durable`], which is looked for behind a hole in the log.
-pub const DURABLE: u8 = 15;
-/// Everything else.
+/// A record that is neither a change nor a compensation, which are written by [`encode_change`] and
+/// [`encode_compensate`]: those come as empty bytes.
 pub fn encode(record: &Record<'_>) -> Vec<u8> {
+    let kind = record.kind();
+    let flag_if = |is_set: bool| if is_set { RecordKind::FLAG } else { 0 };
     let mut out = Vec::new();
-    let mut numbers = |kind: u8, ns: &[u64]| {
-        out.push(kind);
+    let mut numbers = |flags: u8, ns: &[u64]| {
+        out.push(kind.byte() | flags);
         for n in ns {
             put_varint(&mut out, *n);
         }
     };
     match record {
         Record::Commit { xid, purge, drops } => {
-            numbers(4 | u8::from(*purge) << 4, &[*xid]);
-            for d in drops {
-                put_varint(&mut out, u64::from(*d));
-            }
+            numbers(flag_if(*purge), &[*xid]);
+            drops.iter().for_each(|rel| put_varint(&mut out, u64::from(*rel)));
         }
-        Record::Abort { xid } => numbers(5, &[*xid]),
         Record::Doom { xid, rels } => {
-            numbers(9 | 0x10, &[*xid]);
+            numbers(0, &[*xid]);
             rels.iter().for_each(|rel| put_varint(&mut out, u64::from(*rel)));
         }
-        Record::PurgeDone { xid } => numbers(6, &[*xid]),
+        Record::Abort { xid } | Record::PurgeDone { xid } => numbers(0, &[*xid]),
         Record::Create { xid, rel, kind, persistence } => {
-            numbers(7, &[*xid, u64::from(*rel), u64::from(*kind), u64::from(*persistence)]);
+            numbers(0, &[*xid, u64::from(*rel), u64::from(*kind), u64::from(*persistence)]);
         }
-        Record::Extent { rel, index, start } => numbers(8, &[u64::from(*rel), u64::from(*index), u64::from(*start)]),
-        Record::Drop { rel } => numbers(9, &[u64::from(*rel)]),
-        Record::Chunk { number, page } => numbers(10, &[*number, u64::from(*page)]),
-        Record::ChunkGone { number } => numbers(11, &[*number]),
+        Record::Extent { rel, index, start } => numbers(0, &[u64::from(*rel), u64::from(*index), u64::from(*start)]),
+        Record::Drop { rel } => numbers(0, &[u64::from(*rel)]),
+        Record::Chunk { number, page } => numbers(0, &[*number, u64::from(*page)]),
+        Record::ChunkGone { number } => numbers(0, &[*number]),
         Record::Belongs { rel, heap, has_all_rows } => {
-            numbers(12 | u8::from(*has_all_rows) << 4, &[u64::from(*rel), u64::from(*heap)]);
+            numbers(flag_if(*has_all_rows), &[u64::from(*rel), u64::from(*heap)]);
         }
-        Record::Link { to } => numbers(13, &[*to]),
+        Record::Link { to } | Record::Durable { to } => numbers(0, &[*to]),
         Record::Initial { rel, bytes } => {
-            numbers(14, &[u64::from(*rel)]);
+            numbers(0, &[u64::from(*rel)]);
             put_prefixed(&mut out, bytes);
         }
-        Record::Durable { to } => numbers(DURABLE, &[*to]),
         Record::Change { .. } | Record::Compensate { .. } => {}
     }
     out
@@ -575,9 +595,10 @@ pub fn decode(body: &[u8]) -> Result<Record<'_>> {
 fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
     let mut r = Reader::new(body);
     let head = r.u8()?;
-    Some(match head & 0x0f {
-        1 => Record::Change { xid: r.varint()?, undo: None, ops: decode_ops(&mut r, 0, None)? },
-        2 => {
+    let is_flagged = head & RecordKind::FLAG != 0;
+    Some(match RecordKind::of_head(head)? {
+        RecordKind::Change => Record::Change { xid: r.varint()?, undo: None, ops: decode_ops(&mut r, 0, None)? },
+        RecordKind::ChangeWithUndo => {
             let kind = UndoKind::from_u8(head >> 4)?;
             let xid = r.varint()?;
             let address = r.varint().filter(|address| *address <= hp::ADDRESS)?;
@@ -636,38 +657,43 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
             }
             Record::Change { xid, undo: Some((address, u)), ops }
         }
-        3 => Record::Compensate { xid: r.varint()?, next: r.varint()?, ops: decode_ops(&mut r, 0, None)? },
-        4 => {
+        RecordKind::Compensation => {
+            Record::Compensate { xid: r.varint()?, next: r.varint()?, ops: decode_ops(&mut r, 0, None)? }
+        }
+        RecordKind::Commit => {
             let xid = r.varint()?;
             let mut drops = Vec::new();
             while !r.is_empty() {
                 drops.push(get_u32(&mut r)?);
             }
-            Record::Commit { xid, purge: head & 0x10 != 0, drops }
+            Record::Commit { xid, purge: is_flagged, drops }
         }
-        5 => Record::Abort { xid: r.varint()? },
-        6 => Record::PurgeDone { xid: r.varint()? },
-        7 => Record::Create {
+        RecordKind::Abort => Record::Abort { xid: r.varint()? },
+        RecordKind::PurgeDone => Record::PurgeDone { xid: r.varint()? },
+        RecordKind::Create => Record::Create {
             xid: r.varint()?,
             rel: get_u32(&mut r)?,
             kind: r.varint()?.try_into().ok()?,
             persistence: r.varint()?.try_into().ok()?,
         },
-        8 => Record::Extent { rel: get_u32(&mut r)?, index: get_u32(&mut r)?, start: get_u32(&mut r)? },
-        9 if head & 0x10 != 0 => {
+        RecordKind::Extent => {
+            Record::Extent { rel: get_u32(&mut r)?, index: get_u32(&mut r)?, start: get_u32(&mut r)? }
+        }
+        RecordKind::Doom => {
             let (xid, mut rels) = (r.varint()?, Vec::new());
             while !r.is_empty() {
                 rels.push(get_u32(&mut r)?);
             }
             Record::Doom { xid, rels }
         }
-        9 => Record::Drop { rel: get_u32(&mut r)? },
-        10 => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },
-        11 => Record::ChunkGone { number: r.varint()? },
-        12 => Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)?, has_all_rows: head & 0x10 != 0 },
-        13 => Record::Link { to: r.varint()? },
-        14 => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
-        DURABLE => Record::Durable { to: r.varint()? },
-        _ => return None,
+        RecordKind::Drop => Record::Drop { rel: get_u32(&mut r)? },
+        RecordKind::Chunk => Record::Chunk { number: r.varint()?, page: get_u32(&mut r)? },
+        RecordKind::ChunkGone => Record::ChunkGone { number: r.varint()? },
+        RecordKind::Belongs => {
+            Record::Belongs { rel: get_u32(&mut r)?, heap: get_u32(&mut r)?, has_all_rows: is_flagged }
+        }
+        RecordKind::Link => Record::Link { to: r.varint()? },
+        RecordKind::Initial => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
+        RecordKind::Durable => Record::Durable { to: r.varint()? },
     })
 }

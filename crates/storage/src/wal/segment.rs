@@ -237,6 +237,21 @@ impl Segments {
     }
 }
 
+/// Where a new log may begin.
+pub fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
+    let mut next = at_least.div_ceil(SEGMENT).max(1);
+    for path in env.list_dir(wal)? {
+        if let Some(n) = path
+            .file_name()
+            .and_then(|n| n.to_str())
+            .and_then(|n| u64::from_str_radix(n.trim_end_matches(".spare"), 16).ok())
+        {
+            next = next.max(n + 1);
+        }
+    }
+    Ok(next * SEGMENT)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

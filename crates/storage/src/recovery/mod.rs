@@ -1,0 +1,271 @@
+//! Recovery: torn pages, redo, undo of losers, purge of what was committed.
+//!
+//! Invariants
+//! 1. A page is changed only by records newer than its LSN, a cell's aside (`cell`).
+//! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation
+//!    (or undo chunk) is dropped later in the log, so at the end it must be gone.
+//! 3. The log goes on in a segment number never used before: no stale record can be taken for a new one. A link record
+//!    at the old end, durable before anything follows it, leads there.
+//! 4. Recovery may be cut off anywhere and begin again: what it changes it logs as everybody else does, and the next
+//!    one repeats that before it goes on.
+//! 5. What was read may be in the system's memory only: the log is made durable before a page follows it, and every
+//!    page that the log mentions is written again, even if it needs no change.
+//!
+//! Must not know: SQL.
+
+mod progress;
+mod replay;
+
+use crate::api::{Persistence, RelationKind};
+use crate::checkpoint::shown_lsn;
+use crate::control::Checkpoint;
+use crate::core::Core;
+use crate::directory::{extent_pages, kind_of, persistence_of};
+use crate::page::{self, PAGE};
+use crate::space::Space;
+use crate::undo::{CHUNK, CHUNK_PAGES};
+use crate::wal::reader::{LogReader, decode_at};
+use crate::wal::record::{Op, Record, encode};
+use crate::wal::segment::{failed, fresh_lsn};
+use crate::wal::{self, frame};
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::atomic::Ordering::*;
+use kilndb_base::{Error, Result, Severity};
+use progress::{Ticks, seconds_since};
+use replay::Redo;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Bytes of a link record with its frame: two varints of at most ten bytes, the CRC, the kind.
+const LINK_AT_MOST: u64 = 25;
+
+impl Core {
+    pub(crate) fn load_checkpoint(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
+        for r in &c.relations {
+            let (Some(kind), Some(persistence)) = (kind_of(r.kind), persistence_of(r.persistence)) else {
+                return Err(Error::corrupted("directory: unknown relation kind"));
+            };
+            let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
+            relation.heap.store(r.heap, Relaxed);
+            relation.has_all_rows.store(r.has_all_rows, Relaxed);
+            crate::lock(&relation.initial).clone_from(&r.initial);
+            if c.clean
+                && let Some(image) = &relation.image
+            {
+                image.set_current(r.image.as_ref(), r.blocks);
+            }
+            if persistence == Persistence::Logged || c.clean {
+                for (index, start) in r.extents.iter().enumerate() {
+                    relation.set_extent(index, *start);
+                }
+                relation.blocks.store(r.blocks, Relaxed);
+            }
+        }
+        self.directory.next_id.fetch_max(c.next_relation, Relaxed);
+        for (number, page, logged) in &c.chunks {
+            self.undo.register(*number, *page, *logged);
+        }
+        Ok(())
+    }
+    /// Brings everything to the state of the last flushed commit.
+    pub(crate) fn recover(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
+        self.tell(Severity::Log, &format!("redo starts at {}", shown_lsn(c.redo)));
+        let started = self.env.monotonic_nanos();
+        // What is read from here on must not be taken back by a second crash.
+        self.log.segments().harden(c.redo, self.config.wal_buffers_bytes)?;
+        self.pool.lenient.store(true, SeqCst);
+        *crate::lock(&self.directory.space) = Space::unknown();
+        let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
+        for r in c.relations.iter().filter(|r| r.creator != 0) {
+            redo.made.entry(r.creator).or_default().push(r.id);
+        }
+        redo.ending = c.unended.iter().filter(|t| t.ending).map(|t| t.xid).collect();
+        for (xid, head, purge) in &c.unfinished {
+            redo.txns.insert(*xid, (*head, *purge));
+        }
+        let mut reader = LogReader::new(self.log.segments(), c.redo);
+        let mut records = 0u64;
+        let mut ticks = Ticks::new(self, started);
+        loop {
+            let at = reader.lsn;
+            let Some((lsn, body)) = reader.next()? else { break };
+            let record = decode_at(&body, at)?;
+            if let Record::Link { to } = record {
+                // Its sync may have failed: then it is in the system's memory only.
+                self.log.segments().write(at, &frame(&body, at))?;
+                self.log.segments().sync(at, lsn)?;
+                reader.go_on_at(to)?;
+                continue;
+            }
+            self.redo_record(lsn, record, &mut redo)?;
+            records += 1;
+            if records.is_multiple_of(1024)
+                && let Some(elapsed) = ticks.due(self)
+            {
+                self.tell(
+                    Severity::Log,
+                    &format!("redo in progress, elapsed time: {elapsed} s, current LSN: {}", shown_lsn(lsn)),
+                );
+            }
+        }
+        let known = self.judge_end(reader.lsn, &redo)?;
+        self.pool.lenient.store(false, SeqCst);
+        let elapsed = seconds_since(self, started);
+        self.tell(
+            Severity::Log,
+            &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn)),
+        );
+        self.link_log(reader.lsn, known, c.next_csn + records + 1)?;
+        self.xids.restart_at(redo.max_xid + 1);
+        self.judge_suspects(&redo)?;
+        self.rebuild_space().map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
+        // Losers back, newest first within each.
+        let losers: Vec<(u64, u64)> =
+            redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
+        let mut steps = 0u64;
+        for (xid, head) in &losers {
+            let mut address = if planted::is(Bug::LosersStay) { 0 } else { *head };
+            while address != 0 {
+                address = self.undo_step(*xid, address)?;
+                steps += 1;
+                if steps.is_multiple_of(1024)
+                    && let Some(elapsed) = ticks.due(self)
+                {
+                    self.tell(
+                        Severity::Log,
+                        &format!("undo in progress, elapsed time: {elapsed} s, current transaction: {xid}"),
+                    );
+                }
+            }
+        }
+        for r in self.directory.list() {
+            match r.creator.load(Relaxed) {
+                0 => {}
+                creator if redo.txns.contains_key(&creator) => {
+                    self.directory.remove_uncommitted(self, r.id);
+                }
+                _ => r.creator.store(0, Relaxed),
+            }
+        }
+        let mut purged = 0;
+        for (xid, (head, purge)) in &redo.txns {
+            if *purge {
+                let mut item = crate::txn::purge::Pending {
+                    xid: *xid,
+                    csn: 0,
+                    heads: [*head, 0],
+                    chunks: Vec::new(),
+                    logged: true,
+                };
+                if self.purge_chain(&mut item)? {
+                    self.log.append(&encode(&Record::PurgeDone { xid: *xid }));
+                }
+                purged += 1;
+            }
+        }
+        self.tell(Severity::Log, &format!("{} transactions rolled back, {purged} purged", losers.len()));
+        // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins
+        // again.
+        self.restore_images(c, &redo.ended_well)
+    }
+    /// May the log end here? A new one must begin beyond what is returned: pages may know of so much.
+    fn judge_end(&self, end: u64, redo: &Redo) -> Result<u64> {
+        let known = self.known_durable.load(Relaxed).max(redo.newest_page_lsn);
+        match if planted::is(Bug::LogEndsAnywhere) { Ok(()) } else { wal::end::judge(self.log.segments(), end, known) }
+        {
+            Err(e) if self.config.accept_lost_log => {
+                let text = "what follows is given up, as asked; what is left may contradict itself: dump it, and restore \
+                            it into a new cluster";
+                self.tell(Severity::Warning, &format!("{}: {text}", e.message()));
+                self.newest_lsn_of_all()
+            }
+            judged => judged.map(|()| end),
+        }
+    }
+    /// Reads every page.
+    fn newest_lsn_of_all(&self) -> Result<u64> {
+        let (file, mut page) = (self.pool.file(), Box::new([0; PAGE]));
+        let mut newest = self.known_durable.load(Relaxed);
+        for pid in 0..file.len()? / PAGE as u64 {
+            let got = file.read_at(&mut page[..], pid * PAGE as u64).map_err(|e| failed("read", "pages", e))?;
+            page[got..].fill(0);
+            if page::is_intact(&page) {
+                newest = newest.max(page::lsn(&page));
+            }
+        }
+        Ok(newest)
+    }
+    /// What was not as the log says it should be is gone by the end of the log, or damaged.
+    fn judge_suspects(&self, redo: &Redo) -> Result<()> {
+        let relations = redo.suspects.iter().filter(|(rel, _)| self.directory.get(**rel).is_some());
+        let relations = relations.map(|(_, what)| what.clone());
+        let chunks = redo.suspect_chunks.iter().filter(|chunk| self.undo.is_live(**chunk));
+        let chunks = chunks.map(|chunk| format!("a page of undo chunk {chunk} is not what the log says it should be"));
+        for what in relations.chain(chunks) {
+            if !self.config.accept_lost_log {
+                return Err(Error::corrupted(what));
+            }
+            self.tell(Severity::Warning, &what);
+        }
+        Ok(())
+    }
+    /// Where the old log ends, leads to a new segment beyond `known`, and lets the log go on there.
+    fn link_log(&self, end: u64, known: u64, csn: u64) -> Result<()> {
+        // The record itself may reach into the next segment.
+        let at_least = (end + LINK_AT_MOST).max(known);
+        let to = fresh_lsn(&self.env, &self.config.data_dir.join("wal"), at_least)?;
+        self.log.restart_at(end, csn);
+        let linked = self.log.append(&encode(&Record::Link { to }));
+        assert!(linked - end <= LINK_AT_MOST);
+        self.log.flush_blocking(linked)?;
+        self.log.restart_at(to, csn);
+        Ok(())
+    }
+    /// After recovery, or a clean start: no undo is needed any more.
+    pub(crate) fn drop_all_undo(&self) -> Result<()> {
+        self.directory.list().iter().for_each(|r| r.look_everywhere());
+        for (number, page, _) in self.undo.live() {
+            self.undo.forget(number);
+            for pid in page..page + CHUNK_PAGES {
+                self.pool.discard(pid);
+            }
+        }
+        let next = self.undo.next_chunk.load(SeqCst);
+        self.undo.set_oldest(next);
+        debug_assert!(self.undo.horizon() == next * CHUNK);
+        self.rebuild_space()
+    }
+    pub(crate) fn rebuild_space(&self) -> Result<()> {
+        let mut used = BTreeMap::new();
+        let mut add = |start: u32, len: u32, what: String| match used.insert(start, len) {
+            None => Ok(()),
+            Some(_) => Err(Error::corrupted(format!("{what}: page {start} is used twice"))),
+        };
+        for r in self.directory.list() {
+            for (index, start) in r.extent_list().into_iter().enumerate() {
+                add(start, extent_pages(index), format!("storage relation {}", r.id))?;
+            }
+        }
+        for (number, page, _) in self.undo.live() {
+            add(page, CHUNK_PAGES, format!("undo chunk {number}"))?;
+        }
+        *crate::lock(&self.directory.space) =
+            Space::rebuild(self.pool.page_limit(), self.pool.file_pages.load(Acquire), &used)?;
+        Ok(())
+    }
+    /// Unlogged relations begin anew after a crash.
+    pub(crate) fn empty_unlogged(&self) -> Result<()> {
+        for r in self.directory.list() {
+            let unlogged = matches!(r.persistence, Persistence::Unlogged | Persistence::Kept);
+            if unlogged && r.kind != RelationKind::Heap && r.pages() == 0 {
+                let (_, mut page) = r.extend(0)?;
+                let initial = crate::lock(&r.initial);
+                if r.kind == RelationKind::Cell && !initial.is_empty() {
+                    Op::Cell { bytes: &initial }.apply(page.bytes(), r.target(0))?;
+                    page.mark_dirty();
+                }
+            }
+        }
+        Ok(())
+    }
+}

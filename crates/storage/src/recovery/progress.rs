@@ -1,0 +1,28 @@
+//! How far recovery is, told now and then.
+
+use crate::core::Core;
+
+/// Says when it is time to tell how far recovery is.
+pub(super) struct Ticks {
+    started: u64,
+    next: u64,
+}
+impl Ticks {
+    pub(super) fn new(core: &Core, started: u64) -> Ticks {
+        Ticks { started, next: started + core.config.startup_progress_interval_ms * 1_000_000 }
+    }
+    /// The time elapsed, if it is to be told now.
+    pub(super) fn due(&mut self, core: &Core) -> Option<String> {
+        let interval = core.config.startup_progress_interval_ms * 1_000_000;
+        let now = core.env.monotonic_nanos();
+        if interval == 0 || now < self.next {
+            return None;
+        }
+        self.next = now + interval;
+        Some(seconds_since(core, self.started))
+    }
+}
+pub(super) fn seconds_since(core: &Core, started: u64) -> String {
+    let hundredths = (core.env.monotonic_nanos() - started) / 10_000_000;
+    format!("{}.{:02}", hundredths / 100, hundredths % 100)
+}
