@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes crates/sql/data/extension_*.tsv: what the extensions of a PostgreSQL server put into the catalogs.
+"""Writes crates/catalog/data/extension_*.tsv: what the extensions of a PostgreSQL server put into the catalogs.
 
 Usage: extension-facts.py PSQL_ARGUMENTS... (a database that has the extensions). OIDs are given out here, once and for all:
 databases keep them. What belongs to GiST, or to types that do not exist here, is left out.
@@ -61,4 +61,4 @@ for extension, next_oid in EXTENSIONS.items():
             files[name].append([extension, *values])
     print(extension, "up to", next_oid)
 for name, lines in files.items():
-    (ROOT / f"crates/sql/data/extension_{name}.tsv").write_text("".join("\t".join(line) + "\n" for line in lines))
+    (ROOT / f"crates/catalog/data/extension_{name}.tsv").write_text("".join("\t".join(line) + "\n" for line in lines))

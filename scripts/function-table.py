@@ -9,7 +9,7 @@ import re
 
 root = pathlib.Path(__file__).resolve().parent.parent
 src = root / "crates/types/src/functions"
-lines = (root / "crates/sql/data/pg_proc.tsv").read_text().splitlines()
+lines = (root / "crates/catalog/data/pg_proc.tsv").read_text().splitlines()
 head = lines[0].split("\t")
 procs = [dict(zip(head, line.split("\t"))) for line in lines[1:]]
 

@@ -3,7 +3,7 @@
 #[path = "parse.rs"]
 #[allow(dead_code)]
 mod parse;
-#[path = "../../crates/sql/tests/support/mod.rs"]
+#[path = "../../crates/exec/tests/support/mod.rs"]
 mod support;
 
 use support::Db;

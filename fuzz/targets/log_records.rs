@@ -4,7 +4,7 @@
 //! Compiled into the crate `storage`, whose log is nobody else's business.
 
 use crate::page;
-use crate::recovery::LogReader;
+use crate::wal::reader::LogReader;
 use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::Segments;
 use crate::wal::{SEGMENT, frame};

@@ -132,7 +132,7 @@ fn parse_serve(arguments: &[String]) -> Result<ServeOptions, String> {
                 let text = value()?;
                 let (name, setting) =
                     text.split_once('=').ok_or_else(|| format!("-c needs NAME=VALUE, not \"{text}\""))?;
-                options.settings.push((name.trim().to_string(), setting.trim().to_string()));
+                options.settings.push((name.trim().to_string(), setting.to_string()));
             }
             "--accept-lost-log" => options.accept_lost_log = true,
             other => return Err(format!("unknown option \"{other}\"")),

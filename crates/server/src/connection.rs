@@ -1,5 +1,6 @@
 //! One client: its socket, its buffers, and the coroutine that runs its current step.
 
+use crate::connection_log;
 use crate::crash;
 use crate::protocol::{self, Step};
 use crate::runtime::{ConnectionWake, CoroutineRuntime, Yielded};
@@ -20,6 +21,7 @@ use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
 use std::cell::{Cell, Ref, RefCell};
 use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -62,9 +64,10 @@ impl Socket {
             Socket::Unix(s) => s.as_fd(),
         }
     }
-    pub fn peer(&self) -> Option<String> {
+    /// The client's end and the server's; None for a Unix-domain socket.
+    pub fn ends(&self) -> Option<(SocketAddr, SocketAddr)> {
         match self {
-            Socket::Tcp(s) => s.peer_addr().ok().map(|a| a.ip().to_string()),
+            Socket::Tcp(s) => s.peer_addr().ok().zip(s.local_addr().ok()),
             Socket::Unix(_) => None,
         }
     }
@@ -223,7 +226,8 @@ pub struct Connection {
 
 impl Connection {
     pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<Shared>, worker: usize) -> Connection {
-        let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.peer());
+        let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.ends());
+        connection_log::received(&shared, &control);
         let limit_nanos = shared.instance.settings().number("authentication_timeout").max(1) as u64 * 1_000_000_000;
         control.idle_deadline_nanos.store(process_monotonic_nanos() + limit_nanos, Ordering::Relaxed);
         Connection {

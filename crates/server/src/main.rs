@@ -5,6 +5,7 @@ mod apart;
 mod cli;
 mod code_pages;
 mod connection;
+mod connection_log;
 mod crash;
 mod folder;
 mod handover;

@@ -5,6 +5,7 @@
 //!    messages are skipped up to Sync.
 //! 2. A panic ends the session, not the server.
 
+use crate::connection_log;
 use crate::runtime::CoroutineRuntime;
 use crate::shared::Shared;
 use kilndb_base::memory::{self, Account};
@@ -77,9 +78,15 @@ pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>
     };
     // The client's going away has no reader.
     if end.sqlstate() != sqlstate::SUCCESSFUL_COMPLETION {
-        runtime.link.output.borrow_mut().error_or_notice(&end.with_severity(Severity::Fatal).0);
+        let end = end.with_severity(Severity::Fatal);
+        match &mut step.phase {
+            Phase::Ready(session) => session.log_error(&end, text_of(&step.message, session).as_deref(), runtime),
+            _ => connection_log::failed(shared, &runtime.control, &end),
+        }
+        runtime.link.output.borrow_mut().error_or_notice(&end.0);
     }
     if let Phase::Ready(mut session) = std::mem::take(&mut step.phase) {
+        connection_log::disconnected(shared, &runtime.control, &session);
         let closed = catch_unwind(AssertUnwindSafe(|| session.close(runtime)));
         if closed.is_err() {
             shared.instance.log(Severity::Warning, "a session failed while it was closed");
@@ -112,6 +119,11 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
         }
         if !next_message(&mut step.message, runtime)? {
             if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
+                if let Phase::Ready(session) = &step.phase
+                    && session.status() != b'I'
+                {
+                    session.log_message("unexpected EOF on client connection with an open transaction".into());
+                }
                 return Err(silent_end());
             }
             let Phase::Ready(session) = &mut step.phase else {
@@ -201,8 +213,10 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
     shared.introduced(runtime.control.process_id);
     runtime.control.idle_deadline_nanos.store(0, Ordering::Relaxed);
     let options = StartupOptions::from_parameters(&parameters)?;
+    connection_log::introduced(&runtime.control, &options);
     let mut session = Session::connect(shared.instance.clone(), options, runtime)?;
     session.refuse_reserved_place(left)?;
+    connection_log::authorized(shared, &runtime.control, &session);
     runtime.link.output.borrow_mut().authentication_ok();
     session.send_first_notices(&mut WireClient { runtime });
     let mut output = runtime.link.output.borrow_mut();
@@ -232,6 +246,7 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
             return Err(e);
         }
         let e = session.explain_error(e);
+        session.log_error(&e, text_of(message, session).as_deref(), runtime);
         session.abort_statement(runtime)?;
         runtime.link.output.borrow_mut().error_or_notice(&e.0);
         *skip_to_sync = !ready;
@@ -250,6 +265,16 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
         runtime.link.is_urgent.set(true);
     }
     Ok(())
+}
+
+/// The statement's text, as far as the message has or names it.
+fn text_of(message: &[u8], session: &Session) -> Option<Arc<str>> {
+    match frontend::decode(message).ok()? {
+        Frontend::Query(sql) | Frontend::Parse { sql, .. } => Some(sql.into()),
+        Frontend::Bind(b) => session.prepared_text(b.statement),
+        Frontend::Describe { portal: false, name } => session.prepared_text(name),
+        _ => None,
+    }
 }
 
 fn perform(

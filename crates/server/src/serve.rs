@@ -7,7 +7,7 @@ use crate::code_pages;
 use crate::crash;
 use crate::handover::Handover;
 use crate::listen::{self, Dealer};
-use crate::log::write as log_line;
+use crate::log::ServerLog;
 use crate::memory;
 use crate::shared::Shared;
 use crate::signals;
@@ -15,6 +15,8 @@ use crate::supervisor;
 use crate::worker::{Seat, Worker};
 use kilndb_base::env::{Env, OsEnv, raise_descriptor_limit};
 use kilndb_base::{Result, Severity};
+use kilndb_sql::log::{LogRecord, LogSink};
+use kilndb_sql::settings::ServerSettings;
 use kilndb_sql::{Instance, InstanceOptions};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -29,25 +31,28 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     let env: Arc<dyn Env> = Arc::new(OsEnv);
     let workers = std::thread::available_parallelism().map_or(2, |n| n.get());
     let config = Instance::read_config(&options.data_dir, &options.command_line_settings())?;
+    let log = Arc::new(ServerLog::new(env.clone(), options.data_dir.clone()));
+    log.configure(&config);
     if is_restart && !config.flag("restart_after_crash") {
-        log_line(Severity::Log, "shutting down because \"restart_after_crash\" is off");
+        log.tell(Severity::Log, "shutting down because \"restart_after_crash\" is off");
         std::process::exit(supervisor::NO_RESTART_STATUS);
     }
     if is_restart {
-        log_line(Severity::Log, "all server processes terminated; reinitializing");
+        log.tell(Severity::Log, "all server processes terminated; reinitializing");
     }
     if config.get("huge_pages") != "off" {
         // Before there are threads that would have to wait for it.
         code_pages::gather();
     }
-    memory::limit_statements(&config, log_line);
+    // After code_pages::gather, before there is much to say.
+    log.start_writer()?;
+    memory::limit_statements(&config, |severity, message| log.tell(severity, message));
     let port = config.port();
-    let log: Arc<dyn Fn(Severity, &str) + Send + Sync> = Arc::new(log_or_end);
     let instance = Instance::open(InstanceOptions {
         env: env.clone(),
         data_dir: options.data_dir.clone(),
         workers,
-        log,
+        log: Arc::new(EndsOnPanic(log.clone())),
         config,
         accept_lost_log: options.accept_lost_log,
         limits: Default::default(),
@@ -71,43 +76,45 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
         let (dealer, shared) = (dealer.clone(), shared.clone());
         env.spawn("accept unix", Box::new(move || listen::accept_unix(listener, dealer, shared)))?;
     }
-    log_line(
+    log.tell(
         Severity::Log,
         &format!("KilnDB {} on port {port} is ready to accept connections", env!("CARGO_PKG_VERSION")),
     );
 
     let reports = inherited.reports.as_ref();
     report(reports, supervisor::READY);
-    wait_for_stop(&instance, reports);
+    wait_for_stop(&instance, &log, reports);
     shared.stop();
     dealer.nudge_all();
     for thread in threads {
         if thread.join().is_err() {
-            log_line(Severity::Warning, "a worker thread failed");
+            log.tell(Severity::Warning, "a worker thread failed");
         }
     }
     instance.shutdown()?;
-    log_line(Severity::Log, "database system is shut down");
+    log.tell(Severity::Log, "database system is shut down");
+    log.flush();
     Ok(())
 }
 
 /// Until a signal says that the server is to stop in good order; one that says at once ends it here.
-fn wait_for_stop(instance: &Instance, reports: Option<&UnixStream>) {
+fn wait_for_stop(instance: &Instance, log: &ServerLog, reports: Option<&UnixStream>) {
     loop {
         match signals::wait() {
             libc::SIGHUP => {
-                log_line(Severity::Log, "received SIGHUP, reloading configuration files");
+                log.tell(Severity::Log, "received SIGHUP, reloading configuration files");
                 if let Err(e) = instance.reload_settings() {
-                    log_line(Severity::Log, e.message());
+                    log.tell(Severity::Log, e.message());
                 }
                 report(reports, supervisor::RELOADED);
             }
             libc::SIGQUIT => {
-                log_line(Severity::Log, "received immediate shutdown request");
+                log.tell(Severity::Log, "received immediate shutdown request");
+                log.flush();
                 std::process::exit(1);
             }
             _ => {
-                log_line(Severity::Log, "received fast shutdown request");
+                log.tell(Severity::Log, "received fast shutdown request");
                 return;
             }
         }
@@ -121,12 +128,33 @@ fn report(mut reports: Option<&UnixStream>, what: u8) {
     }
 }
 
-/// A panic is that of storage: nothing more can be made durable. Ending here, before anybody who waits is woken, no
-/// client is told of a commit that is not durable; the next start recovers.
-fn log_or_end(severity: Severity, message: &str) {
-    log_line(severity, message);
-    if severity >= Severity::Panic {
-        crash::tell_clients();
-        std::process::exit(supervisor::STORAGE_PANIC_STATUS);
+/// The log of an engine, which does not go on after a panic. That is storage's: nothing more can be made durable. Ending
+/// here, before anybody who waits is woken, no client is told of a commit that is not durable; the next start recovers.
+struct EndsOnPanic(Arc<ServerLog>);
+
+impl LogSink for EndsOnPanic {
+    fn write(&self, record: &LogRecord<'_>) {
+        self.0.write(record);
+        self.end_on(record.fields.severity);
+    }
+    fn tell(&self, severity: Severity, message: &str) {
+        self.0.tell(severity, message);
+        self.end_on(severity);
+    }
+    fn configure(&self, settings: &ServerSettings) {
+        self.0.configure(settings);
+    }
+    fn is_congested(&self) -> bool {
+        self.0.is_congested()
+    }
+}
+
+impl EndsOnPanic {
+    fn end_on(&self, severity: Severity) {
+        if severity >= Severity::Panic {
+            self.0.flush();
+            crash::tell_clients();
+            std::process::exit(supervisor::STORAGE_PANIC_STATUS);
+        }
     }
 }

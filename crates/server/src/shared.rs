@@ -9,6 +9,10 @@ use kilndb_base::{Error, Result, sqlstate};
 use kilndb_sql::Instance;
 use kilndb_sql::client::{Activity, SessionControl};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Microseconds from 1970 to 2000.
+const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 pub struct Shared {
     pub instance: Arc<Instance>,
@@ -48,12 +52,19 @@ impl Shared {
         &self,
         wake: Arc<ConnectionWake>,
         attention: Arc<Attention>,
-        client_addr: Option<String>,
+        ends: Option<(SocketAddr, SocketAddr)>,
     ) -> Arc<SessionControl> {
         let process_id = self.next_process_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;
         let mut secret = vec![0; 32];
         self.env.random_bytes(&mut secret);
-        let activity = Activity { client_addr, ..Activity::default() };
+        let (client, server) = ends.unzip();
+        let activity = Activity {
+            client_addr: client.map(|a| a.ip().to_string()),
+            client_port: client.map(|a| i32::from(a.port())),
+            server_addr: server.map(|a| a.ip().to_string()),
+            backend_start: self.env.unix_micros() - POSTGRES_EPOCH_MICROS,
+            ..Activity::default()
+        };
         let control = Arc::new(SessionControl::new(process_id, secret, wake, attention, activity));
         self.instance.sessions().add(control.clone());
         self.strangers().insert(process_id, control.clone());

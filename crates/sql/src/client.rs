@@ -85,6 +85,10 @@ pub struct SessionControl {
     notified: AtomicBool,
     pub activity: Mutex<Activity>,
     pub progress: ProgressSlot,
+    /// Of the log, that told of this session so far.
+    pub log_lines: AtomicU64,
+    /// A wait for a lock that lasts longer is told to the log, in nanoseconds; 0: none is.
+    pub told_wait_nanos: AtomicU64,
 }
 
 /// How far a long command is: PostgreSQL's numbers, by their places in its progress views (from 0).
@@ -168,6 +172,8 @@ pub struct Activity {
     /// The open transaction's number in the lock table.
     pub lock_owner: Option<u64>,
     pub client_port: Option<i32>,
+    /// The server's end of the connection; None for a Unix-domain socket.
+    pub server_addr: Option<String>,
 }
 
 /// Has this moment (0: none) come? The clock is looked at only if there is one.
@@ -199,6 +205,8 @@ impl SessionControl {
             notified: AtomicBool::new(false),
             activity: Mutex::new(activity),
             progress: ProgressSlot::default(),
+            log_lines: AtomicU64::new(0),
+            told_wait_nanos: AtomicU64::new(0),
         }
     }
     /// The statement has lasted longer than statement_timeout.

@@ -1,34 +1,33 @@
 //! The running database system: engine, databases, settings, sessions.
 
-use crate::catalog::bootstrap;
-use crate::catalog::cache::Database;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, CatalogStore};
-use crate::catalog::temporary::TEMPORARY_OIDS;
 use crate::client::SessionControl;
-use crate::exec::spill::TempSpace;
-use crate::helpers::HelperPool;
+use crate::log::LogSink;
 use crate::routine::ProceduralLanguage;
 use crate::settings::ServerSettings;
-use crate::stats::Statistics;
 use kilndb_base::env::Env;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::park::ThreadPark;
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, RwLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::bootstrap;
+use kilndb_catalog::cache::Database;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, CatalogStore};
+use kilndb_catalog::temporary::TEMPORARY_OIDS;
+use kilndb_exec::helpers::HelperPool;
+use kilndb_exec::stats::Statistics;
+use kilndb_spill::TempSpace;
 use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, StorageLimits, Tuning};
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
-pub type LogFunction = Arc<dyn Fn(Severity, &str) + Send + Sync>;
-
 pub struct InstanceOptions {
     pub env: Arc<dyn Env>,
     pub data_dir: PathBuf,
     pub workers: usize,
-    pub log: LogFunction,
+    pub log: Arc<dyn LogSink>,
     pub config: ServerSettings,
     /// A damaged log is taken for one that ends there: what follows is lost.
     pub accept_lost_log: bool,
@@ -55,8 +54,9 @@ pub struct Instance {
     oids: Mutex<OidRange>,
     pub(crate) statements: crate::session::StatementCache,
     pub(crate) templates: crate::session::TemplateCache,
+    pub(crate) routines: crate::routine::RoutinesByDatabase,
     languages: Vec<Arc<dyn ProceduralLanguage>>,
-    log: LogFunction,
+    log: Arc<dyn LogSink>,
     pub start_unix_micros: i64,
 }
 
@@ -87,10 +87,10 @@ impl Host for BootHost<'_> {
         oid.to_string()
     }
     fn element_type(&self, oid: Oid) -> Oid {
-        crate::catalog::builtin::BUILTINS.types.get(&oid).map_or(0, |t| t.element)
+        kilndb_catalog::builtin::BUILTINS.types.get(&oid).map_or(0, |t| t.element)
     }
     fn array_type(&self, oid: Oid) -> Oid {
-        crate::catalog::builtin::BUILTINS.types.get(&oid).map_or(0, |t| t.array)
+        kilndb_catalog::builtin::BUILTINS.types.get(&oid).map_or(0, |t| t.array)
     }
     fn composite_fields(&self, _oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
         None
@@ -151,10 +151,13 @@ impl Instance {
             fsync: c.flag("fsync"),
             accept_lost_log: options.accept_lost_log,
             workers: options.workers,
-            log: options.log.clone(),
+            log: {
+                let log = options.log.clone();
+                Arc::new(move |severity, message: &str| log.tell(severity, message))
+            },
         };
         if !config.fsync {
-            (options.log)(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
+            options.log.tell(Severity::Warning, "fsync is off: a crash of the machine can lose or damage data");
         }
         let helpers = Arc::new(HelperPool::new(options.env.clone(), options.workers));
         let engine = Engine::open(options.env.clone(), config)?;
@@ -199,12 +202,14 @@ impl Instance {
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             statements: Default::default(),
             templates: Default::default(),
+            routines: Default::default(),
             languages: options.languages,
             log: options.log,
         });
         if !map.contains_key(&bootstrap::POSTGRES) {
             instance.complete_cluster(&map, &park)?;
         }
+        instance.upgrade_catalogs()?;
         Ok(instance)
     }
 
@@ -220,7 +225,7 @@ impl Instance {
     ) -> Result<()> {
         // Views of the system have OIDs of the system.
         *locked(&self.oids) =
-            OidRange { next: bootstrap::FIRST_VIEW_OID, limit: crate::catalog::builtin::FIRST_EXTENSION_OID };
+            OidRange { next: bootstrap::FIRST_VIEW_OID, limit: kilndb_catalog::builtin::FIRST_EXTENSION_OID };
         let made = crate::session::Session::create_system_views(self.clone());
         *locked(&self.oids) = OidRange { next: 0, limit: 0 };
         made?;
@@ -228,11 +233,41 @@ impl Instance {
         self.engine.checkpoint(park)
     }
 
+    /// Brings the catalogs of databases that an earlier build has written up to date.
+    fn upgrade_catalogs(self: &Arc<Instance>) -> Result<()> {
+        for database in self.all_databases()? {
+            if bootstrap::catalog_version(&self.engine, database.oid)? < bootstrap::CATALOG_VERSION {
+                crate::session::Session::upgrade_catalog(self.clone(), database)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Definitions whose stored dependencies are not those that binding them finds, in words.
+    pub fn check_definitions(self: &Arc<Instance>) -> Result<Vec<String>> {
+        let mut problems = Vec::new();
+        for database in self.all_databases()? {
+            problems.extend(crate::session::Session::check_catalog(self.clone(), database)?);
+        }
+        Ok(problems)
+    }
+
+    /// All databases, those that take no connections included.
+    fn all_databases(&self) -> Result<Vec<Arc<Database>>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        let rows = self.template.scan(PG_DATABASE, &snapshot)?;
+        rows.iter().map(|row| self.database_of_row(row)).collect()
+    }
+
     pub fn shutdown(&self) -> Result<()> {
         self.engine.shutdown()
     }
     pub fn log(&self, severity: Severity, message: &str) {
-        (self.log)(severity, message);
+        self.log.tell(severity, message);
+    }
+    pub fn log_sink(&self) -> &dyn LogSink {
+        &*self.log
     }
     pub fn sessions(&self) -> &SessionRegistry {
         &self.sessions
@@ -249,6 +284,7 @@ impl Instance {
         let merged = self.command_line.reloaded(&fresh);
         self.engine.set_read_lock_limits(&read_lock_limits(&merged));
         self.engine.set_tuning(tuning(&merged));
+        self.log.configure(&merged);
         *self.settings.write().unwrap_or_else(|e| e.into_inner()) = Arc::new(merged);
         Ok(())
     }
@@ -322,7 +358,11 @@ impl Instance {
                 format!("database \"{name}\" is not currently accepting connections"),
             ));
         }
-        let oid = row.oid("oid");
+        self.database_of_row(&row)
+    }
+
+    fn database_of_row(&self, row: &CatalogRow) -> Result<Arc<Database>> {
+        let (oid, name) = (row.oid("oid"), row.text("datname").unwrap_or(""));
         if let Some(open) = locked(&self.databases).get(&oid) {
             return Ok(open.clone());
         }
@@ -341,6 +381,7 @@ impl Instance {
     pub fn forget_database(&self, oid: Oid) {
         locked(&self.databases).remove(&oid);
         self.statistics.forget_database(oid);
+        self.routines.forget(oid);
     }
 }
 

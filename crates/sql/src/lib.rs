@@ -1,23 +1,18 @@
-//! Catalogs, binder, planner, executor, session state.
+//! Sessions and what they do: definitions, COPY, routines, settings, the way from a statement to its result.
+//!
+//! Below it are crates of their own: catalogs, binder, planner, executor.
 //!
 //! Must not know: sockets, protocol messages, coroutines (it waits through `kilndb_base::park::Park`).
 
-pub mod bind;
-pub mod catalog;
 pub mod client;
 mod copy;
 mod ddl;
-pub mod exec;
-pub mod explain;
-pub mod functions;
-pub mod helpers;
 pub mod instance;
+pub mod log;
 pub mod notify;
-pub mod plan;
 pub mod routine;
 pub mod session;
 pub mod settings;
-pub mod stats;
 
 pub use instance::{Instance, InstanceOptions};
 

@@ -5,7 +5,7 @@ use crate::parser::Returns;
 use crate::tree::*;
 use crate::values::not_assigned;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_sql::exec::RowSink;
+use kilndb_sql::routine::RowSink;
 use kilndb_sql::routine::{Command, ResultRows, RoutineKind, RowColumn, RowShape};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use super::{Flow, Run};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, Severity, SqlState, sqlstate};
-use kilndb_sql::exec::RowSink;
+use kilndb_sql::routine::RowSink;
 use kilndb_sql::routine::{Command, Direction as FetchDirection, Outcome, RowShape, Scroll as SpiScroll};
 use kilndb_types::Datum;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The lines that COPY FROM has made rows of and the executor is not done with: their numbers and how they begin, to be
 //! told of errors in them.
 
-use crate::exec::RowPlace;
+use kilndb_exec::RowPlace;
 
 /// Of longer texts errors tell only the beginning.
 const SHOWN_BYTES: usize = 100;

@@ -1,7 +1,7 @@
 //! COPY in and out: text, csv and binary formats.
 //!
 //! Invariants
-//! 1. Rows go through the same checks, defaults and index maintenance as INSERT's ([`crate::exec::CopyTarget`]).
+//! 1. Rows go through the same checks, defaults and index maintenance as INSERT's ([`kilndb_exec::CopyTarget`]).
 //! 2. An error tells the line: `COPY table, line n, column c: "value"`.
 
 mod file;
@@ -14,10 +14,10 @@ mod write;
 use options::{CopyOptions, Format};
 pub(crate) use write::SinkParts;
 
-use crate::catalog::{Column, Table, TableKind};
 use crate::client::{Client, ProgressKind, Runtime};
 use crate::session::Session;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::{Column, Table, TableKind};
 use kilndb_syntax::{Statement, nodes};
 use std::sync::Arc;
 

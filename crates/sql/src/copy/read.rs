@@ -3,12 +3,12 @@
 use super::lines::{KeptLines, shown};
 use super::marks::{LineMarks, MarkedBytes};
 use super::{BYTES, BYTES_TOTAL, CopyOptions, Format, Input, ROWS, copy_columns};
-use crate::catalog::{Column, Table};
 use crate::client::{Client, ProgressSlot, Runtime};
-use crate::exec::{Batch, RowSource, SourceRow};
 use crate::session::Session;
 use crate::session::run::SinkMaker;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::{Column, Table};
+use kilndb_exec::{Batch, RowSource, SourceRow};
 use kilndb_syntax::{Statement, nodes};
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
@@ -449,7 +449,7 @@ impl CopySource<'_> {
 
 /// A domain may refuse null.
 fn check_null(column: &Column, eval: &EvalContext<'_>) -> Result<()> {
-    if column.type_oid >= crate::catalog::builtin::FIRST_USER_OID && eval.host.under_domain(column.type_oid).is_some() {
+    if column.type_oid >= kilndb_catalog::builtin::FIRST_USER_OID && eval.host.under_domain(column.type_oid).is_some() {
         eval.host.check_domain(column.type_oid, &Datum::Null)?;
     }
     Ok(())
@@ -546,13 +546,9 @@ impl Session {
             let environment = self.environment(runtime)?;
             let host = environment.host();
             let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
-            crate::plan::plan_row_source(
-                &table,
-                &attnums,
-                (s.where_clause(), statement.source()),
-                &host.reader,
-                &self.instance.engine,
-            )?
+            let filter = (s.where_clause(), statement.source());
+            let bound = kilndb_bind::bind_row_source(&table, &attnums, filter, &host.reader)?;
+            kilndb_plan::plan_with(bound, Vec::new(), &host.reader, &self.instance.engine)?
         };
         let mut client = client;
         let mut file = match s.filename() {

@@ -2,11 +2,11 @@
 
 use super::{BYTES, CopyOptions, Format, Output, ROWS, copy_columns};
 use crate::client::{Client, ProgressSlot, Runtime};
-use crate::exec::RowSink;
-use crate::plan::Plan;
 use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl Session {
                 let table = self.copy_table(s, runtime)?;
                 runtime.control().progress.concerns(table.oid);
                 let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-                let quote = crate::catalog::format_type::quote_identifier;
+                let quote = kilndb_catalog::format_type::quote_identifier;
                 let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
                 let sql =
                     format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));

@@ -3,11 +3,11 @@
 //! Invariant: all rows of pg_constraint that belong to one foreign key say the same.
 
 use super::Session;
-use crate::catalog::Table;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::Table;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
 use kilndb_syntax::nodes;
 use kilndb_types::Datum;
 use std::sync::Arc;

@@ -5,10 +5,10 @@ use super::Session;
 use super::constraint::NewConstraint;
 use super::partition::own_columns;
 use super::trigger_clone::firing_mode;
-use crate::catalog::ids::*;
-use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::raw::{AlterTableType as A, ConstrType};
 use kilndb_syntax::{Node, nodes};
@@ -188,7 +188,7 @@ impl Session {
     fn pass_on_check(
         &mut self,
         parent: &Table,
-        check: &crate::catalog::CheckConstraint,
+        check: &kilndb_catalog::CheckConstraint,
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
@@ -285,7 +285,7 @@ impl Session {
     pub(super) fn drop_inherited(
         &mut self,
         parent: &Table,
-        row: &crate::catalog::store::CatalogRow,
+        row: &kilndb_catalog::store::CatalogRow,
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
@@ -360,14 +360,12 @@ impl Session {
         }
     }
 
-    fn refuse_on_partitioned(&mut self, table: &Table, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
+    fn refuse_on_partitioned(&mut self, table: &Table, c: &nodes::AlterTableCmd, _runtime: &dyn Runtime) -> Result<()> {
         let name = c.name().unwrap_or("");
         let column = table.columns.iter().find(|k| !k.dropped && k.name == name);
         let column = column.filter(|_| matches!(c.subtype, A::AT_DropColumn | A::AT_AlterColumnType));
         let in_key = match (column, table.partition_key.as_ref()) {
-            (Some(column), Some(key)) => {
-                key.uses(column.attnum) || self.is_in_key_expression(table, column.attnum, runtime)?
-            }
+            (Some(column), Some(key)) => key.uses(column.attnum) || self.is_in_key_expression(table, column.attnum)?,
             _ => false,
         };
         match c.subtype {
@@ -441,7 +439,6 @@ fn recurses(c: &nodes::AlterTableCmd) -> bool {
     matches!(
         c.subtype,
         A::AT_AlterColumnType
-            | A::AT_DropColumn
             | A::AT_ColumnDefault
             | A::AT_DropNotNull
             | A::AT_SetStatistics

@@ -2,11 +2,12 @@
 
 use super::Session;
 use super::persistence::{LOGGED, UNLOGGED};
-use crate::catalog::ids::*;
-use crate::catalog::store::array;
-use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::array;
+use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::raw::{AlterTableType as A, DropBehavior, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
@@ -212,16 +213,15 @@ impl Session {
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             row.set("relnatts", Datum::Int2(attnum))
         })?;
-        self.need_type(table.oid, attnum, column.type_oid, runtime)?;
         if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(&column)) {
             self.insert_default(table.oid, attnum, sql, runtime)?;
         }
         if let (Some(sequence), false) = (column.sequence, is_part) {
             let kind = if identity != 0 { b'i' } else { b'a' };
-            self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(attnum)), kind, runtime)?;
+            self.tie_sequence(sequence, Reference::column(table.oid, attnum), kind, runtime)?;
             self.keep_with_table(sequence, table.oid, runtime)?;
         }
-        let quoted = crate::catalog::format_type::quote_identifier(&column.name);
+        let quoted = kilndb_catalog::format_type::quote_identifier(&column.name);
         if let Some(value) = constant {
             let missing = array(column.type_oid, vec![value]);
             self.update_attribute(table.oid, attnum, runtime, |row| {
@@ -251,7 +251,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Option<Datum>> {
         let volatile = self.with_catalog(runtime, |host| {
-            let bound = crate::bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))?;
+            let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))?;
             Ok(bound.expr.is_volatile())
         })?;
         if volatile {
@@ -283,7 +283,7 @@ impl Session {
         {
             return Err(Error::unsupported("changing the type of a column that a foreign key uses is not supported"));
         }
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let type_name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
         let value = match definition.raw_default() {
             Node::None => quote(name),
@@ -347,9 +347,7 @@ impl Session {
             row.set("attcollation", Datum::Oid(collation));
             row.set("atthasmissing", Datum::Bool(false));
             row.set("attmissingval", Datum::Null);
-        })?;
-        self.forget_type(table.oid, attnum, runtime)?;
-        self.need_type(table.oid, attnum, type_oid, runtime)
+        })
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -364,12 +362,12 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let checked = self.with_catalog(runtime, |host| {
-            crate::bind::bind_expression(value, Some(table), &host.reader, Some(target)).map(|_| ())
+            kilndb_bind::bind_expression(value, Some(table), &host.reader, Some(target)).map(|_| ())
         });
         checked.map_err(|mut e| {
             e.0.position = None;
             if e.sqlstate() == sqlstate::DATATYPE_MISMATCH && automatic {
-                let quoted = crate::catalog::format_type::quote_identifier(name);
+                let quoted = kilndb_catalog::format_type::quote_identifier(name);
                 return Error::new(
                     sqlstate::DATATYPE_MISMATCH,
                     format!("column \"{name}\" cannot be cast automatically to type {type_name}"),
@@ -399,14 +397,14 @@ impl Session {
                 let classes: Vec<Datum> =
                     index.keys.iter().map(|k| Datum::Oid(if k.attnum == attnum { class } else { k.opclass })).collect();
                 self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
-                    row.set("indclass", crate::catalog::store::vector(oids::OID, classes));
+                    row.set("indclass", kilndb_catalog::store::vector(oids::OID, classes));
                 })?;
             }
         }
         Ok(())
     }
 
-    fn no_class(&mut self, index: &crate::catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
+    fn no_class(&mut self, index: &kilndb_catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
         let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         let message = format!("data type {shown} has no default operator class for access method \"{}\"", index.method);
         Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
@@ -466,21 +464,13 @@ impl Session {
             }
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
         };
-        let index = row.oid("conindid");
-        if table.kind == TableKind::Partitioned && b"cnf".contains(&row.char("contype")) {
+        if table.kind == TableKind::Partitioned && b"cn".contains(&row.char("contype")) {
             self.drop_inherited(table, row, runtime)?;
-        }
-        if b"pu".contains(&row.char("contype")) {
-            let constraint = format!("constraint {name} on table {}", table.name);
-            self.drop_index_users(table, index, cascade, &constraint, &format!("index {name}"), runtime)?;
-            if let Some(found) = table.indexes.iter().find(|i| i.oid == index) {
-                self.remove_index(found, table.storage, runtime)?;
-            }
         }
         if row.char("contype") == b'n' {
             self.release_not_null(table, row, runtime)?;
         }
-        self.delete_constraint(row.oid("oid"), runtime)
+        self.delete_objects(&[Reference::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
     }
 
     fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {
@@ -553,7 +543,7 @@ impl Session {
     }
 }
 
-pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t crate::catalog::Column> {
+pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t kilndb_catalog::Column> {
     table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
         Error::new(
             sqlstate::UNDEFINED_COLUMN,

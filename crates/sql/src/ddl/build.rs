@@ -2,15 +2,15 @@
 
 use super::Session;
 use super::key_sort::{KeySorter, MergedKeys};
-use crate::catalog::inverted::inverted_class;
-use crate::catalog::{Index, Table};
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
-use crate::exec::RowSink;
-use crate::plan::Plan;
 use crate::session::run::{NullSink, RowsSink, SinkMaker};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_catalog::inverted::inverted_class;
+use kilndb_catalog::{Index, Table};
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
 use kilndb_storage::{Relation, RelationKind, RowBatch, Snapshot, kept_term};
 use kilndb_types::Datum;
 use kilndb_types::inverted::Class;
@@ -268,7 +268,7 @@ impl Session {
             self.refuse_for_global(index, "at this isolation level, moving rows")?;
         }
         let mut sorter = self.new_key_sorter(1)();
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let keys: Vec<String> = index
             .keys
             .iter()
@@ -348,7 +348,7 @@ impl Session {
         rid: RowId,
         runtime: &dyn Runtime,
     ) -> Result<Error> {
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let shown: Vec<String> = index
             .keys
             .iter()

@@ -1,10 +1,10 @@
 //! COMMENT ON.
 
 use super::Session;
-use crate::catalog::CatalogView;
-use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::ids::*;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};

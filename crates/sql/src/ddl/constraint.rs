@@ -3,14 +3,13 @@
 use super::Session;
 use super::index::NewIndex;
 use super::partition_keys::NameCounter;
-use crate::bind::names::Over;
-use crate::catalog::extension::table_of_call;
-use crate::catalog::global::GLOBAL;
-use crate::catalog::ids::*;
-use crate::catalog::store::array;
-use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::names::{BoundText, Over};
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::array;
+use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::ConstrType as C;
@@ -296,7 +295,7 @@ impl Session {
     ) -> Result<()> {
         let sql = kilndb_syntax::expression_sql(c.raw_expr())?;
         let used = self.with_catalog(runtime, |host| {
-            let bound = crate::bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1)));
+            let bound = kilndb_bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1)));
             let bound = bound.map_err(|mut e| {
                 e.0.position = None;
                 e
@@ -528,7 +527,7 @@ impl Session {
                     || host
                         .reader
                         .cast(mine.type_oid, theirs.type_oid)?
-                        .is_some_and(|c| c.context == crate::catalog::CastContext::Implicit);
+                        .is_some_and(|c| c.context == kilndb_catalog::CastContext::Implicit);
                 Ok(if implicit { host.reader.ordering_operators(theirs.type_oid)?.map(|o| o.equal) } else { None })
             })?;
             let Some(operator) = found else {
@@ -555,7 +554,7 @@ impl Session {
         name: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let column = |t: &Table, n: &i16| quote(&t.columns[*n as usize - 1].name);
         let mine: Vec<String> = columns.iter().map(|n| format!("fk.{}", column(table, n))).collect();
         let joined: Vec<String> = columns
@@ -618,8 +617,12 @@ impl Session {
             ("confdeltype", Datum::Char(b' ')),
             ("confmatchtype", Datum::Char(b' ')),
         ];
-        if !new.columns.is_empty() {
-            row.push(("conkey", numbers(new.columns)));
+        let columns = match new.expression {
+            Some(sql) => self.columns_named(sql, new.table.oid, runtime)?,
+            None => new.columns.to_vec(),
+        };
+        if !columns.is_empty() {
+            row.push(("conkey", numbers(&columns)));
         }
         if let Some(sql) = new.expression {
             row.push(("conbin", Datum::text(sql)));
@@ -642,32 +645,20 @@ impl Session {
             ]);
         }
         self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))?;
-        if new.index != 0 && new.kind != b'f' {
-            self.add_dependency((PG_CLASS, new.index, 0), (PG_CONSTRAINT, oid, 0), b'i', runtime)?;
-        }
         if new.foreign.is_some() {
             self.settle_key_triggers(oid, runtime)?;
         }
-        self.note_check_needs(oid, new, runtime)?;
         Ok(oid)
     }
 
-    /// pg_depend: what a check calls.
-    fn note_check_needs(&mut self, oid: Oid, new: &NewConstraint<'_>, runtime: &dyn Runtime) -> Result<()> {
-        let Some(sql) = new.expression else { return Ok(()) };
-        let table = self.table_by_oid(new.table.oid, runtime)?;
-        let functions = self.with_catalog(runtime, |host| {
-            let mut functions = Vec::new();
-            // The check itself has been looked at before.
-            if let Ok(bound) = crate::bind::bind_expression(sql, Some(&table), &host.reader, None) {
-                bound.expr.user_functions(&mut functions);
-            }
-            Ok(functions)
+    /// The columns of its table that a check names.
+    fn columns_named(&mut self, sql: &str, table: Oid, runtime: &dyn Runtime) -> Result<Vec<i16>> {
+        let table = self.table_by_oid(table, runtime)?;
+        let references = self.with_catalog(runtime, |host| {
+            Ok(BoundText::expression(sql, Over::Table(&table), &host.reader)?.references())
         })?;
-        for function in functions {
-            self.add_dependency((PG_CONSTRAINT, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
-        }
-        Ok(())
+        let of_table = references.iter().filter(|r| r.class == PG_CLASS && r.object == table.oid && r.column > 0);
+        Ok(of_table.map(|r| r.column).collect())
     }
 
     /// `table_a_b_suffix`, with a number if that is taken (PostgreSQL's ChooseRelationName).
@@ -709,7 +700,7 @@ impl Session {
     }
 
     pub(super) fn qualified_name(&self, table: &Table) -> String {
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         format!("{}.{}", quote(&table.schema_name), quote(&table.name))
     }
 }
@@ -778,8 +769,8 @@ pub(super) fn object_name(first: &str, second: &str, label: &str) -> String {
 }
 
 /// Attribute numbers of the columns of relation `rel` in an expression, each once.
-fn columns_in(e: &crate::bind::ir::Expr, rel: u32, out: &mut Vec<i16>) {
-    if let crate::bind::ir::ExprKind::Column(c) = &e.kind
+fn columns_in(e: &kilndb_bind::ir::Expr, rel: u32, out: &mut Vec<i16>) {
+    if let kilndb_bind::ir::ExprKind::Column(c) = &e.kind
         && c.rel == rel
         && c.att > 0
         && !out.contains(&c.att)

@@ -4,11 +4,12 @@ use super::Session;
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
-use crate::catalog::global::GLOBAL;
-use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, TypeInfo};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{CatalogView, TypeInfo};
 use kilndb_storage::{Persistence, RelationKind};
 use kilndb_syntax::raw::ConstrType as C;
 use kilndb_syntax::{Node, nodes};
@@ -478,7 +479,7 @@ impl Session {
             ];
             if !new.options.is_empty() {
                 let options = new.options.iter().map(Datum::text).collect();
-                class.push(("reloptions", crate::catalog::store::array(oids::TEXT, options)));
+                class.push(("reloptions", kilndb_catalog::store::array(oids::TEXT, options)));
             }
             w.insert(PG_CLASS, &class)?;
             insert_row_type(w, new, oid, type_oid, array_oid, owner)?;
@@ -488,7 +489,6 @@ impl Session {
             Ok(())
         })?;
         for (i, column) in new.columns.iter().enumerate() {
-            self.need_type(oid, i as i16 + 1, column.type_oid, runtime)?;
             if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(column)) {
                 self.insert_default(oid, i as i16 + 1, sql, runtime)?;
             }
@@ -516,7 +516,7 @@ impl Session {
         for (i, column) in new.columns.iter().enumerate() {
             if let Some(sequence) = column.sequence {
                 let kind = if column.identity != 0 { b'i' } else { b'a' };
-                self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table, i as i32 + 1), kind, runtime)?;
+                self.tie_sequence(sequence, Reference::column(table, i as i16 + 1), kind, runtime)?;
                 self.keep_with_table(sequence, table, runtime)?;
             }
         }
@@ -576,7 +576,7 @@ fn mark_not_null(
 }
 
 fn insert_row_type(
-    w: &mut crate::catalog::store::CatalogWriter<'_>,
+    w: &mut kilndb_catalog::store::CatalogWriter<'_>,
     new: &NewTable,
     table: Oid,
     type_oid: Oid,
@@ -624,7 +624,7 @@ fn insert_row_type(
 }
 
 pub(super) fn insert_attribute(
-    w: &mut crate::catalog::store::CatalogWriter<'_>,
+    w: &mut kilndb_catalog::store::CatalogWriter<'_>,
     table: Oid,
     attnum: i16,
     column: &NewColumn,

@@ -1,11 +1,11 @@
 //! CREATE DATABASE, DROP DATABASE.
 
 use super::Session;
-use crate::catalog::bootstrap;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogWriter;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_catalog::bootstrap;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogWriter;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
@@ -62,6 +62,7 @@ impl Session {
             temporary: None,
             wrote_shared: false,
             changes: Default::default(),
+            defined: Vec::new(),
         };
         bootstrap::insert_database(&mut writer, oid, &name, owner, true, false)?;
         self.finish_implicit(runtime)

@@ -7,15 +7,14 @@
 
 use super::Session;
 use super::create_table::NewColumn;
-use crate::bind::ir::{Expr, ExprKind, Query};
-use crate::bind::names::Over;
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::catalog::extension::table_of_call;
-use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
 use crate::session::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::ir::{Expr, ExprKind};
+use kilndb_bind::names::Over;
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{CatalogView, Table};
 use kilndb_types::{Datum, Host, oids};
 use std::sync::Arc;
 
@@ -49,19 +48,6 @@ pub(super) fn relations_named(e: &Expr, host: &StatementHost<'_>, out: &mut Vec<
     e.for_children(&mut |child| relations_named(child, host, out));
 }
 
-/// As [`relations_named`], of all expressions of a query.
-pub(super) fn relations_in_query(q: &Query, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
-    fn within(e: &Expr, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
-        relations_named(e, host, out);
-        if let ExprKind::SubLink(s) = &e.kind {
-            relations_in_query(&s.query, host, out);
-        }
-        e.for_children(&mut |child| within(child, host, out));
-    }
-    q.for_exprs(&mut |e| within(e, host, out));
-    q.for_subqueries(&mut |s| relations_in_query(s, host, out));
-}
-
 /// `nextval('name')` with the name as an OID.
 fn by_oid(e: &Expr, host: &StatementHost<'_>) -> Option<String> {
     match &e.kind {
@@ -89,9 +75,9 @@ impl Session {
     pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let oid = self.new_oid(table)?;
         let table = self.table_by_oid(table, runtime)?;
-        let (used, functions, stored, typed) = self.with_catalog(runtime, |host| {
+        let (_used, _functions, stored, typed) = self.with_catalog(runtime, |host| {
             // Positions are of the expression's text, not of the statement's.
-            let bound = crate::bind::bind_expression(sql, Some(&table), &host.reader, None).map_err(|mut e| {
+            let bound = kilndb_bind::bind_expression(sql, Some(&table), &host.reader, None).map_err(|mut e| {
                 e.0.position = None;
                 e
             })?;
@@ -119,13 +105,6 @@ impl Session {
             ];
             w.insert(PG_ATTRDEF, &row).map(|_| ())
         })?;
-        self.add_dependency((PG_ATTRDEF, oid, 0), (PG_CLASS, table.oid, i32::from(attnum)), b'a', runtime)?;
-        for relation in used {
-            self.add_dependency((PG_ATTRDEF, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
-        }
-        for function in functions {
-            self.add_dependency((PG_ATTRDEF, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
-        }
         Ok(())
     }
 
@@ -133,36 +112,9 @@ impl Session {
     pub(super) fn delete_defaults(&mut self, table: Oid, attnum: Option<i16>, runtime: &dyn Runtime) -> Result<()> {
         let key: Vec<Datum> = std::iter::once(Datum::Oid(table)).chain(attnum.map(Datum::Int2)).collect();
         for row in self.catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &key)? {
-            self.remove_dependencies((PG_ATTRDEF, row.oid("oid")), None, runtime)?;
             self.write_catalog(runtime, |w| w.delete(&row))?;
         }
         Ok(())
-    }
-
-    /// The column that a row of pg_attrdef is the default of.
-    pub(super) fn default_owner(&mut self, default: Oid, runtime: &dyn Runtime) -> Result<Option<(Arc<Table>, i16)>> {
-        let rows =
-            self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_ATTRDEF), Datum::Oid(default)])?;
-        let Some(row) = rows.iter().find(|r| r.char("deptype") == b'a') else { return Ok(None) };
-        let (table, attnum) = (row.oid("refobjid"), row.int("refobjsubid") as i16);
-        let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(table))?;
-        Ok(table.map(|t| (t, attnum)))
-    }
-
-    /// `default value for column a of table t`; of a generated column, the column.
-    pub(super) fn default_shown(&mut self, owner: &Table, attnum: i16, runtime: &dyn Runtime) -> Result<String> {
-        let shown = self.column_shown(owner, attnum, runtime)?;
-        let is_generated = owner.columns.iter().any(|c| c.attnum == attnum && c.generated != 0);
-        Ok(if is_generated { shown } else { format!("default value for {shown}") })
-    }
-
-    /// A default that needs what goes. A generated column goes as a whole.
-    pub(super) fn drop_needing_default(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
-        let owner = self.table_by_oid(table, runtime)?;
-        match owner.columns.iter().find(|c| c.attnum == attnum && c.generated != 0) {
-            Some(column) => self.drop_column(&owner, &column.name, true, true, runtime),
-            None => self.drop_default(table, attnum, runtime),
-        }
     }
 
     pub(super) fn drop_default(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
@@ -225,7 +177,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         self.with_catalog(runtime, |host| {
-            let bound = crate::bind::bind_expression(sql, None, &host.reader, Some(target));
+            let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some(target));
             bound.map(|_| ()).map_err(|mut e| {
                 e.0.position = None;
                 if e.sqlstate() == sqlstate::DATATYPE_MISMATCH {

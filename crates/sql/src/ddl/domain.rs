@@ -6,14 +6,13 @@
 
 use super::Session;
 use super::types::{NewType, insert_type};
-use crate::bind::names::Over;
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::catalog::format_type::quote_identifier;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::{CatalogView, Table, TableKind, TypeInfo};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::names::Over;
+use kilndb_catalog::format_type::quote_identifier;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::{CatalogView, Table, TableKind, TypeInfo};
 use kilndb_syntax::raw::{ConstrType as C, DropBehavior};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -146,12 +145,6 @@ impl Session {
             columns.extend([("typdefault", Datum::text(&sql)), ("typdefaultbin", Datum::text(&sql))]);
         }
         self.write_catalog(runtime, |w| insert_type(w, &NewType { oid, name: &name, schema, owner, array, columns }))?;
-        if base >= FIRST_USER_OID {
-            self.add_dependency((PG_TYPE, oid, 0), (PG_TYPE, base, 0), b'n', runtime)?;
-        }
-        if let Some(Some(sql)) = &clauses.default {
-            self.need_functions_of((PG_TYPE, oid, 0), sql, Over::Nothing, runtime)?;
-        }
         if let Some((true, given)) = &clauses.not_null {
             let name = self.domain_constraint_name(oid, &name, given.as_deref(), "not_null")?;
             self.insert_domain_constraint(oid, schema, &name, b'n', None, true, runtime)?;
@@ -168,7 +161,7 @@ impl Session {
     /// The check must be a condition on VALUE alone.
     fn check_domain_check(&mut self, sql: &str, base: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.with_catalog(runtime, |host| {
-            let bound = crate::bind::domain::check(sql, base, &host.reader)
+            let bound = kilndb_bind::domain::check(sql, base, &host.reader)
                 .and_then(|e| super::depend::refuse_temporary_routines(&e));
             bound.map_err(|mut e| {
                 e.0.position = None;
@@ -221,12 +214,7 @@ impl Session {
             ("confmatchtype", Datum::Char(b' ')),
         ];
         row.extend(sql.map(|sql| ("conbin", Datum::text(sql))));
-        self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))?;
-        if let Some(sql) = sql {
-            let base = self.with_catalog(runtime, |host| host.reader.type_by_oid(domain))?.map_or(0, |t| t.base_type);
-            self.need_functions_of((PG_CONSTRAINT, oid, 0), sql, Over::Domain(base), runtime)?;
-        }
-        Ok(())
+        self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))
     }
 
     pub(super) fn alter_domain(
@@ -277,15 +265,6 @@ impl Session {
             self.check_default(sql, &info.name, (info.base_type, info.typmod), runtime)?;
         }
         let sql = sql.map(|sql| self.stored_expression(&sql, Over::Nothing, runtime)).transpose()?;
-        let key = [Datum::Oid(PG_TYPE), Datum::Oid(info.oid)];
-        for row in self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)? {
-            if row.oid("refclassid") == PG_PROC {
-                self.write_catalog(runtime, |w| w.delete(&row))?;
-            }
-        }
-        if let Some(sql) = &sql {
-            self.need_functions_of((PG_TYPE, info.oid, 0), sql, Over::Nothing, runtime)?;
-        }
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| {
             let value = sql.as_ref().map_or(Datum::Null, Datum::text);
             row.set("typdefault", value.clone());

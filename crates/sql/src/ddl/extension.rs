@@ -4,12 +4,12 @@
 //! 1. What belongs to an extension comes and goes with it alone.
 
 use super::Session;
-use super::drop::still_needed;
-use crate::catalog::extension::{self, EXTENSIONS, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::extension::{self, EXTENSIONS, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -115,8 +115,7 @@ impl Session {
         self.write_catalog(runtime, |w| {
             extension::insert_members(w, name, schema, owner, &host.eval())?;
             extension::insert_extension(w, oid, e, schema, owner, &extension::members(name))
-        })?;
-        self.add_dependency((PG_EXTENSION, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)
+        })
     }
 
     /// Somebody's function may have a signature of the extension's.
@@ -193,8 +192,6 @@ impl Session {
         self.update_row(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime, |row| {
             row.set("extnamespace", Datum::Oid(schema))
         })?;
-        self.remove_dependencies((PG_EXTENSION, oid), Some(b'n'), runtime)?;
-        self.add_dependency((PG_EXTENSION, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)?;
         Ok(tag)
     }
 
@@ -218,85 +215,18 @@ impl Session {
                 None => return Err(missing(name)),
             }
         }
-        self.drop_these(&going, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
+        if going.iter().any(|(name, _)| name == PLPGSQL) {
+            return Err(Error::unsupported("dropping the extension plpgsql is not supported"));
+        }
+        let named: Vec<Reference> = going.iter().map(|(_, oid)| Reference::object(PG_EXTENSION, *oid)).collect();
+        self.delete_objects(&named, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
         Ok("DROP EXTENSION".to_string())
-    }
-
-    pub(super) fn drop_these(&mut self, going: &[(String, Oid)], cascade: bool, runtime: &dyn Runtime) -> Result<()> {
-        let mut users: Vec<(String, super::routine_objects::User)> = Vec::new();
-        let mut lines = Vec::new();
-        for (name, oid) in going {
-            if name == PLPGSQL {
-                return Err(Error::unsupported("dropping the extension plpgsql is not supported"));
-            }
-            for member in self.members_of(*oid)? {
-                for (text, user) in self.users_of(member, runtime)? {
-                    if !users.iter().any(|(known, _)| *known == text) {
-                        let shown = self.with_catalog(runtime, |host| {
-                            crate::session::describe::shown(host, member.0, member.1, 0)
-                        })?;
-                        lines.push(format!("{text} depends on {}", shown.unwrap_or_default()));
-                        users.push((text, user));
-                    }
-                }
-            }
-        }
-        if !users.is_empty() && !cascade {
-            let only = if let [(name, _)] = going { Some(format!("extension {name}")) } else { None };
-            return Err(still_needed(only.as_deref(), &lines));
-        }
-        self.tell_cascade(&users.iter().map(|(text, _)| text.clone()).collect::<Vec<_>>());
-        self.drop_users(users, runtime)?;
-        for (_, oid) in going {
-            self.delete_extension(*oid, runtime)?;
-        }
-        Ok(())
-    }
-
-    fn delete_extension(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        for (table, member) in self.members_of(oid)? {
-            let Some((_, index)) = MEMBER_TABLES.iter().find(|(known, _)| *known == table) else { continue };
-            if table == PG_OPFAMILY {
-                self.delete_rows(PG_AMOP, PG_AMOP_FAM_STRAT_INDEX, &[Datum::Oid(member)], runtime)?;
-                self.delete_rows(PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX, &[Datum::Oid(member)], runtime)?;
-            }
-            self.forget_members((table, member), runtime)?;
-            self.delete_object(table, *index, member, runtime)?;
-        }
-        self.delete_object(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime)
     }
 
     pub(super) fn delete_object(&mut self, table: Oid, index: Oid, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         self.remove_dependencies((table, oid), None, runtime)?;
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(table)], runtime)?;
         self.delete_rows(table, index, &[Datum::Oid(oid)], runtime)
-    }
-
-    /// An error if the object belongs to an extension.
-    pub(super) fn refuse_member(&mut self, table: Oid, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(table), Datum::Oid(oid)])?;
-        let Some(row) = rows.iter().find(|r| r.char("deptype") == b'e') else { return Ok(()) };
-        let extensions =
-            self.catalog_lookup(PG_EXTENSION, PG_EXTENSION_OID_INDEX, &[Datum::Oid(row.oid("refobjid"))])?;
-        let name = extensions.first().and_then(|r| r.text("extname")).unwrap_or("").to_string();
-        let shown = self
-            .with_catalog(runtime, |host| crate::session::describe::shown(host, table, oid, 0))?
-            .unwrap_or_default();
-        Err(Error::new(
-            sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-            format!("cannot drop {shown} because extension {name} requires it"),
-        )
-        .with_hint(format!("You can drop extension {name} instead.")))
-    }
-
-    /// Extensions in a schema, with their OIDs.
-    pub(super) fn extensions_in(&mut self, schema: Oid) -> Result<Vec<(String, Oid)>> {
-        let rows = self.catalog_scan(PG_EXTENSION)?;
-        Ok(rows
-            .iter()
-            .filter(|r| r.oid("extnamespace") == schema)
-            .map(|r| (r.text("extname").unwrap_or("").to_string(), r.oid("oid")))
-            .collect())
     }
 }
 

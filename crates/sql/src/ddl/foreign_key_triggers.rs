@@ -8,12 +8,12 @@
 //! 2. A part's triggers point at those of the row that it is a part of (`tgparentid`).
 
 use super::Session;
-use crate::catalog::Table;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, vector};
-use crate::catalog::trigger::{DELETE, INSERT, ROW, UPDATE};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::Table;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, vector};
+use kilndb_catalog::trigger::{DELETE, INSERT, ROW, UPDATE};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -146,12 +146,11 @@ impl Session {
                 row.set("relhastriggers", Datum::Bool(true))
             })?;
         }
-        self.add_dependency((PG_TRIGGER, oid, 0), (PG_CONSTRAINT, key.oid("oid"), 0), b'i', runtime)
+        Ok(())
     }
 
-    fn delete_key_trigger(&mut self, trigger: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn delete_key_trigger(&mut self, trigger: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         let oid = trigger.oid("oid");
-        self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         self.delete_rows(
             PG_DESCRIPTION,
             PG_DESCRIPTION_O_C_O_INDEX,
@@ -173,7 +172,7 @@ impl Session {
 
     /// The foreign key goes.
     pub(super) fn delete_key_triggers(&mut self, key: Oid, runtime: &dyn Runtime) -> Result<()> {
-        for trigger in self.key_triggers(key)?.iter().filter(|t| crate::catalog::trigger::is_of_key(t)) {
+        for trigger in self.key_triggers(key)?.iter().filter(|t| kilndb_catalog::trigger::is_of_key(t)) {
             self.delete_key_trigger(trigger, runtime)?;
         }
         Ok(())
@@ -181,7 +180,7 @@ impl Session {
 
     /// DROP TRIGGER of one of these.
     pub(super) fn refuse_key_trigger(&mut self, trigger: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
-        if !crate::catalog::trigger::is_of_key(trigger) {
+        if !kilndb_catalog::trigger::is_of_key(trigger) {
             return Ok(());
         }
         let rows =

@@ -6,17 +6,16 @@
 //!    arguments.
 
 use super::Session;
-use crate::bind::names::Over;
-use crate::bind::{self, is_polymorphic};
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::catalog::cache::EXPRESSION_SEPARATOR;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, array, vector};
-use crate::catalog::{CatalogView, FunctionInfo};
 use crate::client::Runtime;
 use crate::routine::cache::{RoutineKey, definition_of};
 use crate::routine::{ArgumentMode, Spi};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::names::Over;
+use kilndb_bind::{self, is_polymorphic};
+use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, array, vector};
+use kilndb_catalog::{CatalogView, FunctionInfo};
 use kilndb_syntax::raw::VariableSetKind as V;
 use kilndb_syntax::{ConstValue, Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -280,7 +279,7 @@ impl Session {
         }
         let existing = self.same_signature(schema, name, &signature.inputs)?;
         if let Some(old) = &existing {
-            if crate::catalog::extension::is_member(old.oid("oid")) && s.replace {
+            if kilndb_catalog::extension::is_member(old.oid("oid")) && s.replace {
                 return Err(Error::unsupported(format!(
                     "replacing function {name}, which belongs to an extension, is not supported"
                 )));
@@ -342,14 +341,12 @@ impl Session {
                 let mut new = old.clone();
                 values.into_iter().for_each(|(name, value)| new.set(name, value));
                 self.write_catalog(runtime, |w| w.update(old, &new.values))?;
-                self.remove_dependencies((PG_PROC, oid), None, runtime)?;
             }
             None => {
                 values.insert(0, ("oid", Datum::Oid(oid)));
                 self.write_catalog(runtime, |w| w.insert(PG_PROC, &values).map(|_| ()))?;
             }
         }
-        self.note_needs(oid, &signature, result, schema, runtime)?;
         if let Some(txn) = &mut self.txn {
             txn.next_command();
         }
@@ -482,9 +479,9 @@ impl Session {
     ) -> Result<String> {
         let sql = kilndb_syntax::expression_sql(node)?;
         self.with_catalog(runtime, |host| {
-            let binder = bind::Binder::new(&host.reader, source.clone(), Vec::new());
+            let binder = kilndb_bind::Binder::new(&host.reader, source.clone(), Vec::new());
             let target = (!is_polymorphic(ty)).then_some((ty, -1));
-            bind::bind_expression_node(&binder, node, None, target).map(|_| ()).map_err(|mut e| {
+            kilndb_bind::bind_expression_node(&binder, node, None, target).map(|_| ()).map_err(|mut e| {
                 if e.sqlstate() == sqlstate::UNDEFINED_COLUMN {
                     e = Error::new(
                         sqlstate::INVALID_COLUMN_REFERENCE,
@@ -611,7 +608,7 @@ impl Session {
             list.into_iter().filter(|a| a.1.is_output()).map(|a| (a.0, a.2)).collect()
         };
         let declared = |info: &FunctionInfo| {
-            crate::routine::cache::declared_arguments(info)
+            kilndb_catalog::routine::declared_arguments(info)
                 .into_iter()
                 .map(|a| (a.type_oid, a.mode, a.name))
                 .collect::<Vec<_>>()
@@ -635,40 +632,14 @@ impl Session {
         Ok(())
     }
 
-    /// pg_depend: types, schema.
-    fn note_needs(
-        &mut self,
-        oid: Oid,
-        signature: &Signature,
-        result: Oid,
-        schema: Oid,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let mut types: Vec<Oid> =
-            signature.all.iter().map(|a| a.0).chain([result]).filter(|t| *t >= FIRST_USER_OID).collect();
-        types.sort_unstable();
-        types.dedup();
-        for ty in types {
-            self.add_dependency((PG_PROC, oid, 0), (PG_TYPE, ty, 0), b'n', runtime)?;
-        }
-        if schema >= FIRST_USER_OID {
-            self.add_dependency((PG_PROC, oid, 0), (PG_NAMESPACE, schema, 0), b'n', runtime)?;
-        }
-        Ok(())
-    }
-
-    /// A body in SQL syntax names the same under every search path, and needs what it names.
+    /// A body in SQL syntax names the same under every search path.
     fn keep_body(&mut self, oid: Oid, body: &str, runtime: &dyn Runtime) -> Result<()> {
         let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
         let definition = self.with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             definition_of(host, &info, &key, true)
         })?;
-        let (kept, references) = self.stored_body(body, &definition, runtime)?;
-        for needed in references.iter().filter(|r| r.column == 0 && super::is_user_object(r.object) && r.object != oid)
-        {
-            self.add_dependency((PG_PROC, oid, 0), (needed.class, needed.object, 0), b'n', runtime)?;
-        }
+        let kept = self.stored_body(body, &definition, runtime)?;
         if kept == body {
             return Ok(());
         }

@@ -12,10 +12,10 @@
 use super::Session;
 use super::index::NewIndex;
 use super::key_sort::MergedKeys;
-use crate::catalog::ids::*;
-use crate::catalog::{Index, IndexKey, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{Index, IndexKey, Table, TableKind};
 use kilndb_storage::{IndexInsert, LockMode, Relation, RelationKind, Uniqueness};
 use kilndb_types::Datum;
 use std::sync::Arc;

@@ -2,11 +2,12 @@
 
 use super::Session;
 use super::alter_table::column_of;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::{CatalogView, Column, Table};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::{CatalogView, Column, Table};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -60,7 +61,7 @@ impl Session {
         )?;
         let when = c.generated_when as u8;
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(when)))?;
-        self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table.oid, i32::from(column.attnum)), b'i', runtime)?;
+        self.tie_sequence(sequence, Reference::column(table.oid, column.attnum), b'i', runtime)?;
         self.keep_with_table(sequence, table.oid, runtime)
     }
 
@@ -114,8 +115,8 @@ impl Session {
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(0)))?;
         match column.identity_sequence {
             Some(sequence) => {
-                let sequence = self.table_by_oid(sequence, runtime)?;
-                self.drop_relation(&sequence, false, &[], runtime)
+                self.remove_dependencies((PG_CLASS, sequence), Some(b'i'), runtime)?;
+                self.delete_objects(&[Reference::object(PG_CLASS, sequence)], false, runtime)
             }
             None => Ok(()),
         }
@@ -128,25 +129,9 @@ impl Session {
         Ok(rows.into_iter().find(|r| r.oid("refclassid") == PG_CLASS && b"ai".contains(&r.char("deptype"))))
     }
 
-    /// DROP SEQUENCE of an identity column's.
-    pub(super) fn refuse_identity_sequence(&mut self, sequence: &Table, runtime: &dyn Runtime) -> Result<()> {
-        let Some(link) = self.sequence_link(sequence.oid)?.filter(|l| l.char("deptype") == b'i') else { return Ok(()) };
-        let table = self.table_by_oid(link.oid("refobjid"), runtime)?;
-        let column = usize::try_from(link.int("refobjsubid") - 1)
-            .ok()
-            .and_then(|i| table.columns.get(i))
-            .map_or("", |c| c.name.as_str());
-        let (own, owner) = (self.shown_name(sequence, runtime)?, self.shown_name(&table, runtime)?);
-        Err(Error::new(
-            sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-            format!("cannot drop sequence {own} because column {column} of table {owner} requires it"),
-        )
-        .with_hint(format!("You can drop column {column} of table {owner} instead.")))
-    }
-
     /// A relation's name, with its schema if that is not searched.
     pub(super) fn shown_name(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<String> {
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let visible =
             self.with_catalog(runtime, |host| host.reader.find_relation(None, &table.name))? == Some(table.oid);
         Ok(if visible { quote(&table.name) } else { format!("{}.{}", quote(&table.schema_name), quote(&table.name)) })
@@ -174,9 +159,7 @@ impl Session {
         }
         self.remove_dependencies((PG_CLASS, sequence), Some(b'a'), runtime)?;
         match target {
-            Some((table, attnum)) => {
-                self.add_dependency((PG_CLASS, sequence, 0), (PG_CLASS, table, i32::from(attnum)), b'a', runtime)
-            }
+            Some((table, attnum)) => self.tie_sequence(sequence, Reference::column(table, attnum), b'a', runtime),
             None => Ok(()),
         }
     }
@@ -189,7 +172,7 @@ impl Session {
         column: &str,
         runtime: &dyn Runtime,
     ) -> Result<(Oid, i16)> {
-        use crate::catalog::TableKind as K;
+        use kilndb_catalog::TableKind as K;
         let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
         let found = found.ok_or_else(|| {
             let shown = schema.map_or(table.to_string(), |s| format!("{s}.{table}"));
@@ -213,7 +196,7 @@ impl Session {
 
     /// ALTER SEQUENCE … SET SCHEMA of one that goes with a table.
     pub(super) fn refuse_owned_sequence(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
-        if table.kind != crate::catalog::TableKind::Sequence {
+        if table.kind != kilndb_catalog::TableKind::Sequence {
             return Ok(());
         }
         let Some(link) = self.sequence_link(table.oid)? else { return Ok(()) };
@@ -224,8 +207,8 @@ impl Session {
 }
 
 /// "This operation is not supported for …".
-pub(super) fn not_for(kind: crate::catalog::TableKind) -> String {
-    use crate::catalog::TableKind as K;
+pub(super) fn not_for(kind: kilndb_catalog::TableKind) -> String {
+    use kilndb_catalog::TableKind as K;
     let word = match kind {
         K::Table => "tables",
         K::Partitioned => "partitioned tables",

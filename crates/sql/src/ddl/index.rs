@@ -1,16 +1,15 @@
 //! CREATE INDEX: definition and catalog rows; `build` fills it.
 
 use super::{Session, index_class};
-use crate::bind::names::Over;
-use crate::catalog::builtin::BUILTINS;
-use crate::catalog::cache::EXPRESSION_SEPARATOR;
-use crate::catalog::extension::{is_member, table_of_call};
-use crate::catalog::ids::*;
-use crate::catalog::store::{array, vector};
-use crate::catalog::{GIN_METHOD, IndexKey, Table, TableKind};
 use crate::client::Runtime;
 use crate::ddl::create_table::{NewColumn, insert_attribute};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::names::Over;
+use kilndb_catalog::builtin::BUILTINS;
+use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{array, vector};
+use kilndb_catalog::{GIN_METHOD, IndexKey, Table, TableKind};
 use kilndb_storage::{LockMode, RelationKind};
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
@@ -161,7 +160,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
         self.with_catalog(runtime, |host| {
-            let bound = crate::bind::bind_expression(sql, Some(table), &host.reader, target).and_then(|b| {
+            let bound = kilndb_bind::bind_expression(sql, Some(table), &host.reader, target).and_then(|b| {
                 if b.expr.is_immutable() {
                     return Ok(b.expr.ty);
                 }
@@ -303,7 +302,6 @@ impl Session {
             }
             w.insert(PG_INDEX, &row).map(|_| ())
         })?;
-        self.note_index_needs(oid, table, new, runtime)?;
         if table.indexes.is_empty() {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
                 row.set("relhasindex", Datum::Bool(true))
@@ -316,29 +314,6 @@ impl Session {
             self.build_index(&table, &index, runtime)?;
         }
         Ok(oid)
-    }
-
-    /// pg_depend: operator classes of extensions, and what expressions call.
-    fn note_index_needs(&mut self, oid: Oid, table: &Arc<Table>, new: &NewIndex, runtime: &dyn Runtime) -> Result<()> {
-        let mut classes: Vec<Oid> = new.keys.iter().map(|k| k.opclass).filter(|class| is_member(*class)).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        for class in classes {
-            self.add_dependency((PG_CLASS, oid, 0), (PG_OPCLASS, class, 0), b'n', runtime)?;
-        }
-        let texts = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).chain(new.predicate.as_deref());
-        let functions = self.with_catalog(runtime, |host| {
-            let mut functions = Vec::new();
-            for sql in texts {
-                let bound = crate::bind::bind_expression(sql, Some(table), &host.reader, None)?;
-                bound.expr.user_functions(&mut functions);
-            }
-            Ok(functions)
-        })?;
-        for function in functions {
-            self.add_dependency((PG_CLASS, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
-        }
-        Ok(())
     }
 
     fn index_columns(&mut self, table: &Table, new: &NewIndex, runtime: &dyn Runtime) -> Result<Vec<NewColumn>> {

@@ -1,13 +1,13 @@
 //! Index methods and operator classes: which there are, which a column gets, and what a method refuses.
 
 use super::Session;
-use crate::catalog::builtin::BUILTINS;
-use crate::catalog::extension::default_inverted_class;
-use crate::catalog::ids::PG_OPCLASS;
-use crate::catalog::inverted::inverted_class;
-use crate::catalog::{BRIN_METHOD, BTREE_METHOD, CatalogView, GIN_METHOD, HASH_METHOD, method_name};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::builtin::BUILTINS;
+use kilndb_catalog::extension::default_inverted_class;
+use kilndb_catalog::ids::PG_OPCLASS;
+use kilndb_catalog::inverted::inverted_class;
+use kilndb_catalog::{BRIN_METHOD, BTREE_METHOD, CatalogView, GIN_METHOD, HASH_METHOD, method_name};
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::inverted::Class;

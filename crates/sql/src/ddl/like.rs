@@ -5,11 +5,11 @@ use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
 use super::not_null::NotNullClause;
-use crate::catalog::global::GLOBAL;
-use crate::catalog::ids::*;
-use crate::catalog::{Column, Index, Table};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{Column, Index, Table};
 use kilndb_syntax::nodes;
 use kilndb_types::Datum;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Likes {
         place: &NewPlace<'_>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        use crate::catalog::TableKind as K;
+        use kilndb_catalog::TableKind as K;
         let r = like.relation().ok_or_else(|| Error::internal("LIKE without a table"))?;
         let table = session.relation_of(r, runtime)?;
         if !matches!(table.kind, K::Table | K::View | K::Partitioned | K::Composite) {

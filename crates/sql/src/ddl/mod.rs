@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Every change goes through [`CatalogWriter`]; storage relations are created and dropped in the same transaction.
 //! 2. After each change [`Session::catalog_changed`] is called, so that the next look-up sees it.
-//! 3. An object that others depend on is dropped only with CASCADE (pg_depend, and structure: indexes, constraints).
+//! 3. An object that others depend on is dropped only with CASCADE (pg_depend: see [`dependency`]).
 
 mod alter_constraint;
 mod alter_partitions;
@@ -17,6 +17,7 @@ mod create_table;
 mod database;
 mod default;
 mod depend;
+pub(crate) mod dependency;
 mod domain;
 mod drop;
 mod drop_column;
@@ -59,14 +60,13 @@ mod types;
 mod vacuum;
 mod view;
 
-use crate::bind;
-use crate::catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
-use crate::catalog::global::GLOBAL;
-use crate::catalog::store::{CatalogRow, CatalogWriter};
-use crate::catalog::{CatalogView, Table, TableKind, temporary};
 use crate::client::{Client, Runtime};
 use crate::session::Session;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::store::{CatalogRow, CatalogWriter};
+use kilndb_catalog::{CatalogView, Table, TableKind, temporary};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, Statement, nodes};
@@ -146,10 +146,15 @@ impl Session {
             Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
             other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
         };
+        if tag.is_err() {
+            self.changed_definitions.clear();
+        }
         if let Some(txn) = &mut self.txn {
             txn.next_command();
         }
-        tag
+        let tag = tag?;
+        self.settle_dependencies(runtime)?;
+        Ok(tag)
     }
 
     /// Changes system tables. What was looked up before is stale afterwards.
@@ -167,8 +172,10 @@ impl Session {
             temporary,
             wrote_shared: false,
             changes: Default::default(),
+            defined: Vec::new(),
         };
         let done = change(&mut writer);
+        self.changed_definitions.extend(writer.defined.drain(..));
         if writer.wrote_shared {
             let changes = std::mem::take(&mut writer.changes);
             txn.next_command();
@@ -204,7 +211,9 @@ impl Session {
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<(Oid, i32)> {
-        self.with_catalog(runtime, |host| bind::Binder::new(&host.reader, source.clone(), Vec::new()).resolve_type(t))
+        self.with_catalog(runtime, |host| {
+            kilndb_bind::Binder::new(&host.reader, source.clone(), Vec::new()).resolve_type(t)
+        })
     }
 
     /// The relation named, of any kind; 42P01 if there is none.
@@ -217,7 +226,7 @@ impl Session {
         r: &nodes::RangeVar,
         runtime: &dyn Runtime,
     ) -> Result<Option<Arc<Table>>> {
-        refuse_other_database(r, &self.database.name)?;
+        kilndb_bind::refuse_other_database(r, &self.database.name)?;
         let (schema, name) = (r.schemaname(), r.relname().unwrap_or(""));
         self.with_catalog(runtime, |host| host.reader.table_by_name(schema, name))
     }
@@ -241,7 +250,7 @@ impl Session {
         if mode <= LockMode::RowExclusive || matches!(self.ddl_command, "CREATE TRIGGER" | "COMMENT") {
             return Ok(());
         }
-        let uses = |plan: &crate::plan::Plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid);
+        let uses = |plan: &kilndb_plan::Plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid);
         if self.running_plans.iter().any(|plan| uses(plan)) || self.own.portals.any_open(uses) {
             let command = if self.ddl_command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.ddl_command };
             let message = format!(
@@ -279,7 +288,7 @@ impl Session {
 
     /// Is a relation temporary that is to be made under this name? So it is if it says so, or if its schema is.
     pub(super) fn will_be_temporary(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<bool> {
-        refuse_other_database(r, &self.database.name)?;
+        kilndb_bind::refuse_other_database(r, &self.database.name)?;
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
@@ -510,28 +519,14 @@ pub(crate) fn strings<'a>(list: impl IntoIterator<Item = Node<'a>>) -> Vec<&'a s
     list.into_iter().filter_map(|n| n.as_str()).collect()
 }
 
-/// 0A000 for a relation of another database than `database`, the session's.
-pub(crate) fn refuse_other_database(r: &nodes::RangeVar, database: &str) -> Result<()> {
-    match r.catalogname() {
-        Some(other) if other != database => {
-            let names = [Some(other), r.schemaname(), r.relname()].map(Option::unwrap_or_default);
-            Err(other_database(&format!("\"{}\"", names.join("."))))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// 0A000 for a name with a database in it that is not the session's.
-pub(crate) fn other_database(name: &str) -> Error {
-    Error::unsupported(format!("cross-database references are not implemented: {name}"))
-}
-
 /// (schema, name) of a relation's qualified name given as a list, which may begin with `database`.
 fn qualified_relation<'a>(node: Node<'a>, database: &str) -> Result<(Option<&'a str>, &'a str)> {
     let Node::NodeList(list) = node else { return Ok(qualified(node)) };
     let names = strings(list);
     match names.as_slice() {
-        [other, _, _] if *other != database => Err(other_database(&format!("\"{}\"", names.join(".")))),
+        [other, _, _] if *other != database => {
+            Err(kilndb_catalog::qualified_name::other_database(&format!("\"{}\"", names.join("."))))
+        }
         [_, _, _, _, ..] => {
             let message = format!("improper relation name (too many dotted names): {}", names.join("."));
             Err(Error::new(sqlstate::SYNTAX_ERROR, message))

@@ -6,11 +6,11 @@
 use super::Session;
 use super::alter_table::column_of;
 use super::constraint::NewConstraint;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::{Column, Table};
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::{Column, Table};
 use kilndb_syntax::nodes;
 use kilndb_types::Datum;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Session {
     }
 
     fn refuse_nulls(&mut self, table: &Arc<Table>, column: &Column, runtime: &dyn Runtime) -> Result<()> {
-        let quoted = crate::catalog::format_type::quote_identifier(&column.name);
+        let quoted = kilndb_catalog::format_type::quote_identifier(&column.name);
         let sql = format!("SELECT tableoid FROM {} WHERE {quoted} IS NULL LIMIT 1", self.qualified_name(table));
         let table = match self.query(&sql, runtime)?.first().and_then(|row| row.first()) {
             // The partition that the row is in.

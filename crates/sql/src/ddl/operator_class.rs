@@ -5,13 +5,14 @@
 //! Invariant: a class of users is never a type's default one: sorting, grouping and joins know PostgreSQL's own.
 
 use super::Session;
+use super::dependency::{Dependency, is_pinned};
 use super::operator_class_objects::Kind;
 use super::text_search::{FIRST_UNPINNED_OID, split};
-use crate::catalog::builtin::PUBLIC;
-use crate::catalog::ids::*;
-use crate::catalog::{BTREE_METHOD, CatalogView, FunctionInfo, HASH_METHOD};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{BTREE_METHOD, CatalogView, FunctionInfo, HASH_METHOD};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, NodeList, nodes};
 use kilndb_types::{Datum, oids};
@@ -140,16 +141,16 @@ impl Session {
             ("opfowner", Datum::Oid(owner)),
         ];
         self.write_catalog(runtime, |w| w.insert(PG_OPFAMILY, &row).map(|_| ()))?;
-        self.need((PG_OPFAMILY, oid), (PG_NAMESPACE, schema), b'n', runtime)?;
         Ok(oid)
     }
 
-    /// A row of pg_depend, if what is needed could go.
+    /// A row of pg_depend for a member of a family, if what it needs could go.
     fn need(&mut self, dependent: (Oid, Oid), on: (Oid, Oid), kind: u8, runtime: &dyn Runtime) -> Result<()> {
-        if on.1 < FIRST_UNPINNED_OID && on != (PG_NAMESPACE, PUBLIC) {
-            return Ok(());
+        let (dependent, referenced) = (Reference::object(dependent.0, dependent.1), Reference::object(on.0, on.1));
+        match is_pinned(referenced) {
+            true => Ok(()),
+            false => self.declare_dependency(Dependency { dependent, referenced, kind }, runtime),
         }
-        self.add_dependency((dependent.0, dependent.1, 0), (on.0, on.1, 0), kind, runtime)
     }
 
     pub(super) fn create_operator_class(
@@ -219,9 +220,6 @@ impl Session {
             ("opckeytype", Datum::Oid(0)),
         ];
         self.write_catalog(runtime, |w| w.insert(PG_OPCLASS, &row).map(|_| ()))?;
-        for (on, kind) in [((PG_NAMESPACE, schema), b'n'), ((PG_OPFAMILY, family), b'a'), ((PG_TYPE, type_oid), b'n')] {
-            self.need((PG_OPCLASS, oid), on, kind, runtime)?;
-        }
         self.insert_members(&members, &Place { class: Some((oid, type_oid)), ..place }, runtime)
     }
 
@@ -236,7 +234,7 @@ impl Session {
         // As it was written.
         let shown = names_of(type_name.names()).join(".")
             + if type_name.array_bounds().iter().next().is_some() { "[]" } else { "" };
-        let is_default = |r: &&crate::catalog::store::CatalogRow| {
+        let is_default = |r: &&kilndb_catalog::store::CatalogRow| {
             r.oid("opcmethod") == method.oid && r.oid("opcintype") == type_oid && r.bool("opcdefault")
         };
         if let Some(known) = rows.iter().find(is_default) {
@@ -506,7 +504,7 @@ impl Session {
         Ok(rows.iter().find(|r| r.oid("opcfamily") == family && r.oid("opcintype") == type_oid).map(|r| r.oid("oid")))
     }
 
-    fn member_row(&mut self, m: &Member, family: Oid) -> Result<Option<crate::catalog::store::CatalogRow>> {
+    fn member_row(&mut self, m: &Member, family: Oid) -> Result<Option<kilndb_catalog::store::CatalogRow>> {
         let (table, index) =
             if m.is_function { (PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX) } else { (PG_AMOP, PG_AMOP_FAM_STRAT_INDEX) };
         let key = [Datum::Oid(family), Datum::Oid(m.left), Datum::Oid(m.right), Datum::Int2(m.number as i16)];

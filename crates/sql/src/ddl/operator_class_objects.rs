@@ -2,13 +2,13 @@
 //! of.
 
 use super::Session;
-use super::drop::still_needed;
 use super::operator_class::{Method, method_named};
-use super::text_search::{FIRST_UNPINNED_OID, split};
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
+use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -206,15 +206,6 @@ impl Session {
             self.update_row(columns.table, columns.by_oid, oid, runtime, |row| {
                 row.set(columns.schema, Datum::Oid(schema))
             })?;
-            let key = [Datum::Oid(columns.table), Datum::Oid(oid)];
-            for row in self
-                .catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?
-                .iter()
-                .filter(|r| r.oid("refclassid") == PG_NAMESPACE)
-            {
-                self.write_catalog(runtime, |w| w.delete(row))?;
-            }
-            self.add_text_search_dependencies((columns.table, oid), &mut vec![(PG_NAMESPACE, schema)], runtime)?;
         }
         Ok(kind.tag("ALTER"))
     }
@@ -273,76 +264,10 @@ impl Session {
                 Err(e) => return Err(e),
             }
         }
-        for oid in targets {
-            if oid < FIRST_UNPINNED_OID {
-                let shown = self.operator_object_shown(kind, oid, runtime)?;
-                let message = format!("cannot drop {shown} because it is required by the database system");
-                return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message));
-            }
-            self.refuse_member(kind.columns().table, oid, runtime)?;
-            self.drop_operator_object(kind, oid, cascade, runtime)?;
-        }
+        let class = kind.columns().table;
+        let named: Vec<Reference> = targets.into_iter().map(|oid| Reference::object(class, oid)).collect();
+        self.delete_objects(&named, cascade, runtime)?;
         Ok(kind.tag("DROP"))
-    }
-
-    /// With all that is a part of it; with CASCADE also who needs it.
-    pub(super) fn drop_operator_object(
-        &mut self,
-        kind: Kind,
-        oid: Oid,
-        cascade: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let columns = kind.columns();
-        if self.catalog_lookup(columns.table, columns.by_oid, &[Datum::Oid(oid)])?.is_empty() {
-            return Ok(());
-        }
-        let shown = self.operator_object_shown(kind, oid, runtime)?;
-        let classes: Vec<Oid> = match kind {
-            Kind::Class => vec![oid],
-            Kind::Family => self
-                .catalog_scan(PG_OPCLASS)?
-                .iter()
-                .filter(|r| r.oid("opcfamily") == oid)
-                .map(|r| r.oid("oid"))
-                .collect(),
-        };
-        let (mut users, mut lines) = (Vec::new(), Vec::new());
-        for class in &classes {
-            let on = self.operator_object_shown(Kind::Class, *class, runtime)?;
-            for (text, user) in self.users_of((PG_OPCLASS, *class), runtime)? {
-                lines.push(if cascade { text.clone() } else { format!("{text} depends on {on}") });
-                users.push((text, user));
-            }
-        }
-        if !users.is_empty() && !cascade {
-            return Err(still_needed(Some(&shown), &lines));
-        }
-        self.tell_cascade(&lines);
-        self.drop_users(users, runtime)?;
-        for class in classes {
-            self.forget_members((PG_OPCLASS, class), runtime)?;
-            self.delete_object(PG_OPCLASS, PG_OPCLASS_OID_INDEX, class, runtime)?;
-        }
-        if kind == Kind::Family {
-            self.forget_members((PG_OPFAMILY, oid), runtime)?;
-            self.delete_object(PG_OPFAMILY, PG_OPFAMILY_OID_INDEX, oid, runtime)?;
-        }
-        Ok(())
-    }
-
-    /// Members of families that go with an object: a class's own, and those that are loosely tied to a function, a type
-    /// or a family.
-    pub(super) fn forget_members(&mut self, (class, oid): (Oid, Oid), runtime: &dyn Runtime) -> Result<()> {
-        for row in self.dependents(class, oid, 0)?.iter().filter(|r| b"ai".contains(&r.char("deptype"))) {
-            let index = match row.oid("classid") {
-                PG_AMOP => PG_AMOP_OID_INDEX,
-                PG_AMPROC => PG_AMPROC_OID_INDEX,
-                _ => continue,
-            };
-            self.delete_object(row.oid("classid"), index, row.oid("objid"), runtime)?;
-        }
-        Ok(())
     }
 
     /// The class that cannot be without a member, if the member is of one.
@@ -353,26 +278,5 @@ impl Session {
             .iter()
             .find(|r| r.char("deptype") == b'i' && r.oid("refclassid") == PG_OPCLASS)
             .map(|r| r.oid("refobjid")))
-    }
-
-    /// The classes and families of a schema, as messages call them.
-    pub(super) fn operator_objects_in_schema(
-        &mut self,
-        schema: Oid,
-        runtime: &dyn Runtime,
-    ) -> Result<Vec<((Kind, Oid), String)>> {
-        let mut found = Vec::new();
-        for kind in [Kind::Family, Kind::Class] {
-            let columns = kind.columns();
-            for row in self
-                .catalog_scan(columns.table)?
-                .iter()
-                .filter(|r| r.oid(columns.schema) == schema && r.oid("oid") >= crate::catalog::builtin::FIRST_USER_OID)
-            {
-                let shown = self.operator_object_shown(kind, row.oid("oid"), runtime)?;
-                found.push(((kind, row.oid("oid")), shown));
-            }
-        }
-        Ok(found)
     }
 }

@@ -6,16 +6,16 @@ use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
 use super::text_search;
-use crate::bind::names::Over;
-use crate::catalog::cache::EXPRESSION_SEPARATOR;
-use crate::catalog::ids::*;
-use crate::catalog::operator_class::{self, ClassFunctions, UserClass};
-use crate::catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
-use crate::catalog::store::vector;
-use crate::catalog::temporary::is_temporary;
-use crate::catalog::{CatalogView, FunctionInfo, Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::names::Over;
+use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::operator_class::{self, ClassFunctions, UserClass};
+use kilndb_catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
+use kilndb_catalog::store::vector;
+use kilndb_catalog::temporary::is_temporary;
+use kilndb_catalog::{CatalogView, FunctionInfo, Index, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -47,7 +47,7 @@ struct Calls<'s> {
 impl ClassFunctions for Calls<'_> {
     fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let types = operator_class::argument_types(function, class);
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let sql = self.session.with_catalog(self.runtime, |host| {
             let schema = host.reader.schema_name(function.schema_oid)?.unwrap_or_default();
             let mut literals = Vec::new();
@@ -109,13 +109,6 @@ impl Session {
             row.push(("partexprs", Datum::text(expressions.join(&EXPRESSION_SEPARATOR.to_string()))));
         }
         self.write_catalog(runtime, |w| w.insert(PG_PARTITIONED_TABLE, &row).map(|_| ()))?;
-        let mut classes: Vec<Oid> =
-            parts.iter().map(|p| p.opclass).filter(|class| super::is_user_object(*class)).collect();
-        classes.sort_unstable();
-        classes.dedup();
-        for class in classes {
-            self.add_dependency((PG_CLASS, table.oid, 0), (PG_OPCLASS, class, 0), b'n', runtime)?;
-        }
         Ok(())
     }
 
@@ -128,7 +121,7 @@ impl Session {
     ) -> Result<NewKeyPart> {
         let (attnum, expression_sql, type_oid, mut collation) = match e.name() {
             Some(name) => {
-                if crate::bind::is_system_column(name) {
+                if kilndb_bind::is_system_column(name) {
                     return Err(definition(format!("cannot use system column \"{name}\" in partition key")));
                 }
                 let column = table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
@@ -190,13 +183,13 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<(Oid, bool, bool, Vec<i16>)> {
         self.with_catalog(runtime, |host| {
-            let found = crate::bind::bind_expression(sql, Some(table), &host.reader, None).and_then(|b| {
+            let found = kilndb_bind::bind_expression(sql, Some(table), &host.reader, None).and_then(|b| {
                 if !is_temporary(table.oid) {
                     super::depend::refuse_temporary_routines(&b.expr)?;
                 }
                 let mut used = Vec::new();
                 b.expr.columns(&mut used);
-                let sets = b.expr.any(&|e| matches!(&e.kind, crate::bind::ir::ExprKind::Func(f) if f.returns_set));
+                let sets = b.expr.any(&|e| matches!(&e.kind, kilndb_bind::ir::ExprKind::Func(f) if f.returns_set));
                 Ok((b.expr.ty, !b.expr.is_immutable(), sets, used.iter().map(|c| c.att).collect()))
             });
             found.map_err(|mut e| {
@@ -447,7 +440,7 @@ impl Session {
                     sqlstate::DATATYPE_MISMATCH,
                     format!("every bound following {word} must also be {word}"),
                 );
-                return Err(e.or_position(kilndb_syntax::position_of(source, crate::bind::location_of(node))));
+                return Err(e.or_position(kilndb_syntax::position_of(source, kilndb_bind::location_of(node))));
             }
             out.push(edge);
         }
@@ -463,7 +456,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<Datum> {
         let part = &key.parts[at];
-        let position = kilndb_syntax::position_of(source, crate::bind::location_of(node));
+        let position = kilndb_syntax::position_of(source, kilndb_bind::location_of(node));
         if let Node::ColumnRef(_) = node {
             return Err(
                 Error::unsupported("cannot use column reference in partition bound expression").or_position(position)
@@ -562,10 +555,9 @@ impl Session {
         if matches!(bound, Bound::Default) {
             self.set_default_partition(parent.oid, child, runtime)?;
         }
-        self.add_dependency((PG_CLASS, child, 0), (PG_CLASS, parent.oid, 0), b'a', runtime)?;
         if is_partitioned {
             // Plans may have counted on partitions that are not.
-            let mut changes = crate::catalog::changes::Changes::default();
+            let mut changes = kilndb_catalog::changes::Changes::default();
             changes.objects.insert(parent.oid);
             self.catalog_changed(&changes);
         }
@@ -680,12 +672,12 @@ impl Session {
         copy.set("oid", Datum::Oid(oid));
         copy.set("conrelid", Datum::Oid(child));
         copy.set("connamespace", Datum::Oid(table.schema_oid));
-        copy.set("conkey", crate::catalog::store::array(oids::INT2, own.iter().map(|n| Datum::Int2(*n)).collect()));
+        copy.set("conkey", kilndb_catalog::store::array(oids::INT2, own.iter().map(|n| Datum::Int2(*n)).collect()));
         let chosen = own_columns(parent, &table, &row.numbers("confdelsetcols"));
         if !chosen.is_empty() {
             copy.set(
                 "confdelsetcols",
-                crate::catalog::store::array(oids::INT2, chosen.into_iter().map(Datum::Int2).collect()),
+                kilndb_catalog::store::array(oids::INT2, chosen.into_iter().map(Datum::Int2).collect()),
             );
         }
         copy.set("conparentid", Datum::Oid(key));

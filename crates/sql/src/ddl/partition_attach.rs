@@ -2,12 +2,12 @@
 
 use super::Session;
 use super::partition::own_columns;
-use crate::catalog::ids::*;
-use crate::catalog::partition::Bound;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::{Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::partition::Bound;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::nodes;
 use kilndb_types::Datum;

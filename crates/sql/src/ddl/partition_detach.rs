@@ -11,17 +11,17 @@ use super::Session;
 use super::constraint::NewConstraint;
 use super::partition_attach::wrong_object;
 use super::partition_keys::is_reference_part;
-use crate::bind::names::{BoundText, Over};
-use crate::bind::reference::Reference;
-use crate::catalog::ids::*;
-use crate::catalog::partition::{PartitionMap, Strategy};
-use crate::catalog::{CatalogView, Column, Table, TableKind};
 use crate::client::Runtime;
-use crate::session::run::RELATION_LOCK;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::hash::HashSet;
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::names::{BoundText, Over};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::lock_class::RELATION_LOCK;
+use kilndb_catalog::partition::{PartitionMap, Strategy};
+use kilndb_catalog::{CatalogView, Column, Table, TableKind};
 use kilndb_storage::{LockMode, LockTag};
 use kilndb_syntax::raw::AlterTableType as A;
 use kilndb_syntax::{Node, nodes};
@@ -259,11 +259,6 @@ impl Session {
             row.set("relispartition", Datum::Bool(false));
             row.set("relpartbound", Datum::Null);
         })?;
-        for row in self.dependents(PG_CLASS, parent.oid, 0)? {
-            if row.oid("classid") == PG_CLASS && row.oid("objid") == child.oid && row.char("deptype") == b'a' {
-                self.write_catalog(runtime, |w| w.delete(&row))?;
-            }
-        }
         self.drop_cloned_triggers(child.oid, runtime)?;
         for column in child.columns.iter().filter(|c| !c.dropped) {
             self.update_attribute(child.oid, column.attnum, runtime, |row| {

@@ -9,12 +9,12 @@
 
 use super::Session;
 use super::partition::own_columns;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, array};
-use crate::catalog::{ForeignKey, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, array};
+use kilndb_catalog::{ForeignKey, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -60,27 +60,6 @@ impl Session {
             }
         }
         Ok(at)
-    }
-
-    /// The foreign keys of which `keys` are parts on the referenced side, each once.
-    pub(super) fn whole_keys(&mut self, keys: &[Arc<ForeignKey>]) -> Result<Vec<(Oid, String, Oid)>> {
-        let mut found: Vec<(Oid, String, Oid)> = Vec::new();
-        for key in keys {
-            let whole = match key.part_of {
-                0 => (key.oid, key.name.clone(), key.table),
-                _ => match self.constraint_row(key.oid)? {
-                    Some(row) => {
-                        let whole = self.whole_key(&row)?;
-                        (whole.oid("oid"), whole.text("conname").unwrap_or("").to_string(), whole.oid("conrelid"))
-                    }
-                    None => continue,
-                },
-            };
-            if !found.contains(&whole) {
-                found.push(whole);
-            }
-        }
-        Ok(found)
     }
 
     /// A new foreign key, for the partitions of the table that it references.
@@ -180,7 +159,7 @@ impl Session {
         other: &Table,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let name =
             |t: &Table, n: &i16| t.columns.get((*n - 1).max(0) as usize).map_or(String::new(), |c| c.name.clone());
         let mine: Vec<String> = key.columns.iter().map(|n| format!("fk.{}", quote(&name(other, n)))).collect();

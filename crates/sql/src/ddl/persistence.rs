@@ -7,11 +7,11 @@
 use super::Session;
 use super::create_table::KEPT;
 use super::sequence::SequenceState;
-use crate::catalog::global::GLOBAL;
-use crate::catalog::ids::*;
-use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::{Persistence, RelationKind, RowBatch, is_private};
 use kilndb_types::Datum;
 use std::sync::Arc;

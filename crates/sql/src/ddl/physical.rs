@@ -4,11 +4,11 @@
 
 use super::Session;
 use super::alter_table::column_of;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, array};
-use crate::catalog::{Index, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, array};
+use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw::AlterTableType as A};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;

@@ -4,12 +4,11 @@
 
 use super::Session;
 use super::types::{NewType, insert_type, refuse_temporary};
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::catalog::ids::*;
-use crate::catalog::store::{array, vector};
-use crate::catalog::{BTREE_METHOD, CatalogView};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{array, vector};
+use kilndb_catalog::{BTREE_METHOD, CatalogView};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::range::RangeType;
 use kilndb_types::{Datum, oids};
@@ -80,8 +79,6 @@ struct Constructor<'a> {
     variadic: Oid,
     source: &'static str,
     is_strict: bool,
-    /// Range or multirange type.
-    of: Oid,
 }
 
 impl Session {
@@ -197,13 +194,6 @@ impl Session {
             )?;
             w.insert(PG_RANGE, &range_row).map(|_| ())
         })?;
-        self.add_dependency((PG_TYPE, multirange, 0), (PG_TYPE, oid, 0), b'i', runtime)?;
-        if subtype >= FIRST_USER_OID {
-            self.add_dependency((PG_TYPE, oid, 0), (PG_TYPE, subtype, 0), b'n', runtime)?;
-        }
-        if difference >= FIRST_USER_OID {
-            self.add_dependency((PG_TYPE, oid, 0), (PG_PROC, difference, 0), b'n', runtime)?;
-        }
         let of_range = |arguments, source| Constructor {
             schema,
             name: &name,
@@ -212,7 +202,6 @@ impl Session {
             variadic: 0,
             source,
             is_strict: false,
-            of: oid,
         };
         self.insert_constructor(of_range(vec![subtype, subtype], "range_constructor2"), runtime)?;
         self.insert_constructor(of_range(vec![subtype, subtype, oids::TEXT], "range_constructor3"), runtime)?;
@@ -224,7 +213,6 @@ impl Session {
             variadic,
             source,
             is_strict: true,
-            of: multirange,
         };
         self.insert_constructor(of_multirange(Vec::new(), 0, "multirange_constructor0"), runtime)?;
         let of_one = self.insert_constructor(of_multirange(vec![oid], 0, "multirange_constructor1"), runtime)?;
@@ -362,21 +350,11 @@ impl Session {
             row.push(("proargmodes", array(oids::CHAR, vec![Datum::Char(b'v')])));
         }
         self.write_catalog(runtime, |w| w.insert(PG_PROC, &row).map(|_| ()))?;
-        self.add_dependency((PG_PROC, oid, 0), (PG_TYPE, c.of, 0), b'i', runtime)?;
         Ok(oid)
     }
 
-    /// What goes with a range type: its multirange type, the constructors of both, the cast.
-    pub(super) fn drop_parts_of_range(&mut self, ty: RangeType, runtime: &dyn Runtime) -> Result<()> {
-        for part in [ty.oid, ty.multirange] {
-            for row in self.dependents(PG_TYPE, part, 0)? {
-                if row.char("deptype") == b'i' && row.oid("classid") == PG_PROC {
-                    let function = row.oid("objid");
-                    self.remove_dependencies((PG_PROC, function), None, runtime)?;
-                    self.delete_rows(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(function)], runtime)?;
-                }
-            }
-        }
+    /// The rows that only a range type has: what it is a range of, and the cast to its multirange type.
+    pub(super) fn delete_range_rows(&mut self, ty: RangeType, runtime: &dyn Runtime) -> Result<()> {
         self.delete_rows(
             PG_CAST,
             PG_CAST_SOURCE_TARGET_INDEX,
@@ -384,9 +362,6 @@ impl Session {
             runtime,
         )?;
         self.delete_rows(PG_RANGE, PG_RANGE_RNGTYPID_INDEX, &[Datum::Oid(ty.oid)], runtime)?;
-        for row in self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(ty.multirange)])? {
-            self.delete_type_row(&row, runtime)?;
-        }
         Ok(())
     }
 }

@@ -3,11 +3,11 @@
 //! CONCURRENTLY is accepted where PostgreSQL accepts it and locks as REINDEX does.
 
 use super::Session;
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ReindexObjectType as R;
 use kilndb_syntax::{Node, nodes};

@@ -6,19 +6,19 @@
 //!    by OID.
 
 use super::Session;
-use crate::bind::names::{BoundText, ColumnName, Named, Over, Tracked};
-use crate::bind::reference::Reference;
-use crate::bind::variables::Variables;
-use crate::catalog::cache::EXPRESSION_SEPARATOR;
-use crate::catalog::format_type::quote_identifier as quote;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::{CatalogView, builtin::PG_CATALOG};
 use crate::client::Runtime;
 use crate::routine::cache::{RoutineKey, definition_of};
 use crate::routine::sql_language::Arguments;
 use crate::session::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked};
+use kilndb_bind::reference::Reference;
+use kilndb_bind::variables::Variables;
+use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
+use kilndb_catalog::format_type::quote_identifier as quote;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::{CatalogView, builtin::PG_CATALOG};
 use kilndb_types::{Datum, Host};
 
 /// System tables with texts: the table, the column that tells rows apart, columns of texts.
@@ -54,7 +54,7 @@ impl Session {
         let mut kept = Vec::new();
         for (table, key, texts) in TEXTS {
             for row in
-                self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= crate::catalog::builtin::FIRST_USER_OID)
+                self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
             {
                 for column in texts {
                     let is_natural = |text: &str| !columns.is_empty() && text.to_ascii_uppercase().contains("NATURAL");

@@ -1,9 +1,9 @@
 //! CREATE, ALTER and DROP ROLE.
 
 use super::Session;
-use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_catalog::ids::*;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 

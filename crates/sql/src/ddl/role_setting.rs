@@ -7,12 +7,12 @@
 //! 2. A row without items is deleted.
 
 use super::Session;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, array};
 use crate::client::Runtime;
 use crate::session::utility::given_value;
 use crate::settings::{check_setting, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, array};
 use kilndb_syntax::raw::{RoleSpecType as R, VariableSetKind as V};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};

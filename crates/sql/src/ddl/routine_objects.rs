@@ -1,30 +1,18 @@
 //! DROP, ALTER and COMMENT ON of functions and procedures: which one is meant, and who needs it.
 
 use super::Session;
-use super::drop::still_needed;
 use super::function::{invalid, set_config};
-use super::operator_class_objects::Kind;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, array};
-use crate::catalog::temporary::is_temporary;
-use crate::catalog::{CatalogView, FunctionInfo};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, array};
+use kilndb_catalog::temporary::is_temporary;
+use kilndb_catalog::{CatalogView, FunctionInfo};
 use kilndb_syntax::raw::{DropBehavior, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
-
-/// Who needs something that is to go.
-pub(super) enum User {
-    Relation(Oid),
-    Default(Oid, i16),
-    Constraint(Oid),
-    Trigger(Oid),
-    OperatorClass(Oid),
-    Routine(Oid),
-    Type(Oid),
-}
 
 fn word_of(kind: O::Type) -> &'static str {
     match kind {
@@ -144,7 +132,7 @@ impl Session {
     }
 
     fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
-        if !crate::catalog::extension::may_go(f.oid) {
+        if !kilndb_catalog::extension::may_go(f.oid) {
             return Err(Error::new(
                 sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
                 format!("cannot drop function {} because it is required by the database system", f.name),
@@ -163,135 +151,12 @@ impl Session {
             let Node::ObjectWithArgs(o) = object else { continue };
             if let Some(f) = self.routine_named(o, s.remove_type, s.missing_ok, runtime)? {
                 self.owned_routine(&f)?;
-                self.refuse_member(PG_PROC, f.oid, runtime)?;
                 targets.push(f);
             }
         }
-        let cascade = s.behavior == DropBehavior::DROP_CASCADE;
-        for f in targets {
-            self.drop_routine(f.oid, cascade, runtime)?;
-        }
+        let named: Vec<Reference> = targets.iter().map(|f| Reference::object(PG_PROC, f.oid)).collect();
+        self.delete_objects(&named, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
         Ok(format!("DROP {}", tag_of(s.remove_type)))
-    }
-
-    pub(super) fn routine_shown(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<String> {
-        self.with_catalog(runtime, |host| {
-            let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(oid.to_string()) };
-            // PostgreSQL calls procedures so, too.
-            Ok(format!("function {}", crate::routine::cache::signature_of(host, &f)?))
-        })
-    }
-
-    /// Drops a routine; with CASCADE also who needs it.
-    pub(super) fn drop_routine(&mut self, oid: Oid, cascade: bool, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
-        let Some(row) = rows.into_iter().next() else { return Ok(()) };
-        let shown = self.routine_shown(oid, runtime)?;
-        let users = self.users_of((PG_PROC, oid), runtime)?;
-        if !users.is_empty() && !cascade {
-            let lines: Vec<String> = users.iter().map(|(text, _)| format!("{text} depends on {shown}")).collect();
-            return Err(still_needed(Some(&shown), &lines));
-        }
-        let lines: Vec<String> = users.iter().map(|(text, _)| text.clone()).collect();
-        self.tell_cascade(&lines);
-        self.drop_users(users, runtime)?;
-        self.forget_members((PG_PROC, oid), runtime)?;
-        self.remove_dependencies((PG_PROC, oid), None, runtime)?;
-        self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_PROC)], runtime)?;
-        self.write_catalog(runtime, |w| w.delete(&row))
-    }
-
-    pub(super) fn drop_users(&mut self, users: Vec<(String, User)>, runtime: &dyn Runtime) -> Result<()> {
-        for (_, user) in users {
-            match user {
-                User::Relation(oid) => self.drop_table_by_oid(oid, runtime)?,
-                User::Default(table, attnum) => self.drop_needing_default(table, attnum, runtime)?,
-                User::Trigger(oid) => {
-                    if let Some(row) = self.trigger_by_oid(oid)? {
-                        self.delete_trigger(&row, runtime)?;
-                    }
-                }
-                User::Constraint(oid) => self.delete_constraint(oid, runtime)?,
-                User::Routine(oid) => self.drop_routine(oid, true, runtime)?,
-                User::Type(oid) => self.drop_type(oid, true, &[], runtime)?,
-                User::OperatorClass(oid) => self.drop_operator_object(Kind::Class, oid, true, runtime)?,
-            }
-        }
-        Ok(())
-    }
-
-    /// Who needs a routine, an operator or an operator class.
-    pub(super) fn users_of(&mut self, (class, oid): (Oid, Oid), runtime: &dyn Runtime) -> Result<Vec<(String, User)>> {
-        let mut users = Vec::new();
-        for row in self.dependents(class, oid, 0)? {
-            let dependent = row.oid("objid");
-            match row.oid("classid") {
-                PG_CLASS => {
-                    if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(dependent))? {
-                        let text = format!("{} {}", super::kind_word(table.kind), self.shown_name(&table, runtime)?);
-                        users.push((text, User::Relation(dependent)));
-                    }
-                }
-                PG_ATTRDEF => {
-                    if let Some((owner, attnum)) = self.default_owner(dependent, runtime)? {
-                        let text = self.default_shown(&owner, attnum, runtime)?;
-                        users.push((text, User::Default(owner.oid, attnum)));
-                    }
-                }
-                PG_TRIGGER => {
-                    if let Some(t) = self.trigger_by_oid(dependent)?.filter(|t| t.oid("tgparentid") == 0) {
-                        users.push((self.trigger_shown(&t, runtime)?, User::Trigger(dependent)));
-                    }
-                }
-                PG_CONSTRAINT => {
-                    let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(dependent)])?;
-                    if let Some(c) = rows.first().filter(|c| c.oid("conrelid") == 0) {
-                        users.push((
-                            format!("constraint {}", c.text("conname").unwrap_or("")),
-                            User::Constraint(dependent),
-                        ));
-                    } else if let Some(c) = rows.first() {
-                        let table = self.table_by_oid(c.oid("conrelid"), runtime)?;
-                        let text = format!(
-                            "constraint {} on table {}",
-                            c.text("conname").unwrap_or(""),
-                            self.shown_name(&table, runtime)?
-                        );
-                        users.push((text, User::Constraint(dependent)));
-                    }
-                }
-                PG_PROC if class == PG_PROC && dependent != oid => {
-                    users.push((self.routine_shown(dependent, runtime)?, User::Routine(dependent)));
-                }
-                PG_TYPE if class == PG_PROC && row.char("deptype") == b'n' => {
-                    if let Some(info) = self.with_catalog(runtime, |host| host.reader.type_by_oid(dependent))?
-                        && info.kind == b'd'
-                    {
-                        users.push((format!("type {}", self.type_shown(dependent, runtime)?), User::Type(dependent)));
-                    }
-                }
-                // A class's own members are no users of it.
-                table @ (PG_AMOP | PG_AMPROC) if class != PG_OPCLASS => {
-                    if let Some(class) = self.class_of_member(table, dependent)? {
-                        users.push((
-                            self.operator_object_shown(Kind::Class, class, runtime)?,
-                            User::OperatorClass(class),
-                        ));
-                    }
-                }
-                _ => {}
-            }
-        }
-        // A domain's own constraints go with it.
-        let domains: Vec<Oid> =
-            users.iter().filter_map(|(_, user)| if let User::Type(oid) = user { Some(*oid) } else { None }).collect();
-        for domain in domains {
-            let key = [Datum::Oid(domain)];
-            for own in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &key)? {
-                users.retain(|(_, user)| !matches!(user, User::Constraint(oid) if *oid == own.oid("oid")));
-            }
-        }
-        Ok(users)
     }
 
     pub(super) fn alter_function(

@@ -1,15 +1,13 @@
 //! Schemas, and moving and renaming what is in them.
 
-use super::drop::still_needed;
 use super::text_search::kind_of;
-use super::{Session, operator_class_objects, text_search_objects};
-use crate::bind::reference::Reference;
-use crate::catalog::TableKind;
-use crate::catalog::extension::is_member;
-use crate::catalog::ids::*;
-use crate::catalog::temporary::is_temporary;
+use super::{Session, operator_class_objects};
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::TableKind;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::temporary::is_temporary;
 use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
@@ -34,29 +32,6 @@ fn relation_of_element<'s>(element: &Node<'s>) -> Option<&'s nodes::RangeVar> {
         Node::IndexStmt(s) => s.relation(),
         Node::CreateTrigStmt(s) => s.relation(),
         _ => None,
-    }
-}
-
-/// What goes with a schema, by OID and as messages call it.
-#[derive(Default)]
-struct SchemaContents {
-    /// With the kind of relation.
-    relations: Vec<(Oid, String, u8)>,
-    routines: Vec<(Oid, String)>,
-    types: Vec<(Oid, String)>,
-    searches: Vec<(text_search_objects::Object, String)>,
-    operators: Vec<((operator_class_objects::Kind, Oid), String)>,
-    extensions: Vec<(String, Oid)>,
-}
-impl SchemaContents {
-    fn lines(&self, schema: &str) -> Vec<String> {
-        let mut lines: Vec<String> =
-            self.relations.iter().map(|(_, name, kind)| format!("{} {schema}.{name}", letter_word(*kind))).collect();
-        lines.extend(self.routines.iter().chain(&self.types).map(|(_, text)| text.clone()));
-        lines.extend(self.searches.iter().map(|(_, text)| text.clone()));
-        lines.extend(self.operators.iter().map(|(_, text)| text.clone()));
-        lines.extend(self.extensions.iter().map(|(name, _)| format!("extension {name}")));
-        lines
     }
 }
 
@@ -141,87 +116,28 @@ impl Session {
             .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
     }
 
-    pub(super) fn drop_schema(
-        &mut self,
-        name: &str,
-        missing_ok: bool,
-        cascade: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        // `pg_temp` is a word for a schema, not the name of one.
-        let found =
-            if name == "pg_temp" { None } else { self.with_catalog(runtime, |host| host.reader.schema_oid(name))? };
-        let Some(oid) = found else {
-            if missing_ok {
-                self.notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"));
-                return Ok(());
-            }
-            return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")));
-        };
-        if oid < crate::catalog::builtin::FIRST_USER_OID && oid != crate::catalog::builtin::PUBLIC {
-            return Err(Error::new(
-                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop schema {name} because it is required by the database system"),
-            ));
-        }
-        let contents = self.schema_contents(oid, runtime)?;
-        let lines = contents.lines(name);
-        if !cascade && !lines.is_empty() {
-            let lines: Vec<String> = lines.iter().map(|line| format!("{line} depends on schema {name}")).collect();
-            return Err(still_needed(Some(&format!("schema {name}")), &lines));
-        }
-        self.tell_cascade(&lines);
-        self.drop_schema_contents(contents, runtime)?;
-        self.delete_rows(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)], runtime)
-    }
-
-    fn schema_contents(&mut self, schema: Oid, runtime: &dyn Runtime) -> Result<SchemaContents> {
-        let mut contents = SchemaContents::default();
-        for c in self
-            .catalog_scan(PG_CLASS)?
-            .iter()
-            .filter(|c| c.oid("relnamespace") == schema && !b"iI".contains(&c.char("relkind")))
-        {
-            contents.relations.push((c.oid("oid"), c.text("relname").unwrap_or("").to_string(), c.char("relkind")));
-        }
-        for row in
-            self.catalog_scan(PG_PROC)?.iter().filter(|r| r.oid("pronamespace") == schema && !is_member(r.oid("oid")))
-        {
-            contents.routines.push((row.oid("oid"), self.routine_shown(row.oid("oid"), runtime)?));
-        }
-        for row in self
-            .catalog_scan(PG_TYPE)?
-            .iter()
-            .filter(|r| r.oid("typnamespace") == schema && matches!(r.char("typtype"), b'd' | b'e'))
-        {
-            contents.types.push((row.oid("oid"), format!("type {}", self.type_shown(row.oid("oid"), runtime)?)));
-        }
-        contents.searches = self.text_search_in_schema(schema, runtime)?;
-        contents.operators = self.operator_objects_in_schema(schema, runtime)?;
-        contents.extensions = self.extensions_in(schema)?;
-        Ok(contents)
-    }
-    fn drop_schema_contents(&mut self, contents: SchemaContents, runtime: &dyn Runtime) -> Result<()> {
-        self.drop_these(&contents.extensions, true, runtime)?;
-        let together: Vec<Oid> = contents.relations.iter().map(|(oid, _, _)| *oid).collect();
-        for oid in &together {
-            use crate::catalog::CatalogView;
-            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
-                self.drop_relation(&table, true, &together, runtime)?;
+    pub(super) fn drop_schemas(&mut self, s: &nodes::DropStmt, cascade: bool, runtime: &dyn Runtime) -> Result<String> {
+        let mut named = Vec::new();
+        for object in s.objects() {
+            let name = object.as_str().unwrap_or("");
+            // `pg_temp` is a word for a schema, not the name of one.
+            let found = match name {
+                "pg_temp" => None,
+                _ => self.with_catalog(runtime, |host| host.reader.schema_oid(name))?,
+            };
+            match found {
+                Some(oid) => named.push(Reference::object(PG_NAMESPACE, oid)),
+                None if s.missing_ok => {
+                    self.notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"))
+                }
+                None => {
+                    let message = format!("schema \"{name}\" does not exist");
+                    return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, message));
+                }
             }
         }
-        for ((kind, oid), _) in contents.operators {
-            self.drop_operator_object(kind, oid, true, runtime)?;
-        }
-        for (routine, _) in contents.routines {
-            self.drop_routine(routine, true, runtime)?;
-        }
-        let going: Vec<Oid> = contents.types.iter().map(|t| t.0).collect();
-        for ty in &going {
-            self.drop_type(*ty, true, &going, runtime)?;
-        }
-        let searches: Vec<_> = contents.searches.into_iter().map(|(object, _)| object).collect();
-        self.drop_text_search_objects(&searches, true, runtime)
+        self.delete_objects(&named, cascade, runtime)?;
+        Ok("DROP SCHEMA".to_string())
     }
 
     pub(super) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -418,7 +334,8 @@ impl Session {
         let mut moved = vec![table.oid];
         moved.extend(table.indexes.iter().map(|i| i.oid));
         for row in self.dependents(PG_CLASS, table.oid, 0)? {
-            if b"ai".contains(&row.char("deptype")) && row.oid("classid") == PG_CLASS {
+            let is_owned = b"ai".contains(&row.char("deptype")) && row.int("refobjsubid") != 0;
+            if is_owned && row.oid("classid") == PG_CLASS && row.oid("objid") != table.oid {
                 moved.push(row.oid("objid"));
             }
         }
@@ -471,14 +388,5 @@ fn words_of(object: Node<'_>) -> Vec<String> {
         }
         Node::TypeName(t) => t.names().iter().filter_map(|s| s.sval()).last().map(str::to_string).into_iter().collect(),
         other => other.as_str().map(str::to_string).into_iter().collect(),
-    }
-}
-
-fn letter_word(kind: u8) -> &'static str {
-    match kind {
-        b'v' => "view",
-        b'S' => "sequence",
-        b'c' => "type",
-        _ => "table",
     }
 }

@@ -4,11 +4,11 @@
 
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
-use crate::catalog::SequenceOptions;
-use crate::catalog::global::GLOBAL;
-use crate::catalog::ids::*;
 use crate::client::Runtime;
 use kilndb_base::{Error, Lsn, Oid, Result, sqlstate};
+use kilndb_catalog::SequenceOptions;
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::ids::*;
 use kilndb_storage::{Relation, RelationKind};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -338,7 +338,7 @@ impl Session {
             }
             return Err(super::missing_relation(r));
         };
-        if sequence.kind != crate::catalog::TableKind::Sequence {
+        if sequence.kind != kilndb_catalog::TableKind::Sequence {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", sequence.name))
                 .with_detail(super::identity::not_for(sequence.kind)));
         }
@@ -349,7 +349,7 @@ impl Session {
     /// A change of more than the owner gives the sequence a new cell, so that a rollback brings the old value back.
     pub(super) fn change_sequence(
         &mut self,
-        sequence: &std::sync::Arc<crate::catalog::Table>,
+        sequence: &std::sync::Arc<kilndb_catalog::Table>,
         options: Vec<Node<'_>>,
         source: &str,
         runtime: &dyn Runtime,

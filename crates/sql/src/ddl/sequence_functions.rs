@@ -1,12 +1,12 @@
 //! nextval, currval, setval, lastval.
 
 use super::sequence::{SequenceState, take_values};
-use crate::catalog::{CatalogView, SequenceOptions, Table, TableKind};
-use crate::exec::CallEnv;
 use crate::session::environment::StatementHost;
 use crate::session::host::require_sequence;
 use crate::session::identifiers::record;
 use kilndb_base::{Error, Lsn, Result, sqlstate};
+use kilndb_catalog::{CatalogView, SequenceOptions, Table, TableKind};
+use kilndb_exec::CallEnv;
 use kilndb_storage::Transaction;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;

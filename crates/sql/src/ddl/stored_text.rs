@@ -2,16 +2,14 @@
 //! whoever uses them, whatever his search path.
 
 use super::Session;
-use crate::bind::names::{Over, qualified_expression, qualified_queries};
-use crate::bind::reference::Reference;
-use crate::bind::variables::Variables;
 use crate::client::Runtime;
 use crate::routine::language::Definition;
 use crate::routine::sql_language::Arguments;
 use crate::session::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::names::{Over, qualified_expression, qualified_queries};
+use kilndb_bind::variables::Variables;
 use kilndb_types::Host;
-use std::collections::BTreeSet;
 
 /// What text names as a value of a reg… type, in full; None: as it is.
 fn full_name(host: &StatementHost<'_>, kind: Oid, text: &str) -> Option<String> {
@@ -19,7 +17,7 @@ fn full_name(host: &StatementHost<'_>, kind: Oid, text: &str) -> Option<String> 
         return None;
     }
     let oid = host.reg_input(kind, text).ok()?;
-    Some(host.with_path(&[crate::catalog::builtin::PG_CATALOG]).reg_output(kind, oid))
+    Some(host.with_path(&[kilndb_catalog::builtin::PG_CATALOG]).reg_output(kind, oid))
 }
 
 /// Where in the text it is means nothing to whoever has given more than the text.
@@ -37,21 +35,16 @@ impl Session {
         self.with_catalog(runtime, bind).map_err(nowhere)
     }
 
-    /// A query as it is kept, and what it needs.
-    pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<(String, BTreeSet<Reference>)> {
+    /// A query as it is kept.
+    pub(super) fn stored_query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<String> {
         let bind = |host: &StatementHost<'_>| {
             qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text))
         };
         self.with_catalog(runtime, bind).map_err(nowhere)
     }
 
-    /// A body in SQL syntax as it is kept, and what it needs.
-    pub(super) fn stored_body(
-        &mut self,
-        sql: &str,
-        definition: &Definition,
-        runtime: &dyn Runtime,
-    ) -> Result<(String, BTreeSet<Reference>)> {
+    /// A body in SQL syntax as it is kept.
+    pub(super) fn stored_body(&mut self, sql: &str, definition: &Definition, runtime: &dyn Runtime) -> Result<String> {
         self.with_catalog(runtime, |host| {
             let arguments = Arguments { definition, values: &[] };
             let variables = Variables::new(&arguments);

@@ -2,15 +2,16 @@
 //! their end.
 
 use super::Session;
-use crate::catalog::builtin::BOOTSTRAP_SUPERUSER;
-use crate::catalog::global::DELETE_ROWS_OPTION;
-use crate::catalog::ids::*;
-use crate::catalog::temporary::{TEMPORARY_SCHEMA, is_temporary};
-use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
 use crate::session::OnCommit;
 use crate::settings::{check_value, definition};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
+use kilndb_catalog::global::DELETE_ROWS_OPTION;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::temporary::{TEMPORARY_SCHEMA, is_temporary};
+use kilndb_catalog::{CatalogView, Table};
 use kilndb_types::Datum;
 use std::rc::Rc;
 
@@ -133,22 +134,12 @@ impl Session {
     /// DISCARD TEMP: all temporary tables, views, sequences and routines of the session, and its rows in global
     /// temporary tables.
     pub(crate) fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        let inside: Vec<Oid> = self
-            .own
-            .temporary
-            .scan(PG_CLASS)
-            .iter()
-            .filter(|r| !b"iI".contains(&r.char("relkind")))
-            .map(|r| r.oid("oid"))
-            .collect();
-        for oid in &inside {
-            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))? {
-                self.drop_relation(&table, true, &inside, runtime)?;
-            }
+        let relations = self.own.temporary.scan(PG_CLASS).into_iter().filter(|r| !b"iIc".contains(&r.char("relkind")));
+        let mut named: Vec<Reference> = relations.map(|r| Reference::object(PG_CLASS, r.oid("oid"))).collect();
+        for (class, rows) in [PG_TYPE, PG_PROC].map(|class| (class, self.own.temporary.scan(class))) {
+            named.extend(rows.iter().map(|r| Reference::object(class, r.oid("oid"))));
         }
-        for row in self.own.temporary.scan(PG_PROC) {
-            self.drop_routine(row.oid("oid"), true, runtime)?;
-        }
+        self.delete_objects(&named, true, runtime)?;
         for (oid, storage) in self.own.temporary.instances() {
             self.drop_storage(storage)?;
             self.own.temporary.replace_instance(oid, None);

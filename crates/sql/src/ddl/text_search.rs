@@ -2,10 +2,10 @@
 //! and DROP are in `text_search_objects`.
 
 use super::Session;
-use crate::catalog::ids::*;
-use crate::catalog::text_search::{TextSearchKind, missing};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::text_search::{TextSearchKind, missing};
 use kilndb_fulltext::dictionary::{GivenOption, parse_given_options};
 use kilndb_fulltext::parser::TOKEN_TYPES;
 use kilndb_syntax::raw::{AlterTSConfigType as Alter, ObjectType as O};
@@ -55,7 +55,7 @@ fn options_text(options: &[GivenOption]) -> String {
             true => option.value.clone(),
             false => format!("{escape}'{}'", option.value.replace('\\', "\\\\").replace('\'', "''")),
         };
-        format!("{} = {value}", crate::catalog::format_type::quote_identifier(&option.name))
+        format!("{} = {value}", kilndb_catalog::format_type::quote_identifier(&option.name))
     };
     options.iter().map(one).collect::<Vec<_>>().join(", ")
 }
@@ -193,32 +193,6 @@ impl Session {
                 runtime,
             )?;
         }
-        self.note_config_dependencies(oid, runtime)
-    }
-    /// What a configuration needs: its schema, its parser, its dictionaries.
-    fn note_config_dependencies(&mut self, config: Oid, runtime: &dyn Runtime) -> Result<()> {
-        self.remove_dependencies((PG_TS_CONFIG, config), None, runtime)?;
-        let rows = self.catalog_lookup(PG_TS_CONFIG, PG_TS_CONFIG_OID_INDEX, &[Datum::Oid(config)])?;
-        let Some(row) = rows.first() else { return Ok(()) };
-        let maps = self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config)])?;
-        let mut needed = vec![(PG_NAMESPACE, row.oid("cfgnamespace")), (PG_TS_PARSER, row.oid("cfgparser"))];
-        needed.extend(maps.iter().map(|m| (PG_TS_DICT, m.oid("mapdict"))));
-        self.add_text_search_dependencies((PG_TS_CONFIG, config), &mut needed, runtime)
-    }
-    /// What is part of the system for good is not noted.
-    pub(super) fn add_text_search_dependencies(
-        &mut self,
-        object: (Oid, Oid),
-        needed: &mut Vec<(Oid, Oid)>,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        needed.sort_unstable();
-        needed.dedup();
-        for (class, oid) in
-            needed.iter().filter(|(_, oid)| *oid >= FIRST_UNPINNED_OID || *oid == crate::catalog::builtin::PUBLIC)
-        {
-            self.add_dependency((object.0, object.1, 0), (*class, *oid, 0), b'n', runtime)?;
-        }
         Ok(())
     }
     fn insert_mapping(
@@ -277,9 +251,7 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &options, &made)))?;
-        let mut needed = vec![(PG_NAMESPACE, schema), (PG_TS_TEMPLATE, template)];
-        self.add_text_search_dependencies((PG_TS_DICT, oid), &mut needed, runtime)
+        self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &options, &made)))
     }
     /// Files are read again, whatever the options.
     pub(super) fn alter_dictionary(
@@ -375,7 +347,6 @@ impl Session {
                 }
             }
         }
-        self.note_config_dependencies(config, runtime)?;
         Ok("ALTER TEXT SEARCH CONFIGURATION".to_string())
     }
     fn remove_mappings(&mut self, config: Oid, kind: i32, runtime: &dyn Runtime) -> Result<usize> {

@@ -2,15 +2,14 @@
 //! of functions: there are PostgreSQL's own.
 
 use super::Session;
-use super::drop::still_needed;
-use super::text_search::{FIRST_UNPINNED_OID, split};
-use crate::catalog::CatalogView;
-use crate::catalog::format_type::quote_identifier;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::text_search::{TextSearchKind, missing, template_kind};
+use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::text_search::{TextSearchKind, missing, template_kind};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 
@@ -120,15 +119,6 @@ impl Session {
         if schema != old {
             self.refuse_text_search_twin(kind, schema, row.text(name_column).unwrap_or(""))?;
             self.update_row(table, index, oid, runtime, |row| row.set(schema_column, Datum::Oid(schema)))?;
-            let key = [Datum::Oid(table), Datum::Oid(oid)];
-            for row in self
-                .catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?
-                .iter()
-                .filter(|r| r.oid("refclassid") == PG_NAMESPACE)
-            {
-                self.write_catalog(runtime, |w| w.delete(row))?;
-            }
-            self.add_text_search_dependencies((table, oid), &mut vec![(PG_NAMESPACE, schema)], runtime)?;
         }
         Ok(tag("ALTER", kind))
     }
@@ -198,9 +188,6 @@ impl Session {
         ];
         values.extend(parts.iter().zip(&functions).map(|(part, function)| (part.column, Datum::Oid(*function))));
         self.write_catalog(runtime, |w| w.insert(table, &values).map(|_| ()))?;
-        let mut needed: Vec<(Oid, Oid)> =
-            functions.iter().map(|f| (PG_PROC, *f)).chain([(PG_NAMESPACE, schema)]).collect();
-        self.add_text_search_dependencies((table, oid), &mut needed, runtime)?;
         Ok(tag("CREATE", kind))
     }
     /// The function that a parameter names.
@@ -256,104 +243,17 @@ impl Session {
                 targets.push((kind, oid));
             }
         }
-        self.drop_text_search_objects(&targets, cascade, runtime)?;
+        let named: Vec<Reference> =
+            targets.into_iter().map(|(kind, oid)| Reference::object(kind.table().0, oid)).collect();
+        self.delete_objects(&named, cascade, runtime)?;
         Ok(tag("DROP", kind))
     }
-    /// Objects and, with CASCADE, all that need them.
-    pub(super) fn drop_text_search_objects(
-        &mut self,
-        targets: &[Object],
-        cascade: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        for (kind, oid) in targets.iter().filter(|(_, oid)| *oid < FIRST_UNPINNED_OID) {
-            let shown = self.text_search_shown(*kind, *oid, runtime)?;
-            return Err(Error::new(
-                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop {shown} because it is required by the database system"),
-            ));
-        }
-        let (mut going, mut lines, mut at) = (targets.to_vec(), Vec::new(), 0);
-        while let Some(needed) = going.get(at).copied() {
-            at += 1;
-            let on = self.text_search_shown(needed.0, needed.1, runtime)?;
-            for dependent in self.text_search_dependents(needed)? {
-                if !going.contains(&dependent) {
-                    going.push(dependent);
-                    let shown = self.text_search_shown(dependent.0, dependent.1, runtime)?;
-                    lines.push(if cascade { shown } else { format!("{shown} depends on {on}") });
-                }
-            }
-        }
-        if cascade {
-            self.tell_cascade(&lines);
-        } else if !lines.is_empty() {
-            let only = match targets {
-                [(kind, oid)] => Some(self.text_search_shown(*kind, *oid, runtime)?),
-                _ => None,
-            };
-            return Err(still_needed(only.as_deref(), &lines));
-        }
-        for (kind, oid) in going.into_iter().rev() {
-            self.delete_text_search(kind, oid, runtime)?;
-        }
-        Ok(())
-    }
-    /// Configurations of a parser or a dictionary, dictionaries of a template.
-    fn text_search_dependents(&mut self, (kind, oid): Object) -> Result<Vec<Object>> {
-        let (table, of, column, object) = match kind {
-            TextSearchKind::Config => return Ok(Vec::new()),
-            TextSearchKind::Dictionary => (PG_TS_CONFIG_MAP, TextSearchKind::Config, "mapdict", "mapcfg"),
-            TextSearchKind::Parser => (PG_TS_CONFIG, TextSearchKind::Config, "cfgparser", "oid"),
-            TextSearchKind::Template => (PG_TS_DICT, TextSearchKind::Dictionary, "dicttemplate", "oid"),
-        };
-        let mut found: Vec<Object> =
-            self.catalog_scan(table)?.iter().filter(|r| r.oid(column) == oid).map(|r| (of, r.oid(object))).collect();
-        found.sort_by_key(|o| std::cmp::Reverse(o.1));
-        found.dedup();
-        Ok(found)
-    }
-    /// As messages call it: with the schema, if its name alone would not find it.
-    fn text_search_shown(&mut self, kind: TextSearchKind, oid: Oid, runtime: &dyn Runtime) -> Result<String> {
-        let (.., name_column, schema_column) = kind.table();
-        self.with_catalog(runtime, |host| {
-            let Some(row) = host.reader.text_search_row(kind, oid)? else {
-                return Ok(format!("{} {oid}", kind.word()));
-            };
-            let name = quote_identifier(row.text(name_column).unwrap_or(""));
-            if host.reader.text_search_is_visible(kind, &row)? {
-                return Ok(format!("{} {name}", kind.word()));
-            }
-            let schema = host.reader.schema_name(row.oid(schema_column))?.unwrap_or_default();
-            Ok(format!("{} {}.{name}", kind.word(), quote_identifier(&schema)))
-        })
-    }
-    fn delete_text_search(&mut self, kind: TextSearchKind, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn delete_text_search(&mut self, kind: TextSearchKind, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         let (table, _, index, ..) = kind.table();
         if kind == TextSearchKind::Config {
             self.delete_rows(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(oid)], runtime)?;
         }
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(table)], runtime)?;
-        self.remove_dependencies((table, oid), None, runtime)?;
         self.delete_rows(table, index, &[Datum::Oid(oid)], runtime)
-    }
-
-    /// The text search objects of a schema, as messages call them.
-    pub(super) fn text_search_in_schema(
-        &mut self,
-        schema: Oid,
-        runtime: &dyn Runtime,
-    ) -> Result<Vec<(Object, String)>> {
-        let mut found = Vec::new();
-        for kind in
-            [TextSearchKind::Config, TextSearchKind::Dictionary, TextSearchKind::Template, TextSearchKind::Parser]
-        {
-            let (table, .., schema_column) = kind.table();
-            for row in self.catalog_scan(table)?.iter().filter(|r| r.oid(schema_column) == schema) {
-                let shown = self.text_search_shown(kind, row.oid("oid"), runtime)?;
-                found.push(((kind, row.oid("oid")), shown));
-            }
-        }
-        Ok(found)
     }
 }

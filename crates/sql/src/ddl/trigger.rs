@@ -3,18 +3,17 @@
 use super::Session;
 use super::constraint::NewConstraint;
 use super::trigger_clone::Which;
-use crate::bind::Binder;
-use crate::bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
-use crate::bind::names::Over;
-use crate::catalog::extension::table_of_call;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, vector};
-use crate::catalog::trigger::{
-    BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, is_key_function, is_of_key, join_arguments,
-};
-use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::Binder;
+use kilndb_bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
+use kilndb_bind::names::Over;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, vector};
+use kilndb_catalog::trigger::{
+    BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, is_key_function, is_of_key, join_arguments,
+};
+use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -29,13 +28,6 @@ fn invalid(message: impl Into<String>) -> Error {
 struct Transitions {
     old: Option<String>,
     new: Option<String>,
-}
-
-/// A WHEN condition's text, and what it uses.
-struct Condition {
-    text: String,
-    functions: Vec<Oid>,
-    columns: Vec<i16>,
 }
 
 impl Session {
@@ -115,33 +107,18 @@ impl Session {
             ("tgargs", Datum::Bytea(Arc::from(join_arguments(&arguments).as_slice()))),
         ];
         let optional = [
-            ("tgqual", when.as_ref().map(|w| &w.text)),
+            ("tgqual", when.as_ref()),
             ("tgoldtable", transitions.old.as_ref()),
             ("tgnewtable", transitions.new.as_ref()),
         ];
         values.extend(optional.into_iter().filter_map(|(column, text)| text.map(|text| (column, Datum::text(text)))));
         if let Some(old) = &existing {
             self.write_catalog(runtime, |w| w.delete(old))?;
-            self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         }
         self.write_catalog(runtime, |w| w.insert(PG_TRIGGER, &values).map(|_| ()))?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             row.set("relhastriggers", Datum::Bool(true))
         })?;
-        self.add_dependency((PG_TRIGGER, oid, 0), (PG_PROC, function, 0), b'n', runtime)?;
-        for called in when.iter().flat_map(|w| &w.functions) {
-            self.add_dependency((PG_TRIGGER, oid, 0), (table_of_call(*called), *called, 0), b'n', runtime)?;
-        }
-        self.add_dependency((PG_TRIGGER, oid, 0), (PG_CLASS, table.oid, 0), b'a', runtime)?;
-        let mut used: Vec<i16> = columns.iter().chain(when.iter().flat_map(|w| &w.columns)).copied().collect();
-        used.sort_unstable();
-        used.dedup();
-        for column in used {
-            self.add_dependency((PG_TRIGGER, oid, 0), (PG_CLASS, table.oid, i32::from(column)), b'n', runtime)?;
-        }
-        if constraint != 0 {
-            self.add_dependency((PG_CONSTRAINT, constraint, 0), (PG_TRIGGER, oid, 0), b'i', runtime)?;
-        }
         self.pass_on_trigger(&table, oid, s.replace, runtime)
     }
 
@@ -195,22 +172,19 @@ impl Session {
         table: &Arc<Table>,
         source: &Arc<str>,
         runtime: &dyn Runtime,
-    ) -> Result<Option<Condition>> {
+    ) -> Result<Option<String>> {
         if matches!(s.when_clause(), Node::None) {
             return Ok(None);
         }
-        let (functions, columns) = self.with_catalog(runtime, |host| {
+        self.with_catalog(runtime, |host| {
             let binder = Binder::new(&host.reader, source.clone(), Vec::new());
             let (old, new) = (binder.new_rel(), binder.new_rel());
             let e = binder.bind_when(s.when_clause(), table, old, new)?;
             check_condition(s, table, &e, (old, new), &binder)?;
-            let (mut functions, mut used) = (Vec::new(), Vec::new());
-            e.user_functions(&mut functions);
-            e.columns(&mut used);
-            Ok((functions, used.into_iter().map(|c| c.att).filter(|att| *att > 0).collect()))
+            Ok(())
         })?;
         let text = kilndb_syntax::expression_sql(s.when_clause())?;
-        Ok(Some(Condition { text: self.stored_expression(&text, Over::Rows(table), runtime)?, functions, columns }))
+        self.stored_expression(&text, Over::Rows(table), runtime).map(Some)
     }
 
     /// DROP TRIGGER.
@@ -262,7 +236,6 @@ impl Session {
     pub(super) fn delete_trigger(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         let oid = row.oid("oid");
         self.delete_clones(row, runtime)?;
-        self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         let key = [Datum::Oid(oid), Datum::Oid(PG_TRIGGER)];
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key, runtime)?;
         self.write_catalog(runtime, |w| w.delete(row))?;

@@ -8,12 +8,12 @@
 use super::Session;
 use super::constraint::NewConstraint;
 use super::partition::own_columns;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, vector};
-use crate::catalog::trigger::{ROW, Trigger, is_of_key};
-use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, vector};
+use kilndb_catalog::trigger::{ROW, Trigger, is_of_key};
+use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::raw::AlterTableType as A;
 use kilndb_types::{Datum, oids};
@@ -159,38 +159,11 @@ impl Session {
         copy.set("tgattr", vector(oids::INT2, own(&row.numbers("tgattr")).into_iter().map(Datum::Int2).collect()));
         if let Some(old) = &existing {
             self.write_catalog(runtime, |w| w.delete(old))?;
-            self.remove_dependencies((PG_TRIGGER, oid), None, runtime)?;
         }
         self.write_catalog(runtime, |w| w.insert_row(PG_TRIGGER, &copy.values).map(|_| ()))?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
             row.set("relhastriggers", Datum::Bool(true))
         })?;
-        for d in self.catalog_lookup(
-            PG_DEPEND,
-            PG_DEPEND_DEPENDER_INDEX,
-            &[Datum::Oid(PG_TRIGGER), Datum::Oid(trigger.oid)],
-        )? {
-            let address = (d.oid("refclassid"), d.oid("refobjid"), d.int("refobjsubid") as i32);
-            match address {
-                (PG_CLASS, table, column) if table == parent.oid && column > 0 => {
-                    for column in own(&[i64::from(column)]) {
-                        self.add_dependency(
-                            (PG_TRIGGER, oid, 0),
-                            (PG_CLASS, child.oid, i32::from(column)),
-                            b'n',
-                            runtime,
-                        )?;
-                    }
-                }
-                (PG_PROC, ..) => self.add_dependency((PG_TRIGGER, oid, 0), address, d.char("deptype"), runtime)?,
-                _ => {}
-            }
-        }
-        self.add_dependency((PG_TRIGGER, oid, 0), (PG_TRIGGER, trigger.oid, 0), b'P', runtime)?;
-        self.add_dependency((PG_TRIGGER, oid, 0), (PG_CLASS, child.oid, 0), b'S', runtime)?;
-        if constraint != 0 {
-            self.add_dependency((PG_CONSTRAINT, constraint, 0), (PG_TRIGGER, oid, 0), b'i', runtime)?;
-        }
         self.pass_on_trigger(&child, oid, replace, runtime)
     }
 

@@ -1,12 +1,12 @@
 //! TRUNCATE: new, empty storage for a table and its indexes; the old goes at commit.
 
 use super::Session;
-use crate::catalog::global::GLOBAL;
-use crate::catalog::ids::*;
-use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
 use crate::routine::TriggerOperation;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::{Isolation, LockMode, RelationKind, is_private};
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
@@ -35,7 +35,7 @@ impl Session {
             }
         }
         self.add_referencing(&mut tables, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
-        use crate::catalog::trigger::{BEFORE, TRUNCATE};
+        use kilndb_catalog::trigger::{BEFORE, TRUNCATE};
         for table in &tables {
             self.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE | BEFORE, runtime)?;
         }

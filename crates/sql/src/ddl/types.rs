@@ -6,28 +6,17 @@
 
 use super::Session;
 use super::create_table::NewTable;
-use super::drop::still_needed;
-use super::operator_class_objects::Kind;
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::catalog::ids::*;
-use crate::catalog::store::{CatalogRow, CatalogWriter};
-use crate::catalog::{CatalogView, Table, TableKind, TypeInfo};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::{CatalogRow, CatalogWriter};
+use kilndb_catalog::{CatalogView, Table, TableKind, TypeInfo};
 use kilndb_syntax::raw::{DropBehavior, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
-
-/// Who needs a type that is to go.
-pub(super) enum TypeUser {
-    /// Table and column.
-    Column(Oid, i16),
-    Relation(Oid),
-    Routine(Oid),
-    Domain(Oid),
-    OperatorClass(Oid),
-}
 
 /// What a new row of pg_type says, beyond its name.
 pub(super) struct NewType<'a> {
@@ -153,13 +142,13 @@ impl Session {
     ) -> Result<()> {
         let relation = s.typevar().ok_or_else(|| Error::internal("CREATE TYPE without a name"))?;
         let name = relation.relname().unwrap_or("").to_string();
-        super::refuse_other_database(relation, &self.database.name)?;
+        kilndb_bind::refuse_other_database(relation, &self.database.name)?;
         let names: Vec<String> = relation.schemaname().map(str::to_string).into_iter().chain([name.clone()]).collect();
         let (schema, _) = self.new_type_name(&names, runtime)?;
         if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?.is_some() {
             return Err(Error::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
         }
-        let persistence = if crate::catalog::temporary::is_temporary(schema) { b't' } else { b'p' };
+        let persistence = if kilndb_catalog::temporary::is_temporary(schema) { b't' } else { b'p' };
         let mut columns: Vec<super::create_table::NewColumn> = Vec::new();
         for c in s.coldeflist() {
             let column = self.new_column(c, &name, schema, persistence, source, runtime)?;
@@ -349,80 +338,13 @@ impl Session {
             if is_domain && info.kind != b'd' {
                 return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{shown}\" is not a domain")));
             }
-            if info.oid < FIRST_USER_OID {
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop type {shown} because it is required by the database system"),
-                ));
-            }
-            if info.kind == b'm'
-                && let Some(range) = info.range
-            {
-                let range = self.type_shown(range.oid, runtime)?;
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop type {shown} because type {range} requires it"),
-                )
-                .with_hint(format!("You can drop type {range} instead.")));
-            }
-            if info.element != 0 && info.category == b'A' {
-                let element = self.type_shown(info.element, runtime)?;
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop type {shown} because type {element} requires it"),
-                )
-                .with_hint(format!("You can drop type {element} instead.")));
-            }
-            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
-                && info.kind == b'c'
-                && table.kind != TableKind::Composite
-            {
-                let word = super::kind_word(table.kind);
-                return Err(Error::new(
-                    sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                    format!("cannot drop type {shown} because {word} {shown} requires it"),
-                )
-                .with_hint(format!("You can drop {word} {shown} instead.")));
-            }
         }
-        let together: Vec<Oid> = targets.iter().map(|t| t.oid).collect();
         for info in &targets {
-            if !self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(info.oid)])?.is_empty() {
-                self.refuse_other_owner_of_type(info.oid, runtime)?;
-                self.drop_type(info.oid, cascade, &together, runtime)?;
-            }
+            self.refuse_other_owner_of_type(info.oid, runtime)?;
         }
+        let named: Vec<Reference> = targets.iter().map(|info| Reference::object(PG_TYPE, info.oid)).collect();
+        self.delete_objects(&named, cascade, runtime)?;
         Ok(if is_domain { "DROP DOMAIN" } else { "DROP TYPE" }.to_string())
-    }
-
-    /// Drops a type of its own (a table's row type goes with the table).
-    pub(super) fn drop_type(&mut self, oid: Oid, cascade: bool, together: &[Oid], runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?;
-        let Some(row) = rows.into_iter().next() else { return Ok(()) };
-        let shown = self.type_shown(oid, runtime)?;
-        let array = row.oid("typarray");
-        let mut types = vec![array, oid];
-        if row.char("typtype") == b'r'
-            && let Some(ty) = self.type_info(oid, runtime)?.range
-        {
-            types.extend([self.type_info(ty.multirange, runtime)?.array, ty.multirange]);
-        }
-        let users = self.users_of_type(&types, together, runtime)?;
-        if !users.is_empty() && !cascade {
-            // What uses arrays depends on their type.
-            let lines: Vec<String> = users.iter().map(|(text, on, _)| format!("{text} depends on type {on}")).collect();
-            return Err(still_needed(Some(&format!("type {shown}")), &lines));
-        }
-        let lines: Vec<String> = users.iter().map(|(text, _, _)| text.clone()).collect();
-        self.tell_cascade(&lines);
-        self.drop_type_users(users.into_iter().map(|u| u.2).collect(), together, runtime)?;
-        if row.oid("typrelid") != 0 {
-            return match self.with_catalog(runtime, |host| host.reader.table_by_oid(row.oid("typrelid")))? {
-                Some(table) => self.drop_relation(&table, true, &[table.oid], runtime),
-                None => Ok(()),
-            };
-        }
-        self.delete_type_row(&row, runtime)
     }
 
     pub(super) fn delete_type_row(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
@@ -431,115 +353,14 @@ impl Session {
         if row.char("typtype") == b'r'
             && let Some(ty) = self.type_info(oid, runtime)?.range
         {
-            self.drop_parts_of_range(ty, runtime)?;
+            self.delete_range_rows(ty, runtime)?;
         }
         for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(oid)])? {
             self.delete_constraint(constraint.oid("oid"), runtime)?;
         }
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_TYPE)], runtime)?;
-        self.forget_members((PG_TYPE, oid), runtime)?;
-        self.remove_dependencies((PG_TYPE, oid), None, runtime)?;
         self.delete_rows(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(row.oid("typarray"))], runtime)?;
         self.write_catalog(runtime, |w| w.delete(row))
-    }
-
-    /// Who uses one of the types: as messages call him, the type's name, and himself.
-    pub(super) fn users_of_type(
-        &mut self,
-        types: &[Oid],
-        together: &[Oid],
-        runtime: &dyn Runtime,
-    ) -> Result<Vec<(String, String, TypeUser)>> {
-        let mut users: Vec<(String, String, TypeUser)> = Vec::new();
-        for ty in types.iter().copied().filter(|t| *t != 0) {
-            let on = self.type_shown(ty, runtime)?;
-            let mut rows = self.dependents(PG_TYPE, ty, 0)?;
-            // Its own parts go with it.
-            rows.retain(|r| r.char("deptype") != b'i' || !matches!(r.oid("classid"), PG_PROC | PG_TYPE));
-            rows.sort_by_key(|r| (r.oid("objid"), std::cmp::Reverse(r.int("objsubid"))));
-            for row in rows {
-                let (object, part) = (row.oid("objid"), row.int("objsubid") as i16);
-                let found = match row.oid("classid") {
-                    PG_PROC => Some((self.routine_shown(object, runtime)?, TypeUser::Routine(object))),
-                    PG_TYPE if !together.contains(&object) => {
-                        Some((format!("type {}", self.type_shown(object, runtime)?), TypeUser::Domain(object)))
-                    }
-                    PG_CLASS => {
-                        let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))?;
-                        let table = table.filter(|t| !together.contains(&t.oid) && !together.contains(&t.type_oid));
-                        match table {
-                            Some(t) if t.kind == TableKind::View => {
-                                Some((format!("view {}", self.shown_name(&t, runtime)?), TypeUser::Relation(object)))
-                            }
-                            Some(t) => {
-                                let column = t.columns.get(part as usize - 1).map_or("", |c| c.name.as_str());
-                                let shown = format!(
-                                    "column {column} of {} {}",
-                                    super::kind_word(t.kind),
-                                    self.shown_name(&t, runtime)?
-                                );
-                                Some((shown, TypeUser::Column(object, part)))
-                            }
-                            None => None,
-                        }
-                    }
-                    PG_OPCLASS => Some((
-                        self.operator_object_shown(Kind::Class, object, runtime)?,
-                        TypeUser::OperatorClass(object),
-                    )),
-                    _ => None,
-                };
-                if let Some((text, user)) = found
-                    && !users.iter().any(|u| u.0 == text)
-                {
-                    users.push((text, on.clone(), user));
-                }
-            }
-        }
-        Ok(users)
-    }
-
-    pub(super) fn drop_type_users(
-        &mut self,
-        users: Vec<TypeUser>,
-        together: &[Oid],
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        for user in users {
-            match user {
-                TypeUser::Routine(oid) => self.drop_routine(oid, true, runtime)?,
-                TypeUser::Relation(oid) => self.drop_table_by_oid(oid, runtime)?,
-                TypeUser::Domain(oid) => self.drop_type(oid, true, together, runtime)?,
-                TypeUser::OperatorClass(oid) => self.drop_operator_object(Kind::Class, oid, true, runtime)?,
-                TypeUser::Column(oid, attnum) => {
-                    if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?
-                        && let Some(column) = table.columns.get(attnum as usize - 1).filter(|c| !c.dropped)
-                    {
-                        self.drop_column(&table, &column.name, true, true, runtime)?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A relation's column depends on its type, if somebody has made that.
-    pub(super) fn need_type(&mut self, table: Oid, attnum: i16, type_oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        if type_oid < FIRST_USER_OID {
-            return Ok(());
-        }
-        self.add_dependency((PG_CLASS, table, i32::from(attnum)), (PG_TYPE, type_oid, 0), b'n', runtime)
-    }
-
-    /// The column's type is another now, or the column is gone.
-    pub(super) fn forget_type(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
-        let key = [Datum::Oid(PG_CLASS), Datum::Oid(table)];
-        for row in self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)? {
-            if row.int("objsubid") == i64::from(attnum) && row.oid("refclassid") == PG_TYPE {
-                self.write_catalog(runtime, |w| w.delete(&row))?;
-            }
-        }
-        Ok(())
     }
 
     /// 42P16 if a value of the type may hold one of the row type: as an element, a field, a bound, or under a domain.
@@ -676,7 +497,7 @@ impl Session {
         let info = self.type_of_object(s.object(), runtime)?;
         self.refuse_other_owner_of_type(info.oid, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
-        if crate::catalog::temporary::is_temporary(info.schema_oid) {
+        if kilndb_catalog::temporary::is_temporary(info.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
         }
         if schema != info.schema_oid {
@@ -726,7 +547,7 @@ impl Session {
 
 /// A session's own rows of system tables have no place for labels and conditions.
 pub(super) fn refuse_temporary(schema: Oid) -> Result<()> {
-    if crate::catalog::temporary::is_temporary(schema) {
+    if kilndb_catalog::temporary::is_temporary(schema) {
         return Err(Error::unsupported("enums and domains in temporary schemas are not supported"));
     }
     Ok(())

@@ -6,13 +6,13 @@
 //!    table, so locks do not pile up; any other is a part of the transaction that it finds.
 
 use super::Session;
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::catalog::global::GLOBAL;
-use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, Table, TableKind};
 use crate::client::Runtime;
-use crate::stats::Maintenance;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{CatalogView, Table, TableKind};
+use kilndb_exec::stats::Maintenance;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;

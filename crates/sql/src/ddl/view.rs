@@ -2,17 +2,14 @@
 
 use super::Session;
 use super::create_table::{NewColumn, NewTable};
-use crate::bind::reference::Reference;
-use crate::catalog::extension::table_of_call;
-use crate::catalog::ids::*;
-use crate::catalog::{Table, TableKind};
 use crate::client::Runtime;
-use crate::plan::Plan;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{Table, TableKind};
+use kilndb_plan::Plan;
 use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Columns of a query's result, named by `aliases` as far as these go.
@@ -27,7 +24,7 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], what: &str) -> Resul
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
         }
         let type_oid = if c.type_oid == oids::UNKNOWN { oids::TEXT } else { c.type_oid };
-        let collation = crate::catalog::builtin::BUILTINS.types.get(&type_oid).map_or(0, |t| t.collation);
+        let collation = kilndb_catalog::builtin::BUILTINS.types.get(&type_oid).map_or(0, |t| t.collation);
         columns.push(NewColumn { name, type_oid, typmod: c.typmod, collation, ..NewColumn::default() });
     }
     Ok(columns)
@@ -56,7 +53,7 @@ impl Session {
         }
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
-        let (text, named) = self.view_text(s, &columns, runtime)?;
+        let text = self.view_text(s, &columns, runtime)?;
         let options = self.view_options(s)?;
         let existing = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
         let oid = match existing {
@@ -86,37 +83,7 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        // Tables under a view that it names are that view's own affair.
-        let of_relation = |r: &Reference| r.class == PG_CLASS && r.column == 0 && super::is_user_object(r.object);
-        let mut used: Vec<Oid> = named.into_iter().filter(of_relation).map(|r| r.object).collect();
-        let mut functions = Vec::new();
-        self.constants_of_query(s.query(), source, &mut used, &mut functions, runtime)?;
-        for function in functions {
-            self.add_dependency((PG_CLASS, oid, 0), (table_of_call(function), function, 0), b'n', runtime)?;
-        }
-        for relation in used {
-            self.add_dependency((PG_CLASS, oid, 0), (PG_CLASS, relation, 0), b'n', runtime)?;
-        }
         Ok(())
-    }
-
-    /// Relations that regclass constants of a query name (sequences, as a rule), and functions that it calls.
-    fn constants_of_query(
-        &mut self,
-        query: Node<'_>,
-        source: &Arc<str>,
-        used: &mut Vec<Oid>,
-        functions: &mut Vec<Oid>,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        self.with_catalog(runtime, |host| {
-            let bound = crate::bind::bind_node(query, source.clone(), &host.reader, &mut Vec::new(), None, None)?;
-            if let crate::bind::ir::BoundStatement::Query(q) = bound {
-                super::default::relations_in_query(&q, host, used);
-                q.user_functions(functions);
-            }
-            Ok(())
-        })
     }
 
     fn uses_temporary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
@@ -128,25 +95,20 @@ impl Session {
         Ok(false)
     }
 
-    /// The query's text, with column names of its own if the view was given some; and what it needs.
-    fn view_text(
-        &mut self,
-        s: &nodes::ViewStmt,
-        columns: &[NewColumn],
-        runtime: &dyn Runtime,
-    ) -> Result<(String, BTreeSet<Reference>)> {
-        let (text, named) = self.stored_query(&kilndb_syntax::statement_sql(s.query())?, runtime)?;
+    /// The query's text, with column names of its own if the view was given some.
+    fn view_text(&mut self, s: &nodes::ViewStmt, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<String> {
+        let text = self.stored_query(&kilndb_syntax::statement_sql(s.query())?, runtime)?;
         if s.aliases().len() == 0 {
-            return Ok((text, named));
+            return Ok(text);
         }
         let plain: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
         if let Some(renamed) = kilndb_syntax::select_with_names(&text, &plain)? {
-            return Ok((renamed, named));
+            return Ok(renamed);
         }
-        let quote = crate::catalog::format_type::quote_identifier;
+        let quote = kilndb_catalog::format_type::quote_identifier;
         let names: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
         let shown = names.join(", ");
-        Ok((format!("SELECT {shown} FROM ({text}) v({shown})"), named))
+        Ok(format!("SELECT {shown} FROM ({text}) v({shown})"))
     }
 
     fn view_options(&mut self, s: &nodes::ViewStmt) -> Result<Vec<String>> {
@@ -192,7 +154,7 @@ impl Session {
                 .with_hint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."));
             }
             if (old.type_oid, old.typmod) != (new.type_oid, new.typmod) {
-                use crate::catalog::CatalogView;
+                use kilndb_catalog::CatalogView;
                 let (a, b) = self.with_catalog(runtime, |host| {
                     Ok((
                         host.reader.format_type(old.type_oid, old.typmod),
@@ -217,12 +179,11 @@ impl Session {
             if !options.is_empty() {
                 row.set(
                     "reloptions",
-                    crate::catalog::store::array(oids::TEXT, options.iter().map(Datum::text).collect()),
+                    kilndb_catalog::store::array(oids::TEXT, options.iter().map(Datum::text).collect()),
                 );
             }
         })?;
         self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)], runtime)?;
-        self.remove_dependencies((PG_CLASS, oid), Some(b'n'), runtime)?;
         Ok(oid)
     }
 }

@@ -3,9 +3,10 @@
 
 use super::language::*;
 use super::spi::*;
-use crate::exec::RowSink;
 use crate::session::host::reg_lookup;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::functions::*;
+use kilndb_exec::RowSink;
 use kilndb_fulltext::TsQuery;
 use kilndb_fulltext::config::Words;
 use kilndb_fulltext::rewrite::Rewriter;
@@ -15,17 +16,6 @@ use kilndb_types::context::Host;
 use kilndb_types::functions::get;
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
-
-const REWRITE: Oid = 3685;
-const STATISTICS: Oid = 3689;
-const STATISTICS_OF_WEIGHTS: Oid = 3690;
-const UPDATE_BY_NAME: Oid = 3752;
-const UPDATE_BY_COLUMN: Oid = 3753;
-
-/// Those that are called like users' functions, by their OIDs.
-pub(crate) fn is_routine(oid: Oid) -> bool {
-    matches!(oid, REWRITE | STATISTICS | STATISTICS_OF_WEIGHTS | UPDATE_BY_NAME | UPDATE_BY_COLUMN)
-}
 
 pub(crate) struct BuiltIn;
 
@@ -223,7 +213,7 @@ fn update(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
 }
 /// With its schema, so that it does not depend on the search path.
 fn named_config(name: &str, spi: &mut Spi<'_>) -> Result<Oid> {
-    if crate::session::environment::split_qualified(name).is_none_or(|parts| parts.len() < 2) {
+    if kilndb_catalog::qualified_name::split_qualified(name).is_none_or(|parts| parts.len() < 2) {
         return Err(invalid(&format!("text search configuration name \"{name}\" must be schema-qualified")));
     }
     spi.session.with_catalog(spi.runtime, |host| reg_lookup(host, oids::REGCONFIG, name))

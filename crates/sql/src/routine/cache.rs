@@ -4,19 +4,21 @@
 //! 1. What is compiled is used for as long as the definition is the same, whatever else changes in the catalogs.
 //! 2. What a transaction has changed itself and not committed is in its session's cache alone.
 
-use super::built_in::{BuiltIn, is_routine};
+use super::built_in::BuiltIn;
 use super::language::*;
 use super::sql_language::SqlLanguage;
 use super::types::row_of_type;
-use crate::bind::Binder;
-use crate::catalog::temporary::is_temporary;
-use crate::catalog::{CatalogView, FunctionInfo};
 use crate::client::Runtime;
 use crate::session::Session;
 use crate::session::environment::StatementHost;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::Binder;
+use kilndb_catalog::functions::is_routine;
+use kilndb_catalog::routine::declared_arguments;
+use kilndb_catalog::temporary::is_temporary;
+use kilndb_catalog::{CatalogView, FunctionInfo};
 use kilndb_types::oids;
 
 /// One way of calling a routine.
@@ -51,6 +53,21 @@ pub struct SharedRoutines(Mutex<HashMap<RoutineKey, Compiled>>);
 
 const ROUTINES_MAX: usize = 4096;
 
+/// Those of each database that somebody has used since the start.
+#[derive(Default)]
+pub struct RoutinesByDatabase(Mutex<HashMap<Oid, Arc<SharedRoutines>>>);
+
+impl RoutinesByDatabase {
+    /// Those that the sessions of a database share.
+    pub fn of(&self, database: Oid) -> Arc<SharedRoutines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(database).or_default().clone()
+    }
+    /// After DROP DATABASE or a renaming.
+    pub fn forget(&self, database: Oid) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&database);
+    }
+}
+
 impl SharedRoutines {
     fn get(&self, key: &RoutineKey) -> Option<Compiled> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(key).cloned()
@@ -64,31 +81,11 @@ impl SharedRoutines {
     }
 }
 
-pub(crate) fn mode_of(letter: u8) -> ArgumentMode {
-    match letter {
-        b'o' => ArgumentMode::Out,
-        b'b' => ArgumentMode::InOut,
-        b'v' => ArgumentMode::Variadic,
-        b't' => ArgumentMode::Table,
-        _ => ArgumentMode::In,
-    }
-}
-
-/// All arguments of a function as declared.
-pub(crate) fn declared_arguments(info: &FunctionInfo) -> Vec<Argument> {
-    let types = if info.all_arg_types.is_empty() { &info.arg_types } else { &info.all_arg_types };
-    let argument = |(i, type_oid): (usize, &Oid)| {
-        let mode = info.arg_modes.get(i).map_or(ArgumentMode::In, |m| mode_of(*m));
-        Argument { name: info.arg_names.get(i).cloned().unwrap_or_default(), mode, type_oid: *type_oid }
-    };
-    types.iter().enumerate().map(argument).collect()
-}
-
 /// `f(integer,text)`.
 pub(crate) fn signature_of(host: &StatementHost<'_>, info: &FunctionInfo) -> Result<String> {
-    let quote = crate::catalog::format_type::quote_identifier;
+    let quote = kilndb_catalog::format_type::quote_identifier;
     let types: Vec<String> =
-        info.arg_types.iter().map(|t| crate::catalog::format_type::format_type(&host.reader, *t, None)).collect();
+        info.arg_types.iter().map(|t| kilndb_catalog::format_type::format_type(&host.reader, *t, None)).collect();
     let visible = host
         .reader
         .functions(None, &info.name)?
@@ -197,9 +194,10 @@ impl Session {
         })?;
         // Of a temporary one the OID is the session's own.
         let is_shared = !self.has_ddl && !is_temporary(key.oid);
-        let shared = self.database.routines.get(key).filter(|_| is_shared);
+        let shared = is_shared.then(|| self.instance.routines.of(self.database.oid));
+        let known = shared.as_ref().and_then(|shared| shared.get(key));
         let mut same = None;
-        for candidate in [self.routines.0.get(key).cloned(), shared].into_iter().flatten() {
+        for candidate in [self.routines.0.get(key).cloned(), known].into_iter().flatten() {
             if *candidate.definition == definition && candidate.info.language == info.language {
                 let mut spi = super::Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
                 if candidate.routine.is_current(&mut spi)? {
@@ -223,8 +221,8 @@ impl Session {
             self.routines.0.clear();
         }
         self.routines.0.insert(key.clone(), compiled.clone());
-        if is_shared {
-            self.database.routines.put(key.clone(), compiled.clone());
+        if let Some(shared) = shared {
+            shared.put(key.clone(), compiled.clone());
         }
         Ok(compiled)
     }

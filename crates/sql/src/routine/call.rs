@@ -6,13 +6,14 @@
 use super::cache::{Compiled, RoutineKey};
 use super::language::*;
 use super::spi::Spi;
-use crate::bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
 use crate::client::Runtime;
-use crate::exec::{Fire, Held, RoutineCall, RoutineHost};
-use crate::plan::Plan;
 use crate::session::Session;
 use crate::settings::SettingScope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
+use kilndb_exec::{Fire, Held, RoutineHost};
+use kilndb_plan::Plan;
+use kilndb_plan::expression::RoutineCall;
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, oids};
 use std::rc::Rc;

@@ -2,8 +2,8 @@
 
 use super::language::{RowColumn, RowShape};
 use crate::client::{Client, FieldInfo};
-use crate::exec::RowSink;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_exec::RowSink;
 use kilndb_types::{Datum, oids};
 
 /// Commands that answer with rows (SHOW, EXPLAIN) do so with texts; others hand their values over as they are.

@@ -2,8 +2,8 @@
 
 use super::language::RowShape;
 use super::spi::*;
-use crate::exec::RowSink;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_exec::RowSink;
 use kilndb_syntax::raw::FetchDirection as F;
 use kilndb_types::Datum;
 use std::sync::Arc;

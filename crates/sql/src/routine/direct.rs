@@ -9,10 +9,10 @@
 
 use super::quick::QuickValues;
 use super::spi::Variable;
-use crate::bind::ir;
-use crate::bind::ir::{BoolTestKind, ExprKind};
-use crate::exec::expr::{Arithmetic, CExpr, IntOp, compare_int, int_of};
 use kilndb_base::{Error, Oid};
+use kilndb_bind::ir;
+use kilndb_bind::ir::{BoolTestKind, ExprKind};
+use kilndb_plan::expression::{Arithmetic, CExpr, IntOp, compare_int, int_of};
 use kilndb_types::context::is_self_contained;
 use kilndb_types::functions::ScalarFn;
 use kilndb_types::{Datum, EvalContext, cast};

@@ -7,9 +7,9 @@
 
 use super::language::RowShape;
 use super::spi::{Spi, Variable, VariableConflict, VariableScope};
-use crate::bind::ir::{BoundStatement, ExprKind};
-use crate::bind::variables::Variables;
 use kilndb_base::{Error, Result};
+use kilndb_bind::ir::{BoundStatement, ExprKind};
+use kilndb_bind::variables::Variables;
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
 use std::cell::RefCell;
@@ -85,7 +85,7 @@ impl VariableScope for Recorder<'_> {
 /// The query of a utility command that has one.
 fn query_of<'n>(node: &Node<'n>) -> Option<Node<'n>> {
     match node {
-        Node::ExplainStmt(s) => Some(crate::bind::explained_query(s)),
+        Node::ExplainStmt(s) => Some(kilndb_bind::explained_query(s)),
         Node::CreateTableAsStmt(s) => Some(s.query()),
         Node::DeclareCursorStmt(s) => Some(s.query()),
         Node::SelectStmt(s) if s.into_clause().is_some() => Some(*node),
@@ -95,7 +95,7 @@ fn query_of<'n>(node: &Node<'n>) -> Option<Node<'n>> {
 
 /// EXPLAIN of something that is planned: its lines can be read by a cursor.
 pub(super) fn is_explained_query(node: &Node<'_>) -> bool {
-    matches!(node, Node::ExplainStmt(s) if crate::session::is_plannable(&crate::bind::explained_query(s)) || matches!(s.query(), Node::ExecuteStmt(_)))
+    matches!(node, Node::ExplainStmt(s) if crate::session::is_plannable(&kilndb_bind::explained_query(s)) || matches!(s.query(), Node::ExecuteStmt(_)))
 }
 
 impl Spi<'_> {
@@ -113,7 +113,7 @@ impl Spi<'_> {
         self.session.with_catalog(runtime, |host| {
             let variables = Variables::new(&recorder);
             let eval = host.eval();
-            let _ = crate::bind::bind_with_variables(query, source, &host.reader, &variables, Some(&eval));
+            let _ = kilndb_bind::bind_with_variables(query, source, &host.reader, &variables, Some(&eval));
             Ok(())
         })?;
         let mut held = recorder.held.into_inner();

@@ -2,51 +2,11 @@
 
 use super::spi::Spi;
 use kilndb_base::{Oid, Result};
+pub use kilndb_catalog::routine::{Argument, ArgumentMode, RowColumn, RowShape};
+pub use kilndb_catalog::trigger::TriggerOperation;
+pub use kilndb_exec::routine::ResultRows;
 use kilndb_types::Datum;
 use std::sync::Arc;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ArgumentMode {
-    In,
-    Out,
-    InOut,
-    Variadic,
-    /// A column of RETURNS TABLE.
-    Table,
-}
-
-impl ArgumentMode {
-    pub fn is_input(self) -> bool {
-        matches!(self, ArgumentMode::In | ArgumentMode::InOut | ArgumentMode::Variadic)
-    }
-    pub fn is_output(self) -> bool {
-        matches!(self, ArgumentMode::Out | ArgumentMode::InOut | ArgumentMode::Table)
-    }
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Argument {
-    /// Empty: it has none.
-    pub name: String,
-    pub mode: ArgumentMode,
-    /// As declared, or as this call has it if that is polymorphic.
-    pub type_oid: Oid,
-}
-
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct RowColumn {
-    pub name: String,
-    pub type_oid: Oid,
-    pub typmod: i32,
-}
-
-/// The columns of a row, dropped ones left out.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RowShape {
-    /// The composite type, or RECORD.
-    pub type_oid: Oid,
-    pub columns: Vec<RowColumn>,
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RoutineKind {
@@ -119,14 +79,6 @@ pub enum TriggerTime {
     InsteadOf,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum TriggerOperation {
-    Insert,
-    Update,
-    Delete,
-    Truncate,
-}
-
 /// What a trigger function is told of its event.
 #[derive(Clone, Debug)]
 pub struct TriggerEvent<'c> {
@@ -145,12 +97,6 @@ pub struct TriggerEvent<'c> {
     /// relations.
     pub old_table: Option<&'c str>,
     pub new_table: Option<&'c str>,
-}
-
-/// Takes the rows of a set-returning routine.
-pub trait ResultRows {
-    /// One row: a value per column; a single value if the result is a scalar.
-    fn push(&mut self, row: &[Datum]) -> Result<()>;
 }
 
 /// One call.

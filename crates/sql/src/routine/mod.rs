@@ -26,10 +26,11 @@ mod text;
 mod trigger;
 pub(crate) mod types;
 
-pub(crate) use cache::{RoutineCache, SharedRoutines};
+pub(crate) use cache::{RoutineCache, RoutinesByDatabase};
 pub(crate) use call::Routines;
 pub use context::ContextSource;
 pub use direct::Direct;
+pub use kilndb_exec::RowSink;
 pub use language::*;
 pub use quick::{Quick, QuickValues};
 pub use spi::*;

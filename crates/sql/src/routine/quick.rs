@@ -9,10 +9,10 @@
 //!    fields may change.
 
 use super::spi::Variable;
-use crate::bind::ir::{BoolTestKind, Expr, ExprKind, FuncExpr};
-use crate::exec::expr::IntOp;
-use crate::plan::int_compare;
 use kilndb_base::Oid;
+use kilndb_bind::ir::{BoolTestKind, Expr, ExprKind, FuncExpr};
+use kilndb_plan::expression::IntOp;
+use kilndb_plan::int_compare;
 use kilndb_types::{Datum, oids};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,6 +14,7 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 pub use super::language::{RowColumn, RowShape};
+pub use kilndb_bind::variables::{Variable, VariableConflict, VariableScope};
 
 /// How text is read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,51 +26,6 @@ pub enum ParseMode {
     /// `target := expression` (or `=`), where the target is a variable followed by `indirections` fields or subscripts:
     /// the value is the new value of the whole variable, which the scope finds by its first part(s), `names` of them.
     Assignment { names: u8 },
-}
-
-/// A variable of the routine, as a parameter of a statement. The number is the language's own.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Variable {
-    pub number: u32,
-    pub type_oid: Oid,
-    pub typmod: i32,
-}
-
-/// Which of the two a name means that is a variable as well as a column.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum VariableConflict {
-    /// 42702.
-    #[default]
-    Error,
-    UseVariable,
-    UseColumn,
-}
-
-/// The variables that a statement's text can see, and their values when it runs.
-pub trait VariableScope {
-    /// `parts` of a column reference: `x`, `rec.field`, `label.x`, `label.rec.field`; with `star`: `rec.*`, the whole
-    /// row. None: no such variable. `required`: no column has that name, so a field that a record lacks is an error.
-    fn resolve(&self, parts: &[&str], star: bool, required: bool) -> Result<Option<Variable>>;
-    /// `$n`, n from 1.
-    fn parameter(&self, number: u32) -> Option<Variable>;
-    fn conflict(&self) -> VariableConflict {
-        VariableConflict::Error
-    }
-    /// The language's name in "It could refer to either a … variable or a table column."
-    fn language(&self) -> &'static str {
-        "PL/pgSQL"
-    }
-    /// The columns of a variable of type RECORD as it is now.
-    fn row_of(&self, variable: u32) -> Result<Option<Arc<RowShape>>> {
-        let _ = variable;
-        Ok(None)
-    }
-    fn value(&self, variable: u32) -> Result<Datum>;
-    /// As [`VariableScope::value`]; an error if the variable is no longer of the type that the statement was planned
-    /// for.
-    fn checked_value(&self, variable: &Variable) -> Result<Datum> {
-        self.value(variable.number)
-    }
 }
 
 /// No variables at all.

@@ -3,10 +3,10 @@
 
 use super::language::*;
 use super::spi::*;
-use crate::bind::{Binder, is_polymorphic};
-use crate::catalog::CastContext;
-use crate::exec::RowSink;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::{Binder, is_polymorphic};
+use kilndb_catalog::CastContext;
+use kilndb_exec::RowSink;
 use kilndb_syntax::Node;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;

@@ -10,19 +10,20 @@ use super::direct::{self, Direct, Stop};
 use super::quick::{Quick, QuickValues};
 use super::spi::*;
 use super::text::{SELECT, UPDATE, in_text, parse};
-use crate::bind::variables::Variables;
-use crate::bind::{self, ir};
-use crate::catalog::cache::Asked;
 use crate::client::Runtime;
-use crate::exec::expr::CExpr;
-use crate::exec::{ExecContext, Execution, RowSink, Runtime as RunState};
-use crate::plan::{Op, Plan};
 use crate::session::run::SinkMaker;
 use crate::session::{Body, Session, Template};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::ir;
+use kilndb_bind::variables::Variables;
+use kilndb_catalog::cache::Asked;
+use kilndb_exec::expr::Evaluate;
+use kilndb_exec::{ExecContext, Execution, RowSink, Runtime as RunState};
+use kilndb_plan::expression::CExpr;
+use kilndb_plan::{Op, Plan};
 use kilndb_storage::Snapshot;
 use kilndb_syntax::literals::Scanned;
 use kilndb_syntax::{Node, Statement};
@@ -241,15 +242,20 @@ impl Session {
         let eval = host.eval();
         let bound = match (prepared.mode, node) {
             (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
-                Some(target) => {
-                    bind::bind_assignment(target, usize::from(names), source, &host.reader, &variables, Some(&eval))
-                }
+                Some(target) => kilndb_bind::bind_assignment(
+                    target,
+                    usize::from(names),
+                    source,
+                    &host.reader,
+                    &variables,
+                    Some(&eval),
+                ),
                 None => Err(Error::internal("an assignment without a target")),
             },
-            _ => bind::bind_with_variables(node, source, &host.reader, &variables, Some(&eval)),
+            _ => kilndb_bind::bind_with_variables(node, source, &host.reader, &variables, Some(&eval)),
         };
         let mut bound = bound.map_err(in_own_text)?;
-        let places = if self.wants_places { bind::current_of::add_places(&mut bound) } else { Vec::new() };
+        let places = if self.wants_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let expression = match &bound {
             ir::BoundStatement::Query(q) => only_expression(q),
             _ => None,
@@ -261,7 +267,7 @@ impl Session {
         let plan = self
             .own
             .scratch
-            .without_notices(|| crate::plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval));
+            .without_notices(|| kilndb_plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval));
         let mut plan = plan.map_err(in_own_text)?;
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
@@ -381,10 +387,10 @@ impl Session {
         let (from, to, typmod) = key;
         let environment = self.environment(runtime)?;
         let host = environment.host();
-        let bound = bind::bind_conversion(from, to, typmod, &host.reader)?;
+        let bound = kilndb_bind::bind_conversion(from, to, typmod, &host.reader)?;
         let planned = match bound {
             Some((query, is_self_contained)) => {
-                let plan = crate::plan::plan(
+                let plan = kilndb_plan::plan(
                     ir::BoundStatement::Query(ir::SharedQuery::new(query)),
                     vec![from],
                     &host.reader,
@@ -428,7 +434,7 @@ impl Session {
         let (mut pending, mut usage) = Default::default();
         let mut cx = ExecContext {
             engine: &self.instance.engine,
-            txn: &mut crate::exec::TransactionSlot::empty(),
+            txn: &mut kilndb_exec::TransactionSlot::empty(),
             snapshot: snapshot.clone(),
             park: runtime,
             eval: kilndb_types::EvalContext {
@@ -438,8 +444,8 @@ impl Session {
                 host: &kilndb_types::context::NoHost,
                 random_state: &self.own.scratch.random_state,
             },
-            catalog: &crate::exec::parts::Nobody,
-            session: &crate::exec::parts::Nobody,
+            catalog: &kilndb_exec::parts::Nobody,
+            session: &kilndb_exec::parts::Nobody,
             work_mem_bytes: 0,
             hash_mem_bytes: 0,
             temp: &self.database.temp,

@@ -3,14 +3,14 @@
 use super::cache::RoutineKey;
 use super::call::Routines;
 use super::language::*;
-use crate::catalog::trigger::{self, TransitionTables, Trigger};
-use crate::catalog::{CatalogView, Table};
 use crate::client::Runtime;
-use crate::exec::spill::Io;
-use crate::exec::{Fire, PendingTrigger};
 use crate::session::Session;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::trigger::{self, TransitionTables, Trigger};
+use kilndb_catalog::{CatalogView, Table};
+use kilndb_exec::{Fire, PendingTrigger};
+use kilndb_spill::Io;
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, Record};
 use std::sync::Arc;

@@ -2,11 +2,11 @@
 
 use super::language::{RowColumn, RowShape};
 use super::spi::Spi;
-use crate::bind::Binder;
-use crate::catalog::{CatalogView, Table};
-use crate::exec::RowSink;
 use crate::session::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::Binder;
+use kilndb_catalog::{CatalogView, Table};
+use kilndb_exec::RowSink;
 use kilndb_syntax::Node;
 use kilndb_types::{Datum, cast, io, oids};
 use std::sync::Arc;
@@ -115,11 +115,11 @@ impl Spi<'_> {
     /// As an assignment does: by an assignment cast, or through the text form.
     pub fn convert(&mut self, value: Datum, from: (Oid, i32), to: (Oid, i32)) -> Result<Datum> {
         let needs_no_typmod = to.1 < 0 || to.1 == from.1;
-        if from.0 == to.0 && needs_no_typmod && (to.0 < crate::catalog::builtin::FIRST_USER_OID) {
+        if from.0 == to.0 && needs_no_typmod && (to.0 < kilndb_catalog::builtin::FIRST_USER_OID) {
             return Ok(value);
         }
-        if from.0 < crate::catalog::builtin::FIRST_USER_OID
-            && to.0 < crate::catalog::builtin::FIRST_USER_OID
+        if from.0 < kilndb_catalog::builtin::FIRST_USER_OID
+            && to.0 < kilndb_catalog::builtin::FIRST_USER_OID
             && value.is_null()
         {
             return Ok(value);

@@ -1,10 +1,10 @@
 //! Advisory locks, and the words of a deadlock.
 
 use super::environment::StatementHost;
-use super::run::{ADVISORY_LOCK, ADVISORY_PAIR_LOCK, RELATION_LOCK};
 use super::{Session, views};
-use crate::exec::CallEnv;
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_catalog::lock_class::{ADVISORY_LOCK, ADVISORY_PAIR_LOCK, RELATION_LOCK};
+use kilndb_exec::CallEnv;
 use kilndb_storage::{LockMode, LockTag, WaitPolicy, Waiting};
 use kilndb_types::Datum;
 use std::fmt::Write;

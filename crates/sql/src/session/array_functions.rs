@@ -1,7 +1,7 @@
 //! Functions that join, extend and thin out arrays.
 
-use crate::catalog::store::array;
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
+use kilndb_catalog::store::array;
 use kilndb_types::{Array, Datum, key, oids, pieces};
 use std::sync::Arc;
 

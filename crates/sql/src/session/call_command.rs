@@ -2,16 +2,15 @@
 
 use super::Session;
 use super::run::{ClientSink, SinkMaker};
-use crate::bind;
-use crate::bind::variables::Variables;
 use crate::client::{Client, Runtime};
-use crate::exec::RowSink;
-use crate::plan::Plan;
-use crate::plan::node::OutputColumn;
 use crate::routine::cache::RoutineKey;
 use crate::routine::language::RowColumn;
 use crate::routine::{Call, NoVariables, RowShape, Variable, VariableScope};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::variables::Variables;
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
+use kilndb_plan::node::OutputColumn;
 use kilndb_syntax::nodes;
 use kilndb_types::Datum;
 use std::sync::Arc;
@@ -124,8 +123,8 @@ impl Session {
         let environment = self.environment(runtime)?;
         let host = environment.host();
         let variables = Variables::new(scope);
-        let bound = bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval()))?;
-        let plan = crate::plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
+        let bound = kilndb_bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval()))?;
+        let plan = kilndb_plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
         let uses = variables.into_used();
         let outputs = bound
             .outputs
@@ -152,7 +151,7 @@ impl Session {
 
 /// The row of a procedure's output arguments, as clients are told of it.
 fn output_columns(row: &RowShape) -> Vec<OutputColumn> {
-    let length = |oid: Oid| crate::catalog::builtin::BUILTINS.types.get(&oid).map_or(-1, |t| t.len);
+    let length = |oid: Oid| kilndb_catalog::builtin::BUILTINS.types.get(&oid).map_or(-1, |t| t.len);
     let column = |c: &RowColumn| OutputColumn {
         name: c.name.clone(),
         type_oid: c.type_oid,

@@ -6,13 +6,13 @@
 
 use super::Session;
 use super::run::{RowsSink, SinkMaker};
-use crate::catalog::ids::*;
-use crate::catalog::{CatalogView, ForeignKey, Table};
 use crate::client::Runtime;
-use crate::exec::PendingCheck;
-use crate::plan::Plan;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{CatalogView, ForeignKey, Table};
+use kilndb_exec::PendingCheck;
+use kilndb_plan::Plan;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ fn column_types(table: &Table, attnums: &[i16]) -> Vec<Oid> {
 }
 
 fn probe(table: &Table, attnums: &[i16], tail: &str) -> String {
-    let quote = crate::catalog::format_type::quote_identifier;
+    let quote = kilndb_catalog::format_type::quote_identifier;
     let conditions: Vec<String> =
         column_names(table, attnums).iter().enumerate().map(|(i, c)| format!("{} = ${}", quote(c), i + 1)).collect();
     format!(
@@ -109,7 +109,7 @@ impl Session {
         let environment = self.environment(runtime)?;
         let host = environment.host();
         let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
-        crate::exec::constraint::check_only_one(&table, &index, (&heap, &tree), rid, txn, runtime, &host.eval())
+        kilndb_exec::constraint::check_only_one(&table, &index, (&heap, &tree), rid, txn, runtime, &host.eval())
     }
 
     fn prepare_checks(&mut self, check: &PendingCheck, runtime: &dyn Runtime) -> Result<Option<KeyChecks>> {
@@ -178,7 +178,7 @@ impl Session {
             Ok(types
                 .iter()
                 .zip(&check.key)
-                .map(|(t, v)| crate::exec::write::show(*t, -1, v, &eval))
+                .map(|(t, v)| kilndb_exec::write::show(*t, -1, v, &eval))
                 .collect::<Vec<_>>()
                 .join(", "))
         })?;

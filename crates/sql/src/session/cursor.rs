@@ -8,10 +8,10 @@ use super::portal::{Portal, PortalState};
 use super::prepared::is_plannable;
 use super::run::{NullSink, SinkMaker};
 use crate::client::{Client, Runtime};
-use crate::exec::RowSink;
-use crate::exec::spill::{Io, RowStore, StoreCursor};
-use crate::plan::Plan;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
+use kilndb_spill::{Io, RowStore, StoreCursor};
 use kilndb_storage::Snapshot;
 use kilndb_syntax::raw::FetchDirection as F;
 use kilndb_syntax::{Statement, nodes};
@@ -80,7 +80,7 @@ pub(super) fn current_place(host: &super::environment::StatementHost<'_>, args: 
             return state(format!("cursor \"{name}\" is held from a previous transaction"));
         }
         let Some(at) = plan.places.iter().position(|t| *t == root || *t == table) else {
-            use crate::catalog::CatalogView;
+            use kilndb_catalog::CatalogView;
             let shown = host.reader.table_by_oid(root)?.map_or_else(String::new, |t| t.name.clone());
             let locks = plan.command == "SELECT" && !plan.is_read_only;
             return state(match locks {
@@ -169,6 +169,7 @@ impl Session {
                 last: Vec::new(),
             }),
             level: self.savepoints.len(),
+            statement_name: None,
         };
         if hold {
             self.fill(&mut portal, usize::MAX, runtime)?;
@@ -197,10 +198,10 @@ impl Session {
 
     fn start_execution(
         &mut self,
-        plan: &std::sync::Arc<crate::plan::Plan>,
+        plan: &std::sync::Arc<kilndb_plan::Plan>,
         snapshot: kilndb_storage::Snapshot,
         runtime: &dyn Runtime,
-    ) -> Result<Box<crate::exec::Execution>> {
+    ) -> Result<Box<kilndb_exec::Execution>> {
         let mut execution = None;
         let mut sink = NullSink;
         self.advance(plan, &[], &mut execution, snapshot, Some(0), runtime, SinkMaker::Sink(&mut sink))?;
@@ -465,6 +466,7 @@ impl Session {
                 last: Vec::new(),
             }),
             level: self.savepoints.len(),
+            statement_name: None,
         };
         self.own.portals.insert(&name, portal);
         Ok(name)

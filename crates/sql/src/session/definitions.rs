@@ -3,12 +3,12 @@
 use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text};
 use super::expression_text::canonical;
-use crate::bind::names::{BoundText, Named};
-use crate::catalog::format_type::quote_identifier as quote;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::{CatalogView, Index, Table, TableKind};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::names::{BoundText, Named};
+use kilndb_catalog::format_type::quote_identifier as quote;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::{CatalogView, Index, Table, TableKind};
 use kilndb_types::{Datum, Host};
 use std::sync::Arc;
 
@@ -179,7 +179,7 @@ fn option_text(option: &str) -> String {
 }
 
 /// The name of a key's operator class, if that is not the default one.
-fn class_text(host: &StatementHost<'_>, index: &Index, key: &crate::catalog::IndexKey) -> Result<Option<String>> {
+fn class_text(host: &StatementHost<'_>, index: &Index, key: &kilndb_catalog::IndexKey) -> Result<Option<String>> {
     let default = crate::ddl::index_class::default_class(index.method_oid(), key.type_oid, &host.reader)?;
     if key.opclass == 0 || default == Some(key.opclass) {
         return Ok(None);
@@ -332,11 +332,11 @@ fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Resul
 
 /// A type without any modifier.
 pub(super) fn plain_type(host: &StatementHost<'_>, oid: Oid) -> String {
-    crate::catalog::format_type::format_type(&host.reader, oid, None)
+    kilndb_catalog::format_type::format_type(&host.reader, oid, None)
 }
 
 fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
-    use crate::routine::{ArgumentMode, cache::declared_arguments};
+    use kilndb_catalog::routine::{ArgumentMode, declared_arguments};
     let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(Datum::Null) };
     let arguments = declared_arguments(&f);
     let named = |name: &str, type_oid: Oid| {

@@ -2,11 +2,11 @@
 
 use super::arguments::{int_of, oid_of};
 use super::environment::StatementHost;
-use crate::catalog::format_type::quote_identifier as quote;
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogRow;
-use crate::catalog::{CatalogView, TableKind};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::format_type::quote_identifier as quote;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::{CatalogView, TableKind};
 use kilndb_types::Datum;
 
 /// pg_describe_object(classid, objid, objsubid).

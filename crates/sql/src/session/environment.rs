@@ -1,14 +1,16 @@
 //! What a running statement may look up: catalogs, settings, clock, the session's own state.
 
 use super::{Own, Scratch, Session};
-use crate::catalog::CatalogView;
-use crate::catalog::builtin::BOOTSTRAP_SUPERUSER;
-use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
 use crate::client::Runtime;
 use crate::instance::Instance;
 use crate::settings::SessionSettings;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
+use kilndb_catalog::cache::{CatalogReader, Database, ObjectCache};
+use kilndb_catalog::qualified_name::{other_database, split_qualified};
+use kilndb_catalog::user_types;
 use kilndb_storage::Snapshot;
 use kilndb_types::EvalContext;
 use kilndb_types::context::{Host, NoHost, is_self_contained};
@@ -59,7 +61,7 @@ pub(crate) struct StatementHost<'s> {
     pub prepared: &'s super::named::PreparedByName,
     pub portals: &'s super::portal::Portals,
     /// What values of domains are checked with.
-    pub domains: RefCell<HashMap<Oid, Option<Arc<crate::plan::Plan>>>>,
+    pub domains: RefCell<HashMap<Oid, Option<Arc<kilndb_plan::Plan>>>>,
 }
 
 impl<'s> StatementHost<'s> {
@@ -165,63 +167,6 @@ impl Session {
     }
 }
 
-/// A name has so many bytes at most (NAMEDATALEN less one).
-const LONGEST_NAME_BYTES: usize = 63;
-
-/// An object's name and that of its schema, if one is given, as functions take them in a text. The name may begin with
-/// `database`.
-pub(crate) fn object_name(text: &str, database: &str) -> Result<(Option<String>, String)> {
-    let invalid = || Error::new(sqlstate::INVALID_NAME, "invalid name syntax");
-    let mut parts = split_qualified(text).ok_or_else(invalid)?;
-    let last = parts.pop().ok_or_else(invalid)?;
-    let schema = parts.pop();
-    match (parts.pop(), parts.is_empty()) {
-        (Some(_), false) => {
-            let message = format!("improper qualified name (too many dotted names): {text}");
-            Err(Error::new(sqlstate::SYNTAX_ERROR, message))
-        }
-        (Some(other), true) if other != database => Err(crate::ddl::other_database(text)),
-        _ => Ok((schema, last)),
-    }
-}
-
-/// `a.b` or `b`, each part folded or quoted, and no longer than a name may be; None if it is not of that form.
-pub(crate) fn split_qualified(text: &str) -> Option<Vec<String>> {
-    let is_space = |c: char| matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c');
-    let mut parts = Vec::new();
-    let mut rest = text.trim_matches(is_space);
-    loop {
-        let (part, after) = if let Some(quoted) = rest.strip_prefix('"') {
-            let mut name = String::new();
-            let mut chars = quoted.char_indices().peekable();
-            let end = loop {
-                match chars.next()? {
-                    (_, '"') if chars.peek().is_some_and(|(_, c)| *c == '"') => {
-                        chars.next();
-                        name.push('"');
-                    }
-                    (at, '"') => break at + 1,
-                    (_, c) => name.push(c),
-                }
-            };
-            (name, &quoted[end..])
-        } else {
-            let end = rest.find(|c: char| c == '.' || is_space(c)).unwrap_or(rest.len());
-            if end == 0 {
-                return None;
-            }
-            let (name, after) = rest.split_at(end);
-            (name[..name.floor_char_boundary(LONGEST_NAME_BYTES)].to_ascii_lowercase(), after)
-        };
-        parts.push(part[..part.floor_char_boundary(LONGEST_NAME_BYTES)].to_string());
-        match after.trim_start_matches(is_space).strip_prefix('.') {
-            Some(more) => rest = more.trim_start_matches(is_space),
-            None if after.is_empty() => return Some(parts),
-            None => return None,
-        }
-    }
-}
-
 impl Host for StatementHost<'_> {
     fn format_type(&self, oid: Oid, typmod: i32) -> String {
         self.reader.format_type(oid, typmod)
@@ -259,16 +204,16 @@ impl Host for StatementHost<'_> {
         self.reader.type_by_oid(oid).ok().flatten().and_then(|t| t.range)
     }
     fn under_domain(&self, oid: Oid) -> Option<(Oid, i32)> {
-        super::type_host::under_domain(&self.reader, oid)
+        user_types::under_domain(&self.reader, oid)
     }
     fn check_domain(&self, oid: Oid, value: &kilndb_types::Datum) -> Result<()> {
         self.check_value(oid, value)
     }
     fn enum_value(&self, oid: Oid, label: &str) -> Option<Result<kilndb_types::Datum>> {
-        super::type_host::enum_value(&self.reader, oid, label)
+        user_types::enum_value(&self.reader, oid, label)
     }
     fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
-        super::type_host::enum_label(&self.reader, oid, value)
+        user_types::enum_label(&self.reader, oid, value)
     }
     fn text_search_config(&self, oid: Oid) -> Result<Arc<kilndb_fulltext::Config>> {
         self.reader.text_search_config(oid)
@@ -298,7 +243,7 @@ pub(crate) fn relation_by_text(host: &StatementHost<'_>, text: &str) -> Result<O
         [name] => (None, name),
         [schema, name] => (Some(schema.as_str()), name),
         [database, schema, name] if *database == host.database().name => (Some(schema.as_str()), name),
-        [_, _, _] => return Err(crate::ddl::other_database(&format!("\"{}\"", parts.join(".")))),
+        [_, _, _] => return Err(other_database(&format!("\"{}\"", parts.join(".")))),
         _ => {
             return Err(Error::new(
                 sqlstate::SYNTAX_ERROR,

@@ -7,10 +7,10 @@
 
 use super::Session;
 use super::environment::StatementHost;
-use crate::exec::CallEnv;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_exec::CallEnv;
 use kilndb_storage::{Isolation, Snapshot};
 use kilndb_types::Datum;
 

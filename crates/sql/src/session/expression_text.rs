@@ -6,10 +6,10 @@
 //! 2. `pretty` leaves out the parentheses that precedence makes needless; without it every operator has its own.
 
 use super::environment::StatementHost;
-use crate::bind::ir::*;
-use crate::catalog::format_type::quote_identifier as quote;
-use crate::catalog::{CatalogView, Table};
 use kilndb_base::Oid;
+use kilndb_bind::ir::*;
+use kilndb_catalog::format_type::quote_identifier as quote;
+use kilndb_catalog::{CatalogView, Table};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(super) fn canonical(
     target: Option<(Oid, i32)>,
     pretty: bool,
 ) -> String {
-    let Ok(bound) = crate::bind::bind_expression(sql, Some(table), &host.reader, target) else {
+    let Ok(bound) = kilndb_bind::bind_expression(sql, Some(table), &host.reader, target) else {
         return sql.to_string();
     };
     let printer = Printer { host, table, rel: bound.rel, rows: None, pretty };
@@ -31,18 +31,18 @@ pub(super) fn canonical(
 /// A domain's check.
 pub(super) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, pretty: bool) -> String {
     let (Ok(Some(table)), Ok(Some(info))) =
-        (host.reader.table_by_oid(crate::catalog::ids::PG_CLASS), host.reader.type_by_oid(domain))
+        (host.reader.table_by_oid(kilndb_catalog::ids::PG_CLASS), host.reader.type_by_oid(domain))
     else {
         return sql.to_string();
     };
-    let Ok(bound) = crate::bind::domain::check(sql, info.base_type, &host.reader) else { return sql.to_string() };
+    let Ok(bound) = kilndb_bind::domain::check(sql, info.base_type, &host.reader) else { return sql.to_string() };
     let printer = Printer { host, table: &table, rel: u32::MAX, rows: None, pretty };
     printer.expr(without_implicit_casts(&bound), None).unwrap_or_else(|| sql.to_string())
 }
 
 /// A trigger's condition.
 pub(super) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>, pretty: bool) -> String {
-    let binder = crate::bind::Binder::new(&host.reader, Arc::from(""), Vec::new());
+    let binder = kilndb_bind::Binder::new(&host.reader, Arc::from(""), Vec::new());
     let rows = (binder.new_rel(), binder.new_rel());
     let Ok(bound) = binder.bind_when_sql(sql, table, rows.0, rows.1) else { return sql.to_string() };
     let printer = Printer { host, table, rel: u32::MAX, rows: Some(rows), pretty };
@@ -51,16 +51,16 @@ pub(super) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &A
 
 /// The default of a function's argument.
 pub(super) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: Oid) -> String {
-    use crate::catalog::CatalogView;
+    use kilndb_catalog::CatalogView;
     // Any table will do: a default names no columns.
-    let Ok(Some(table)) = host.reader.table_by_oid(crate::catalog::ids::PG_CLASS) else { return sql.to_string() };
-    let target = (!crate::bind::is_polymorphic(type_oid)).then_some((type_oid, -1));
+    let Ok(Some(table)) = host.reader.table_by_oid(kilndb_catalog::ids::PG_CLASS) else { return sql.to_string() };
+    let target = (!kilndb_bind::is_polymorphic(type_oid)).then_some((type_oid, -1));
     canonical(host, sql, &table, target, false)
 }
 
 /// A value as it stands in an expression; `label`: with its type where that is not plain.
 pub(super) fn shown_constant(host: &StatementHost<'_>, value: &Datum, ty: Oid, label: bool) -> String {
-    let table = host.reader.table_by_oid(crate::catalog::ids::PG_CLASS).ok().flatten();
+    let table = host.reader.table_by_oid(kilndb_catalog::ids::PG_CLASS).ok().flatten();
     let shown = table.and_then(|table| {
         Printer { host, table: &table, rel: 0, rows: None, pretty: false }.constant(value, ty, -1, label)
     });
@@ -259,7 +259,7 @@ impl Printer<'_> {
     fn expr(&self, e: &Expr, _parent: Option<&Expr>) -> Option<String> {
         match &e.kind {
             ExprKind::Const(value) => self.constant(value, e.ty, e.typmod, true),
-            ExprKind::Column(c) if c.rel == crate::bind::domain::VALUE_REL => Some("VALUE".to_string()),
+            ExprKind::Column(c) if c.rel == kilndb_bind::domain::VALUE_REL => Some("VALUE".to_string()),
             ExprKind::Column(c) if c.rel == self.rel && c.att > 0 => {
                 Some(quote(&self.table.columns.get(c.att as usize - 1)?.name))
             }

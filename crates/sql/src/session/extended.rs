@@ -2,13 +2,14 @@
 
 use super::Session;
 use super::kept_rows::KeptRows;
+use super::logging::LoggedStep;
 use super::portal::{Portal, PortalState};
 use super::prepared::{Prepared, is_plannable, row_columns};
 use super::run::{Format, SinkMaker, check_parameter_count, check_result_formats, command_tag, describe, known_format};
 use super::simple::may_run_when_failed;
 use crate::client::{Client, Runtime};
-use crate::plan::node::OutputColumn;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_plan::node::OutputColumn;
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
@@ -24,6 +25,15 @@ pub struct BindRequest<'a> {
 impl Session {
     pub fn parse(&mut self, name: &str, sql: &str, param_types: &[Oid], runtime: &dyn Runtime) -> Result<()> {
         self.statement_started(sql, runtime);
+        self.note_command("PARSE");
+        self.parse_text(name, sql, param_types, runtime)?;
+        if self.times_statement() {
+            self.log_duration(LoggedStep::Parse { name, sql }, runtime);
+        }
+        Ok(())
+    }
+
+    fn parse_text(&mut self, name: &str, sql: &str, param_types: &[Oid], runtime: &dyn Runtime) -> Result<()> {
         let key = self.cache_key(sql, param_types);
         let known = key.as_ref().and_then(|k| self.instance.statements.get(k));
         if let Some(known) = known
@@ -79,6 +89,8 @@ impl Session {
 
     pub fn bind(&mut self, request: &BindRequest<'_>, runtime: &dyn Runtime, _client: &mut dyn Client) -> Result<()> {
         let prepared = self.find_prepared(request.statement)?;
+        self.note_command("BIND");
+        self.time_step();
         if !prepared.may_run_when_failed {
             self.refuse_if_failed()?;
         }
@@ -107,7 +119,7 @@ impl Session {
                 check_result_formats(request.result_formats, columns)?;
             }
             if let Some(key) = &planned.key_ahead {
-                key.fetch_slot(&params);
+                kilndb_exec::key_ahead::fetch_slot(key, &params);
             }
             plan = Some(planned);
         } else if let Some(statement) = &prepared.statement {
@@ -125,7 +137,13 @@ impl Session {
             state: PortalState::Ready { version },
             cursor: None,
             level: self.savepoints.len(),
+            statement_name: (self.tells_of_statements() && !request.statement.is_empty())
+                .then(|| request.statement.into()),
         };
+        if self.times_statement() {
+            let (name, portal_name) = (request.statement, request.portal);
+            self.log_duration(LoggedStep::Bind { name, portal: portal_name, bound: &portal }, runtime);
+        }
         self.own.portals.insert(request.portal, portal);
         Ok(())
     }
@@ -177,6 +195,10 @@ impl Session {
     ) -> Result<()> {
         let Some(mut portal) = self.own.portals.remove(name) else { return Err(missing_portal(name)) };
         self.statement_started(&portal.prepared.sql, runtime);
+        let fetches = !matches!(portal.state, PortalState::Ready { .. });
+        if self.tells_of_statements() {
+            self.log_execute(LoggedStep::Execute { portal: name, bound: &portal, fetches }, runtime);
+        }
         let mut plan = portal.plan.take();
         let done = match (&portal.prepared.statement, &mut plan) {
             (None, _) => {
@@ -187,10 +209,17 @@ impl Session {
             (Some(_), None) => self.execute_utility(&mut portal, name, max_rows, runtime, client),
         };
         portal.plan = plan;
+        self.send_notices(client);
+        let done = done.map_err(|e| {
+            self.note_failed_text(&portal.prepared.sql);
+            self.add_parameters(e, name, &portal, runtime)
+        });
+        if done.is_ok() && self.times_statement() {
+            self.log_duration(LoggedStep::Execute { portal: name, bound: &portal, fetches }, runtime);
+        }
         if done.is_ok() && self.txn.is_some() {
             self.own.portals.insert(name, portal);
         }
-        self.send_notices(client);
         done
     }
 
@@ -249,13 +278,14 @@ impl Session {
     fn execute_plan(
         &mut self,
         portal: &mut Portal,
-        (name, plan): (&str, &mut Arc<crate::plan::Plan>),
+        (name, plan): (&str, &mut Arc<kilndb_plan::Plan>),
         max_rows: Option<u64>,
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<()> {
         self.refuse_if_failed()?;
         self.begin_statement(runtime)?;
+        self.note_command(plan.command);
         let (mut execution, snapshot) = match std::mem::replace(&mut portal.state, PortalState::Finished) {
             PortalState::Ready { version } => {
                 if let Some(again) =
@@ -301,6 +331,9 @@ impl Session {
         let done = self.finish_implicit(runtime);
         self.send_notices(client);
         self.statement_ended(runtime);
+        if done.is_ok() {
+            self.log.end();
+        }
         done
     }
 }

@@ -1,19 +1,20 @@
 //! Functions that depend on the session or the catalogs, by PostgreSQL's names.
 
 use super::arguments::{bool_of, int_of, oid_of, text_of};
-use super::environment::{StatementHost, relation_by_text, split_qualified};
+use super::environment::{StatementHost, relation_by_text};
 use super::views::INET;
-use crate::catalog::bootstrap;
-use crate::catalog::extension::{SET_LIMIT, SHOW_LIMIT};
-use crate::catalog::ids::*;
-use crate::catalog::store::CatalogStore;
-use crate::catalog::text_search::TextSearchKind;
-use crate::catalog::{CatalogView, Table, TableKind};
 use crate::ddl::sequence_functions as seq;
-use crate::exec::{CallEnv, SessionHost};
-use crate::plan::partition;
 use crate::settings::PendingSetting;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::bootstrap;
+use kilndb_catalog::extension::{SET_LIMIT, SHOW_LIMIT};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::qualified_name::split_qualified;
+use kilndb_catalog::store::CatalogStore;
+use kilndb_catalog::text_search::TextSearchKind;
+use kilndb_catalog::{CatalogView, Table, TableKind};
+use kilndb_exec::{CallEnv, SessionHost};
+use kilndb_plan::partition;
 use kilndb_types::context::Host;
 use kilndb_types::{Datum, oids};
 
@@ -187,7 +188,7 @@ impl SessionHost for StatementHost<'_> {
         if let Some(done) = super::array_functions::call(oid, args) {
             return Some(done);
         }
-        if oid == 0 && name == crate::bind::current_of::CURRENT_OF {
+        if oid == 0 && name == kilndb_bind::current_of::CURRENT_OF {
             return Some(super::cursor::current_place(self, args));
         }
         if matches!(oid, SET_LIMIT | SHOW_LIMIT) {
@@ -219,7 +220,7 @@ impl SessionHost for StatementHost<'_> {
     fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<partition::TableRules> {
         partition::table_rules(table, &self.reader, &self.instance.engine)
     }
-    fn key_expressions(&self, table: &Table) -> Result<Vec<Option<crate::exec::expr::CExpr>>> {
+    fn key_expressions(&self, table: &Table) -> Result<Vec<Option<kilndb_plan::expression::CExpr>>> {
         partition::key_expressions(table, &self.reader, &self.instance.engine)
     }
     fn shown_expression(&self, sql: &str, table: &Table) -> String {
@@ -287,7 +288,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
                     names.push(Datum::text(name));
                 }
             }
-            Ok(crate::catalog::store::array(oids::NAME, names))
+            Ok(kilndb_catalog::store::array(oids::NAME, names))
         }
         "current_user" | "user" | "getpgusername" => Ok(Datum::text(host.role_name)),
         "session_user" => Ok(Datum::text(host.session_user)),
@@ -296,7 +297,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
                 return Ok(Datum::Null);
             }
             let typmod = args.get(1).filter(|d| !d.is_null()).map(|d| int_of(Some(d)) as i32);
-            Ok(Datum::text(crate::catalog::format_type::format_type(&host.reader, oid_of(first), typmod)))
+            Ok(Datum::text(kilndb_catalog::format_type::format_type(&host.reader, oid_of(first), typmod)))
         }
         "pg_get_userbyid" => {
             let oid = oid_of(first);
@@ -311,7 +312,7 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         }
         "pg_function_is_visible" => {
             let Some(info) = host.reader.function_by_oid(oid_of(first))? else { return Ok(Datum::Null) };
-            let same = |f: &std::sync::Arc<crate::catalog::FunctionInfo>| f.arg_types == info.arg_types;
+            let same = |f: &std::sync::Arc<kilndb_catalog::FunctionInfo>| f.arg_types == info.arg_types;
             Ok(Datum::Bool(
                 host.reader.functions(None, &info.name)?.iter().find(|f| same(f)).is_some_and(|f| f.oid == info.oid),
             ))
@@ -676,7 +677,7 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
         oids::REGCLASS => relation_by_text(host, text),
         oids::REGTYPE => {
             let cast = format!("CAST(NULL AS {text})");
-            let found = crate::bind::bind_expression(&cast, None, &host.reader, None);
+            let found = kilndb_bind::bind_expression(&cast, None, &host.reader, None);
             found.map(|b| b.expr.ty).map_err(|mut e| {
                 e.0.position = None;
                 e
@@ -719,7 +720,7 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
                 .and_then(|t| t.split_once('('))
                 .ok_or_else(|| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "expected a left parenthesis"))?;
             let mut types = Vec::new();
-            for ty in crate::catalog::builtin::split_defaults(list) {
+            for ty in kilndb_catalog::builtin::split_defaults(list) {
                 types.push(reg_lookup(host, oids::REGTYPE, &ty)?);
             }
             let parts =
@@ -756,7 +757,7 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
 
 /// Text output of the reg… types; None: print the number.
 pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<String> {
-    let quote = crate::catalog::format_type::quote_identifier;
+    let quote = kilndb_catalog::format_type::quote_identifier;
     match kind {
         oids::REGCLASS => {
             let class = host.reader.class_row(oid).ok()??;
@@ -769,7 +770,7 @@ pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<
         }
         oids::REGTYPE => {
             host.reader.type_by_oid(oid).ok()??;
-            Some(crate::catalog::format_type::format_type(&host.reader, oid, None))
+            Some(kilndb_catalog::format_type::format_type(&host.reader, oid, None))
         }
         oids::REGPROC | oids::REGPROCEDURE => {
             let f = host.reader.function_by_oid(oid).ok()??;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The type that text names, with its modifier.
 fn type_of(host: &StatementHost<'_>, text: &str) -> Result<(Oid, i32)> {
     let cast = format!("CAST(NULL AS {text})");
-    let found = crate::bind::bind_expression(&cast, None, &host.reader, None);
+    let found = kilndb_bind::bind_expression(&cast, None, &host.reader, None);
     found.map(|b| (b.expr.ty, b.expr.typmod)).map_err(|mut e| {
         e.0.position = None;
         e
@@ -86,7 +86,7 @@ pub(super) fn parse_ident(text: &str, strict: bool) -> Result<Datum> {
                 after_dot = true;
                 rest = more.trim_start();
             }
-            None if rest.is_empty() || !strict => return Ok(crate::catalog::store::array(oids::TEXT, parts)),
+            None if rest.is_empty() || !strict => return Ok(kilndb_catalog::store::array(oids::TEXT, parts)),
             None => return Err(invalid(None)),
         }
     }

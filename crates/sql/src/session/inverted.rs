@@ -2,9 +2,9 @@
 
 use super::arguments::oid_of;
 use super::environment::StatementHost;
-use crate::catalog::CatalogView;
-use crate::catalog::ids::{PG_INDEX, PG_INDEX_INDEXRELID_INDEX};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::ids::{PG_INDEX, PG_INDEX_INDEXRELID_INDEX};
 use kilndb_types::Datum;
 
 /// Waits until what is pending is merged; pages of it, as large as PostgreSQL's.

@@ -24,6 +24,7 @@ pub(crate) mod identifiers;
 mod inverted;
 mod kept_rows;
 mod listen;
+mod logging;
 mod modes;
 mod named;
 mod partition_text;
@@ -40,6 +41,7 @@ mod text_search;
 mod transaction;
 mod trigger_text;
 pub(crate) mod type_host;
+mod upgrade;
 pub(crate) mod utility;
 mod utility_rows;
 mod views;
@@ -54,10 +56,6 @@ pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
 pub(crate) use template::{Body, Template, TemplateCache};
 use transaction::Block;
 
-use crate::catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
-use crate::catalog::cache::{CatalogReader, Database, ObjectCache};
-use crate::catalog::store::CatalogRow;
-use crate::catalog::temporary::TemporaryCatalog;
 use crate::client::{Client, Runtime};
 use crate::ddl::sequence_functions::SequenceReserve;
 use crate::instance::Instance;
@@ -66,6 +64,10 @@ use kilndb_base::hash::HashMap;
 use kilndb_base::prefetch::prefetch;
 use kilndb_base::sync::{Arc, Weak};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
+use kilndb_catalog::cache::{CatalogReader, Database, ObjectCache};
+use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::temporary::TemporaryCatalog;
 use kilndb_storage::{Snapshot, Transaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -241,7 +243,7 @@ pub struct Session {
     /// Cache of a transaction with DDL, and the version of the shared catalogs that it goes with.
     private_cache: Option<(Arc<ObjectCache>, u64)>,
     /// What the open transaction has changed in the catalogs.
-    ddl_changes: crate::catalog::changes::Changes,
+    ddl_changes: kilndb_catalog::changes::Changes,
     pub(crate) savepoints: Vec<transaction::SavepointEntry>,
     pub(crate) transaction_timestamp: i64,
     pub(crate) statement_timestamp: i64,
@@ -251,9 +253,9 @@ pub struct Session {
     /// What happens at commit to temporary tables.
     pub(crate) on_commit: Vec<(Oid, OnCommit)>,
     /// Constraint checks put off to the end of the transaction.
-    pub(crate) pending: crate::exec::PendingChecks,
+    pub(crate) pending: kilndb_exec::PendingChecks,
     /// What the open transaction has done, for the statistics views.
-    pub(crate) usage: crate::stats::Usage,
+    pub(crate) usage: kilndb_exec::stats::Usage,
     worker: usize,
     /// Since when the session is in its state (active, idle, idle in transaction), microseconds since 2000.
     state_since: i64,
@@ -270,9 +272,11 @@ pub struct Session {
     /// Outer ones first.
     pub(crate) running_routines: Vec<std::rc::Rc<dyn crate::routine::ContextSource>>,
     /// Of statements that are running while a routine runs others.
-    pub(crate) running_plans: Vec<Arc<crate::plan::Plan>>,
+    pub(crate) running_plans: Vec<Arc<kilndb_plan::Plan>>,
     /// The definition that is being changed, as messages call the command.
     pub(crate) ddl_command: &'static str,
+    /// Objects whose definitions have been written, and whose dependencies are not settled yet.
+    pub(crate) changed_definitions: std::collections::BTreeSet<(Oid, Oid)>,
     /// Changes of the catalogs within the open transaction, ever counted on.
     pub(crate) own_changes: u64,
     pub(crate) routine_plans: crate::routine::RoutinePlans,
@@ -281,6 +285,8 @@ pub struct Session {
     pub(crate) routine_depth: usize,
     /// Names given to cursors that have none.
     unnamed_portals: u64,
+    /// What the log is told of the running statement.
+    log: logging::StatementLog,
     /// Room for scanning simple queries.
     pub(crate) scanned: kilndb_syntax::literals::Scanned,
 }
@@ -306,8 +312,31 @@ impl Session {
             )
         })?;
         let database = instance.open_database(&options.database)?;
+        Session::begin(instance, options, &role, database, runtime)
+    }
+
+    /// A session of the server's own, in a database in which others may not be allowed to have one.
+    pub(crate) fn of_server(
+        instance: Arc<Instance>,
+        database: Arc<Database>,
+        runtime: &dyn Runtime,
+    ) -> Result<Session> {
+        let missing = || Error::internal("the role that owns the cluster is missing");
+        let name = instance.role_name(BOOTSTRAP_SUPERUSER)?.ok_or_else(missing)?;
+        let role = instance.role_row(&name)?.ok_or_else(missing)?;
+        let options = StartupOptions { user: name, database: database.name.clone(), settings: Vec::new() };
+        Session::begin(instance, options, &role, database, runtime)
+    }
+
+    fn begin(
+        instance: Arc<Instance>,
+        options: StartupOptions,
+        role: &CatalogRow,
+        database: Arc<Database>,
+        runtime: &dyn Runtime,
+    ) -> Result<Session> {
         let mut settings = SessionSettings::new(instance.settings());
-        let refused = starting_settings(&instance, &mut settings, &options, database.oid, &role)?;
+        let refused = starting_settings(&instance, &mut settings, &options, database.oid, role)?;
         let now = instance.env.unix_micros() - POSTGRES_EPOCH_MICROS;
         let mut seed = [0; 16];
         instance.env.random_bytes(&mut seed);
@@ -359,11 +388,13 @@ impl Session {
             running_routines: Vec::new(),
             running_plans: Vec::new(),
             ddl_command: "",
+            changed_definitions: Default::default(),
             own_changes: 0,
             routine_plans: Default::default(),
             routines: Default::default(),
             routine_depth: 0,
             unnamed_portals: 0,
+            log: Default::default(),
             scanned: Default::default(),
             published_settings: 0,
             database,
@@ -375,7 +406,9 @@ impl Session {
             a.user_oid = session.login_role;
             a.user = session.login_name.to_string();
             a.application_name = session.settings.get("application_name").unwrap_or("").to_string();
-            a.backend_start = now;
+            if a.backend_start == 0 {
+                a.backend_start = now;
+            }
             a.state = "idle";
             a.state_change = now;
         });
@@ -496,6 +529,7 @@ impl Session {
     pub(crate) fn tell_notices(&self, runtime: &dyn Runtime) -> Result<()> {
         let wanted = self.wanted_severity();
         for notice in self.own.scratch.notices.take() {
+            self.log_notice(&notice);
             if (notice.0.severity >= wanted || notice.0.severity == Severity::Info) && !runtime.tell(&notice)? {
                 self.own.scratch.notices.borrow_mut().push(notice);
             }
@@ -518,6 +552,7 @@ impl Session {
         }
         let wanted = self.wanted_severity();
         for notice in self.own.scratch.notices.take() {
+            self.log_notice(&notice);
             // INFO is always sent.
             if notice.0.severity >= wanted || notice.0.severity == Severity::Info {
                 client.notice(&notice);
@@ -564,7 +599,7 @@ impl Session {
     }
 
     /// Catalogs changed within this transaction: what was read before of what has changed is stale.
-    pub(crate) fn catalog_changed(&mut self, changes: &crate::catalog::changes::Changes) {
+    pub(crate) fn catalog_changed(&mut self, changes: &kilndb_catalog::changes::Changes) {
         if !self.has_ddl {
             self.private_cache = self.database.shared_cache().map(|(cache, version)| (Arc::new(cache.copy()), version));
         }

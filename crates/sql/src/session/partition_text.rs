@@ -2,12 +2,12 @@
 
 use super::environment::StatementHost;
 use super::expression_text::{canonical, shown_constant};
-use crate::catalog::format_type::quote_identifier as quote;
-use crate::catalog::ids::*;
-use crate::catalog::operator_class::EQUAL;
-use crate::catalog::partition::{self, Bound, Edge, KeyPart, PartitionKey, Strategy};
-use crate::catalog::{CatalogView, Table};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::format_type::quote_identifier as quote;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::operator_class::EQUAL;
+use kilndb_catalog::partition::{self, Bound, Edge, KeyPart, PartitionKey, Strategy};
+use kilndb_catalog::{CatalogView, Table};
 use kilndb_types::{Datum, key};
 use std::sync::Arc;
 

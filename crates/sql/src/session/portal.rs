@@ -2,10 +2,10 @@
 
 use super::kept_rows::KeptRows;
 use super::prepared::Prepared;
-use crate::exec::Execution;
-use crate::plan::Plan;
-use crate::plan::node::OutputColumn;
 use kilndb_base::hash::HashMap;
+use kilndb_exec::Execution;
+use kilndb_plan::Plan;
+use kilndb_plan::node::OutputColumn;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use std::cell::RefCell;
@@ -23,6 +23,8 @@ pub(crate) struct Portal {
     pub cursor: Option<super::cursor::CursorInfo>,
     /// How many savepoints there were when it was opened: it goes with a rollback to an earlier one.
     pub level: usize,
+    /// Of the statement that was bound, if the log may be told of it; None for the unnamed one, too.
+    pub statement_name: Option<Box<str>>,
 }
 
 pub(crate) enum PortalState {

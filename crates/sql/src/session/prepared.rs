@@ -2,18 +2,17 @@
 
 use super::Session;
 use super::simple::may_run_when_failed;
-use crate::bind;
-use crate::bind::ir::BoundStatement;
-use crate::bind::lifting::Lifting;
-use crate::catalog::cache::Asked;
 use crate::client::Runtime;
-use crate::exec::Begun;
-use crate::plan::node::{OutputColumn, Planning};
-use crate::plan::{self, Plan};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::ir::BoundStatement;
+use kilndb_bind::lifting::Lifting;
+use kilndb_catalog::cache::Asked;
+use kilndb_exec::Begun;
+use kilndb_plan::Plan;
+use kilndb_plan::node::{OutputColumn, Planning};
 use kilndb_syntax::{Node, Statement};
 use std::hash::BuildHasher;
 
@@ -287,22 +286,33 @@ impl Session {
         let mut param_types = declared_types.to_vec();
         let mut bound = match &held {
             Some(held) => {
-                let variables = bind::variables::Variables::new(&**held);
-                let bound =
-                    bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&host.eval()))?;
+                let variables = kilndb_bind::variables::Variables::new(&**held);
+                let bound = kilndb_bind::bind_with_variables(
+                    node,
+                    source.clone(),
+                    &host.reader,
+                    &variables,
+                    Some(&host.eval()),
+                )?;
                 crate::routine::held::with_values(bound, &variables.used(), held)?
             }
-            None => bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&host.eval()))?,
+            None => kilndb_bind::bind_node(
+                node,
+                source.clone(),
+                &host.reader,
+                &mut param_types,
+                lifting,
+                Some(&host.eval()),
+            )?,
         };
         if let Some(by) = explained {
-            bound = bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
+            bound = kilndb_bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
         }
-        let places = if self.wants_places { bind::current_of::add_places(&mut bound) } else { Vec::new() };
+        let places = if self.wants_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-        let mut plan = self
-            .own
-            .scratch
-            .without_notices(|| plan::plan(bound, param_types, &host.reader, &self.instance.engine, &host.eval()))?;
+        let mut plan = self.own.scratch.without_notices(|| {
+            kilndb_plan::plan(bound, param_types, &host.reader, &self.instance.engine, &host.eval())
+        })?;
         if let Some((nanos, accesses)) = begun.map(|begun| begun.taken())
             && let Some(plan) = Arc::get_mut(&mut plan)
         {

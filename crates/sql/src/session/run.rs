@@ -2,29 +2,24 @@
 
 use super::Session;
 use super::environment::{Environment, StatementHost};
-use crate::bind::ir::LockStrength;
-use crate::catalog::changes::Asked;
-use crate::catalog::temporary::is_temporary;
 use crate::client::{Client, FieldInfo, Runtime};
-use crate::exec::{ExecContext, Execution, PendingChecks, Progress, RowSink, TransactionSlot};
-use crate::plan::Plan;
-use crate::plan::node::{Node, Op, OutputColumn};
 use crate::routine::Routines;
-use crate::stats::Usage;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
+use kilndb_bind::ir::LockStrength;
+use kilndb_catalog::changes::Asked;
+use kilndb_catalog::lock_class::RELATION_LOCK;
+use kilndb_catalog::temporary::is_temporary;
+use kilndb_exec::stats::Usage;
+use kilndb_exec::{ExecContext, Execution, PendingChecks, Progress, RowSink, TransactionSlot};
+use kilndb_plan::Plan;
+use kilndb_plan::node::{Node, Op, OutputColumn};
 use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
 
 /// What changing a setting is taken for.
 const UNITS_PER_SETTING: usize = 2000;
-
-/// Class of table locks in storage's lock table.
-pub(crate) const RELATION_LOCK: u32 = LockTag::MOSTLY_SHARED;
-/// Advisory locks with one key, and with two.
-pub(crate) const ADVISORY_LOCK: u32 = 2;
-pub(crate) const ADVISORY_PAIR_LOCK: u32 = 3;
 
 /// Sends rows to the client in the formats it asked for.
 pub(crate) struct ClientSink<'a> {
@@ -203,7 +198,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<bool> {
         // System tables are protected by their row versions alone; temporary ones are nobody else's.
-        if table < crate::catalog::builtin::FIRST_USER_OID || is_temporary(table) {
+        if table < kilndb_catalog::builtin::FIRST_USER_OID || is_temporary(table) {
             return Ok(true);
         }
         let tag = LockTag(RELATION_LOCK, u64::from(self.database.oid), u64::from(table));
@@ -373,7 +368,7 @@ pub(crate) enum SinkMaker<'a> {
     Sink(&'a mut dyn RowSink),
     Copy(&'a mut dyn crate::copy::SinkParts),
     /// Rows come from here (COPY FROM); results go nowhere.
-    Source(&'a mut dyn crate::exec::RowSource),
+    Source(&'a mut dyn kilndb_exec::RowSource),
 }
 
 /// `SELECT 3`, `INSERT 0 1`, ….

@@ -1,12 +1,14 @@
 //! The simple query protocol: a script in one message.
 
 use super::Session;
+use super::logging::LoggedStep;
 use super::prepared::{is_plannable, row_columns};
 use super::run::{SinkMaker, command_tag, describe};
 use super::transaction::Block;
 use crate::client::{Client, Runtime};
-use crate::plan::Plan;
+use crate::log::statement_tag;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_plan::Plan;
 use kilndb_syntax::literals::Scanned;
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
@@ -23,7 +25,13 @@ impl Session {
             Err(e) => Err(e),
         };
         self.send_notices(client);
+        if done.is_ok() && self.times_statement() {
+            self.log_duration(LoggedStep::Query { sql }, runtime);
+        }
         self.statement_ended(runtime);
+        if done.is_ok() {
+            self.log.end();
+        }
         done
     }
 
@@ -44,6 +52,11 @@ impl Session {
     ) -> Result<()> {
         let lookup = self.look_up(sql, scanned);
         let known = lookup.as_ref().and_then(|l| self.find_template(l, sql, scanned));
+        if let Some(class) = known.as_ref().and_then(|t| t.logged_class())
+            && self.settings.log.statements.includes(class)
+        {
+            self.log_statement(LoggedStep::Query { sql }, runtime);
+        }
         if let Some(template) = &known
             && let Some(tag) = self.run_template(template, sql, scanned, runtime, client)?
         {
@@ -51,6 +64,9 @@ impl Session {
         }
         let script = kilndb_syntax::parse(sql)?;
         let statements = script.statements();
+        if self.tells_of_statements() {
+            self.log_script(&statements, sql, runtime);
+        }
         if let (Some(lookup), None, [statement]) = (&lookup, &known, statements.as_slice())
             && let Some(template) = self.make_template(lookup, statement, sql, scanned, runtime)?
             && let Some(tag) = self.run_template(&template, sql, scanned, runtime, client)?
@@ -101,6 +117,7 @@ impl Session {
     ) -> Result<String> {
         let node = statement.node();
         if is_plannable(&node) {
+            self.note_command(statement_tag(&node));
             self.begin_statement(runtime)?;
             self.fix_snapshot(runtime)?;
             let version = self.database.version();
@@ -126,6 +143,7 @@ impl Session {
         if let Some(columns) = row_columns(plan) {
             describe(columns, &[], client);
         }
+        self.note_command(plan.command);
         let progress = self.run_locked(plan, params, runtime, SinkMaker::Client { client, formats: &[] })?;
         Ok(command_tag(plan, progress.rows))
     }
@@ -136,6 +154,7 @@ impl Session {
         control.cancel_requested.store(false, Ordering::Release);
         let now = self.now();
         self.count_time(false, now);
+        self.log.begin(now);
         control.statement_deadline_nanos.store(deadline_after(self.settings.statement_timeout_ms), Ordering::Relaxed);
         control.idle_deadline_nanos.store(0, Ordering::Relaxed);
         control.lock_timeout_nanos.store(self.settings.lock_timeout_ms.saturating_mul(1_000_000), Ordering::Relaxed);

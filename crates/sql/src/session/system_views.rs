@@ -1,20 +1,28 @@
 //! Makes the system views when a cluster is made.
 
 use super::{Session, StartupOptions};
-use crate::catalog::bootstrap::TEMPLATE1;
 use crate::client::{Activity, Runtime, SessionControl};
 use crate::instance::Instance;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Error, Result};
+use kilndb_catalog::bootstrap::TEMPLATE1;
 use kilndb_syntax::Node;
 use std::sync::Arc;
 
 const SYSTEM_VIEWS: &str = include_str!("../../data/system_views.sql");
 
 /// Runs a session on the thread that starts the server.
-struct StartRuntime {
+pub(super) struct StartRuntime {
     park: ThreadPark,
     control: SessionControl,
+}
+
+impl StartRuntime {
+    pub(super) fn new() -> StartRuntime {
+        let park = ThreadPark::new();
+        let control = SessionControl::new(0, Vec::new(), park.wake_handle(), park.wake_handle(), Activity::default());
+        StartRuntime { park, control }
+    }
 }
 
 impl Park for StartRuntime {
@@ -44,9 +52,7 @@ impl Runtime for StartRuntime {
 impl Session {
     /// In template1, in one transaction; nothing if they are there already.
     pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
-        let park = ThreadPark::new();
-        let control = SessionControl::new(0, Vec::new(), park.wake_handle(), park.wake_handle(), Activity::default());
-        let runtime = StartRuntime { park, control };
+        let runtime = StartRuntime::new();
         let options =
             StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
         let mut session = Session::connect(instance, options, &runtime)?;

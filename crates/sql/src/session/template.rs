@@ -9,13 +9,14 @@
 use super::Session;
 use super::prepared::{is_plannable, reads_the_clock};
 use super::transaction::Block;
-use crate::bind::lifting::{LiftedParam, Lifting};
 use crate::client::{Client, Runtime};
-use crate::plan::Plan;
+use crate::log::LoggedStatements;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, memory};
+use kilndb_bind::lifting::{LiftedParam, Lifting};
+use kilndb_plan::Plan;
 use kilndb_syntax::literals::{Literal, Scanned};
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::{Datum, io, oids};
@@ -95,7 +96,7 @@ impl Template {
         self.catalog_version.load(Ordering::Relaxed)
     }
     /// Nothing has changed since that the plan depends on.
-    fn is_current(&self, database: &crate::catalog::cache::Database) -> bool {
+    fn is_current(&self, database: &kilndb_catalog::cache::Database) -> bool {
         let version = self.version();
         if database.is_current(version) {
             return true;
@@ -105,6 +106,15 @@ impl Template {
             _ => None,
         };
         found.inspect(|now| self.catalog_version.store(*now, Ordering::Relaxed)).is_some()
+    }
+    /// The class of the statement for log_statement. None: it is not known before it is parsed.
+    pub(super) fn logged_class(&self) -> Option<LoggedStatements> {
+        match &self.body {
+            Body::Plan { plan, .. } => Some(LoggedStatements::of_command(plan.command)),
+            // Nothing but transaction commands.
+            Body::Command(_) => Some(LoggedStatements::All),
+            Body::Unshared | Body::Execute(_) => None,
+        }
     }
     fn fits(&self, session: &Session, sql: &str, scanned: &Scanned) -> bool {
         *self.shape == *scanned.shape
@@ -294,7 +304,7 @@ impl Session {
 
     /// False if a table of the plan has an index for which constants matter: on an expression, or partial.
     fn literals_may_vary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
-        use crate::catalog::CatalogView;
+        use kilndb_catalog::CatalogView;
         if plan.param_types.is_empty() {
             return Ok(true);
         }

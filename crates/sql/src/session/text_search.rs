@@ -1,10 +1,10 @@
 //! Text search functions that return rows.
 
 use super::environment::StatementHost;
-use crate::catalog::store::array;
-use crate::catalog::text_search::TextSearchKind;
-use crate::exec::CallEnv;
 use kilndb_base::{Error, Oid, Result, work};
+use kilndb_catalog::store::array;
+use kilndb_catalog::text_search::TextSearchKind;
+use kilndb_exec::CallEnv;
 use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
 use kilndb_fulltext::vector::{position, weight};
 use kilndb_fulltext::{Config, TsVector};

@@ -29,7 +29,7 @@ pub(crate) struct SavepointEntry {
     pub listening: super::listen::Mark,
     /// Changes of the catalog of temporary objects until then.
     pub temporary: usize,
-    pub usage: crate::stats::Mark,
+    pub usage: kilndb_exec::stats::Mark,
 }
 
 impl Session {
@@ -42,6 +42,7 @@ impl Session {
         if self.txn.is_none() {
             self.transaction_timestamp = self.statement_timestamp;
             self.modes_at_begin = self.default_modes();
+            self.sample_transaction();
             let isolation = isolation_of(self.modes_at_begin.isolation);
             let engine = &self.instance.engine;
             // A session with locks of its own does not stand in its own way.
@@ -219,6 +220,7 @@ impl Session {
         let undone = self.undo_statement(runtime);
         // Others see that the transaction has failed, and the settings as they are again.
         self.statement_ended(runtime);
+        self.log.end();
         undone
     }
 

@@ -2,11 +2,11 @@
 
 use super::environment::StatementHost;
 use super::expression_text::canonical_condition;
-use crate::catalog::CatalogView;
-use crate::catalog::format_type::quote_identifier as quote;
-use crate::catalog::ids::*;
-use crate::catalog::trigger::*;
 use kilndb_base::{Oid, Result};
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::format_type::quote_identifier as quote;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::trigger::*;
 use kilndb_types::Datum;
 
 pub(super) fn definition(host: &StatementHost<'_>, oid: Oid, pretty: bool) -> Result<Datum> {

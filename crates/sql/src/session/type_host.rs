@@ -1,16 +1,16 @@
-//! What reading and writing values asks a session about types that users have made: enums' labels, domains' conditions.
+//! What reading and writing values asks a session about domains: their conditions.
 //!
 //! Invariant: a check that must call what only a running statement can call is refused here, never left out.
 //! (Conversions that a statement says are computed by its plan, `bind::domain`, and have no such limit.)
 
 use super::environment::StatementHost;
-use crate::bind::domain::{Condition, conditions};
-use crate::bind::ir::{BoundStatement, CastKind, Expr, ExprKind, Query, SharedQuery, Target};
-use crate::catalog::CatalogView;
-use crate::catalog::builtin::FIRST_USER_OID;
-use crate::exec::{ExecContext, Execution, RowSink, TransactionSlot};
-use crate::plan::Plan;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::domain::{Condition, conditions};
+use kilndb_bind::ir::{BoundStatement, CastKind, Expr, ExprKind, Query, SharedQuery, Target};
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::user_types::under_domain;
+use kilndb_exec::{ExecContext, Execution, RowSink, TransactionSlot};
+use kilndb_plan::Plan;
 use kilndb_types::{Datum, functions};
 use std::sync::Arc;
 
@@ -19,39 +19,6 @@ impl RowSink for Ignore {
     fn row(&mut self, _values: &[Datum]) -> Result<()> {
         Ok(())
     }
-}
-
-/// The value of an enum's label.
-pub(crate) fn enum_value(catalog: &dyn CatalogView, type_oid: Oid, label: &str) -> Option<Result<Datum>> {
-    let info = catalog.type_by_oid(type_oid).ok().flatten().filter(|t| t.kind == b'e')?;
-    Some(match info.labels.iter().find(|l| l.label == label) {
-        Some(found) => Ok(found.value()),
-        None => {
-            let shown = catalog.format_type(type_oid, -1);
-            Err(Error::new(
-                sqlstate::INVALID_TEXT_REPRESENTATION,
-                format!("invalid input value for enum {shown}: \"{label}\""),
-            ))
-        }
-    })
-}
-
-/// The label of an enum's value.
-pub(crate) fn enum_label(catalog: &dyn CatalogView, type_oid: Oid, value: u64) -> Option<String> {
-    let mut info = catalog.type_by_oid(type_oid).ok().flatten()?;
-    while info.kind == b'd' {
-        info = catalog.type_by_oid(info.base_type).ok().flatten()?;
-    }
-    (info.kind == b'e')
-        .then(|| info.label(value).map_or_else(|| (value & 0xffff_ffff).to_string(), |l| l.label.clone()))
-}
-
-/// The type right under a domain.
-pub(crate) fn under_domain(catalog: &dyn CatalogView, type_oid: Oid) -> Option<(Oid, i32)> {
-    if type_oid < FIRST_USER_OID {
-        return None;
-    }
-    catalog.type_by_oid(type_oid).ok().flatten().filter(|t| t.kind == b'd').map(|t| (t.base_type, t.typmod))
 }
 
 impl StatementHost<'_> {
@@ -118,7 +85,7 @@ impl StatementHost<'_> {
         let expr = Expr::new(ExprKind::Cast { arg: Box::new(value), kind: CastKind::Domain, explicit: false }, domain);
         let targets = vec![Target { expr, name: String::new(), junk: false, table_oid: 0, attnum: 0 }];
         let query = Query { targets, ..Query::default() };
-        crate::plan::plan_with(
+        kilndb_plan::plan_with(
             BoundStatement::Query(SharedQuery::new(query)),
             vec![base],
             &self.reader,

@@ -5,6 +5,7 @@ use super::modes::{Modes, is_mode};
 use super::prepared::{is_plannable, row_columns};
 use super::run::{SinkMaker, command_tag, known_format};
 use crate::client::{Client, Runtime};
+use crate::log::statement_tag;
 use crate::settings::{SettingScope, check_privilege, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
@@ -22,6 +23,7 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<String> {
         let node = statement.node();
+        self.note_command(statement_tag(&node));
         if let Node::TransactionStmt(t) = node {
             return self.transaction_command(t, runtime);
         }
@@ -336,7 +338,7 @@ impl Session {
         type_oid: Oid,
         runtime: &dyn Runtime,
     ) -> Result<kilndb_types::Datum> {
-        use crate::catalog::CatalogView;
+        use kilndb_catalog::CatalogView;
         let text = kilndb_syntax::expression_sql(argument)?;
         let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         let mut sink = super::run::RowsSink::default();
@@ -481,7 +483,7 @@ impl Session {
         if let Node::ExecuteStmt(e) = s.query() {
             return self.explain_execute(s, e, statement, runtime, client);
         }
-        if !is_plannable(&crate::bind::explained_query(s)) {
+        if !is_plannable(&kilndb_bind::explained_query(s)) {
             return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
         }
         self.begin_statement(runtime)?;
@@ -509,7 +511,7 @@ impl Session {
         e: &nodes::ExecuteStmt,
         statement: &Statement,
         runtime: &dyn Runtime,
-    ) -> Result<(Arc<crate::plan::Plan>, Vec<kilndb_types::Datum>)> {
+    ) -> Result<(Arc<kilndb_plan::Plan>, Vec<kilndb_types::Datum>)> {
         let prepared = self.find_prepared(e.name().unwrap_or(""))?;
         let params = self.evaluate_arguments(e, &prepared.param_types.clone(), runtime)?;
         if !prepared.statement.as_ref().is_some_and(|inner| is_plannable(&inner.node())) {
@@ -530,7 +532,7 @@ impl Session {
 
     fn run_explain(
         &mut self,
-        plan: &Arc<crate::plan::Plan>,
+        plan: &Arc<kilndb_plan::Plan>,
         params: &[kilndb_types::Datum],
         runtime: &dyn Runtime,
         client: &mut dyn Client,
@@ -664,7 +666,7 @@ fn join_setting(name: &str, values: &[String]) -> String {
     let is_name_list =
         matches!(name.to_ascii_lowercase().as_str(), "search_path" | "temp_tablespaces" | "local_preload_libraries");
     if is_name_list {
-        let quoted: Vec<String> = values.iter().map(|v| crate::catalog::format_type::quote_identifier(v)).collect();
+        let quoted: Vec<String> = values.iter().map(|v| kilndb_catalog::format_type::quote_identifier(v)).collect();
         return quoted.join(", ");
     }
     values.join(", ")

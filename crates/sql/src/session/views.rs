@@ -1,13 +1,13 @@
 //! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
 use super::environment::StatementHost;
-use super::run::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
-use crate::catalog::ids::PG_CLASS;
-use crate::catalog::store::array;
 use crate::client::{SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::ids::PG_CLASS;
+use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
+use kilndb_catalog::store::array;
 use kilndb_storage::{LockMode, ReadLockKind};
 use kilndb_types::{Datum, oids};
 

@@ -1,10 +1,10 @@
 //! The settings that exist: PostgreSQL 18's names, units and ranges, with this server's defaults where they differ.
 
-use crate::catalog::builtin::FILES;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::stack::DEPTH_MAX_BYTES;
 use kilndb_base::sync::LazyLock;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::builtin::FILES;
 use kilndb_types::datetime::zone;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

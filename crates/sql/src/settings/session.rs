@@ -2,9 +2,10 @@
 
 use super::registry::{self, Context, Definition, check_value, definition, definitions, show_value};
 use super::{ServerSettings, unrecognized};
-use crate::catalog::PlannerSwitches;
+use crate::log::LogSwitches;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::PlannerSwitches;
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
@@ -112,6 +113,7 @@ pub struct SessionSettings {
     pub helpers_per_query: usize,
     pub helpers_per_index: usize,
     pub maintenance_work_mem_bytes: u64,
+    pub log: LogSwitches,
     pub default_isolation: IsolationName,
     /// Set for the open transaction.
     pub transaction_isolation: Option<IsolationName>,
@@ -148,6 +150,7 @@ impl SessionSettings {
             helpers_per_query: 0,
             helpers_per_index: 0,
             maintenance_work_mem_bytes: 0,
+            log: LogSwitches::default(),
             default_isolation: "read committed",
             transaction_isolation: None,
             default_read_only: false,
@@ -461,6 +464,7 @@ impl SessionSettings {
         self.helpers_per_query = self.number("max_parallel_workers_per_gather").min(helpers) as usize;
         self.helpers_per_index = self.number("max_parallel_maintenance_workers").min(helpers) as usize;
         self.maintenance_work_mem_bytes = self.number("maintenance_work_mem") * 1024;
+        self.log = LogSwitches::new(|name| self.get(name).unwrap_or(""));
         self.default_isolation = isolation_name(self.get("default_transaction_isolation").unwrap_or(""));
         self.transaction_isolation = self.values.get("transaction_isolation").map(isolation_name);
         self.default_read_only = self.flag("default_transaction_read_only");

@@ -6,7 +6,7 @@ use crate::trigram::{self, Trigram, WordSimilarity, word_similarity};
 use crate::{Array, Datum, EvalContext};
 use kilndb_base::{Oid, Result, work};
 
-/// As crates/sql/data/extension_proc.tsv has them.
+/// As crates/catalog/data/extension_proc.tsv has them.
 pub fn lookup(oid: Oid) -> Option<ScalarFn> {
     Some(match oid {
         15002 => show_trgm,

@@ -12,14 +12,14 @@ mod elements;
 mod sample;
 
 use super::Session;
-use crate::catalog::element_statistics::{COMMON_ELEMENTS, ELEMENT_COUNTS};
-use crate::catalog::ids::*;
-use crate::catalog::store::array;
-use crate::catalog::{CatalogView, Column, Table};
 use crate::client::{ProgressKind, Runtime};
 use compute::{Facts, Statistics};
 use elements::ElementKind;
 use kilndb_base::{Error, Oid, Result, Severity};
+use kilndb_catalog::element_statistics::{COMMON_ELEMENTS, ELEMENT_COUNTS};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::array;
+use kilndb_catalog::{CatalogView, Column, Table};
 use kilndb_types::{Datum, oids, row};
 use sample::Sample;
 use std::sync::Arc;

@@ -1,0 +1,716 @@
+//! INSERT, UPDATE, DELETE.
+
+use super::Binder;
+use super::from::table_columns;
+use super::ir::*;
+use super::scope::{NsItem, Place, Scope, TargetName};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
+use kilndb_catalog::{CastContext, Column, Table, TableKind};
+use kilndb_syntax::{Node, nodes, raw};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+impl Binder<'_> {
+    fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
+        let Some(v) = v else { return Err(Error::internal("statement without a table")) };
+        let table = self.find_table(v)?;
+        let event = match verb {
+            "insert into" => INSERT,
+            "update" => UPDATE,
+            _ => DELETE,
+        };
+        match table.kind {
+            TableKind::Table | TableKind::Partitioned => {}
+            TableKind::View if table.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D') => {}
+            TableKind::View => {
+                return Err(Error::unsupported(format!(
+                    "cannot {verb} view \"{}\": views are not updatable yet",
+                    table.name
+                )));
+            }
+            TableKind::Sequence => {
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot change sequence \"{}\"", table.name),
+                ));
+            }
+            _ => {
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot open relation \"{}\"", table.name),
+                ));
+            }
+        }
+        refuse_catalog(&table)?;
+        Ok(table)
+    }
+
+    /// Binds SQL text of the catalogs over the row `rel` of `table`.
+    pub fn bind_catalog_sql(&self, sql: &str, table: &Table, rel: u32) -> Result<Expr> {
+        let mut scope = Scope::new(None);
+        scope.items.push(NsItem::of_table(rel, table, &table.name));
+        self.bind_sql_text(sql, &scope)
+    }
+
+    pub(crate) fn bind_sql_text(&self, sql: &str, scope: &Scope<'_>) -> Result<Expr> {
+        let text = format!("SELECT {sql}");
+        let script = kilndb_syntax::parse(&text)?;
+        let statements = script.statements();
+        let Some(Node::SelectStmt(s)) = statements.first().map(|s| s.node()) else {
+            return Err(Error::internal("expression text is not an expression"));
+        };
+        let Some(first) = s.target_list().first() else { return Err(Error::internal("expression text is empty")) };
+        let saved = self.source.replace(Arc::from(text.as_str()));
+        let bound = self.bind_expr(first.val(), scope);
+        self.source.replace(saved);
+        bound
+    }
+
+    /// The value a column gets when none is given.
+    pub(crate) fn default_of(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
+        if let Some(sequence) = column.identity_sequence {
+            let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
+            let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
+            let e = Expr::new(ExprKind::Func(Box::new(call)), oids::INT8);
+            return self.assign(e, column, table);
+        }
+        match (&column.default_sql, column.generated) {
+            (Some(sql), 0) => {
+                let e = self.bind_catalog_sql(sql, table, rel)?;
+                self.assign(e, column, table)
+            }
+            (_, 0) => self.default_of_domain(table, column, rel),
+            _ => Ok(Expr::null(column.type_oid)),
+        }
+    }
+
+    /// The default of the column's type; a domain may not be content with NULL.
+    fn default_of_domain(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
+        let mut ty = column.type_oid;
+        while self.under_domain(ty).is_some() {
+            let info = self.type_info(ty)?;
+            if let Some(sql) = info.domain.as_ref().and_then(|d| d.default_sql.as_ref()) {
+                let e = self.bind_catalog_sql(sql, table, rel)?;
+                return self.assign(e, column, table);
+            }
+            ty = info.base_type;
+        }
+        let null = Expr::null(ty);
+        Ok(if ty == column.type_oid { null } else { self.to_domain(null, column.type_oid, false) })
+    }
+
+    /// Assignment conversion to a column's type.
+    pub(crate) fn assign(&self, e: Expr, column: &Column, _table: &Table) -> Result<Expr> {
+        match self.coerce_to_target(e, column.type_oid, column.typmod, CastContext::Assignment, false)? {
+            Ok(e) => Ok(e),
+            Err(e) => {
+                let err = Error::new(
+                    sqlstate::DATATYPE_MISMATCH,
+                    format!(
+                        "column \"{}\" is of type {} but expression is of type {}",
+                        column.name,
+                        self.catalog.format_type(column.type_oid, -1),
+                        self.type_name(e.ty)
+                    ),
+                )
+                .with_hint("You will need to rewrite or cast the expression.");
+                Err(self.at(err, e.loc))
+            }
+        }
+    }
+
+    /// Generated columns, checks and index expressions over `rel`.
+    pub(super) fn row_rules(&self, table: &Arc<Table>, rel: u32, dml: &mut Dml) -> Result<()> {
+        for (i, c) in table.columns.iter().enumerate() {
+            if c.dropped || c.generated != b's' {
+                continue;
+            }
+            if let Some(sql) = &c.default_sql {
+                let e = self.bind_catalog_sql(sql, table, rel)?;
+                dml.generated.push(Assignment { column: i, expr: self.assign(e, c, table)? });
+            }
+        }
+        for check in table.checks.iter().filter(|check| check.enforced) {
+            let e = self.bind_catalog_sql(&check.sql, table, rel)?;
+            dml.checks.push((check.name.clone(), self.coerce_bool(e, "CHECK")?));
+        }
+        dml.indexes = self.bind_indexes(table, rel)?;
+        Ok(())
+    }
+
+    /// The same of a table that no statement names.
+    pub fn bind_rules(&self, table: &Arc<Table>, rel: u32) -> Result<Dml> {
+        let mut dml = self.new_dml(DmlKind::Insert, table.clone());
+        self.row_rules(table, rel, &mut dml)?;
+        Ok(dml)
+    }
+
+    pub(crate) fn bind_indexes(&self, table: &Arc<Table>, rel: u32) -> Result<Vec<BoundIndex>> {
+        let mut out = Vec::new();
+        for index in &table.indexes {
+            let mut expressions = Vec::new();
+            for k in &index.keys {
+                expressions.push(match &k.expression_sql {
+                    Some(sql) if k.attnum == 0 => Some(self.resolve_unknown(self.bind_catalog_sql(sql, table, rel)?)?),
+                    _ => None,
+                });
+            }
+            let predicate = match &index.predicate_sql {
+                Some(sql) => Some(self.coerce_bool(self.bind_catalog_sql(sql, table, rel)?, "WHERE")?),
+                None => None,
+            };
+            out.push(BoundIndex { index: index.clone(), expressions, predicate });
+        }
+        Ok(out)
+    }
+
+    pub(super) fn new_dml(&self, kind: DmlKind, table: Arc<Table>) -> Dml {
+        let rel = self.new_rel();
+        let has_triggers = !table.triggers.is_empty();
+        Dml {
+            kind,
+            table,
+            rel,
+            excluded_rel: self.new_rel(),
+            old_rel: rel,
+            new_rel: self.new_rel(),
+            source: None,
+            source_rel: self.new_rel(),
+            assignments: Vec::new(),
+            generated: Vec::new(),
+            checks: Vec::new(),
+            on_conflict: None,
+            merge: Vec::new(),
+            merge_on: None,
+            returning: Vec::new(),
+            row_filter: None,
+            triggers: Vec::new(),
+            old_values_rel: if has_triggers { self.new_rel() } else { rel },
+            indexes: Vec::new(),
+        }
+    }
+
+    pub(crate) fn find_column(&self, table: &Table, name: &str, loc: i32) -> Result<usize> {
+        match table.columns.iter().position(|c| !c.dropped && c.name == name) {
+            Some(i) => {
+                self.note_attribute(table.oid, table.columns[i].attnum, name, loc);
+                Ok(i)
+            }
+            None if super::scope::system_column(name).is_some() => {
+                self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot assign to system column \"{name}\""), loc)
+            }
+            None => self.err(
+                sqlstate::UNDEFINED_COLUMN,
+                format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+                loc,
+            ),
+        }
+    }
+
+    pub(crate) fn bind_insert(&self, s: &nodes::InsertStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
+        let mut q = Query::default();
+        let mut scope = Scope::new(outer);
+        if let Some(w) = s.with_clause() {
+            self.bind_with(w, &mut scope, &mut q)?;
+        }
+        let table = self.dml_target(s.relation(), "insert into")?;
+        let mut dml = self.new_dml(DmlKind::Insert, table.clone());
+        let (columns, parts, explicit) = self.insert_columns(s.cols().iter(), &table)?;
+        let given = match s.select_stmt() {
+            Node::None => 0,
+            Node::SelectStmt(select) => {
+                self.insert_source(s, select, &scope, (&columns, &parts), explicit, &table, &mut dml)?
+            }
+            _ => return Err(Error::internal("INSERT without a source")),
+        };
+        self.add_defaults(&table, &columns[..given], dml.new_rel, &mut dml.assignments)?;
+        self.row_rules(&table, dml.new_rel, &mut dml)?;
+        let target = TargetName::new(s.relation(), &table);
+        if let Some(c) = s.on_conflict_clause() {
+            self.bind_on_conflict(c, target, &scope, &mut dml)?;
+        }
+        self.bind_triggers(&mut dml)?;
+        self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+
+    /// The columns that an INSERT gives values for, the parts of them that it means, and whether it names them.
+    #[allow(clippy::type_complexity)]
+    pub(super) fn insert_columns<'n>(
+        &self,
+        list: impl Iterator<Item = Node<'n>>,
+        table: &Table,
+    ) -> Result<(Vec<(usize, i32)>, Vec<Vec<Node<'n>>>, bool)> {
+        let mut columns: Vec<(usize, i32)> = Vec::new();
+        let mut parts: Vec<Vec<Node<'n>>> = Vec::new();
+        for c in list {
+            let Node::ResTarget(t) = c else { continue };
+            let i = self.find_column(table, t.name().unwrap_or(""), t.location)?;
+            let steps: Vec<Node<'n>> = t.indirection().iter().collect();
+            if columns.iter().zip(&parts).any(|(x, p)| x.0 == i && (steps.is_empty() || p.is_empty())) {
+                return self.err(
+                    sqlstate::DUPLICATE_COLUMN,
+                    format!("column \"{}\" specified more than once", table.columns[i].name),
+                    t.location,
+                );
+            }
+            columns.push((i, t.location));
+            parts.push(steps);
+        }
+        let explicit = !columns.is_empty();
+        if !explicit {
+            columns = table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| (i, -1)).collect();
+            parts = vec![Vec::new(); columns.len()];
+        }
+        Ok((columns, parts, explicit))
+    }
+
+    /// Defaults of the columns that no value is given for.
+    pub(super) fn add_defaults(
+        &self,
+        table: &Table,
+        given: &[(usize, i32)],
+        rel: u32,
+        assignments: &mut Vec<Assignment>,
+    ) -> Result<()> {
+        for (i, c) in table.columns.iter().enumerate() {
+            if c.dropped || c.generated != 0 || given.iter().any(|x| x.0 == i) {
+                continue;
+            }
+            let expr = self.default_of(table, c, rel)?;
+            if !matches!(expr.as_const(), Some(Datum::Null)) {
+                assignments.push(Assignment { column: i, expr });
+            }
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn insert_source(
+        &self,
+        s: &nodes::InsertStmt,
+        select: &nodes::SelectStmt,
+        scope: &Scope<'_>,
+        (columns, parts): (&[(usize, i32)], &[Vec<Node<'_>>]),
+        explicit: bool,
+        table: &Arc<Table>,
+        dml: &mut Dml,
+    ) -> Result<usize> {
+        // A part of a column of which nothing was given before is a part of NULL.
+        let of_part = |n: usize, c: &Column| self.part_type(Expr::null(c.type_oid), &parts[n], &c.name, scope);
+        let assign_column = |dml: &mut Dml, n: usize, value: Expr| -> Result<()> {
+            let (column, steps) = (columns[n].0, parts[n].as_slice());
+            let c = &table.columns[column];
+            let expr = if steps.is_empty() {
+                value
+            } else {
+                let before =
+                    dml.assignments.iter().position(|a| a.column == column).map(|at| dml.assignments.remove(at).expr);
+                let base = before.unwrap_or_else(|| Expr::null(c.type_oid));
+                self.assign_steps(base, steps, value, &c.name, None, scope)?
+            };
+            dml.assignments.push(Assignment { column, expr });
+            Ok(())
+        };
+        let simple_values = !select.values_lists().is_empty()
+            && select.sort_clause().is_empty()
+            && matches!(select.limit_count(), Node::None)
+            && matches!(select.limit_offset(), Node::None)
+            && select.with_clause().is_none();
+        let overriding_system = s.override_ == raw::OverridingKind::OVERRIDING_SYSTEM_VALUE;
+        let overriding_user = s.override_ == raw::OverridingKind::OVERRIDING_USER_VALUE;
+        let check_count = |n: usize, loc: i32| -> Result<()> {
+            if n > columns.len() {
+                return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", loc);
+            }
+            if explicit && n < columns.len() {
+                return self.err(
+                    sqlstate::SYNTAX_ERROR,
+                    "INSERT has more target columns than expressions",
+                    columns[n].1,
+                );
+            }
+            Ok(())
+        };
+        let refuse = |c: &Column| refuse_value(c, overriding_system);
+        if simple_values {
+            let place = Scope { place: Place::Values, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+            let mut rows = Vec::new();
+            let mut given = 0;
+            for list in select.values_lists() {
+                let Some(list) = list.as_node_list() else { continue };
+                let mut values: Vec<(Option<Node<'_>>, Expr)> = Vec::with_capacity(list.len());
+                for node in list {
+                    match node {
+                        Node::ColumnRef(c) if c.fields().iter().any(|f| matches!(f, Node::A_Star(_))) => {
+                            values.extend(self.expand_star(c, &place)?.into_iter().map(|t| (None, t.expr)));
+                        }
+                        node => values.push((Some(node), Expr::null(oids::UNKNOWN))),
+                    }
+                }
+                if !rows.is_empty() && values.len() != given {
+                    return self.err(sqlstate::SYNTAX_ERROR, "VALUES lists must all be the same length", -1);
+                }
+                given = values.len();
+                let mut row = Vec::with_capacity(given);
+                for (n, (node, known)) in values.into_iter().enumerate() {
+                    let Some(&(i, _)) = columns.get(n) else {
+                        let e = if let Some(node) = node { self.bind_expr(node, &place)? } else { known };
+                        return self.err(
+                            sqlstate::SYNTAX_ERROR,
+                            "INSERT has more expressions than target columns",
+                            e.loc,
+                        );
+                    };
+                    let c = &table.columns[i];
+                    let e = if let Some(node) = node { self.bind_value(node, &place)? } else { known };
+                    let e = if matches!(e.kind, ExprKind::Default) || overriding_user && c.identity != 0 {
+                        if !parts[n].is_empty() {
+                            return self.err(
+                                sqlstate::FEATURE_NOT_SUPPORTED,
+                                if matches!(parts[n].first(), Some(Node::String(_))) {
+                                    "cannot set a subfield to DEFAULT"
+                                } else {
+                                    "cannot set an array element to DEFAULT"
+                                },
+                                e.loc,
+                            );
+                        }
+                        self.default_of(table, c, dml.new_rel)?
+                    } else if parts[n].is_empty() {
+                        refuse(c)?;
+                        self.assign(e, c, table)?
+                    } else {
+                        refuse(c)?;
+                        let (ty, typmod) = of_part(n, c)?;
+                        match self.coerce_to_target(e, ty, typmod, CastContext::Assignment, false)? {
+                            Ok(e) => e,
+                            Err(e) => {
+                                return self
+                                    .assign_steps(Expr::null(c.type_oid), &parts[n], e, &c.name, None, scope)
+                                    .map(|_| 0);
+                            }
+                        }
+                    };
+                    row.push(e);
+                }
+                check_count(given, -1)?;
+                rows.push(row);
+            }
+            let rel = dml.source_rel;
+            let mut rel_columns: Vec<RelColumn> = Vec::with_capacity(given);
+            for (n, (i, _)) in columns[..given].iter().enumerate() {
+                let c = &table.columns[*i];
+                let (ty, typmod) = if parts[n].is_empty() { (c.type_oid, c.typmod) } else { of_part(n, c)? };
+                rel_columns.push(RelColumn { name: c.name.clone(), ty, typmod });
+            }
+            let mut source = Query::default();
+            for (n, c) in rel_columns.iter().enumerate() {
+                let expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod);
+                if table.columns[columns[n].0].generated == 0 {
+                    assign_column(dml, n, expr.clone())?;
+                }
+                source.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
+            }
+            source.rels.push(Rel {
+                id: rel,
+                alias: "*VALUES*".into(),
+                columns: rel_columns,
+                kind: RelKind::Values(rows),
+                lateral: false,
+            });
+            source.from.push(JoinTree::Rel(rel));
+            dml.source = Some(SharedQuery::new(source));
+            return Ok(given);
+        }
+        let mut source = self.bind_select_as(select, Some(scope), false)?;
+        let count = source.targets.iter().filter(|t| !t.junk).count();
+        check_count(count, source.targets.get(columns.len()).map_or(-1, |t| t.expr.loc))?;
+        for (n, (i, _)) in columns[..count].iter().enumerate() {
+            let c = &table.columns[*i];
+            let given =
+                source.targets.iter().filter(|t| !t.junk).nth(n).map(|t| (t.expr.ty, t.expr.loc, t.expr.typmod));
+            let Some((ty, loc, typmod)) = given else { return Err(Error::internal("INSERT source")) };
+            let expr = if overriding_user && c.identity != 0 {
+                self.default_of(table, c, dml.new_rel)?
+            } else if !parts[n].is_empty() {
+                refuse(c)?;
+                let wanted = of_part(n, c)?.0;
+                if ty == oids::UNKNOWN {
+                    self.coerce_output(&mut source, n, self.base_type(wanted), "INSERT")?;
+                }
+                Expr::column(
+                    ColId { rel: dml.source_rel, att: n as i16 + 1 },
+                    if ty == oids::UNKNOWN { self.base_type(wanted) } else { ty },
+                    typmod,
+                )
+                .at(loc)
+            } else {
+                refuse(c)?;
+                if ty == oids::UNKNOWN {
+                    self.coerce_output(&mut source, n, self.base_type(c.type_oid), "INSERT")?;
+                    let e =
+                        Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, self.base_type(c.type_oid), -1)
+                            .at(loc);
+                    self.assign(e, c, table)?
+                } else {
+                    let e = Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, ty, typmod).at(loc);
+                    self.assign(e, c, table)?
+                }
+            };
+            assign_column(dml, n, expr)?;
+        }
+        dml.source = Some(SharedQuery::new(source));
+        Ok(count)
+    }
+
+    pub(crate) fn bind_returning(
+        &self,
+        clause: Option<&nodes::ReturningClause>,
+        target: TargetName<'_>,
+        visible_rel: u32,
+        scope: &Scope<'_>,
+        dml: &mut Dml,
+    ) -> Result<()> {
+        let Some(clause) = clause else { return Ok(()) };
+        let is_merge = dml.kind == DmlKind::Merge;
+        let place = if is_merge { Place::MergeReturning } else { Place::Returning };
+        let mut here = Scope { place, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+        here.items.extend(scope.items.iter().filter(|i| i.rel != dml.rel).cloned());
+        let at = if is_merge { here.items.len() } else { 0 };
+        here.items.insert(at, target.item(visible_rel, &dml.table));
+        let mut old_name = "old".to_string();
+        let mut new_name = "new".to_string();
+        for o in clause.options() {
+            let value = o.value().unwrap_or("").to_string();
+            if o.option == raw::ReturningOptionKind::RETURNING_OPTION_OLD { old_name = value } else { new_name = value }
+        }
+        for (name, rel) in [(old_name, dml.old_rel), (new_name, dml.new_rel)] {
+            if here.items.iter().any(|i| i.alias.as_deref() == Some(&name)) {
+                continue;
+            }
+            let mut item = NsItem::of_table(rel, &dml.table, &name);
+            item.cols_visible = false;
+            here.items.push(item);
+        }
+        let mut list = Vec::new();
+        for n in clause.exprs() {
+            if let Node::ResTarget(t) = n {
+                list.push(t);
+            }
+        }
+        let mut targets = self.bind_targets(list.into_iter(), &here)?;
+        for t in &mut targets {
+            self.resolve_target(t)?;
+        }
+        dml.returning = targets;
+        Ok(())
+    }
+
+    /// SET lists of UPDATE, ON CONFLICT and MERGE. `rel` is where the current row is.
+    pub(crate) fn bind_set<'n>(
+        &self,
+        list: impl Iterator<Item = &'n nodes::ResTarget>,
+        table: &Arc<Table>,
+        rel: u32,
+        scope: &Scope<'_>,
+    ) -> Result<Vec<Assignment>> {
+        let mut out: Vec<Assignment> = Vec::new();
+        for t in list {
+            let name = t.name().unwrap_or("");
+            let i = self.find_column(table, name, t.location)?;
+            let c = &table.columns[i];
+            let e = match t.val() {
+                Node::MultiAssignRef(m) => self.multi_assign(m, scope)?,
+                node => self.bind_value(node, scope)?,
+            };
+            let is_default = matches!(e.kind, ExprKind::Default);
+            if c.generated != 0 && !is_default {
+                let e =
+                    Error::new(sqlstate::GENERATED_ALWAYS, format!("column \"{name}\" can only be updated to DEFAULT"))
+                        .with_detail(format!("Column \"{name}\" is a generated column."));
+                return Err(e);
+            }
+            if c.identity == b'a' && !is_default {
+                let e =
+                    Error::new(sqlstate::GENERATED_ALWAYS, format!("column \"{name}\" can only be updated to DEFAULT"))
+                        .with_detail(format!("Column \"{name}\" is an identity column defined as GENERATED ALWAYS."));
+                return Err(e);
+            }
+            if c.generated != 0 {
+                continue;
+            }
+            let previous = out.iter().position(|a| a.column == i);
+            if previous.is_some() && t.indirection().is_empty() {
+                return self.err(sqlstate::SYNTAX_ERROR, format!("multiple assignments to same column \"{name}\""), -1);
+            }
+            let expr = if !t.indirection().is_empty() {
+                let base = match previous {
+                    Some(p) => out.remove(p).expr,
+                    None => Expr::column(ColId { rel, att: c.attnum }, c.type_oid, c.typmod),
+                };
+                self.assign_steps(base, &t.indirection().iter().collect::<Vec<_>>(), e, name, None, scope)?
+            } else if is_default {
+                self.default_of(table, c, rel)?
+            } else {
+                self.assign(e, c, table)?
+            };
+            out.push(Assignment { column: i, expr });
+        }
+        Ok(out)
+    }
+
+    /// One column of `(a, b) = (…)`.
+    fn multi_assign(&self, m: &nodes::MultiAssignRef, scope: &Scope<'_>) -> Result<Expr> {
+        let index = usize::try_from(m.colno - 1).unwrap_or(0);
+        let count = usize::try_from(m.ncolumns).unwrap_or(0);
+        match m.source() {
+            Node::RowExpr(r) => {
+                let mut fields = self.bind_row_fields(r, scope)?;
+                if fields.len() != count {
+                    return self.err(
+                        sqlstate::SYNTAX_ERROR,
+                        "number of columns does not match number of values",
+                        r.location,
+                    );
+                }
+                Ok(fields.swap_remove(index))
+            }
+            Node::SubLink(s) if s.sub_link_type == raw::SubLinkType::EXPR_SUBLINK => {
+                let Node::SelectStmt(select) = s.subselect() else { return Err(Error::internal("subquery")) };
+                let query = self.bind_select(select, Some(scope))?;
+                let visible: Vec<(kilndb_base::Oid, i32)> =
+                    query.targets.iter().filter(|t| !t.junk).map(|t| (t.expr.ty, t.expr.typmod)).collect();
+                if visible.len() != count {
+                    return self.err(
+                        sqlstate::SYNTAX_ERROR,
+                        "number of columns does not match number of values",
+                        s.location,
+                    );
+                }
+                let (ty, typmod) = visible[index];
+                let link = SubLink {
+                    id: self.new_rel(),
+                    kind: SubKind::Row,
+                    query: SharedQuery::new(query),
+                    left: Vec::new(),
+                    test: None,
+                    test_rel: 0,
+                    equality: false,
+                };
+                let row = Expr::new(ExprKind::SubLink(Box::new(link)), oids::RECORD);
+                let kind = ExprKind::Field { arg: Box::new(row), index, name: String::new() };
+                Ok(Expr::new(kind, ty).with_typmod(typmod).at(s.location))
+            }
+            _ => Err(Error::new(
+                sqlstate::FEATURE_NOT_SUPPORTED,
+                "source for a multiple-column UPDATE item must be a sub-SELECT or ROW() expression",
+            )),
+        }
+    }
+
+    pub(super) fn target_rel(
+        &self,
+        dml: &Dml,
+        target: TargetName<'_>,
+        q: &mut Query,
+        scope: &mut Scope<'_>,
+    ) -> Result<()> {
+        scope.items.push(target.item(dml.rel, &dml.table));
+        let kind = match &dml.table.view_sql {
+            Some(sql) if dml.table.kind == TableKind::View => {
+                RelKind::Subquery(SharedQuery::new(self.bind_view(&dml.table, sql)?))
+            }
+            _ => RelKind::Table(dml.table.clone()),
+        };
+        q.rels.push(Rel {
+            id: dml.rel,
+            alias: target.name.to_string(),
+            columns: table_columns(&dml.table),
+            kind,
+            lateral: false,
+        });
+        q.from.push(JoinTree::Rel(dml.rel));
+        Ok(())
+    }
+
+    fn bind_where(&self, node: Node<'_>, scope: &Scope<'_>, dml: &Dml) -> Result<Option<Expr>> {
+        match node {
+            Node::CurrentOfExpr(c) => self.current_of(c, dml.rel, &dml.table),
+            node => self.bind_condition(node, scope, "WHERE"),
+        }
+    }
+
+    pub(crate) fn bind_update(&self, s: &nodes::UpdateStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
+        let mut q = Query::default();
+        let mut scope = Scope::new(outer);
+        if let Some(w) = s.with_clause() {
+            self.bind_with(w, &mut scope, &mut q)?;
+        }
+        let table = self.dml_target(s.relation(), "update")?;
+        let target = TargetName::new(s.relation(), &table);
+        let mut dml = self.new_dml(DmlKind::Update, table.clone());
+        self.target_rel(&dml, target, &mut q, &mut scope)?;
+        self.bind_from(s.from_clause(), &mut scope, &mut q)?;
+        scope.place = Place::UpdateSource;
+        dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
+        scope.place = Place::Where;
+        q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
+        self.row_rules(&table, dml.new_rel, &mut dml)?;
+        self.bind_triggers(&mut dml)?;
+        self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+
+    pub(crate) fn bind_delete(&self, s: &nodes::DeleteStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
+        let mut q = Query::default();
+        let mut scope = Scope::new(outer);
+        if let Some(w) = s.with_clause() {
+            self.bind_with(w, &mut scope, &mut q)?;
+        }
+        let table = self.dml_target(s.relation(), "delete from")?;
+        let target = TargetName::new(s.relation(), &table);
+        let mut dml = self.new_dml(DmlKind::Delete, table.clone());
+        self.target_rel(&dml, target, &mut q, &mut scope)?;
+        self.bind_from(s.using_clause(), &mut scope, &mut q)?;
+        scope.place = Place::Where;
+        q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
+        dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
+        self.bind_triggers(&mut dml)?;
+        self.bind_returning(s.returning_clause(), target, dml.rel, &scope, &mut dml)?;
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+}
+
+pub(super) fn refuse_catalog(table: &Table) -> Result<()> {
+    if table.is_catalog {
+        return Err(Error::new(
+            sqlstate::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied: \"{}\" is a system catalog", table.name),
+        ));
+    }
+    Ok(())
+}
+
+/// Refuses a value for a column that the user may not give one for.
+pub(super) fn refuse_value(c: &Column, overriding_system: bool) -> Result<()> {
+    let base = |detail: String| {
+        Error::new(sqlstate::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name))
+            .with_detail(detail)
+    };
+    if c.generated != 0 {
+        return Err(base(format!("Column \"{}\" is a generated column.", c.name)));
+    }
+    if c.identity == b'a' && !overriding_system {
+        return Err(base(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", c.name))
+            .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
+    }
+    Ok(())
+}

@@ -1,0 +1,502 @@
+//! FROM: tables, views, subqueries, functions, joins.
+
+use super::Binder;
+use super::ir::*;
+use super::scope::{NsColumn, NsItem, Place, Scope};
+use super::with::output_columns;
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::{Table, TableKind};
+use kilndb_syntax::{Node, NodeList, nodes, raw};
+use kilndb_types::oids;
+use std::sync::Arc;
+
+impl Binder<'_> {
+    pub(crate) fn bind_from(&self, list: &NodeList, scope: &mut Scope<'_>, q: &mut Query) -> Result<()> {
+        let place = std::mem::replace(&mut scope.place, Place::FromClause);
+        for node in list {
+            let (tree, items) = self.bind_from_item(node, scope, q)?;
+            self.add_items(scope, items)?;
+            q.from.push(tree);
+        }
+        scope.place = place;
+        Ok(())
+    }
+
+    fn add_items(&self, scope: &mut Scope<'_>, items: Vec<NsItem>) -> Result<()> {
+        self.check_aliases(&scope.items, &items)?;
+        scope.items.extend(items);
+        Ok(())
+    }
+
+    fn check_aliases(&self, have: &[NsItem], new: &[NsItem]) -> Result<()> {
+        for n in new.iter().filter(|n| n.rel_visible) {
+            let clash = have.iter().any(|h| {
+                h.rel_visible
+                    && h.alias.is_some()
+                    && h.alias == n.alias
+                    && (h.schema == n.schema || h.schema.is_none() || n.schema.is_none() || !h.is_table || !n.is_table)
+            });
+            if clash {
+                return Err(Error::new(
+                    sqlstate::DUPLICATE_ALIAS,
+                    format!("table name \"{}\" specified more than once", n.alias.as_deref().unwrap_or("")),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn bind_from_item(
+        &self,
+        node: Node<'_>,
+        scope: &Scope<'_>,
+        q: &mut Query,
+    ) -> Result<(JoinTree, Vec<NsItem>)> {
+        kilndb_base::stack::check()?;
+        match node {
+            Node::RangeVar(v) => self.bind_range_var(v, scope, q),
+            Node::RangeSubselect(s) => self.bind_range_subselect(s, scope, q),
+            Node::RangeFunction(f) => self.bind_range_function(f, scope, q),
+            Node::JoinExpr(j) => self.bind_join(j, scope, q),
+            Node::RangeTableSample(_) => Err(Error::unsupported("TABLESAMPLE")),
+            Node::RangeTableFunc(_) => Err(Error::unsupported("XMLTABLE")),
+            Node::JsonTable(_) => Err(Error::unsupported("JSON_TABLE")),
+            _ => Err(Error::unsupported("this kind of FROM item")),
+        }
+    }
+
+    /// The table a RangeVar names; errors as PostgreSQL's.
+    pub(crate) fn find_table(&self, v: &nodes::RangeVar) -> Result<Arc<Table>> {
+        let name = v.relname().unwrap_or("");
+        let schema = v.schemaname();
+        refuse_other_database(v, self.catalog.database_name()).map_err(|e| self.at(e, v.location))?;
+        if let Some(t) = self.catalog.table_by_name(schema, name)? {
+            self.note_table(schema, &t, v.alias().is_none(), v.location);
+            return Ok(t);
+        }
+        let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
+        self.err(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"), v.location)
+    }
+
+    #[inline(never)]
+    fn bind_range_var(&self, v: &nodes::RangeVar, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
+        let name = v.relname().unwrap_or("");
+        let alias = v.alias().and_then(|a| a.aliasname()).unwrap_or(name).to_string();
+        if v.schemaname().is_none()
+            && let Some(cte) = scope.find_cte(name)
+        {
+            if cte.is_silent {
+                return self.err(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("WITH query \"{name}\" does not have a RETURNING clause"),
+                    v.location,
+                );
+            }
+            let rel = self.new_rel();
+            let kind = RelKind::Cte { cte: cte.id, recursive_self: cte.recursive_self };
+            return self.finish_rel(rel, alias, cte.columns.clone(), kind, v.alias(), false, q, oids::RECORD);
+        }
+        if v.schemaname().is_none()
+            && let Some((table, is_new)) = self.catalog.transition_table(name)
+        {
+            let (kind, columns, row_type) = self.transition_rel(&table, is_new);
+            let rel = self.new_rel();
+            return self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, row_type);
+        }
+        let table = self.find_table(v)?;
+        let rel = self.new_rel();
+        match table.kind {
+            TableKind::View => {
+                let sql = table.view_sql.clone().unwrap_or_default();
+                let inner = self.bind_view(&table, &sql)?;
+                let columns: Vec<RelColumn> = table
+                    .columns
+                    .iter()
+                    .filter(|c| !c.dropped)
+                    .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod })
+                    .collect();
+                let kind = RelKind::Subquery(SharedQuery::new(inner));
+                let (tree, mut items) =
+                    self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, table.type_oid)?;
+                if let Some(i) = items.first_mut() {
+                    i.table_oid = table.oid;
+                    i.schema = v.alias().is_none().then(|| table.schema_name.clone());
+                    for (c, t) in i.columns.iter_mut().zip(table.columns.iter().filter(|c| !c.dropped)) {
+                        c.table_oid = table.oid;
+                        c.attnum = t.attnum;
+                    }
+                }
+                Ok((tree, items))
+            }
+            TableKind::Index | TableKind::Composite => {
+                let what = if table.kind == TableKind::Index { "an index" } else { "a composite type" };
+                let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{name}\""))
+                    .with_detail(format!(
+                        "This operation is not supported for {}.",
+                        if what == "an index" { "indexes" } else { "composite types" }
+                    ));
+                Err(self.at(e, v.location))
+            }
+            _ => {
+                let mut item = NsItem::of_table(rel, &table, &alias);
+                item.schema = if v.alias().is_none() { Some(table.schema_name.clone()) } else { None };
+                self.rename_columns(&mut item, v.alias())?;
+                q.rels.push(Rel {
+                    id: rel,
+                    alias,
+                    columns: table_columns(&table),
+                    kind: RelKind::Table(table),
+                    lateral: false,
+                });
+                Ok((JoinTree::Rel(rel), vec![item]))
+            }
+        }
+    }
+
+    pub(super) fn bind_view(&self, table: &Table, sql: &str) -> Result<Query> {
+        let script = kilndb_syntax::parse(sql)?;
+        let statements = script.statements();
+        let Some(Node::SelectStmt(s)) = statements.first().map(|s| s.node()) else {
+            return Err(Error::internal(format!("view \"{}\" has no SELECT", table.name)));
+        };
+        let saved = self.source.replace(Arc::from(sql));
+        let bound = self.bind_select(s, None);
+        self.source.replace(saved);
+        bound
+    }
+
+    fn rename_columns(&self, item: &mut NsItem, alias: Option<&nodes::Alias>) -> Result<()> {
+        let Some(alias) = alias else { return Ok(()) };
+        let names: Vec<&str> = alias.colnames().iter().filter_map(|n| n.as_str()).collect();
+        if names.len() > item.columns.len() {
+            return Err(Error::new(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!(
+                    "table \"{}\" has {} columns available but {} columns specified",
+                    alias.aliasname().unwrap_or(""),
+                    item.columns.len(),
+                    names.len()
+                ),
+            ));
+        }
+        for (c, n) in item.columns.iter_mut().zip(names) {
+            c.name = n.to_string();
+            c.is_named_here = true;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn finish_rel(
+        &self,
+        rel: u32,
+        alias: String,
+        columns: Vec<RelColumn>,
+        kind: RelKind,
+        names: Option<&nodes::Alias>,
+        lateral: bool,
+        q: &mut Query,
+        row_type: kilndb_base::Oid,
+    ) -> Result<(JoinTree, Vec<NsItem>)> {
+        let ns = columns
+            .iter()
+            .enumerate()
+            .map(|(i, c)| NsColumn {
+                name: c.name.clone(),
+                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod),
+                table_oid: 0,
+                attnum: 0,
+                is_named_here: false,
+            })
+            .collect();
+        let mut item = NsItem::new(Some(alias.clone()), rel, ns);
+        item.row_type = row_type;
+        self.rename_columns(&mut item, names)?;
+        q.rels.push(Rel { id: rel, alias, columns, kind, lateral });
+        Ok((JoinTree::Rel(rel), vec![item]))
+    }
+
+    /// A scope for a FROM item: with or without its left neighbours.
+    fn item_scope<'s>(scope: &'s Scope<'s>, lateral: bool) -> Scope<'s> {
+        if lateral {
+            let mut s = Scope::new(Some(scope));
+            s.place = Place::From;
+            return s;
+        }
+        let mut s = Scope::new(scope.parent);
+        s.ctes = scope.ctes.clone();
+        s
+    }
+
+    #[inline(never)]
+    fn bind_range_subselect(
+        &self,
+        s: &nodes::RangeSubselect,
+        scope: &Scope<'_>,
+        q: &mut Query,
+    ) -> Result<(JoinTree, Vec<NsItem>)> {
+        let Node::SelectStmt(select) = s.subquery() else { return Err(Error::internal("subquery")) };
+        let outer = Self::item_scope(scope, s.lateral);
+        let inner = self.bind_select(select, Some(&outer))?;
+        let columns = output_columns(&inner);
+        let alias = s.alias().and_then(|a| a.aliasname()).unwrap_or("unnamed_subquery").to_string();
+        let rel = self.new_rel();
+        let unnamed = s.alias().is_none();
+        let (tree, mut items) = self.finish_rel(
+            rel,
+            alias,
+            columns,
+            RelKind::Subquery(SharedQuery::new(inner)),
+            s.alias(),
+            s.lateral,
+            q,
+            oids::RECORD,
+        )?;
+        if unnamed && let Some(i) = items.first_mut() {
+            i.alias = None;
+        }
+        Ok((tree, items))
+    }
+
+    #[inline(never)]
+    fn bind_range_function(
+        &self,
+        f: &nodes::RangeFunction,
+        scope: &Scope<'_>,
+        q: &mut Query,
+    ) -> Result<(JoinTree, Vec<NsItem>)> {
+        let inner = Self::item_scope(scope, true);
+        let mut calls = Vec::new();
+        let mut columns: Vec<RelColumn> = Vec::new();
+        let mut alias = None;
+        let mut scalar = false;
+        let single = f.functions().len() == 1;
+        let mut row_type = oids::RECORD;
+        for pair in f.functions() {
+            let (node, own_defs) = match pair.as_node_list() {
+                Some(l) => (l.get(0).unwrap_or(Node::None), l.get(1)),
+                None => (pair, None),
+            };
+            let node_name = super::select::figure_name(node);
+            alias.get_or_insert(node_name.clone());
+            let mut expr = self.bind_expr(node, &inner)?;
+            let mut defs: Vec<RelColumn> = Vec::new();
+            let mut define = |d: &nodes::ColumnDef| -> Result<()> {
+                let Some(t) = d.type_name() else { return Ok(()) };
+                let (ty, typmod) = self.resolve_type(t)?;
+                defs.push(RelColumn { name: d.colname().unwrap_or("").to_string(), ty, typmod });
+                Ok(())
+            };
+            for d in f.coldeflist() {
+                define(d)?;
+            }
+            if let Some(Node::NodeList(l)) = own_defs {
+                for d in l {
+                    if let Node::ColumnDef(d) = d {
+                        define(d)?;
+                    }
+                }
+            }
+            if let (ExprKind::Func(x), false) = (&mut expr.kind, defs.is_empty()) {
+                let columns = defs
+                    .iter()
+                    .map(|d| kilndb_catalog::routine::RowColumn {
+                        name: d.name.clone(),
+                        type_oid: d.ty,
+                        typmod: d.typmod,
+                    })
+                    .collect();
+                x.expected =
+                    Some(std::sync::Arc::new(kilndb_catalog::routine::RowShape { type_oid: oids::RECORD, columns }));
+            }
+            let fields = self.fields_of(&expr)?;
+            let (list, composite) = if !defs.is_empty() {
+                (defs, true)
+            } else if let (Some(fields), true) =
+                (fields, expr.ty == oids::RECORD || self.is_composite(self.base_type(expr.ty)))
+            {
+                row_type = expr.ty;
+                (fields.into_iter().map(|(name, ty, typmod)| RelColumn { name, ty, typmod }).collect(), true)
+            } else {
+                if expr.ty == oids::RECORD {
+                    return self.err(
+                        sqlstate::SYNTAX_ERROR,
+                        "a column definition list is required for functions returning \"record\"",
+                        expr.loc,
+                    );
+                }
+                scalar = single;
+                let out_name = match &expr.kind {
+                    ExprKind::Func(x) => self.catalog.function_by_oid(x.oid)?.and_then(|i| {
+                        i.arg_modes
+                            .iter()
+                            .position(|m| matches!(m, b'o' | b't'))
+                            .and_then(|p| i.arg_names.get(p).cloned())
+                    }),
+                    _ => None,
+                };
+                let named = f.alias().and_then(|a| a.aliasname()).filter(|_| single);
+                let name = match (out_name.filter(|n| !n.is_empty()), named) {
+                    (Some(n), _) => n,
+                    (None, Some(n)) => n.to_string(),
+                    (None, None) => node_name,
+                };
+                (vec![RelColumn { name, ty: expr.ty, typmod: expr.typmod }], false)
+            };
+            calls.push(TableFunc { expr, columns: list.len(), composite });
+            columns.extend(list);
+        }
+        if f.ordinality {
+            columns.push(RelColumn { name: "ordinality".into(), ty: oids::INT8, typmod: -1 });
+            scalar = false;
+        }
+        let alias = f.alias().and_then(|a| a.aliasname()).map_or_else(|| alias.unwrap_or_default(), str::to_string);
+        let rel = self.new_rel();
+        let kind = RelKind::Function { calls, ordinality: f.ordinality };
+        let (tree, mut items) = self.finish_rel(rel, alias, columns, kind, f.alias(), true, q, row_type)?;
+        if let Some(i) = items.first_mut() {
+            i.scalar_function = scalar;
+        }
+        Ok((tree, items))
+    }
+
+    #[inline(never)]
+    fn bind_join(&self, j: &nodes::JoinExpr, scope: &Scope<'_>, q: &mut Query) -> Result<(JoinTree, Vec<NsItem>)> {
+        let kind = match j.jointype {
+            raw::JoinType::JOIN_LEFT => JoinKind::Left,
+            raw::JoinType::JOIN_RIGHT => JoinKind::Right,
+            raw::JoinType::JOIN_FULL => JoinKind::Full,
+            _ => JoinKind::Inner,
+        };
+        let (left_tree, mut left) = self.bind_from_item(j.larg(), scope, q)?;
+        // The right side sees the left one if it is LATERAL.
+        let (right_tree, mut right) = {
+            let mut inner = Scope::new(scope.parent);
+            inner.place = Place::FromClause;
+            inner.ctes = scope.ctes.clone();
+            inner.items = scope.items.clone();
+            let ok = matches!(kind, JoinKind::Inner | JoinKind::Left);
+            inner.items.extend(left.iter().cloned().map(|mut i| {
+                i.lateral_only = true;
+                i.lateral_ok = ok;
+                i
+            }));
+            self.bind_from_item(j.rarg(), &inner, q)?
+        };
+        self.check_aliases(&left, &right)?;
+        let mut using: Vec<String> = j.using_clause().iter().filter_map(|s| s.sval().map(str::to_string)).collect();
+        let visible = |items: &[NsItem]| -> Vec<NsColumn> {
+            items.iter().filter(|i| i.cols_visible).flat_map(|i| i.columns.clone()).collect()
+        };
+        let (left_columns, right_columns) = (visible(&left), visible(&right));
+        if j.is_natural {
+            // A new name could make two columns one.
+            left_columns.iter().chain(&right_columns).for_each(|column| self.note_column(column, -1));
+            using = left_columns
+                .iter()
+                .filter(|l| right_columns.iter().any(|r| r.name == l.name))
+                .map(|l| l.name.clone())
+                .collect();
+        }
+        let mut on = None;
+        let mut merged: Vec<NsColumn> = Vec::new();
+        if !using.is_empty() {
+            let mut parts = Vec::new();
+            for (n, name) in using.iter().enumerate() {
+                if using[..n].contains(name) {
+                    return Err(Error::new(
+                        sqlstate::DUPLICATE_COLUMN,
+                        format!("column name \"{name}\" appears more than once in USING clause"),
+                    ));
+                }
+                let find = |columns: &[NsColumn], side: &str| -> Result<NsColumn> {
+                    let mut hits = columns.iter().filter(|c| c.name == *name);
+                    let Some(first) = hits.next() else {
+                        return Err(Error::new(
+                            sqlstate::UNDEFINED_COLUMN,
+                            format!("column \"{name}\" specified in USING clause does not exist in {side} table"),
+                        ));
+                    };
+                    if hits.next().is_some() {
+                        return Err(Error::new(
+                            sqlstate::AMBIGUOUS_COLUMN,
+                            format!("common column name \"{name}\" appears more than once in {side} table"),
+                        ));
+                    }
+                    Ok(first.clone())
+                };
+                let (l, r) = (find(&left_columns, "left")?, find(&right_columns, "right")?);
+                self.note_column(&l, -1);
+                self.note_column(&r, -1);
+                parts.push(self.make_operator(None, "=", Some(l.expr.clone()), r.expr.clone(), -1)?);
+                let ty = self.common_type(&[&l.expr, &r.expr], "JOIN/USING")?;
+                let le = self.coerce_to_common(l.expr.clone(), ty, "JOIN/USING")?;
+                let re = self.coerce_to_common(r.expr.clone(), ty, "JOIN/USING")?;
+                let expr = match kind {
+                    JoinKind::Full => Expr::new(ExprKind::Coalesce(vec![le, re]), ty),
+                    JoinKind::Right => re,
+                    _ => le,
+                };
+                let from = if kind == JoinKind::Right { &r } else { &l };
+                merged.push(NsColumn { expr, ..from.clone() });
+            }
+            on = Expr::and_all(parts);
+        } else if !matches!(j.quals(), Node::None) {
+            let mut inner = Scope::new(scope.parent);
+            inner.ctes = scope.ctes.clone();
+            inner.place = Place::On;
+            inner.items.extend(left.iter().cloned());
+            inner.items.extend(right.iter().cloned());
+            on = self.bind_condition(j.quals(), &inner, "JOIN/ON")?;
+        }
+        let (kind, left_tree, right_tree) = match kind {
+            JoinKind::Right => (JoinKind::Left, right_tree, left_tree),
+            k => (k, left_tree, right_tree),
+        };
+        let tree = JoinTree::Join { kind, left: Box::new(left_tree), right: Box::new(right_tree), on };
+        let mut items = Vec::new();
+        let alias = j.alias().and_then(|a| a.aliasname()).map(str::to_string);
+        if !merged.is_empty() || alias.is_some() {
+            let mut columns = merged.clone();
+            columns.extend(left_columns.into_iter().filter(|c| !using.contains(&c.name)));
+            columns.extend(right_columns.into_iter().filter(|c| !using.contains(&c.name)));
+            let rel = self.new_rel();
+            let mut item = NsItem::new(alias.clone(), rel, columns);
+            self.rename_columns(&mut item, j.alias())?;
+            item.rel_visible = alias.is_some();
+            for i in left.iter_mut().chain(right.iter_mut()) {
+                i.cols_visible = false;
+                if alias.is_some() {
+                    i.rel_visible = false;
+                }
+            }
+            items.append(&mut left);
+            items.append(&mut right);
+            items.push(item);
+        } else {
+            items.append(&mut left);
+            items.append(&mut right);
+        }
+        if let Some(a) = j.join_using_alias() {
+            let mut item = NsItem::new(a.aliasname().map(str::to_string), self.new_rel(), merged);
+            item.cols_visible = false;
+            items.push(item);
+        }
+        Ok((tree, items))
+    }
+}
+
+pub(crate) fn table_columns(table: &Table) -> Vec<RelColumn> {
+    table.columns.iter().map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod }).collect()
+}
+
+/// 0A000 for a relation of another database than `database`, the session's.
+pub fn refuse_other_database(r: &nodes::RangeVar, database: &str) -> Result<()> {
+    match r.catalogname() {
+        Some(other) if other != database => {
+            let names = [Some(other), r.schemaname(), r.relname()].map(Option::unwrap_or_default);
+            Err(kilndb_catalog::qualified_name::other_database(&format!("\"{}\"", names.join("."))))
+        }
+        _ => Ok(()),
+    }
+}

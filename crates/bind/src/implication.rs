@@ -1,0 +1,293 @@
+//! Does one condition follow from others? For the predicates of partial indexes: a scan may use such an index, and
+//! ON CONFLICT may choose it, if the statement's conditions imply its predicate.
+//!
+//! Invariants
+//! 1. "Implies" means: in every row in which all given conditions are true, the wanted one is true. What cannot be
+//!    proved is not implied, whether it is so or not.
+//! 2. What is proved: a condition implies itself; AND, OR and lists of constants are taken apart; comparisons of one
+//!    expression with two constants, or of the same two expressions, imply each other as btree orders them; a condition
+//!    that is not true of a NULL implies IS NOT NULL.
+//! 3. A parameter's value is not known: nothing follows from it.
+
+use super::ir::*;
+use super::{Binder, same};
+use kilndb_base::Oid;
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::value_host::with_context;
+use kilndb_types::{Datum, cast, functions, io, oids};
+
+/// Do the conditions `given`, which are all true, imply `wanted`?
+pub fn implies(catalog: &dyn CatalogView, given: &[Expr], wanted: &Expr) -> bool {
+    let prover = Prover { catalog };
+    let given = Clause::And(given.iter().map(|e| prover.clause(e, false)).collect());
+    prover.follows(&given, &prover.clause(wanted, false))
+}
+
+/// A condition as its AND and OR structure, without NOT where an operator says the same.
+enum Clause {
+    And(Vec<Clause>),
+    Or(Vec<Clause>),
+    Atom(Expr),
+}
+
+/// Longer lists of constants are not taken apart.
+const ELEMENTS_MAX: usize = 100;
+
+/// Strategies of btree, and the negation of its equality.
+const LESS: u8 = 1;
+const LESS_EQUAL: u8 = 2;
+const EQUAL: u8 = 3;
+const GREATER_EQUAL: u8 = 4;
+const GREATER: u8 = 5;
+const NOT_EQUAL: u8 = 6;
+
+/// `left op right` with an operator of btree.
+struct Comparison<'a> {
+    left: &'a Expr,
+    right: &'a Expr,
+    strategy: u8,
+}
+
+impl<'a> Comparison<'a> {
+    fn swapped(&self) -> Comparison<'a> {
+        let strategy = match self.strategy {
+            LESS => GREATER,
+            LESS_EQUAL => GREATER_EQUAL,
+            GREATER_EQUAL => LESS_EQUAL,
+            GREATER => LESS,
+            other => other,
+        };
+        Comparison { left: self.right, right: self.left, strategy }
+    }
+}
+
+struct Prover<'a> {
+    catalog: &'a dyn CatalogView,
+}
+
+impl Prover<'_> {
+    fn clause(&self, e: &Expr, negated: bool) -> Clause {
+        let list = |l: &[Expr]| l.iter().map(|x| self.clause(x, negated)).collect();
+        match &e.kind {
+            ExprKind::And(l) if !negated => Clause::And(list(l)),
+            ExprKind::And(l) => Clause::Or(list(l)),
+            ExprKind::Or(l) if !negated => Clause::Or(list(l)),
+            ExprKind::Or(l) => Clause::And(list(l)),
+            ExprKind::Not(inner) => self.clause(inner, !negated),
+            ExprKind::ScalarArray { func, any } => {
+                let Some(func) = self.negated_call(func, negated) else { return not(e) };
+                match elements(&func) {
+                    Some(parts) if *any != negated => Clause::Or(parts),
+                    Some(parts) => Clause::And(parts),
+                    None if negated => not(e),
+                    None => Clause::Atom(e.clone()),
+                }
+            }
+            _ if !negated => Clause::Atom(e.clone()),
+            ExprKind::Func(f) => match self.negated_call(f, true) {
+                Some(f) => Clause::Atom(Expr { kind: ExprKind::Func(Box::new(f)), ..e.clone() }),
+                None => not(e),
+            },
+            ExprKind::IsNull { arg, negated } => {
+                Clause::Atom(Expr { kind: ExprKind::IsNull { arg: arg.clone(), negated: !negated }, ..e.clone() })
+            }
+            _ => not(e),
+        }
+    }
+
+    /// The call as it is, or of the operator that says the opposite.
+    fn negated_call(&self, f: &FuncExpr, negated: bool) -> Option<FuncExpr> {
+        if !negated {
+            return Some(f.clone());
+        }
+        let negator = self.catalog.operator_by_oid(f.operator).ok()??.negator;
+        let operator = self.catalog.operator_by_oid(negator).ok()??;
+        let name = operator.name.as_str().into();
+        Some(FuncExpr { oid: operator.function, operator: negator, name, ..f.clone() })
+    }
+
+    fn follows(&self, given: &Clause, wanted: &Clause) -> bool {
+        match (given, wanted) {
+            (_, Clause::And(parts)) => parts.iter().all(|w| self.follows(given, w)),
+            (Clause::Or(parts), _) => !parts.is_empty() && parts.iter().all(|g| self.follows(g, wanted)),
+            (Clause::And(parts), _) if parts.iter().any(|g| self.follows(g, wanted)) => true,
+            (_, Clause::Or(parts)) => parts.iter().any(|w| self.follows(given, w)),
+            (Clause::Atom(g), Clause::Atom(w)) => self.atom_follows(g, w),
+            (Clause::And(_), Clause::Atom(_)) => false,
+        }
+    }
+
+    fn atom_follows(&self, given: &Expr, wanted: &Expr) -> bool {
+        if same(given, wanted) {
+            return true;
+        }
+        if let ExprKind::IsNull { arg, negated: true } = &wanted.kind
+            && !matches!(arg.kind, ExprKind::Row { .. })
+            && arg.ty != oids::RECORD
+            && is_strict_for(given, arg, true)
+        {
+            return true;
+        }
+        let (Some(g), Some(w)) = (self.comparison(given), self.comparison(wanted)) else {
+            return self.is_boolean_of(given, wanted);
+        };
+        self.comparison_follows(&g, &w) || self.comparison_follows(&g.swapped(), &w)
+    }
+
+    /// `x = true` implies `x`, `x = false` implies `NOT x`.
+    fn is_boolean_of(&self, given: &Expr, wanted: &Expr) -> bool {
+        let Some(Comparison { left, right, strategy: EQUAL }) = self.comparison(given) else { return false };
+        match (&right.kind, &wanted.kind) {
+            (ExprKind::Const(Datum::Bool(true)), _) => same(left, wanted),
+            (ExprKind::Const(Datum::Bool(false)), ExprKind::Not(inner)) => same(left, inner),
+            _ => false,
+        }
+    }
+
+    fn comparison<'e>(&self, e: &'e Expr) -> Option<Comparison<'e>> {
+        let ExprKind::Func(f) = &e.kind else { return None };
+        let [left, right] = f.args.as_slice() else { return None };
+        if f.operator == 0 || f.operator >= FIRST_USER_OID {
+            return None;
+        }
+        let operator = self.catalog.operator_by_oid(f.operator).ok()??;
+        let strategy = |operator: Oid| self.catalog.btree_strategy(operator).ok().flatten();
+        let strategy = match operator.name.as_str() {
+            "<" | "<=" | "=" | ">=" | ">" => strategy(f.operator)?,
+            "<>" if strategy(operator.negator) == Some(EQUAL) => NOT_EQUAL,
+            _ => return None,
+        };
+        Some(Comparison { left, right, strategy })
+    }
+
+    /// Both with the same left side.
+    fn comparison_follows(&self, given: &Comparison<'_>, wanted: &Comparison<'_>) -> bool {
+        let wanted = match (same(given.left, wanted.left), same(given.left, wanted.right)) {
+            (true, _) => Comparison { ..*wanted },
+            (false, true) => wanted.swapped(),
+            _ => return false,
+        };
+        if same(given.right, wanted.right) {
+            return operators_follow(given.strategy, wanted.strategy);
+        }
+        let (Some(g), Some(w)) = (self.constant(given.right), self.constant(wanted.right)) else { return false };
+        match constants_must_be(given.strategy, wanted.strategy) {
+            Some(name) => self.holds(name, g, w),
+            None => false,
+        }
+    }
+
+    /// Is `a name b` true?
+    fn holds(&self, name: &str, a: Expr, b: Expr) -> bool {
+        let binder = Binder::new(self.catalog, "".into(), Vec::new());
+        let Ok(comparison) = binder.make_operator(None, name, Some(a), b, -1) else { return false };
+        matches!(self.constant(&comparison).as_ref().and_then(Expr::as_const), Some(Datum::Bool(true)))
+    }
+
+    /// The value of an expression without columns and parameters, as a constant that is not NULL.
+    fn constant(&self, e: &Expr) -> Option<Expr> {
+        let value = match &e.kind {
+            ExprKind::Const(d) => d.clone(),
+            ExprKind::Func(f) if f.volatility == b'i' && f.internal && !f.returns_set => {
+                let args: Option<Vec<Datum>> = f.args.iter().map(|a| self.constant(a)?.as_const().cloned()).collect();
+                let (function, args) = (functions::lookup(f.oid)?, args?);
+                with_context(self.catalog, |cx| function(cx, &args).ok())?
+            }
+            ExprKind::Cast { arg, kind: CastKind::InOut, .. } if arg.ty == oids::UNKNOWN => {
+                let Datum::Text(text) = self.constant(arg)?.as_const()?.clone() else { return None };
+                if !means_the_same_everywhere(e.ty, &text) {
+                    return None;
+                }
+                with_context(self.catalog, |cx| io::input(e.ty, &text, -1, cx).ok())?
+            }
+            ExprKind::Cast { arg, kind: CastKind::Relabel, .. } => {
+                let value = self.constant(arg)?.as_const()?.clone();
+                match cast::lookup_cast(arg.ty, e.ty) {
+                    Some(f) => with_context(self.catalog, |cx| f(&value, -1, false, cx).ok())?,
+                    None => value,
+                }
+            }
+            _ => return None,
+        };
+        (!value.is_null()).then(|| Expr { kind: ExprKind::Const(value), ..e.clone() })
+    }
+}
+
+fn not(e: &Expr) -> Clause {
+    Clause::Atom(Expr::new(ExprKind::Not(Box::new(e.clone())), oids::BOOL))
+}
+
+/// A comparison with each element of a list of constants.
+fn elements(f: &FuncExpr) -> Option<Vec<Clause>> {
+    let [scalar, array] = f.args.as_slice() else { return None };
+    let elements: Vec<Expr> = match &array.kind {
+        ExprKind::Const(Datum::Array(a)) => {
+            a.elements.iter().map(|d| Expr::new(ExprKind::Const(d.clone()), a.element_type)).collect()
+        }
+        ExprKind::Array { elements, multidim: false, .. } => elements.clone(),
+        _ => return None,
+    };
+    if elements.is_empty() || elements.len() > ELEMENTS_MAX {
+        return None;
+    }
+    let compare = |element: Expr| {
+        let call = FuncExpr { args: vec![scalar.clone(), element], ..f.clone() };
+        Clause::Atom(Expr::new(ExprKind::Func(Box::new(call)), oids::BOOL))
+    };
+    Some(elements.into_iter().map(compare).collect())
+}
+
+/// Is the condition anything but true where `part` is NULL? `may_be_false`: false is as good as NULL.
+fn is_strict_for(e: &Expr, part: &Expr, may_be_false: bool) -> bool {
+    if same(e, part) || same(unlabelled(e), unlabelled(part)) {
+        return true;
+    }
+    match &e.kind {
+        ExprKind::Func(f) => f.strict && f.args.iter().any(|a| is_strict_for(a, part, false)),
+        ExprKind::Cast { arg, .. } => is_strict_for(arg, part, false),
+        ExprKind::ScalarArray { func, any: true } => {
+            func.strict && may_be_false && func.args.first().is_some_and(|a| is_strict_for(a, part, false))
+        }
+        _ => false,
+    }
+}
+
+fn unlabelled(e: &Expr) -> &Expr {
+    match &e.kind {
+        ExprKind::Cast { arg, kind: CastKind::Relabel, .. } => arg,
+        _ => e,
+    }
+}
+
+/// Of the same two values: does one comparison imply the other?
+fn operators_follow(given: u8, wanted: u8) -> bool {
+    given == wanted
+        || matches!(
+            (given, wanted),
+            (LESS, LESS_EQUAL | NOT_EQUAL) | (EQUAL, LESS_EQUAL | GREATER_EQUAL) | (GREATER, GREATER_EQUAL | NOT_EQUAL)
+        )
+}
+
+/// How the constant of `x given g` must compare with that of `x wanted w` for the second to follow.
+fn constants_must_be(given: u8, wanted: u8) -> Option<&'static str> {
+    Some(match (given, wanted) {
+        (LESS, LESS | LESS_EQUAL | NOT_EQUAL) | (LESS_EQUAL, LESS_EQUAL) => "<=",
+        (LESS_EQUAL, LESS | NOT_EQUAL) => "<",
+        (GREATER, GREATER | GREATER_EQUAL | NOT_EQUAL) | (GREATER_EQUAL, GREATER_EQUAL) => ">=",
+        (GREATER_EQUAL, GREATER | NOT_EQUAL) => ">",
+        (EQUAL, LESS) => "<",
+        (EQUAL, LESS_EQUAL) => "<=",
+        (EQUAL, EQUAL) | (NOT_EQUAL, NOT_EQUAL) => "=",
+        (EQUAL, GREATER_EQUAL) => ">=",
+        (EQUAL, GREATER) => ">",
+        (EQUAL, NOT_EQUAL) => "<>",
+        _ => return None,
+    })
+}
+
+/// Of types whose text depends on settings: dates that begin with the year, which mean the same under all of them.
+fn means_the_same_everywhere(type_oid: Oid, text: &str) -> bool {
+    let year_first = text.len() >= 5 && text.bytes().take(4).all(|b| b.is_ascii_digit()) && text.as_bytes()[4] == b'-';
+    matches!(type_oid, oids::DATE | oids::TIMESTAMP) && year_first
+}

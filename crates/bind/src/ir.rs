@@ -1,0 +1,723 @@
+//! The bound query: what the statement means once names and types are resolved.
+//!
+//! Every relation of a statement (table, subquery, function, join alias …) has a number that is unique in the
+//! whole statement, so a column is (`rel`, `att`) wherever it is used, correlated or not.
+
+use kilndb_base::Oid;
+use kilndb_catalog::{Index, Table};
+use kilndb_types::Datum;
+use std::sync::Arc;
+
+/// `att`: 1-based column; negative: system column as PostgreSQL numbers them; 0: the whole row.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ColId {
+    pub rel: u32,
+    pub att: i16,
+}
+
+pub const ATT_CTID: i16 = -1;
+pub const ATT_TABLEOID: i16 = -6;
+
+#[derive(Clone, Debug)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub ty: Oid,
+    pub typmod: i32,
+    /// Byte offset in the statement's text, -1 unknown.
+    pub loc: i32,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FuncForm {
+    Call,
+    Operator,
+    ImplicitCast,
+    ExplicitCast,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CastKind {
+    /// Same bits.
+    Relabel,
+    /// Through the text form.
+    InOut,
+    /// Element by element; the inner function or 0 for relabel or I/O as `kilndb_types::cast` decides.
+    Array,
+    /// Length coercion to `typmod`.
+    Typmod,
+    /// ROW to a composite type: field by field.
+    Row,
+    /// Of the base type: what the domain asks of its values.
+    Domain,
+}
+
+#[derive(Clone, Debug)]
+pub struct FuncExpr {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<Expr>,
+    pub strict: bool,
+    pub volatility: u8,
+    pub returns_set: bool,
+    pub form: FuncForm,
+    /// The operator, if called as one.
+    pub operator: Oid,
+    /// The last argument is an array given with VARIADIC, or gathered for it.
+    pub variadic: bool,
+    /// pg_proc says it is not ours to run: SQL, PL/pgSQL.
+    pub internal: bool,
+    /// A routine that returns RECORD: what its column definition list says.
+    pub expected: Option<Arc<kilndb_catalog::routine::RowShape>>,
+}
+
+impl FuncExpr {
+    /// A plain call of a function that gives one value.
+    pub fn internal(oid: Oid, name: Arc<str>, args: Vec<Expr>, strict: bool, volatility: u8) -> FuncExpr {
+        let form = FuncForm::Call;
+        FuncExpr {
+            oid,
+            name,
+            args,
+            strict,
+            volatility,
+            returns_set: false,
+            form,
+            operator: 0,
+            variadic: false,
+            internal: true,
+            expected: None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BoolTestKind {
+    True,
+    NotTrue,
+    False,
+    NotFalse,
+    Unknown,
+    NotUnknown,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CompareKind {
+    Lt,
+    Le,
+    Ge,
+    Gt,
+    Eq,
+    Ne,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SqlValue {
+    CurrentDate,
+    CurrentTime,
+    CurrentTimestamp,
+    LocalTime,
+    LocalTimestamp,
+    CurrentUser,
+    SessionUser,
+    CurrentCatalog,
+    CurrentSchema,
+}
+
+#[derive(Clone, Debug)]
+pub struct Subscript {
+    pub lower: Option<Expr>,
+    pub upper: Option<Expr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SubKind {
+    Exists,
+    Scalar,
+    Any,
+    All,
+    Array,
+    /// (a, b) = (SELECT …)
+    RowCompare,
+    /// UPDATE … SET (a, b) = (SELECT …): the row of the subquery's only row.
+    Row,
+}
+
+#[derive(Clone, Debug)]
+pub struct SubLink {
+    /// The same in all copies of the expression; no relation has this number.
+    pub id: u32,
+    pub kind: SubKind,
+    pub query: SharedQuery,
+    /// ANY/ALL/RowCompare: the left sides, and per column the comparison's function over
+    /// `Column(test_rel, i)` for the subquery's columns.
+    pub left: Vec<Expr>,
+    /// The condition with the subquery's columns as columns of relation `test_rel`.
+    pub test: Option<Box<Expr>>,
+    pub test_rel: u32,
+    /// `left = column` for all columns: can be hashed.
+    pub equality: bool,
+}
+
+/// A query within another. Copies share it until one of them is changed: who copies an expression at each level of
+/// nested subqueries would hold a copy of all levels below for each.
+#[derive(Clone, Debug)]
+pub struct SharedQuery(Arc<Query>);
+
+impl SharedQuery {
+    pub fn new(query: Query) -> SharedQuery {
+        SharedQuery(Arc::new(query))
+    }
+    pub fn into_inner(self) -> Query {
+        Arc::unwrap_or_clone(self.0)
+    }
+}
+impl std::ops::Deref for SharedQuery {
+    type Target = Query;
+    fn deref(&self) -> &Query {
+        &self.0
+    }
+}
+impl std::ops::DerefMut for SharedQuery {
+    fn deref_mut(&mut self) -> &mut Query {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct SortKey {
+    pub expr: Expr,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct AggCall {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<Expr>,
+    /// WITHIN GROUP (ORDER BY …): the direct arguments precede.
+    pub direct_args: usize,
+    pub distinct: bool,
+    pub order: Vec<SortKey>,
+    pub filter: Option<Box<Expr>>,
+    pub star: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct WindowCall {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<Expr>,
+    pub is_aggregate: bool,
+    pub filter: Option<Box<Expr>>,
+    /// Index in `Query::windows`.
+    pub window: usize,
+    pub star: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    Const(Datum),
+    /// 0-based.
+    Param(u32),
+    Column(ColId),
+    Func(Box<FuncExpr>),
+    Cast {
+        arg: Box<Expr>,
+        kind: CastKind,
+        explicit: bool,
+    },
+    And(Vec<Expr>),
+    Or(Vec<Expr>),
+    Not(Box<Expr>),
+    IsNull {
+        arg: Box<Expr>,
+        negated: bool,
+    },
+    BoolTest {
+        arg: Box<Expr>,
+        test: BoolTestKind,
+    },
+    /// `args` of the = function.
+    IsDistinct {
+        eq: Box<FuncExpr>,
+        negated: bool,
+    },
+    NullIf(Box<FuncExpr>),
+    Case {
+        arg: Option<Box<Expr>>,
+        whens: Vec<(Expr, Expr)>,
+        otherwise: Option<Box<Expr>>,
+    },
+    /// The value of the innermost CASE argument, while its WHENs are evaluated.
+    CaseArg,
+    Coalesce(Vec<Expr>),
+    MinMax {
+        greatest: bool,
+        args: Vec<Expr>,
+    },
+    Array {
+        elements: Vec<Expr>,
+        element_type: Oid,
+        multidim: bool,
+    },
+    Row {
+        fields: Vec<Expr>,
+        names: Vec<String>,
+    },
+    Field {
+        arg: Box<Expr>,
+        index: usize,
+        name: String,
+    },
+    Subscript {
+        arg: Box<Expr>,
+        subscripts: Vec<Subscript>,
+        slice: bool,
+    },
+    /// Assignment to an element or slice.
+    SubscriptAssign {
+        arg: Box<Expr>,
+        subscripts: Vec<Subscript>,
+        slice: bool,
+        value: Box<Expr>,
+    },
+    FieldAssign {
+        arg: Box<Expr>,
+        index: usize,
+        value: Box<Expr>,
+        count: usize,
+        types: Vec<Oid>,
+    },
+    /// `func` has two arguments: the scalar, and the array whose elements are the right side.
+    ScalarArray {
+        func: Box<FuncExpr>,
+        any: bool,
+    },
+    RowCompare {
+        kind: CompareKind,
+        left: Vec<Expr>,
+        right: Vec<Expr>,
+    },
+    SubLink(Box<SubLink>),
+    Agg(Box<AggCall>),
+    Window(Box<WindowCall>),
+    Grouping(Vec<Expr>),
+    SqlValue(SqlValue),
+    Collate {
+        arg: Box<Expr>,
+        name: String,
+    },
+    /// DEFAULT in VALUES of an INSERT, until it is replaced.
+    Default,
+    CurrentOf(String),
+    MergeAction,
+}
+
+#[derive(Clone, Debug)]
+pub struct Target {
+    pub expr: Expr,
+    pub name: String,
+    /// Not part of the result (ORDER BY expressions …).
+    pub junk: bool,
+    pub table_oid: Oid,
+    pub attnum: i16,
+}
+
+#[derive(Clone, Debug)]
+pub struct RelColumn {
+    pub name: String,
+    pub ty: Oid,
+    pub typmod: i32,
+}
+
+#[derive(Clone, Debug)]
+pub struct Rel {
+    pub id: u32,
+    pub alias: String,
+    pub columns: Vec<RelColumn>,
+    pub kind: RelKind,
+    pub lateral: bool,
+}
+
+#[derive(Clone, Debug)]
+pub enum RelKind {
+    Table(Arc<Table>),
+    Subquery(SharedQuery),
+    Function {
+        calls: Vec<TableFunc>,
+        ordinality: bool,
+    },
+    Values(Vec<Vec<Expr>>),
+    Cte {
+        cte: u32,
+        recursive_self: bool,
+    },
+    /// Rows a statement hands over: EXCLUDED, OLD, NEW, and results of aggregates and the like.
+    Pseudo,
+}
+
+#[derive(Clone, Debug)]
+pub struct TableFunc {
+    pub expr: Expr,
+    pub columns: usize,
+    /// Fields come from a composite value.
+    pub composite: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum JoinKind {
+    Inner,
+    Left,
+    Right,
+    Full,
+    Semi,
+    Anti,
+}
+
+#[derive(Clone, Debug)]
+pub enum JoinTree {
+    Rel(u32),
+    Join { kind: JoinKind, left: Box<JoinTree>, right: Box<JoinTree>, on: Option<Expr> },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SetOp {
+    Union,
+    Intersect,
+    Except,
+}
+
+#[derive(Clone, Debug)]
+pub enum Body {
+    Select,
+    /// VALUES lists as a query of their own.
+    Values(Vec<Vec<Expr>>),
+    SetOp {
+        op: SetOp,
+        all: bool,
+        left: SharedQuery,
+        right: SharedQuery,
+        rel: u32,
+    },
+    Dml(Box<Dml>),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LockStrength {
+    KeyShare,
+    Share,
+    NoKeyUpdate,
+    Update,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LockWait {
+    Wait,
+    NoWait,
+    SkipLocked,
+}
+#[derive(Clone, Debug)]
+pub struct RowLock {
+    pub rel: u32,
+    pub strength: LockStrength,
+    pub wait: LockWait,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FrameMode {
+    Rows,
+    Range,
+    Groups,
+}
+#[derive(Clone, Debug)]
+pub enum FrameBound {
+    UnboundedPreceding,
+    Preceding(Expr),
+    CurrentRow,
+    Following(Expr),
+    UnboundedFollowing,
+}
+#[derive(Clone, Debug)]
+pub struct WindowSpec {
+    pub name: Option<String>,
+    pub partition: Vec<Expr>,
+    pub order: Vec<SortKey>,
+    pub mode: FrameMode,
+    pub start: FrameBound,
+    pub end: FrameBound,
+    /// 0 none, 1 current row, 2 group, 3 ties.
+    pub exclude: u8,
+    pub default_frame: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Cte {
+    pub id: u32,
+    pub name: String,
+    pub query: SharedQuery,
+    pub recursive: bool,
+    pub materialized: Option<bool>,
+    pub references: u32,
+}
+
+/// One query level.
+#[derive(Clone, Debug)]
+pub struct Query {
+    pub ctes: Vec<Cte>,
+    pub body: Body,
+    pub rels: Vec<Rel>,
+    pub from: Vec<JoinTree>,
+    pub filter: Option<Expr>,
+    pub targets: Vec<Target>,
+    /// Grouping expressions; `grouping_sets` index them (one set of all if there is none).
+    pub group_by: Vec<Expr>,
+    pub grouping_sets: Option<Vec<Vec<usize>>>,
+    /// Constants that are grouped: which target is which element of `group_by`. Other constants are never NULL for a
+    /// grouping set, equal ones included.
+    pub constant_keys: Vec<(usize, usize)>,
+    pub having: Option<Expr>,
+    pub has_aggs: bool,
+    /// Aggregates that stand in subqueries and belong to this level: there they are columns of this relation.
+    pub outer_aggs: Vec<Expr>,
+    /// 0: there are none.
+    pub outer_agg_rel: u32,
+    pub windows: Vec<WindowSpec>,
+    pub has_srf: bool,
+    /// Sort keys over the FROM's columns.
+    pub order_by: Vec<SortKey>,
+    pub distinct: Distinct,
+    pub limit: Option<Expr>,
+    pub offset: Option<Expr>,
+    pub with_ties: bool,
+    pub locks: Vec<RowLock>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Distinct {
+    No,
+    All,
+    On(Vec<Expr>),
+}
+
+impl Default for Query {
+    fn default() -> Query {
+        Query {
+            ctes: Vec::new(),
+            body: Body::Select,
+            rels: Vec::new(),
+            from: Vec::new(),
+            filter: None,
+            targets: Vec::new(),
+            group_by: Vec::new(),
+            grouping_sets: None,
+            constant_keys: Vec::new(),
+            having: None,
+            has_aggs: false,
+            outer_aggs: Vec::new(),
+            outer_agg_rel: 0,
+            windows: Vec::new(),
+            has_srf: false,
+            order_by: Vec::new(),
+            distinct: Distinct::No,
+            limit: None,
+            offset: None,
+            with_ties: false,
+            locks: Vec::new(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DmlKind {
+    Insert,
+    Update,
+    Delete,
+    Merge,
+}
+
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    /// Index in `Table::columns`.
+    pub column: usize,
+    pub expr: Expr,
+}
+
+#[derive(Clone, Debug)]
+pub struct OnConflict {
+    /// Candidate arbiters; empty: any unique index (DO NOTHING only).
+    pub arbiters: Vec<Arc<Index>>,
+    pub update: Option<ConflictUpdate>,
+}
+#[derive(Clone, Debug)]
+pub struct ConflictUpdate {
+    pub assignments: Vec<Assignment>,
+    pub filter: Option<Expr>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MergeWhen {
+    Matched,
+    NotMatchedBySource,
+    NotMatchedByTarget,
+}
+
+#[derive(Clone, Debug)]
+pub struct MergeAction {
+    pub when: MergeWhen,
+    pub condition: Option<Expr>,
+    pub action: MergeDo,
+}
+#[derive(Clone, Debug)]
+pub enum MergeDo {
+    Nothing,
+    Delete,
+    Update(Vec<Assignment>),
+    Insert(Vec<Assignment>),
+}
+
+/// INSERT, UPDATE, DELETE, MERGE. In `Query`, `rels`/`from`/`filter` describe the rows to work on.
+#[derive(Clone, Debug)]
+pub struct Dml {
+    pub kind: DmlKind,
+    pub table: Arc<Table>,
+    /// The target relation (its current row; for INSERT the existing row of ON CONFLICT).
+    pub rel: u32,
+    /// The row proposed for insertion (EXCLUDED). In RETURNING of MERGE: the new row, or the one that was deleted.
+    pub excluded_rel: u32,
+    pub old_rel: u32,
+    pub new_rel: u32,
+    /// INSERT: the source of rows and, per table column, the expression over it. UPDATE: assignments.
+    pub source: Option<SharedQuery>,
+    pub source_rel: u32,
+    pub assignments: Vec<Assignment>,
+    /// Expressions of defaults and generated columns, checks: over `new_rel`.
+    pub generated: Vec<Assignment>,
+    pub checks: Vec<(String, Expr)>,
+    pub on_conflict: Option<OnConflict>,
+    pub merge: Vec<MergeAction>,
+    /// MERGE: does a row of the join have both sides, and do they match? `None` in other statements.
+    pub merge_on: Option<Expr>,
+    pub returning: Vec<Target>,
+    /// COPY FROM … WHERE, over `new_rel`: other rows are left out.
+    pub row_filter: Option<Expr>,
+    pub triggers: Vec<super::trigger::BoundTrigger>,
+    /// The row before the change, for conditions of triggers.
+    pub old_values_rel: u32,
+    /// Index predicates and expressions over `new_rel`, by index OID.
+    pub indexes: Vec<BoundIndex>,
+}
+
+#[derive(Clone, Debug)]
+pub struct BoundIndex {
+    pub index: Arc<Index>,
+    /// One per key: None for plain columns.
+    pub expressions: Vec<Option<Expr>>,
+    pub predicate: Option<Expr>,
+}
+
+impl BoundIndex {
+    /// Columns (attnums) that a row's entry, and whether it has one, depends on.
+    pub fn columns(&self) -> Vec<i16> {
+        let mut used = Vec::new();
+        self.expressions.iter().flatten().chain(&self.predicate).for_each(|e| e.columns(&mut used));
+        self.index.keys.iter().map(|k| k.attnum).chain(used.iter().map(|c| c.att)).collect()
+    }
+}
+
+/// What [`super::bind`] returns.
+#[derive(Clone, Debug)]
+pub enum BoundStatement {
+    Query(SharedQuery),
+    Explain { options: ExplainOptions, inner: SharedQuery },
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ExplainOptions {
+    pub analyze: bool,
+    pub verbose: bool,
+    pub costs: bool,
+    pub timing: bool,
+    pub summary: bool,
+    pub buffers: bool,
+    /// What was written to the log.
+    pub wal: bool,
+    /// Settings that are not as they come.
+    pub settings: bool,
+    /// Parameters have no values.
+    pub generic_plan: bool,
+    pub serialize: Serialize,
+    pub format: ExplainFormat,
+}
+
+/// EXPLAIN ANALYZE: whether the result is made ready for the client, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Serialize {
+    #[default]
+    None,
+    Text,
+    Binary,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ExplainFormat {
+    #[default]
+    Text,
+    Json,
+    Yaml,
+    Xml,
+}
+
+impl ExplainFormat {
+    /// Type of the result's column.
+    pub fn type_oid(self) -> Oid {
+        match self {
+            ExplainFormat::Json => kilndb_types::oids::JSON,
+            ExplainFormat::Xml => kilndb_types::oids::XML,
+            _ => kilndb_types::oids::TEXT,
+        }
+    }
+}
+
+impl Expr {
+    pub fn new(kind: ExprKind, ty: Oid) -> Expr {
+        Expr { kind, ty, typmod: -1, loc: -1 }
+    }
+    pub fn at(mut self, loc: i32) -> Expr {
+        self.loc = loc;
+        self
+    }
+    pub fn with_typmod(mut self, typmod: i32) -> Expr {
+        self.typmod = typmod;
+        self
+    }
+    pub fn column(id: ColId, ty: Oid, typmod: i32) -> Expr {
+        Expr { kind: ExprKind::Column(id), ty, typmod, loc: -1 }
+    }
+    pub fn null(ty: Oid) -> Expr {
+        Expr::new(ExprKind::Const(Datum::Null), ty)
+    }
+    pub fn bool(value: bool) -> Expr {
+        Expr::new(ExprKind::Const(Datum::Bool(value)), kilndb_types::oids::BOOL)
+    }
+    pub fn as_const(&self) -> Option<&Datum> {
+        match &self.kind {
+            ExprKind::Const(d) => Some(d),
+            _ => None,
+        }
+    }
+    /// An AND of all, without needless nesting.
+    pub fn and_all(mut list: Vec<Expr>) -> Option<Expr> {
+        match list.len() {
+            0 => None,
+            1 => list.pop(),
+            _ => Some(Expr::new(ExprKind::And(list), kilndb_types::oids::BOOL)),
+        }
+    }
+    /// Splits top-level ANDs.
+    pub fn conjuncts(self, out: &mut Vec<Expr>) {
+        match self.kind {
+            ExprKind::And(list) => list.into_iter().for_each(|e| e.conjuncts(out)),
+            _ => out.push(self),
+        }
+    }
+}

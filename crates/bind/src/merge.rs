@@ -1,0 +1,419 @@
+//! MERGE: a join of source and target, and what is done with each of its rows.
+//!
+//! Invariants
+//! 1. Which rows of either side stay without a partner is decided by the kind of the join: only those that some WHEN
+//!    clause asks for.
+//! 2. RETURNING is bound once, with `Dml::excluded_rel` for the target's columns; what they are depends on the action.
+
+use super::Binder;
+use super::dml::{refuse_catalog, refuse_value};
+use super::from::table_columns;
+use super::ir::*;
+use super::scope::{Place, Scope, TargetName};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
+use kilndb_catalog::{Table, TableKind};
+use kilndb_syntax::{Node, nodes, raw};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+impl MergeDo {
+    /// The event of triggers.
+    pub fn event(&self) -> i16 {
+        match self {
+            MergeDo::Nothing => 0,
+            MergeDo::Delete => DELETE,
+            MergeDo::Update(_) => UPDATE,
+            MergeDo::Insert(_) => INSERT,
+        }
+    }
+}
+
+fn event_of(clause: &nodes::MergeWhenClause) -> i16 {
+    match clause.command_type {
+        raw::CmdType::CMD_INSERT => INSERT,
+        raw::CmdType::CMD_UPDATE => UPDATE,
+        raw::CmdType::CMD_DELETE => DELETE,
+        _ => 0,
+    }
+}
+
+fn when_of(clause: &nodes::MergeWhenClause) -> MergeWhen {
+    match clause.match_kind {
+        raw::MergeMatchKind::MERGE_WHEN_MATCHED => MergeWhen::Matched,
+        raw::MergeMatchKind::MERGE_WHEN_NOT_MATCHED_BY_SOURCE => MergeWhen::NotMatchedBySource,
+        _ => MergeWhen::NotMatchedByTarget,
+    }
+}
+
+/// A clause behind an unconditional one of its kind would never be reached.
+fn refuse_unreachable(clauses: &[&nodes::MergeWhenClause]) -> Result<()> {
+    for (n, clause) in clauses.iter().enumerate() {
+        if clauses[..n].iter().any(|c| c.match_kind == clause.match_kind && matches!(c.condition(), Node::None)) {
+            return Err(Error::new(
+                sqlstate::SYNTAX_ERROR,
+                "unreachable WHEN clause specified after unconditional WHEN clause",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The triggers of a view must do all that the statement may do.
+fn check_view(view: &Table, events: &[i16]) -> Result<()> {
+    let has = |event: i16| view.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D');
+    if !events.is_empty() && events.iter().all(|e| has(*e)) {
+        return Ok(());
+    }
+    if events.iter().any(|e| has(*e)) {
+        return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot merge into view \"{}\"", view.name))
+            .with_detail("MERGE is not supported for views with INSTEAD OF triggers for some actions but not all.")
+            .with_hint("To enable merging into the view, either provide a full set of INSTEAD OF triggers or drop the existing INSTEAD OF triggers."));
+    }
+    Err(Error::unsupported(format!("cannot merge into view \"{}\": views are not updatable yet", view.name)))
+}
+
+impl Binder<'_> {
+    pub(crate) fn bind_merge_action(&self, m: &nodes::MergeSupportFunc, scope: &Scope<'_>) -> Result<Expr> {
+        let mut level = Some(scope);
+        while let Some(s) = level {
+            if s.place == Place::MergeReturning {
+                return Ok(Expr::new(ExprKind::MergeAction, oids::TEXT).at(m.location));
+            }
+            level = s.parent;
+        }
+        self.err(
+            sqlstate::SYNTAX_ERROR,
+            "MERGE_ACTION() can only be used in the RETURNING list of a MERGE command",
+            m.location,
+        )
+    }
+
+    fn merge_target(&self, s: &nodes::MergeStmt, clauses: &[&nodes::MergeWhenClause]) -> Result<Arc<Table>> {
+        let Some(v) = s.relation() else { return Err(Error::internal("MERGE without a target")) };
+        let table = self.find_table(v)?;
+        match table.kind {
+            TableKind::Table | TableKind::Partitioned => {}
+            TableKind::View => {
+                let events: Vec<i16> = clauses.iter().map(|c| event_of(c)).filter(|e| *e != 0).collect();
+                check_view(&table, &events)?;
+            }
+            TableKind::Sequence => {
+                return Err(Error::new(
+                    sqlstate::FEATURE_NOT_SUPPORTED,
+                    format!("cannot execute MERGE on relation \"{}\"", table.name),
+                )
+                .with_detail("This operation is not supported for sequences."));
+            }
+            _ => {
+                return Err(Error::new(
+                    sqlstate::WRONG_OBJECT_TYPE,
+                    format!("cannot open relation \"{}\"", table.name),
+                ));
+            }
+        }
+        refuse_catalog(&table)?;
+        Ok(table)
+    }
+
+    pub(crate) fn bind_merge(&self, s: &nodes::MergeStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
+        let mut q = Query::default();
+        let mut scope = Scope::new(outer);
+        if let Some(w) = s.with_clause() {
+            if w.recursive {
+                return Err(Error::new(sqlstate::SYNTAX_ERROR, "WITH RECURSIVE is not supported for MERGE statement"));
+            }
+            self.bind_with(w, &mut scope, &mut q)?;
+        }
+        let clauses: Vec<&nodes::MergeWhenClause> = s.merge_when_clauses().iter().collect();
+        refuse_unreachable(&clauses)?;
+        let table = self.merge_target(s, &clauses)?;
+        let target = TargetName::new(s.relation(), &table);
+        let mut dml = self.new_dml(DmlKind::Merge, table.clone());
+        let (source, items) = self.bind_from_item(s.source_relation(), &scope, &mut q)?;
+        if items.iter().any(|i| i.rel_visible && i.alias.as_deref() == Some(target.name)) {
+            return Err(Error::new(
+                sqlstate::DUPLICATE_ALIAS,
+                format!("name \"{}\" specified more than once", target.name),
+            )
+            .with_detail("The name is used both as MERGE target table and data source."));
+        }
+        scope.items = items;
+        scope.items.push(target.item(dml.rel, &table));
+        scope.place = Place::On;
+        let Some(on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else {
+            return Err(Error::internal("MERGE without a condition"));
+        };
+        self.bind_returning(s.returning_clause(), target, dml.excluded_rel, &scope, &mut dml)?;
+        for clause in &clauses {
+            let action = self.bind_merge_clause(clause, &scope, &dml)?;
+            dml.merge.push(action);
+        }
+        self.row_rules(&table, dml.new_rel, &mut dml)?;
+        self.bind_triggers(&mut dml)?;
+        let has = |when: MergeWhen| dml.merge.iter().any(|a| a.when == when);
+        let (by_source, by_target) = (has(MergeWhen::NotMatchedBySource), has(MergeWhen::NotMatchedByTarget));
+        // Rows without a source must be told from those whose source is all NULLs.
+        let (source, marker) = if by_source { self.mark_source(&mut q, source)? } else { (source, None) };
+        let moved = marker.as_ref().and_then(|m| m.moved.as_ref());
+        let mut place = |e: &mut Expr| moved.map_or(Ok(()), |moved| moved.place(e));
+        let mut on = on;
+        on.rewrite(&mut place)?;
+        dml.rewrite(&mut place)?;
+        self.join_target(&mut q, target.name, &dml, source, on.clone(), by_source, by_target)?;
+        if let Some(moved) = moved {
+            moved.finish(&mut q);
+        }
+        let present = marker
+            .as_ref()
+            .map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
+        dml.merge_on = Expr::and_all(present.into_iter().chain([on]).collect());
+        q.body = Body::Dml(Box::new(dml));
+        self.note_cte_uses(&scope, &mut q);
+        Ok(q)
+    }
+
+    /// FROM and WHERE of the join.
+    #[allow(clippy::too_many_arguments)]
+    fn join_target(
+        &self,
+        q: &mut Query,
+        alias: &str,
+        dml: &Dml,
+        source: JoinTree,
+        on: Expr,
+        by_source: bool,
+        by_target: bool,
+    ) -> Result<()> {
+        let kind = match &dml.table.view_sql {
+            Some(sql) if dml.table.kind == TableKind::View => {
+                RelKind::Subquery(SharedQuery::new(self.marked_view(&dml.table, sql)?))
+            }
+            _ => RelKind::Table(dml.table.clone()),
+        };
+        let mut columns = table_columns(&dml.table);
+        if dml.table.kind == TableKind::View {
+            columns.push(RelColumn { name: String::new(), ty: oids::BOOL, typmod: -1 });
+        }
+        q.rels.push(Rel { id: dml.rel, alias: alias.to_string(), columns, kind, lateral: false });
+        let target = JoinTree::Rel(dml.rel);
+        let (kind, left, right) = match (by_source, by_target) {
+            (false, false) => {
+                q.from = vec![target, source];
+                q.filter = Some(on);
+                return Ok(());
+            }
+            (true, true) => (JoinKind::Full, target, source),
+            (true, false) => (JoinKind::Left, target, source),
+            (false, true) => (JoinKind::Left, source, target),
+        };
+        q.from = vec![JoinTree::Join { kind, left: Box::new(left), right: Box::new(right), on: Some(on) }];
+        Ok(())
+    }
+
+    /// The rows of a view, and a column that is true.
+    fn marked_view(&self, table: &Table, sql: &str) -> Result<Query> {
+        let rel = self.new_rel();
+        let mut q = Query::default();
+        let columns = table_columns(table);
+        for (i, c) in columns.iter().enumerate() {
+            let expr = Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod);
+            q.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
+        }
+        q.targets.push(Target { expr: Expr::bool(true), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
+        q.rels.push(Rel {
+            id: rel,
+            alias: table.name.clone(),
+            columns,
+            kind: RelKind::Subquery(SharedQuery::new(self.bind_view(table, sql)?)),
+            lateral: false,
+        });
+        q.from.push(JoinTree::Rel(rel));
+        Ok(q)
+    }
+
+    /// Finds, or makes, a column of the source that is never NULL.
+    fn mark_source(&self, q: &mut Query, source: JoinTree) -> Result<(JoinTree, Option<Marker>)> {
+        if let JoinTree::Rel(id) = source
+            && q.rels.iter().any(|r| r.id == id && matches!(r.kind, RelKind::Table(_)))
+        {
+            let expr = Expr::column(ColId { rel: id, att: ATT_CTID }, oids::TID, -1);
+            return Ok((source, Some(Marker { expr, moved: None })));
+        }
+        let rel = self.new_rel();
+        let mut inner = Query { rels: std::mem::take(&mut q.rels), from: vec![source], ..Query::default() };
+        inner.targets.push(Target {
+            expr: Expr::bool(true),
+            name: String::new(),
+            junk: false,
+            table_oid: 0,
+            attnum: 0,
+        });
+        let alias = match inner.rels.as_slice() {
+            [one] => one.alias.clone(),
+            _ => "source".into(),
+        };
+        let own = inner.rels.iter().map(|r| r.id).collect();
+        q.rels.push(Rel {
+            id: rel,
+            alias,
+            columns: Vec::new(),
+            kind: RelKind::Subquery(SharedQuery::new(inner)),
+            lateral: false,
+        });
+        let moved = Moved { rel, own, columns: Default::default() };
+        let expr = Expr::column(ColId { rel, att: 1 }, oids::BOOL, -1);
+        Ok((JoinTree::Rel(rel), Some(Marker { expr, moved: Some(moved) })))
+    }
+
+    fn bind_merge_clause(&self, clause: &nodes::MergeWhenClause, scope: &Scope<'_>, dml: &Dml) -> Result<MergeAction> {
+        let when = when_of(clause);
+        let mut here = Scope {
+            place: Place::MergeWhen,
+            ctes: scope.ctes.clone(),
+            items: scope.items.clone(),
+            ..Scope::new(scope.parent)
+        };
+        for item in &mut here.items {
+            let hidden = if item.rel == dml.rel {
+                when == MergeWhen::NotMatchedByTarget
+            } else {
+                when == MergeWhen::NotMatchedBySource
+            };
+            if hidden {
+                item.rel_visible = false;
+                item.cols_visible = false;
+            }
+        }
+        let condition = self.bind_condition(clause.condition(), &here, "WHEN")?;
+        if let Some(e) = &condition {
+            self.refuse_system_columns(e)?;
+        }
+        let action = match clause.command_type {
+            raw::CmdType::CMD_INSERT => {
+                here.place = Place::Values;
+                MergeDo::Insert(self.bind_merge_insert(clause, &here, dml)?)
+            }
+            raw::CmdType::CMD_UPDATE => {
+                here.place = Place::UpdateSource;
+                let list =
+                    clause.target_list().iter().filter_map(|n| if let Node::ResTarget(t) = n { Some(t) } else { None });
+                MergeDo::Update(self.bind_set(list, &dml.table, dml.rel, &here)?)
+            }
+            raw::CmdType::CMD_DELETE => MergeDo::Delete,
+            _ => MergeDo::Nothing,
+        };
+        Ok(MergeAction { when, condition, action })
+    }
+
+    fn refuse_system_columns(&self, e: &Expr) -> Result<()> {
+        if let ExprKind::Column(c) = &e.kind
+            && c.att < 0
+            && c.att != ATT_TABLEOID
+        {
+            let name = super::scope::system_column_name(c.att);
+            return self.err(
+                sqlstate::INVALID_COLUMN_REFERENCE,
+                format!("cannot use system column \"{name}\" in MERGE WHEN condition"),
+                e.loc,
+            );
+        }
+        let mut refused = Ok(());
+        e.for_children(&mut |child| {
+            if refused.is_ok() {
+                refused = self.refuse_system_columns(child);
+            }
+        });
+        refused
+    }
+
+    fn bind_merge_insert(
+        &self,
+        clause: &nodes::MergeWhenClause,
+        scope: &Scope<'_>,
+        dml: &Dml,
+    ) -> Result<Vec<Assignment>> {
+        let table = &dml.table;
+        let (columns, parts, explicit) = self.insert_columns(clause.target_list().iter(), table)?;
+        if parts.iter().any(|p| !p.is_empty()) {
+            return Err(Error::unsupported("INSERT into an array element or a field by MERGE"));
+        }
+        let values = clause.values();
+        let mut bound = Vec::with_capacity(values.len());
+        for node in values {
+            bound.push(self.bind_value(node, scope)?);
+        }
+        if let Some(extra) = bound.get(columns.len()) {
+            return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", extra.loc);
+        }
+        if explicit && !bound.is_empty() && bound.len() < columns.len() {
+            return self.err(
+                sqlstate::SYNTAX_ERROR,
+                "INSERT has more target columns than expressions",
+                columns[bound.len()].1,
+            );
+        }
+        let given = bound.len();
+        let overriding_system = clause.override_ == raw::OverridingKind::OVERRIDING_SYSTEM_VALUE;
+        let overriding_user = clause.override_ == raw::OverridingKind::OVERRIDING_USER_VALUE;
+        let mut assignments = Vec::with_capacity(columns.len());
+        for (e, (i, _)) in bound.into_iter().zip(&columns) {
+            let c = &table.columns[*i];
+            let is_default = matches!(e.kind, ExprKind::Default);
+            let expr = if is_default || overriding_user && c.identity != 0 {
+                self.default_of(table, c, dml.new_rel)?
+            } else {
+                refuse_value(c, overriding_system)?;
+                self.assign(e, c, table)?
+            };
+            if c.generated == 0 && !matches!(expr.as_const(), Some(Datum::Null)) {
+                assignments.push(Assignment { column: *i, expr });
+            }
+        }
+        self.add_defaults(table, &columns[..given], dml.new_rel, &mut assignments)?;
+        Ok(assignments)
+    }
+}
+
+/// How a row without a source is known.
+struct Marker {
+    /// NULL in such a row.
+    expr: Expr,
+    moved: Option<Moved>,
+}
+
+/// A source that has become a subquery: its columns are that one's.
+struct Moved {
+    rel: u32,
+    own: Vec<u32>,
+    /// The columns that are used, in the order of the subquery's, behind the marker.
+    columns: std::cell::RefCell<Vec<Expr>>,
+}
+
+impl Moved {
+    fn place(&self, e: &mut Expr) -> Result<()> {
+        if let ExprKind::Column(c) = &e.kind
+            && self.own.contains(&c.rel)
+        {
+            let mut columns = self.columns.borrow_mut();
+            let known = columns.iter().position(|x| matches!(&x.kind, ExprKind::Column(known) if known == c));
+            let position = known.unwrap_or_else(|| {
+                columns.push(e.clone());
+                columns.len() - 1
+            });
+            e.kind = ExprKind::Column(ColId { rel: self.rel, att: position as i16 + 2 });
+        }
+        Ok(())
+    }
+    /// Gives the subquery the columns that are used.
+    fn finish(&self, q: &mut Query) {
+        let Some(rel) = q.rels.iter_mut().find(|r| r.id == self.rel) else { return };
+        let RelKind::Subquery(inner) = &mut rel.kind else { return };
+        for e in self.columns.borrow().iter() {
+            inner.targets.push(Target { expr: e.clone(), name: String::new(), junk: false, table_oid: 0, attnum: 0 });
+        }
+        let columns =
+            inner.targets.iter().map(|t| RelColumn { name: t.name.clone(), ty: t.expr.ty, typmod: t.expr.typmod });
+        rel.columns = columns.collect();
+    }
+}

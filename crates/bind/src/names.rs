@@ -1,0 +1,523 @@
+//! Names of a text as they were resolved when it was bound: so that a definition which is kept as text means the same
+//! under every search path.
+//!
+//! Invariants
+//! 1. Only names of the text itself are noted, not those of views, defaults and the like that it uses: those are texts
+//!    of their own.
+//! 2. What belongs to pg_catalog is noted nowhere: it is found under every search path.
+
+use super::Binder;
+use super::ir::*;
+use super::reference::Reference;
+use super::scope::{NsItem, Scope};
+use super::variables::Variables;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
+use kilndb_catalog::format_type::quote_identifier as quote;
+use kilndb_catalog::ids::{PG_CLASS, PG_OPERATOR, PG_PROC, PG_TS_CONFIG, PG_TS_DICT, PG_TYPE};
+use kilndb_catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
+use kilndb_syntax::Node;
+use kilndb_types::oids;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What a place of the text becomes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Edit {
+    /// `schema.` before the name.
+    Before(String),
+    /// So many bytes with something else in their place.
+    Instead(usize, String),
+    /// A constant with something else in its place.
+    Constant(String),
+    /// `*` or `table.*`: the columns that it stood for.
+    Star(String),
+}
+
+/// What a full name in a text stands for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Named {
+    /// A relation; by which name columns of it are told, if it is its own.
+    Relation(Oid, Option<String>),
+    Function(Oid),
+    Type(Oid),
+    Operator(Oid),
+    /// A constant of this reg… type.
+    Constant(Oid, Oid),
+    Column(ColumnName),
+    /// A constant that is this label of this enum.
+    Label(Oid, Oid),
+}
+
+/// A column's name in a text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ColumnName {
+    pub reference: Reference,
+    pub name: String,
+    /// It is what a query returns, which goes on being called so.
+    pub is_output: bool,
+}
+
+/// A text and what its full names stand for, from the last one to the first.
+pub struct Tracked {
+    text: String,
+    names: Vec<(usize, usize, Named)>,
+    /// Columns that the text needs without a name of its own for them (USING, a field of a row).
+    nameless: BTreeSet<Reference>,
+    /// Outputs of queries that are called after something in them.
+    unnamed_outputs: BTreeSet<String>,
+}
+
+impl Tracked {
+    /// The text with these objects' names as `current` tells them; None: as they stand.
+    pub fn with_names(&self, current: &dyn Fn(&Named) -> Option<String>) -> String {
+        let mut text = self.text.clone();
+        for (at, length, named) in &self.names {
+            if let Some(new) = current(named) {
+                text.replace_range(*at..at + length, &new);
+            }
+        }
+        text
+    }
+
+    /// Can this column get another name here? `name` is its present one.
+    pub fn can_rename(&self, column: Reference, name: &str) -> bool {
+        let is_named = |(_, _, named): &(_, _, Named)| matches!(named, Named::Column(c) if c.reference == column);
+        let is_output = self.unnamed_outputs.contains(name) && self.names.iter().any(is_named);
+        !self.nameless.contains(&column) && !is_output
+    }
+
+    /// With something before it.
+    pub fn after(mut self, prefix: &str) -> Tracked {
+        self.text.insert_str(0, prefix);
+        self.names.iter_mut().for_each(|(at, ..)| *at += prefix.len());
+        self
+    }
+
+    /// Without what was put before it to be parsed.
+    fn stripped(mut self, prefix: usize) -> Tracked {
+        self.text.drain(..prefix);
+        self.names.iter_mut().for_each(|(at, ..)| *at -= prefix);
+        self
+    }
+}
+
+/// The names that binding a text has found, as changes of the text that make it independent of the search path.
+pub struct Names {
+    text: Arc<str>,
+    edits: RefCell<Vec<(usize, Edit)>>,
+    /// Constants of types whose values are names: where, which type, which text.
+    constants: RefCell<Vec<(i32, Oid, String)>>,
+    references: RefCell<BTreeSet<Reference>>,
+    /// Names that are full already.
+    full: RefCell<Vec<(i32, Named)>>,
+    /// Constants of enums: where, the type, the label.
+    labels: RefCell<Vec<(i32, Oid, Oid)>>,
+    /// Where columns are named, and how; -1: nowhere.
+    columns: RefCell<BTreeSet<(i32, Reference, String)>>,
+    /// Where a column alone is what a query returns, without a name for it.
+    bare_outputs: RefCell<BTreeSet<i32>>,
+    /// What else queries return without a name for it is called so.
+    unnamed_outputs: RefCell<BTreeSet<String>>,
+}
+
+/// The full name of what text names as a value of a reg… type.
+pub type FullName<'f> = &'f dyn Fn(Oid, &str) -> Option<String>;
+
+/// What columns an expression may name.
+#[derive(Clone, Copy)]
+pub enum Over<'a> {
+    Nothing,
+    Table(&'a Arc<Table>),
+    /// OLD and NEW of a trigger's condition.
+    Rows(&'a Table),
+    /// VALUE, of this type.
+    Domain(Oid),
+}
+
+impl Names {
+    fn new(text: &str) -> Names {
+        Names {
+            text: Arc::from(text),
+            edits: RefCell::default(),
+            constants: RefCell::default(),
+            references: RefCell::default(),
+            full: RefCell::default(),
+            labels: RefCell::default(),
+            columns: RefCell::default(),
+            bare_outputs: RefCell::default(),
+            unnamed_outputs: RefCell::default(),
+        }
+    }
+
+    fn note(&self, loc: i32, edit: Edit) {
+        if let Ok(at) = usize::try_from(loc)
+            && self.text.is_char_boundary(at)
+        {
+            let mut edits = self.edits.borrow_mut();
+            // Some nodes are bound twice.
+            if !edits.iter().any(|(known, _)| *known == at) {
+                edits.push((at, edit));
+            }
+        }
+    }
+
+    /// What full names there are, and names of columns. `read` reads constants of reg… types.
+    fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Tracked {
+        let text = self.text.to_string();
+        let mut names: Vec<(usize, usize, Named)> = Vec::new();
+        let mut nameless = BTreeSet::new();
+        for (loc, reference, name) in self.columns.take() {
+            let at = usize::try_from(loc).ok();
+            match at.and_then(|at| Some((at, last_part(text.get(at..)?)?))) {
+                Some((at, (skipped, length, found))) if found == name => {
+                    let is_output = self.bare_outputs.borrow().contains(&loc);
+                    names.push((at + skipped, length, Named::Column(ColumnName { reference, name, is_output })));
+                }
+                _ => _ = nameless.insert(reference),
+            }
+        }
+        for (loc, named) in self.full.take() {
+            let Ok(at) = usize::try_from(loc) else { continue };
+            let Some(rest) = text.get(at..) else { continue };
+            let length = match named {
+                Named::Operator(_) => rest.find(')').filter(|_| rest.starts_with("OPERATOR(")).map(|end| end + 1),
+                _ => dotted_length(rest),
+            };
+            if let Some(length) = length {
+                names.push((at, length, named));
+            }
+        }
+        for (loc, ty, value) in self.constants.take() {
+            let Ok(at) = usize::try_from(loc) else { continue };
+            if let (Some(length), Some(oid)) =
+                (text.get(at..).and_then(|rest| quoted_length(rest, b'\'')), read(ty, &value))
+            {
+                names.push((at, length, Named::Constant(ty, oid)));
+            }
+        }
+        for (loc, ty, label) in self.labels.take() {
+            let Ok(at) = usize::try_from(loc) else { continue };
+            if let Some(length) = text.get(at..).and_then(|rest| quoted_length(rest, b'\'')) {
+                names.push((at, length, Named::Label(ty, label)));
+            }
+        }
+        names.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+        names.dedup_by_key(|(at, ..)| *at);
+        Tracked { text, names, nameless, unnamed_outputs: self.unnamed_outputs.take() }
+    }
+
+    /// The text with names in full.
+    fn applied(self, full: FullName<'_>) -> String {
+        for (loc, ty, text) in self.constants.take() {
+            if let Some(shown) = full(ty, &text).filter(|shown| *shown != text) {
+                self.note(loc, Edit::Constant(format!("'{}'", shown.replace('\'', "''"))));
+            }
+        }
+        let mut edits = self.edits.into_inner();
+        edits.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
+        let mut text = self.text.to_string();
+        for (at, edit) in edits {
+            let rest = &text[at..];
+            let (length, new) = match edit {
+                Edit::Before(schema) => (0, format!("{schema}.")),
+                Edit::Instead(length, new) => (length, new),
+                Edit::Constant(new) => match quoted_length(rest, b'\'') {
+                    Some(length) => (length, new),
+                    None => continue,
+                },
+                Edit::Star(columns) => match rest.find('*') {
+                    Some(star) => (star + 1, columns),
+                    None => continue,
+                },
+            };
+            if text.is_char_boundary(at + length) {
+                text.replace_range(at..at + length, &new);
+            }
+        }
+        text
+    }
+}
+
+/// Bytes of the name of several parts that a text begins with; None: it begins with no such name.
+fn dotted_length(text: &str) -> Option<usize> {
+    let mut at = 0;
+    let mut parts = 0;
+    loop {
+        let rest = &text[at..];
+        at += match rest.starts_with('"') {
+            true => quoted_length(rest, b'"')?,
+            false => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
+        };
+        parts += 1;
+        match text[at..].strip_prefix('.') {
+            Some(_) => at += 1,
+            None => return (parts > 1).then_some(at),
+        }
+    }
+}
+
+/// Of the name of one or more parts that a text begins with: the bytes before the last part, that part's bytes, and what
+/// it names.
+fn last_part(text: &str) -> Option<(usize, usize, String)> {
+    let mut at = 0;
+    loop {
+        let rest = &text[at..];
+        let length = match rest.starts_with('"') {
+            true => quoted_length(rest, b'"')?,
+            false => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
+        };
+        if length == 0 {
+            return None;
+        }
+        if rest[length..].starts_with('.') {
+            at += length + 1;
+            continue;
+        }
+        let part = &rest[..length];
+        let name = match part.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
+            Some(inner) => inner.replace("\"\"", "\""),
+            None => part.to_lowercase(),
+        };
+        return Some((at, length, name));
+    }
+}
+
+/// Bytes of what a text has between quotes at its beginning, which stand double within, with these; None: it does not
+/// begin so.
+fn quoted_length(text: &str, quote: u8) -> Option<usize> {
+    let mut bytes = text.bytes().enumerate().peekable();
+    bytes.next_if(|(_, first)| *first == quote)?;
+    loop {
+        let (at, b) = bytes.next()?;
+        if b == quote && bytes.next_if(|(_, next)| *next == quote).is_none() {
+            return Some(at + 1);
+        }
+    }
+}
+
+impl Binder<'_> {
+    /// Where names of the text that is being bound are noted, if they are wanted.
+    pub(super) fn wanted_names(&self) -> Option<&Names> {
+        self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
+    }
+
+    /// And the schema's name, if it is not that of built-in objects.
+    fn noted_schema(&self, schema: Oid) -> Option<(&Names, String)> {
+        let names = self.wanted_names()?;
+        // A name of the session's own schema means the same to whoever can use it.
+        if schema == PG_CATALOG || kilndb_catalog::temporary::is_temporary(schema) {
+            return None;
+        }
+        Some((names, quote(&self.catalog.schema_name_of(schema)?)))
+    }
+
+    fn note_name(&self, given: Option<&str>, schema: Oid, loc: i32, named: Named) {
+        let Some((names, schema)) = self.noted_schema(schema) else { return };
+        match given {
+            None => names.note(loc, Edit::Before(schema)),
+            Some(_) => names.full.borrow_mut().push((loc, named)),
+        }
+    }
+
+    /// `own_name`: columns are told by the relation's name.
+    pub(super) fn note_table(&self, given: Option<&str>, table: &Table, own_name: bool, loc: i32) {
+        self.note_reference(Reference::object(PG_CLASS, table.oid));
+        self.note_name(given, table.schema_oid, loc, Named::Relation(table.oid, own_name.then(|| table.name.clone())));
+    }
+
+    pub(super) fn note_reference(&self, reference: Reference) {
+        if let Some(names) = self.wanted_names() {
+            names.references.borrow_mut().insert(reference);
+        }
+    }
+
+    pub(super) fn note_column_name(&self, reference: Reference, name: &str, loc: i32) {
+        if let Some(names) = self.wanted_names() {
+            names.columns.borrow_mut().insert((loc, reference, name.to_string()));
+        }
+    }
+
+    /// A query returns this, and calls it so because nobody gives it a name.
+    pub(super) fn note_unnamed_output(&self, node: Node<'_>, name: &str) {
+        let Some(names) = self.wanted_names() else { return };
+        match node {
+            Node::ColumnRef(c) => _ = names.bare_outputs.borrow_mut().insert(c.location),
+            _ => _ = names.unnamed_outputs.borrow_mut().insert(name.to_string()),
+        }
+    }
+
+    pub(super) fn note_type(&self, given: Option<&str>, info: &TypeInfo, loc: i32) {
+        self.note_reference(Reference::object(PG_TYPE, info.oid));
+        self.note_name(given, info.schema_oid, loc, Named::Type(info.oid));
+    }
+
+    pub(super) fn note_function(&self, given: Option<&str>, info: &FunctionInfo, loc: i32) {
+        self.note_reference(Reference::object(PG_PROC, info.oid));
+        self.note_name(given, info.schema_oid, loc, Named::Function(info.oid));
+    }
+
+    pub(super) fn note_operator(&self, given: Option<&str>, info: &OperatorInfo, loc: i32) {
+        self.note_reference(Reference::object(PG_OPERATOR, info.oid));
+        if given.is_some() {
+            return self.note_name(given, info.schema_oid, loc, Named::Operator(info.oid));
+        }
+        if let Some((names, schema)) = self.noted_schema(info.schema_oid)
+            && usize::try_from(loc)
+                .is_ok_and(|at| names.text.get(at..).is_some_and(|rest| rest.starts_with(&info.name)))
+        {
+            names.note(loc, Edit::Instead(info.name.len(), format!("OPERATOR({schema}.{})", info.name)));
+        }
+    }
+
+    pub(super) fn note_literal(&self, ty: Oid, text: &str, loc: i32) {
+        if matches!(
+            ty,
+            oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGPROCEDURE | oids::REGCONFIG | oids::REGDICTIONARY
+        ) && let Some(names) = self.wanted_names()
+        {
+            names.constants.borrow_mut().push((loc, ty, text.to_string()));
+        }
+    }
+
+    /// A constant of a user's type, if that is an enum.
+    pub(super) fn note_label(&self, ty: Oid, text: &str, loc: i32) {
+        let Some(names) = self.wanted_names().filter(|_| ty >= FIRST_USER_OID) else { return };
+        if let Ok(Some(info)) = self.catalog.type_by_oid(ty)
+            && let Some(label) = info.labels.iter().find(|label| label.label == text)
+        {
+            names.labels.borrow_mut().push((loc, ty, label.oid));
+        }
+    }
+
+    /// The columns of `items` instead of a star.
+    pub(super) fn note_star(&self, items: &[&NsItem], scope: &Scope<'_>, loc: i32) {
+        let Some(names) = self.wanted_names() else { return };
+        self.note_columns(items);
+        let alone = scope.items.len() == 1;
+        let mut columns = Vec::new();
+        for item in items {
+            for column in &item.columns {
+                let owner = scope
+                    .items
+                    .iter()
+                    .find(|i| i.alias.is_some() && matches!(column.expr.kind, ExprKind::Column(c) if c.rel == i.rel));
+                columns.push(match owner.and_then(|i| i.alias.as_ref()).filter(|_| !alone) {
+                    Some(alias) => format!("{}.{}", quote(alias), quote(&column.name)),
+                    None => quote(&column.name),
+                });
+            }
+        }
+        if !columns.is_empty() {
+            names.note(loc, Edit::Star(columns.join(", ")));
+        }
+    }
+}
+
+/// The system table with the objects that values of a reg… type name.
+fn class_of_constant(ty: Oid) -> Option<Oid> {
+    match ty {
+        oids::REGCLASS => Some(PG_CLASS),
+        oids::REGTYPE => Some(PG_TYPE),
+        oids::REGPROC | oids::REGPROCEDURE => Some(PG_PROC),
+        oids::REGCONFIG => Some(PG_TS_CONFIG),
+        oids::REGDICTIONARY => Some(PG_TS_DICT),
+        _ => None,
+    }
+}
+
+fn binder_with<'a>(catalog: &'a dyn CatalogView, names: &'a Names) -> Binder<'a> {
+    Binder { names: Some(names), ..Binder::new(catalog, names.text.clone(), Vec::new()) }
+}
+
+/// Binds an expression's text, noting its names.
+fn names_of_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> Result<Names> {
+    let names = Names::new(&format!("{SELECT}{sql}"));
+    let script = kilndb_syntax::parse(&names.text)?;
+    let statements = script.statements();
+    let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
+        return Err(Error::internal("expression text is not an expression"));
+    };
+    let Some(first) = select.target_list().first() else { return Err(Error::internal("expression text is empty")) };
+    {
+        let binder = binder_with(catalog, &names);
+        match over {
+            Over::Nothing => super::bind_expression_node(&binder, first.val(), None, None)?.expr,
+            Over::Table(table) => super::bind_expression_node(&binder, first.val(), Some(table), None)?.expr,
+            Over::Rows(table) => binder.bind_when(first.val(), table, binder.new_rel(), binder.new_rel())?,
+            Over::Domain(base) => binder.bind_expr(first.val(), &super::domain::scope_of(base))?,
+        };
+    }
+    Ok(names)
+}
+
+/// The same of queries; with `variables` they are a routine's body.
+fn names_of_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<Names> {
+    let names = Names::new(sql);
+    let script = kilndb_syntax::parse(sql)?;
+    for statement in script.statements() {
+        let binder = Binder { variables, ..binder_with(catalog, &names) };
+        binder.bind_statement(statement.node(), None)?;
+    }
+    Ok(names)
+}
+
+const SELECT: &str = "SELECT ";
+
+/// An expression's text with all names in full.
+pub fn qualified_expression(
+    sql: &str,
+    over: Over<'_>,
+    catalog: &dyn CatalogView,
+    full: FullName<'_>,
+) -> Result<String> {
+    let text = names_of_expression(sql, over, catalog)?.applied(full);
+    Ok(text.strip_prefix(SELECT).unwrap_or(&text).to_string())
+}
+
+/// The text of queries with all names in full, and columns for stars.
+pub fn qualified_queries(
+    sql: &str,
+    catalog: &dyn CatalogView,
+    variables: Option<&Variables<'_>>,
+    full: FullName<'_>,
+) -> Result<String> {
+    Ok(names_of_queries(sql, catalog, variables)?.applied(full))
+}
+
+/// A kept text that has been bound, and with it what its names stand for.
+pub struct BoundText {
+    names: Names,
+    /// What was put before the text to be parsed.
+    prefix_bytes: usize,
+}
+
+impl BoundText {
+    pub fn expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> Result<BoundText> {
+        Ok(BoundText { names: names_of_expression(sql, over, catalog)?, prefix_bytes: SELECT.len() })
+    }
+    pub fn queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<BoundText> {
+        Ok(BoundText { names: names_of_queries(sql, catalog, variables)?, prefix_bytes: 0 })
+    }
+    pub fn references(&self) -> Vec<Reference> {
+        self.names.references.borrow().iter().copied().collect()
+    }
+    /// The same with what constants of reg… types name, as `read` reads them.
+    pub fn references_with_constants(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> BTreeSet<Reference> {
+        let mut references = self.names.references.take();
+        for (_, ty, text) in self.names.constants.take() {
+            if let (Some(class), Some(oid)) = (class_of_constant(ty), read(ty, &text)) {
+                references.insert(Reference::object(class, oid));
+            }
+        }
+        references
+    }
+    pub fn refers_to(&self, reference: Reference) -> bool {
+        self.names.references.borrow().contains(&reference)
+    }
+    /// What its full names stand for. `read` reads constants of reg… types.
+    pub fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Tracked {
+        self.names.tracked(read).stripped(self.prefix_bytes)
+    }
+}

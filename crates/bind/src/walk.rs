@@ -1,0 +1,566 @@
+//! Visiting and rewriting bound expressions.
+
+use super::ir::*;
+use kilndb_base::{Oid, Result, work};
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::extension;
+
+impl Expr {
+    /// Calls `f` on each direct child (not into subqueries, but into a sublink's left sides and test).
+    pub fn for_children<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        match &self.kind {
+            ExprKind::Const(_)
+            | ExprKind::Param(_)
+            | ExprKind::Column(_)
+            | ExprKind::CaseArg
+            | ExprKind::SqlValue(_)
+            | ExprKind::Default
+            | ExprKind::CurrentOf(_)
+            | ExprKind::MergeAction => {}
+            ExprKind::Func(x) | ExprKind::NullIf(x) => x.args.iter().for_each(f),
+            ExprKind::IsDistinct { eq, .. } => eq.args.iter().for_each(f),
+            ExprKind::ScalarArray { func, .. } => func.args.iter().for_each(f),
+            ExprKind::Cast { arg, .. }
+            | ExprKind::Not(arg)
+            | ExprKind::IsNull { arg, .. }
+            | ExprKind::BoolTest { arg, .. }
+            | ExprKind::Field { arg, .. }
+            | ExprKind::Collate { arg, .. } => f(arg),
+            ExprKind::And(l) | ExprKind::Or(l) | ExprKind::Coalesce(l) | ExprKind::Grouping(l) => l.iter().for_each(f),
+            ExprKind::MinMax { args, .. } => args.iter().for_each(f),
+            ExprKind::Array { elements, .. } => elements.iter().for_each(f),
+            ExprKind::Row { fields, .. } => fields.iter().for_each(f),
+            ExprKind::Case { arg, whens, otherwise } => {
+                if let Some(a) = arg {
+                    f(a);
+                }
+                for (w, t) in whens {
+                    f(w);
+                    f(t);
+                }
+                if let Some(o) = otherwise {
+                    f(o);
+                }
+            }
+            ExprKind::Subscript { arg, subscripts, .. } => {
+                f(arg);
+                for s in subscripts {
+                    s.lower.iter().for_each(&mut *f);
+                    s.upper.iter().for_each(&mut *f);
+                }
+            }
+            ExprKind::SubscriptAssign { arg, subscripts, value, .. } => {
+                f(arg);
+                for s in subscripts {
+                    s.lower.iter().for_each(&mut *f);
+                    s.upper.iter().for_each(&mut *f);
+                }
+                f(value);
+            }
+            ExprKind::FieldAssign { arg, value, .. } => {
+                f(arg);
+                f(value);
+            }
+            ExprKind::RowCompare { left, right, .. } => {
+                left.iter().for_each(&mut *f);
+                right.iter().for_each(f);
+            }
+            ExprKind::SubLink(s) => {
+                s.left.iter().for_each(&mut *f);
+                if let Some(t) = &s.test {
+                    f(t);
+                }
+            }
+            ExprKind::Agg(a) => {
+                a.args.iter().for_each(&mut *f);
+                a.order.iter().for_each(|k| f(&k.expr));
+                if let Some(x) = &a.filter {
+                    f(x);
+                }
+            }
+            ExprKind::Window(w) => {
+                w.args.iter().for_each(&mut *f);
+                if let Some(x) = &w.filter {
+                    f(x);
+                }
+            }
+        }
+    }
+
+    pub fn for_children_mut(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+        let many = |l: &mut Vec<Expr>, f: &mut dyn FnMut(&mut Expr) -> Result<()>| l.iter_mut().try_for_each(f);
+        match &mut self.kind {
+            ExprKind::Const(_)
+            | ExprKind::Param(_)
+            | ExprKind::Column(_)
+            | ExprKind::CaseArg
+            | ExprKind::SqlValue(_)
+            | ExprKind::Default
+            | ExprKind::CurrentOf(_)
+            | ExprKind::MergeAction => Ok(()),
+            ExprKind::Func(x) | ExprKind::NullIf(x) => many(&mut x.args, f),
+            ExprKind::IsDistinct { eq, .. } => many(&mut eq.args, f),
+            ExprKind::ScalarArray { func, .. } => many(&mut func.args, f),
+            ExprKind::Cast { arg, .. }
+            | ExprKind::Not(arg)
+            | ExprKind::IsNull { arg, .. }
+            | ExprKind::BoolTest { arg, .. }
+            | ExprKind::Field { arg, .. }
+            | ExprKind::Collate { arg, .. } => f(arg),
+            ExprKind::And(l) | ExprKind::Or(l) | ExprKind::Coalesce(l) | ExprKind::Grouping(l) => many(l, f),
+            ExprKind::MinMax { args, .. } => many(args, f),
+            ExprKind::Array { elements, .. } => many(elements, f),
+            ExprKind::Row { fields, .. } => many(fields, f),
+            ExprKind::Case { arg, whens, otherwise } => {
+                if let Some(a) = arg {
+                    f(a)?;
+                }
+                for (w, t) in whens {
+                    f(w)?;
+                    f(t)?;
+                }
+                otherwise.as_mut().map_or(Ok(()), |o| f(o))
+            }
+            ExprKind::Subscript { arg, subscripts, .. } => {
+                f(arg)?;
+                subscripts.iter_mut().flat_map(|s| s.lower.iter_mut().chain(s.upper.iter_mut())).try_for_each(f)
+            }
+            ExprKind::SubscriptAssign { arg, subscripts, value, .. } => {
+                f(arg)?;
+                subscripts
+                    .iter_mut()
+                    .flat_map(|s| s.lower.iter_mut().chain(s.upper.iter_mut()))
+                    .try_for_each(&mut *f)?;
+                f(value)
+            }
+            ExprKind::FieldAssign { arg, value, .. } => {
+                f(arg)?;
+                f(value)
+            }
+            ExprKind::RowCompare { left, right, .. } => {
+                many(left, f)?;
+                many(right, f)
+            }
+            ExprKind::SubLink(s) => {
+                many(&mut s.left, f)?;
+                s.test.as_mut().map_or(Ok(()), |t| f(t))
+            }
+            ExprKind::Agg(a) => {
+                many(&mut a.args, f)?;
+                for k in &mut a.order {
+                    f(&mut k.expr)?;
+                }
+                a.filter.as_mut().map_or(Ok(()), |x| f(x))
+            }
+            ExprKind::Window(w) => {
+                many(&mut w.args, f)?;
+                w.filter.as_mut().map_or(Ok(()), |x| f(x))
+            }
+        }
+    }
+
+    /// Pre-order search, not into subqueries.
+    pub fn any(&self, test: &dyn Fn(&Expr) -> bool) -> bool {
+        if test(self) {
+            return true;
+        }
+        let mut found = false;
+        self.for_children(&mut |c| found = found || c.any(test));
+        found
+    }
+
+    /// Columns used, correlated ones of subqueries included.
+    pub fn columns(&self, out: &mut Vec<ColId>) {
+        match &self.kind {
+            ExprKind::Column(c) => out.push(*c),
+            ExprKind::SubLink(s) => {
+                s.query.outer_columns(out);
+                s.left.iter().for_each(|e| e.columns(out));
+                if let Some(test) = &s.test {
+                    let mut used = Vec::new();
+                    test.columns(&mut used);
+                    out.extend(used.into_iter().filter(|c| c.rel != s.test_rel));
+                }
+                return;
+            }
+            _ => {}
+        }
+        self.for_children(&mut |c| c.columns(out));
+    }
+    /// WITH queries that subqueries in it read and that are defined outside of them.
+    pub fn outer_ctes(&self, out: &mut Vec<u32>) {
+        if let ExprKind::SubLink(s) = &self.kind {
+            s.query.outer_ctes(out);
+        }
+        self.for_children(&mut |c| c.outer_ctes(out));
+    }
+    /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock
+    /// or other rows.
+    pub fn is_immutable(&self) -> bool {
+        !self.any(&|e| match &e.kind {
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => f.volatility != b'i',
+            ExprKind::SqlValue(_) | ExprKind::SubLink(_) => true,
+            _ => false,
+        })
+    }
+    /// Functions that may go, those in subqueries too, each once; an extension's operator stands for its function.
+    pub fn user_functions(&self, out: &mut Vec<kilndb_base::Oid>) {
+        let function = match &self.kind {
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => {
+                if extension::is_member(f.operator) {
+                    f.operator
+                } else {
+                    f.oid
+                }
+            }
+            _ => 0,
+        };
+        if extension::may_go(function) && !out.contains(&function) {
+            out.push(function);
+        }
+        if let ExprKind::SubLink(s) = &self.kind {
+            s.query.user_functions(out);
+        }
+        self.for_children(&mut |c| c.user_functions(out));
+    }
+    pub fn is_volatile(&self) -> bool {
+        self.any(&|e| match &e.kind {
+            ExprKind::Func(f) => f.volatility == b'v',
+            ExprKind::SubLink(s) => s.query.is_volatile(),
+            _ => false,
+        })
+    }
+    /// May two rows get different values from it? Unlike in `is_volatile`, a subquery that depends on nothing outside
+    /// is a value: it runs once in a statement.
+    pub fn varies(&self) -> bool {
+        self.any(&|e| match &e.kind {
+            ExprKind::Func(f) => f.volatility == b'v',
+            ExprKind::SubLink(s) => s.query.is_volatile() && s.is_correlated(),
+            _ => false,
+        })
+    }
+    /// Does its value depend on nothing but the row and the parameters: not on catalogs, the session, the clock or
+    /// chance?
+    pub fn is_self_contained(&self) -> bool {
+        self.is_contained(&|_| false)
+    }
+    /// The same, but it may ask what time it is (now(), transaction_timestamp(), statement_timestamp(),
+    /// clock_timestamp()).
+    pub fn is_of_moment(&self) -> bool {
+        self.is_contained(&|f| f.internal && matches!(f.oid, 1299 | 2647 | 2648 | 2649))
+    }
+    fn is_contained(&self, also: &dyn Fn(&FuncExpr) -> bool) -> bool {
+        let function =
+            |f: &FuncExpr| f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID || also(f);
+        !self.any(&|e| {
+            let kind = match &e.kind {
+                ExprKind::Func(f)
+                | ExprKind::NullIf(f)
+                | ExprKind::IsDistinct { eq: f, .. }
+                | ExprKind::ScalarArray { func: f, .. } => function(f),
+                ExprKind::Cast { kind: CastKind::InOut, arg, .. } => {
+                    kilndb_types::context::is_self_contained(e.ty) && kilndb_types::context::is_self_contained(arg.ty)
+                }
+                ExprKind::Cast { kind, .. } => matches!(kind, CastKind::Relabel | CastKind::Typmod),
+                ExprKind::Const(_)
+                | ExprKind::Param(_)
+                | ExprKind::Column(_)
+                | ExprKind::And(_)
+                | ExprKind::Or(_)
+                | ExprKind::Not(_)
+                | ExprKind::IsNull { .. }
+                | ExprKind::BoolTest { .. }
+                | ExprKind::Case { .. }
+                | ExprKind::CaseArg
+                | ExprKind::Coalesce(_)
+                | ExprKind::MinMax { .. }
+                | ExprKind::Collate { .. } => true,
+                _ => false,
+            };
+            !kind || !has_plain_values(e.ty)
+        })
+    }
+    pub fn has_sublink(&self) -> bool {
+        self.any(&|e| matches!(e.kind, ExprKind::SubLink(_)))
+    }
+    pub fn has_agg(&self) -> bool {
+        self.any(&|e| matches!(e.kind, ExprKind::Agg(_) | ExprKind::Grouping(_)))
+    }
+    pub fn has_window(&self) -> bool {
+        self.any(&|e| matches!(e.kind, ExprKind::Window(_)))
+    }
+    pub fn has_srf(&self) -> bool {
+        self.any(&|e| matches!(&e.kind, ExprKind::Func(f) if f.returns_set))
+    }
+
+    /// Rewrites bottom-up, subqueries included: `f` may replace each node.
+    pub fn rewrite(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+        self.for_children_mut(&mut |c| c.rewrite(f))?;
+        if let ExprKind::SubLink(s) = &mut self.kind {
+            s.query.rewrite(f)?;
+        }
+        f(self)
+    }
+}
+
+impl SubLink {
+    /// Does the subquery use columns from outside?
+    pub fn is_correlated(&self) -> bool {
+        let mut outer = Vec::new();
+        self.query.outer_columns(&mut outer);
+        !outer.is_empty()
+    }
+}
+
+impl Query {
+    /// All expressions of this level (not of nested queries).
+    pub fn for_exprs<'a>(&'a self, f: &mut dyn FnMut(&'a Expr)) {
+        fn tree<'a>(t: &'a JoinTree, f: &mut dyn FnMut(&'a Expr)) {
+            if let JoinTree::Join { left, right, on, .. } = t {
+                tree(left, f);
+                tree(right, f);
+                on.iter().for_each(f);
+            }
+        }
+        // Some are asked for at every level of nested queries, and then walk all below it.
+        work::owe(30);
+        self.from.iter().for_each(|t| tree(t, f));
+        self.filter.iter().for_each(&mut *f);
+        self.targets.iter().for_each(|t| f(&t.expr));
+        self.group_by.iter().for_each(&mut *f);
+        self.outer_aggs.iter().for_each(&mut *f);
+        self.having.iter().for_each(&mut *f);
+        self.order_by.iter().for_each(|k| f(&k.expr));
+        self.limit.iter().for_each(&mut *f);
+        self.offset.iter().for_each(&mut *f);
+        if let Distinct::On(l) = &self.distinct {
+            l.iter().for_each(&mut *f);
+        }
+        for w in &self.windows {
+            w.partition.iter().for_each(&mut *f);
+            w.order.iter().for_each(|k| f(&k.expr));
+            for b in [&w.start, &w.end] {
+                if let FrameBound::Preceding(e) | FrameBound::Following(e) = b {
+                    f(e);
+                }
+            }
+        }
+        for r in &self.rels {
+            match &r.kind {
+                RelKind::Function { calls, .. } => calls.iter().for_each(|c| f(&c.expr)),
+                RelKind::Values(rows) => rows.iter().flatten().for_each(&mut *f),
+                _ => {}
+            }
+        }
+        match &self.body {
+            Body::Values(rows) => rows.iter().flatten().for_each(f),
+            Body::Dml(d) => {
+                d.assignments.iter().for_each(|a| f(&a.expr));
+                d.returning.iter().for_each(|t| f(&t.expr));
+                if let Some(OnConflict { update: Some(u), .. }) = &d.on_conflict {
+                    u.assignments.iter().for_each(|a| f(&a.expr));
+                    u.filter.iter().for_each(&mut *f);
+                }
+                d.merge_on.iter().for_each(&mut *f);
+                for m in &d.merge {
+                    m.condition.iter().for_each(&mut *f);
+                    if let MergeDo::Update(l) | MergeDo::Insert(l) = &m.action {
+                        l.iter().for_each(|a| f(&a.expr));
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub fn for_subqueries<'a>(&'a self, f: &mut dyn FnMut(&'a Query)) {
+        self.ctes.iter().for_each(|c| f(&c.query));
+        match &self.body {
+            Body::SetOp { left, right, .. } => {
+                f(left);
+                f(right);
+            }
+            Body::Dml(d) => d.source.iter().for_each(|q| f(q)),
+            _ => {}
+        }
+        for r in &self.rels {
+            if let RelKind::Subquery(q) = &r.kind {
+                f(q);
+            }
+        }
+    }
+
+    /// Functions that are not built in and that it calls at any level.
+    pub fn user_functions(&self, out: &mut Vec<kilndb_base::Oid>) {
+        self.for_exprs(&mut |e| e.user_functions(out));
+        self.for_subqueries(&mut |q| q.user_functions(out));
+    }
+    /// Is any expression of this or a nested level volatile?
+    pub fn is_volatile(&self) -> bool {
+        let mut found = false;
+        self.for_exprs(&mut |e| found = found || e.is_volatile());
+        self.for_subqueries(&mut |q| found = found || q.is_volatile());
+        found
+    }
+
+    fn collect_rels(&self, out: &mut Vec<u32>) {
+        out.extend(self.rels.iter().map(|r| r.id));
+        out.extend((self.outer_agg_rel != 0).then_some(self.outer_agg_rel));
+        match &self.body {
+            Body::SetOp { rel, .. } => out.push(*rel),
+            Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel, d.old_values_rel]),
+            _ => {}
+        }
+    }
+
+    /// Columns of relations that are not this query's own (nor of its nested queries).
+    pub fn outer_columns(&self, out: &mut Vec<ColId>) {
+        let mut own = Vec::new();
+        self.collect_rels(&mut own);
+        let mut all = Vec::new();
+        self.for_exprs(&mut |e| {
+            e.columns(&mut all);
+        });
+        self.for_subqueries(&mut |q| q.outer_columns(&mut all));
+        out.extend(all.into_iter().filter(|c| !own.contains(&c.rel)));
+    }
+
+    /// WITH queries that it reads at any level and that are defined outside of it.
+    pub fn outer_ctes(&self, out: &mut Vec<u32>) {
+        let mut all: Vec<u32> = self
+            .rels
+            .iter()
+            .filter_map(|r| if let RelKind::Cte { cte, .. } = &r.kind { Some(*cte) } else { None })
+            .collect();
+        self.for_exprs(&mut |e| e.outer_ctes(&mut all));
+        self.for_subqueries(&mut |q| q.outer_ctes(&mut all));
+        out.extend(all.into_iter().filter(|id| !self.ctes.iter().any(|c| c.id == *id)));
+    }
+
+    pub fn rewrite(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+        fn tree(t: &mut JoinTree, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+            if let JoinTree::Join { left, right, on, .. } = t {
+                tree(left, f)?;
+                tree(right, f)?;
+                if let Some(e) = on {
+                    e.rewrite(f)?;
+                }
+            }
+            Ok(())
+        }
+        for t in &mut self.from {
+            tree(t, f)?;
+        }
+        let singles = [&mut self.filter, &mut self.having, &mut self.limit, &mut self.offset];
+        for e in singles.into_iter().flatten() {
+            e.rewrite(f)?;
+        }
+        for t in &mut self.targets {
+            t.expr.rewrite(f)?;
+        }
+        for e in self.group_by.iter_mut().chain(&mut self.outer_aggs) {
+            e.rewrite(f)?;
+        }
+        for k in &mut self.order_by {
+            k.expr.rewrite(f)?;
+        }
+        if let Distinct::On(l) = &mut self.distinct {
+            for e in l {
+                e.rewrite(f)?;
+            }
+        }
+        for w in &mut self.windows {
+            for e in &mut w.partition {
+                e.rewrite(f)?;
+            }
+            for k in &mut w.order {
+                k.expr.rewrite(f)?;
+            }
+            for b in [&mut w.start, &mut w.end] {
+                if let FrameBound::Preceding(e) | FrameBound::Following(e) = b {
+                    e.rewrite(f)?;
+                }
+            }
+        }
+        for r in &mut self.rels {
+            match &mut r.kind {
+                RelKind::Function { calls, .. } => {
+                    for c in calls {
+                        c.expr.rewrite(f)?;
+                    }
+                }
+                RelKind::Values(rows) => {
+                    for e in rows.iter_mut().flatten() {
+                        e.rewrite(f)?;
+                    }
+                }
+                RelKind::Subquery(q) => q.rewrite(f)?,
+                _ => {}
+            }
+        }
+        for c in &mut self.ctes {
+            c.query.rewrite(f)?;
+        }
+        match &mut self.body {
+            Body::Select => Ok(()),
+            Body::Values(rows) => rows.iter_mut().flatten().try_for_each(|e| e.rewrite(f)),
+            Body::SetOp { left, right, .. } => {
+                left.rewrite(f)?;
+                right.rewrite(f)
+            }
+            Body::Dml(d) => d.rewrite(f),
+        }
+    }
+}
+
+impl Dml {
+    pub(super) fn rewrite(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+        if let Some(q) = &mut self.source {
+            q.rewrite(f)?;
+        }
+        for a in &mut self.assignments {
+            a.expr.rewrite(f)?;
+        }
+        for t in &mut self.returning {
+            t.expr.rewrite(f)?;
+        }
+        if let Some(e) = &mut self.row_filter {
+            e.rewrite(f)?;
+        }
+        if let Some(OnConflict { update: Some(u), .. }) = &mut self.on_conflict {
+            for a in &mut u.assignments {
+                a.expr.rewrite(f)?;
+            }
+            if let Some(e) = &mut u.filter {
+                e.rewrite(f)?;
+            }
+        }
+        if let Some(e) = &mut self.merge_on {
+            e.rewrite(f)?;
+        }
+        for m in &mut self.merge {
+            if let Some(e) = &mut m.condition {
+                e.rewrite(f)?;
+            }
+            if let MergeDo::Update(l) | MergeDo::Insert(l) = &mut m.action {
+                for a in l {
+                    a.expr.rewrite(f)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Types whose values mean the same to everybody, once they have been read.
+fn has_plain_values(type_oid: Oid) -> bool {
+    use kilndb_types::oids::*;
+    kilndb_types::context::is_self_contained(type_oid)
+        || matches!(type_oid, DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL)
+}

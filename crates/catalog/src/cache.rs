@@ -1,0 +1,976 @@
+//! Catalog objects built from the system tables' rows, kept until a DDL transaction commits.
+//!
+//! Invariants
+//! 1. The shared cache holds what is committed. A transaction that has done DDL reads through a cache of its own,
+//!    without what it has changed ([`Changes`]), nor what others have since.
+//! 2. A DDL transaction's commit replaces the shared cache ([`Database::publish`]) by one without what it has changed;
+//!    while one is committing nobody fills or reads the shared cache.
+//! 3. Objects are immutable: a plan may hold them for as long as its catalog version is current.
+//! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone
+//!    ([`TemporaryCatalog::cache`]).
+
+use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+pub use super::changes::Asked;
+use super::changes::{ChangeLog, Changes};
+use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
+use super::ids::*;
+use super::known_partitions::{KeptPartition, KnownPartitions, SharedPartitions};
+use super::model::*;
+use super::partition::PartitionMap;
+use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
+use super::store::{CatalogRow, CatalogStore, shape};
+use super::temporary::{self, TemporaryCatalog, is_temporary};
+use super::trigger::KeyFiring;
+use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::planted::{self, Bug};
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use kilndb_base::sync::{Arc, Mutex, MutexGuard};
+use kilndb_base::{Csn, Oid, RelationId, Result};
+use kilndb_storage::Snapshot;
+use kilndb_types::row::RowDescriptor;
+use kilndb_types::{Datum, oids};
+
+#[derive(Default)]
+pub(super) struct Objects {
+    tables: HashMap<Oid, Option<Arc<Table>>>,
+    /// The tables of the indexes of `tables`.
+    tables_of_indexes: HashMap<Oid, Oid>,
+    table_names: HashMap<(Oid, String), Option<Oid>>,
+    types: HashMap<Oid, Option<Arc<TypeInfo>>>,
+    type_names: HashMap<(Oid, String), Option<Oid>>,
+    schemas: HashMap<String, Option<Oid>>,
+    schema_names: HashMap<Oid, Option<String>>,
+    pub(super) functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
+    pub(super) functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
+    pub(super) operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
+    pub(super) operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
+    /// Foreign keys by the table they point at.
+    referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
+    pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
+    /// By partition, then by the table that statements name.
+    kept_partitions: HashMap<Oid, Vec<Arc<dyn KeptPartition>>>,
+    pub(super) text_search_configs: HashMap<Oid, Arc<kilndb_fulltext::Config>>,
+    pub(super) text_search_dictionaries: HashMap<Oid, Arc<kilndb_fulltext::Dictionary>>,
+}
+
+/// A cache of catalog objects. One is shared by a database's sessions; a session that does DDL has its own. What is
+/// read without the lock has no cache line with the count of those who hold it.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct ObjectCache {
+    /// DDL has committed since: this one is for statements that began before.
+    is_replaced: AtomicBool,
+    /// The shared cache's; None: what is in the cache may still change.
+    partitions: Option<Box<KnownPartitions>>,
+    /// A session's own: the version of the catalogs that its statement began with. 0: the shared one.
+    version: AtomicU64,
+    objects: Mutex<Objects>,
+}
+
+impl ObjectCache {
+    /// A session's own cache is used by a statement that begins now.
+    pub fn begin_statement(&self, version: u64) {
+        self.version.store(version, Ordering::Relaxed);
+    }
+    fn is_older_than(&self, version: u64) -> bool {
+        let own = self.version.load(Ordering::Relaxed);
+        own != 0 && own != version
+    }
+}
+
+impl Objects {
+    fn keep_table(&mut self, oid: Oid, found: &Option<Arc<Table>>) {
+        for index in found.iter().flat_map(|table| &table.indexes) {
+            self.tables_of_indexes.insert(index.oid, oid);
+        }
+        self.tables.insert(oid, found.clone());
+    }
+    /// Forgets what has changed.
+    fn forget(&mut self, changes: &Changes) {
+        if changes.everything {
+            *self = Objects::default();
+            return;
+        }
+        for oid in &changes.objects {
+            self.tables.remove(oid);
+            self.types.remove(oid);
+            self.kept_partitions.remove(oid);
+        }
+        for name in &changes.names {
+            self.table_names.remove(name);
+            self.type_names.remove(name);
+        }
+        for table in &changes.maps {
+            self.partition_maps.remove(table);
+        }
+        if changes.foreign_keys {
+            self.referencing = None;
+        }
+        for index in &changes.indexes {
+            if let Some(table) = self.tables_of_indexes.get(index) {
+                self.tables.remove(table);
+                self.kept_partitions.remove(table);
+            }
+        }
+    }
+}
+
+impl ObjectCache {
+    /// What a transaction that begins to change catalogs need not read again.
+    pub fn copy(&self) -> ObjectCache {
+        let known = self.lock();
+        let objects = Objects {
+            tables: known.tables.clone(),
+            tables_of_indexes: known.tables_of_indexes.clone(),
+            types: known.types.clone(),
+            schemas: known.schemas.clone(),
+            schema_names: known.schema_names.clone(),
+            referencing: known.referencing.clone(),
+            partition_maps: known.partition_maps.clone(),
+            ..Objects::default()
+        };
+        ObjectCache { objects: Mutex::new(objects), ..ObjectCache::default() }
+    }
+    /// What is shared by sessions: objects once known stay, until another cache takes its place.
+    fn shared(objects: Objects) -> ObjectCache {
+        ObjectCache { objects: Mutex::new(objects), partitions: Some(Box::default()), ..ObjectCache::default() }
+    }
+    pub fn forget(&self, changes: &Changes) {
+        self.lock().forget(changes);
+    }
+    pub(super) fn lock(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(|e| e.into_inner())
+    }
+    pub(super) fn clear(&self) {
+        *self.lock() = Objects::default();
+    }
+}
+
+pub struct Database {
+    pub oid: Oid,
+    pub name: String,
+    pub store: CatalogStore,
+    version: AtomicU64,
+    /// DDL transactions between their commit record and `publish`. Whoever commits gives its locks back before it
+    /// publishes; so a version of the catalogs only tells something if this was zero before the version was read.
+    committing: AtomicU64,
+    /// A snapshot with this commit sequence number sees all that `shared` may tell of.
+    published_csn: AtomicU64,
+    shared: Mutex<Arc<ObjectCache>>,
+    changes: ChangeLog,
+    pub global_users: Arc<GlobalUsers>,
+    /// Where its sessions' statements put what does not fit in memory.
+    pub temp: kilndb_spill::TempSpace,
+    pub(super) text_search: super::text_search::TextSearchFiles,
+}
+
+impl Database {
+    pub fn new(
+        oid: Oid,
+        name: String,
+        store: CatalogStore,
+        env: Arc<dyn kilndb_base::env::Env>,
+        data_dir: &std::path::Path,
+    ) -> Database {
+        Database {
+            oid,
+            name,
+            store,
+            version: AtomicU64::new(1),
+            committing: AtomicU64::new(0),
+            published_csn: AtomicU64::new(0),
+            shared: Mutex::new(Arc::new(ObjectCache::shared(Objects::default()))),
+            changes: ChangeLog::default(),
+            global_users: Arc::default(),
+            temp: kilndb_spill::TempSpace::new(env.clone(), data_dir),
+            text_search: super::text_search::TextSearchFiles::new(env, data_dir),
+        }
+    }
+    /// Changes whenever a cached object may have changed.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+    /// The version that holds now; None while a DDL transaction commits: its changes may be visible, and its locks
+    /// given back, while the version does not tell of them yet.
+    pub fn settled_version(&self) -> Option<u64> {
+        // In this order: a transaction that has published meanwhile has moved the version before.
+        (self.committing.load(Ordering::SeqCst) == 0).then(|| self.version())
+    }
+    /// True if plans and objects of `version` are still right.
+    pub fn is_current(&self, version: u64) -> bool {
+        self.settled_version() == Some(version)
+    }
+    /// True if what is read of the catalogs with that snapshot is no older than what sessions share.
+    pub fn is_recent(&self, snapshot: &Snapshot) -> bool {
+        snapshot.csn().0 >= self.published_csn.load(Ordering::SeqCst)
+    }
+    pub fn begin_publish(&self) {
+        self.committing.fetch_add(1, Ordering::SeqCst);
+    }
+    /// After the commit of a transaction that has done DDL (or its failure). `csn`: no older than the commit. `own`: its
+    /// cache, and the version that this was of.
+    pub fn publish(&self, changes: Changes, csn: Csn, own: Option<(&ObjectCache, u64)>) {
+        self.published_csn.fetch_max(csn.0, Ordering::SeqCst);
+        let mut shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
+        shared.is_replaced.store(true, Ordering::Release);
+        let mut objects = std::mem::take(&mut *shared.lock());
+        objects.forget(&changes);
+        // Maps that the transaction knows, if nobody else can have changed them meanwhile.
+        if let Some((own, version)) = own
+            && version == self.version()
+            && self.committing.load(Ordering::SeqCst) == 1
+            && !changes.everything
+        {
+            let own = own.lock();
+            let known =
+                changes.maps.iter().filter_map(|oid| own.partition_maps.get(oid).map(|map| (*oid, map.clone())));
+            objects.partition_maps.extend(known);
+        }
+        *shared = Arc::new(ObjectCache::shared(objects));
+        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        self.changes.push(version, Arc::new(changes));
+        self.committing.fetch_sub(1, Ordering::SeqCst);
+    }
+    /// What has changed between two versions; None: too much to tell.
+    pub fn changes_between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
+        self.changes.between(from, to)
+    }
+    /// Is what was planned with that version still right? Then also the version that it is right for.
+    pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
+        let now = self.settled_version()?;
+        if now == version || planted::is(Bug::PlanNeverStale) {
+            return Some(now);
+        }
+        let changes = self.changes.between(version, now)?;
+        (!changes.iter().any(|c| c.concerns(objects, names))).then_some(now)
+    }
+    /// The shared cache with its version, or none while a DDL transaction commits.
+    pub fn shared_cache(&self) -> Option<(Arc<ObjectCache>, u64)> {
+        let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
+        self.settled_version().map(|version| (shared.clone(), version))
+    }
+}
+
+/// The catalogs as one statement sees them.
+pub struct CatalogReader<'a> {
+    pub database: &'a Database,
+    pub snapshot: &'a Snapshot,
+    pub cache: &'a ObjectCache,
+    /// OIDs of the schemas searched, pg_catalog included where it stands.
+    pub search_path: &'a [Oid],
+    /// Schema for new objects, if any on the path exists.
+    pub creation_schema: Option<&'a str>,
+    /// The session's temporary objects; found under the names that stand without a schema.
+    pub temporary: &'a TemporaryCatalog,
+    /// While a statement is planned.
+    pub asked: Option<&'a Asked>,
+    pub switches: PlannerSwitches,
+    /// The statement stores rows anew that stay what they are: no trigger fires.
+    pub is_rewriting: bool,
+}
+
+impl CatalogReader<'_> {
+    pub(super) fn store(&self) -> &CatalogStore {
+        &self.database.store
+    }
+
+    /// Rows of a system table by the first columns of an index, the session's own among them.
+    pub fn lookup(&self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
+        temporary::lookup(self.store(), self.temporary, table, index, key, self.snapshot)
+    }
+    pub fn scan(&self, table: Oid) -> Result<Vec<CatalogRow>> {
+        temporary::scan(self.store(), self.temporary, table, self.snapshot)
+    }
+    /// What `pg_temp` means for this session.
+    pub fn temporary_schema(&self) -> Option<Oid> {
+        self.temporary.schema()
+    }
+    /// Where the object of that OID is kept: what is temporary never gets into a cache that others see.
+    pub(super) fn objects(&self, oid: Oid) -> MutexGuard<'_, Objects> {
+        if is_temporary(oid) { self.temporary.cache().lock() } else { self.cache.lock() }
+    }
+
+    pub fn schema_oid(&self, name: &str) -> Result<Option<Oid>> {
+        if name.starts_with("pg_temp") {
+            if name == "pg_temp" {
+                return Ok(self.temporary_schema());
+            }
+            let own = self.temporary.lookup(PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, &[Datum::text(name)])?;
+            if let Some(row) = own.first() {
+                return Ok(Some(row.oid("oid")));
+            }
+        }
+        if let Some(found) = self.cache.lock().schemas.get(name) {
+            return Ok(*found);
+        }
+        let rows = self.lookup(PG_NAMESPACE, PG_NAMESPACE_NSPNAME_INDEX, &[Datum::text(name)])?;
+        let oid = rows.first().map(|r| r.oid("oid"));
+        self.cache.lock().schemas.insert(name.to_string(), oid);
+        Ok(oid)
+    }
+
+    pub fn schema_name(&self, oid: Oid) -> Result<Option<String>> {
+        if let Some(found) = self.objects(oid).schema_names.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)])?;
+        let name = rows.first().and_then(|r| r.text("nspname")).map(str::to_string);
+        self.objects(oid).schema_names.insert(oid, name.clone());
+        Ok(name)
+    }
+
+    /// The relation of that name in that schema, whatever its kind.
+    pub fn relation_oid(&self, schema: Oid, name: &str) -> Result<Option<Oid>> {
+        let key = (schema, name.to_string());
+        if let Some(found) = self.objects(schema).table_names.get(&key) {
+            return Ok(*found);
+        }
+        let rows = self.lookup(PG_CLASS, PG_CLASS_RELNAME_NSP_INDEX, &[Datum::text(name), Datum::Oid(schema)])?;
+        let oid = rows.first().map(|r| r.oid("oid"));
+        self.objects(schema).table_names.insert(key, oid);
+        Ok(oid)
+    }
+
+    /// Schemas to search for a name: the one given, or the path (temporary objects first for relations and types).
+    pub fn schemas_to_search(&self, schema: Option<&str>, temporary_first: bool) -> Result<Vec<Oid>> {
+        match schema {
+            Some(name) => Ok(self.schema_oid(name)?.into_iter().collect()),
+            None => {
+                // Unless the path itself says where temporary objects come.
+                let temp = self.temporary_schema().filter(|t| temporary_first && !self.search_path.contains(t));
+                // Functions and operators are never looked for in it.
+                let path = self.search_path.iter().copied().filter(|s| temporary_first || !is_temporary(*s));
+                Ok(temp.into_iter().chain(path).collect())
+            }
+        }
+    }
+
+    fn note_asked(&self, schema: Option<&str>, name: &str) {
+        if let Some(asked) = self.asked.filter(|_| schema.is_none()) {
+            let mut asked = asked.names.borrow_mut();
+            if !asked.iter().any(|known| known == name) {
+                asked.push(name.to_string());
+            }
+        }
+    }
+
+    /// A global temporary table with this session's storage; anything else as it is.
+    fn own_instance(&self, found: Option<Arc<Table>>) -> Result<Option<Arc<Table>>> {
+        let Some(shared) =
+            found.as_ref().filter(|t| t.persistence == GLOBAL && matches!(t.kind, TableKind::Table | TableKind::Index))
+        else {
+            return Ok(found);
+        };
+        if let Some(asked) = self.asked {
+            asked.is_private.set(true);
+        }
+        let known = self.temporary.cache().lock().tables.get(&shared.oid).cloned();
+        if let Some(own) = known {
+            return Ok(own);
+        }
+        let own = Some(Arc::new(self.temporary.instance_of(shared)?));
+        if shared.kind == TableKind::Index {
+            return Ok(own);
+        }
+        self.temporary.cache().lock().keep_table(shared.oid, &own);
+        Ok(own)
+    }
+
+    fn note_found(&self, oid: Oid) {
+        let Some(asked) = self.asked else { return };
+        if is_temporary(oid) {
+            asked.is_private.set(true);
+        } else if oid >= FIRST_USER_OID {
+            asked.objects.borrow_mut().insert(oid);
+        }
+    }
+
+    pub fn find_relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Oid>> {
+        self.note_asked(schema, name);
+        for schema in self.schemas_to_search(schema, true)? {
+            if let Some(oid) = self.relation_oid(schema, name)? {
+                self.note_found(oid);
+                return Ok(Some(oid));
+            }
+        }
+        Ok(None)
+    }
+
+    pub fn class_row(&self, oid: Oid) -> Result<Option<CatalogRow>> {
+        let mut rows = self.lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)])?;
+        Ok(rows.pop())
+    }
+
+    fn load_table(&self, oid: Oid) -> Result<Option<Arc<Table>>> {
+        let Some(class) = self.class_row(oid)? else { return Ok(None) };
+        let kind = match class.char("relkind") {
+            b'r' | b't' => TableKind::Table,
+            b'v' => TableKind::View,
+            b'S' => TableKind::Sequence,
+            b'i' | b'I' => TableKind::Index,
+            b'p' => TableKind::Partitioned,
+            b'c' => TableKind::Composite,
+            _ => return Ok(None),
+        };
+        let columns = self.load_columns(oid)?;
+        let mut stored_types = Vec::with_capacity(columns.len());
+        for column in &columns {
+            stored_types.push(self.storage_type(column.type_oid)?);
+        }
+        let mut descriptor = RowDescriptor::new(&stored_types)?;
+        for (layout, column) in descriptor.columns.iter_mut().zip(&columns) {
+            let (base, typmod) = super::user_types::shown_type(column.type_oid, column.typmod, self);
+            if layout.type_oid == oids::BPCHAR && base == oids::BPCHAR && typmod >= 4 {
+                layout.pad_to(typmod as u32 - 4);
+            }
+        }
+        let schema_oid = class.oid("relnamespace");
+        let has_rules = kind == TableKind::View;
+        let indexes = if class.bool("relhasindex") { self.load_indexes(oid, &columns)? } else { Vec::new() };
+        let (checks, foreign_keys) = self.load_constraints(oid)?;
+        Ok(Some(Arc::new(Table {
+            oid,
+            name: class.text("relname").unwrap_or("").to_string(),
+            schema_oid,
+            schema_name: self.schema_name(schema_oid)?.unwrap_or_default(),
+            owner: class.oid("relowner"),
+            kind,
+            persistence: class.char("relpersistence"),
+            delete_rows: class.texts("reloptions").iter().any(|o| o.strip_prefix(DELETE_ROWS_OPTION) == Some("=true")),
+            type_oid: class.oid("reltype"),
+            descriptor: Arc::new(descriptor),
+            columns,
+            storage: RelationId(class.oid("relfilenode")),
+            indexes,
+            checks,
+            foreign_keys,
+            referenced_by: self.referencing(oid)?,
+            triggers: if class.bool("relhastriggers") { self.load_triggers(oid)? } else { Vec::new() },
+            view_sql: if has_rules { self.load_view(oid)? } else { None },
+            reltuples: class.float4("reltuples"),
+            is_catalog: oid < FIRST_USER_OID,
+            partition_key: if kind == TableKind::Partitioned {
+                self.load_partition_key(oid)?.map(Arc::new)
+            } else {
+                None
+            },
+            partition_of: if class.bool("relispartition") && kind != TableKind::Index {
+                self.partition_parent(oid)?
+            } else {
+                0
+            },
+            sequence: if kind == TableKind::Sequence { self.load_sequence(oid)? } else { None },
+            elements: Default::default(),
+        })))
+    }
+
+    /// What a row stores for a type: domains as their base type, enums as numbers of 64 bits ([`EnumLabel::value`]).
+    pub fn storage_type(&self, oid: Oid) -> Result<Oid> {
+        match self.type_by_oid(oid)? {
+            Some(t) if t.kind == b'd' => self.storage_type(t.base_type),
+            Some(t) if t.kind == b'e' => Ok(oids::XID8),
+            _ => Ok(oid),
+        }
+    }
+
+    fn load_columns(&self, oid: Oid) -> Result<Vec<Column>> {
+        let rows = self.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)])?;
+        let defaults = self.lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &[Datum::Oid(oid)])?;
+        let mut columns = Vec::new();
+        for row in rows.iter().filter(|r| r.int("attnum") > 0) {
+            let attnum = row.int("attnum") as i16;
+            let default = defaults.iter().find(|d| d.int("adnum") == i64::from(attnum));
+            let missing = match row.get("attmissingval") {
+                Datum::Array(a) => a.elements.first().cloned().unwrap_or_default(),
+                _ => Datum::Null,
+            };
+            let identity = letter(row.char("attidentity"));
+            columns.push(Column {
+                name: row.text("attname").unwrap_or("").to_string(),
+                attnum,
+                type_oid: row.oid("atttypid"),
+                typmod: row.int("atttypmod") as i32,
+                collation: row.oid("attcollation"),
+                not_null: row.bool("attnotnull"),
+                dropped: row.bool("attisdropped"),
+                default_sql: default.and_then(|d| d.text("adbin")).map(str::to_string),
+                identity,
+                identity_sequence: if identity != 0 {
+                    self.identity_sequence(oid, attnum, row.text("attname").unwrap_or(""))?
+                } else {
+                    None
+                },
+                generated: letter(row.char("attgenerated")),
+                missing,
+            });
+        }
+        Ok(columns)
+    }
+
+    /// The sequence that depends internally on a column (an identity column's), or else automatically (a serial's).
+    pub fn owned_sequence(&self, table: Oid, attnum: i16) -> Result<Option<Oid>> {
+        let key = [Datum::Oid(PG_CLASS), Datum::Oid(table), Datum::Int4(i32::from(attnum))];
+        let rows = self.lookup(PG_DEPEND, PG_DEPEND_REFERENCE_INDEX, &key)?;
+        let mut owned = None;
+        for row in rows.iter().filter(|r| r.oid("classid") == PG_CLASS && b"ai".contains(&r.char("deptype"))) {
+            let object = row.oid("objid");
+            if self.class_row(object)?.is_some_and(|c| c.char("relkind") == b'S') {
+                if row.char("deptype") == b'i' {
+                    return Ok(Some(object));
+                }
+                owned = owned.or(Some(object));
+            }
+        }
+        Ok(owned)
+    }
+
+    fn load_view(&self, oid: Oid) -> Result<Option<String>> {
+        let rows = self.lookup(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)])?;
+        Ok(rows.first().and_then(|r| r.text("ev_action")).map(str::to_string))
+    }
+
+    fn load_indexes(&self, table: Oid, columns: &[Column]) -> Result<Vec<Arc<Index>>> {
+        let rows = self.lookup(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table)])?;
+        let mut indexes = Vec::new();
+        for row in &rows {
+            if let Some(index) = self.load_index(row, columns)? {
+                indexes.push(Arc::new(index));
+            }
+        }
+        indexes.sort_by_key(|i| i.oid);
+        Ok(indexes)
+    }
+
+    fn load_index(&self, row: &CatalogRow, columns: &[Column]) -> Result<Option<Index>> {
+        let oid = row.oid("indexrelid");
+        let Some(class) = self.class_row(oid)? else { return Ok(None) };
+        let attributes = self.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)])?;
+        let attnums = row.numbers("indkey");
+        let options = row.numbers("indoption");
+        let classes = row.numbers("indclass");
+        let collations = row.numbers("indcollation");
+        let expressions = row.text("indexprs").map(split_expressions).unwrap_or_default();
+        let mut expressions = expressions.into_iter();
+        let key_count = row.int("indnkeyatts") as usize;
+        let at = |list: &[i64], i: usize| list.get(i).copied().unwrap_or(0);
+        let mut keys = Vec::new();
+        for (i, attnum) in attnums.iter().take(key_count).enumerate() {
+            let column = columns.iter().find(|c| i64::from(c.attnum) == *attnum);
+            let type_oid = match column {
+                Some(c) => c.type_oid,
+                None => attributes.iter().find(|a| a.int("attnum") == i as i64 + 1).map_or(0, |a| a.oid("atttypid")),
+            };
+            keys.push(IndexKey {
+                attnum: *attnum as i16,
+                expression_sql: if *attnum == 0 { expressions.next() } else { None },
+                type_oid,
+                descending: at(&options, i) & 1 != 0,
+                nulls_first: at(&options, i) & 2 != 0,
+                collation: at(&collations, i) as Oid,
+                opclass: at(&classes, i) as Oid,
+            });
+        }
+        let constraint = self.constraint_of_index(row.oid("indrelid"), oid)?;
+        let part_of = if class.bool("relispartition") { self.partition_parent(oid)? } else { 0 };
+        let own = RelationId(class.oid("relfilenode"));
+        let storage = if own.0 == 0 && part_of != 0 { self.tree_of_whole(part_of)? } else { own };
+        let is_in_whole = storage != own;
+        Ok(Some(Index {
+            oid,
+            name: class.text("relname").unwrap_or("").to_string(),
+            table_oid: row.oid("indrelid"),
+            storage,
+            unique: row.bool("indisunique"),
+            primary: row.bool("indisprimary"),
+            nulls_not_distinct: row.bool("indnullsnotdistinct"),
+            is_constraint: constraint.is_some(),
+            constraint: constraint.as_ref().map_or(0, |c| c.oid("oid")),
+            deferrable: constraint.as_ref().is_some_and(|c| c.bool("condeferrable")),
+            initially_deferred: constraint.is_some_and(|c| c.bool("condeferred")),
+            keys,
+            include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
+            predicate_sql: row.text("indpred").map(str::to_string),
+            valid: row.bool("indisvalid"),
+            method: method_name(class.oid("relam")).to_string(),
+            part_of,
+            is_global: storage.0 != 0 && (is_in_whole || class.char("relkind") == b'I'),
+            is_in_whole,
+        }))
+    }
+
+    /// Where the entries of an index without storage of its own are, if they are in the tree of what it is a part of.
+    fn tree_of_whole(&self, mut part_of: Oid) -> Result<RelationId> {
+        while part_of != 0 {
+            let Some(class) = self.class_row(part_of)? else { break };
+            let storage = class.oid("relfilenode");
+            if storage != 0 {
+                return Ok(RelationId(storage));
+            }
+            part_of = if class.bool("relispartition") { self.partition_parent(part_of)? } else { 0 };
+        }
+        Ok(RelationId(0))
+    }
+
+    fn constraint_of_index(&self, table: Oid, index: Oid) -> Result<Option<CatalogRow>> {
+        let rows = self.constraints_of(table)?;
+        Ok(rows.into_iter().find(|c| b"pux".contains(&c.char("contype")) && c.oid("conindid") == index))
+    }
+
+    pub fn constraints_of(&self, table: Oid) -> Result<Vec<CatalogRow>> {
+        self.lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table)])
+    }
+
+    fn load_sequence(&self, sequence: Oid) -> Result<Option<SequenceOptions>> {
+        let rows = self.lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence)])?;
+        Ok(rows.first().map(SequenceOptions::of_row))
+    }
+
+    fn load_constraints(&self, table: Oid) -> Result<(Vec<CheckConstraint>, Vec<Arc<ForeignKey>>)> {
+        let (mut checks, mut foreign_keys) = (Vec::new(), Vec::new());
+        let rows = self.constraints_of(table)?;
+        for row in &rows {
+            match row.char("contype") {
+                b'c' => checks.push(CheckConstraint {
+                    oid: row.oid("oid"),
+                    name: row.text("conname").unwrap_or("").to_string(),
+                    sql: row.text("conbin").unwrap_or("").to_string(),
+                    validated: row.bool("convalidated"),
+                    enforced: row.bool("conenforced"),
+                    no_inherit: row.bool("connoinherit"),
+                    is_local: row.bool("conislocal"),
+                    inherited: row.int("coninhcount") as i16,
+                }),
+                // A row for a partition of the referenced table points at another of this table: that one stands for
+                // it.
+                b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => {
+                    let triggers =
+                        self.lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(row.oid("oid"))])?;
+                    foreign_keys.push(Arc::new(foreign_key(row, KeyFiring::of_rows(triggers.iter()))));
+                }
+                _ => {}
+            }
+        }
+        checks.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok((checks, foreign_keys))
+    }
+
+    fn referencing(&self, table: Oid) -> Result<Vec<Arc<ForeignKey>>> {
+        if is_temporary(table) {
+            let (own, triggers) =
+                (self.temporary.scan(PG_CONSTRAINT), triggers_by_key(self.temporary.scan(PG_TRIGGER)));
+            let keys = foreign_key_rows(&own).filter(|row| row.oid("confrelid") == table);
+            return Ok(keys.map(|row| Arc::new(foreign_key(row, firing_of(row, &triggers)))).collect());
+        }
+        let known = self.cache.lock().referencing.as_ref().map(|m| m.get(&table).cloned().unwrap_or_default());
+        if let Some(found) = known {
+            return Ok(found);
+        }
+        let triggers = triggers_by_key(self.store().scan(PG_TRIGGER, self.snapshot)?);
+        let mut map: HashMap<Oid, Vec<Arc<ForeignKey>>> = HashMap::new();
+        for row in foreign_key_rows(&self.store().scan(PG_CONSTRAINT, self.snapshot)?) {
+            map.entry(row.oid("confrelid")).or_default().push(Arc::new(foreign_key(row, firing_of(row, &triggers))));
+        }
+        map.values_mut().for_each(|keys| keys.sort_by_key(|key| key.oid));
+        let found = map.get(&table).cloned().unwrap_or_default();
+        self.cache.lock().referencing = Some(map);
+        Ok(found)
+    }
+
+    fn system_table(&self, table: &'static SystemTable) -> Result<Arc<Table>> {
+        let store = self.store();
+        let columns = table
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, c)| Column {
+                name: c.name.to_string(),
+                attnum: i as i16 + 1,
+                type_oid: c.type_oid,
+                typmod: c.typmod,
+                collation: c.collation,
+                not_null: c.not_null,
+                dropped: false,
+                default_sql: None,
+                identity: 0,
+                identity_sequence: None,
+                generated: 0,
+                missing: Datum::Null,
+            })
+            .collect();
+        let mut indexes = Vec::new();
+        for index in &table.indexes {
+            let keys = index.keys.iter().zip(&index.opclasses).map(|(key, opclass)| IndexKey {
+                attnum: *key as i16 + 1,
+                expression_sql: None,
+                type_oid: table.columns[*key].type_oid,
+                descending: false,
+                nulls_first: false,
+                collation: table.columns[*key].collation,
+                opclass: *opclass,
+            });
+            indexes.push(Arc::new(Index {
+                oid: index.oid,
+                name: index.name.to_string(),
+                table_oid: table.oid,
+                storage: store.relation(index.oid)?.id(),
+                unique: index.unique,
+                primary: index.primary,
+                nulls_not_distinct: false,
+                is_constraint: index.unique,
+                constraint: 0,
+                deferrable: false,
+                initially_deferred: false,
+                keys: keys.collect(),
+                include: Vec::new(),
+                predicate_sql: None,
+                valid: true,
+                method: "btree".to_string(),
+                part_of: 0,
+                is_global: false,
+                is_in_whole: false,
+            }));
+        }
+        Ok(Arc::new(Table {
+            oid: table.oid,
+            name: table.name.to_string(),
+            schema_oid: PG_CATALOG,
+            schema_name: "pg_catalog".to_string(),
+            owner: super::builtin::BOOTSTRAP_SUPERUSER,
+            kind: TableKind::Table,
+            persistence: b'p',
+            delete_rows: false,
+            type_oid: table.type_oid,
+            columns,
+            descriptor: shape(table.oid)?.descriptor.clone(),
+            storage: store.relation(table.oid)?.id(),
+            indexes,
+            checks: Vec::new(),
+            foreign_keys: Vec::new(),
+            referenced_by: Vec::new(),
+            triggers: Vec::new(),
+            view_sql: None,
+            reltuples: -1.0,
+            is_catalog: true,
+            partition_key: None,
+            partition_of: 0,
+            sequence: None,
+            elements: Default::default(),
+        }))
+    }
+}
+
+/// A `"char"` column's '\0' or blank is "none".
+fn letter(c: u8) -> u8 {
+    if c == b' ' { 0 } else { c }
+}
+
+/// Several expressions in one text column are kept apart by this.
+pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
+
+pub(super) fn split_expressions(text: &str) -> Vec<String> {
+    text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
+}
+
+impl CatalogView for CatalogReader<'_> {
+    fn is_rewriting(&self) -> bool {
+        self.is_rewriting
+    }
+    fn planner_switches(&self) -> PlannerSwitches {
+        self.switches
+    }
+    fn database_name(&self) -> &str {
+        &self.database.name
+    }
+    fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>> {
+        match self.find_relation(schema, name)? {
+            Some(oid) => self.table_by_oid(oid),
+            None => Ok(None),
+        }
+    }
+
+    fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>> {
+        self.note_found(oid);
+        let known = self.objects(oid).tables.get(&oid).cloned();
+        if let Some(known) = known {
+            known.iter().flat_map(|table| &table.indexes).for_each(|index| self.note_found(index.oid));
+            return self.own_instance(known);
+        }
+        let found = match BUILTINS.tables.iter().find(|t| t.oid == oid) {
+            Some(system) => Some(self.system_table(system)?),
+            None => self.load_table(oid)?,
+        };
+        found.iter().flat_map(|table| &table.indexes).for_each(|index| self.note_found(index.oid));
+        self.objects(oid).keep_table(oid, &found);
+        self.own_instance(found)
+    }
+
+    fn element_statistics(
+        &self,
+        table: &Table,
+        attnum: i16,
+    ) -> Result<Option<Arc<super::element_statistics::ElementStatistics>>> {
+        self.elements_of(table, attnum)
+    }
+    fn schema_exists(&self, name: &str) -> Result<bool> {
+        Ok(self.schema_oid(name)?.is_some())
+    }
+
+    fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>> {
+        self.note_asked(schema, name);
+        for schema in self.schemas_to_search(schema, true)? {
+            if schema == PG_CATALOG {
+                if let Some(oid) = BUILTINS.types_by_name.get(name) {
+                    return Ok(BUILTINS.types.get(oid).cloned());
+                }
+                continue;
+            }
+            let key = (schema, name.to_string());
+            let known = self.objects(schema).type_names.get(&key).copied();
+            let oid = match known {
+                Some(known) => known,
+                None => {
+                    let key_values = [Datum::text(name), Datum::Oid(schema)];
+                    let rows = self.lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &key_values)?;
+                    let oid = rows.first().map(|r| r.oid("oid"));
+                    self.objects(schema).type_names.insert(key, oid);
+                    oid
+                }
+            };
+            if let Some(oid) = oid {
+                return self.type_by_oid(oid);
+            }
+        }
+        Ok(None)
+    }
+
+    fn type_by_oid(&self, oid: Oid) -> Result<Option<Arc<TypeInfo>>> {
+        if let Some(builtin) = BUILTINS.types.get(&oid) {
+            return Ok(Some(builtin.clone()));
+        }
+        self.note_found(oid);
+        if let Some(found) = self.objects(oid).types.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?;
+        let found = rows.first().map(|r| self.load_type(r).map(Arc::new)).transpose()?;
+        self.objects(oid).types.insert(oid, found.clone());
+        Ok(found)
+    }
+
+    fn functions(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<FunctionInfo>>> {
+        self.functions_named(schema, name)
+    }
+
+    fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>> {
+        self.function(oid)
+    }
+
+    fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {
+        self.operators_named(schema, name)
+    }
+
+    fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>> {
+        self.operator(oid)
+    }
+
+    fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>> {
+        if source >= FIRST_USER_OID
+            && let Some(range) = self.type_by_oid(source)?.and_then(|t| t.range)
+            && (range.oid, range.multirange) == (source, target)
+        {
+            return self.load_cast(source, target);
+        }
+        Ok(BUILTINS.casts.get(&(source, target)).copied())
+    }
+
+    fn ordering_operators(&self, type_oid: Oid) -> Result<Option<OrderingOperators>> {
+        if let Some(found) = BUILTINS.orderings.get(&type_oid) {
+            return Ok(Some(*found));
+        }
+        // Types without a class of their own use a binary-compatible or polymorphic one.
+        let Some(t) = self.type_by_oid(type_oid)? else { return Ok(None) };
+        let stand_in = match t.kind {
+            b'd' => return self.ordering_operators(t.base_type),
+            b'e' => oids::ANYENUM,
+            b'c' => oids::RECORD,
+            b'r' => oids::ANYRANGE,
+            b'm' => oids::ANYMULTIRANGE,
+            _ if t.element != 0 => oids::ANYARRAY,
+            _ if type_oid == oids::VARCHAR => oids::TEXT,
+            _ if type_oid == oids::CIDR => oids::INET,
+            // regclass and its kin are ordered as the OIDs that they are.
+            _ if t.schema_oid == PG_CATALOG && t.name.starts_with("reg") => oids::OID,
+            _ => return Ok(None),
+        };
+        Ok(BUILTINS.orderings.get(&stand_in).copied())
+    }
+
+    fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>> {
+        Ok(BUILTINS.btree_strategies.get(&operator).copied())
+    }
+
+    fn has_operator_class(&self, oid: Oid) -> Result<bool> {
+        Ok(!self.lookup(PG_OPCLASS, PG_OPCLASS_OID_INDEX, &[Datum::Oid(oid)])?.is_empty())
+    }
+
+    fn format_type(&self, oid: Oid, typmod: i32) -> String {
+        super::format_type::format_type(self, oid, Some(typmod))
+    }
+
+    fn schema_name_of(&self, oid: Oid) -> Option<String> {
+        self.schema_name(oid).ok().flatten()
+    }
+
+    fn current_schema(&self) -> Option<String> {
+        self.creation_schema.map(str::to_string)
+    }
+
+    fn transition_table(&self, name: &str) -> Option<(Arc<Table>, bool)> {
+        let found = self.temporary.transition_table(name);
+        if let (Some(_), Some(asked)) = (&found, self.asked) {
+            asked.is_private.set(true);
+        }
+        found
+    }
+    fn temporary(&self) -> Option<&TemporaryCatalog> {
+        Some(self.temporary)
+    }
+
+    fn partition_map(&self, table: Oid) -> Result<Arc<PartitionMap>> {
+        self.load_partition_map(table)
+    }
+    fn shared_partitions(&self, table: Oid) -> Option<&SharedPartitions> {
+        let known = self.cache.partitions.as_ref().filter(|_| !is_temporary(table))?;
+        known.get(table, || self.load_partition_map(table).ok())
+    }
+    fn kept_partition(&self, ancestor: Oid, partition: Oid) -> Option<Arc<dyn KeptPartition>> {
+        let objects = self.objects(partition);
+        objects.kept_partitions.get(&partition)?.iter().find(|kept| kept.ancestor() == ancestor).cloned()
+    }
+    fn keep_partition(&self, kept: Arc<dyn KeptPartition>) {
+        let table = kept.table().clone();
+        let mut objects = self.objects(table.oid);
+        for index in &table.indexes {
+            objects.tables_of_indexes.insert(index.oid, table.oid);
+        }
+        objects.kept_partitions.entry(table.oid).or_default().push(kept);
+    }
+    fn table_now(&self, oid: Oid, now: &Snapshot) -> Result<Option<Arc<Table>>> {
+        self.read_anew(oid, now)
+    }
+    fn partition_map_now(&self, table: Oid, now: &Snapshot) -> Result<Arc<PartitionMap>> {
+        self.read_map_anew(table, now)
+    }
+    fn is_stale(&self) -> bool {
+        let Some(version) = self.database.settled_version() else { return true };
+        self.cache.is_replaced.load(Ordering::Acquire) || self.cache.is_older_than(version)
+    }
+    fn database_oid(&self) -> Oid {
+        self.database.oid
+    }
+}
+
+/// Is the schema one of the system's?
+pub fn is_system_schema(oid: Oid) -> bool {
+    oid == PG_CATALOG || oid == INFORMATION_SCHEMA
+}

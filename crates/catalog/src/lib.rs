@@ -1,0 +1,42 @@
+//! The catalogs: PostgreSQL's built-in facts, the system tables, and the cache that turns rows into objects.
+//!
+//! Invariants
+//! 1. What is read of the catalogs is as of a snapshot; an object that is given out never changes ([`cache`]).
+//! 2. Whoever needs a catalog asks a [`CatalogView`]; nobody else reads system tables to find an object by its name.
+//! 3. A session's temporary objects are in its own [`temporary::TemporaryCatalog`], never in what sessions share.
+//!
+//! Must not know: statements and their syntax, plans, what is kept of an opened partition, sessions and their settings.
+//! Of storage it knows what system tables are kept in: relations, snapshots, transactions that write rows.
+
+pub mod bootstrap;
+pub mod builtin;
+pub mod cache;
+pub mod changes;
+pub mod definition_rows;
+pub mod element_statistics;
+pub mod extension;
+pub mod format_type;
+pub mod functions;
+pub mod global;
+pub mod ids;
+pub mod inverted;
+pub mod key_range;
+pub mod known_partitions;
+pub mod lock_class;
+pub mod model;
+pub mod operator_class;
+mod operator_read;
+pub mod partition;
+mod partition_read;
+pub mod qualified_name;
+pub mod routine;
+mod routine_read;
+mod rows;
+pub mod store;
+pub mod temporary;
+pub mod text_search;
+pub mod trigger;
+mod type_read;
+pub mod user_types;
+pub mod value_host;
+pub use model::*;

@@ -1,0 +1,470 @@
+//! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
+
+use super::element_statistics::{ElementStatistics, KnownElements};
+use super::known_partitions::KeptPartition;
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_storage::RelationKind;
+use kilndb_types::Datum;
+use kilndb_types::row::RowDescriptor;
+use std::sync::Arc;
+
+/// OIDs of index methods.
+pub const BTREE_METHOD: Oid = 403;
+pub const HASH_METHOD: Oid = 405;
+pub const GIN_METHOD: Oid = 2742;
+pub const BRIN_METHOD: Oid = 3580;
+
+/// What else there may be is a B-tree; so are hash and brin in all but their names (docs/compatibility.md).
+pub fn method_name(method: Oid) -> &'static str {
+    match method {
+        HASH_METHOD => "hash",
+        GIN_METHOD => "gin",
+        BRIN_METHOD => "brin",
+        _ => "btree",
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableKind {
+    /// An ordinary table (also TOAST-less catalogs).
+    Table,
+    Sequence,
+    View,
+    Index,
+    Partitioned,
+    Composite,
+}
+
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub oid: Oid,
+    pub name: String,
+    pub schema_oid: Oid,
+    pub schema_name: String,
+    pub owner: Oid,
+    pub kind: TableKind,
+    /// 'p', 'u', 't' as in pg_class.relpersistence; 'g': global temporary.
+    pub persistence: u8,
+    /// A global temporary table whose rows go at the end of the transaction.
+    pub delete_rows: bool,
+    /// The row's composite type.
+    pub type_oid: Oid,
+    /// All attributes in attnum order, dropped ones included: index + 1 == attnum.
+    pub columns: Vec<Column>,
+    /// Storage format of a row: one entry per element of `columns`.
+    pub descriptor: Arc<RowDescriptor>,
+    /// Where the rows are (0 for views).
+    pub storage: RelationId,
+    pub indexes: Vec<Arc<Index>>,
+    pub checks: Vec<CheckConstraint>,
+    /// Foreign keys of this table.
+    pub foreign_keys: Vec<Arc<ForeignKey>>,
+    /// Foreign keys of other tables that point here.
+    pub referenced_by: Vec<Arc<ForeignKey>>,
+    /// By name.
+    pub triggers: Vec<Arc<super::trigger::Trigger>>,
+    /// The view's SELECT.
+    pub view_sql: Option<String>,
+    /// Estimates as ANALYZE or the storage size tell; -1 unknown.
+    pub reltuples: f32,
+    /// A catalog of the system: users may not write it.
+    pub is_catalog: bool,
+    /// Of a partitioned table.
+    pub partition_key: Option<Arc<super::partition::PartitionKey>>,
+    /// What it is a partition of, or 0.
+    pub partition_of: Oid,
+    /// Of a sequence.
+    pub sequence: Option<SequenceOptions>,
+    /// Statistics of elements, as far as they have been read.
+    pub elements: Arc<KnownElements>,
+}
+
+/// A sequence's row of pg_sequence.
+#[derive(Clone, Debug)]
+pub struct SequenceOptions {
+    pub type_oid: Oid,
+    pub start: i64,
+    pub increment: i64,
+    pub min: i64,
+    pub max: i64,
+    pub cache: i64,
+    pub cycle: bool,
+}
+
+impl Table {
+    /// The schema as definitions name it, for whichever session will read them.
+    pub fn shown_schema(&self) -> &str {
+        if super::temporary::is_temporary(self.schema_oid) { "pg_temp" } else { &self.schema_name }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub name: String,
+    pub attnum: i16,
+    pub type_oid: Oid,
+    pub typmod: i32,
+    pub collation: Oid,
+    pub not_null: bool,
+    pub dropped: bool,
+    /// Default expression as SQL text (as pg_get_expr prints it); for generated columns the generation expression.
+    pub default_sql: Option<String>,
+    /// 0, or 'a' (ALWAYS) / 'd' (BY DEFAULT).
+    pub identity: u8,
+    /// The sequence behind an identity column.
+    pub identity_sequence: Option<Oid>,
+    /// 0, or 's' (STORED) / 'v' (VIRTUAL).
+    pub generated: u8,
+    /// Value of rows stored before the column was added (attmissingval).
+    pub missing: Datum,
+}
+
+#[derive(Clone, Debug)]
+pub struct Index {
+    pub oid: Oid,
+    pub name: String,
+    pub table_oid: Oid,
+    pub storage: RelationId,
+    pub unique: bool,
+    pub primary: bool,
+    pub nulls_not_distinct: bool,
+    /// Backs a constraint: its name in error messages is the index's.
+    pub is_constraint: bool,
+    /// The constraint that it backs, or 0.
+    pub constraint: Oid,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+    pub keys: Vec<IndexKey>,
+    /// INCLUDE columns (attnums); not stored in the key, kept for the definition.
+    pub include: Vec<i16>,
+    /// Partial index predicate as SQL text.
+    pub predicate_sql: Option<String>,
+    pub valid: bool,
+    pub method: String,
+    /// The index of the partitioned table that it is a part of, or 0.
+    pub part_of: Oid,
+    /// It has one tree for all partitions (docs/decisions/0022), or is a part of one that has.
+    pub is_global: bool,
+    /// Its storage is that of the index that it is a part of.
+    pub is_in_whole: bool,
+}
+
+impl Index {
+    /// Of many terms a row (docs/decisions/0023).
+    pub fn is_inverted(&self) -> bool {
+        self.method == "gin"
+    }
+    pub fn method_oid(&self) -> Oid {
+        match self.method.as_str() {
+            "hash" => HASH_METHOD,
+            "gin" => GIN_METHOD,
+            "brin" => BRIN_METHOD,
+            _ => BTREE_METHOD,
+        }
+    }
+    pub fn storage_kind(&self) -> RelationKind {
+        if self.is_inverted() { RelationKind::Inverted } else { RelationKind::BTree }
+    }
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct IndexKey {
+    /// attnum, or 0 for an expression.
+    pub attnum: i16,
+    pub expression_sql: Option<String>,
+    pub type_oid: Oid,
+    pub descending: bool,
+    pub nulls_first: bool,
+    pub collation: Oid,
+    pub opclass: Oid,
+}
+
+#[derive(Clone, Debug)]
+pub struct CheckConstraint {
+    pub oid: Oid,
+    pub name: String,
+    pub sql: String,
+    pub validated: bool,
+    /// NOT ENFORCED: nobody looks whether it holds.
+    pub enforced: bool,
+    pub no_inherit: bool,
+    /// Defined for this table, and so often by what it is a part of.
+    pub is_local: bool,
+    pub inherited: i16,
+}
+
+#[derive(Clone, Debug)]
+pub struct ForeignKey {
+    pub oid: Oid,
+    pub name: String,
+    pub table: Oid,
+    pub columns: Vec<i16>,
+    pub referenced_table: Oid,
+    pub referenced_columns: Vec<i16>,
+    /// The unique index on the referenced side.
+    pub referenced_index: Oid,
+    /// 'a' no action, 'r' restrict, 'c' cascade, 'n' set null, 'd' set default.
+    pub on_update: u8,
+    pub on_delete: u8,
+    /// 's' simple, 'f' full.
+    pub match_type: u8,
+    pub deferrable: bool,
+    pub initially_deferred: bool,
+    pub validated: bool,
+    /// NOT ENFORCED: nobody looks whether it holds.
+    pub enforced: bool,
+    /// ON DELETE SET NULL (…), SET DEFAULT (…): columns of `table`; none: all of the key.
+    pub delete_columns: Vec<i16>,
+    /// The foreign key of the partitioned table that it is a part of, or 0.
+    pub part_of: Oid,
+    pub firing: super::trigger::KeyFiring,
+}
+
+#[derive(Clone, Debug)]
+pub struct TypeInfo {
+    pub oid: Oid,
+    pub name: String,
+    pub schema_oid: Oid,
+    pub len: i16,
+    /// 'b' base, 'c' composite, 'd' domain, 'e' enum, 'p' pseudo, 'r' range, 'm' multirange.
+    pub kind: u8,
+    /// PostgreSQL's type category letter and preferred flag, for function resolution.
+    pub category: u8,
+    pub preferred: bool,
+    pub element: Oid,
+    pub array: Oid,
+    /// Table of a composite type.
+    pub table_oid: Oid,
+    pub collation: Oid,
+    pub base_type: Oid,
+    pub typmod: i32,
+    /// Of a domain.
+    pub domain: Option<Arc<Domain>>,
+    /// Of a range or multirange type.
+    pub range: Option<kilndb_types::range::RangeType>,
+    /// Of an enum, in their order.
+    pub labels: Arc<[EnumLabel]>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub not_null: bool,
+    pub default_sql: Option<String>,
+    /// By name.
+    pub checks: Vec<DomainCheck>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DomainCheck {
+    pub name: String,
+    pub sql: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct EnumLabel {
+    pub oid: Oid,
+    pub order: f32,
+    pub label: String,
+}
+
+impl EnumLabel {
+    /// The value: its place in the order above its OID, so that values compare as numbers do.
+    pub fn value(&self) -> Datum {
+        let bits = self.order.to_bits();
+        let place = if bits >> 31 == 1 { !bits } else { bits | 1 << 31 };
+        Datum::U64(u64::from(place) << 32 | u64::from(self.oid))
+    }
+}
+
+impl TypeInfo {
+    /// The label of an enum's value.
+    pub fn label(&self, value: u64) -> Option<&EnumLabel> {
+        self.labels.iter().find(|l| u64::from(l.oid) == value & 0xffff_ffff)
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct FunctionInfo {
+    pub oid: Oid,
+    pub name: String,
+    pub schema_oid: Oid,
+    /// 'f' function, 'a' aggregate, 'w' window, 'p' procedure.
+    pub kind: u8,
+    pub strict: bool,
+    pub returns_set: bool,
+    /// 'i', 's', 'v'.
+    pub volatility: u8,
+    pub return_type: Oid,
+    pub arg_types: Vec<Oid>,
+    pub arg_names: Vec<String>,
+    /// Types, modes ('i','o','b','v','t') of all arguments, if any is not plain IN.
+    pub all_arg_types: Vec<Oid>,
+    pub arg_modes: Vec<u8>,
+    /// Element type of the VARIADIC array, or 0.
+    pub variadic: Oid,
+    /// Default expressions (SQL) of the last arguments.
+    pub defaults: Vec<String>,
+    /// 'internal', 'sql', 'plpgsql'.
+    pub language: String,
+    pub source: String,
+    /// The body is SQL that was bound when the function was made (RETURN, BEGIN ATOMIC).
+    pub is_sql_body: bool,
+    pub rows: f32,
+    pub owner: Oid,
+    pub security_definer: bool,
+    /// SET clauses: `name=value`.
+    pub config: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct OperatorInfo {
+    pub oid: Oid,
+    pub name: String,
+    pub schema_oid: Oid,
+    /// 0 for a prefix operator.
+    pub left: Oid,
+    pub right: Oid,
+    pub result: Oid,
+    pub function: Oid,
+    pub commutator: Oid,
+    pub negator: Oid,
+    pub can_hash: bool,
+    pub can_merge: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CastContext {
+    Implicit,
+    Assignment,
+    Explicit,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CastMethod {
+    Binary,
+    InOut,
+    Function(Oid),
+}
+#[derive(Clone, Copy, Debug)]
+pub struct CastInfo {
+    pub context: CastContext,
+    pub method: CastMethod,
+}
+
+/// Which ways to read, join and aggregate tables the session wants (enable_…).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PlannerSwitches {
+    pub seqscan: bool,
+    pub indexscan: bool,
+    pub bitmapscan: bool,
+    pub partitionwise_aggregate: bool,
+    pub partitionwise_join: bool,
+}
+
+impl Default for PlannerSwitches {
+    fn default() -> PlannerSwitches {
+        PlannerSwitches {
+            seqscan: true,
+            indexscan: true,
+            bitmapscan: true,
+            partitionwise_aggregate: false,
+            partitionwise_join: false,
+        }
+    }
+}
+
+impl PlannerSwitches {
+    /// What is not wanted is done only where there is no other way.
+    pub fn penalty(self, wanted: bool) -> f64 {
+        if wanted { 0.0 } else { 1e10 }
+    }
+}
+
+/// The catalogs as one statement sees them. Name look-ups without a schema follow search_path.
+pub trait CatalogView {
+    fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
+    fn table_by_oid(&self, oid: Oid) -> Result<Option<Arc<Table>>>;
+    fn schema_exists(&self, name: &str) -> Result<bool>;
+    /// The only database whose objects there are.
+    fn database_name(&self) -> &str;
+    fn type_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<TypeInfo>>>;
+    fn type_by_oid(&self, oid: Oid) -> Result<Option<Arc<TypeInfo>>>;
+    /// All functions of that name in scope (kinds 'f', 'a', 'w', 'p').
+    fn functions(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<FunctionInfo>>>;
+    fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>>;
+    fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>>;
+    fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>>;
+    fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>>;
+    /// Default btree ordering of a type: oids of the `<`, `=` and `>` operators, for ORDER BY, DISTINCT, GROUP BY.
+    fn ordering_operators(&self, type_oid: Oid) -> Result<Option<OrderingOperators>>;
+    /// Is `operator` a btree comparison, and which strategy (1 <, 2 <=, 3 =, 4 >=, 5 >)? Left and right types are the
+    /// operator's.
+    fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>>;
+    /// Is that operator class there? (Those of extensions may not be.)
+    fn has_operator_class(&self, _oid: Oid) -> Result<bool> {
+        Ok(false)
+    }
+    /// What ANALYZE says of the elements in a column.
+    fn element_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ElementStatistics>>> {
+        Ok(None)
+    }
+    /// As format_type prints it.
+    fn format_type(&self, oid: Oid, typmod: i32) -> String;
+    fn schema_name_of(&self, oid: Oid) -> Option<String>;
+    fn current_schema(&self) -> Option<String>;
+    /// How the rows of a partitioned table are divided.
+    fn partition_map(&self, table: Oid) -> Result<Arc<super::partition::PartitionMap>> {
+        Err(kilndb_base::Error::internal(format!("no catalogs to find the partitions of table {table} in")))
+    }
+    /// The map of a table's partitions with what is kept of them; None: neither is shared, or not this way.
+    fn shared_partitions(&self, _table: Oid) -> Option<&super::known_partitions::SharedPartitions> {
+        None
+    }
+    /// What was kept of a partition, under the table that a statement names.
+    fn kept_partition(&self, _ancestor: Oid, _partition: Oid) -> Option<Arc<dyn KeptPartition>> {
+        None
+    }
+    fn keep_partition(&self, _kept: Arc<dyn KeptPartition>) {}
+    /// The table as it is now, if the catalogs have changed since this statement began to look at them.
+    fn table_now(&self, oid: Oid, _now: &kilndb_storage::Snapshot) -> Result<Option<Arc<Table>>> {
+        self.table_by_oid(oid)
+    }
+    /// The partitions of a table likewise.
+    fn partition_map_now(
+        &self,
+        table: Oid,
+        _now: &kilndb_storage::Snapshot,
+    ) -> Result<Arc<crate::partition::PartitionMap>> {
+        self.partition_map(table)
+    }
+    /// The catalogs have changed since this statement began to look at them.
+    fn is_stale(&self) -> bool {
+        false
+    }
+    fn database_oid(&self) -> Oid {
+        0
+    }
+    /// Does the statement that is bound store rows anew that stay what they are? Then no trigger fires.
+    fn is_rewriting(&self) -> bool {
+        false
+    }
+    fn planner_switches(&self) -> PlannerSwitches {
+        PlannerSwitches::default()
+    }
+    /// The table of changed rows that has this name for the running trigger function, and whether it is that of new
+    /// rows.
+    fn transition_table(&self, name: &str) -> Option<(Arc<Table>, bool)> {
+        let _ = name;
+        None
+    }
+    /// The session's own rows of system tables.
+    fn temporary(&self) -> Option<&super::temporary::TemporaryCatalog> {
+        None
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct OrderingOperators {
+    pub less: Oid,
+    pub equal: Oid,
+    pub greater: Oid,
+}

@@ -1,0 +1,372 @@
+//! Rows of the system tables: real heaps and B+trees of one database, read by index and written with all their
+//! indexes kept.
+//!
+//! Invariants
+//! 1. Every write goes through [`CatalogWriter`], inside a transaction: DDL rolls back like the rest.
+//! 2. A shared table's storage is the same in every database's store.
+
+use super::builtin::{BUILTINS, SystemIndex, SystemTable};
+use super::definition_rows::defined_object;
+use super::key_range::{Range, prefix_range};
+use super::temporary::{TemporaryCatalog, is_temporary_row};
+use kilndb_base::hash::HashMap;
+use kilndb_base::park::Park;
+use kilndb_base::sync::{Arc, LazyLock};
+use kilndb_base::{Error, Oid, Result, RowId};
+use kilndb_storage::{
+    Fetched, IndexInsert, Relation, RowBatch, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions, WriteOutcome,
+};
+use kilndb_types::Datum;
+use kilndb_types::key::encode_key;
+use kilndb_types::row::{RowDescriptor, decode_row, encode_row};
+
+/// Everything fixed about a system table: shape and storage format.
+pub struct TableShape {
+    pub table: &'static SystemTable,
+    pub descriptor: Arc<RowDescriptor>,
+}
+
+pub static SHAPES: LazyLock<HashMap<Oid, TableShape>> = LazyLock::new(|| {
+    BUILTINS
+        .tables
+        .iter()
+        .filter_map(|table| {
+            let types: Vec<Oid> = table.columns.iter().map(|c| c.type_oid).collect();
+            let descriptor = Arc::new(RowDescriptor::new(&types).ok()?);
+            Some((table.oid, TableShape { table, descriptor }))
+        })
+        .collect()
+});
+
+pub fn shape(table: Oid) -> Result<&'static TableShape> {
+    SHAPES.get(&table).ok_or_else(|| Error::internal(format!("system table {table} has no shape")))
+}
+
+/// A system table's row with its columns by name.
+#[derive(Clone)]
+pub struct CatalogRow {
+    pub rid: RowId,
+    pub table: &'static SystemTable,
+    pub values: Vec<Datum>,
+}
+
+impl CatalogRow {
+    pub fn get(&self, column: &str) -> &Datum {
+        static NULL: Datum = Datum::Null;
+        self.table.column(column).and_then(|i| self.values.get(i)).unwrap_or(&NULL)
+    }
+    pub fn oid(&self, column: &str) -> Oid {
+        match self.get(column) {
+            Datum::Oid(v) => *v,
+            Datum::Int4(v) => *v as Oid,
+            _ => 0,
+        }
+    }
+    pub fn int(&self, column: &str) -> i64 {
+        match self.get(column) {
+            Datum::Int2(v) => i64::from(*v),
+            Datum::Int4(v) => i64::from(*v),
+            Datum::Int8(v) => *v,
+            Datum::Oid(v) => i64::from(*v),
+            _ => 0,
+        }
+    }
+    pub fn bool(&self, column: &str) -> bool {
+        matches!(self.get(column), Datum::Bool(true))
+    }
+    pub fn char(&self, column: &str) -> u8 {
+        match self.get(column) {
+            Datum::Char(v) => *v,
+            _ => 0,
+        }
+    }
+    pub fn text(&self, column: &str) -> Option<&str> {
+        match self.get(column) {
+            Datum::Text(s) => Some(s),
+            _ => None,
+        }
+    }
+    pub fn float4(&self, column: &str) -> f32 {
+        match self.get(column) {
+            Datum::Float4(v) => *v,
+            _ => 0.0,
+        }
+    }
+    /// An int2vector, oidvector or array as numbers.
+    pub fn numbers(&self, column: &str) -> Vec<i64> {
+        match self.get(column) {
+            Datum::Array(a) => a
+                .elements
+                .iter()
+                .map(|d| match d {
+                    Datum::Int2(v) => i64::from(*v),
+                    Datum::Int4(v) => i64::from(*v),
+                    Datum::Oid(v) => i64::from(*v),
+                    Datum::Char(c) => i64::from(*c),
+                    _ => 0,
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+    pub fn texts(&self, column: &str) -> Vec<String> {
+        match self.get(column) {
+            Datum::Array(a) => a
+                .elements
+                .iter()
+                .map(|d| match d {
+                    Datum::Text(s) => s.to_string(),
+                    _ => String::new(),
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+    pub fn set(&mut self, column: &str, value: Datum) {
+        if let Some(i) = self.table.column(column) {
+            self.values[i] = value;
+        }
+    }
+}
+
+/// Where the system tables and indexes of a database are, by their OIDs.
+#[derive(Clone, Default)]
+pub struct CatalogStore {
+    pub relations: HashMap<Oid, Arc<Relation>>,
+}
+
+impl CatalogStore {
+    pub fn relation(&self, oid: Oid) -> Result<&Arc<Relation>> {
+        self.relations.get(&oid).ok_or_else(|| Error::internal(format!("system relation {oid} has no storage")))
+    }
+
+    /// Rows whose first index columns equal `key`.
+    pub fn lookup(&self, table: Oid, index: Oid, key: &[Datum], snapshot: &Snapshot) -> Result<Vec<CatalogRow>> {
+        let shape = shape(table)?;
+        let definition = index_of(shape, index)?;
+        let heap = self.relation(table)?;
+        let (lower, upper) = key_range(shape, index, key)?;
+        let mut scan = self.relation(index)?.index_scan(lower, upper, false);
+        let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rows, mut bytes): (Vec<CatalogRow>, Vec<u8>) = (Vec::new(), Vec::new());
+        loop {
+            let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
+            let mut start = 0;
+            for (at, (rid, end)) in rids.iter().zip(&ends).enumerate() {
+                let entry = &keys[start..*end as usize];
+                start = *end as usize;
+                let Fetched::Visible { recheck } = heap.fetch(*rid, snapshot, &mut bytes)? else { continue };
+                let mut values = Vec::with_capacity(shape.table.columns.len());
+                decode_row(&shape.descriptor, &bytes, None, &mut values)?;
+                if (recheck || scan.is_retired(at)) && index_key(shape, definition, &values)? != entry {
+                    continue;
+                }
+                rows.push(CatalogRow { rid: *rid, table: shape.table, values });
+            }
+            keys.clear();
+            ends.clear();
+            rids.clear();
+            if !more {
+                return Ok(rows);
+            }
+        }
+    }
+
+    pub fn scan(&self, table: Oid, snapshot: &Snapshot) -> Result<Vec<CatalogRow>> {
+        let shape = shape(table)?;
+        let heap = self.relation(table)?;
+        let mut rows = Vec::new();
+        let mut batch = RowBatch::default();
+        for block in 0..heap.pages() {
+            batch.bytes.clear();
+            batch.rows.clear();
+            heap.scan_block(block, snapshot, &mut batch)?;
+            for (rid, start, end) in &batch.rows {
+                let mut values = Vec::with_capacity(shape.table.columns.len());
+                decode_row(&shape.descriptor, &batch.bytes[*start as usize..*end as usize], None, &mut values)?;
+                rows.push(CatalogRow { rid: *rid, table: shape.table, values });
+            }
+        }
+        Ok(rows)
+    }
+}
+
+fn index_of(shape: &'static TableShape, index: Oid) -> Result<&'static SystemIndex> {
+    let found = shape.table.indexes.iter().find(|i| i.oid == index);
+    found.ok_or_else(|| Error::internal(format!("system index {index} is not one of {}", shape.table.name)))
+}
+
+/// The range of an index's entries whose first columns equal `key`.
+pub fn key_range(shape: &'static TableShape, index: Oid, key: &[Datum]) -> Result<Range> {
+    let mut prefix = Vec::new();
+    for (column, value) in index_of(shape, index)?.keys.iter().zip(key) {
+        encode_key(shape.table.columns[*column].type_oid, value, false, false, &mut prefix)?;
+    }
+    Ok(prefix_range(prefix))
+}
+
+pub fn index_key(shape: &TableShape, index: &SystemIndex, values: &[Datum]) -> Result<Vec<u8>> {
+    let mut key = Vec::new();
+    for column in &index.keys {
+        encode_key(shape.table.columns[*column].type_oid, &values[*column], false, false, &mut key)?;
+    }
+    Ok(key)
+}
+
+/// Writes rows of system tables within a transaction: those of temporary objects into the session's own catalog.
+pub struct CatalogWriter<'a> {
+    pub store: &'a CatalogStore,
+    pub txn: &'a mut Transaction,
+    pub park: &'a dyn Park,
+    /// None: there can be no temporary objects.
+    pub temporary: Option<&'a TemporaryCatalog>,
+    /// A row of a shared table was written.
+    pub wrote_shared: bool,
+    /// What was.
+    pub changes: super::changes::Changes,
+    /// Objects (class, OID) whose defining rows were written: what they need may have changed.
+    pub defined: Vec<(Oid, Oid)>,
+}
+
+impl CatalogWriter<'_> {
+    /// `values`: (column, value); columns not named are NULL if they may be, else zero, false or empty.
+    pub fn insert(&mut self, table: Oid, values: &[(&str, Datum)]) -> Result<RowId> {
+        let shape = shape(table)?;
+        let mut row: Vec<Datum> =
+            shape.table.columns.iter().map(|c| if c.not_null { zero(c.type_oid) } else { Datum::Null }).collect();
+        for (name, value) in values {
+            let at = shape.table.column(name);
+            let at = at.ok_or_else(|| Error::internal(format!("{} has no column {name}", shape.table.name)))?;
+            row[at] = value.clone();
+        }
+        self.insert_row(table, &row)
+    }
+
+    pub fn insert_row(&mut self, table: Oid, row: &[Datum]) -> Result<RowId> {
+        self.defined.extend(defined_object(table, None, row));
+        if TemporaryCatalog::owns(table, row) {
+            return self.temporary()?.insert(table, row.to_vec());
+        }
+        self.wrote_shared = true;
+        self.changes.note(table, row, true);
+        let shape = shape(table)?;
+        let mut bytes = Vec::new();
+        encode_row(&shape.descriptor, row, &mut bytes)?;
+        let heap = self.store.relation(table)?;
+        let rid = heap.insert(self.txn, &bytes)?;
+        for index in &shape.table.indexes {
+            let key = index_key(shape, index, row)?;
+            self.insert_key(heap, index, &key, rid)?;
+        }
+        Ok(rid)
+    }
+
+    fn insert_key(&mut self, heap: &Arc<Relation>, index: &SystemIndex, key: &[u8], rid: RowId) -> Result<()> {
+        let uniqueness = if index.unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
+        let relation = self.store.relation(index.oid)?;
+        match relation.index_insert(self.txn, heap, key, rid, uniqueness, self.park)? {
+            IndexInsert::Inserted => Ok(()),
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => Err(Error::new(
+                kilndb_base::sqlstate::UNIQUE_VIOLATION,
+                format!("duplicate key value violates unique constraint \"{}\"", index.name),
+            )),
+        }
+    }
+
+    fn temporary(&self) -> Result<&TemporaryCatalog> {
+        self.temporary.ok_or_else(|| Error::internal("a temporary object outside of a session"))
+    }
+
+    pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
+        self.defined.extend(defined_object(old.table.oid, Some(&old.values), new));
+        if is_temporary_row(old.rid) {
+            return self.temporary()?.update(old.table.oid, old.rid, new.to_vec());
+        }
+        self.wrote_shared = true;
+        self.changes.note(old.table.oid, &old.values, false);
+        self.changes.note(old.table.oid, new, false);
+        let shape = shape(old.table.oid)?;
+        let mut bytes = Vec::new();
+        encode_row(&shape.descriptor, new, &mut bytes)?;
+        let heap = self.store.relation(old.table.oid)?;
+        let mut changed = Vec::new();
+        for index in &shape.table.indexes {
+            let (old_key, new_key) = (index_key(shape, index, &old.values)?, index_key(shape, index, new)?);
+            if old_key != new_key {
+                changed.push((index, old_key, new_key));
+            }
+        }
+        let mut retired = Vec::new();
+        for (index, old_key, _) in &changed {
+            retired.push((self.store.relation(index.oid)?.as_ref(), old_key.as_slice()));
+        }
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: !changed.is_empty() };
+        let snapshot = self.txn.take_snapshot();
+        let outcome = heap.update(self.txn, old.rid, &snapshot, &bytes, &retired, &options, self.park)?;
+        written(outcome)?;
+        for (index, _, new_key) in &changed {
+            self.insert_key(heap, index, new_key, old.rid)?;
+        }
+        Ok(())
+    }
+
+    pub fn delete(&mut self, row: &CatalogRow) -> Result<()> {
+        self.defined.extend(defined_object(row.table.oid, None, &row.values));
+        if is_temporary_row(row.rid) {
+            return self.temporary()?.delete(row.table.oid, row.rid);
+        }
+        self.wrote_shared = true;
+        self.changes.note(row.table.oid, &row.values, false);
+        let shape = shape(row.table.oid)?;
+        let heap = self.store.relation(row.table.oid)?;
+        let mut keys = Vec::new();
+        for index in &shape.table.indexes {
+            keys.push((self.store.relation(index.oid)?, index_key(shape, index, &row.values)?));
+        }
+        let retired: Vec<(&Relation, &[u8])> = keys.iter().map(|(r, k)| (r.as_ref(), k.as_slice())).collect();
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: true };
+        let snapshot = self.txn.take_snapshot();
+        let outcome = heap.delete(self.txn, row.rid, &snapshot, &retired, &options, self.park)?;
+        written(outcome)
+    }
+}
+
+fn written(outcome: WriteOutcome) -> Result<()> {
+    match outcome {
+        WriteOutcome::Done => Ok(()),
+        _ => Err(Error::internal("tuple concurrently updated")),
+    }
+}
+
+/// The value of a NOT NULL system column that nobody set.
+fn zero(type_oid: Oid) -> Datum {
+    use kilndb_types::oids::*;
+    match type_oid {
+        BOOL => Datum::Bool(false),
+        CHAR => Datum::Char(0),
+        INT2 => Datum::Int2(0),
+        INT4 => Datum::Int4(0),
+        INT8 => Datum::Int8(0),
+        FLOAT4 => Datum::Float4(0.0),
+        FLOAT8 => Datum::Float8(0.0),
+        TEXT | NAME | PG_NODE_TREE => Datum::text(""),
+        INT2VECTOR => vector(INT2, Vec::new()),
+        OIDVECTOR => vector(OID, Vec::new()),
+        PG_LSN => Datum::U64(0),
+        TIMESTAMPTZ => Datum::TimestampTz(0),
+        BYTEA => Datum::Bytea(Arc::from(&[][..])),
+        _ => Datum::Oid(0),
+    }
+}
+
+/// An int2vector or oidvector: one dimension, counted from 0.
+pub fn vector(element_type: Oid, elements: Vec<Datum>) -> Datum {
+    let dims = vec![(0, elements.len() as u32)];
+    Datum::Array(Arc::new(kilndb_types::Array { element_type, dims, elements }))
+}
+
+/// An ordinary array of one dimension.
+pub fn array(element_type: Oid, elements: Vec<Datum>) -> Datum {
+    let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
+    Datum::Array(Arc::new(kilndb_types::Array { element_type, dims, elements }))
+}

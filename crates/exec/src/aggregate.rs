@@ -1,0 +1,656 @@
+//! Grouping and aggregates.
+//!
+//! With hashing, groups that do not fit the budget wait: their rows go to partitions, which become inputs of their own
+//! after the table has been given out. With sorted input there is one group at a time.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
+use super::state::{State, Unary};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_plan::expression::CExpr;
+use kilndb_plan::{AggSpec, Node, Op};
+use kilndb_spill::{Partitions, Sorter, SpillCursor, SpillFile, row_bytes};
+use kilndb_types::aggregates::{self, Accumulator};
+use kilndb_types::{Datum, key, row};
+use std::sync::Arc;
+
+/// One aggregate of one group.
+struct Slot {
+    acc: Option<Box<dyn Accumulator>>,
+    /// DISTINCT or ORDER BY: arguments are kept until the end.
+    kept: Option<Box<Kept>>,
+    /// count(*) and the like.
+    count: i64,
+}
+
+struct Kept {
+    sorter: Sorter,
+    /// DISTINCT: arguments that were seen; given up when there are too many, the sort finds the rest.
+    seen: Option<KeyMap<()>>,
+    seen_bytes: usize,
+}
+
+struct Group {
+    values: Vec<Datum>,
+    set: usize,
+    slots: Vec<Slot>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    Collect,
+    Emit,
+    Done,
+}
+
+pub struct AggregateState {
+    pub unary: Unary,
+    groups: Vec<Group>,
+    table: KeyMap,
+    used_bytes: usize,
+    phase: Phase,
+    next: usize,
+    level: u32,
+    overflow: Option<Partitions>,
+    pending: Vec<(SpillFile, u32)>,
+    /// A partition that is the present input.
+    reading: Option<SpillFile>,
+    /// Sorted input: the group being gathered.
+    current: Option<(Vec<u8>, Group)>,
+    input_done: bool,
+    batches: u64,
+    peak_bytes: usize,
+    disk_bytes: u64,
+    /// While several threads aggregate parts of the table: a group that does not fit ends this one's part.
+    is_part: bool,
+}
+
+const COUNT_STAR: Oid = 2803;
+const COUNT_ANY: Oid = 2147;
+/// What a slot takes, its accumulator included (as long as that does not grow).
+const SLOT_BYTES: usize = size_of::<Slot>() + 96;
+
+fn keeps_arguments(a: &AggSpec) -> bool {
+    !a.order.is_empty() || a.distinct || a.within_group
+}
+
+/// Can what two threads have gathered be put together?
+pub fn has_parts(a: &AggSpec) -> bool {
+    let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
+    !keeps_arguments(a)
+        && (counts || aggregates::new_with_types(a.oid, &a.arg_types).is_some_and(|acc| acc.partial().is_some()))
+}
+
+/// Are all rows counted, and nothing else?
+pub fn counts_whole_table(op: &Op) -> bool {
+    let Op::Aggregate { input, groups, sets: None, aggs, .. } = op else { return false };
+    let Op::Partitions(p) = &input.op else { return false };
+    let all_rows = matches!(&p.template.op, Op::SeqScan(scan) if scan.filter.is_none()) && p.order.is_none();
+    all_rows && groups.is_empty() && !aggs.is_empty() && aggs.iter().all(|a| a.oid == COUNT_STAR && a.filter.is_none())
+}
+
+fn new_slot(a: &AggSpec, budget: usize) -> Result<Slot> {
+    let plain_count = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
+    let acc = if plain_count {
+        None
+    } else {
+        Some(
+            aggregates::new_with_types(a.oid, &a.arg_types)
+                .ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", a.name)))?,
+        )
+    };
+    let kept = (keeps_arguments(a) && a.oid != COUNT_STAR)
+        .then(|| Box::new(Kept { sorter: Sorter::new(budget), seen: a.distinct.then(KeyMap::default), seen_bytes: 0 }));
+    Ok(Slot { acc, kept, count: 0 })
+}
+
+impl AggregateState {
+    pub fn new(unary: Unary) -> AggregateState {
+        AggregateState {
+            unary,
+            groups: Vec::new(),
+            table: KeyMap::default(),
+            used_bytes: 0,
+            phase: Phase::Collect,
+            next: 0,
+            level: 0,
+            overflow: None,
+            pending: Vec::new(),
+            reading: None,
+            current: None,
+            input_done: false,
+            batches: 0,
+            peak_bytes: 0,
+            disk_bytes: 0,
+            is_part: false,
+        }
+    }
+    pub fn rescan(&mut self, rt: &mut Runtime) {
+        self.unary.rescan(rt);
+        (self.batches, self.peak_bytes, self.disk_bytes) = (0, 0, 0);
+        self.groups.clear();
+        self.table.clear();
+        self.used_bytes = 0;
+        self.phase = Phase::Collect;
+        self.next = 0;
+        self.level = 0;
+        self.overflow = None;
+        self.pending.clear();
+        self.reading = None;
+        self.current = None;
+        self.input_done = false;
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { sets, groupings, sorted, groups, .. } = &node.op else { return Ok(()) };
+        if *sorted {
+            return self.next_sorted(out, rt, cx);
+        }
+        loop {
+            match self.phase {
+                Phase::Done => return Ok(()),
+                Phase::Collect => {
+                    match self.reading.take() {
+                        Some(file) => self.collect_partition(&file, rt, cx)?,
+                        None => {
+                            self.begin(cx)?;
+                            match super::parts::count_partitions(self, rt, cx)? {
+                                Some(rows) => self
+                                    .groups
+                                    .iter_mut()
+                                    .flat_map(|g| &mut g.slots)
+                                    .for_each(|slot| slot.count += rows),
+                                None => {
+                                    super::parts::aggregate(self, rt, cx)?;
+                                    self.collect(rt, cx)?;
+                                }
+                            }
+                        }
+                    }
+                    self.peak_bytes = self.peak_bytes.max(self.used_bytes);
+                    self.batches += 1;
+                    self.phase = Phase::Emit;
+                }
+                Phase::Emit => {
+                    while !out.full() {
+                        let Some(g) = self.groups.get_mut(self.next) else { break };
+                        self.next += 1;
+                        emit(&node.op, g, out, cx)?;
+                        for list in groupings {
+                            let mut bits = 0i32;
+                            for c in list {
+                                let grouped = sets.as_ref().is_none_or(|s| s.get(g.set).is_some_and(|s| s.contains(c)));
+                                bits = (bits << 1) | i32::from(!grouped);
+                            }
+                            out.data.push(Datum::Int4(bits));
+                        }
+                        out.end_row();
+                    }
+                    if out.rows > 0 {
+                        return Ok(());
+                    }
+                    self.next_input(cx)?;
+                    if self.phase == Phase::Done && !groups.is_empty() {
+                        let report = Report::Hash {
+                            batches: self.batches,
+                            memory: self.peak_bytes as u64,
+                            disk: self.disk_bytes,
+                        };
+                        rt.report(node.id, report);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The next partition that waits, if any.
+    fn next_input(&mut self, cx: &ExecContext<'_>) -> Result<()> {
+        if let Some(overflow) = self.overflow.take() {
+            let files = overflow.finish(cx.io())?;
+            self.disk_bytes += files.iter().map(SpillFile::disk_bytes).sum::<u64>();
+            self.pending.extend(files.into_iter().filter(|f| f.records > 0).map(|f| (f, self.level + 1)));
+        }
+        self.groups.clear();
+        self.next = 0;
+        let Some((file, level)) = self.pending.pop() else {
+            self.phase = Phase::Done;
+            return Ok(());
+        };
+        self.table = KeyMap::default();
+        self.used_bytes = 0;
+        self.level = level;
+        self.reading = Some(file);
+        self.phase = Phase::Collect;
+        Ok(())
+    }
+
+    /// Adds a group if there is room for it.
+    fn add_group(
+        &mut self,
+        aggs: &[AggSpec],
+        key: &[u8],
+        set: usize,
+        values: Vec<Datum>,
+        cx: &ExecContext<'_>,
+    ) -> Result<Option<usize>> {
+        let bytes = key.len() + ENTRY_BYTES + size_of::<Group>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
+        if self.used_bytes + bytes > cx.hash_mem_bytes && !self.groups.is_empty() {
+            if !self.is_part {
+                return Ok(None);
+            }
+            // The block that is being read nobody else reads.
+            self.end_input_with_block(true);
+        }
+        self.used_bytes += bytes;
+        self.insert_group(aggs, key, set, values, cx.work_mem_bytes)?;
+        Ok(Some(self.groups.len() - 1))
+    }
+    fn insert_group(
+        &mut self,
+        aggs: &[AggSpec],
+        key: &[u8],
+        set: usize,
+        values: Vec<Datum>,
+        sort_bytes: usize,
+    ) -> Result<()> {
+        let slots = aggs.iter().map(|a| new_slot(a, sort_bytes)).collect::<Result<Vec<_>>>()?;
+        self.table.insert(key.into(), self.groups.len() as u32);
+        self.groups.push(Group { values, set, slots });
+        Ok(())
+    }
+
+    /// A group of no rows exists where nothing is grouped.
+    fn begin(&mut self, cx: &ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { groups, sets, aggs, .. } = &node.op else { return Ok(()) };
+        let empty = |s: &Vec<usize>| s.is_empty();
+        let without: Vec<usize> = match sets {
+            Some(sets) => sets.iter().enumerate().filter(|(_, s)| empty(s)).map(|(n, _)| n).collect(),
+            None if groups.is_empty() => vec![0],
+            None => Vec::new(),
+        };
+        for n in without {
+            self.insert_group(aggs, &[n as u8, (n >> 8) as u8], n, vec![Datum::Null; groups.len()], cx.work_mem_bytes)?;
+        }
+        Ok(())
+    }
+
+    /// One thread's part: groups of the rows that `input` has, or until there is no more room.
+    pub fn of_part(
+        node: &Arc<Node>,
+        input: State,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<AggregateState> {
+        let width = node.children().first().map_or(0, |input| input.width);
+        let unary = Unary { node: node.clone(), input: Box::new(input), buffer: Batch::new(width) };
+        let mut state = AggregateState::new(unary);
+        state.begin(cx)?;
+        state.collect_part(rt, cx)?;
+        Ok(state)
+    }
+    pub fn collect_part(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.is_part = true;
+        let done = self.collect(rt, cx);
+        self.is_part = false;
+        self.end_input_with_block(false);
+        done
+    }
+    fn end_input_with_block(&mut self, ends: bool) {
+        match &mut *self.unary.input {
+            State::Scan(scan) => scan.end_with_block(ends),
+            State::Partitions(scan) => scan.end_with_block(ends),
+            _ => {}
+        }
+    }
+
+    /// Takes in the groups of another part.
+    pub fn absorb(&mut self, other: AggregateState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { aggs, .. } = &node.op else { return Ok(()) };
+        self.used_bytes += other.used_bytes;
+        let mut groups: Vec<Option<Group>> = other.groups.into_iter().map(Some).collect();
+        for (key, number) in other.table {
+            let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { continue };
+            let Some(mine) = self.table.get(&*key).and_then(|n| self.groups.get_mut(*n as usize)) else {
+                self.table.insert(key, self.groups.len() as u32);
+                self.groups.push(group);
+                continue;
+            };
+            for ((slot, other), a) in mine.slots.iter_mut().zip(group.slots).zip(aggs) {
+                slot.count += other.count;
+                if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {
+                    let part =
+                        other.partial().ok_or_else(|| Error::internal(format!("aggregate {} has no parts", a.name)))?;
+                    acc.absorb(part, &cx.eval)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The input itself.
+    fn collect(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { groups, types, sets, aggs, .. } = &node.op else { return Ok(()) };
+        let one_set = vec![(0..groups.len()).collect::<Vec<_>>()];
+        let sets = sets.as_ref().unwrap_or(&one_set);
+        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
+        let alone = groups.is_empty() && sets.len() == 1;
+        let mut k = Vec::new();
+        let mut values: Vec<Datum> = Vec::new();
+        let mut args: Vec<Datum> = Vec::new();
+        while self.unary.fill(BATCH_ROWS, rt, cx)? {
+            let buffer = std::mem::take(&mut self.unary.buffer);
+            for i in 0..buffer.rows {
+                let row = buffer.row(i);
+                if alone {
+                    let slots = &mut self.groups[0].slots;
+                    add_all(aggs, slots, row, &mut args, &mut self.used_bytes, rt, cx)?;
+                    continue;
+                }
+                eval_groups(groups, row, &mut values, rt, cx)?;
+                for (n, set) in sets.iter().enumerate() {
+                    k.clear();
+                    k.extend([n as u8, (n >> 8) as u8]);
+                    for c in set {
+                        key::hash_equal_key(types[*c], &values[*c], &mut k)?;
+                    }
+                    let number = match self.table.get(k.as_slice()) {
+                        Some(g) => Some(*g as usize),
+                        None => self.add_group(aggs, &k, n, of_set(&values, set), cx)?,
+                    };
+                    match number {
+                        Some(g) => {
+                            add_all(aggs, &mut self.groups[g].slots, row, &mut args, &mut self.used_bytes, rt, cx)?
+                        }
+                        None => {
+                            let level = self.level;
+                            self.overflow.get_or_insert_with(|| Partitions::new(level, budget)).push(&k, row, io)?;
+                        }
+                    }
+                }
+            }
+            self.unary.buffer = buffer;
+        }
+        Ok(())
+    }
+
+    /// Rows that had to wait: their keys, which begin with the number of the grouping set, are stored with them.
+    fn collect_partition(&mut self, file: &SpillFile, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { input, groups, sets, aggs, .. } = &node.op else { return Ok(()) };
+        let whole: Vec<usize> = (0..groups.len()).collect();
+        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
+        let mut cursor = SpillCursor::new(budget_of_reader());
+        let mut args: Vec<Datum> = Vec::new();
+        let mut values: Vec<Datum> = Vec::new();
+        let mut row: Vec<Datum> = Vec::new();
+        let mut count = 0;
+        while cursor.advance(file, io)? {
+            count += 1;
+            if count % BATCH_ROWS == 0 {
+                cx.park.checkpoint()?;
+            }
+            row.clear();
+            let number = match self.table.get(cursor.key()) {
+                Some(g) => Some(*g as usize),
+                None => {
+                    row::decode_self_describing(cursor.row(), input.width, &mut row)?;
+                    eval_groups(groups, &row, &mut values, rt, cx)?;
+                    let n = cursor.key().first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)));
+                    let set = sets.as_ref().and_then(|s| s.get(n)).unwrap_or(&whole);
+                    self.add_group(aggs, cursor.key(), n, of_set(&values, set), cx)?
+                }
+            };
+            match number {
+                Some(g) => {
+                    if row.is_empty() {
+                        row::decode_self_describing(cursor.row(), input.width, &mut row)?;
+                    }
+                    add_all(aggs, &mut self.groups[g].slots, &row, &mut args, &mut self.used_bytes, rt, cx)?;
+                }
+                None => {
+                    let level = self.level;
+                    let overflow = self.overflow.get_or_insert_with(|| Partitions::new(level, budget));
+                    overflow.push_record(cursor.key(), cursor.record(), io)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Groups follow one another in the input.
+    fn next_sorted(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Aggregate { groups, types, aggs, groupings, .. } = &node.op else { return Ok(()) };
+        let (mut k, mut values, mut args) = (Vec::new(), Vec::new(), Vec::new());
+        let end_group = |group: &mut Group, out: &mut Batch, cx: &mut ExecContext<'_>| -> Result<()> {
+            emit(&node.op, group, out, cx)?;
+            out.data.extend(groupings.iter().map(|_| Datum::Int4(0)));
+            out.end_row();
+            Ok(())
+        };
+        while out.rows == 0 && !self.input_done {
+            if !self.unary.fill(out.max, rt, cx)? {
+                self.input_done = true;
+                if let Some((_, mut group)) = self.current.take() {
+                    end_group(&mut group, out, cx)?;
+                }
+                break;
+            }
+            let buffer = std::mem::take(&mut self.unary.buffer);
+            for i in 0..buffer.rows {
+                let row = buffer.row(i);
+                eval_groups(groups, row, &mut values, rt, cx)?;
+                k.clear();
+                for (v, t) in values.iter().zip(types) {
+                    key::hash_equal_key(*t, v, &mut k)?;
+                }
+                if self.current.as_ref().is_none_or(|c| c.0 != k) {
+                    if let Some((_, mut group)) = self.current.take() {
+                        end_group(&mut group, out, cx)?;
+                    }
+                    let slots = aggs.iter().map(|a| new_slot(a, cx.work_mem_bytes)).collect::<Result<Vec<_>>>()?;
+                    self.current = Some((k.clone(), Group { values: values.clone(), set: 0, slots }));
+                }
+                if let Some((_, group)) = &mut self.current {
+                    add_all(aggs, &mut group.slots, row, &mut args, &mut self.used_bytes, rt, cx)?;
+                }
+            }
+            self.unary.buffer = buffer;
+        }
+        Ok(())
+    }
+}
+
+fn eval_groups(
+    groups: &[CExpr],
+    row: &[Datum],
+    values: &mut Vec<Datum>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    values.clear();
+    for g in groups {
+        values.push(g.eval(row, rt, cx)?);
+    }
+    Ok(())
+}
+
+fn of_set(values: &[Datum], set: &[usize]) -> Vec<Datum> {
+    (0..values.len()).map(|c| if set.contains(&c) { values[c].clone() } else { Datum::Null }).collect()
+}
+
+/// Appends a group's columns and results; the row is still to be ended.
+fn emit(op: &Op, g: &mut Group, out: &mut Batch, cx: &mut ExecContext<'_>) -> Result<()> {
+    let Op::Aggregate { aggs, .. } = op else { return Ok(()) };
+    out.data.append(&mut g.values);
+    for (a, slot) in aggs.iter().zip(&mut g.slots) {
+        out.data.push(finish(a, slot, cx)?);
+    }
+    g.slots = Vec::new();
+    Ok(())
+}
+
+fn add_all(
+    aggs: &[AggSpec],
+    slots: &mut [Slot],
+    row: &[Datum],
+    args: &mut Vec<Datum>,
+    used: &mut usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    for (a, slot) in aggs.iter().zip(slots) {
+        add(a, slot, row, args, used, rt, cx)?;
+    }
+    Ok(())
+}
+
+fn add(
+    a: &AggSpec,
+    slot: &mut Slot,
+    row: &[Datum],
+    args: &mut Vec<Datum>,
+    used: &mut usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    if let Some(f) = &a.filter
+        && !f.is_true(row, rt, cx)?
+    {
+        return Ok(());
+    }
+    if a.oid == COUNT_STAR {
+        slot.count += 1;
+        return Ok(());
+    }
+    // A column is looked at where it is.
+    if let ([CExpr::Slot(column)], None) = (&a.args[..], &slot.kept)
+        && let Some(value) = row.get(*column..*column + 1)
+    {
+        return slot.add(value, cx);
+    }
+    args.clear();
+    for e in &a.args {
+        let v = e.eval(row, rt, cx)?;
+        args.push(v);
+    }
+    if let Some(kept) = &mut slot.kept {
+        let before = kept.bytes();
+        kept.add(a, row, args, rt, cx)?;
+        *used = (*used + kept.bytes()).saturating_sub(before);
+        return Ok(());
+    }
+    slot.add(args, cx)
+}
+
+impl Slot {
+    #[inline]
+    fn add(&mut self, args: &[Datum], cx: &ExecContext<'_>) -> Result<()> {
+        match &mut self.acc {
+            Some(acc) => acc.add(args, &cx.eval),
+            None => {
+                self.count += i64::from(args.first().is_some_and(|d| !d.is_null()));
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        self.seen_bytes + self.sorter.memory_bytes()
+    }
+
+    /// The sort's key: what ORDER BY says, and for DISTINCT the arguments.
+    fn add(
+        &mut self,
+        a: &AggSpec,
+        row: &[Datum],
+        args: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let mut k = Vec::new();
+        for s in &a.order {
+            let v = s.expr.eval(row, rt, cx)?;
+            key::encode_key(s.ty, &v, s.descending, s.nulls_first, &mut k)?;
+        }
+        if a.distinct {
+            let from = k.len();
+            for (d, t) in args.iter().zip(&a.arg_types) {
+                key::hash_equal_key(*t, d, &mut k)?;
+            }
+            if let Some(seen) = &mut self.seen {
+                if seen.contains_key(&k[from..]) {
+                    return Ok(());
+                }
+                seen.insert(k[from..].into(), ());
+                self.seen_bytes += k.len() - from + ENTRY_BYTES;
+                if self.seen_bytes > cx.work_mem_bytes / 2 {
+                    self.seen = None;
+                    self.seen_bytes = 0;
+                }
+            }
+        }
+        self.sorter.push(&k, args, cx.io())
+    }
+
+    /// Hands the arguments out in order, equal ones once if they are to be distinct.
+    fn each(
+        &mut self,
+        a: &AggSpec,
+        cx: &mut ExecContext<'_>,
+        f: &mut dyn FnMut(&[Datum], &mut ExecContext<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let io = cx.io();
+        self.seen = None;
+        self.sorter.finish(io)?;
+        let mut last: Option<Vec<u8>> = None;
+        let mut args = Vec::new();
+        let mut count = 0;
+        while let Some((k, bytes)) = self.sorter.advance(io)? {
+            count += 1;
+            if count % BATCH_ROWS == 0 {
+                cx.park.checkpoint()?;
+            }
+            if a.distinct {
+                if last.as_deref() == Some(k) {
+                    continue;
+                }
+                let last = last.get_or_insert_default();
+                last.clear();
+                last.extend_from_slice(k);
+            }
+            args.clear();
+            row::decode_self_describing(bytes, a.args.len(), &mut args)?;
+            f(&args, cx)?;
+        }
+        Ok(())
+    }
+}
+
+fn finish(a: &AggSpec, slot: &mut Slot, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    let kept = slot.kept.take();
+    if a.oid == COUNT_STAR || a.oid == COUNT_ANY {
+        let mut count = slot.count;
+        if let Some(mut kept) = kept {
+            kept.each(a, cx, &mut |args, _| {
+                count += i64::from(args.first().is_some_and(|d| !d.is_null()));
+                Ok(())
+            })?;
+        }
+        return Ok(Datum::Int8(count));
+    }
+    let Some(acc) = &mut slot.acc else {
+        return Err(Error::new(sqlstate::INTERNAL_ERROR, "aggregate without state"));
+    };
+    if let Some(mut kept) = kept {
+        kept.each(a, cx, &mut |args, cx| acc.add(args, &cx.eval))?;
+    }
+    acc.finish(&cx.eval)
+}

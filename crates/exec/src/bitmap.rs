@@ -1,0 +1,265 @@
+//! Rows found by inverted indexes.
+//!
+//! Invariants
+//! 1. Pending rows are read before postings, all of an index's at once: a row that is merged meanwhile is found twice,
+//!    never not at all.
+//! 2. Whether a row that was found is wanted is for the scan's filter to say.
+//! 3. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowSet`]).
+
+use super::context::{Begun, ExecContext, Runtime};
+use super::expr::Evaluate;
+use super::partition::Leaf;
+use super::row_set::{Gathering, RowSet};
+use kilndb_base::park::Park;
+use kilndb_base::{Error, Result};
+use kilndb_plan::{Bitmap, InvertedAccess};
+use kilndb_storage::{InvertedScan, PendingTerms, kept_term};
+use kilndb_types::inverted::{Class, Need, Query, Wanted};
+use memchr::memmem::Finder;
+use std::sync::Arc;
+
+pub enum Found {
+    /// Terms do not tell: the whole table is to be read.
+    Everything,
+    Rows(RowSet),
+}
+
+pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
+    let Some(begun) = rt.counters.is_some().then(Begun::now) else { return find(b, leaf, rt, cx) };
+    let found = find(b, leaf, rt, cx)?;
+    let (node, rows) = match (b, &found) {
+        (Bitmap::Index(access), Found::Rows(rows)) => (access.shown, rows.len()),
+        (Bitmap::Index(access), Found::Everything) => (access.shown, 0),
+        // What a combination holds is not counted, as in PostgreSQL.
+        (Bitmap::All(_, node) | Bitmap::Any(_, node), _) => (*node, 0),
+    };
+    rt.count_start(node);
+    rt.count_rows(node, rows, &begun);
+    Ok(found)
+}
+
+fn find(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
+    let found = match b {
+        Bitmap::Index(access) => index_rows(access, leaf, rt, cx)?,
+        Bitmap::All(list, _) => {
+            let mut all = None;
+            for part in list {
+                all = match (all, rows(part, leaf, rt, cx)?) {
+                    (None, first) => Some(first),
+                    (Some(Found::Everything), other) | (Some(other), Found::Everything) => Some(other),
+                    (Some(Found::Rows(a)), Found::Rows(b)) => Some(Found::Rows(a.and(&b))),
+                };
+                if matches!(&all, Some(Found::Rows(rows)) if rows.is_empty()) {
+                    break;
+                }
+            }
+            all.unwrap_or(Found::Everything)
+        }
+        Bitmap::Any(list, _) => {
+            let mut any = Vec::new();
+            for part in list {
+                match rows(part, leaf, rt, cx)? {
+                    Found::Everything => return Ok(Found::Everything),
+                    Found::Rows(rows) => any.push(rows),
+                }
+            }
+            Found::Rows(RowSet::or(any, cx.work_mem_bytes))
+        }
+    };
+    Ok(found)
+}
+
+fn index_rows(
+    access: &InvertedAccess,
+    leaf: Option<&Arc<Leaf>>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Found> {
+    let mut all = Query { wanted: Vec::new(), need: Need::Anything };
+    let mut needs = Vec::new();
+    // Columns of which a row has one term, with what is wanted of them.
+    let mut single: Vec<(u8, usize)> = Vec::new();
+    for c in &access.conditions {
+        let value = c.value.eval(&[], rt, cx)?;
+        let query = c.class.query(c.column, c.strategy, &value, &cx.eval.format.trigram)?;
+        if let (Class::Ordered(_), [wanted]) = (c.class, query.wanted.as_slice()) {
+            if let Some((_, at)) = single.iter().find(|(column, _)| *column == c.column) {
+                match all.wanted[*at].narrowed(wanted) {
+                    Some(both) => all.wanted[*at] = both,
+                    None => return Ok(Found::Rows(RowSet::default())),
+                }
+                continue;
+            }
+            single.push((c.column, all.wanted.len()));
+        }
+        needs.push(query.need.shifted(all.wanted.len()));
+        all.wanted.extend(query.wanted);
+    }
+    all.need = Need::all(needs);
+    match all.need {
+        Need::Anything => return Ok(Found::Everything),
+        Need::Never => return Ok(Found::Rows(RowSet::default())),
+        _ => {}
+    }
+    let (oid, tree) = match (leaf, &access.relation) {
+        (Some(leaf), _) => {
+            let own = leaf.index(access.index.oid)?;
+            (own.oid, &own.relation)
+        }
+        (None, Some(tree)) => (access.index.oid, tree),
+        (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
+    };
+    let mut scan = tree.inverted_scan(&cx.snapshot)?;
+    rt.count_searches(access.shown, 1);
+    let pending: Vec<PendingWanted> = all.wanted.iter().map(PendingWanted::of).collect();
+    let mut found = Gathering::new(cx.work_mem_bytes);
+    scan.pending(&mut |rid, row| {
+        let mut terms = None;
+        let is_met = all.need.is_met(&mut |n| {
+            pending[n].may_be_among(row) && pending[n].is_among(terms.get_or_insert_with(|| row.terms()))
+        });
+        if let Some(Err(e)) = terms {
+            return Err(e);
+        }
+        if is_met {
+            found.add(&[rid.to_u64()]);
+        }
+        cx.park.step()
+    })?;
+    let mut uses = vec![0; all.wanted.len()];
+    count_uses(&all.need, &mut uses);
+    let mut search = Search {
+        scan,
+        wanted: &all.wanted,
+        uses,
+        known: vec![None; all.wanted.len()],
+        budget_bytes: cx.work_mem_bytes,
+        park: cx.park,
+    };
+    let rows = search.rows(&all.need)?;
+    let mut rows = if found.is_empty() { rows } else { RowSet::or([rows, found.done()], cx.work_mem_bytes) };
+    take_some(&mut rows, cx);
+    cx.usage.scanned(oid, 1, rows.len() as u64, 0);
+    Ok(Found::Rows(rows))
+}
+
+/// gin_fuzzy_search_limit: about so many, by chance, if there are more.
+fn take_some(rows: &mut RowSet, cx: &ExecContext<'_>) {
+    let limit = cx.session.fuzzy_search_limit();
+    let count = rows.len() as u64;
+    if limit > 0 && count > limit {
+        rows.retain(|| {
+            let mut bytes = [0; 8];
+            cx.eval.host.random_bytes(&mut bytes);
+            u64::from_le_bytes(bytes) % count < limit
+        });
+    }
+}
+
+/// A wanted term, to be found among terms as they are kept.
+struct PendingWanted {
+    wanted: Wanted,
+    /// A range whose bounds are too long to be compared with terms that may have been cut.
+    is_vague: bool,
+    /// Of a single term: what it looks like among those of a pending row. Of a range: what its terms begin with.
+    finder: Option<Finder<'static>>,
+}
+impl PendingWanted {
+    fn of(w: &Wanted) -> PendingWanted {
+        /// Terms up to here are kept whole, whatever is in them.
+        const WHOLE: usize = 490;
+        match &w.upper {
+            None => {
+                let lower = kept_term(&w.lower).into_owned();
+                let finder = Some(Finder::new(&PendingTerms::bytes_of(&lower)).into_owned());
+                PendingWanted { wanted: Wanted { lower, upper: None }, is_vague: false, finder }
+            }
+            Some(upper) => {
+                let is_vague = w.lower.len().max(upper.len()) > WHOLE;
+                // All terms between two begin as both do. The first byte says no more than what column the term is of.
+                let shared = w.lower.iter().zip(upper).take_while(|(a, b)| a == b).count();
+                let finder = (shared > 1 && !is_vague).then(|| Finder::new(&w.lower[..shared]).into_owned());
+                PendingWanted { wanted: w.clone(), is_vague, finder }
+            }
+        }
+    }
+    fn may_be_among(&self, row: PendingTerms<'_>) -> bool {
+        self.finder.as_ref().is_none_or(|finder| finder.find(row.bytes()).is_some())
+    }
+    /// Terms that could not be read are the caller's to tell of.
+    fn is_among(&self, terms: &Result<Vec<&[u8]>>) -> bool {
+        self.is_vague || terms.as_ref().is_ok_and(|terms| self.wanted.is_among(terms))
+    }
+}
+
+struct Search<'q> {
+    scan: InvertedScan,
+    wanted: &'q [Wanted],
+    /// How often each is asked for.
+    uses: Vec<usize>,
+    known: Vec<Option<RowSet>>,
+    /// Of each set.
+    budget_bytes: usize,
+    park: &'q dyn Park,
+}
+
+fn count_uses(need: &Need, uses: &mut [usize]) {
+    match need {
+        Need::Term(n) => uses[*n] += 1,
+        Need::All(list) | Need::Any(list) | Need::AtLeast(_, list) => {
+            list.iter().for_each(|part| count_uses(part, uses))
+        }
+        Need::Anything | Need::Never => {}
+    }
+}
+
+impl Search<'_> {
+    fn rows(&mut self, need: &Need) -> Result<RowSet> {
+        match need {
+            Need::Term(n) => self.term(*n),
+            Need::Any(list) => {
+                let budget_bytes = self.budget_bytes;
+                Ok(RowSet::or(self.each(list)?, budget_bytes))
+            }
+            Need::All(list) => {
+                let mut parts = Vec::with_capacity(list.len());
+                for part in list {
+                    let rows = self.rows(part)?;
+                    if rows.is_empty() {
+                        return Ok(rows);
+                    }
+                    parts.push(rows);
+                }
+                // From the rarest on.
+                parts.sort_by_key(RowSet::len);
+                let mut parts = parts.into_iter();
+                let first = parts.next().unwrap_or_default();
+                Ok(parts.fold(first, |a, b| a.and(&b)))
+            }
+            Need::AtLeast(count, list) => Ok(RowSet::at_least(*count, self.each(list)?)),
+            // Neither is left within others.
+            Need::Anything | Need::Never => {
+                Err(Error::internal("a condition of an inverted index that asks for no terms"))
+            }
+        }
+    }
+    fn each(&mut self, list: &[Need]) -> Result<Vec<RowSet>> {
+        list.iter().map(|part| self.rows(part)).collect()
+    }
+    fn term(&mut self, n: usize) -> Result<RowSet> {
+        if let Some(rows) = &self.known[n] {
+            return Ok(rows.clone());
+        }
+        let w = &self.wanted[n];
+        let mut rows = Gathering::new(self.budget_bytes);
+        self.scan.rows(&w.lower, w.upper.as_deref(), &mut |found| {
+            rows.add(found);
+            self.park.step()
+        })?;
+        let rows = rows.done();
+        if self.uses[n] > 1 {
+            self.known[n] = Some(rows.clone());
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,443 @@
+//! What running a plan needs from outside, and the state one run keeps.
+
+use super::routine::{RoutineHost, TransactionSlot};
+use crate::helpers::HelperPool;
+use crate::stats::Usage;
+use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::park::Park;
+use kilndb_base::{Oid, Result, RowId};
+use kilndb_catalog::CatalogView;
+use kilndb_plan::Plan;
+use kilndb_spill::{Io, TempSpace};
+use kilndb_storage::accesses::{self, Accesses};
+use kilndb_storage::{Engine, Snapshot, Transaction};
+use kilndb_types::{Datum, EvalContext};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Functions that depend on the session, and set-returning functions that are not the executor's own.
+pub trait SessionHost {
+    /// nextval, current_setting, pg_… and functions in other languages. None: not known.
+    fn call_session_function(
+        &self,
+        oid: Oid,
+        name: &str,
+        args: &[Datum],
+        env: &mut CallEnv<'_>,
+    ) -> Option<Result<Datum>>;
+    /// All rows of a set-returning function.
+    fn call_set_returning(
+        &self,
+        oid: Oid,
+        name: &str,
+        args: &[Datum],
+        env: &mut CallEnv<'_>,
+    ) -> Option<Result<Vec<Vec<Datum>>>>;
+    /// The row a cursor stands on, for WHERE CURRENT OF.
+    fn cursor_position(&self, name: &str, table: Oid) -> Result<RowId> {
+        let _ = table;
+        Err(kilndb_base::Error::new(
+            kilndb_base::sqlstate::INVALID_CURSOR_NAME,
+            format!("cursor \"{name}\" does not exist"),
+        ))
+    }
+    /// The rules of a partition's rows.
+    fn table_rules(&self, table: &Arc<kilndb_catalog::Table>) -> Result<kilndb_plan::partition::TableRules> {
+        Err(kilndb_base::Error::internal(format!("nobody to find the rules of table \"{}\"", table.name)))
+    }
+    /// The expressions of a table's partition key.
+    fn key_expressions(&self, table: &kilndb_catalog::Table) -> Result<Vec<Option<kilndb_plan::expression::CExpr>>> {
+        Err(kilndb_base::Error::internal(format!("nobody to find the partition key of table \"{}\"", table.name)))
+    }
+    /// An expression over a table as definitions show it.
+    fn shown_expression(&self, sql: &str, _table: &kilndb_catalog::Table) -> String {
+        sql.to_string()
+    }
+    /// session_replication_role is replica.
+    fn is_replica(&self) -> bool {
+        false
+    }
+    /// gin_fuzzy_search_limit; 0: none.
+    fn fuzzy_search_limit(&self) -> u64 {
+        0
+    }
+    fn current_user(&self) -> String;
+    fn session_user(&self) -> String;
+    fn current_database(&self) -> String;
+    fn current_schema(&self) -> Option<String>;
+}
+
+/// What a session function may use of the running statement.
+pub struct CallEnv<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub txn: &'a mut Transaction,
+    pub snapshot: &'a Snapshot,
+    pub park: &'a dyn Park,
+    pub catalog: &'a dyn CatalogView,
+    pub eval: &'a EvalContext<'a>,
+}
+
+pub struct ExecContext<'a> {
+    pub engine: &'a Arc<Engine>,
+    pub txn: &'a mut TransactionSlot,
+    pub snapshot: Snapshot,
+    pub park: &'a dyn Park,
+    pub eval: EvalContext<'a>,
+    pub catalog: &'a dyn CatalogView,
+    pub session: &'a dyn SessionHost,
+    pub work_mem_bytes: usize,
+    /// For hash tables: work_mem times hash_mem_multiplier.
+    pub hash_mem_bytes: usize,
+    pub temp: &'a TempSpace,
+    /// Where rows come from that no table holds (COPY FROM).
+    pub source: Option<&'a mut dyn RowSource>,
+    /// Checks put off to the end of the transaction.
+    pub pending: &'a mut PendingChecks,
+    /// Threads that may help, and how many at most; None in a helper.
+    pub helpers: Option<(&'a Arc<HelperPool>, usize)>,
+    /// What is counted for the statistics views.
+    pub usage: &'a mut Usage,
+    /// Who calls routines; None in a helper.
+    pub routines: Option<&'a mut (dyn RoutineHost + 'a)>,
+}
+
+/// Deferred constraint checks of a transaction, kept by the session.
+#[derive(Default)]
+pub struct PendingChecks {
+    pub checks: Vec<PendingCheck>,
+    /// Calls of deferred constraint triggers, in the order of their events.
+    pub triggers: Vec<super::trigger::PendingTrigger>,
+    /// The error under way is of what follows a statement (checks, actions, AFTER triggers), not of its own rows.
+    pub failed_behind: bool,
+    /// Of the statement that runs, while its foreign keys' actions do.
+    pub cascade: Option<Box<super::cascade::Cascade>>,
+    /// SET CONSTRAINTS: constraint OID → deferred now; key 0 is ALL.
+    pub modes: kilndb_base::hash::HashMap<Oid, bool>,
+}
+
+impl PendingChecks {
+    /// Events since a savepoint are undone; calls made with `level` or more savepoints open, of earlier events, are to
+    /// be made again.
+    pub fn undo_triggers(&mut self, len: usize, level: usize) {
+        self.triggers.truncate(len);
+        self.triggers.iter_mut().filter(|t| t.done_at.is_some_and(|at| at >= level)).for_each(|t| t.done_at = None);
+    }
+    /// Savepoints beyond this many are released.
+    pub fn keep_triggers(&mut self, level: usize) {
+        self.triggers.iter_mut().for_each(|t| t.done_at = t.done_at.map(|at| at.min(level)));
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct PendingCheck {
+    pub constraint: Oid,
+    /// The referencing table, its key columns' values.
+    pub table: Oid,
+    pub key: Vec<Datum>,
+    /// The check is "does anyone still refer to this key" (a referenced row went away).
+    pub parent_gone: bool,
+    /// The check is "is this row the only one of its key" (of a unique constraint): the table's storage, the row.
+    pub twin: Option<(kilndb_base::RelationId, kilndb_base::RowId)>,
+}
+
+/// State of one run that expressions need.
+pub struct Runtime {
+    pub plan: Arc<Plan>,
+    pub params: Vec<Datum>,
+    /// Values handed to correlated parts, by number.
+    pub exec_params: Vec<Datum>,
+    pub subplans: Vec<Option<super::subplan::SubState>>,
+    pub ctes: Vec<Option<super::cte::CteState>>,
+    /// Values of expressions that are constant for a run.
+    pub once: Vec<Option<Datum>>,
+    pub case_args: Vec<Datum>,
+    /// By node id of a scan of partitions: those that it reads for now.
+    spans: Vec<(usize, Range<usize>)>,
+    /// Rows that conditions have ruled out so far.
+    pub removed: u64,
+    /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
+    pub counters: Option<Vec<Counter>>,
+    pub pace: Pace,
+}
+
+/// How often expressions look whether their session should give way or stop: after so many calls as take about a
+/// millisecond. A batch of rows may hold functions that take long.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    calls_left: u32,
+    interval_calls: u32,
+    looked_nanos: u64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace { calls_left: Pace::FIRST_CALLS, interval_calls: Pace::FIRST_CALLS, looked_nanos: 0 }
+    }
+}
+
+impl Pace {
+    const FIRST_CALLS: u32 = 32;
+    const CALLS_MAX: u32 = 4096;
+
+    /// To be called before each call of a function.
+    #[inline]
+    pub fn step(&mut self, park: &dyn Park) -> Result<()> {
+        self.calls_left -= 1;
+        if self.calls_left == 0 { self.look(park) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look(&mut self, park: &dyn Park) -> Result<()> {
+        let now = process_monotonic_nanos();
+        let taken = now.saturating_sub(self.looked_nanos);
+        if self.looked_nanos != 0 && taken > 1_000_000 {
+            self.interval_calls = (self.interval_calls / 4).max(1);
+        } else if self.looked_nanos != 0 && taken < 250_000 {
+            self.interval_calls = (self.interval_calls * 2).min(Pace::CALLS_MAX);
+        }
+        self.calls_left = self.interval_calls;
+        park.checkpoint()?;
+        self.looked_nanos = process_monotonic_nanos();
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Counter {
+    pub rows: u64,
+    pub loops: u64,
+    pub nanos: u64,
+    pub startup_nanos: u64,
+    pub removed: u64,
+    /// How often an index was searched.
+    pub searches: u64,
+    /// Pages and log, the node's and those of what is below it.
+    pub accesses: Accesses,
+    pub report: Report,
+}
+
+impl Counter {
+    /// A call has added so many rows.
+    pub fn count(&mut self, rows: usize, begun: &Begun) {
+        let (nanos, accesses) = begun.taken();
+        self.nanos += nanos;
+        self.rows += rows as u64;
+        self.accesses.add(&accesses);
+    }
+}
+
+/// The moment at which something began that is measured for EXPLAIN.
+pub struct Begun {
+    at_nanos: u64,
+    accesses: Accesses,
+}
+
+impl Begun {
+    pub fn now() -> Begun {
+        Begun { at_nanos: process_monotonic_nanos(), accesses: accesses::now() }
+    }
+    /// Nanoseconds, pages and log up to now.
+    pub fn taken(&self) -> (u64, Accesses) {
+        (process_monotonic_nanos() - self.at_nanos, accesses::now().since(&self.accesses))
+    }
+}
+
+/// What EXPLAIN ANALYZE tells of a node's memory.
+#[derive(Clone, Copy, Default, Debug)]
+pub enum Report {
+    #[default]
+    None,
+    Sort {
+        method: &'static str,
+        on_disk: bool,
+        bytes: u64,
+    },
+    Hash {
+        batches: u64,
+        memory: u64,
+        disk: u64,
+    },
+    Merge {
+        inserted: u64,
+        updated: u64,
+        deleted: u64,
+        skipped: u64,
+    },
+    /// Of a bitmap scan: blocks of which some rows, and of which all were looked at.
+    Blocks {
+        exact: u64,
+        lossy: u64,
+    },
+}
+
+impl Runtime {
+    pub fn new(plan: Arc<Plan>, params: &[Datum]) -> Runtime {
+        Runtime {
+            params: params.to_vec(),
+            exec_params: vec![Datum::Null; plan.exec_params],
+            subplans: plan.subplans.iter().map(|_| None).collect(),
+            ctes: plan.ctes.iter().map(|_| None).collect(),
+            once: vec![None; plan.once],
+            case_args: Vec::new(),
+            spans: Vec::new(),
+            removed: 0,
+            counters: None,
+            pace: Default::default(),
+            plan,
+        }
+    }
+    /// Scans of partitions read those of these numbers, when they next begin.
+    pub fn restrict(&mut self, scans: &[(usize, Arc<kilndb_catalog::Table>)], span: &Range<usize>) {
+        for (scan, _) in scans {
+            self.spans.retain(|(known, _)| known != scan);
+            self.spans.push((*scan, span.clone()));
+        }
+    }
+    pub fn span_of(&self, scan: usize) -> Option<Range<usize>> {
+        self.spans.iter().find(|(known, _)| *known == scan).map(|(_, span)| span.clone())
+    }
+    /// EXPLAIN ANALYZE: a scan that stands under a node begins.
+    pub fn count_start(&mut self, node: usize) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.loops += 1;
+        }
+    }
+    /// `removed`: as it was before.
+    pub fn count_removed(&mut self, node: usize, removed: u64) {
+        let more = self.removed - removed;
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.removed += more;
+        }
+    }
+    pub fn count_rows(&mut self, node: usize, rows: usize, begun: &Begun) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.count(rows, begun);
+            if c.startup_nanos == 0 {
+                c.startup_nanos = c.nanos;
+            }
+        }
+    }
+    pub fn count_searches(&mut self, node: usize, searches: u64) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.searches += searches;
+        }
+    }
+    /// Notes what EXPLAIN ANALYZE shows of a node.
+    pub fn report(&mut self, node: usize, report: Report) {
+        if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
+            c.report = report;
+        }
+    }
+}
+
+/// Rows from outside, as COPY FROM reads them.
+pub trait RowSource {
+    /// Appends rows; none at the end.
+    fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()>;
+    /// What is done next concerns this row; the source says so of an error in it. None: no row that it has given so far.
+    fn concerns(&mut self, row: Option<SourceRow>);
+}
+
+/// One of the rows that a [`RowSource`] has given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SourceRow {
+    pub place: RowPlace,
+    /// It is in the table; only an index may refuse it.
+    pub is_stored: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RowPlace {
+    /// In the last batch.
+    OfBatch(usize),
+    /// Among all rows, from 0.
+    Number(u64),
+}
+
+impl ExecContext<'_> {
+    /// The rows' source, if there is one, is told which row this is about.
+    pub fn concerns(&mut self, place: RowPlace, is_stored: bool) {
+        if let Some(source) = &mut self.source {
+            source.concerns(Some(SourceRow { place, is_stored }));
+        }
+    }
+    /// All rows that the source has given so far are done with.
+    pub fn concerns_none(&mut self) {
+        if let Some(source) = &mut self.source {
+            source.concerns(None);
+        }
+    }
+}
+
+/// Receives result rows.
+pub trait RowSink {
+    fn row(&mut self, values: &[Datum]) -> Result<()>;
+}
+
+impl<'a> ExecContext<'a> {
+    pub fn io(&self) -> Io<'a> {
+        Io { space: self.temp, park: self.park }
+    }
+    pub fn call_env<R>(&mut self, f: impl FnOnce(&dyn SessionHost, &mut CallEnv<'_>) -> R) -> R {
+        let session = self.session;
+        let mut env = CallEnv {
+            engine: self.engine,
+            txn: self.txn,
+            snapshot: &self.snapshot,
+            park: self.park,
+            catalog: self.catalog,
+            eval: &self.eval,
+        };
+        f(session, &mut env)
+    }
+}
+
+pub const BATCH_ROWS: usize = 1024;
+
+/// Rows, flat.
+#[derive(Default)]
+pub struct Batch {
+    pub width: usize,
+    pub rows: usize,
+    pub data: Vec<Datum>,
+    /// The consumer wants no more than this many rows.
+    pub max: usize,
+}
+
+impl Batch {
+    pub fn new(width: usize) -> Batch {
+        Batch { width, rows: 0, data: Vec::new(), max: BATCH_ROWS }
+    }
+    pub fn with_max(width: usize, max: usize) -> Batch {
+        Batch { width, rows: 0, data: Vec::new(), max: max.clamp(1, BATCH_ROWS) }
+    }
+    pub fn clear(&mut self) {
+        self.data.clear();
+        self.rows = 0;
+    }
+    pub fn full(&self) -> bool {
+        self.rows >= self.max
+    }
+    pub fn row(&self, i: usize) -> &[Datum] {
+        self.data.get(i * self.width..(i + 1) * self.width).unwrap_or(&[])
+    }
+    pub fn push(&mut self, row: &[Datum]) {
+        self.data.extend_from_slice(row);
+        self.rows += 1;
+    }
+    /// Counts a row whose values were appended to `data` already.
+    pub fn end_row(&mut self) {
+        self.rows += 1;
+        debug_assert_eq!(self.data.len(), self.rows * self.width);
+    }
+    /// The place of the unfinished row's next value, NULL at first.
+    pub fn next_value(&mut self) -> &mut Datum {
+        let at = self.data.len();
+        self.data.push(Datum::Null);
+        &mut self.data[at]
+    }
+    /// Takes back the values of an unfinished row.
+    pub fn cancel_row(&mut self) {
+        self.data.truncate(self.rows * self.width);
+    }
+}

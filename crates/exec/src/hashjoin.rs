@@ -1,0 +1,506 @@
+//! Hash joins.
+//!
+//! The build side goes into a table. If it does not fit, both sides go to partitions by the hash of their keys, and
+//! pairs of partitions are joined one by one; a pair that splitting does not help is joined in passes, one per piece of
+//! the build side that fits.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
+use super::state::State;
+use kilndb_base::{Oid, Result};
+use kilndb_bind::ir::JoinKind;
+use kilndb_plan::expression::CExpr;
+use kilndb_plan::{Node, Op};
+use kilndb_spill::{Io, Partitions, SpillCursor, SpillFile, row_bytes};
+use kilndb_types::{Datum, key, row};
+use std::sync::Arc;
+
+const NONE: u32 = u32::MAX;
+const CHUNK_ROWS: usize = 1024;
+/// A pair is split at most so many times.
+const MAX_LEVEL: u32 = 4;
+
+/// Rows of the build side by key.
+#[derive(Default)]
+struct Table {
+    width: usize,
+    chunks: Vec<Vec<Datum>>,
+    count: usize,
+    /// Key → first row with it; chains through `next_row`.
+    map: KeyMap,
+    next_row: Vec<u32>,
+    matched: Vec<bool>,
+    bytes: usize,
+}
+
+impl Table {
+    fn new(width: usize) -> Table {
+        Table { width, ..Table::default() }
+    }
+    /// An empty key is no key: the row has no partner.
+    fn push(&mut self, key: &[u8], values: impl Iterator<Item = Datum>) {
+        let number = self.count as u32;
+        let mut next = NONE;
+        if !key.is_empty() {
+            match self.map.get_mut(key) {
+                Some(first) => next = std::mem::replace(first, number),
+                None => {
+                    self.map.insert(key.into(), number);
+                    self.bytes += key.len() + ENTRY_BYTES;
+                }
+            }
+        }
+        self.next_row.push(next);
+        self.matched.push(false);
+        if self.count % CHUNK_ROWS == 0 {
+            self.chunks.push(Vec::new());
+        }
+        if let Some(chunk) = self.chunks.last_mut() {
+            let from = chunk.len();
+            chunk.extend(values);
+            self.bytes += row_bytes(&chunk[from..]) + 5;
+        }
+        self.count += 1;
+    }
+    fn row(&self, i: usize) -> &[Datum] {
+        let from = i % CHUNK_ROWS * self.width;
+        self.chunks.get(i / CHUNK_ROWS).and_then(|c| c.get(from..from + self.width)).unwrap_or(&[])
+    }
+    fn first(&self, key: &[u8]) -> u32 {
+        if key.is_empty() { NONE } else { self.map.get(key).copied().unwrap_or(NONE) }
+    }
+    fn is_full(&self, budget: usize) -> bool {
+        self.bytes > budget && self.count > 1 || self.count >= NONE as usize - 1
+    }
+}
+
+struct Pair {
+    build: SpillFile,
+    probe: SpillFile,
+    level: u32,
+    /// Rows of the build side that this pair was split from.
+    parent: u64,
+}
+
+/// A pair being joined.
+struct Pass {
+    build: SpillFile,
+    build_cursor: SpillCursor,
+    probe: SpillFile,
+    probe_cursor: SpillCursor,
+    /// The table holds the last piece of the build side.
+    last: bool,
+    /// Several passes: which rows of the probe side have found a partner.
+    found: Option<Vec<u64>>,
+    /// The probe side's next row.
+    number: usize,
+}
+
+pub struct HashJoinState {
+    pub node: Arc<Node>,
+    probe: State,
+    build: State,
+    started: bool,
+    table: Table,
+    probe_batch: Batch,
+    probe_next: usize,
+    chain: u32,
+    active: bool,
+    row_matched: bool,
+    /// The present source of probe rows is at its end.
+    probe_done: bool,
+    tail: usize,
+    key: Vec<u8>,
+    pending: Vec<Pair>,
+    pass: Option<Pass>,
+    spilled: bool,
+    batches: u64,
+    peak_bytes: usize,
+    disk_bytes: u64,
+}
+
+fn key_of(
+    keys: &[CExpr],
+    types: &[Oid],
+    row: &[Datum],
+    out: &mut Vec<u8>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    out.clear();
+    for (e, t) in keys.iter().zip(types) {
+        let computed;
+        let d = match e {
+            CExpr::Slot(s) => &row[*s],
+            e => {
+                computed = e.eval(row, rt, cx)?;
+                &computed
+            }
+        };
+        if d.is_null() {
+            out.clear();
+            return Ok(());
+        }
+        key::hash_equal_key(*t, d, out)?;
+    }
+    Ok(())
+}
+
+/// Does an outer row without a partner belong to the result?
+fn keeps_unmatched(kind: JoinKind) -> bool {
+    matches!(kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti)
+}
+
+impl HashJoinState {
+    pub fn new(node: &Arc<Node>, probe: &Arc<Node>, build: &Arc<Node>) -> HashJoinState {
+        HashJoinState {
+            node: node.clone(),
+            probe: State::new(probe),
+            build: State::new(build),
+            started: false,
+            table: Table::default(),
+            probe_batch: Batch::new(probe.width),
+            probe_next: 0,
+            chain: NONE,
+            active: false,
+            row_matched: false,
+            probe_done: false,
+            tail: 0,
+            key: Vec::new(),
+            pending: Vec::new(),
+            pass: None,
+            spilled: false,
+            batches: 0,
+            peak_bytes: 0,
+            disk_bytes: 0,
+        }
+    }
+    pub fn rescan(&mut self, rt: &mut Runtime) {
+        self.probe.rescan(rt);
+        self.build.rescan(rt);
+        self.started = false;
+        self.table = Table::default();
+        self.reset_probe();
+        self.pending.clear();
+        self.pass = None;
+        self.spilled = false;
+    }
+    fn reset_probe(&mut self) {
+        self.probe_batch.clear();
+        self.probe_next = 0;
+        self.active = false;
+        self.probe_done = false;
+        self.tail = 0;
+    }
+
+    /// Reads the build side; if it does not fit, partitions both.
+    fn start(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.node.clone();
+        let Op::HashJoin { build, build_keys, types, kind, .. } = &node.op else { return Ok(()) };
+        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
+        self.table = Table::new(build.width);
+        let mut parts: Option<Partitions> = None;
+        let mut b = Batch::new(build.width);
+        while self.build.fill(&mut b, rt, cx)? {
+            for i in 0..b.rows {
+                key_of(build_keys, types, b.row(i), &mut self.key, rt, cx)?;
+                if self.key.is_empty() && *kind != JoinKind::Full {
+                    continue;
+                }
+                match &mut parts {
+                    Some(parts) => parts.push(&self.key, b.row(i), io)?,
+                    None => {
+                        let row = &mut b.data[i * build.width..(i + 1) * build.width];
+                        self.table.push(&self.key, row.iter_mut().map(std::mem::take));
+                        if self.table.is_full(budget) {
+                            parts = Some(self.evict(build_keys, types, rt, cx)?);
+                        }
+                    }
+                }
+            }
+        }
+        self.peak_bytes = self.peak_bytes.max(self.table.bytes);
+        self.started = true;
+        self.batches = 1;
+        if let Some(parts) = parts {
+            self.spilled = true;
+            self.partition_probe(parts, rt, cx)?;
+            self.probe_done = true;
+        } else if self.table.count == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi) {
+            self.probe_done = true;
+        }
+        Ok(())
+    }
+
+    /// Moves the table to partitions.
+    fn evict(
+        &mut self,
+        keys: &[CExpr],
+        types: &[Oid],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Partitions> {
+        self.peak_bytes = self.peak_bytes.max(self.table.bytes);
+        let width = self.table.width;
+        let table = std::mem::replace(&mut self.table, Table::new(width));
+        let mut parts = Partitions::new(0, cx.hash_mem_bytes);
+        let mut key = Vec::new();
+        for i in 0..table.count {
+            key_of(keys, types, table.row(i), &mut key, rt, cx)?;
+            parts.push(&key, table.row(i), cx.io())?;
+        }
+        Ok(parts)
+    }
+
+    fn partition_probe(&mut self, build: Partitions, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.node.clone();
+        let Op::HashJoin { probe, probe_keys, types, kind, .. } = &node.op else { return Ok(()) };
+        let io = cx.io();
+        let build = build.finish(io)?;
+        let mut parts = Partitions::new(0, cx.hash_mem_bytes);
+        let mut b = Batch::new(probe.width);
+        while self.probe.fill(&mut b, rt, cx)? {
+            for i in 0..b.rows {
+                key_of(probe_keys, types, b.row(i), &mut self.key, rt, cx)?;
+                if !self.key.is_empty() || keeps_unmatched(*kind) {
+                    parts.push(&self.key, b.row(i), io)?;
+                }
+            }
+        }
+        self.add_pairs(build, parts.finish(io)?, 1, u64::MAX, *kind);
+        Ok(())
+    }
+
+    fn add_pairs(&mut self, build: Vec<SpillFile>, probe: Vec<SpillFile>, level: u32, parent: u64, kind: JoinKind) {
+        for (build, probe) in build.into_iter().zip(probe) {
+            self.disk_bytes += build.disk_bytes() + probe.disk_bytes();
+            let wanted = probe.records > 0 && (build.records > 0 || keeps_unmatched(kind))
+                || build.records > 0 && kind == JoinKind::Full;
+            if wanted {
+                self.pending.push(Pair { build, probe, level, parent });
+            }
+        }
+    }
+
+    /// Begins with the next pair, or the next pass of the present one; false if there is none.
+    fn next_pass(&mut self, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let node = self.node.clone();
+        let Op::HashJoin { build, kind, .. } = &node.op else { return Ok(false) };
+        let (io, budget) = (cx.io(), cx.hash_mem_bytes);
+        if let Some(mut pass) = self.pass.take().filter(|p| !p.last) {
+            self.table = Table::new(build.width);
+            pass.last = load(&mut self.table, &pass.build, &mut pass.build_cursor, budget, io)?;
+            pass.probe_cursor.seek(0);
+            pass.number = 0;
+            self.begin(pass);
+            return Ok(true);
+        }
+        while let Some(pair) = self.pending.pop() {
+            self.table = Table::new(build.width);
+            self.batches += 1;
+            let mut build_cursor = SpillCursor::new(budget_of_reader());
+            let last = load(&mut self.table, &pair.build, &mut build_cursor, budget, io)?;
+            let helps = pair.build.records < pair.parent / 10 * 9;
+            if !last && pair.level < MAX_LEVEL && helps {
+                self.table = Table::new(build.width);
+                self.split(pair, *kind, budget, io)?;
+                continue;
+            }
+            let found = (!last).then(|| vec![0; pair.probe.records as usize / 64 + 1]);
+            let probe_cursor = SpillCursor::new(budget_of_reader());
+            self.begin(Pass {
+                build: pair.build,
+                build_cursor,
+                probe: pair.probe,
+                probe_cursor,
+                last,
+                found,
+                number: 0,
+            });
+            return Ok(true);
+        }
+        Ok(false)
+    }
+    fn begin(&mut self, pass: Pass) {
+        self.peak_bytes = self.peak_bytes.max(self.table.bytes);
+        self.pass = Some(pass);
+        self.reset_probe();
+    }
+
+    fn split(&mut self, pair: Pair, kind: JoinKind, budget: usize, io: Io<'_>) -> Result<()> {
+        let mut sides = Vec::new();
+        for file in [&pair.build, &pair.probe] {
+            let mut parts = Partitions::new(pair.level, budget);
+            let mut cursor = SpillCursor::new(budget_of_reader());
+            while cursor.advance(file, io)? {
+                parts.push_record(cursor.key(), cursor.record(), io)?;
+            }
+            sides.push(parts.finish(io)?);
+        }
+        if let (Some(probe), Some(build)) = (sides.pop(), sides.pop()) {
+            self.add_pairs(build, probe, pair.level + 1, pair.build.records, kind);
+        }
+        Ok(())
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if !self.started {
+            self.start(rt, cx)?;
+        }
+        loop {
+            self.join(out, rt, cx)?;
+            if out.full() {
+                return Ok(());
+            }
+            // The probe side is at its end.
+            if !self.spilled || !self.next_pass(cx)? {
+                break;
+            }
+        }
+        if out.rows == 0 {
+            let report = Report::Hash { batches: self.batches, memory: self.peak_bytes as u64, disk: self.disk_bytes };
+            rt.report(self.node.id, report);
+        }
+        Ok(())
+    }
+
+    /// Fills `probe_batch` and `key` ready for the next row; false at the end.
+    fn next_probe_row(
+        &mut self,
+        keys: &[CExpr],
+        types: &[Oid],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if let Some(pass) = &mut self.pass {
+            self.probe_batch.clear();
+            self.probe_next = 0;
+            if !pass.probe_cursor.advance(&pass.probe, cx.io())? {
+                return Ok(false);
+            }
+            row::decode_self_describing(pass.probe_cursor.row(), self.probe_batch.width, &mut self.probe_batch.data)?;
+            self.probe_batch.end_row();
+            self.key.clear();
+            self.key.extend_from_slice(pass.probe_cursor.key());
+            pass.number += 1;
+            if pass.number % BATCH_ROWS == 0 {
+                cx.park.checkpoint()?;
+            }
+            return Ok(true);
+        }
+        if self.probe_next >= self.probe_batch.rows {
+            self.probe_next = 0;
+            if !self.probe.fill(&mut self.probe_batch, rt, cx)? {
+                return Ok(false);
+            }
+        }
+        key_of(keys, types, self.probe_batch.row(self.probe_next), &mut self.key, rt, cx)?;
+        Ok(true)
+    }
+
+    /// In an earlier pass of this pair, has the row found a partner?
+    fn was_found(&self) -> bool {
+        let Some(Pass { found: Some(bits), number, .. }) = &self.pass else { return false };
+        bits.get((number - 1) / 64).is_some_and(|w| w >> ((number - 1) % 64) & 1 == 1)
+    }
+    fn note_found(&mut self) {
+        if let Some(Pass { found: Some(bits), number, .. }) = &mut self.pass
+            && let Some(word) = bits.get_mut((*number - 1) / 64)
+        {
+            *word |= 1 << ((*number - 1) % 64);
+        }
+    }
+
+    /// Joins until `out` is full or the present source of probe rows (with the table's own unmatched rows) is at its
+    /// end.
+    fn join(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.node.clone();
+        let Op::HashJoin { build, kind, probe_keys, types, on, .. } = &node.op else { return Ok(()) };
+        while !out.full() {
+            if !self.active {
+                if self.probe_done || !self.next_probe_row(probe_keys, types, rt, cx)? {
+                    self.probe_done = true;
+                    if *kind == JoinKind::Full {
+                        self.unmatched(out);
+                    }
+                    return Ok(());
+                }
+                self.active = true;
+                self.row_matched = self.was_found();
+                let settled = self.row_matched && matches!(kind, JoinKind::Semi | JoinKind::Anti);
+                self.chain = if settled { NONE } else { self.table.first(&self.key) };
+            }
+            if self.chain == NONE {
+                let last = self.pass.as_ref().is_none_or(|p| p.last);
+                if !self.row_matched && last && keeps_unmatched(*kind) {
+                    out.data.extend_from_slice(self.probe_batch.row(self.probe_next));
+                    out.data.extend(std::iter::repeat_n(Datum::Null, build.width));
+                    out.end_row();
+                }
+                self.active = false;
+                self.probe_next += 1;
+                continue;
+            }
+            let i = self.chain as usize;
+            self.chain = self.table.next_row[i];
+            out.data.extend_from_slice(self.probe_batch.row(self.probe_next));
+            out.data.extend_from_slice(self.table.row(i));
+            let from = out.rows * out.width;
+            let pass = match on {
+                Some(e) => e.is_true(&out.data[from..], rt, cx)?,
+                None => true,
+            };
+            if !pass {
+                out.cancel_row();
+                continue;
+            }
+            if !self.row_matched {
+                self.row_matched = true;
+                self.note_found();
+            }
+            self.table.matched[i] = true;
+            match kind {
+                JoinKind::Anti => {
+                    out.cancel_row();
+                    self.chain = NONE;
+                }
+                JoinKind::Semi => {
+                    out.end_row();
+                    self.chain = NONE;
+                }
+                _ => out.end_row(),
+            }
+        }
+        Ok(())
+    }
+
+    fn unmatched(&mut self, out: &mut Batch) {
+        while !out.full() && self.tail < self.table.count {
+            let i = self.tail;
+            self.tail += 1;
+            if !self.table.matched[i] {
+                out.data.extend(std::iter::repeat_n(Datum::Null, self.probe_batch.width));
+                out.data.extend_from_slice(self.table.row(i));
+                out.end_row();
+            }
+        }
+    }
+}
+
+/// Takes rows until the table is full; true if these were all.
+fn load(table: &mut Table, file: &SpillFile, cursor: &mut SpillCursor, budget: usize, io: Io<'_>) -> Result<bool> {
+    let mut values = Vec::new();
+    while !table.is_full(budget) {
+        if !cursor.advance(file, io)? {
+            return Ok(true);
+        }
+        values.clear();
+        row::decode_self_describing(cursor.row(), table.width, &mut values)?;
+        table.push(cursor.key(), values.drain(..));
+        if table.count % BATCH_ROWS == 0 {
+            io.park.checkpoint()?;
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,195 @@
+//! Index keys and ranges.
+
+use super::context::{ExecContext, Runtime};
+use super::expr::Evaluate;
+use kilndb_base::{Oid, Result};
+use kilndb_catalog::Index;
+pub use kilndb_catalog::key_range::{Range, append};
+use kilndb_catalog::key_range::{prefix_range, successor};
+use kilndb_plan::expression::CExpr;
+use kilndb_plan::{IndexAccess, IndexPlan};
+use kilndb_types::{Datum, oids};
+use std::ops::Bound;
+
+/// A value as the key's type holds it; None: no value of the key's type equals it (an integer out of range).
+fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
+    let wide = match (&d, ty) {
+        (Datum::Int2(v), oids::INT4 | oids::INT8) => i64::from(*v),
+        (Datum::Int4(v), oids::INT2 | oids::INT8) => i64::from(*v),
+        (Datum::Int8(v), oids::INT2 | oids::INT4) => *v,
+        _ => return Ok(d),
+    };
+    match ty {
+        oids::INT8 => Ok(Datum::Int8(wide)),
+        oids::INT4 => i32::try_from(wide).map(Datum::Int4).map_err(|_| if wide > 0 { 1 } else { -1 }),
+        _ => i16::try_from(wide).map(Datum::Int2).map_err(|_| if wide > 0 { 1 } else { -1 }),
+    }
+}
+
+/// The ranges of keys to read; empty: no row can match.
+pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Range>> {
+    let mut prefix = Vec::with_capacity(24);
+    for (k, e) in a.index.keys.iter().zip(&a.equal) {
+        let v = e.eval(&[], rt, cx)?;
+        if v.is_null() {
+            return Ok(Vec::new());
+        }
+        match fit(k.type_oid, v) {
+            Ok(v) => append(k, &v, &mut prefix)?,
+            Err(_) => return Ok(Vec::new()),
+        }
+    }
+    let Some(next) = a.index.keys.get(a.equal.len()) else { return Ok(vec![prefix_range(prefix)]) };
+    if let Some(e) = &a.any_of {
+        let Datum::Array(list) = e.eval(&[], rt, cx)? else { return Ok(Vec::new()) };
+        let mut keys = Vec::new();
+        for v in list.elements.iter().filter(|v| !v.is_null()) {
+            if let Ok(v) = fit(next.type_oid, v.clone()) {
+                let mut k = prefix.clone();
+                append(next, &v, &mut k)?;
+                keys.push(k);
+            }
+        }
+        keys.sort();
+        keys.dedup();
+        return Ok(keys.into_iter().map(prefix_range).collect());
+    }
+    if a.lower.is_none() && a.upper.is_none() && !a.not_null {
+        return Ok(vec![prefix_range(prefix)]);
+    }
+    let mut null_key = prefix.clone();
+    append(next, &Datum::Null, &mut null_key)?;
+    let after_null = successor(&null_key);
+    let nulls_low = next.nulls_first;
+    let whole = prefix_range(prefix.clone());
+    // A value beyond the type's range is below or above all keys; in a descending key the other way round.
+    let side = |s: i8| if next.descending { -s } else { s };
+    let lower = match &a.lower {
+        Some(b) => {
+            let v = b.value.eval(&[], rt, cx)?;
+            if v.is_null() {
+                return Ok(Vec::new());
+            }
+            match fit(next.type_oid, v) {
+                Ok(v) => {
+                    let mut k = prefix.clone();
+                    append(next, &v, &mut k)?;
+                    if b.inclusive {
+                        Bound::Included(k)
+                    } else {
+                        successor(&k).map_or(Bound::Unbounded, Bound::Included)
+                    }
+                }
+                Err(s) if side(s) > 0 => return Ok(Vec::new()),
+                Err(_) if nulls_low => after_null.clone().map_or(Bound::Unbounded, Bound::Included),
+                Err(_) => whole.0.clone(),
+            }
+        }
+        None if nulls_low => after_null.map_or(Bound::Unbounded, Bound::Included),
+        None => whole.0.clone(),
+    };
+    let upper = match &a.upper {
+        Some(b) => {
+            let v = b.value.eval(&[], rt, cx)?;
+            if v.is_null() {
+                return Ok(Vec::new());
+            }
+            match fit(next.type_oid, v) {
+                Ok(v) => {
+                    let mut k = prefix.clone();
+                    append(next, &v, &mut k)?;
+                    if b.inclusive {
+                        successor(&k).map_or(Bound::Unbounded, Bound::Excluded)
+                    } else {
+                        Bound::Excluded(k)
+                    }
+                }
+                Err(s) if side(s) < 0 => return Ok(Vec::new()),
+                Err(_) if !nulls_low => Bound::Excluded(null_key),
+                Err(_) => whole.1.clone(),
+            }
+        }
+        None if !nulls_low => Bound::Excluded(null_key),
+        None => whole.1,
+    };
+    Ok(vec![(lower, upper)])
+}
+
+/// The keys, all their columns, if `ranges` are those of an access that looks for nothing but whole keys.
+pub fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
+    if a.equal.len() + usize::from(a.any_of.is_some()) < a.index.keys.len() {
+        return None;
+    }
+    ranges.into_iter().map(|(lower, _)| if let Bound::Included(key) = lower { Some(key) } else { None }).collect()
+}
+
+/// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.
+pub fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
+    if a.equal.len() < a.index.keys.len() {
+        return;
+    }
+    for range in ranges {
+        if let Bound::Included(key) = &mut range.0 {
+            key.extend_from_slice(suffix);
+            range.1 = Bound::Included(key.clone());
+        }
+    }
+}
+
+/// The entry of a table row; None: the row is not in the (partial) index. The flag: a key column is NULL.
+pub fn entry(
+    p: &IndexPlan,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<(Vec<u8>, bool)>> {
+    let mut out = Vec::with_capacity(24);
+    Ok(put_entry(p, row, &mut out, rt, cx)?.map(|null| (out, null)))
+}
+
+/// As [`entry`], the key appended to `out`. That of an inverted index is empty: see [`super::inverted`].
+pub fn put_entry(
+    p: &IndexPlan,
+    row: &[Datum],
+    out: &mut Vec<u8>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<bool>> {
+    if let Some(f) = &p.predicate
+        && !f.is_true(row, rt, cx)?
+    {
+        return Ok(None);
+    }
+    if p.is_inverted() {
+        return Ok(Some(false));
+    }
+    let mut null = false;
+    for (k, e) in p.shape.keys.iter().zip(&p.shape.values) {
+        match e {
+            CExpr::Slot(i) => {
+                let d = row.get(*i).unwrap_or(&Datum::Null);
+                null |= d.is_null();
+                append(k, d, out)?;
+            }
+            e => {
+                let d = e.eval(row, rt, cx)?;
+                null |= d.is_null();
+                append(k, &d, out)?;
+            }
+        }
+    }
+    if let Some(name) = &p.suffix {
+        out.extend_from_slice(name);
+    }
+    Ok(Some(null))
+}
+
+/// The key of plain columns, for the recheck of index scans.
+pub fn plain_key(index: &Index, row: &[Datum]) -> Result<Vec<u8>> {
+    let mut out = Vec::with_capacity(24);
+    for k in &index.keys {
+        let d = row.get(usize::try_from(k.attnum - 1).unwrap_or(usize::MAX)).unwrap_or(&Datum::Null);
+        append(k, d, &mut out)?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,252 @@
+//! Plans run, and expression programs.
+//!
+//! Invariants
+//! 1. An [`Execution`] owns all its state and borrows nothing between calls: it can be put aside and resumed.
+//! 2. Every loop over rows passes `Park::checkpoint` at least once per batch.
+//! 3. A data-modifying plan runs to its end before its first RETURNING row is handed out.
+//!
+//! Must not know: syntax, names of objects and how they are found, sessions (it asks a [`SessionHost`] and a
+//! [`RoutineHost`]), sockets, protocol, how the catalogs keep what they tell.
+
+pub mod aggregate;
+pub mod arrays;
+mod bitmap;
+mod by_partition;
+mod cascade;
+pub mod constraint;
+pub mod context;
+pub mod cte;
+mod explain;
+pub mod expr;
+pub mod function;
+pub mod hash;
+pub mod hashjoin;
+pub mod helpers;
+pub mod index;
+mod inverted;
+pub mod join;
+pub mod key_ahead;
+pub mod lockrows;
+mod merge;
+pub mod modify;
+pub mod modify_many;
+pub mod modify_partitions;
+mod modify_triggered;
+mod null_rows;
+mod opened_partitions;
+pub mod partition;
+mod partition_scan;
+pub mod parts;
+pub mod routine;
+mod row_set;
+pub mod scan;
+pub mod setop;
+pub mod sort;
+pub mod sqlvalue;
+pub mod state;
+pub mod stats;
+pub mod subplan;
+pub mod trigger;
+pub mod window;
+pub mod write;
+
+use crate::explain::{Measured, Serializer};
+pub use context::*;
+use kilndb_base::Result;
+use kilndb_base::env::process_monotonic_nanos;
+use kilndb_bind::ir::{ExplainFormat, ExplainOptions};
+use kilndb_plan::{Node, Op, Plan};
+use kilndb_types::Datum;
+pub use routine::{Held, RoutineHost, TransactionSlot};
+use state::State;
+use std::sync::Arc;
+pub use trigger::{Fire, PendingTrigger};
+
+/// One run of a plan; resumable between batches of rows.
+pub struct Execution {
+    root: State,
+    rt: Runtime,
+    batch: Batch,
+    /// Next row of `batch` to hand out.
+    position: usize,
+    finished: bool,
+    /// `batch` has EXPLAIN's lines.
+    is_explained: bool,
+    /// Rows returned, or changed by a data-modifying plan.
+    rows: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Rows handed out by this call; for data-modifying plans rows changed.
+    pub rows: u64,
+    pub finished: bool,
+}
+
+/// EXPLAIN: by the node id of a scan of partitions, those that it shows and that are left out before the first row.
+pub type Removed = kilndb_base::hash::HashMap<usize, Vec<kilndb_base::Oid>>;
+
+fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    if let Op::Partitions(p) = &node.op
+        && p.shown.len() > 1
+    {
+        removed.insert(node.id, partition_scan::removed_at_start(&**p, rt, cx)?);
+    }
+    node.children().into_iter().try_for_each(|child| note_removed(child, removed, rt, cx))
+}
+
+impl Execution {
+    pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
+        plan.fetch_ahead();
+        let rt = Runtime::new(plan, params);
+        let root = State::new(&rt.plan.root);
+        let batch = Batch::new(rt.plan.root.width);
+        // Last: it waits for the partition's slot.
+        if let Some(key) = &rt.plan.key_ahead {
+            key_ahead::fetch(key, params, cx.catalog);
+        }
+        Ok(Execution { root, rt, batch, position: 0, finished: false, is_explained: false, rows: 0 })
+    }
+
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.rt.plan
+    }
+
+    /// After a run that did not fail: empties it, for [`Execution::restart`]. False: its state is not worth keeping.
+    pub fn set_aside(&mut self) -> bool {
+        if !self.rt.plan.keeps_state {
+            return false;
+        }
+        self.root.rescan(&mut self.rt);
+        self.batch.clear();
+        self.rt.params.clear();
+        self.rt.once.iter_mut().for_each(|o| *o = None);
+        (self.position, self.finished, self.rows) = (0, false, 0);
+        true
+    }
+
+    /// Another run of what was set aside, with the parameters that `fill` writes.
+    pub fn restart(&mut self, fill: impl FnOnce(&mut Vec<Datum>) -> Result<()>) -> Result<()> {
+        fill(&mut self.rt.params)
+    }
+
+    /// Hands out up to `max_rows` rows (None: all).
+    pub fn run(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+        if self.rt.plan.explain.is_some() {
+            return self.run_explain(cx, max_rows, sink);
+        }
+        self.run_plan(cx, max_rows, sink)
+    }
+
+    /// The first call makes the lines.
+    fn run_explain(
+        &mut self,
+        cx: &mut ExecContext<'_>,
+        max_rows: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Progress> {
+        if !self.is_explained {
+            let lines = self.explain(cx)?;
+            self.batch = Batch::new(1);
+            lines.iter().for_each(|line| self.batch.push(&[Datum::text(line)]));
+            (self.position, self.is_explained) = (0, true);
+        }
+        let left = self.batch.rows - self.position;
+        let handed = max_rows.filter(|n| *n > 0).and_then(|n| usize::try_from(n).ok()).map_or(left, |n| n.min(left));
+        for row in self.position..self.position + handed {
+            sink.row(self.batch.row(row))?;
+        }
+        self.position += handed;
+        self.finished = self.position == self.batch.rows && max_rows.is_none_or(|n| n == 0 || n > handed as u64);
+        Ok(Progress { rows: handed as u64, finished: self.finished })
+    }
+
+    /// Runs the statement if it is to be analyzed. What EXPLAIN shows, line by line; other formats than text are one
+    /// value.
+    fn explain(&mut self, cx: &mut ExecContext<'_>) -> Result<Vec<String>> {
+        let plan = self.rt.plan.clone();
+        let default = ExplainOptions::default();
+        let options = plan.explain.as_ref().unwrap_or(&default);
+        let (mut millis, mut serialized) = (None, None);
+        if options.analyze {
+            self.enable_counters();
+            let started_nanos = process_monotonic_nanos();
+            let mut rows = Serializer::new(options.serialize, &plan.explained_columns, cx.eval);
+            self.run_plan(cx, None, &mut rows)?;
+            millis = Some((process_monotonic_nanos() - started_nanos) as f64 / 1e6);
+            serialized = rows.into_total();
+        }
+        let mut removed = Removed::default();
+        let ctes = plan.ctes.iter().flat_map(|c| std::iter::once(&c.node).chain(&c.recursive));
+        // Without values nothing can be left out.
+        for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes).filter(|_| !options.generic_plan) {
+            note_removed(root, &mut removed, &mut self.rt, cx)?;
+        }
+        let measured = Measured { counters: self.counters(), removed: &removed, execution_ms: millis, serialized };
+        Ok(match options.format {
+            ExplainFormat::Text => crate::explain::lines(&plan, &measured),
+            _ => vec![crate::explain::document(&plan, &measured)],
+        })
+    }
+
+    fn run_plan(
+        &mut self,
+        cx: &mut ExecContext<'_>,
+        max_rows: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Progress> {
+        let limit = max_rows.filter(|n| *n > 0).unwrap_or(u64::MAX);
+        let mut handed = 0;
+        while !self.finished {
+            while self.position < self.batch.rows {
+                if handed >= limit {
+                    return Ok(Progress { rows: handed, finished: false });
+                }
+                sink.row(self.batch.row(self.position))?;
+                self.position += 1;
+                handed += 1;
+            }
+            if handed >= limit {
+                return Ok(Progress { rows: handed, finished: false });
+            }
+            self.batch.clear();
+            self.position = 0;
+            self.batch.max = usize::try_from(limit - handed).unwrap_or(BATCH_ROWS).clamp(1, BATCH_ROWS);
+            cx.park.step()?;
+            self.root.next(&mut self.batch, &mut self.rt, cx)?;
+            if self.batch.rows == 0 {
+                self.finish(cx)?;
+            }
+        }
+        self.rows += handed;
+        let rows = match (&self.rt.plan.root.op, &self.root) {
+            (Op::Modify(_), State::Modify(m)) => m.changed,
+            _ => handed,
+        };
+        Ok(Progress { rows, finished: true })
+    }
+
+    /// Data-modifying CTEs that nobody read still run.
+    fn finish(&mut self, cx: &mut ExecContext<'_>) -> Result<()> {
+        for number in self.rt.plan.run_always.clone() {
+            cte::run_to_end(number, &mut self.rt, cx)?;
+        }
+        self.finished = true;
+        Ok(())
+    }
+
+    pub fn counters(&self) -> Option<&[Counter]> {
+        self.rt.counters.as_deref()
+    }
+    /// EXPLAIN ANALYZE: count rows and time.
+    pub fn enable_counters(&mut self) {
+        self.rt.counters = Some(vec![Counter::default(); self.rt.plan.nodes]);
+    }
+}
+
+const _: () = {
+    const fn send<T: Send>() {}
+    const fn shared<T: Send + Sync>() {}
+    send::<Execution>();
+    shared::<Plan>();
+};

@@ -1,0 +1,203 @@
+//! SELECT … FOR UPDATE and its relatives.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::scan::{self, ToLock};
+use super::state::{State, Unary};
+use kilndb_base::{Result, RowId};
+use kilndb_bind::ir::{LockStrength, LockWait};
+use kilndb_catalog::temporary::is_temporary_row;
+use kilndb_plan::{LockTarget, Op, OutCol, Recheck};
+use kilndb_storage::{LockMode, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_types::Datum;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::sync::Arc;
+
+pub struct LockRowsState {
+    pub unary: Unary,
+    bytes: Vec<u8>,
+    /// How this statement looks for rows: the same number for all that run this plan with the same parameters.
+    token: Option<u64>,
+    /// It looks for one row by its key: if that is gone, there is no next one for which others would wait.
+    one_row: bool,
+}
+
+impl LockRowsState {
+    pub fn new(mut unary: Unary) -> LockRowsState {
+        let node = unary.node.clone();
+        if let (Op::LockRows { targets, early: true, .. }, State::Scan(scan)) = (&node.op, &mut *unary.input)
+            && let Some(t) = targets.first()
+        {
+            scan.pass_over(ToLock { skip: (t.wait == LockWait::SkipLocked).then(|| mode_of(t.strength)) });
+        }
+        let input = match &node.op {
+            Op::LockRows { input, .. } => Some(&input.op),
+            _ => None,
+        };
+        let one_row = matches!(input, Some(Op::IndexScan { access, .. }) if access.unique_point);
+        LockRowsState { unary, bytes: Vec::new(), token: None, one_row }
+    }
+    fn token(&mut self, rt: &Runtime) -> u64 {
+        if self.one_row {
+            return 0;
+        }
+        *self.token.get_or_insert_with(|| {
+            let mut hasher = foldhash::fast::FixedState::default().build_hasher();
+            Arc::as_ptr(&self.unary.node).hash(&mut hasher);
+            if !rt.params.is_empty() || !rt.exec_params.is_empty() {
+                format!("{:?} {:?}", rt.params, rt.exec_params).hash(&mut hasher);
+            }
+            hasher.finish() | 1
+        })
+    }
+    pub fn rescan(&mut self, rt: &mut Runtime) {
+        self.token = None;
+        self.unary.rescan(rt);
+    }
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::LockRows { targets, recheck, .. } = &node.op else { return Ok(()) };
+        while out.rows == 0 {
+            if !self.unary.fill(out.max, rt, cx)? {
+                cx.txn.pass_turn();
+                break;
+            }
+            let token = self.token(rt);
+            for i in 0..self.unary.buffer.rows {
+                let mut row = self.unary.buffer.row(i).to_vec();
+                let mut keep = true;
+                let mut changed = false;
+                for t in targets {
+                    match self.lock(t, &mut row, token, cx)? {
+                        Locked::Yes => {}
+                        Locked::Changed => changed = true,
+                        Locked::Gone => {
+                            keep = false;
+                            break;
+                        }
+                    }
+                }
+                if keep && changed {
+                    keep = judge_again(recheck, self.unary.buffer.row(i), &mut row, rt, cx)?;
+                }
+                if keep {
+                    out.push(&row);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self, t: &LockTarget, row: &mut [Datum], token: u64, cx: &mut ExecContext<'_>) -> Result<Locked> {
+        // A row that an outer join filled with NULLs has nothing to lock.
+        let Some(Datum::Tid(block, slot)) = row.get(t.ctid) else { return Ok(Locked::Yes) };
+        let rid = RowId { block: *block, slot: *slot };
+        if t.table.is_catalog && is_temporary_row(rid) {
+            return Ok(Locked::Yes);
+        }
+        let mode = mode_of(t.strength);
+        let wait = match t.wait {
+            LockWait::Wait => WaitPolicy::Wait,
+            LockWait::NoWait => WaitPolicy::NoWait,
+            LockWait::SkipLocked => WaitPolicy::SkipLocked,
+        };
+        let mut options = WriteOptions { wait, latest: false, key_update: false };
+        let mut changed = false;
+        let leaf = match t.tableoid.and_then(|slot| row.get(slot)) {
+            Some(Datum::Oid(partition)) => {
+                let Some(leaf) = super::partition::open(&t.table, *partition, LockMode::RowShare, cx)? else {
+                    return Ok(Locked::Gone);
+                };
+                Some(leaf)
+            }
+            _ => None,
+        };
+        let (heap, table) = match (&leaf, &t.heap) {
+            (Some(leaf), _) => (&leaf.heap, &leaf.table),
+            (None, Some(heap)) => (heap, &t.table),
+            (None, None) => return Err(kilndb_base::Error::internal("a partitioned table has no rows of its own")),
+        };
+        loop {
+            cx.txn.look_alike(token);
+            let outcome = heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park);
+            cx.txn.look_alike(0);
+            let outcome = outcome.map_err(|e| name_it(e, t, table))?;
+            match outcome {
+                WriteOutcome::Done => return Ok(if changed { Locked::Changed } else { Locked::Yes }),
+                WriteOutcome::SelfModified => return Ok(Locked::Yes),
+                WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(Locked::Gone),
+                WriteOutcome::Changed => {
+                    if !heap.fetch_latest(cx.txn, rid, &mut self.bytes)? {
+                        return Ok(Locked::Gone);
+                    }
+                    let mut values = Vec::new();
+                    scan::decode_all(table, &self.bytes, &mut values)?;
+                    if let Some(columns) = leaf.as_ref().and_then(|leaf| leaf.columns.as_ref()) {
+                        values = columns.to_named(&values);
+                    }
+                    for (slot, o) in &t.columns {
+                        if let OutCol::Column(c) = o {
+                            row[*slot] = values.get(*c).cloned().unwrap_or_default();
+                        }
+                    }
+                    changed = true;
+                    options.latest = true;
+                }
+            }
+        }
+    }
+}
+
+fn mode_of(strength: LockStrength) -> RowLockMode {
+    match strength {
+        LockStrength::KeyShare => RowLockMode::KeyShare,
+        LockStrength::Share => RowLockMode::Share,
+        LockStrength::NoKeyUpdate => RowLockMode::NoKeyUpdate,
+        LockStrength::Update => RowLockMode::Update,
+    }
+}
+
+/// Does a row of which a part has changed since it was `seen` still belong to the result? What outer joins added goes
+/// where it no longer fits.
+pub fn judge_again(
+    recheck: &Recheck,
+    seen: &[Datum],
+    row: &mut [Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<bool> {
+    for (slots, condition) in &recheck.semi {
+        if slots.iter().any(|slot| !identical(seen.get(*slot), row.get(*slot))) && !condition.is_true(row, rt, cx)? {
+            return Ok(false);
+        }
+    }
+    for (condition, slots) in &recheck.outer {
+        if !condition.is_true(row, rt, cx)? {
+            slots.iter().for_each(|slot| row[*slot] = Datum::Null);
+        }
+    }
+    match &recheck.filter {
+        Some(e) => e.is_true(row, rt, cx),
+        None => Ok(true),
+    }
+}
+
+/// The same value in the same form. What is equal and looks different may count as a change.
+fn identical(a: Option<&Datum>, b: Option<&Datum>) -> bool {
+    format!("{a:?}") == format!("{b:?}")
+}
+
+enum Locked {
+    Yes,
+    Changed,
+    Gone,
+}
+
+/// 55P03 names the table.
+fn name_it(e: kilndb_base::Error, t: &LockTarget, table: &kilndb_catalog::Table) -> kilndb_base::Error {
+    let mut e = e;
+    if e.sqlstate() == kilndb_base::sqlstate::LOCK_NOT_AVAILABLE && t.wait == LockWait::NoWait {
+        e.0.message = format!("could not obtain lock on row in relation \"{}\"", table.name);
+    }
+    e
+}

@@ -1,0 +1,279 @@
+//! INSERT, UPDATE and DELETE of a batch of rows at once: everything is evaluated, then storage changes whole pages.
+//!
+//! Invariants
+//! 1. What a batch does is what its rows one after the other would do: a row that storage gives back is done alone,
+//!    before the next.
+//! 2. Of an INSERT's rows the first that has an error raises it, whatever finds it: the rows before it are stored first.
+//! 3. Nothing that could see the statement's own changes is evaluated ahead: see `ModifyPlan::at_once`.
+//!
+//! Must not know: pages.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::modify::{ModifyState, takes_rows_together};
+use super::{index, write};
+use kilndb_base::{Result, RowId};
+use kilndb_plan::ModifyPlan;
+use kilndb_storage::RowBatch;
+use kilndb_types::{Datum, row};
+
+/// Memory that batches use again.
+#[derive(Default)]
+pub struct Scratch {
+    /// Position in the input batch, for each row in `rows`.
+    positions: Vec<u32>,
+    pub(super) rows: RowBatch,
+    pub(super) rids: Vec<RowId>,
+    pub(super) values: Vec<Datum>,
+    /// New values of all rows, where they are needed afterwards.
+    kept: Vec<Datum>,
+    /// Index entries of new rows.
+    pub(super) keys: RowBatch,
+    entries: Vec<Entries>,
+}
+
+/// Keys of one index.
+#[derive(Default)]
+struct Entries {
+    /// Position in `Scratch::rids`, and where the key ends.
+    rows: Vec<(u32, u32)>,
+    keys: Vec<u8>,
+    next: usize,
+}
+
+impl Entries {
+    fn clear(&mut self) {
+        self.rows.clear();
+        self.keys.clear();
+        self.next = 0;
+    }
+    /// The entries of the next rows, up to the one at `end`.
+    fn take<'a>(&'a mut self, rids: &'a [RowId], end: usize) -> impl Iterator<Item = (RowId, &'a [u8])> {
+        let from = self.next;
+        self.next += self.rows[from..].iter().take_while(|(at, _)| (*at as usize) < end).count();
+        (from..self.next).map(|n| {
+            let start = n.checked_sub(1).map_or(0, |before| self.rows[before].1 as usize);
+            (rids[self.rows[n].0 as usize], &self.keys[start..self.rows[n].1 as usize])
+        })
+    }
+}
+
+fn rid_of(m: &ModifyPlan, row: &[Datum]) -> Option<RowId> {
+    match row.get(m.statement.old_ctid) {
+        Some(Datum::Tid(block, slot)) => Some(RowId { block: *block, slot: *slot }),
+        _ => None,
+    }
+}
+
+impl ModifyState {
+    pub(super) fn insert_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
+        s.positions.clear();
+        s.rows.clear();
+        s.kept.clear();
+        let mut failed = None;
+        for i in 0..batch.rows {
+            cx.concerns(RowPlace::OfBatch(i), false);
+            match Self::put_new_row(m, batch.row(i), s, rt, cx) {
+                Ok(false) => continue,
+                Ok(true) => {}
+                Err(e) if s.positions.is_empty() || takes_rows_together(cx) => return Err(e),
+                Err(e) => {
+                    failed = Some(e);
+                    break;
+                }
+            }
+            s.positions.push(i as u32);
+            if keep {
+                s.kept.append(&mut s.values);
+            }
+        }
+        s.rids.clear();
+        cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
+        m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+        if keep {
+            self.enter_rows(m, batch, s, rt, cx)?;
+        } else {
+            self.changed += s.rids.len() as u64;
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// Makes a new row in `Scratch::values` and its bytes in `Scratch::rows`; false if it is left out.
+    fn put_new_row(
+        m: &ModifyPlan,
+        input: &[Datum],
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if !Self::fill_new_row(m, input, &mut s.values, rt, cx)? {
+            return Ok(false);
+        }
+        let start = s.rows.bytes.len() as u32;
+        row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
+        s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
+        Ok(true)
+    }
+
+    /// What follows once the rows in `Scratch::kept` are in the heap: index entries, RETURNING.
+    fn enter_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let rows = write::NewRows { values: &s.kept, width: m.table.columns.len(), rids: &s.rids };
+        let conflict = write::insert_entries_of(m, rows, &mut s.keys, &mut self.queue.twins, rt, cx)?;
+        let before = conflict.map_or(s.rids.len(), |(row, _)| row);
+        for (n, (i, rid)) in s.positions.iter().zip(&s.rids).take(before).enumerate() {
+            self.has_inserted(m, batch.row(*i as usize), rows.row(n), *rid, rt, cx)?;
+        }
+        match conflict {
+            Some((row, index)) => {
+                cx.concerns(RowPlace::OfBatch(s.positions.get(row).map_or(0, |i| *i as usize)), true);
+                Err(write::duplicate(m, index, rows.row(row), rt, cx))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn update_batch(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let outcome = self.update_rows(m, batch, &mut scratch, rt, cx);
+        self.scratch = scratch;
+        outcome
+    }
+    fn update_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
+        s.positions.clear();
+        s.rows.clear();
+        s.kept.clear();
+        for i in 0..batch.rows {
+            let row = batch.row(i);
+            let Some(rid) = rid_of(m, row) else { continue };
+            s.values.clear();
+            // What is assigned or generated comes below.
+            let old = m.old_columns.iter().zip(&*m.changed).map(|(column, changed)| column.filter(|_| !changed));
+            s.values.extend(old.map(|c| c.and_then(|c| row.get(c).cloned()).unwrap_or_default()));
+            for (column, e) in &*m.statement.assignments {
+                e.eval_into(row, &mut s.values[*column], rt, cx)?;
+            }
+            write::complete(m, &mut s.values, rt, cx)?;
+            let start = s.rows.bytes.len() as u32;
+            row::encode_row(&m.stored_as.descriptor, &s.values, &mut s.rows.bytes)?;
+            s.rows.rows.push((rid, start, s.rows.bytes.len() as u32));
+            s.positions.push(i as u32);
+            if keep {
+                s.kept.append(&mut s.values);
+            }
+        }
+        let width = m.table.columns.len();
+        let mut at = 0;
+        while at < s.positions.len() {
+            cx.engine.pace_bulk(s.positions.len(), cx.park)?;
+            let done = m.heap()?.update_many(cx.txn, &cx.snapshot, &s.rows, at)?;
+            self.changed += done as u64;
+            for n in (at..at + done).filter(|_| keep) {
+                let (row, new) = (batch.row(s.positions[n] as usize), &s.kept[n * width..(n + 1) * width]);
+                self.queue.changed_row(m, &Self::old_row(m, row), Some(new));
+                self.returning(m, row, new, s.rows.rows[n].0, rt, cx)?;
+            }
+            at += done;
+            if let Some(i) = s.positions.get(at) {
+                self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn delete_batch(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let outcome = self.delete_rows(m, batch, &mut scratch, rt, cx);
+        self.scratch = scratch;
+        outcome
+    }
+    fn delete_rows(
+        &mut self,
+        m: &ModifyPlan,
+        batch: &Batch,
+        s: &mut Scratch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let keep = m.statement.returning.is_some() || !m.referenced_by.is_empty();
+        s.positions.clear();
+        s.rids.clear();
+        s.entries.resize_with(m.indexes.len(), Entries::default);
+        s.entries.iter_mut().for_each(Entries::clear);
+        for i in 0..batch.rows {
+            let row = batch.row(i);
+            let Some(rid) = rid_of(m, row) else { continue };
+            if !m.indexes.is_empty() {
+                let old = Self::old_row(m, row);
+                for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
+                    if index::put_entry(p, &old, &mut entries.keys, rt, cx)?.is_some() {
+                        entries.rows.push((s.rids.len() as u32, entries.keys.len() as u32));
+                    }
+                }
+            }
+            s.rids.push(rid);
+            s.positions.push(i as u32);
+        }
+        let nulls = vec![Datum::Null; m.table.columns.len()];
+        let mut at = 0;
+        while at < s.rids.len() {
+            cx.engine.pace_bulk(s.rids.len(), cx.park)?;
+            let done = m.heap()?.delete_many(cx.txn, &cx.snapshot, &s.rids[at..])?;
+            self.changed += done as u64;
+            for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
+                let mut gone = entries.take(&s.rids, at + done);
+                match p.is_inverted() {
+                    true => gone.try_for_each(|(rid, _)| p.relation.inverted_delete(cx.txn, rid))?,
+                    false => p.relation.retire_many(cx.txn, m.heap()?, gone)?,
+                }
+            }
+            for n in (at..at + done).filter(|_| keep) {
+                let row = batch.row(s.positions[n] as usize);
+                self.queue.changed_row(m, &Self::old_row(m, row), None);
+                self.returning(m, row, &nulls, s.rids[n], rt, cx)?;
+            }
+            at += done;
+            if let Some(i) = s.positions.get(at) {
+                self.change(m, batch.row(*i as usize).to_vec(), rt, cx)?;
+                at += 1;
+                s.entries.iter_mut().for_each(|entries| entries.take(&s.rids, at).for_each(drop));
+            }
+        }
+        Ok(())
+    }
+}

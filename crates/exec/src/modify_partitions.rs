@@ -1,0 +1,821 @@
+//! INSERT, UPDATE and DELETE of a partitioned table: each row is its partition's.
+//!
+//! Invariants
+//! 1. What is done to a row is done by the partition's own plan ([`ModifyPlan::for_partition`]), over rows with the
+//!    partition's columns; expressions of the statement see rows with the named table's.
+//! 2. Rows that are kept back to be stored together are stored before the statement looks at the table again: before
+//!    checks that are due at its end, before RETURNING, and before anything else is inserted into the same partition.
+
+use super::cascade;
+use super::constraint::Queue;
+use super::context::*;
+use super::expr::Evaluate;
+use super::modify::{ModifyState, RowElsewhere, rows_before_failure, takes_rows_together};
+use super::opened_partitions::opened;
+use super::partition::{self, Found, Place};
+use super::write;
+use kilndb_base::hash::HashMap;
+use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
+use kilndb_bind::ir::DmlKind;
+use kilndb_catalog::partition::PartitionMap;
+use kilndb_catalog::trigger::TriggerOperation as Operation;
+use kilndb_catalog::trigger::{BEFORE, INSERT, ROW};
+use kilndb_plan::partition::Routing;
+use kilndb_plan::{ModifyPlan, TriggerPlan};
+use kilndb_storage::{LockMode, WaitPolicy, WriteOptions, WriteOutcome, ahead};
+use kilndb_types::{Datum, row};
+use std::sync::Arc;
+
+/// Rows that are kept back, of all partitions together, and in bytes of what values hold themselves.
+const ROWS_KEPT_MAX: usize = 32 * 1024;
+
+struct Target {
+    oid: Oid,
+    /// Of the partition: it says which heap, and what table that is.
+    plan: ModifyPlan,
+    queue: Queue,
+    /// Rows to be stored, one after the other.
+    kept: Vec<Datum>,
+    /// Which rows of the statement they are.
+    kept_numbers: Vec<u64>,
+    inserted: u64,
+    updated: u64,
+    deleted: u64,
+}
+
+impl Target {
+    fn is_of(&self, heap: RelationId) -> bool {
+        self.plan.heap.as_ref().is_some_and(|own| own.id() == heap)
+    }
+}
+
+#[derive(Default)]
+pub struct Targets {
+    /// None: it is shared, and found without being counted.
+    map: Option<Arc<PartitionMap>>,
+    /// The plan runs often.
+    keep_plans: bool,
+    list: Vec<Target>,
+    by_oid: HashMap<Oid, usize>,
+    /// The one that the last row went to.
+    last: usize,
+    rows_kept: usize,
+    /// Rows that were ever kept.
+    rows_seen: u64,
+}
+
+/// A row that cannot be stored: its place among those given, and why.
+struct Refused {
+    row: usize,
+    error: Error,
+    /// Its row is in the table, an index has refused it.
+    is_stored: bool,
+}
+
+impl Targets {
+    pub fn plans(&self) -> Vec<ModifyPlan> {
+        self.list.iter().map(|t| t.plan.clone()).collect()
+    }
+}
+
+/// UPDATE: what is assigned.
+pub(super) fn assign(
+    m: &ModifyPlan,
+    input: &[Datum],
+    new: &mut [Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    for (column, e) in &*m.statement.assignments {
+        if let Some(place) = m.own_column(*column) {
+            new[place] = e.eval(input, rt, cx)?;
+        }
+    }
+    Ok(())
+}
+
+impl ModifyState {
+    pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let done = self.run_all_partitions(m, rt, cx);
+        self.count_partitions(cx);
+        done
+    }
+
+    pub(super) fn begin_partitions(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        self.partitions.keep_plans = routing.runs_often();
+        let catalog = cx.catalog;
+        if catalog.shared_partitions(m.table.oid).is_none_or(|shared| partition::keeps_pending(&shared.map, cx)) {
+            self.partitions.map = Some(partition::seen_map(m.table.oid, cx)?);
+        }
+        Ok(())
+    }
+
+    /// What is due when all rows are written.
+    pub(super) fn end_partitions(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+        // AFTER triggers see all of it done.
+        let run = if self.firing.has_begun { cascade::run_now } else { cascade::run };
+        for at in 0..self.partitions.list.len() {
+            let target = &mut self.partitions.list[at];
+            if target.queue.is_empty() {
+                continue;
+            }
+            let (queue, plan) = (std::mem::take(&mut target.queue), target.plan.clone());
+            run(queue, &plan, cx)?;
+        }
+        run(std::mem::take(&mut self.queue), m, cx)
+    }
+
+    pub(super) fn count_partitions(&self, cx: &mut ExecContext<'_>) {
+        for t in &self.partitions.list {
+            cx.usage.changed(t.oid, t.inserted, t.updated, t.deleted);
+        }
+    }
+
+    fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(routing) = m.routing() else { return Err(Error::internal("a partitioned table without routing")) };
+        self.begin_partitions(m, routing, cx)?;
+        // A trigger may do what the next row's evaluation sees.
+        let before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        let mut batch =
+            if before_row { Batch::with_max(m.statement.input_width, 1) } else { Batch::new(m.statement.input_width) };
+        let mut first = true;
+        let mut values = Vec::new();
+        loop {
+            let failed = match self.input.fill(&mut batch, rt, cx) {
+                Ok(true) => None,
+                Ok(false) => break,
+                Err(e) => Some(rows_before_failure(m, &batch, e, cx)?),
+            };
+            match m.statement.kind {
+                DmlKind::Insert => {
+                    // A single row is stored at once.
+                    let keep_back = m.statement.conflict.is_none()
+                        && m.statement.returning.is_none()
+                        && !(first && batch.rows == 1);
+                    for i in 0..batch.rows {
+                        cx.concerns(RowPlace::OfBatch(i), false);
+                        if let Err(e) = self.insert_routed(m, routing, batch.row(i), &mut values, keep_back, rt, cx) {
+                            // Rows before this one may have errors.
+                            self.store_kept(rt, cx)?;
+                            cx.concerns(RowPlace::OfBatch(i), false);
+                            return Err(e);
+                        }
+                        self.partitions.rows_seen += 1;
+                    }
+                    if failed.is_some() || self.partitions.rows_kept >= ROWS_KEPT_MAX {
+                        self.store_kept(rt, cx)?;
+                    }
+                    if self.partitions.rows_kept == 0 {
+                        cx.concerns_none();
+                    }
+                }
+                DmlKind::Update => self.update_partitions(m, routing, &batch, rt, cx)?,
+                DmlKind::Delete => self.delete_partitions(m, routing, &batch, rt, cx)?,
+                DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
+            }
+            if let Some(e) = failed {
+                return Err(e);
+            }
+            first = false;
+        }
+        self.store_kept(rt, cx)?;
+        self.end_partitions(m, cx)
+    }
+
+    /// The partition of that OID, opened.
+    fn target(
+        &mut self,
+        m: &ModifyPlan,
+        partition: impl Into<Place>,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<usize>> {
+        let place = partition.into();
+        let oid = place.oid;
+        if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.oid == oid) {
+            return Ok(Some(self.partitions.last));
+        }
+        if let Some(known) = self.partitions.by_oid.get(&oid) {
+            self.partitions.last = *known;
+            return Ok(Some(*known));
+        }
+        let found = partition::find_locked(&m.table, place, LockMode::RowExclusive, cx)?;
+        let leaf = match &found {
+            Found::Known(leaf) => *leaf,
+            Found::Opened(Some(leaf)) => leaf,
+            Found::Opened(None) => return Ok(None),
+        };
+        let Some(routing) = m.routing() else { return Err(Error::internal("a partitioned table without routing")) };
+        let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
+        if self.partitions.keep_plans
+            && let Some(at) = place.at
+            && let Some(known) = opened(m.table.oid, cx.catalog).and_then(|shared| shared.known(at as usize))
+        {
+            known.note_target(&plan.target);
+        }
+        if plan.triggers.is_some() && !self.firing.has_begun {
+            self.firing.begin(cx);
+        }
+        if m.statement.kind == DmlKind::Insert {
+            cx.txn.will_insert(&leaf.heap);
+            plan.indexes.iter().take(1).for_each(|p| ahead::fetch_bounds(&p.relation));
+        }
+        let at = self.partitions.list.len();
+        self.partitions.list.push(Target {
+            oid,
+            plan,
+            queue: Queue::default(),
+            kept: Vec::new(),
+            kept_numbers: Vec::new(),
+            inserted: 0,
+            updated: 0,
+            deleted: 0,
+        });
+        if at > 0 {
+            if at == 1 {
+                let first = self.partitions.list[0].oid;
+                self.partitions.by_oid.insert(first, 0);
+            }
+            self.partitions.by_oid.insert(oid, at);
+        }
+        self.partitions.last = at;
+        Ok(Some(at))
+    }
+
+    /// Runs a partition's plan with its own queue of checks, and counts for it what was done.
+    pub(super) fn at_target<R>(
+        &mut self,
+        at: usize,
+        kind: DmlKind,
+        run: impl FnOnce(&mut ModifyState, &ModifyPlan) -> Result<R>,
+    ) -> Result<R> {
+        let plan = self.partitions.list[at].plan.clone();
+        self.firing.at = at;
+        let (changed, conflicted) = (self.changed, self.conflicted);
+        std::mem::swap(&mut self.queue, &mut self.partitions.list[at].queue);
+        let done = run(self, &plan);
+        std::mem::swap(&mut self.queue, &mut self.partitions.list[at].queue);
+        let (changed, conflicted) = (self.changed - changed, self.conflicted - conflicted);
+        let t = &mut self.partitions.list[at];
+        match kind {
+            DmlKind::Insert => {
+                t.inserted += changed - conflicted;
+                t.updated += conflicted;
+            }
+            DmlKind::Update => t.updated += changed,
+            _ => t.deleted += changed,
+        }
+        done
+    }
+
+    fn destination(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        named: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<usize> {
+        let catalog = cx.catalog;
+        let own = self.partitions.map.clone();
+        let shared = if own.is_some() { None } else { catalog.shared_partitions(m.table.oid) };
+        let Some(map) = own.as_ref().or_else(|| shared.map(|s| &s.map)) else {
+            return Err(Error::internal("partitions are not known"));
+        };
+        let mut place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
+        let known = self.partitions.list.len();
+        let at = loop {
+            let at = self.target(m, place, cx)?;
+            if let Some(at) = at {
+                break at;
+            }
+            // It was detached or dropped while its lock was waited for: where does the row belong now?
+            let (gone, now) = (place.oid, cx.txn.catalog_snapshot());
+            let map = partition::map_at(m.table.oid, Some(&now), cx)?;
+            place = partition::route(&m.table, routing, &map, named, Some(&now), rt, cx)?;
+            if place.oid == gone {
+                return Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {gone} does not exist")));
+            }
+        };
+        // Somebody may have attached or detached partitions while this one's lock was waited for.
+        if self.partitions.list.len() > known && cx.catalog.is_stale() {
+            let plan = self.partitions.list[at].plan.clone();
+            self.partitions.map = Some(partition::route_again(&m.table, routing, &plan, named, rt, cx)?);
+        }
+        Ok(at)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn insert_routed(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        input: &[Datum],
+        values: &mut Vec<Datum>,
+        keep_back: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if !Self::assign_row(m, input, values, rt, cx)? {
+            return Ok(());
+        }
+        write::check_belongs(m, values, rt, cx)?;
+        let at = self.destination(m, routing, values, rt, cx)?;
+        if let Some(columns) = &self.partitions.list[at].plan.columns {
+            *values = columns.to_own(values);
+        }
+        if let Some(triggers) = self.partitions.list[at].plan.triggers.clone() {
+            return self.insert_fired(m, at, &triggers, input, values, rt, cx);
+        }
+        if keep_back {
+            let number = self.partitions.rows_seen;
+            let target = &mut self.partitions.list[at];
+            target.kept.append(values);
+            target.kept_numbers.push(number);
+            self.partitions.rows_kept += 1;
+            return Ok(());
+        }
+        let elsewhere = self.at_target(at, DmlKind::Insert, |state, plan| {
+            write::complete(plan, values, rt, cx)?;
+            if plan.statement.conflict.is_some() {
+                return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
+            }
+            state.insert_one(plan, input, values, rt, cx).map(|()| None)
+        })?;
+        match elsewhere {
+            Some(row) => self.update_elsewhere(m, at, row, input, rt, cx),
+            None => Ok(()),
+        }
+    }
+
+    /// ON CONFLICT DO UPDATE of a row in another partition than the new one's.
+    fn update_elsewhere(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        mut row: RowElsewhere,
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        loop {
+            cx.park.checkpoint()?;
+            let known = self.partitions.list.iter().position(|t| t.is_of(row.heap));
+            let to = match known {
+                Some(known) => Some(known),
+                None => match super::partition_scan::with_heap(&m.table, row.heap, cx)? {
+                    Some(place) => self.target(m, place, cx)?,
+                    None => None,
+                },
+            };
+            let from = self.partitions.list[at].plan.clone();
+            match to {
+                Some(to) if self.partitions.list[to].is_of(row.heap) => {
+                    let done = self.at_target(to, DmlKind::Insert, |state, plan| {
+                        state.on_conflict((plan, &from), input, &row.proposed, row.rid, rt, cx)
+                    })?;
+                    if done {
+                        return Ok(());
+                    }
+                }
+                // Its partition was emptied, or has gone: the row too.
+                _ if cx.engine.relation(row.heap).is_err() => {}
+                _ => {
+                    refuse_pending(&m.table, row.heap, cx)?;
+                    return Err(Error::new(
+                        sqlstate::SERIALIZATION_FAILURE,
+                        "could not serialize access due to a concurrent change of partitions",
+                    ));
+                }
+            }
+            match self
+                .at_target(at, DmlKind::Insert, |state, plan| state.upsert_values(plan, input, row.proposed, rt, cx))?
+            {
+                Some(again) => row = again,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn insert_one(
+        &mut self,
+        plan: &ModifyPlan,
+        input: &[Datum],
+        values: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        write::encode(plan, values, &mut self.bytes)?;
+        let rid = plan.heap()?.insert(cx.txn, &self.bytes)?;
+        self.inserted(plan, input, values, rid, rt, cx)
+    }
+
+    /// A new row of a partition that has triggers.
+    #[allow(clippy::too_many_arguments)]
+    fn insert_fired(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        triggers: &TriggerPlan,
+        input: &[Datum],
+        values: &mut Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if triggers.has_before_row {
+            // They may look for the rows before this one.
+            self.store_kept(rt, cx)?;
+        }
+        let elsewhere = self.at_target(at, DmlKind::Insert, |state, plan| {
+            if !state.insert_wanted(plan, triggers, values, rt, cx)? {
+                return Ok(None);
+            }
+            write::complete(plan, values, rt, cx)?;
+            if plan.statement.conflict.is_some() {
+                return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
+            }
+            state.insert_one(plan, input, values, rt, cx)?;
+            state.firing.after_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx).map(|()| None)
+        })?;
+        match elsewhere {
+            Some(row) => self.update_elsewhere(m, at, row, input, rt, cx),
+            None => Ok(()),
+        }
+    }
+
+    /// Fires BEFORE INSERT. False: the row is passed over.
+    fn insert_wanted(
+        &mut self,
+        plan: &ModifyPlan,
+        triggers: &TriggerPlan,
+        values: &mut Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        if !self.firing.before_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)? {
+            return Ok(false);
+        }
+        // Copies of the partitioned table's triggers have been watched.
+        let own = triggers.list.iter().any(|t| t.trigger.parent == 0 && t.trigger.is(ROW | BEFORE | INSERT));
+        if own && !partition::belongs(&plan.table, values, rt, cx)? {
+            return Err(write::not_within_bounds(&plan.table, values, &cx.eval));
+        }
+        Ok(true)
+    }
+
+    /// Stores the rows that were kept, a partition after the other. Of those with an error the statement's first raises
+    /// it: once one has been found, the rows behind it do not matter.
+    fn store_kept(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if std::mem::take(&mut self.partitions.rows_kept) == 0 {
+            return Ok(());
+        }
+        let mut first: Option<(u64, Refused)> = None;
+        for at in 0..self.partitions.list.len() {
+            let target = &mut self.partitions.list[at];
+            if target.kept.is_empty() {
+                continue;
+            }
+            let (mut kept, mut numbers) = (std::mem::take(&mut target.kept), std::mem::take(&mut target.kept_numbers));
+            let wanted = first.as_ref().map_or(numbers.len(), |f| numbers.partition_point(|n| *n < f.0));
+            let refused = self.at_target(at, DmlKind::Insert, |state, plan| {
+                let width = plan.table.columns.len();
+                state.store_rows(plan, &mut kept[..wanted * width], rt, cx)
+            })?;
+            if let Some(refused) = refused {
+                first = Some((numbers[refused.row], refused));
+            }
+            kept.clear();
+            numbers.clear();
+            let target = &mut self.partitions.list[at];
+            (target.kept, target.kept_numbers) = (kept, numbers);
+            cx.park.checkpoint()?;
+        }
+        let Some((number, refused)) = first else { return Ok(()) };
+        cx.concerns(RowPlace::Number(number), refused.is_stored);
+        Err(refused.error)
+    }
+
+    /// Stores rows of a partition up to the first that has an error.
+    fn store_rows(
+        &mut self,
+        plan: &ModifyPlan,
+        kept: &mut [Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<Refused>> {
+        let width = plan.table.columns.len().max(1);
+        let mut s = std::mem::take(&mut self.scratch);
+        let mut refused = None;
+        for (chunk, rows) in kept.chunks_mut(width * BATCH_ROWS).enumerate() {
+            s.rows.clear();
+            s.rids.clear();
+            for (n, values) in rows.chunks_mut(width).enumerate() {
+                let start = s.rows.bytes.len() as u32;
+                let made = write::complete(plan, values, rt, cx)
+                    .and_then(|()| row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes));
+                if let Err(e) = made {
+                    refused = Some(Refused { row: n, error: e, is_stored: false });
+                    break;
+                }
+                s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
+            }
+            if refused.is_none() || !takes_rows_together(cx) {
+                cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
+                plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+                let new = write::NewRows { values: rows, width, rids: &s.rids };
+                if let Some((n, index)) =
+                    write::insert_entries_of(plan, new, &mut s.keys, &mut self.queue.twins, rt, cx)?
+                {
+                    let error = write::duplicate(plan, index, new.row(n), rt, cx);
+                    refused = Some(Refused { row: n, error, is_stored: true });
+                }
+            }
+            if let Some(refused) = refused {
+                self.scratch = s;
+                return Ok(Some(Refused { row: chunk * BATCH_ROWS + refused.row, ..refused }));
+            }
+            for (values, rid) in rows.chunks(width).zip(&s.rids) {
+                self.has_inserted(plan, &[], values, *rid, rt, cx)?;
+            }
+        }
+        self.scratch = s;
+        Ok(None)
+    }
+
+    /// The partition that all rows of a batch are in; None: several, or one that is gone.
+    fn only_target(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        batch: &Batch,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<usize>> {
+        let oid_of =
+            |i: usize| if let Some(Datum::Oid(oid)) = batch.row(i).get(routing.tableoid) { Some(*oid) } else { None };
+        let Some(first) = oid_of(0) else { return Ok(None) };
+        if batch.rows < 2 || !(1..batch.rows).all(|i| oid_of(i) == Some(first)) {
+            return Ok(None);
+        }
+        self.target(m, first, cx)
+    }
+
+    pub(super) fn target_of(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        input: &[Datum],
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Option<usize>> {
+        match input.get(routing.tableoid) {
+            Some(Datum::Oid(oid)) => self.target(m, *oid, cx),
+            _ => Ok(None),
+        }
+    }
+
+    fn update_partitions(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if !routing.changes_key
+            && let Some(at) = self.only_target(m, routing, batch, cx)?
+            && self.partitions.list[at].plan.at_once
+            && self.partitions.list[at].plan.table.partition_of == m.table.oid
+        {
+            return self.at_target(at, DmlKind::Update, |state, plan| state.update_batch(plan, batch, rt, cx));
+        }
+        for i in 0..batch.rows {
+            let input = batch.row(i);
+            let Some(at) = self.target_of(m, routing, input, cx)? else { continue };
+            if self.may_leave(m, routing, at) {
+                self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
+            } else {
+                self.at_target(at, DmlKind::Update, |state, plan| state.change(plan, input.to_vec(), rt, cx))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delete_partitions(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        batch: &Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if let Some(at) = self.only_target(m, routing, batch, cx)?
+            && self.partitions.list[at].plan.columns.is_none()
+            && self.partitions.list[at].plan.triggers.is_none()
+        {
+            return self.at_target(at, DmlKind::Delete, |state, plan| state.delete_batch(plan, batch, rt, cx));
+        }
+        for i in 0..batch.rows {
+            let input = batch.row(i);
+            if let Some(at) = self.target_of(m, routing, input, cx)? {
+                self.at_target(at, DmlKind::Delete, |state, plan| state.change(plan, input.to_vec(), rt, cx))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An UPDATE after which the row may belong to another partition.
+    fn update_or_move(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        at: usize,
+        input: Vec<Datum>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let plan = self.partitions.list[at].plan.clone();
+        self.until_changed(&plan, input, rt, cx, |state, version, input, rt, cx| {
+            state.update_or_move_once(m, routing, at, version, input, rt, cx)
+        })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn update_or_move_once(
+        &mut self,
+        m: &ModifyPlan,
+        routing: &Routing,
+        at: usize,
+        (rid, old, latest): (RowId, &[Datum], bool),
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
+        let plan = self.partitions.list[at].plan.clone();
+        let mut new = old.to_vec();
+        assign(&plan, input, &mut new, rt, cx)?;
+        if let Some(triggers) = &plan.triggers {
+            self.firing.at = at;
+            if !self.firing.before_row(&plan, triggers, Operation::Update, Some(old), Some(&mut new), rt, cx)? {
+                return Ok(WriteOutcome::Skipped);
+            }
+        }
+        let mut named = Vec::with_capacity(plan.named_width());
+        plan.extend_named(&mut named, &new);
+        write::check_belongs(m, &named, rt, cx)?;
+        let to = self.destination(m, routing, &named, rt, cx)?;
+        if to != at {
+            return self.move_row(m, at, to, (rid, old, named, latest), input, rt, cx);
+        }
+        write::complete(&plan, &mut new, rt, cx)?;
+        self.at_target(at, DmlKind::Update, |state, plan| {
+            let outcome = state.write_update(plan, rid, old, &new, latest, rt, cx)?;
+            if outcome == WriteOutcome::Done {
+                state.changed += 1;
+                if let Some(triggers) = &plan.triggers {
+                    if triggers.has_before_row {
+                        state.firing.own.insert((plan.table.oid, rid));
+                    }
+                    state.firing.after_row(plan, triggers, Operation::Update, Some(old), Some(&new), rt, cx)?;
+                }
+                state.returning(plan, input, &new, rid, rt, cx)?;
+            }
+            Ok(outcome)
+        })
+    }
+
+    /// May an UPDATE of a row in that partition have to move it?
+    pub(super) fn may_leave(&self, m: &ModifyPlan, routing: &Routing, at: usize) -> bool {
+        let target = &self.partitions.list[at];
+        routing.changes_key
+            || target.plan.table.partition_of != m.table.oid
+            || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
+    }
+    pub(super) fn plan_at(&self, at: usize) -> ModifyPlan {
+        self.partitions.list[at].plan.clone()
+    }
+
+    /// For keys that point at the named table a row has changed, not gone; for those that point at the partition it
+    /// has.
+    fn note_move(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        old: &[Datum],
+        new: &[Datum],
+        to: usize,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let (from, target) = (self.partitions.list[at].plan.clone(), self.partitions.list[to].plan.clone());
+        self.partitions.list[at].queue.left_row(&from, old);
+        if !m.referenced_by.is_empty() {
+            let (mut before, mut after) = (Vec::new(), Vec::new());
+            from.extend_named(&mut before, old);
+            target.extend_named(&mut after, new);
+            self.queue.moved_row(m, &before, &after);
+        }
+        let mut above = from.table.partition_of;
+        while above != m.table.oid && above != 0 {
+            let Some(table) = cx.catalog.table_by_oid(above)? else { break };
+            if table.referenced_by.iter().any(|key| key.part_of == 0) {
+                return Err(Error::unsupported("cannot move tuple across partitions when a non-root ancestor of the source partition is directly referenced in a foreign key")
+                    .with_detail(format!("A foreign key points to ancestor \"{}\" but not the root ancestor \"{}\".", table.name, m.table.name))
+                    .with_hint(format!("Consider defining the foreign key on table \"{}\".", m.table.name)));
+            }
+            above = table.partition_of;
+        }
+        Ok(())
+    }
+
+    /// Deletes the row where it is and inserts it where it belongs.
+    #[allow(clippy::too_many_arguments)]
+    fn move_row(
+        &mut self,
+        m: &ModifyPlan,
+        at: usize,
+        to: usize,
+        (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool),
+        input: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
+        let mut new = match &self.partitions.list[to].plan.columns {
+            Some(columns) => columns.to_own(&named),
+            None => named,
+        };
+        let from = self.partitions.list[at].plan.clone();
+        self.firing.at = at;
+        if let Some(triggers) = &from.triggers
+            && !self.firing.before_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?
+        {
+            return Ok(WriteOutcome::Skipped);
+        }
+        let outcome = self.delete_moved(&from, rid, old, latest, rt, cx)?;
+        if outcome != WriteOutcome::Done {
+            return Ok(outcome);
+        }
+        self.partitions.list[at].deleted += 1;
+        if let Some(triggers) = &from.triggers {
+            self.firing.queue_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?;
+            self.firing.capture(&from, triggers, Operation::Update, Some(old), None, cx)?;
+        }
+        let target = self.partitions.list[to].plan.clone();
+        self.firing.at = to;
+        if let Some(triggers) = &target.triggers
+            && !self.insert_wanted(&target, triggers, &mut new, rt, cx)?
+        {
+            return Ok(WriteOutcome::Done);
+        }
+        write::complete(&target, &mut new, rt, cx)?;
+        write::encode(&target, &new, &mut self.bytes)?;
+        let new_rid = target.heap()?.insert(cx.txn, &self.bytes)?;
+        let mut twins = std::mem::take(&mut self.partitions.list[to].queue.twins);
+        let conflict = write::insert_entries(&target, &new, new_rid, None, &mut twins, rt, cx)?;
+        self.partitions.list[to].queue.twins = twins;
+        if let Some(n) = conflict {
+            return Err(write::duplicate(&target, n, &new, rt, cx));
+        }
+        self.partitions.list[to].queue.child_row(&target, &new);
+        self.partitions.list[to].inserted += 1;
+        if let Some(triggers) = &target.triggers {
+            self.firing.queue_row(&target, triggers, Operation::Insert, None, Some(&new), rt, cx)?;
+            self.firing.capture(&target, triggers, Operation::Update, None, Some(&new), cx)?;
+        }
+        self.note_move(m, at, old, &new, to, cx)?;
+        self.changed += 1;
+        self.returning(&target, input, &new, new_rid, rt, cx)?;
+        Ok(WriteOutcome::Done)
+    }
+
+    fn delete_moved(
+        &mut self,
+        from: &ModifyPlan,
+        rid: RowId,
+        old: &[Datum],
+        latest: bool,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<WriteOutcome> {
+        let retired = super::inverted::Retired::of(from, old, rt, cx)?;
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
+        let outcome = from.heap()?.delete_moved(cx.txn, rid, &cx.snapshot, &retired.keys(from), &options, cx.park)?;
+        if outcome == WriteOutcome::Done {
+            retired.apply(from, rid, cx)?;
+        }
+        Ok(outcome)
+    }
+}
+
+/// The row is in a partition that is being detached: its key is taken until that is done, but it is no row of the table
+/// any more.
+fn refuse_pending(named: &kilndb_catalog::Table, heap: RelationId, cx: &ExecContext<'_>) -> Result<()> {
+    for partition in &cx.catalog.partition_map(named.oid)?.pending {
+        if let Some(table) = cx.catalog.table_by_oid(partition.oid)?.filter(|t| t.storage == heap) {
+            let message = format!("the row to update is in partition \"{}\", which is being detached", table.name);
+            return Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+    }
+    Ok(())
+}

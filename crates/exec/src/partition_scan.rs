@@ -1,0 +1,446 @@
+//! A partitioned table's rows: one partition after another, several threads together, or merged by the order that each
+//! partition has.
+//!
+//! Invariant: partitions are found when reading begins, by the conditions' values at that moment.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::opened_partitions::opened;
+use super::partition::{Leaf, OpenPartition, Place, gone, keeps_pending, lock, open, open_to_read, relation, seen_map};
+use super::scan::ScanState;
+use kilndb_base::sync::atomic::AtomicU32;
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_catalog::operator_class::{ClassFunctions, UserClass};
+use kilndb_catalog::partition::column_map;
+use kilndb_catalog::{FunctionInfo, Table};
+use kilndb_plan::expression::CExpr;
+use kilndb_plan::partition::PartitionScan;
+use kilndb_plan::prune::Values;
+use kilndb_plan::{Node, Op, SortSpec};
+use kilndb_storage::LockMode;
+use kilndb_types::{Datum, key};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Reads one partition after another, or merges them by the order that each has.
+pub struct PartitionsState {
+    pub node: Arc<Node>,
+    reading: Reading,
+}
+
+struct Reading {
+    scan: ScanState,
+    is_started: bool,
+    /// The only one to be read.
+    only: Option<Place>,
+    /// Those to be read, the next one last.
+    left: Vec<Place>,
+    /// Those that several threads read together, and how many of them this one has begun.
+    shared: Option<(SharedLeaves, usize)>,
+    is_open: bool,
+    /// Only the rows of the block that is being read are still wanted.
+    ends_with_block: bool,
+    /// EXPLAIN ANALYZE: what stands for the partition's scan.
+    counted: Option<usize>,
+    merge: Option<Merge>,
+}
+
+/// Partitions that several threads read together, all in this order: each takes blocks of the first one that has some
+/// left.
+#[derive(Clone)]
+pub struct SharedLeaves(Arc<[(Arc<Leaf>, Arc<AtomicU32>)]>);
+
+impl SharedLeaves {
+    pub fn new(leaves: Vec<Arc<Leaf>>) -> SharedLeaves {
+        SharedLeaves(leaves.into_iter().map(|leaf| (leaf, Arc::default())).collect())
+    }
+}
+
+/// Sorted partitions, of each of which some rows have been read.
+struct Merge {
+    sources: Vec<Source>,
+    /// The next row's key of each that has one.
+    next: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
+}
+
+struct Source {
+    scan: ScanState,
+    counted: Option<usize>,
+    rows: Batch,
+    at: usize,
+}
+
+/// Rows that are first read of each partition; more with each time, as a LIMIT may need no more.
+const FIRST_ROWS: usize = 4;
+
+impl Source {
+    /// Is there a next row, once more have been read if need be?
+    fn has_row(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if self.at >= self.rows.rows {
+            self.rows.clear();
+            self.at = 0;
+            next_counted(&mut self.scan, self.counted, &mut self.rows, rt, cx)?;
+            self.rows.max = (self.rows.max * 4).min(BATCH_ROWS);
+        }
+        Ok(self.at < self.rows.rows)
+    }
+    fn key(&self, keys: &[SortSpec], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<u8>> {
+        let mut out = Vec::with_capacity(16);
+        for k in keys {
+            let value = k.expr.eval(self.rows.row(self.at), rt, cx)?;
+            key::encode_key(k.ty, &value, k.descending, k.nulls_first, &mut out)?;
+        }
+        Ok(out)
+    }
+}
+
+/// EXPLAIN ANALYZE: what stands for the scan of a partition, which begins.
+fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut Runtime) -> Option<usize> {
+    rt.counters.as_ref()?;
+    let node = p.shown.iter().find(|s| s.oid == partition)?.node.id;
+    rt.count_start(node);
+    Some(node)
+}
+
+fn next_counted(
+    scan: &mut ScanState,
+    counted: Option<usize>,
+    out: &mut Batch,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    let Some(node) = counted else { return scan.next(out, rt, cx) };
+    let (begun, before, removed) = (Begun::now(), out.rows, rt.removed);
+    let searches = scan.searches();
+    scan.next(out, rt, cx)?;
+    rt.count_removed(node, removed);
+    rt.count_searches(node, scan.searches() - searches);
+    rt.count_rows(node, out.rows - before, &begun);
+    Ok(())
+}
+
+impl PartitionsState {
+    pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
+        let reading = Reading {
+            scan: ScanState::new(template),
+            is_started: false,
+            only: None,
+            left: Vec::new(),
+            shared: None,
+            is_open: false,
+            ends_with_block: false,
+            counted: None,
+            merge: None,
+        };
+        PartitionsState { node: node.clone(), reading }
+    }
+    pub fn rescan(&mut self) {
+        let reading = &mut self.reading;
+        reading.is_started = false;
+        reading.only = None;
+        reading.left.clear();
+        reading.shared = None;
+        reading.is_open = false;
+        reading.merge = None;
+    }
+
+    /// All partitions that are to be read, locked and opened, in place of being read by this state alone.
+    pub fn open_all(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Arc<Leaf>>> {
+        let Op::Partitions(p) = &self.node.op else { return Ok(Vec::new()) };
+        let reading = &mut self.reading;
+        reading.start(p, rt.span_of(self.node.id), rt, cx)?;
+        let mut leaves = Vec::with_capacity(reading.left.len() + 1);
+        while let Some(place) = reading.only.take().or_else(|| reading.left.pop()) {
+            cx.park.checkpoint()?;
+            leaves.extend(open(&p.table, place, LockMode::AccessShare, cx)?);
+        }
+        reading.is_started = true;
+        Ok(leaves)
+    }
+    /// Reads those blocks of the partitions that the others who have been given the same do not.
+    pub fn share(&mut self, leaves: SharedLeaves) {
+        self.reading.shared = Some((leaves, 0));
+        self.reading.is_started = true;
+    }
+    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
+    pub fn end_with_block(&mut self, ends: bool) {
+        self.reading.ends_with_block = ends;
+        self.reading.scan.end_with_block(ends);
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Op::Partitions(p) = &self.node.op else { return Ok(()) };
+        let reading = &mut self.reading;
+        if !reading.is_started {
+            reading.start(p, rt.span_of(self.node.id), rt, cx)?;
+            reading.is_started = true;
+        }
+        match (&mut reading.merge, &p.order) {
+            (Some(merge), Some(order)) => merge.next(&order.keys, out, rt, cx),
+            _ => reading.next_plain(p, out, rt, cx),
+        }
+    }
+}
+
+impl Reading {
+    /// `span`: of the named table's partitions only these are to be read.
+    fn start(
+        &mut self,
+        p: &PartitionScan,
+        span: Option<Range<usize>>,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        // Without a reference of its own to the map, nor a list, if the key leads to one partition.
+        let catalog = cx.catalog;
+        if let Some(shared) = opened(p.table.oid, catalog)
+            && !keeps_pending(&shared.map, cx)
+            && let Some(found) = kilndb_plan::prune::only(
+                &shared.map,
+                &p.prune,
+                &mut Known { evaluate: &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx },
+            )?
+        {
+            let Some(at) = found.filter(|at| span.as_ref().is_none_or(|span| span.contains(at))) else { return Ok(()) };
+            // What has been opened is one that has rows; its description needs no look then.
+            let plain = |oid| Place { oid, at: Some(at as u32) };
+            self.only = match shared.known(at) {
+                Some(known) => Some(plain(known.oid)),
+                None => Some(&shared.map.partitions[at]).filter(|p| !p.is_partitioned).map(|p| plain(p.oid)),
+            };
+            if self.only.is_some() {
+                return Ok(());
+            }
+        }
+        let mut found = Vec::new();
+        leaves(p, &p.table, span.as_ref(), &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx, &mut found)?;
+        with_entries(p, &mut found, rt, cx)?;
+        let as_they_are = match &p.order {
+            Some(order) if found.len() > 1 => match order.ranges {
+                Some(backward) if seen_map(p.table.oid, cx)?.has_plain_ranges() => {
+                    if backward {
+                        found.reverse();
+                    }
+                    true
+                }
+                _ => false,
+            },
+            _ => true,
+        };
+        if let (false, Some(order)) = (as_they_are, &p.order) {
+            self.merge = Some(Merge::start(p, &p.template, &order.keys, &found, rt, cx)?);
+        }
+        found.reverse();
+        self.left = found;
+        Ok(())
+    }
+
+    fn next_plain(
+        &mut self,
+        p: &PartitionScan,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        while out.rows == 0 {
+            if !self.is_open && !self.open_next(p, rt, cx)? {
+                return Ok(());
+            }
+            next_counted(&mut self.scan, self.counted, out, rt, cx)?;
+            if out.rows == 0 {
+                if self.ends_with_block {
+                    return Ok(());
+                }
+                self.is_open = false;
+                cx.park.checkpoint()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// False: there is no other one.
+    fn open_next(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+        if self.ends_with_block {
+            return Ok(false);
+        }
+        if let Some((SharedLeaves(leaves), begun)) = &mut self.shared {
+            let Some((leaf, blocks)) = leaves.get(*begun) else { return Ok(false) };
+            *begun += 1;
+            self.scan.rescan();
+            self.scan.read_partition(OpenPartition::Held(leaf.clone()))?;
+            self.scan.share(blocks.clone());
+            self.is_open = true;
+            return Ok(true);
+        }
+        while let Some(next) = self.only.take().or_else(|| self.left.pop()) {
+            let Some(partition) = open_to_read(&p.table, next, LockMode::AccessShare, cx)? else { continue };
+            self.counted = begin_counted(p, next.oid, rt);
+            self.scan.rescan();
+            self.scan.read_partition(partition)?;
+            self.is_open = true;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+}
+
+impl Merge {
+    fn start(
+        p: &PartitionScan,
+        template: &Arc<Node>,
+        keys: &[SortSpec],
+        partitions: &[Place],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Merge> {
+        let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
+        for partition in partitions {
+            cx.park.checkpoint()?;
+            let Some(open) = open_to_read(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
+            let mut source = Source {
+                scan: ScanState::new(template),
+                counted: begin_counted(p, partition.oid, rt),
+                rows: Batch::with_max(template.width, FIRST_ROWS),
+                at: 0,
+            };
+            source.scan.read_partition(open)?;
+            if source.has_row(rt, cx)? {
+                let key = source.key(keys, rt, cx)?;
+                merge.next.push(Reverse((key, merge.sources.len())));
+                merge.sources.push(source);
+            }
+        }
+        Ok(merge)
+    }
+
+    fn next(&mut self, keys: &[SortSpec], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        while !out.full() {
+            let Some(Reverse((_, at))) = self.next.pop() else { return Ok(()) };
+            let source = &mut self.sources[at];
+            out.push(source.rows.row(source.at));
+            source.at += 1;
+            if source.has_row(rt, cx)? {
+                let key = source.key(keys, rt, cx)?;
+                self.next.push(Reverse((key, at)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where the rows of a partition are, as far as is known without a lock on it.
+pub fn heap_of(named: &Table, place: Place, cx: &ExecContext<'_>) -> Result<Option<RelationId>> {
+    let shared = place.at.and_then(|at| opened(named.oid, cx.catalog)?.known(at as usize));
+    match shared.filter(|known| known.oid == place.oid) {
+        Some(known) => Ok(Some(known.leaf.heap.id())),
+        None => Ok(cx.catalog.table_by_oid(place.oid)?.map(|table| table.storage)),
+    }
+}
+
+/// The partition, at whatever distance, whose rows are in that heap.
+pub fn with_heap(named: &Arc<Table>, heap: RelationId, cx: &mut ExecContext<'_>) -> Result<Option<Place>> {
+    let mut tables = vec![named.oid];
+    while let Some(table) = tables.pop() {
+        for (at, partition) in seen_map(table, cx)?.partitions.iter().enumerate() {
+            if partition.is_partitioned {
+                tables.push(partition.oid);
+                continue;
+            }
+            let place = Place { oid: partition.oid, at: (table == named.oid).then_some(at as u32) };
+            if heap_of(named, place, cx)? == Some(heap) {
+                return Ok(Some(place));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Of partitions to be read by way of one tree for all: those that have entries for what is looked for.
+fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    let Op::IndexScan { access, .. } = &p.template.op else { return Ok(()) };
+    if !access.index.is_global || found.len() < 2 {
+        return Ok(());
+    }
+    let ranges = super::index::ranges(access, rt, cx)?;
+    let Some(keys) = super::index::whole_keys(access, ranges) else { return Ok(()) };
+    let tree = relation(access.index.storage, cx)?;
+    let mut heaps = Vec::new();
+    for key in keys {
+        heaps.extend(tree.heaps_with(&cx.snapshot, &key)?);
+    }
+    let mut left = Vec::new();
+    let mut known = Vec::new();
+    for place in found.iter() {
+        if let Some(heap) = heap_of(&p.table, *place, cx)?.filter(|heap| heaps.contains(heap)) {
+            left.push(*place);
+            known.push(heap);
+        }
+    }
+    // The heap of a partition that conditions rule out, or one that is gone, or new: only then all are looked at that
+    // are not ruled out.
+    let is_gone = |heap: &RelationId| cx.engine.relation(*heap).is_err();
+    if heaps.iter().all(|heap| known.contains(heap) || is_gone(heap)) {
+        *found = left;
+    }
+    Ok(())
+}
+
+type ValueOf<'e> = dyn FnMut(&CExpr, &mut ExecContext<'_>) -> Result<Option<Datum>> + 'e;
+
+/// What is known while the plan runs.
+struct Known<'k, 'e, 'c> {
+    evaluate: &'k mut ValueOf<'e>,
+    cx: &'k mut ExecContext<'c>,
+}
+impl ClassFunctions for Known<'_, '_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+        self.cx.call(function, class, arguments)
+    }
+}
+impl Values for Known<'_, '_, '_> {
+    fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
+        (self.evaluate)(e, self.cx)
+    }
+}
+
+/// The partitions with rows below `table` that the conditions leave.
+fn leaves(
+    p: &PartitionScan,
+    table: &Arc<Table>,
+    span: Option<&Range<usize>>,
+    evaluate: &mut ValueOf<'_>,
+    cx: &mut ExecContext<'_>,
+    out: &mut Vec<Place>,
+) -> Result<()> {
+    let map = seen_map(table.oid, cx)?;
+    let is_named = table.oid == p.table.oid;
+    let columns = if is_named { None } else { column_map(&p.table, table) };
+    let found =
+        kilndb_plan::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut Known { evaluate, cx })?;
+    for i in found.into_iter().filter(|i| span.is_none_or(|span| span.contains(i))) {
+        let partition = &map.partitions[i];
+        if !partition.is_partitioned {
+            out.push(Place { oid: partition.oid, at: is_named.then_some(i as u32) });
+            continue;
+        }
+        lock(partition.oid, LockMode::AccessShare, cx)?;
+        let below = cx.catalog.table_by_oid(partition.oid)?.ok_or_else(|| gone(partition.oid))?;
+        leaves(p, &below, None, evaluate, cx, out)?;
+    }
+    Ok(())
+}
+
+/// EXPLAIN: of the partitions shown, those that values known before the first row leave out.
+pub fn removed_at_start(p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Oid>> {
+    if !p.prune.any_value(&|e| !matches!(e, CExpr::Const(_)) && e.is_known_at_start()) {
+        return Ok(Vec::new());
+    }
+    let mut left = Vec::new();
+    let mut evaluate = |e: &CExpr, cx: &mut ExecContext<'_>| {
+        if e.is_known_at_start() { e.eval(&[], rt, cx).map(Some) } else { Ok(None) }
+    };
+    leaves(p, &p.table, None, &mut evaluate, cx, &mut left)?;
+    Ok(p.shown.iter().map(|s| s.oid).filter(|oid| !left.iter().any(|place| place.oid == *oid)).collect())
+}

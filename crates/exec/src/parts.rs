@@ -1,0 +1,334 @@
+//! A whole table, or partitioned table, read by several threads.
+//!
+//! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in
+//! the same order. What runs beside the session has a [`Runtime`] and an [`ExecContext`] of its own, without catalogs,
+//! session and client: the planner gives only expressions here that need none of these.
+//!
+//! Invariants
+//! 1. All read with one snapshot, so that which of them reads a row does not matter.
+//! 2. While there are parts, nothing is spilled: a part that has no more room ends, and the session goes on alone with
+//!    the rest of the table once it has taken in the others'.
+//!
+//! Must not know: what is aggregated.
+
+use super::aggregate::{AggregateState, counts_whole_table, has_parts};
+use super::context::*;
+use super::partition::Leaf;
+use super::partition_scan::{PartitionsState, SharedLeaves};
+use super::routine::TransactionSlot;
+use super::scan::ScanState;
+use super::state::State;
+use crate::helpers::{HelperPark, HelperPool};
+use crate::stats::Usage;
+use kilndb_base::sync::atomic::{AtomicU32, Ordering};
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
+use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperators, Table, TypeInfo};
+use kilndb_plan::{Node, Op, Plan};
+use kilndb_spill::TempSpace;
+use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
+use kilndb_types::context::NoHost;
+use kilndb_types::{Datum, EvalContext, FormatSettings};
+use std::cell::Cell;
+
+/// Smaller tables are read before a helper has begun.
+const BLOCKS_MIN: u32 = 1024;
+/// Blocks that are counted between two looks at the counter.
+const BLOCKS_AT_ONCE: u32 = 16;
+
+/// What a helper needs of the statement.
+struct Orders {
+    engine: Arc<Engine>,
+    snapshot: Snapshot,
+    plan: Arc<Plan>,
+    params: Vec<Datum>,
+    exec_params: Vec<Datum>,
+    format: FormatSettings,
+    transaction_timestamp: i64,
+    statement_timestamp: i64,
+    work_mem_bytes: usize,
+    hash_mem_bytes: usize,
+    temp: TempSpace,
+    /// What helpers have read.
+    usage: Arc<Mutex<Usage>>,
+}
+
+impl Orders {
+    fn of(rt: &Runtime, cx: &ExecContext<'_>) -> Orders {
+        Orders {
+            engine: cx.engine.clone(),
+            snapshot: cx.snapshot.clone(),
+            plan: rt.plan.clone(),
+            params: rt.params.clone(),
+            exec_params: rt.exec_params.clone(),
+            format: cx.eval.format.clone(),
+            transaction_timestamp: cx.eval.transaction_timestamp,
+            statement_timestamp: cx.eval.statement_timestamp,
+            work_mem_bytes: cx.work_mem_bytes,
+            hash_mem_bytes: cx.hash_mem_bytes,
+            temp: cx.temp.clone(),
+            usage: Arc::default(),
+        }
+    }
+
+    fn carry_out<R>(
+        &self,
+        park: &HelperPark,
+        work: impl FnOnce(&mut Runtime, &mut ExecContext<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let mut rt = Runtime::new(self.plan.clone(), &self.params);
+        rt.exec_params.clone_from(&self.exec_params);
+        // Never writes and takes no snapshot: it is there to be asked what it has done, which is nothing.
+        let mut txn = TransactionSlot::new(self.engine.begin(Isolation::ReadCommitted, 0));
+        let random_state = Cell::new([1, 2]);
+        let mut pending = PendingChecks::default();
+        let mut usage = Usage::default();
+        let mut cx = ExecContext {
+            engine: &self.engine,
+            txn: &mut txn,
+            snapshot: self.snapshot.clone(),
+            park,
+            eval: EvalContext {
+                format: &self.format,
+                transaction_timestamp: self.transaction_timestamp,
+                statement_timestamp: self.statement_timestamp,
+                host: &NoHost,
+                random_state: &random_state,
+            },
+            catalog: &Nobody,
+            session: &Nobody,
+            work_mem_bytes: self.work_mem_bytes,
+            hash_mem_bytes: self.hash_mem_bytes,
+            temp: &self.temp,
+            source: None,
+            pending: &mut pending,
+            helpers: None,
+            usage: &mut usage,
+            routines: None,
+        };
+        let done = work(&mut rt, &mut cx);
+        drop(cx);
+        self.usage.lock().unwrap_or_else(PoisonError::into_inner).read_by_helpers(&usage);
+        txn.rollback(park)?;
+        done
+    }
+}
+
+/// The pool to take helpers from, and how many, if so many blocks are worth it.
+fn helpers<'a>(blocks: u64, rt: &Runtime, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
+    // Times and rows of EXPLAIN ANALYZE are counted in one place; read locks of SERIALIZABLE belong to one transaction.
+    let alone =
+        rt.counters.is_some() || cx.txn.isolation() == Isolation::Serializable || blocks < u64::from(BLOCKS_MIN);
+    cx.helpers.filter(|(_, most)| *most > 0 && !alone)
+}
+
+/// What all read together.
+#[derive(Clone)]
+enum Shared {
+    Table(Arc<AtomicU32>),
+    Partitions(SharedLeaves),
+}
+
+impl Shared {
+    /// A helper's scan.
+    fn scan(&self, node: &Arc<Node>) -> Result<State> {
+        match (self, &node.op) {
+            (Shared::Table(blocks), _) => {
+                let mut scan = ScanState::new(node);
+                scan.share(blocks.clone());
+                Ok(State::Scan(Box::new(scan)))
+            }
+            (Shared::Partitions(leaves), Op::Partitions(p)) => {
+                let mut scan = PartitionsState::new(node, &p.template);
+                scan.share(leaves.clone());
+                Ok(State::Partitions(Box::new(scan)))
+            }
+            _ => Err(Error::internal("partitions are read by something other than a scan of them")),
+        }
+    }
+}
+
+/// Makes the scan one that others may take part in; with that, the number of blocks. None: it is not one of a whole
+/// table.
+fn share(input: &mut State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Shared, u64)>> {
+    match input {
+        State::Scan(own) => {
+            let Op::SeqScan(scan) = &own.node.op else { return Ok(None) };
+            let Some(heap) = &scan.heap else { return Ok(None) };
+            let (blocks, pages) = (Arc::new(AtomicU32::new(0)), u64::from(heap.pages()));
+            own.share(blocks.clone());
+            Ok(Some((Shared::Table(blocks), pages)))
+        }
+        State::Partitions(own) => {
+            let leaves = own.open_all(rt, cx)?;
+            let pages = leaves.iter().map(|leaf| u64::from(leaf.heap.pages())).sum();
+            let leaves = SharedLeaves::new(leaves);
+            own.share(leaves.clone());
+            Ok(Some((Shared::Partitions(leaves), pages)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Aggregates a whole table together with helpers, if the plan allows and there are some. What is left of the table
+/// afterwards is read by `state` alone: mostly nothing.
+pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    let node = state.unary.node.clone();
+    let Op::Aggregate { input, aggs, in_parts: true, .. } = &node.op else { return Ok(()) };
+    if helpers(u64::MAX, rt, cx).is_none() || !aggs.iter().all(has_parts) {
+        return Ok(());
+    }
+    let Some((shared, pages)) = share(&mut state.unary.input, rt, cx)? else { return Ok(()) };
+    let Some((pool, most)) = helpers(pages, rt, cx) else { return Ok(()) };
+    let (orders, input, of) = (Orders::of(rt, cx), input.clone(), node.clone());
+    let usage = orders.usage.clone();
+    let team = pool.start(most, cx.park.wake_handle(), move |park| {
+        orders.carry_out(park, |rt, cx| AggregateState::of_part(&of, shared.scan(&input)?, rt, cx))
+    });
+    let Some(team) = team else { return Ok(()) };
+    state.collect_part(rt, cx)?;
+    for part in team.finish(cx.park)? {
+        state.absorb(part, cx)?;
+    }
+    cx.usage.read_by_helpers(&usage.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(())
+}
+
+/// The number of a partitioned table's rows, if `state` asks for nothing else. Its input has been read then.
+pub fn count_partitions(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
+    let node = state.unary.node.clone();
+    let State::Partitions(input) = &mut *state.unary.input else { return Ok(None) };
+    if rt.counters.is_some() || !counts_whole_table(&node.op) {
+        return Ok(None);
+    }
+    let leaves = input.open_all(rt, cx)?;
+    for leaf in &leaves {
+        leaf.heap.begin_scan(&cx.snapshot)?;
+    }
+    let heaps: Vec<Arc<Relation>> = leaves.iter().map(|leaf: &Arc<Leaf>| leaf.heap.clone()).collect();
+    let counts = count(&heaps, rt, cx)?;
+    for (leaf, rows) in leaves.iter().zip(&counts) {
+        cx.usage.scanned(leaf.oid, 1, *rows as u64, 0);
+    }
+    Ok(Some(counts.into_iter().sum()))
+}
+
+/// The numbers of the heaps' rows, counted together with helpers.
+pub fn count(heaps: &[Arc<Relation>], rt: &Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
+    let heaps: Arc<[(Arc<Relation>, AtomicU32)]> = heaps.iter().map(|heap| (heap.clone(), AtomicU32::new(0))).collect();
+    let pages = heaps.iter().map(|(heap, _)| u64::from(heap.pages())).sum();
+    let team = helpers(pages, rt, cx).and_then(|(pool, most)| {
+        let (heaps, snapshot) = (heaps.clone(), cx.snapshot.clone());
+        pool.start(most, cx.park.wake_handle(), move |park| count_part(&heaps, &snapshot, park))
+    });
+    let mut totals = count_part(&heaps, &cx.snapshot, cx.park)?;
+    let others = team.map_or_else(|| Ok(Vec::new()), |team| team.finish(cx.park))?;
+    for theirs in others {
+        totals.iter_mut().zip(theirs).for_each(|(total, rows)| *total += rows);
+    }
+    Ok(totals)
+}
+
+fn count_part(
+    heaps: &[(Arc<Relation>, AtomicU32)],
+    snapshot: &Snapshot,
+    park: &dyn kilndb_base::park::Park,
+) -> Result<Vec<i64>> {
+    let mut totals = Vec::with_capacity(heaps.len());
+    for (heap, blocks) in heaps {
+        let mut total = 0;
+        loop {
+            let first = blocks.fetch_add(BLOCKS_AT_ONCE, Ordering::Relaxed);
+            let end = heap.pages().min(first.saturating_add(BLOCKS_AT_ONCE));
+            if first >= end {
+                break;
+            }
+            for block in first..end {
+                total += i64::from(heap.count_block(block, snapshot)?);
+            }
+            park.checkpoint()?;
+        }
+        totals.push(total);
+    }
+    Ok(totals)
+}
+
+/// Stands where a helper has no catalogs and no session. Expressions that would ask are not given to helpers.
+pub struct Nobody;
+
+fn not_here<T>() -> Result<T> {
+    Err(Error::internal("a helper thread has no session"))
+}
+
+impl CatalogView for Nobody {
+    fn table_by_name(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<Table>>> {
+        not_here()
+    }
+    fn table_by_oid(&self, _: Oid) -> Result<Option<Arc<Table>>> {
+        not_here()
+    }
+    fn schema_exists(&self, _: &str) -> Result<bool> {
+        not_here()
+    }
+    fn database_name(&self) -> &str {
+        ""
+    }
+    fn type_by_name(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<TypeInfo>>> {
+        not_here()
+    }
+    fn type_by_oid(&self, _: Oid) -> Result<Option<Arc<TypeInfo>>> {
+        not_here()
+    }
+    fn functions(&self, _: Option<&str>, _: &str) -> Result<Vec<Arc<FunctionInfo>>> {
+        not_here()
+    }
+    fn function_by_oid(&self, _: Oid) -> Result<Option<Arc<FunctionInfo>>> {
+        not_here()
+    }
+    fn operators(&self, _: Option<&str>, _: &str) -> Result<Vec<Arc<OperatorInfo>>> {
+        not_here()
+    }
+    fn operator_by_oid(&self, _: Oid) -> Result<Option<Arc<OperatorInfo>>> {
+        not_here()
+    }
+    fn cast(&self, _: Oid, _: Oid) -> Result<Option<CastInfo>> {
+        not_here()
+    }
+    fn ordering_operators(&self, _: Oid) -> Result<Option<OrderingOperators>> {
+        not_here()
+    }
+    fn btree_strategy(&self, _: Oid) -> Result<Option<u8>> {
+        not_here()
+    }
+    fn format_type(&self, oid: Oid, _: i32) -> String {
+        oid.to_string()
+    }
+    fn schema_name_of(&self, _: Oid) -> Option<String> {
+        None
+    }
+    fn current_schema(&self) -> Option<String> {
+        None
+    }
+}
+
+impl SessionHost for Nobody {
+    fn call_session_function(&self, _: Oid, _: &str, _: &[Datum], _: &mut CallEnv<'_>) -> Option<Result<Datum>> {
+        None
+    }
+    fn call_set_returning(&self, _: Oid, _: &str, _: &[Datum], _: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>> {
+        None
+    }
+    fn current_user(&self) -> String {
+        String::new()
+    }
+    fn session_user(&self) -> String {
+        String::new()
+    }
+    fn current_database(&self) -> String {
+        String::new()
+    }
+    fn current_schema(&self) -> Option<String> {
+        None
+    }
+}

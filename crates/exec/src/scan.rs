@@ -1,0 +1,822 @@
+//! Reading tables.
+
+use super::bitmap::Found;
+use super::context::*;
+use super::expr::Evaluate;
+use super::index;
+use super::partition::{self, Leaf, OpenPartition};
+use super::row_set::{Part, RowSet};
+use kilndb_base::sync::atomic::{AtomicU32, Ordering};
+use kilndb_base::{Error, Oid, Result, RowId};
+use kilndb_catalog::Table;
+use kilndb_catalog::temporary::is_temporary_row;
+use kilndb_fulltext::TsQuery;
+use kilndb_plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
+use kilndb_storage::{Fetched, IndexScan, Isolation, Relation, RowBatch, RowLockMode};
+use kilndb_types::row::{StoredVector, Want};
+use kilndb_types::{Datum, row};
+use std::ops::Bound;
+use std::sync::Arc;
+
+#[derive(Default)]
+struct IndexCursor {
+    ranges: Vec<index::Range>,
+    /// Range being read.
+    position: usize,
+    scan: Option<IndexScan>,
+    keys: Vec<u8>,
+    ends: Vec<u32>,
+    rids: Vec<RowId>,
+    next: usize,
+    exhausted: bool,
+    /// Entries of the session's own rows of a system table that are still to come, the next one last.
+    own: Vec<(Vec<u8>, RowId)>,
+}
+
+impl IndexCursor {
+    /// Puts the own entries among those of the batch: all up to its last one, or all of them if it is the last batch.
+    fn merge_own(&mut self, backward: bool) {
+        let (keys, ends, rids) =
+            (std::mem::take(&mut self.keys), std::mem::take(&mut self.ends), std::mem::take(&mut self.rids));
+        let mut start = 0;
+        for (end, rid) in ends.iter().zip(&rids) {
+            let key = &keys[start..*end as usize];
+            start = *end as usize;
+            let comes_first =
+                |(own, _): &&(Vec<u8>, RowId)| if backward { own.as_slice() > key } else { own.as_slice() < key };
+            while self.own.last().filter(comes_first).is_some() {
+                self.push_own();
+            }
+            self.push(key, *rid);
+        }
+        while self.exhausted && !self.own.is_empty() {
+            self.push_own();
+        }
+    }
+    fn push(&mut self, key: &[u8], rid: RowId) {
+        self.keys.extend_from_slice(key);
+        self.ends.push(self.keys.len() as u32);
+        self.rids.push(rid);
+    }
+    fn push_own(&mut self) {
+        if let Some((key, rid)) = self.own.pop() {
+            self.push(&key, rid);
+        }
+    }
+    /// Tells the scan of an entry at its start: whether its row is deleted for good, and since when.
+    fn walk(&mut self, at: usize, deleted: Option<u64>) {
+        let Some(scan) = &mut self.scan else { return };
+        let Some(csn) = deleted else { return scan.found() };
+        let from = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        let entry = self.keys.get(from..self.ends[at] as usize).unwrap_or(&[]);
+        if scan.passed_deleted(entry, self.rids[at], csn) {
+            self.rids.clear();
+            self.ends.clear();
+            self.keys.clear();
+            self.next = 0;
+            self.exhausted = false;
+        }
+    }
+}
+
+/// Where a row's bytes are.
+#[derive(Clone, Copy)]
+enum Row {
+    Fetched,
+    /// In the batch of the block.
+    Scanned(u32, u32),
+}
+impl Row {
+    fn bytes<'r>(self, fetched: &'r [u8], scanned: &'r RowBatch) -> &'r [u8] {
+        match self {
+            Row::Fetched => fetched,
+            Row::Scanned(from, to) => scanned.bytes.get(from as usize..to as usize).unwrap_or(&[]),
+        }
+    }
+}
+
+pub struct ScanState {
+    pub node: Arc<Node>,
+    reading: Reading,
+}
+
+/// What changes while the node is read: apart from it, so that calls need no reference to it of their own, whose count
+/// all workers that run the plan would share.
+#[derive(Default)]
+struct Reading {
+    block: u32,
+    rows: RowBatch,
+    next: usize,
+    started: bool,
+    done: bool,
+    cursor: IndexCursor,
+    bytes: Vec<u8>,
+    tids: Vec<RowId>,
+    /// What a bitmap scan's indexes have found, and how far it has been read.
+    found: RowSet,
+    found_read: usize,
+    /// Blocks of which some rows, and of which all were looked at, and the last one.
+    blocks: (u64, u64),
+    last_block: Option<u32>,
+    /// They cannot tell.
+    reads_all: bool,
+    /// What the scan's tests look for; None: NULL.
+    queries: Vec<Option<Arc<TsQuery>>>,
+    scratch: Vec<Datum>,
+    /// The rows are to be locked, and those that this rules out are of no use.
+    to_lock: Option<ToLock>,
+    /// The session's own rows of a system table have been read, those of the shared table before them.
+    own_read: bool,
+    /// The next block to be read, by whoever reads the table together; None: this scan alone.
+    shared_blocks: Option<Arc<AtomicU32>>,
+    /// Only the rows of the block that is being read are still wanted.
+    ends_with_block: bool,
+    tally: Tally,
+    /// Searches of the index, of all calls.
+    searches: u64,
+    /// Of a partitioned table's partition.
+    partition: Option<OpenPartition>,
+    /// What is read of it, if its columns are not the named table's.
+    own: Option<OwnColumns>,
+}
+
+/// Columns of a partition that has others than the table that is read.
+struct OwnColumns {
+    outputs: Vec<OutCol>,
+    needed: Vec<Want>,
+}
+
+/// What one call of [`ScanState::next`] has done.
+#[derive(Clone, Copy, Default)]
+struct Tally {
+    scans: u64,
+    read: u64,
+    fetched: u64,
+}
+
+/// Which rows a node above is not going to lock.
+#[derive(Clone, Copy)]
+pub struct ToLock {
+    /// Those locked in conflict with this mode.
+    pub skip: Option<RowLockMode>,
+}
+
+/// Appends the scan's columns of a stored row to `out`.
+pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
+    emit_as(&scan.table, scan.table.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, scratch)
+}
+
+/// The same of a row of a table like that one, with that OID: outputs, the columns to decode, how many of the outputs
+/// these are.
+fn emit_as(
+    table: &Table,
+    oid: Oid,
+    (outputs, needed, leading): (&[OutCol], &[Want], usize),
+    bytes: &[u8],
+    rid: RowId,
+    out: &mut Vec<Datum>,
+    scratch: &mut Vec<Datum>,
+) -> Result<()> {
+    let mut outputs = outputs;
+    if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
+        outputs = &outputs[leading..];
+    } else if outputs.iter().any(|o| matches!(o, OutCol::Column(_))) {
+        scratch.clear();
+        row::decode_row(&table.descriptor, bytes, Some(needed), scratch)?;
+        fill_missing(table, bytes, scratch)?;
+    }
+    for o in outputs {
+        match o {
+            OutCol::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
+            OutCol::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
+            OutCol::TableOid => out.push(Datum::Oid(oid)),
+            OutCol::Fixed(n) => out.push(Datum::Oid(*n)),
+            OutCol::Nothing => out.push(Datum::Null),
+        }
+    }
+    Ok(())
+}
+
+/// Columns added after the row was stored have their missing value.
+fn fill_missing(table: &Table, bytes: &[u8], values: &mut Vec<Datum>) -> Result<()> {
+    let stored = row::stored_column_count(bytes)?;
+    let count = table.columns.len();
+    if stored < count {
+        values.resize(count, Datum::Null);
+        for i in stored..count {
+            values[i] = table.columns[i].missing.clone();
+        }
+    }
+    Ok(())
+}
+
+/// All columns of a stored row, by position in the table.
+pub fn decode_all(table: &kilndb_catalog::Table, bytes: &[u8], out: &mut Vec<Datum>) -> Result<()> {
+    out.clear();
+    row::decode_row(&table.descriptor, bytes, None, out)?;
+    let stored = row::stored_column_count(bytes)?;
+    let count = table.columns.len();
+    out.resize(count, Datum::Null);
+    for i in stored..count {
+        out[i] = table.columns[i].missing.clone();
+    }
+    Ok(())
+}
+
+impl ScanState {
+    pub fn new(node: &Arc<Node>) -> ScanState {
+        ScanState { node: node.clone(), reading: Reading::default() }
+    }
+    /// The plan's scan is of a partitioned table: reads this partition next.
+    pub fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
+            &self.node.op
+        else {
+            return Err(Error::internal("a partition is read by something other than a scan"));
+        };
+        let leaf = match &partition {
+            OpenPartition::Held(leaf) => Some(leaf),
+            OpenPartition::Shared(_) => None,
+        };
+        self.reading.own = leaf.and_then(|leaf| Some((leaf, leaf.columns.as_ref()?))).map(|(leaf, columns)| {
+            let mut needed = vec![Want::Nothing; leaf.table.columns.len()];
+            let own = |o: &OutCol| match o {
+                OutCol::Column(i) => columns.own.get(*i).copied().flatten().map_or(OutCol::Nothing, OutCol::Column),
+                other => *other,
+            };
+            let outputs: Vec<OutCol> = scan.outputs.iter().map(own).collect();
+            outputs.iter().for_each(|o| {
+                if let OutCol::Column(i) = o {
+                    needed[*i] = Want::Value
+                }
+            });
+            OwnColumns { outputs, needed }
+        });
+        self.reading.partition = Some(partition);
+        Ok(())
+    }
+    /// Reads those blocks of the table that the others with the same counter do not.
+    pub fn share(&mut self, blocks: Arc<AtomicU32>) {
+        self.reading.shared_blocks = Some(blocks);
+    }
+    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
+    pub fn end_with_block(&mut self, ends: bool) {
+        self.reading.ends_with_block = ends;
+    }
+    pub fn pass_over(&mut self, to_lock: ToLock) {
+        self.reading.to_lock = Some(to_lock);
+    }
+    pub fn rescan(&mut self) {
+        self.reading.rescan();
+    }
+    /// How often it has searched its index.
+    pub fn searches(&self) -> u64 {
+        self.reading.searches
+    }
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (removed, searches) = (rt.removed, self.reading.searches);
+        let done = self.reading.next(&self.node.op, out, rt, cx);
+        if rt.counters.is_some() {
+            rt.count_removed(self.node.id, removed);
+            rt.count_searches(self.node.id, self.reading.searches - searches);
+            let (exact, lossy) = self.reading.blocks;
+            if exact + lossy > 0 {
+                rt.report(self.node.id, Report::Blocks { exact, lossy });
+            }
+        }
+        done
+    }
+}
+
+impl Reading {
+    fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<Leaf>>) -> Result<&'s Arc<Relation>> {
+        leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
+    }
+    fn emit(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        bytes_of: Row,
+        rid: RowId,
+        out: &mut Vec<Datum>,
+    ) -> Result<()> {
+        let bytes = bytes_of.bytes(&self.bytes, &self.rows);
+        match (leaf, &self.own) {
+            (None, _) => emit(scan, bytes, rid, out, &mut self.scratch),
+            (Some(leaf), None) => emit_as(
+                if leaf.is_alike { &scan.table } else { &leaf.table },
+                leaf.oid,
+                (&scan.outputs, &scan.needed, scan.leading),
+                bytes,
+                rid,
+                out,
+                &mut self.scratch,
+            ),
+            (Some(leaf), Some(own)) => {
+                emit_as(&leaf.table, leaf.oid, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch)
+            }
+        }
+    }
+    fn next_block(&mut self) -> u32 {
+        match &self.shared_blocks {
+            Some(blocks) => blocks.fetch_add(1, Ordering::Relaxed),
+            None => self.block,
+        }
+    }
+    fn fetch(&mut self, scan: &Scan, heap: &Relation, rid: RowId, cx: &ExecContext<'_>) -> Result<Fetched> {
+        if scan.table.is_catalog && is_temporary_row(rid) {
+            let Some(row) = cx.catalog.temporary().and_then(|own| own.row(scan.table.oid, rid)) else {
+                return Ok(Fetched::Invisible);
+            };
+            self.bytes.clear();
+            row::encode_row(&scan.table.descriptor, &row.values, &mut self.bytes)?;
+            return Ok(Fetched::Visible { recheck: false });
+        }
+        match self.to_lock {
+            Some(ToLock { skip }) if !heap.can_lock(cx.txn, rid, skip)? => Ok(Fetched::Invisible),
+            _ => heap.fetch(rid, &cx.snapshot, &mut self.bytes),
+        }
+    }
+    fn rescan(&mut self) {
+        self.block = 0;
+        self.rows.rows.clear();
+        self.next = 0;
+        self.started = false;
+        self.done = false;
+        self.own_read = false;
+        self.reads_all = false;
+        self.found = RowSet::default();
+        self.last_block = None;
+        self.queries.clear();
+        self.shared_blocks = None;
+        self.cursor.scan = None;
+        self.cursor.own.clear();
+    }
+
+    /// The session's own rows of the system table.
+    fn read_own(&mut self, scan: &Scan, cx: &ExecContext<'_>) -> Result<()> {
+        let Some(own) = cx.catalog.temporary() else { return Ok(()) };
+        let mut bytes = Vec::new();
+        for row in own.scan(scan.table.oid) {
+            bytes.clear();
+            row::encode_row(&scan.table.descriptor, &row.values, &mut bytes)?;
+            self.rows.push(row.rid, &bytes);
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, op: &Op, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if self.done {
+            return Ok(());
+        }
+        let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
+            op
+        else {
+            return self.count(op, out, rt, cx);
+        };
+        let open = self.partition.take();
+        let catalog = cx.catalog;
+        let anew;
+        let leaf = match &open {
+            None => None,
+            Some(OpenPartition::Held(leaf)) => Some(leaf),
+            Some(OpenPartition::Shared(place)) => match place.known(&scan.table, catalog) {
+                Some(leaf) => Some(leaf),
+                // The catalog objects are others than when it was opened.
+                None => {
+                    anew = partition::open(&scan.table, place.oid, kilndb_storage::LockMode::AccessShare, cx)?;
+                    anew.as_ref()
+                }
+            },
+        };
+        let done = self.read(op, scan, leaf, out, rt, cx);
+        self.partition = open;
+        done
+    }
+
+    fn read(
+        &mut self,
+        op: &Op,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        match op {
+            Op::IndexScan { access, .. } => {
+                let done = self.index(scan, leaf, access, out, rt, cx);
+                let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
+                self.searches += scans;
+                let index =
+                    leaf.and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
+                cx.usage.scanned(index, scans, read, fetched);
+                done
+            }
+            Op::TidScan { tids, .. } => self.tid(scan, leaf, tids, out, rt, cx),
+            Op::BitmapScan { bitmap, .. } if !self.reads_all => {
+                let done = self.bitmap(scan, leaf, bitmap, out, rt, cx);
+                let Tally { fetched, .. } = std::mem::take(&mut self.tally);
+                cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), 0, 0, fetched);
+                done
+            }
+            _ => {
+                let done = self.seq(scan, leaf, out, rt, cx);
+                let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
+                cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
+                done
+            }
+        }
+    }
+
+    fn count(&mut self, op: &Op, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        match op {
+            Op::CountScan { heap, table, is_system } => {
+                heap.begin_scan(&cx.snapshot)?;
+                let mut total: i64 = super::parts::count(std::slice::from_ref(heap), rt, cx)?.into_iter().sum();
+                self.done = true;
+                if *is_system && let Some(own) = cx.catalog.temporary() {
+                    total += own.count(*table) as i64;
+                }
+                cx.usage.scanned(*table, 1, total as u64, 0);
+                out.push(&[Datum::Int8(total)]);
+                Ok(())
+            }
+            _ => Err(Error::internal("scan node")),
+        }
+    }
+
+    fn keep(scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        if let Some(f) = &scan.filter {
+            let from = out.rows * out.width;
+            if !f.is_true(&out.data[from..], rt, cx)? {
+                out.cancel_row();
+                rt.removed += 1;
+                return Ok(());
+            }
+        }
+        out.end_row();
+        Ok(())
+    }
+
+    /// A row that is seen: emitted if it passes tests and filter.
+    #[inline]
+    fn offer(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        (row, rid): (Row, RowId),
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if !scan.tests.is_empty() && !self.passes(scan, leaf, row.bytes(&self.bytes, &self.rows))? {
+            rt.removed += 1;
+            return Ok(());
+        }
+        self.emit(scan, leaf, row, rid, &mut out.data)?;
+        Self::keep(scan, out, rt, cx)
+    }
+
+    fn seq(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        self.read_queries(scan, rt, cx)?;
+        let heap = self.heap(scan, leaf)?;
+        if self.block == 0 {
+            heap.begin_scan(&cx.snapshot)?;
+            self.tally.scans += 1;
+        }
+        while !out.full() {
+            if self.next >= self.rows.rows.len() {
+                if self.ends_with_block {
+                    return Ok(());
+                }
+                let block = self.next_block();
+                if block >= heap.pages() {
+                    if !scan.table.is_catalog || self.own_read {
+                        self.done = true;
+                        return Ok(());
+                    }
+                    self.own_read = true;
+                    self.rows.clear();
+                    self.next = 0;
+                    self.read_own(scan, cx)?;
+                    continue;
+                }
+                heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
+                self.tally.read += self.rows.rows.len() as u64;
+                self.block = block + 1;
+                self.next = 0;
+                if self.block % 16 == 0 {
+                    cx.park.checkpoint()?;
+                }
+                continue;
+            }
+            let (rid, from, to) = self.rows.rows[self.next];
+            self.next += 1;
+            self.offer(scan, leaf, (Row::Scanned(from, to), rid), out, rt, cx)?;
+        }
+        Ok(())
+    }
+
+    fn tid(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        tids: &[kilndb_plan::expression::CExpr],
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let heap = self.heap(scan, leaf)?;
+        if !self.started {
+            self.started = true;
+            self.tids.clear();
+            self.next = 0;
+            for e in tids {
+                match e.eval(&[], rt, cx)? {
+                    Datum::Tid(block, slot) => self.tids.push(RowId { block, slot }),
+                    Datum::Array(a) => self.tids.extend(a.elements.iter().filter_map(|d| match d {
+                        Datum::Tid(block, slot) => Some(RowId { block: *block, slot: *slot }),
+                        _ => None,
+                    })),
+                    _ => {}
+                }
+            }
+            self.tids.sort();
+            self.tids.dedup();
+        }
+        while !out.full() {
+            let Some(rid) = self.tids.get(self.next).copied() else {
+                self.done = true;
+                return Ok(());
+            };
+            self.next += 1;
+            if rid.block >= heap.pages() && !(scan.table.is_catalog && is_temporary_row(rid)) {
+                continue;
+            }
+            if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
+                self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
+                Self::keep(scan, out, rt, cx)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the scan's tests look for, once a scan.
+    fn read_queries(&mut self, scan: &Scan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        for test in &scan.tests[self.queries.len()..] {
+            self.queries.push(if let Datum::TsQuery(q) = test.query.eval(&[], rt, cx)? { Some(q) } else { None });
+        }
+        Ok(())
+    }
+
+    /// Does a stored row satisfy the scan's tests?
+    fn passes(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bytes: &[u8]) -> Result<bool> {
+        for (test, query) in scan.tests.iter().zip(&self.queries) {
+            let Some(query) = query else { return Ok(false) };
+            let (table, column) = match leaf {
+                None => (&scan.table, Some(test.column)),
+                Some(leaf) => (
+                    &leaf.table,
+                    leaf.columns.as_ref().map_or(Some(test.column), |c| c.own.get(test.column).copied().flatten()),
+                ),
+            };
+            let column = column.ok_or_else(|| Error::internal("a partition without a column of its table"))?;
+            let found = match row::stored_vector(&table.descriptor, bytes, column)? {
+                StoredVector::Bytes(document) => kilndb_fulltext::stored::matches(document, query)?,
+                StoredVector::Plain(document) => query.matches(&kilndb_fulltext::TsVector::receive(document)?),
+                StoredVector::Null => false,
+                StoredVector::Missing => {
+                    matches!(&table.columns[column].missing, Datum::TsVector(v) if query.matches(&**v))
+                }
+            };
+            if !found {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn bitmap(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        bitmap: &Bitmap,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        if !self.started {
+            self.started = true;
+            self.rows.clear();
+            (self.next, self.found_read) = (0, 0);
+            self.read_queries(scan, rt, cx)?;
+            match super::bitmap::rows(bitmap, leaf, rt, cx)? {
+                Found::Rows(rows) => self.found = rows,
+                Found::Everything => {
+                    self.reads_all = true;
+                    return self.seq(scan, leaf, out, rt, cx);
+                }
+            }
+        }
+        let heap = self.heap(scan, leaf)?;
+        while !out.full() {
+            if let Some((rid, from, to)) = self.rows.rows.get(self.next).copied() {
+                // Of a whole block.
+                self.next += 1;
+                self.tally.fetched += 1;
+                self.offer(scan, leaf, (Row::Scanned(from, to), rid), out, rt, cx)?;
+                continue;
+            }
+            let Some(part) = self.found.get(self.found_read) else {
+                self.done = true;
+                return Ok(());
+            };
+            self.found_read += 1;
+            if self.found_read % 256 == 0 {
+                cx.park.checkpoint()?;
+            }
+            match part {
+                Part::Block(block) => {
+                    self.next = 0;
+                    self.blocks.1 += 1;
+                    heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
+                    cx.park.step()?;
+                }
+                Part::Row(rid) => {
+                    self.blocks.0 += u64::from(self.last_block.replace(rid.block) != Some(rid.block));
+                    if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
+                        self.tally.fetched += 1;
+                        self.offer(scan, leaf, (Row::Fetched, rid), out, rt, cx)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn index(
+        &mut self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        access: &IndexAccess,
+        out: &mut Batch,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let heap = self.heap(scan, leaf)?;
+        let tree = match (leaf, &access.relation) {
+            (Some(leaf), _) => &leaf.index(access.index.oid)?.relation,
+            (None, Some(tree)) => tree,
+            (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
+        };
+        let suffix = tree.entries_name_heap().then(|| Relation::heap_name(heap.id()));
+        if !self.started {
+            self.started = true;
+            let c = &mut self.cursor;
+            c.ranges = index::ranges(access, rt, cx)?;
+            if let Some(suffix) = &suffix {
+                index::narrow(access, &mut c.ranges, suffix);
+            }
+            if access.backward {
+                c.ranges.reverse();
+            }
+            c.position = 0;
+            c.scan = None;
+            c.rids.clear();
+            c.ends.clear();
+            c.keys.clear();
+            c.next = 0;
+            c.exhausted = true;
+        }
+        while !out.full() {
+            let c = &mut self.cursor;
+            if c.next >= c.rids.len() {
+                if c.exhausted {
+                    // Each is read once: the next time they are made anew.
+                    let Some(range) = c
+                        .ranges
+                        .get_mut(c.position)
+                        .map(|range| std::mem::replace(range, (Bound::Unbounded, Bound::Unbounded)))
+                    else {
+                        self.done = true;
+                        return Ok(());
+                    };
+                    c.position += 1;
+                    let whole_key = access.unique_point;
+                    if scan.table.is_catalog
+                        && let Some(own) = cx.catalog.temporary()
+                    {
+                        c.own = own.entries(scan.table.oid, access.index.oid, &range);
+                        // The next one is the last.
+                        if !access.backward {
+                            c.own.reverse();
+                        }
+                    }
+                    self.tally.scans += 1;
+                    let (lower, upper) = range;
+                    let mut new = tree.index_scan_for(&cx.snapshot, lower, upper, access.backward, whole_key)?;
+                    let newest = self.to_lock.is_some() && cx.txn.isolation() == Isolation::ReadCommitted;
+                    if !whole_key {
+                        new.leave_out_deleted((!newest).then(|| cx.snapshot.csn().0));
+                    }
+                    c.scan = Some(new);
+                }
+                c.rids.clear();
+                c.ends.clear();
+                c.keys.clear();
+                c.next = 0;
+                let Some(s) = &mut c.scan else { return Ok(()) };
+                c.exhausted = !s.next_batch(&mut c.keys, &mut c.ends, &mut c.rids)?;
+                if !c.own.is_empty() {
+                    c.merge_own(access.backward);
+                }
+                cx.park.checkpoint()?;
+                continue;
+            }
+            let at = c.next;
+            c.next += 1;
+            let rid = c.rids[at];
+            self.tally.read += 1;
+            if let Some(suffix) = &suffix
+                && !c.keys.get(..c.ends[at] as usize).is_some_and(|key| key.ends_with(suffix))
+            {
+                // Another heap's.
+                if c.scan.as_ref().is_some_and(IndexScan::walks) {
+                    c.walk(at, None);
+                }
+                continue;
+            }
+            let fetched = self.fetch(scan, heap, rid, cx)?;
+            if !(scan.table.is_catalog && is_temporary_row(rid))
+                && self.cursor.scan.as_ref().is_some_and(IndexScan::walks)
+            {
+                let deleted = if fetched == Fetched::Invisible { heap.deleted_at(cx.txn, rid)? } else { None };
+                self.cursor.walk(at, deleted);
+            }
+            match fetched {
+                Fetched::Invisible => continue,
+                Fetched::Visible { recheck } => {
+                    let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
+                    if recheck && !self.matches_entry(scan, leaf, access, at, suffix.map_or(0, |s| s.len()), rt, cx)? {
+                        continue;
+                    }
+                }
+            }
+            self.tally.fetched += 1;
+            self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
+            Self::keep(scan, out, rt, cx)?;
+            if access.unique_point && out.rows > 0 {
+                self.done = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Does the visible version still have the key of the entry that led to it? `suffix`: so many bytes of that are not
+    /// the row's.
+    #[allow(clippy::too_many_arguments)]
+    fn matches_entry(
+        &self,
+        scan: &Scan,
+        leaf: Option<&Arc<Leaf>>,
+        access: &IndexAccess,
+        at: usize,
+        suffix: usize,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<bool> {
+        let c = &self.cursor;
+        let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
+        let entry = c.keys.get(from..c.ends[at] as usize - suffix).unwrap_or(&[]);
+        let mut values = Vec::new();
+        if let Some(leaf) = leaf {
+            decode_all(&leaf.table, &self.bytes, &mut values)?;
+            if access.keys.is_empty() {
+                return Ok(index::plain_key(&leaf.index(access.index.oid)?.index, &values)? == entry);
+            }
+            if let Some(columns) = &leaf.columns {
+                values = columns.to_named(&values);
+            }
+        } else {
+            decode_all(&scan.table, &self.bytes, &mut values)?;
+        }
+        if access.keys.is_empty() {
+            return Ok(index::plain_key(&access.index, &values)? == entry);
+        }
+        let mut key = Vec::new();
+        for (k, e) in access.index.keys.iter().zip(&access.keys) {
+            let d = e.eval(&values, rt, cx)?;
+            index::append(k, &d, &mut key)?;
+        }
+        Ok(key == entry)
+    }
+}

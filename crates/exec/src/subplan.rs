@@ -1,0 +1,217 @@
+//! Subqueries in expressions.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::null_rows::{RowKey, RowSet};
+use super::state::State;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_plan::expression::{CExpr, SubPlanKind, SubPlanUse};
+use kilndb_types::{Datum, Record, oids};
+use std::sync::Arc;
+
+pub struct SubState {
+    state: State,
+    started: bool,
+    cached: Option<Datum>,
+    rows: Option<Vec<Vec<Datum>>>,
+    set: Option<RowSet>,
+}
+
+pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    for (param, slot) in &s.set {
+        rt.exec_params[*param] = row.get(*slot).cloned().unwrap_or_default();
+    }
+    super::cte::forget(s.ctes.iter().copied(), rt);
+    let mut state = match rt.subplans.get_mut(s.index).and_then(Option::take) {
+        Some(st) => st,
+        None => {
+            let node = rt.plan.subplans[s.index].clone();
+            SubState { state: State::new(&node), started: false, cached: None, rows: None, set: None }
+        }
+    };
+    let result = eval_with(s, &mut state, row, rt, cx);
+    if let Some(slot) = rt.subplans.get_mut(s.index) {
+        *slot = Some(state);
+    }
+    result
+}
+
+fn restart(st: &mut SubState, rt: &mut Runtime) {
+    if st.started {
+        st.state.rescan(rt);
+    }
+    st.started = true;
+}
+
+fn eval_with(
+    s: &SubPlanUse,
+    st: &mut SubState,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
+    if s.cacheable
+        && let Some(d) = &st.cached
+    {
+        return Ok(d.clone());
+    }
+    let width = rt.plan.subplans[s.index].width;
+    let value = match &s.kind {
+        SubPlanKind::Exists => {
+            restart(st, rt);
+            let mut b = Batch::with_max(width, 1);
+            st.state.next(&mut b, rt, cx)?;
+            Datum::Bool(b.rows > 0)
+        }
+        SubPlanKind::Scalar | SubPlanKind::Row(_) => {
+            restart(st, rt);
+            match single_row(st, width, rt, cx)? {
+                None => Datum::Null,
+                Some(r) => match &s.kind {
+                    SubPlanKind::Row(types) => {
+                        let fields = types.iter().copied().zip(r).collect();
+                        Datum::Record(Arc::new(Record { type_oid: oids::RECORD, fields, names: None }))
+                    }
+                    _ => r.into_iter().next().unwrap_or_default(),
+                },
+            }
+        }
+        SubPlanKind::Array(element) => {
+            restart(st, rt);
+            let rows = all_rows(st, width, rt, cx)?;
+            let list: Vec<Datum> = rows.into_iter().filter_map(|r| r.into_iter().next()).collect();
+            if matches!(list.first(), Some(Datum::Array(_))) {
+                super::arrays::join(*element, &list)?
+            } else {
+                kilndb_catalog::store::array(*element, list)
+            }
+        }
+        SubPlanKind::RowCompare => {
+            restart(st, rt);
+            return match single_row(st, width, rt, cx)? {
+                None => Ok(Datum::Null),
+                Some(r) => test(s, r, row, rt, cx),
+            };
+        }
+        SubPlanKind::Any | SubPlanKind::All => return quantified(s, st, row, width, rt, cx),
+    };
+    if s.cacheable {
+        st.cached = Some(value.clone());
+    }
+    Ok(value)
+}
+
+fn single_row(
+    st: &mut SubState,
+    width: usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<Vec<Datum>>> {
+    let mut b = Batch::with_max(width, 2);
+    let mut found: Option<Vec<Datum>> = None;
+    loop {
+        b.clear();
+        st.state.next(&mut b, rt, cx)?;
+        if b.rows == 0 {
+            return Ok(found);
+        }
+        if found.is_some() || b.rows > 1 {
+            return Err(Error::new(
+                sqlstate::CARDINALITY_VIOLATION,
+                "more than one row returned by a subquery used as an expression",
+            ));
+        }
+        found = Some(b.row(0).to_vec());
+    }
+}
+
+fn all_rows(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Vec<Datum>>> {
+    let mut b = Batch::new(width);
+    let mut rows = Vec::new();
+    while st.state.fill(&mut b, rt, cx)? {
+        rows.extend((0..b.rows).map(|i| b.row(i).to_vec()));
+    }
+    Ok(rows)
+}
+
+fn test(
+    s: &SubPlanUse,
+    values: Vec<Datum>,
+    row: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
+    for (param, v) in s.test_params.iter().zip(values) {
+        rt.exec_params[*param] = v;
+    }
+    match &s.test {
+        Some(t) => t.eval(row, rt, cx),
+        None => Ok(Datum::Null),
+    }
+}
+
+fn quantified(
+    s: &SubPlanUse,
+    st: &mut SubState,
+    row: &[Datum],
+    width: usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
+    let any = matches!(s.kind, SubPlanKind::Any);
+    if let Some(keys) = s.hash.as_ref().filter(|_| s.cacheable) {
+        return hashed(keys, st, row, width, rt, cx);
+    }
+    let rows = match st.rows.take() {
+        Some(r) if s.cacheable => r,
+        _ => {
+            restart(st, rt);
+            all_rows(st, width, rt, cx)?
+        }
+    };
+    let mut null = false;
+    let mut decided = None;
+    for r in &rows {
+        match test(s, r.clone(), row, rt, cx)? {
+            Datum::Bool(b) if b == any => {
+                decided = Some(Datum::Bool(any));
+                break;
+            }
+            Datum::Null => null = true,
+            _ => {}
+        }
+    }
+    if s.cacheable {
+        st.rows = Some(rows);
+    }
+    Ok(decided.unwrap_or(if null { Datum::Null } else { Datum::Bool(!any) }))
+}
+
+/// `left = ANY (SELECT …)` by a look-up in the set of the subquery's rows.
+fn hashed(
+    keys: &[(CExpr, usize, Oid)],
+    st: &mut SubState,
+    row: &[Datum],
+    width: usize,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Datum> {
+    if st.set.is_none() {
+        restart(st, rt);
+        let mut set = RowSet::default();
+        for r in all_rows(st, width, rt, cx)? {
+            let mut key = RowKey::default();
+            for (_, column, ty) in keys {
+                key.push(*ty, r.get(*column).unwrap_or(&Datum::Null))?;
+            }
+            set.insert(key);
+        }
+        st.set = Some(set);
+    }
+    let Some(set) = st.set.as_ref().filter(|set| !set.is_empty()) else { return Ok(Datum::Bool(false)) };
+    let mut left = RowKey::default();
+    for (e, _, ty) in keys {
+        left.push(*ty, &e.eval(row, rt, cx)?)?;
+    }
+    Ok(set.contains(&left).map_or(Datum::Null, Datum::Bool))
+}

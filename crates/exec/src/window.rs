@@ -1,0 +1,465 @@
+//! Window functions over input that is sorted by partition and order.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::sort::compare_keys;
+use super::state::Unary;
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_bind::ir::FrameMode;
+use kilndb_plan::{CFrameBound, Op, SortSpec, WindowFn, WindowPlan};
+use kilndb_types::aggregates::{self, Accumulator};
+use kilndb_types::{Datum, key, oids};
+use std::cmp::Ordering;
+
+pub struct WindowState {
+    pub unary: Unary,
+    rows: Vec<Datum>,
+    results: Vec<Datum>,
+    count: usize,
+    next: usize,
+    done: bool,
+    /// Rows looked at since the last checkpoint.
+    looked: std::cell::Cell<usize>,
+}
+
+/// One partition: rows `from..to`, and per row the ends of its group of peers.
+struct Partition {
+    from: usize,
+    to: usize,
+    /// Start of the peer group of each row, its number from 1, and its end.
+    groups: Vec<(usize, usize, usize)>,
+}
+
+/// Aggregate state that grows with a frame whose start stays.
+struct Running {
+    acc: Option<Box<dyn Accumulator>>,
+    count: i64,
+    start: usize,
+    end: usize,
+    value: Option<Datum>,
+}
+
+impl WindowState {
+    pub fn new(unary: Unary) -> WindowState {
+        WindowState {
+            unary,
+            rows: Vec::new(),
+            results: Vec::new(),
+            count: 0,
+            next: 0,
+            done: false,
+            looked: Default::default(),
+        }
+    }
+    pub fn rescan(&mut self, rt: &mut Runtime) {
+        self.unary.rescan(rt);
+        self.rows.clear();
+        self.results.clear();
+        self.count = 0;
+        self.next = 0;
+        self.done = false;
+    }
+
+    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let node = self.unary.node.clone();
+        let Op::Window { plan, input } = &node.op else { return Ok(()) };
+        let (width, extra) = (input.width, plan.functions.len());
+        if !self.done {
+            self.compute(plan, width, rt, cx)?;
+            self.done = true;
+        }
+        while !out.full() && self.next < self.count {
+            let i = self.next;
+            self.next += 1;
+            out.data.extend_from_slice(&self.rows[i * width..(i + 1) * width]);
+            out.data.extend_from_slice(&self.results[i * extra..(i + 1) * extra]);
+            out.end_row();
+        }
+        Ok(())
+    }
+
+    fn compute(&mut self, plan: &WindowPlan, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+        let mut partition_keys = Vec::new();
+        let mut order_keys = Vec::new();
+        while self.unary.fill(BATCH_ROWS, rt, cx)? {
+            for i in 0..self.unary.buffer.rows {
+                let row = self.unary.buffer.row(i);
+                for (list, out) in [(&plan.partition, &mut partition_keys), (&plan.order, &mut order_keys)] {
+                    for k in list {
+                        out.push(k.expr.eval(row, rt, cx)?);
+                    }
+                }
+                self.count += 1;
+            }
+            self.rows.append(&mut self.unary.buffer.data);
+        }
+        let same = |specs: &[SortSpec], keys: &[Datum], a: usize, b: usize| {
+            let n = specs.len();
+            compare_keys(specs, &keys[a * n..(a + 1) * n], &keys[b * n..(b + 1) * n]) == Ordering::Equal
+        };
+        self.results = vec![Datum::Null; self.count * plan.functions.len()];
+        let mut from = 0;
+        while from < self.count {
+            let mut to = from + 1;
+            while to < self.count && same(&plan.partition, &partition_keys, from, to) {
+                to += 1;
+            }
+            let mut groups = Vec::with_capacity(to - from);
+            let (mut start, mut number) = (from, 0);
+            while start < to {
+                let mut end = start + 1;
+                while end < to && same(&plan.order, &order_keys, start, end) {
+                    end += 1;
+                }
+                number += 1;
+                groups.extend(std::iter::repeat_n((start, number, end), end - start));
+                start = end;
+            }
+            let p = Partition { from, to, groups };
+            self.partition(plan, width, &p, &order_keys, rt, cx)?;
+            from = to;
+        }
+        Ok(())
+    }
+
+    fn partition(
+        &mut self,
+        plan: &WindowPlan,
+        width: usize,
+        p: &Partition,
+        order: &[Datum],
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        let extra = plan.functions.len();
+        let offsets = |b: &CFrameBound, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Datum> {
+            match b {
+                CFrameBound::Preceding(e) | CFrameBound::Following(e) => e.eval(&[], rt, cx),
+                _ => Ok(Datum::Null),
+            }
+        };
+        let (start_offset, end_offset) = (offsets(&plan.start, rt, cx)?, offsets(&plan.end, rt, cx)?);
+        check_offset(&plan.start, &start_offset, "starting")?;
+        check_offset(&plan.end, &end_offset, "ending")?;
+        let mut running: Vec<Running> = plan
+            .functions
+            .iter()
+            .map(|_| Running { acc: None, count: 0, start: usize::MAX, end: 0, value: None })
+            .collect();
+        for i in p.from..p.to {
+            if i % 1024 == 0 {
+                cx.park.checkpoint()?;
+            }
+            let frame = if plan.functions.iter().any(|f| f.is_aggregate || matches!(f.oid, 3112..=3114)) {
+                let s = edge(plan, &plan.start, &start_offset, p, order, i, true, cx)?;
+                let e = edge(plan, &plan.end, &end_offset, p, order, i, false, cx)?;
+                (s, e.max(s))
+            } else {
+                (i, i)
+            };
+            for (n, f) in plan.functions.iter().enumerate() {
+                let v = if f.is_aggregate {
+                    self.aggregate(plan, f, &mut running[n], frame, p, width, i, rt, cx)?
+                } else {
+                    self.function(plan, f, frame, p, width, i, rt, cx)?
+                };
+                self.results[i * extra + n] = v;
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&self, i: usize, width: usize) -> &[Datum] {
+        self.rows.get(i * width..(i + 1) * width).unwrap_or(&[])
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn aggregate(
+        &self,
+        plan: &WindowPlan,
+        f: &WindowFn,
+        r: &mut Running,
+        frame: (usize, usize),
+        p: &Partition,
+        width: usize,
+        i: usize,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Datum> {
+        if plan.exclude == 0
+            && r.start == frame.0
+            && r.end == frame.1
+            && let Some(v) = &r.value
+        {
+            return Ok(v.clone());
+        }
+        // array_agg gives its state away when it finishes.
+        let grows = plan.exclude == 0 && &*f.name != "array_agg" && r.start == frame.0 && r.end <= frame.1;
+        if !grows {
+            r.acc = if matches!(f.oid, 2803 | 2147) {
+                None
+            } else {
+                Some(
+                    aggregates::new_with_types(f.oid, &f.arg_types)
+                        .ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", f.name)))?,
+                )
+            };
+            r.count = 0;
+            r.start = frame.0;
+            r.end = frame.0;
+        }
+        let mut args = Vec::new();
+        for j in r.end..frame.1 {
+            self.looked.set(self.looked.get() + 1);
+            if self.looked.get() >= BATCH_ROWS {
+                self.looked.set(0);
+                cx.park.checkpoint()?;
+            }
+            if excluded(plan.exclude, p, i, j) {
+                continue;
+            }
+            let row = self.row(j, width);
+            if let Some(c) = &f.filter
+                && !c.is_true(row, rt, cx)?
+            {
+                continue;
+            }
+            args.clear();
+            for a in &f.args {
+                args.push(a.eval(row, rt, cx)?);
+            }
+            match &mut r.acc {
+                Some(acc) => acc.add(&args, &cx.eval)?,
+                None => r.count += i64::from(f.star || args.first().is_some_and(|d| !d.is_null())),
+            }
+        }
+        r.end = frame.1;
+        let v = match &mut r.acc {
+            Some(acc) => acc.finish(&cx.eval)?,
+            None => Datum::Int8(r.count),
+        };
+        r.value = Some(v.clone());
+        Ok(v)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn function(
+        &self,
+        plan: &WindowPlan,
+        f: &WindowFn,
+        frame: (usize, usize),
+        p: &Partition,
+        width: usize,
+        i: usize,
+        rt: &mut Runtime,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<Datum> {
+        let total = p.to - p.from;
+        let (peer_start, group, peer_end) = p.groups[i - p.from];
+        let rank = peer_start - p.from;
+        let arg = |n: usize, at: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Datum> {
+            match f.args.get(n) {
+                Some(e) => e.eval(self.row(at, width), rt, cx),
+                None => Ok(Datum::Null),
+            }
+        };
+        Ok(match f.oid {
+            3100 => Datum::Int8((i - p.from + 1) as i64),
+            3101 => Datum::Int8(rank as i64 + 1),
+            3102 => Datum::Int8(group as i64),
+            3103 => Datum::Float8(if total <= 1 { 0.0 } else { rank as f64 / (total - 1) as f64 }),
+            3104 => Datum::Float8((peer_end - p.from) as f64 / total as f64),
+            3105 => {
+                let Datum::Int4(buckets) = arg(0, i, rt, cx)? else { return Ok(Datum::Null) };
+                if buckets <= 0 {
+                    return Err(Error::new(
+                        kilndb_base::SqlState::new("22014"),
+                        "argument of ntile must be greater than zero",
+                    ));
+                }
+                let (buckets, at) = (buckets as usize, i - p.from);
+                let (small, rest) = (total / buckets, total % buckets);
+                let wide = rest * (small + 1);
+                let n = if at < wide { at / (small + 1) } else { rest + (at - wide) / small.max(1) };
+                Datum::Int4(n as i32 + 1)
+            }
+            3106..=3111 => {
+                let lag = f.oid <= 3108;
+                let offset = if f.args.len() > 1 {
+                    match arg(1, i, rt, cx)? {
+                        Datum::Int4(n) => i64::from(n),
+                        _ => return Ok(Datum::Null),
+                    }
+                } else {
+                    1
+                };
+                let at = i as i64 + if lag { -offset } else { offset };
+                if at >= p.from as i64 && at < p.to as i64 { arg(0, at as usize, rt, cx)? } else { arg(2, i, rt, cx)? }
+            }
+            3112..=3114 => {
+                let mut list = (frame.0..frame.1).filter(|j| !excluded(plan.exclude, p, i, *j));
+                let at = match f.oid {
+                    3112 => list.next(),
+                    3113 => list.next_back(),
+                    _ => match arg(1, i, rt, cx)? {
+                        Datum::Int4(n) if n > 0 && plan.exclude == 0 => {
+                            Some(frame.0 + n as usize - 1).filter(|at| *at < frame.1)
+                        }
+                        Datum::Int4(n) if n > 0 => list.nth(n as usize - 1),
+                        Datum::Int4(_) => {
+                            return Err(Error::new(
+                                kilndb_base::SqlState::new("22016"),
+                                "argument of nth_value must be greater than zero",
+                            ));
+                        }
+                        _ => None,
+                    },
+                };
+                match at {
+                    Some(j) => arg(0, j, rt, cx)?,
+                    None => Datum::Null,
+                }
+            }
+            _ => return Err(Error::unsupported(format!("window function {} is not supported", f.name))),
+        })
+    }
+}
+
+/// EXCLUDE: 1 the row, 2 its group, 3 its peers.
+fn excluded(exclude: u8, p: &Partition, i: usize, j: usize) -> bool {
+    let (start, _, end) = p.groups[i - p.from];
+    match exclude {
+        1 => i == j,
+        2 => j >= start && j < end,
+        3 => j >= start && j < end && i != j,
+        _ => false,
+    }
+}
+
+fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
+    if !matches!(b, CFrameBound::Preceding(_) | CFrameBound::Following(_)) {
+        return Ok(());
+    }
+    if d.is_null() {
+        return Err(Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, format!("frame {which} offset must not be null")));
+    }
+    if matches!(d, Datum::Int8(n) if *n < 0) || matches!(d, Datum::Int4(n) if *n < 0) {
+        return Err(Error::new(
+            kilndb_base::SqlState::new("22013"),
+            format!("frame {which} offset must not be negative"),
+        ));
+    }
+    Ok(())
+}
+
+/// First row of the frame (`start`) or the row after its last.
+#[allow(clippy::too_many_arguments)]
+fn edge(
+    plan: &WindowPlan,
+    b: &CFrameBound,
+    offset: &Datum,
+    p: &Partition,
+    order: &[Datum],
+    i: usize,
+    start: bool,
+    cx: &ExecContext<'_>,
+) -> Result<usize> {
+    let (peer_start, group, peer_end) = p.groups[i - p.from];
+    let n = match offset {
+        Datum::Int8(n) => *n,
+        _ => 0,
+    };
+    let following = matches!(b, CFrameBound::Following(_));
+    Ok(match b {
+        CFrameBound::UnboundedPreceding => p.from,
+        CFrameBound::UnboundedFollowing => p.to,
+        CFrameBound::CurrentRow => match (plan.mode, start) {
+            (FrameMode::Rows, true) => i,
+            (FrameMode::Rows, false) => i + 1,
+            (_, true) => peer_start,
+            (_, false) => peer_end,
+        },
+        CFrameBound::Preceding(_) | CFrameBound::Following(_) => match plan.mode {
+            FrameMode::Rows => {
+                let n = if following { n } else { -n };
+                let at = (i as i64).saturating_add(n).saturating_add(i64::from(!start));
+                at.clamp(p.from as i64, p.to as i64) as usize
+            }
+            FrameMode::Groups => {
+                let wanted = (group as i64).saturating_add(if following { n } else { -n });
+                let number = |g: &(usize, usize, usize)| g.1 as i64;
+                if start {
+                    let at = p.groups.partition_point(|g| number(g) < wanted);
+                    p.groups.get(at).map_or(p.to, |g| g.0)
+                } else {
+                    let behind = p.groups.partition_point(|g| number(g) <= wanted);
+                    p.groups[..behind].last().map_or(p.from, |g| g.2)
+                }
+            }
+            FrameMode::Range => range_edge(plan, offset, p, order, i, start, following, cx)?,
+        },
+    })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn range_edge(
+    plan: &WindowPlan,
+    offset: &Datum,
+    p: &Partition,
+    order: &[Datum],
+    i: usize,
+    start: bool,
+    following: bool,
+    cx: &ExecContext<'_>,
+) -> Result<usize> {
+    let Some(k) = plan.order.first() else { return Ok(p.to) };
+    let (peer_start, _, peer_end) = p.groups[i - p.from];
+    if order[i].is_null() {
+        return Ok(if start { peer_start } else { peer_end });
+    }
+    let up = following != k.descending;
+    let f = if up { plan.range_plus } else { plan.range_minus };
+    let Some(f) = f else {
+        return Err(Error::unsupported("RANGE with offset PRECEDING/FOLLOWING is not supported for this column type"));
+    };
+    let limit = f(&cx.eval, &[order[i].clone(), offset.clone()])?;
+    // A date and an interval make a timestamp.
+    let is_date = matches!(limit, Datum::Timestamp(_)) && k.ty == oids::DATE;
+    let compared_type = if is_date { oids::TIMESTAMP } else { k.ty };
+    let side = |j: usize| {
+        let o = match &order[j] {
+            Datum::Date(days) if is_date => key::compare(compared_type, &Datum::Timestamp(midnight(*days)), &limit),
+            known => key::compare(compared_type, known, &limit),
+        };
+        if k.descending { o.reverse() } else { o }
+    };
+    // Rows are in order, nulls together at one end.
+    let known = &order[p.from..p.to];
+    let first =
+        p.from + if known.first().is_some_and(Datum::is_null) { known.partition_point(Datum::is_null) } else { 0 };
+    let known = &order[first..p.to];
+    let end = first
+        + if known.last().is_some_and(Datum::is_null) { known.partition_point(|d| !d.is_null()) } else { known.len() };
+    let split = |test: &dyn Fn(Ordering) -> bool| {
+        let (mut low, mut high) = (first, end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if test(side(middle)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    };
+    Ok(if start {
+        Some(split(&|o| o == Ordering::Less)).filter(|at| *at < end).unwrap_or(p.to)
+    } else {
+        Some(split(&|o| o != Ordering::Greater)).filter(|at| *at > first).unwrap_or(p.from)
+    })
+}
+
+/// Microseconds of a date's beginning; the infinities stay what they are.
+fn midnight(days: i32) -> i64 {
+    match days {
+        i32::MIN => i64::MIN,
+        i32::MAX => i64::MAX,
+        days => i64::from(days) * 86_400_000_000,
+    }
+}

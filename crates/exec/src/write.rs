@@ -1,0 +1,259 @@
+//! Writing one row: constraints, heap, indexes.
+
+use super::context::*;
+use super::expr::Evaluate;
+use super::{index, inverted, scan};
+use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_catalog::Table;
+use kilndb_plan::{IndexPlan, ModifyPlan};
+use kilndb_storage::{IndexInsert, RowBatch, Uniqueness};
+use kilndb_types::{Datum, EvalContext, io, row};
+
+/// A value as DETAIL lines show it.
+pub fn show(ty: kilndb_base::Oid, typmod: i32, d: &Datum, cx: &EvalContext<'_>) -> String {
+    if d.is_null() {
+        return "null".into();
+    }
+    let mut out = Vec::new();
+    match io::output_typmod(ty, typmod, d, &mut out, cx) {
+        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+        Err(_) => "?".into(),
+    }
+}
+
+fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
+    let list: Vec<String> = t
+        .columns
+        .iter()
+        .zip(values)
+        .filter(|(c, _)| !c.dropped)
+        .map(|(c, v)| {
+            let s = show(c.type_oid, c.typmod, v, cx);
+            if s.len() > 64 { format!("{}...", s.chars().take(64).collect::<String>()) } else { s }
+        })
+        .collect();
+    format!("Failing row contains ({}).", list.join(", "))
+}
+
+/// Generated columns, NOT NULL, CHECK.
+pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    for (column, e) in &*m.generated {
+        values[*column] = e.eval(values, rt, cx)?;
+    }
+    for &i in &*m.not_null {
+        if values.get(i).is_none_or(Datum::is_null) {
+            let name = m.table.columns[i].name.clone();
+            return Err(Error::new(
+                sqlstate::NOT_NULL_VIOLATION,
+                format!(
+                    "null value in column \"{name}\" of relation \"{}\" violates not-null constraint",
+                    m.table.name
+                ),
+            )
+            .with_detail(failing_row(&m.table, values, &cx.eval))
+            .with_table(m.table.schema_name.clone(), m.table.name.clone())
+            .with_column(name));
+        }
+    }
+    for (name, e) in &*m.checks {
+        if matches!(e.eval(values, rt, cx)?, Datum::Bool(false)) {
+            return Err(Error::new(
+                sqlstate::CHECK_VIOLATION,
+                format!("new row for relation \"{}\" violates check constraint \"{name}\"", m.table.name),
+            )
+            .with_detail(failing_row(&m.table, values, &cx.eval))
+            .with_table(m.table.schema_name.clone(), m.table.name.clone())
+            .with_constraint(name.clone()));
+        }
+    }
+    check_belongs(m, values, rt, cx)
+}
+
+pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
+    Error::new(
+        sqlstate::CHECK_VIOLATION,
+        format!("new row for relation \"{}\" violates partition constraint", partition.name),
+    )
+    .with_detail(failing_row(partition, values, eval))
+    .with_table(partition.schema_name.clone(), partition.name.clone())
+}
+
+/// A new row of a partition that the statement names must be within its bounds.
+pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
+        return Err(not_within_bounds(&m.table, values, &cx.eval));
+    }
+    Ok(())
+}
+
+pub fn encode(m: &ModifyPlan, values: &[Datum], out: &mut Vec<u8>) -> Result<()> {
+    out.clear();
+    row::encode_row(&m.stored_as.descriptor, values, out)
+}
+
+pub fn duplicate(
+    m: &ModifyPlan,
+    position: usize,
+    values: &[Datum],
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Error {
+    let p = &m.indexes[position];
+    let mut names = Vec::new();
+    let mut shown = Vec::new();
+    for (k, e) in p.shape.keys.iter().zip(&p.shape.values) {
+        names.push(
+            match (&k.expression_sql, usize::try_from(k.attnum - 1).ok().and_then(|i| m.table.columns.get(i))) {
+                (_, Some(c)) => c.name.clone(),
+                (Some(sql), None) => sql.clone(),
+                _ => "?".into(),
+            },
+        );
+        let d = e.eval(values, rt, cx).unwrap_or_default();
+        shown.push(show(k.type_oid, -1, &d, &cx.eval));
+    }
+    Error::new(
+        sqlstate::UNIQUE_VIOLATION,
+        format!("duplicate key value violates unique constraint \"{}\"", p.index.name),
+    )
+    .with_detail(format!("Key ({})=({}) already exists.", names.join(", "), shown.join(", ")))
+    .with_table(m.table.schema_name.clone(), m.table.name.clone())
+    .with_constraint(p.index.name.clone())
+}
+
+/// Index entries of a new row; the index in which another conflicts, if any. `twins` gets what is to be looked at
+/// again when the statement or the transaction ends.
+pub fn insert_entries(
+    m: &ModifyPlan,
+    values: &[Datum],
+    rid: RowId,
+    only: Option<&[bool]>,
+    twins: &mut Vec<(usize, RowId)>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<usize>> {
+    for (n, p) in m.indexes.iter().enumerate() {
+        if only.is_some_and(|o| !o[n]) {
+            continue;
+        }
+        if p.is_inverted() {
+            inverted::insert(p, values, rid, rt, cx)?;
+            continue;
+        }
+        let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
+        match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, uniqueness(p, null), cx.park)? {
+            IndexInsert::Inserted => cx.usage.wrote_index(p.oid, 1),
+            // A deferrable constraint may be broken for a while.
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) if p.shape.deferrable => {
+                p.relation.index_insert(cx.txn, m.heap()?, &key, rid, Uniqueness::NotUnique, cx.park)?;
+                cx.usage.wrote_index(p.oid, 1);
+                twins.push((n, rid));
+            }
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => return Ok(Some(n)),
+        }
+    }
+    Ok(None)
+}
+
+fn uniqueness(p: &IndexPlan, null: bool) -> Uniqueness {
+    if p.shape.unique && (!null || p.shape.nulls_not_distinct) { Uniqueness::Unique } else { Uniqueness::NotUnique }
+}
+
+/// Values of new rows of one table, one row after the other.
+#[derive(Clone, Copy)]
+pub struct NewRows<'a> {
+    pub values: &'a [Datum],
+    pub width: usize,
+    pub rids: &'a [RowId],
+}
+impl<'a> NewRows<'a> {
+    pub fn row(&self, n: usize) -> &'a [Datum] {
+        self.values.get(n * self.width..(n + 1) * self.width).unwrap_or(&[])
+    }
+}
+
+/// Index entries of new rows, an index after the other: the first row that conflicts, and in which index.
+pub fn insert_entries_of(
+    m: &ModifyPlan,
+    rows: NewRows<'_>,
+    keys: &mut RowBatch,
+    twins: &mut Vec<(usize, RowId)>,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<(usize, usize)>> {
+    // One row, or what may be put off, is done row by row.
+    if rows.rids.len() < 2 || m.indexes.iter().any(|p| p.shape.deferrable) {
+        for (n, rid) in rows.rids.iter().enumerate() {
+            if let Some(index) = insert_entries(m, rows.row(n), *rid, None, twins, rt, cx)? {
+                return Ok(Some((n, index)));
+            }
+        }
+        return Ok(None);
+    }
+    let mut conflict = None;
+    for (index, p) in m.indexes.iter().enumerate() {
+        // Of rows behind one that conflicts nobody will hear.
+        let before = conflict.map_or(rows.rids.len(), |(row, _)| row);
+        if let Some(row) = insert_entries_into(p, m, rows, before, keys, rt, cx)? {
+            conflict = Some((row, index));
+        }
+    }
+    Ok(conflict)
+}
+
+/// Of the rows before that one: the first that conflicts.
+fn insert_entries_into(
+    p: &IndexPlan,
+    m: &ModifyPlan,
+    rows: NewRows<'_>,
+    before: usize,
+    keys: &mut RowBatch,
+    rt: &mut Runtime,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<usize>> {
+    let mut from = 0;
+    while from < before {
+        // Rows that are judged alike.
+        keys.clear();
+        let mut alike = None;
+        let mut numbers = Vec::new();
+        while let Some(rid) = rows.rids.get(from).filter(|_| from < before) {
+            if p.is_inverted() {
+                inverted::insert(p, rows.row(from), *rid, rt, cx)?;
+            } else {
+                let start = keys.bytes.len();
+                if let Some(null) = index::put_entry(p, rows.row(from), &mut keys.bytes, rt, cx)? {
+                    if *alike.get_or_insert(uniqueness(p, null)) != uniqueness(p, null) {
+                        keys.bytes.truncate(start);
+                        break;
+                    }
+                    keys.rows.push((*rid, start as u32, keys.bytes.len() as u32));
+                    numbers.push(from);
+                }
+            }
+            from += 1;
+        }
+        if let Some(uniqueness) = alike
+            && let Some((n, _)) = p.relation.index_insert_many(cx.txn, m.heap()?, keys, uniqueness, cx.park)?
+        {
+            return Ok(numbers.get(n).copied());
+        }
+        cx.usage.wrote_index(p.oid, keys.rows.len() as u64);
+    }
+    Ok(None)
+}
+
+/// The newest version of a row, decoded; false if it is gone.
+pub fn latest(
+    m: &ModifyPlan,
+    rid: RowId,
+    bytes: &mut Vec<u8>,
+    values: &mut Vec<Datum>,
+    cx: &mut ExecContext<'_>,
+) -> Result<bool> {
+    if !m.heap()?.fetch_latest(cx.txn, rid, bytes)? {
+        return Ok(false);
+    }
+    scan::decode_all(&m.table, bytes, values)?;
+    Ok(true)
+}

@@ -1,0 +1,159 @@
+//! Which conditions an index can answer.
+
+use super::scan::text_class;
+use super::*;
+use kilndb_catalog::{Index, IndexKey};
+use kilndb_types::oids;
+
+#[derive(Default)]
+pub struct Match {
+    pub equal: Vec<Expr>,
+    /// Value and whether it is included; of the column after `equal`, in SQL's order.
+    pub lower: Option<(Expr, bool)>,
+    pub upper: Option<(Expr, bool)>,
+    pub any_of: Option<Expr>,
+    /// The column after `equal` is not NULL.
+    pub not_null: bool,
+    /// Positions of the conditions that the index answers.
+    pub used: Vec<usize>,
+}
+
+pub fn strip(e: &Expr) -> &Expr {
+    match &e.kind {
+        ExprKind::Cast { arg, kind: CastKind::Relabel, .. } => strip(arg),
+        ExprKind::Collate { arg, .. } => strip(arg),
+        _ => e,
+    }
+}
+
+pub fn is_key(e: &Expr, rel: u32, key: &IndexKey, expression: Option<&Expr>) -> bool {
+    match expression {
+        Some(x) => kilndb_bind::same(e, x) || kilndb_bind::same(strip(e), x),
+        None => matches!(&strip(e).kind, ExprKind::Column(c) if c.rel == rel && c.att == key.attnum && key.attnum != 0),
+    }
+}
+
+/// Can a value of type `value` be encoded as one of the key's type?
+fn comparable(key: Oid, value: Oid) -> bool {
+    let int = |t: Oid| matches!(t, oids::INT2 | oids::INT4 | oids::INT8);
+    key == value
+        || int(key) && int(value)
+        || text_class(key) && text_class(value)
+        || key == oids::BPCHAR && value == oids::BPCHAR
+        || is_address(key) && is_address(value)
+}
+
+fn is_address(t: Oid) -> bool {
+    matches!(t, oids::INET | oids::CIDR)
+}
+
+pub fn foreign(e: &Expr, rel: u32) -> bool {
+    let mut used = Vec::new();
+    e.columns(&mut used);
+    !used.iter().any(|c| c.rel == rel) && !e.varies()
+}
+
+/// (value, btree strategy, value is an array) if `p` compares the key with something else.
+pub fn comparison(
+    planner: &Planner<'_>,
+    rel: u32,
+    key: &IndexKey,
+    expression: Option<&Expr>,
+    p: &Expr,
+) -> Result<Option<(Expr, u8, bool)>> {
+    let key_type = planner.base_type(key.type_oid);
+    match &p.kind {
+        ExprKind::Func(f) if f.operator != 0 => {
+            let [l, r] = f.args.as_slice() else { return Ok(None) };
+            let (value, flipped) = if is_key(l, rel, key, expression) && foreign(r, rel) {
+                (r, false)
+            } else if is_key(r, rel, key, expression) && foreign(l, rel) {
+                (l, true)
+            } else {
+                return Ok(None);
+            };
+            if !comparable(key_type, planner.base_type(value.ty)) {
+                return Ok(None);
+            }
+            let Some(mut strategy) = planner.catalog.btree_strategy(f.operator)? else { return Ok(None) };
+            if flipped {
+                strategy = 6 - strategy;
+            }
+            Ok(Some((value.clone(), strategy, false)))
+        }
+        ExprKind::ScalarArray { func, any: true } if &*func.name == "=" => {
+            let [l, r] = func.args.as_slice() else { return Ok(None) };
+            if !is_key(l, rel, key, expression) || !foreign(r, rel) {
+                return Ok(None);
+            }
+            if !comparable(key_type, planner.element_type(r.ty)) {
+                return Ok(None);
+            }
+            Ok(Some((r.clone(), 3, true)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Values of `ctid = x` and `ctid = ANY (x)`, and the position of the condition that they are of: one of `preds`, which
+/// needs no further check then.
+pub fn tid_condition(rel: u32, preds: &[Expr]) -> Option<(Vec<Expr>, usize)> {
+    let exact = preds.iter().enumerate().find_map(|(i, p)| Some((vec![tid_value(rel, p)?], i)));
+    exact.or_else(|| preds.iter().enumerate().find_map(|(i, p)| Some((tid_alternatives(rel, p)?, i))))
+}
+
+fn tid_value(rel: u32, p: &Expr) -> Option<Expr> {
+    let is_ctid = |e: &Expr| matches!(&e.kind, ExprKind::Column(c) if c.rel == rel && c.att == ATT_CTID);
+    let (ExprKind::Func(f) | ExprKind::ScalarArray { func: f, any: true }) = &p.kind else { return None };
+    let [l, r] = f.args.as_slice() else { return None };
+    let array = matches!(p.kind, ExprKind::ScalarArray { .. });
+    if &*f.name != "=" {
+        None
+    } else if is_ctid(l) && foreign(r, rel) && (array || r.ty == oids::TID) {
+        Some(r.clone())
+    } else if !array && is_ctid(r) && foreign(l, rel) && l.ty == oids::TID {
+        Some(l.clone())
+    } else {
+        None
+    }
+}
+
+/// `ctid = x OR ctid = y`.
+fn tid_alternatives(rel: u32, p: &Expr) -> Option<Vec<Expr>> {
+    let ExprKind::Or(list) = &p.kind else { return None };
+    list.iter().map(|e| tid_value(rel, e)).collect()
+}
+
+/// Does the index give `wanted` order? Some(true): when read backward.
+pub fn order_of(rel: u32, index: &Index, equal: usize, wanted: &[SortKey]) -> Option<bool> {
+    if wanted.is_empty() {
+        return None;
+    }
+    let mut backward: Option<bool> = None;
+    let mut position = equal;
+    for w in wanted {
+        let ExprKind::Column(c) = &strip(&w.expr).kind else { return None };
+        if c.rel != rel {
+            return None;
+        }
+        // Columns fixed by an equality sort trivially.
+        if index.keys[..equal].iter().any(|k| k.attnum == c.att) {
+            continue;
+        }
+        let key = index.keys.get(position)?;
+        if key.attnum != c.att || key.attnum == 0 {
+            return None;
+        }
+        let same = key.descending == w.descending && key.nulls_first == w.nulls_first;
+        let reverse = key.descending != w.descending && key.nulls_first != w.nulls_first;
+        match backward {
+            None if same => backward = Some(false),
+            None if reverse => backward = Some(true),
+            Some(false) if same => {}
+            Some(true) if reverse => {}
+            _ => return None,
+        }
+        position += 1;
+    }
+    Some(backward.unwrap_or(false))
+}

@@ -1,0 +1,249 @@
+//! Grouping and aggregates.
+
+use super::*;
+use kilndb_bind::is_constant;
+
+impl Planner<'_> {
+    /// Replaces aggregates and grouped expressions above by columns of the aggregation's result.
+    pub fn plan_aggregate(
+        &self,
+        q: &Query,
+        input: Planned,
+        targets: &mut [Target],
+        order: &mut [SortKey],
+        distinct: &mut Distinct,
+        windows: &mut [WindowSpec],
+    ) -> Result<Planned> {
+        let mut input = input;
+        let rel = self.new_rel();
+        let groups: Vec<Expr> = q.group_by.clone();
+        let mut aggs: Vec<Expr> = Vec::new();
+        let mut groupings: Vec<Vec<usize>> = Vec::new();
+        let mut having = q.having.clone();
+        let group_count = groups.len();
+        let mut columns = AggColumns {
+            rel,
+            groups: &groups,
+            aggs: &mut aggs,
+            groupings: &mut groupings,
+            outer_rel: q.outer_agg_rel,
+            outer: Vec::new(),
+        };
+        let mut outer = q.outer_aggs.clone();
+        outer.iter_mut().for_each(|e| columns.replace(e));
+        columns.outer = outer;
+        for (i, t) in targets.iter_mut().enumerate() {
+            match q.constant_keys.iter().find(|k| k.0 == i) {
+                Some((_, group)) => columns.replace_by_group(&mut t.expr, *group),
+                None => columns.replace(&mut t.expr),
+            }
+        }
+        for k in order.iter_mut() {
+            columns.replace_key(&mut k.expr);
+        }
+        if let Some(h) = &mut having {
+            columns.replace(h);
+        }
+        if let Distinct::On(l) = distinct {
+            l.iter_mut().for_each(|e| columns.replace_key(e));
+        }
+        for w in windows.iter_mut() {
+            w.partition.iter_mut().for_each(|e| columns.replace_key(e));
+            w.order.iter_mut().for_each(|k| columns.replace_key(&mut k.expr));
+        }
+        // Aggregates that sort their input do so for one group after the other.
+        let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
+        let sorted = sorts && !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
+        let is_divided =
+            !sorted && !groups.is_empty() && q.grouping_sets.is_none() && self.divides_groups(&input.node, &groups);
+        if !is_divided {
+            input = self.by_partition(input);
+        }
+        if sorted {
+            let keys: Vec<SortKey> =
+                groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
+            input = self.sort(input, &keys)?;
+        }
+        let mut specs = Vec::new();
+        for a in &aggs {
+            let ExprKind::Agg(call) = &a.kind else { continue };
+            let args = call.args.iter().map(|x| self.compile(x, &input.layout)).collect::<Result<Vec<_>>>()?;
+            let filter = match &call.filter {
+                Some(f) => Some(self.compile(f, &input.layout)?),
+                None => None,
+            };
+            specs.push(AggSpec {
+                oid: call.oid,
+                name: call.name.clone(),
+                arg_types: call.args.iter().map(|x| self.base_type(x.ty)).collect(),
+                args,
+                result: a.ty,
+                filter,
+                distinct: call.distinct,
+                order: self.sort_specs(&call.order, &input.layout)?,
+                direct_args: call.direct_args,
+                within_group: call.direct_args < call.args.len()
+                    && !call.order.is_empty()
+                    && self.is_ordered_set(call.oid),
+                star: call.star,
+            });
+        }
+        let group_exprs = groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
+        let types = groups.iter().map(|g| self.base_type(g.ty)).collect();
+        let width = group_count + specs.len() + groupings.len();
+        let rows = if groups.is_empty() { 1.0 } else { (input.node.rows * 0.1).max(1.0) };
+        let cost = input.node.cost + input.node.rows * 0.02;
+        let label = match (groups.is_empty(), sorted) {
+            (true, _) => "Aggregate",
+            (false, true) => "GroupAggregate",
+            (false, false) => "HashAggregate",
+        };
+        let mut info = Vec::new();
+        if self.explain && !groups.is_empty() {
+            let show = |g| if is_divided { super::shown_text::qualified_text(g, self.catalog) } else { self.show(g) };
+            let text: Vec<String> = groups.iter().map(|g| super::shown_text::bare(show(g))).collect();
+            info.push(format!("Group Key: {}", text.join(", ")));
+        }
+        if let Some(h) = q.having.as_ref().filter(|_| self.explain) {
+            info.push(format!("Filter: {}", self.show(h)));
+        }
+        // Layout: groups, aggregates, GROUPING values.
+        let mut layout = Layout::default();
+        for i in 0..group_count {
+            layout.0.push(ColId { rel, att: i as i16 + 1 });
+        }
+        for i in 0..specs.len() {
+            layout.0.push(ColId { rel, att: 2000 + i as i16 });
+        }
+        for i in 0..groupings.len() {
+            layout.0.push(ColId { rel, att: 4000 + i as i16 });
+        }
+        let sets = q.grouping_sets.clone();
+        let in_parts = !sorted
+            && is_whole_table(&input.node.op)
+            && groups.iter().all(Expr::is_self_contained)
+            && aggs.iter().all(has_parts);
+        let below = input.node.clone();
+        let op = Op::Aggregate {
+            input: input.node,
+            groups: group_exprs,
+            types,
+            sets,
+            aggs: specs,
+            groupings,
+            sorted,
+            in_parts,
+        };
+        let node = self.node_with(op, width, rows, cost, label, info);
+        if is_divided {
+            self.note_divided_like(&node, &below);
+        }
+        let mut planned = Planned { node, layout };
+        if let Some(h) = having {
+            // Shown with the aggregate.
+            planned = self.filter_as(planned, &h, rows, "")?;
+        }
+        Ok(self.by_partition(planned))
+    }
+
+    fn is_ordered_set(&self, oid: Oid) -> bool {
+        // mode, percentile_*, rank family: the aggregates of kinds 'o' and 'h'.
+        matches!(oid, 3972..=3996 | 4010..=4060)
+    }
+}
+
+fn is_whole_table(op: &Op) -> bool {
+    match op {
+        Op::SeqScan(scan) => {
+            scan.is_self_contained && !scan.table.is_catalog && matches!(scan.table.persistence, b'p' | b'u')
+        }
+        Op::Partitions(p) => p.order.is_none() && is_whole_table(&p.template.op),
+        _ => false,
+    }
+}
+
+/// Can the results of two parts of the rows be made one?
+fn has_parts(aggregate: &Expr) -> bool {
+    let ExprKind::Agg(call) = &aggregate.kind else { return false };
+    !call.distinct
+        && call.order.is_empty()
+        && call.direct_args == 0
+        && call.args.iter().chain(call.filter.as_deref()).all(Expr::is_self_contained)
+}
+
+struct AggColumns<'x> {
+    rel: u32,
+    groups: &'x [Expr],
+    aggs: &'x mut Vec<Expr>,
+    groupings: &'x mut Vec<Vec<usize>>,
+    /// What aggregates of this level are columns of in subqueries, and what they are here.
+    outer_rel: u32,
+    outer: Vec<Expr>,
+}
+
+impl AggColumns<'_> {
+    fn replace_by_group(&self, e: &mut Expr, group: usize) {
+        let loc = e.loc;
+        *e = Expr::column(ColId { rel: self.rel, att: group as i16 + 1 }, e.ty, e.typmod).at(loc);
+    }
+    /// What is sorted or divided by a constant may as well be sorted by the grouped one.
+    fn replace_key(&mut self, e: &mut Expr) {
+        match self.groups.iter().position(|g| is_constant(e) && kilndb_bind::same(g, e)) {
+            Some(i) => self.replace_by_group(e, i),
+            None => self.replace(e),
+        }
+    }
+    /// What an aggregate of this level is that stands in a subquery.
+    fn outer_aggregate(&self, id: ColId) -> Option<Expr> {
+        if id.rel != self.outer_rel || self.outer_rel == 0 {
+            return None;
+        }
+        usize::try_from(id.att - 1).ok().and_then(|i| self.outer.get(i)).cloned()
+    }
+    /// Top-down, so that a grouped expression is found before its parts are replaced.
+    fn replace(&mut self, e: &mut Expr) {
+        // A constant is itself, in every grouping set, unless it is the target that is grouped.
+        if !is_constant(e)
+            && let Some(i) = self.groups.iter().position(|g| kilndb_bind::same(g, e))
+        {
+            return self.replace_by_group(e, i);
+        }
+        match &mut e.kind {
+            ExprKind::Agg(_) => {
+                let i = match self.aggs.iter().position(|a| kilndb_bind::same(a, e)) {
+                    Some(i) => i,
+                    None => {
+                        self.aggs.push(e.clone());
+                        self.aggs.len() - 1
+                    }
+                };
+                *e = Expr::column(ColId { rel: self.rel, att: 2000 + i as i16 }, e.ty, e.typmod);
+                return;
+            }
+            ExprKind::Grouping(args) => {
+                let list: Vec<usize> =
+                    args.iter().filter_map(|a| self.groups.iter().position(|g| kilndb_bind::same(g, a))).collect();
+                self.groupings.push(list);
+                *e = Expr::column(ColId { rel: self.rel, att: 4000 + self.groupings.len() as i16 - 1 }, e.ty, -1);
+                return;
+            }
+            ExprKind::SubLink(s) => {
+                // Correlated columns of the grouped level.
+                let _ = s.query.rewrite(&mut |x| {
+                    let ExprKind::Column(id) = &x.kind else { return Ok(()) };
+                    if let Some(made) = self.outer_aggregate(*id) {
+                        *x = made;
+                    } else if let Some(i) = self.groups.iter().position(|g| kilndb_bind::same(g, x)) {
+                        self.replace_by_group(x, i);
+                    }
+                    Ok(())
+                });
+            }
+            _ => {}
+        }
+        let _ = e.for_children_mut(&mut |c| {
+            self.replace(c);
+            Ok(())
+        });
+    }
+}

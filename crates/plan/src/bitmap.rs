@@ -1,0 +1,416 @@
+//! Bitmap scans: rows found by inverted indexes, read in their order.
+//!
+//! Invariants
+//! 1. What the indexes find is a superset of the rows wanted: the scan's filter has all conditions.
+//!
+//! Must not know: terms.
+
+use super::expression::CExpr;
+use super::scan::{ScanChoice, uses_others};
+use super::*;
+use kilndb_catalog::{Index, Table, inverted};
+use kilndb_types::inverted::Class;
+use kilndb_types::oids;
+use kilndb_types::row::Want;
+
+/// OIDs of the operators @@ and @@@ of documents and queries.
+const VECTOR_MATCHES: Oid = 3636;
+const QUERY_MATCHES: Oid = 3637;
+const VECTOR_MATCHES_OLD: Oid = 3660;
+const QUERY_MATCHES_OLD: Oid = 3661;
+
+/// Which rows to read. Combinations have the number of the node that EXPLAIN shows.
+pub enum Bitmap {
+    Index(InvertedAccess),
+    All(Vec<Bitmap>, usize),
+    Any(Vec<Bitmap>, usize),
+}
+
+pub struct InvertedAccess {
+    pub index: Arc<Index>,
+    /// None of a partitioned table.
+    pub relation: Option<Arc<Relation>>,
+    pub conditions: Vec<InvertedCondition>,
+    /// The node that EXPLAIN shows.
+    pub shown: usize,
+}
+
+/// A condition that an inverted index can look for.
+pub struct InvertedCondition {
+    /// Of the index.
+    pub column: u8,
+    pub class: Class,
+    pub strategy: u16,
+    pub value: CExpr,
+}
+
+/// A way to find rows.
+#[derive(Clone)]
+pub struct Path {
+    source: Source,
+    /// Positions of the conditions that it answers; of an alternative its own.
+    used: Vec<usize>,
+    rows: f64,
+    cost: f64,
+}
+#[derive(Clone)]
+enum Source {
+    Index(Arc<Index>, Vec<Found>),
+    All(Vec<Path>),
+    Any(Vec<Path>),
+}
+#[derive(Clone)]
+struct Found {
+    column: u8,
+    class: Class,
+    strategy: u16,
+    value: Expr,
+    condition: Expr,
+    /// With the column on its left.
+    turned: Expr,
+}
+
+/// The column (index in `Table::columns`) and the query of `tsvector @@ tsquery`.
+fn searched<'e>(rel: &Rel, table: &Table, p: &'e Expr) -> Option<(usize, &'e Expr)> {
+    let ExprKind::Func(f) = &p.kind else { return None };
+    let [l, r] = f.args.as_slice() else { return None };
+    let (column, query) = match f.operator {
+        VECTOR_MATCHES | VECTOR_MATCHES_OLD => (l, r),
+        QUERY_MATCHES | QUERY_MATCHES_OLD => (r, l),
+        _ => return None,
+    };
+    let ExprKind::Column(c) = &column.kind else { return None };
+    let at = usize::try_from(c.att - 1).ok().filter(|_| c.rel == rel.id && access::foreign(query, rel.id))?;
+    table.columns.get(at).is_some_and(|c| c.type_oid == oids::TSVECTOR).then_some((at, query))
+}
+
+impl Path {
+    pub fn scan_cost(&self, pages: f64) -> f64 {
+        self.cost + heap_cost(self.rows, pages)
+    }
+}
+
+/// What reading that many rows of a table in order costs.
+pub fn heap_cost(rows: f64, pages: f64) -> f64 {
+    let fetched = (2.0 * pages * rows / (2.0 * pages + rows)).min(pages).max(1.0);
+    // The more of the table, the less is saved by leaving out the rest.
+    fetched * (0.9 + 0.05 * fetched / pages.max(1.0)) + rows * 0.02
+}
+
+impl Planner<'_> {
+    /// The cheapest bitmap for these conditions.
+    pub(super) fn bitmap_path(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        (preds, selectivities): (&[Expr], &[f64]),
+        total: f64,
+        pages: f64,
+    ) -> Result<Option<Path>> {
+        let mut paths = Vec::new();
+        for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
+            if self.predicate_implied(rel, table, index, preds)? {
+                paths.extend(self.inverted_path(rel, table, index, (preds, selectivities), total)?);
+            }
+        }
+        for (at, p) in preds.iter().enumerate() {
+            if let ExprKind::Or(list) = &p.kind {
+                paths.extend(
+                    self.alternatives(rel, table, list, preds, total, pages)?
+                        .map(|path| Path { used: vec![at], ..path }),
+                );
+            }
+        }
+        paths.sort_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
+        let mut chosen: Vec<Path> = Vec::new();
+        let (mut rows, mut cost) = (total, f64::INFINITY);
+        for path in paths {
+            // Another index is worth its cost if it saves more rows.
+            let adds = path.used.iter().any(|n| !chosen.iter().any(|c| c.used.contains(n)));
+            let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / total.max(1.0)).max(1.0) };
+            let searched: f64 = chosen.iter().map(|c| c.cost).sum::<f64>() + path.cost;
+            if adds && searched + heap_cost(fewer, pages) < cost {
+                (rows, cost) = (fewer, searched + heap_cost(fewer, pages));
+                chosen.push(path);
+            }
+        }
+        Ok(match chosen.len() {
+            0 | 1 => chosen.pop(),
+            _ => {
+                let (used, cost) =
+                    (chosen.iter().flat_map(|c| c.used.clone()).collect(), chosen.iter().map(|c| c.cost).sum());
+                Some(Path { source: Source::All(chosen), used, rows, cost })
+            }
+        })
+    }
+
+    fn inverted_path(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        (preds, selectivities): (&[Expr], &[f64]),
+        total: f64,
+    ) -> Result<Option<Path>> {
+        let (mut found, mut used) = (Vec::new(), Vec::new());
+        for (key, column) in index.keys.iter().zip(0..) {
+            let expression = match &key.expression_sql {
+                Some(sql) if key.attnum == 0 => Some(self.index_sql(sql, rel.id, table)?),
+                _ => None,
+            };
+            for (at, p) in preds.iter().enumerate() {
+                let ExprKind::Func(f) = &p.kind else { continue };
+                let [l, r] = f.args.as_slice() else { continue };
+                let is_key = |e: &Expr| access::is_key(e, rel.id, key, expression.as_ref());
+                let (value, turned) = if f.operator != 0 && is_key(l) && access::foreign(r, rel.id) {
+                    (r, Some(p.clone()))
+                } else if f.operator != 0 && is_key(r) && access::foreign(l, rel.id) {
+                    (l, self.turned(p)?)
+                } else {
+                    continue;
+                };
+                let Some(turned) = turned else { continue };
+                let operator = if let ExprKind::Func(f) = &turned.kind { f.operator } else { 0 };
+                let Some(strategy) = inverted::strategy(key.opclass, operator) else { continue };
+                let class = inverted::inverted_class(key.opclass, key.type_oid, self.catalog)?;
+                found.push(Found { column, class, strategy, value: value.clone(), condition: p.clone(), turned });
+                used.push(at);
+            }
+        }
+        if found.is_empty() {
+            return Ok(None);
+        }
+        used.sort_unstable();
+        used.dedup();
+        let rows = (total * used.iter().map(|n| selectivities[*n]).product::<f64>()).max(1.0);
+        // A term of a path tells more than the terms of its keys and values.
+        let each = if found.iter().all(|f| f.class == Class::JsonbPath) { 0.25 } else { 0.3 };
+        let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
+        Ok(Some(Path { source: Source::Index(index.clone(), found), used, rows, cost }))
+    }
+
+    /// `a op b` as `b commutator a`.
+    fn turned(&self, p: &Expr) -> Result<Option<Expr>> {
+        let mut turned = p.clone();
+        let ExprKind::Func(f) = &mut turned.kind else { return Ok(None) };
+        let Some(operator) = self.catalog.operator_by_oid(f.operator)? else { return Ok(None) };
+        let Some(commutator) = self.catalog.operator_by_oid(operator.commutator)? else { return Ok(None) };
+        f.args.reverse();
+        f.operator = commutator.oid;
+        f.name = commutator.name.as_str().into();
+        Ok(Some(turned))
+    }
+
+    /// All of the alternatives have to be found by indexes.
+    fn alternatives(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        list: &[Expr],
+        preds: &[Expr],
+        total: f64,
+        pages: f64,
+    ) -> Result<Option<Path>> {
+        let mut paths = Vec::new();
+        for e in list {
+            let mut parts = Vec::new();
+            e.clone().conjuncts(&mut parts);
+            // What holds for all rows may imply an index's condition.
+            let own = parts.len();
+            parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
+            let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
+            let mut found: Option<Path> = None;
+            for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
+                if !self.predicate_implied(rel, table, index, &parts)? {
+                    continue;
+                }
+                let path = self.inverted_path(rel, table, index, (&parts[..own], &selectivities), total)?;
+                found = path.into_iter().chain(found).min_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
+            }
+            match found {
+                Some(path) => paths.push(path),
+                None => return Ok(None),
+            }
+        }
+        let rows = paths.iter().map(|p| p.rows).sum::<f64>().min(total);
+        let cost = paths.iter().map(|p| p.cost).sum();
+        Ok(Some(Path { source: Source::Any(paths), used: Vec::new(), rows, cost }))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn bitmap_scan(
+        &self,
+        rel: &Rel,
+        mut scan: Scan,
+        layout: Layout,
+        path: &Path,
+        preds: &[Expr],
+        rows: f64,
+        cost: f64,
+    ) -> Result<ScanChoice> {
+        let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
+        let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
+        let mut info = Vec::new();
+        if self.explain {
+            info.push(format!("Recheck Cond: {}", self.conditions_text(rel, path)));
+            let rest = preds.iter().enumerate().filter(|(i, _)| !path.used.contains(i));
+            info.extend(self.filter_text(rel, rest.map(|(_, e)| e)));
+        }
+        let parameterized = uses_others(preds, rel.id);
+        let label = format!("Bitmap Heap Scan on {}", self.scan_name(rel, &scan.table));
+        let width = layout.0.len();
+        let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, rows, cost, label, info);
+        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
+    }
+
+    /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that
+    /// only tests use.
+    pub(super) fn set_conditions(&self, rel: &Rel, scan: &mut Scan, layout: Layout, preds: &[Expr]) -> Result<Layout> {
+        let layout = self.take_tests(rel, scan, layout, preds)?;
+        let left: Vec<Expr> = preds.iter().filter(|p| searched(rel, &scan.table, p).is_none()).cloned().collect();
+        scan.filter = Expr::and_all(left).map(|e| self.compile(&e, &layout)).transpose()?;
+        Ok(layout)
+    }
+
+    fn take_tests(&self, rel: &Rel, scan: &mut Scan, layout: Layout, preds: &[Expr]) -> Result<Layout> {
+        let empty = Layout::default();
+        let mut uses: HashMap<i16, usize> = HashMap::new();
+        for p in preds {
+            if let Some((column, query)) = searched(rel, &scan.table, p) {
+                scan.tests.push(StoredTest { column, query: self.compile(query, &empty)? });
+                *uses.entry(scan.table.columns[column].attnum).or_default() += 1;
+            }
+        }
+        let is_free = |c: &ColId| uses.get(&c.att).is_some_and(|n| self.uses.get(c) == Some(n));
+        let (mut kept, mut outputs) = (Layout::default(), Vec::new());
+        for (id, out) in layout.0.iter().zip(&scan.outputs) {
+            match out {
+                OutCol::Column(i) if is_free(id) => {
+                    scan.needed[*i] = Want::Nothing;
+                    scan.leading -= 1;
+                }
+                out => {
+                    outputs.push(*out);
+                    kept.0.push(*id);
+                }
+            }
+        }
+        scan.outputs = outputs;
+        Ok(kept)
+    }
+
+    fn bitmap_of(&self, rel: &Rel, path: &Path, has_storage: bool) -> Result<(Bitmap, Arc<Node>)> {
+        let several = |paths: &[Path]| -> Result<(Vec<Bitmap>, Vec<Arc<Node>>)> {
+            Ok(paths
+                .iter()
+                .map(|p| self.bitmap_of(rel, p, has_storage))
+                .collect::<Result<Vec<_>>>()?
+                .into_iter()
+                .unzip())
+        };
+        Ok(match &path.source {
+            Source::All(paths) => {
+                let (list, shown) = several(paths)?;
+                let shown = self.node_with(
+                    Op::Shown { index: 0, below: shown },
+                    0,
+                    path.rows,
+                    path.cost,
+                    "BitmapAnd",
+                    Vec::new(),
+                );
+                (Bitmap::All(list, shown.id), shown)
+            }
+            Source::Any(paths) => {
+                let (list, shown) = several(paths)?;
+                let shown = self.node_with(
+                    Op::Shown { index: 0, below: shown },
+                    0,
+                    path.rows,
+                    path.cost,
+                    "BitmapOr",
+                    Vec::new(),
+                );
+                (Bitmap::Any(list, shown.id), shown)
+            }
+            Source::Index(index, found) => {
+                let info = if self.explain {
+                    vec![format!(
+                        "Index Cond: {}",
+                        super::shown_text::and_text(
+                            &found.iter().map(|f| self.show_scan(rel.id, &f.turned)).collect::<Vec<_>>()
+                        )
+                    )]
+                } else {
+                    Vec::new()
+                };
+                let label = format!("Bitmap Index Scan on {}", index.name);
+                let shown = self.node_with(
+                    Op::Shown { index: index.oid, below: Vec::new() },
+                    0,
+                    path.rows,
+                    path.cost,
+                    label,
+                    info,
+                );
+                let empty = Layout::default();
+                let condition = |f: &Found| -> Result<InvertedCondition> {
+                    Ok(InvertedCondition {
+                        column: f.column,
+                        class: f.class,
+                        strategy: f.strategy,
+                        value: self.compile(&f.value, &empty)?,
+                    })
+                };
+                let access = InvertedAccess {
+                    index: index.clone(),
+                    relation: if has_storage { Some(self.relation(index.storage)?) } else { None },
+                    conditions: found.iter().map(condition).collect::<Result<_>>()?,
+                    shown: shown.id,
+                };
+                (Bitmap::Index(access), shown)
+            }
+        })
+    }
+
+    /// What EXPLAIN shows of a filter.
+    pub(super) fn filter_text<'e>(&self, rel: &Rel, preds: impl Iterator<Item = &'e Expr>) -> Option<String> {
+        let shown: Vec<String> = preds.filter(|_| self.explain).map(|e| self.show_scan(rel.id, e)).collect();
+        (!shown.is_empty()).then(|| format!("Filter: {}", super::shown_text::and_text(&shown)))
+    }
+
+    fn conditions_text(&self, rel: &Rel, path: &Path) -> String {
+        let all = |paths: &[Path]| paths.iter().map(|p| self.conditions_text(rel, p)).collect::<Vec<_>>();
+        match &path.source {
+            Source::Index(_, found) => super::shown_text::and_text(
+                &found.iter().map(|f| self.show_scan(rel.id, &f.condition)).collect::<Vec<_>>(),
+            ),
+            Source::All(paths) => super::shown_text::and_text(&all(paths)),
+            Source::Any(paths) => format!("({})", all(paths).join(" OR ")),
+        }
+    }
+
+    /// What EXPLAIN shows of the indexes below a partition's bitmap scan.
+    pub(super) fn bitmap_of_leaf(&self, leaf: &Table, node: &Node) -> Vec<Arc<Node>> {
+        let mut all = Vec::new();
+        for n in node.children() {
+            let Op::Shown { index, .. } = &n.op else { continue };
+            let label = match leaf.indexes.iter().find(|i| self.is_part_of(i, *index)) {
+                Some(own) => format!("Bitmap Index Scan on {}", own.name),
+                None => n.label.clone(),
+            };
+            let op = Op::Shown { index: *index, below: self.bitmap_of_leaf(leaf, n) };
+            all.push(Arc::new(Node {
+                id: n.id,
+                op,
+                width: 0,
+                rows: n.rows,
+                startup: n.startup,
+                cost: n.cost,
+                info: n.info.clone(),
+                label,
+            }));
+        }
+        all
+    }
+}

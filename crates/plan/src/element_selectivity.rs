@@ -1,0 +1,413 @@
+//! How many rows a condition on elements leaves: `tsvector @@ tsquery`, `@>`, `<@`, `&&` of arrays, `value = ANY
+//! (array)`. Estimated as PostgreSQL does, from what ANALYZE says of common elements; without that from its defaults.
+//!
+//! Invariants
+//! 1. Elements come independently of one another; of `<@` the numbers of different elements in a row correct that.
+//!
+//! Must not know: what paths cost.
+
+use super::expression::CExpr;
+use super::scan::selectivity;
+use super::*;
+use kilndb_catalog::Table;
+use kilndb_catalog::element_statistics::ElementStatistics;
+use kilndb_fulltext::TsQuery;
+use kilndb_fulltext::query::{Item, Operator};
+use kilndb_types::key::compare;
+use kilndb_types::{Datum, EvalContext, oids};
+use std::cmp::Ordering;
+
+/// One element that is not known to be common.
+const ELEMENT: f64 = 0.005;
+const OVERLAP: f64 = 0.01;
+/// A prefix takes the common lexemes for samples of all if there are so many.
+const LEXEMES_FOR_PREFIX: usize = 100;
+/// Estimates of `<@` take about this many steps for a common element.
+const EFFORT: usize = 100;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Relationship {
+    Contains,
+    Contained,
+    Overlaps,
+}
+
+impl Planner<'_> {
+    /// The share of a table's rows that satisfy a condition.
+    pub fn selectivity_in(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> f64 {
+        let each = |l: &[Expr]| l.iter().map(|e| self.selectivity_in(rel, table, e)).collect::<Vec<_>>();
+        match &e.kind {
+            ExprKind::And(l) => each(l).iter().product(),
+            ExprKind::Or(l) => each(l).iter().sum::<f64>().min(1.0),
+            ExprKind::Not(inner) => 1.0 - self.selectivity_in(rel, table, inner),
+            ExprKind::Func(f) if f.operator != 0 => match (f.args.as_slice(), &*f.name) {
+                ([l, r], "@@" | "@@@") => self.search_selectivity(rel, table, l, r),
+                ([l, r], "@>" | "<@" | "&&") => self.array_selectivity(rel, table, &f.name, l, r),
+                _ => None,
+            }
+            .unwrap_or_else(|| selectivity(e)),
+            ExprKind::ScalarArray { func, any } => match (func.args.as_slice(), &*func.name) {
+                ([l, r], "=" | "<>") => self.any_selectivity(rel, table, (l, r), &*func.name == "=", *any),
+                _ => None,
+            }
+            .unwrap_or_else(|| selectivity(e)),
+            _ => selectivity(e),
+        }
+    }
+
+    /// None of what is no column of the table, or has not been analyzed.
+    fn elements_of(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> Option<Arc<ElementStatistics>> {
+        let ExprKind::Column(c) = &access::strip(e).kind else { return None };
+        if c.rel != rel.id || c.att <= 0 {
+            return None;
+        }
+        if table.partition_key.is_some() {
+            return self.elements_of_partition(table, c.att);
+        }
+        self.catalog.element_statistics(table, c.att).ok().flatten()
+    }
+
+    /// One of a few partitions stands for all, the first of these that has been analyzed.
+    fn elements_of_partition(&self, table: &Table, attnum: i16) -> Option<Arc<ElementStatistics>> {
+        let name = &table.columns.get(usize::try_from(attnum - 1).ok()?)?.name;
+        let map = self.catalog.partition_map(table.oid).ok()?;
+        let last = map.partitions.len().checked_sub(1)?;
+        [last / 2, 0, last].into_iter().filter(|at| !map.partitions[*at].is_partitioned).find_map(|at| {
+            let partition = self.catalog.table_by_oid(map.partitions[at].oid).ok()??;
+            let own = partition.columns.iter().find(|c| !c.dropped && c.name == *name)?;
+            self.catalog.element_statistics(&partition, own.attnum).ok().flatten()
+        })
+    }
+
+    /// The side that depends on the table, the value of the other one, and whether they stand in this order. None: the
+    /// other one has no value yet.
+    fn sides<'e>(&self, rel: &Rel, l: &'e Expr, r: &'e Expr) -> Option<(&'e Expr, Datum, bool)> {
+        match (access::foreign(l, rel.id), access::foreign(r, rel.id)) {
+            (false, true) => Some((l, self.known_value(r)?, true)),
+            (true, false) => Some((r, self.known_value(l)?, false)),
+            _ => None,
+        }
+    }
+
+    fn search_selectivity(&self, rel: &Rel, table: &Arc<Table>, l: &Expr, r: &Expr) -> Option<f64> {
+        let (vector, value, _) = self.sides(rel, l, r)?;
+        if vector.ty != oids::TSVECTOR {
+            return None;
+        }
+        let query = match value {
+            Datum::Null => return Some(0.0),
+            Datum::TsQuery(query) => query,
+            _ => return None,
+        };
+        let known = self.elements_of(rel, table, vector);
+        let common = known
+            .as_ref()
+            .map(|k| Lexemes { words: &k.common, frequencies: &k.frequencies })
+            .filter(|c| c.frequencies.len() == c.words.len() + 2 && !c.words.is_empty());
+        let share = if query.items.is_empty() { 0.0 } else { search(&query, 0, common.as_ref()) };
+        Some(share * (1.0 - known.map_or(0.0, |k| f64::from(k.null_fraction))))
+    }
+
+    fn array_selectivity(&self, rel: &Rel, table: &Arc<Table>, operator: &str, l: &Expr, r: &Expr) -> Option<f64> {
+        let element = self.element_type(l.ty);
+        if element == 0 || element != self.element_type(r.ty) {
+            return (self.base_type(l.ty) == oids::JSONB).then_some(0.01);
+        }
+        let default = if operator == "&&" { OVERLAP } else { ELEMENT };
+        let Some((column, value, is_left)) = self.sides(rel, l, r) else { return Some(default) };
+        let wanted = match &value {
+            Datum::Null => return Some(0.0),
+            Datum::Array(wanted) => &wanted.elements,
+            _ => return Some(default),
+        };
+        let relationship = match (operator, is_left) {
+            ("&&", _) => Relationship::Overlaps,
+            ("@>", true) | ("<@", false) => Relationship::Contains,
+            _ => Relationship::Contained,
+        };
+        let known = self.elements_of(rel, table, column);
+        Some(of_elements(relationship, element, wanted, known.as_deref()))
+    }
+
+    /// `value = ANY (column)`, and the like with `<>` and ALL.
+    fn any_selectivity(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        (value, column): (&Expr, &Expr),
+        is_equality: bool,
+        any: bool,
+    ) -> Option<f64> {
+        let element = self.element_type(column.ty);
+        if element == 0 || access::foreign(column, rel.id) || !access::foreign(value, rel.id) {
+            return None;
+        }
+        let known = self.elements_of(rel, table, column);
+        let value = self.known_value(value)?;
+        if value.is_null() {
+            return Some(0.0);
+        }
+        let relationship = if any == is_equality { Relationship::Contains } else { Relationship::Contained };
+        let share = of_elements(relationship, element, &[value], known.as_deref());
+        Some(if is_equality { share } else { 1.0 - share })
+    }
+
+    /// The value of an expression that asks nothing but what time it is and what the settings are.
+    fn known_value(&self, e: &Expr) -> Option<Datum> {
+        if let Some(value) = e.as_const() {
+            return Some(value.clone());
+        }
+        let value = self.compile(e, &Layout::default()).ok()?;
+        evaluated(&value, self.eval.as_ref())
+    }
+}
+
+/// Calls of built-in functions of constants; None: there is more to it, or it fails.
+fn evaluated(e: &CExpr, eval: Option<&EvalContext<'_>>) -> Option<Datum> {
+    let call = |f: kilndb_types::functions::ScalarFn, strict: bool, args: &[CExpr]| {
+        let args = args.iter().map(|a| evaluated(a, eval)).collect::<Option<Vec<Datum>>>()?;
+        if strict && args.iter().any(Datum::is_null) { Some(Datum::Null) } else { f(eval?, &args).ok() }
+    };
+    match e {
+        CExpr::Const(value) => Some(value.clone()),
+        CExpr::Call1 { f, strict, arg } => call(*f, *strict, std::slice::from_ref(&**arg)),
+        CExpr::Call2 { f, strict, args } => call(*f, *strict, &args[..]),
+        CExpr::Call { f, strict, args } => call(*f, *strict, args),
+        _ => None,
+    }
+}
+
+struct Lexemes<'a> {
+    words: &'a [Datum],
+    frequencies: &'a [f32],
+}
+
+impl Lexemes<'_> {
+    fn least(&self) -> f64 {
+        f64::from(self.frequencies[self.words.len()])
+    }
+    /// Of a word that is not common.
+    fn rare(&self) -> f64 {
+        ELEMENT.min(self.least() / 2.0)
+    }
+    fn word(&self, at: usize) -> &str {
+        if let Datum::Text(word) = &self.words[at] { word } else { "" }
+    }
+    fn exactly(&self, word: &str) -> f64 {
+        let order = |at: usize| self.word(at).len().cmp(&word.len()).then_with(|| self.word(at).cmp(word));
+        let (mut from, mut to) = (0, self.words.len());
+        while from < to {
+            let middle = (from + to) / 2;
+            match order(middle) {
+                Ordering::Less => from = middle + 1,
+                Ordering::Greater => to = middle,
+                Ordering::Equal => return f64::from(self.frequencies[middle]),
+            }
+        }
+        self.rare()
+    }
+    fn beginning(&self, prefix: &str) -> f64 {
+        let (mut matched, mut all, mut count) = (0.0, 0.0, 0);
+        for at in 0..self.words.len() {
+            let share = f64::from(self.frequencies[at]);
+            if self.word(at).starts_with(prefix) {
+                matched += share - matched * share;
+                count += 1;
+            }
+            all += share - all * share;
+        }
+        // Other words begin so as often as these do.
+        let share = f64::clamp(matched, 0.0, 1.0)
+            + (1.0 - f64::clamp(all, 0.0, 1.0)) * f64::from(count) / self.words.len() as f64;
+        share.max(self.rare())
+    }
+}
+
+/// The share of the rows that match the part of a query that begins at an item.
+fn search(query: &TsQuery, at: usize, common: Option<&Lexemes<'_>>) -> f64 {
+    let share = match query.items.get(at) {
+        Some(Item::Operand(o)) if o.prefix => match common.filter(|c| c.words.len() >= LEXEMES_FOR_PREFIX) {
+            Some(common) => common.beginning(&o.word),
+            None => return ELEMENT * 4.0,
+        },
+        Some(Item::Operand(o)) => common.map_or(ELEMENT, |c| c.exactly(&o.word)),
+        Some(Item::Operator { operator: Operator::Not, .. }) => 1.0 - search(query, at + 1, common),
+        Some(Item::Operator { operator, left, .. }) => {
+            let (a, b) = (search(query, at + 1, common), search(query, at + left, common));
+            if *operator == Operator::Or { a + b - a * b } else { a * b }
+        }
+        None => ELEMENT,
+    };
+    share.clamp(0.0, 1.0)
+}
+
+fn of_elements(relationship: Relationship, element: Oid, wanted: &[Datum], known: Option<&ElementStatistics>) -> f64 {
+    let has_null = wanted.iter().any(Datum::is_null);
+    if has_null && relationship == Relationship::Contains {
+        return 0.0;
+    }
+    let mut items: Vec<&Datum> = wanted.iter().filter(|v| !v.is_null()).collect();
+    items.sort_by(|a, b| compare(element, a, b));
+    items.dedup_by(|a, b| compare(element, a, b) == Ordering::Equal);
+    let usable = known.filter(|k| !k.common.is_empty() && k.frequencies.len() == k.common.len() + 3);
+    let share = match relationship {
+        Relationship::Contained => {
+            usable.filter(|k| k.counts.len() >= 3).map_or(ELEMENT, |k| f64::from(contained(element, &items, k)))
+        }
+        _ => contains_or_overlaps(relationship, element, &items, usable),
+    };
+    share.clamp(0.0, 1.0) * (1.0 - known.map_or(0.0, |k| f64::from(k.null_fraction)))
+}
+
+fn contains_or_overlaps(
+    relationship: Relationship,
+    element: Oid,
+    items: &[&Datum],
+    known: Option<&ElementStatistics>,
+) -> f64 {
+    let rare = known.map_or(ELEMENT, |k| ELEMENT.min(f64::from(k.frequencies[k.common.len()]) / 2.0));
+    let share = |item: &Datum| {
+        let found = known
+            .and_then(|k| k.common.binary_search_by(|c| compare(element, c, item)).ok().map(|at| k.frequencies[at]));
+        found.map_or(rare, f64::from)
+    };
+    let shares = items.iter().map(|item| share(item));
+    if relationship == Relationship::Contains {
+        shares.product()
+    } else {
+        shares.fold(0.0, |sum, share| sum + share - sum * share)
+    }
+}
+
+/// The share of rows that have nothing but `items`. Of the common elements that are not among these none may be there,
+/// nor a rare one; how likely the others are to come as often as rows have elements is known from the numbers of
+/// elements.
+fn contained(element: Oid, items: &[&Datum], known: &ElementStatistics) -> f32 {
+    let common = &known.frequencies[..known.common.len()];
+    let rare = (ELEMENT as f32).min(known.frequencies[common.len()] / 2.0);
+    let with_null = known.frequencies[common.len() + 2];
+    let Some((average, histogram)) = known.counts.split_last() else { return ELEMENT as f32 };
+    // What is left of the average are rare elements.
+    let mut rest = *average - common.iter().sum::<f32>();
+    let mut others_absent = 1.0f32;
+    let mut shares: Vec<f32> = vec![rare; items.len()];
+    let mut next = items.iter().zip(&mut shares).peekable();
+    for (value, share) in known.common.iter().zip(common) {
+        while next.next_if(|(item, _)| compare(element, item, value).is_lt()).is_some() {}
+        match next.next_if(|(item, _)| compare(element, item, value).is_eq()) {
+            Some((_, place)) => *place = *share,
+            None => others_absent *= 1.0 - share,
+        }
+    }
+    rest = rest.max(0.0);
+    others_absent *= (-rest).exp();
+    limit_effort(&mut shares, common.len());
+    let n = shares.len();
+    let of_items = distribution(&shares, n, 0.0);
+    let of_all = distribution(common, n, rest);
+    let of_rows = count_shares(histogram, n);
+    let sum: f32 =
+        (0..=n).filter(|i| of_all[*i] > 0.0).map(|i| of_rows[i] * others_absent * of_items[i] / of_all[i]).sum();
+    (sum * (1.0 - with_null)).clamp(0.0, 1.0)
+}
+
+/// Only the greatest of very many.
+fn limit_effort(shares: &mut Vec<f32>, common: usize) {
+    if shares.len() > EFFORT * common / (common + shares.len()).max(1) {
+        let b = common as f64;
+        let most = (((b * b + 4.0 * EFFORT as f64 * b).sqrt() - b) / 2.0) as usize;
+        shares.sort_by(|a, b| b.total_cmp(a));
+        shares.truncate(most);
+    }
+}
+
+/// How likely it is that exactly 0, 1 … `most` of independent events happen. `rest`: the sum of what is rare besides,
+/// by Poisson's law.
+fn distribution(events: &[f32], most: usize, rest: f32) -> Vec<f32> {
+    let mut row = vec![0.0f32; most + 1];
+    row[0] = 1.0;
+    for p in events {
+        for j in (0..=most).rev() {
+            row[j] = row[j] * (1.0 - p) + if j > 0 { row[j - 1] * p } else { 0.0 };
+        }
+    }
+    if rest <= ELEMENT as f32 {
+        return row;
+    }
+    let mut sum = vec![0.0f32; most + 1];
+    let mut p = (-rest).exp();
+    for i in 0..=most {
+        for j in 0..=most - i {
+            sum[i + j] += row[j] * p;
+        }
+        p *= rest / (i + 1) as f32;
+    }
+    sum
+}
+
+/// The shares of rows with 0, 1 … `most` different elements. Each part of the histogram has the same number of rows,
+/// spread evenly, half a share at its bounds.
+fn count_shares(histogram: &[f32], most: usize) -> Vec<f32> {
+    let part = 1.0 / (histogram.len() - 1) as f32;
+    let (mut at, mut width_before) = (0, 0.0f32);
+    let share_of = |width: f32, share: f32| if width > 0.0 { share / width } else { 0.0 };
+    (0..=most)
+        .map(|k| {
+            let first = at;
+            while histogram.get(at).is_some_and(|bound| *bound <= k as f32) {
+                at += 1;
+            }
+            if at == first {
+                return share_of(width_before, part);
+            }
+            let width = histogram.get(at).map_or(0.0, |bound| bound - histogram[at - 1]);
+            let share = part * ((at - first - 1) as f32 + share_of(width, 0.5) + share_of(width_before, 0.5));
+            width_before = width;
+            share
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known() -> ElementStatistics {
+        ElementStatistics {
+            null_fraction: 0.0,
+            common: [1, 2, 3].map(Datum::Int4).to_vec(),
+            frequencies: vec![0.5, 0.5, 1.0, 0.5, 1.0, 0.0],
+            counts: vec![2.0, 2.0, 2.0, 2.0],
+        }
+    }
+
+    /// Every row has 3, and 1 or 2.
+    #[test]
+    fn rows_within_a_list() {
+        let known = known();
+        let of = |relationship, wanted: &[i32]| {
+            of_elements(
+                relationship,
+                oids::INT4,
+                &wanted.iter().map(|n| Datum::Int4(*n)).collect::<Vec<_>>(),
+                Some(&known),
+            )
+        };
+        assert_eq!(of(Relationship::Contains, &[1, 3]), 0.5);
+        assert_eq!(of(Relationship::Overlaps, &[1, 2]), 0.75);
+        assert!((of(Relationship::Contained, &[1, 2, 3]) - 1.0).abs() < 0.01);
+        assert!(of(Relationship::Contained, &[1, 2]) < 0.01);
+        assert_eq!(of(Relationship::Contains, &[99]), 0.005);
+    }
+
+    #[test]
+    fn words_of_a_search() {
+        let words = ["an", "the"].map(Datum::text);
+        let common = Lexemes { words: &words, frequencies: &[0.5, 0.8, 0.5, 0.8] };
+        let share = |text: &str| search(&TsQuery::parse(text).expect("a query").query, 0, Some(&common));
+        assert_eq!(share("the"), f64::from(0.8f32));
+        assert_eq!(share("!an"), 0.5);
+        assert_eq!(share("an & other"), 0.5 * 0.005);
+        assert_eq!(share("an | an"), 0.75);
+    }
+}

@@ -1,0 +1,383 @@
+//! What an expression program is: slots and function pointers are settled, nothing is looked up per row.
+//!
+//! Must not know: how it is run. The executor does.
+
+use kilndb_base::{Oid, Result};
+use kilndb_bind::ir::{BoolTestKind, CompareKind, SqlValue};
+use kilndb_catalog::FunctionInfo;
+use kilndb_catalog::routine::RowShape;
+use kilndb_types::functions::ScalarFn;
+use kilndb_types::{Datum, cast};
+use std::sync::Arc;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IntOp {
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    Plus,
+    Minus,
+    Times,
+}
+
+impl Arithmetic {
+    #[inline]
+    pub fn of_int4(self, l: i32, r: i32) -> Option<i32> {
+        match self {
+            Arithmetic::Plus => l.checked_add(r),
+            Arithmetic::Minus => l.checked_sub(r),
+            Arithmetic::Times => l.checked_mul(r),
+        }
+    }
+    /// The value; what is out of range is `f`'s to tell.
+    pub fn of(self, wide: bool, l: i64, r: i64, f: ScalarFn, cx: &kilndb_types::EvalContext<'_>) -> Result<Datum> {
+        let of_int4 = |l: i64, r: i64| self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(Datum::Int4);
+        match if wide { self.of_int8(l, r).map(Datum::Int8) } else { of_int4(l, r) } {
+            Some(v) => Ok(v),
+            None if wide => f(cx, &[Datum::Int8(l), Datum::Int8(r)]),
+            None => f(cx, &[Datum::Int4(l as i32), Datum::Int4(r as i32)]),
+        }
+    }
+    #[inline]
+    pub fn of_int8(self, l: i64, r: i64) -> Option<i64> {
+        match self {
+            Arithmetic::Plus => l.checked_add(r),
+            Arithmetic::Minus => l.checked_sub(r),
+            Arithmetic::Times => l.checked_mul(r),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub struct CSubscript {
+    pub lower: Option<CExpr>,
+    pub upper: Option<CExpr>,
+}
+
+#[derive(Clone)]
+pub enum CExpr {
+    Const(Datum),
+    Param(usize),
+    ExecParam(usize),
+    Slot(usize),
+    Call {
+        f: ScalarFn,
+        strict: bool,
+        args: Box<[CExpr]>,
+    },
+    Call1 {
+        f: ScalarFn,
+        strict: bool,
+        arg: Box<CExpr>,
+    },
+    Call2 {
+        f: ScalarFn,
+        strict: bool,
+        args: Box<[CExpr; 2]>,
+    },
+    Session {
+        oid: Oid,
+        name: Arc<str>,
+        strict: bool,
+        args: Box<[CExpr]>,
+    },
+    Routine {
+        call: Arc<RoutineCall>,
+        args: Box<[CExpr]>,
+    },
+    /// satisfies_hash_partition, with the types of its arguments.
+    SatisfiesHash {
+        types: Box<[Oid]>,
+        variadic: bool,
+        args: Box<[CExpr]>,
+    },
+    /// A domain's conditions on the value of `arg`: the checks are of a row that is the value.
+    Domain {
+        name: Arc<str>,
+        not_null: bool,
+        checks: Box<[(String, CExpr)]>,
+        arg: Box<CExpr>,
+    },
+    /// Each element of an array as `element` makes it of a row that is the element.
+    ArrayMap {
+        to: Oid,
+        element: Box<CExpr>,
+        arg: Box<CExpr>,
+    },
+    CompareInt {
+        op: IntOp,
+        args: Box<[CExpr; 2]>,
+    },
+    /// Of two integers of the same type; `f` says what is wrong with the others.
+    Arithmetic {
+        op: Arithmetic,
+        wide: bool,
+        f: ScalarFn,
+        args: Box<[CExpr; 2]>,
+    },
+    Cast {
+        f: cast::CastFn,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    InOut {
+        from: Oid,
+        to: Oid,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    Typmod {
+        ty: Oid,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    ArrayCast {
+        from: Oid,
+        to: Oid,
+        func: Option<cast::CastFn>,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    ArrayTypmod {
+        element: Oid,
+        typmod: i32,
+        explicit: bool,
+        arg: Box<CExpr>,
+    },
+    /// An array whose element type its function could not know.
+    RetagArray {
+        element: Oid,
+        arg: Box<CExpr>,
+    },
+    /// Sets the type of a record or array value.
+    Retag {
+        ty: Oid,
+        arg: Box<CExpr>,
+    },
+    And(Box<[CExpr]>),
+    Or(Box<[CExpr]>),
+    Not(Box<CExpr>),
+    IsNull {
+        arg: Box<CExpr>,
+        negated: bool,
+        row: bool,
+    },
+    BoolTest {
+        arg: Box<CExpr>,
+        test: BoolTestKind,
+    },
+    IsDistinct {
+        left: Box<CExpr>,
+        right: Box<CExpr>,
+        eq: ScalarFn,
+        negated: bool,
+    },
+    NullIf {
+        eq: ScalarFn,
+        args: Box<[CExpr; 2]>,
+    },
+    Case {
+        arg: Option<Box<CExpr>>,
+        whens: Box<[(CExpr, CExpr)]>,
+        otherwise: Box<CExpr>,
+    },
+    CaseArg,
+    Coalesce(Box<[CExpr]>),
+    MinMax {
+        ty: Oid,
+        greatest: bool,
+        args: Box<[CExpr]>,
+    },
+    Array {
+        element: Oid,
+        multidim: bool,
+        args: Box<[CExpr]>,
+    },
+    Row {
+        ty: Oid,
+        types: Box<[Oid]>,
+        args: Box<[CExpr]>,
+        names: Option<Arc<[String]>>,
+    },
+    Field {
+        index: usize,
+        arg: Box<CExpr>,
+    },
+    Subscript {
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+        slice: bool,
+    },
+    JsonSubscript {
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+    },
+    JsonSubscriptAssign {
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+        value: Box<CExpr>,
+    },
+    SubscriptAssign {
+        element: Oid,
+        arg: Box<CExpr>,
+        subs: Box<[CSubscript]>,
+        slice: bool,
+        value: Box<CExpr>,
+    },
+    FieldAssign {
+        ty: Oid,
+        types: Box<[Oid]>,
+        index: usize,
+        arg: Box<CExpr>,
+        value: Box<CExpr>,
+    },
+    ScalarArray {
+        f: ScalarFn,
+        strict: bool,
+        any: bool,
+        args: Box<[CExpr; 2]>,
+    },
+    /// `x = ANY (constant array)` over hashed keys.
+    InSet {
+        ty: Oid,
+        arg: Box<CExpr>,
+        set: Arc<kilndb_base::hash::HashSet<Vec<u8>>>,
+        has_null: bool,
+        negated: bool,
+    },
+    RowCompare {
+        kind: CompareKind,
+        types: Box<[Oid]>,
+        left: Box<[CExpr]>,
+        right: Box<[CExpr]>,
+    },
+    SubPlan(Box<SubPlanUse>),
+    SqlValue(SqlValue),
+    /// Evaluated once per run.
+    Once {
+        index: usize,
+        arg: Box<CExpr>,
+    },
+}
+
+#[inline]
+pub fn int_of(d: &Datum) -> Option<i64> {
+    match d {
+        Datum::Int4(v) => Some(i64::from(*v)),
+        Datum::Int8(v) => Some(*v),
+        Datum::Int2(v) => Some(i64::from(*v)),
+        _ => None,
+    }
+}
+
+impl CExpr {
+    /// Without a row: made of constants, parameters of the statement, and functions of these.
+    pub fn is_known_at_start(&self) -> bool {
+        match self {
+            CExpr::Const(_) | CExpr::Param(_) | CExpr::SqlValue(_) => true,
+            CExpr::Call { args, .. } | CExpr::Session { args, .. } | CExpr::Array { args, .. } => {
+                args.iter().all(CExpr::is_known_at_start)
+            }
+            CExpr::Call1 { arg, .. }
+            | CExpr::Cast { arg, .. }
+            | CExpr::InOut { arg, .. }
+            | CExpr::Typmod { arg, .. }
+            | CExpr::Once { arg, .. } => arg.is_known_at_start(),
+            CExpr::Call2 { args, .. } | CExpr::Arithmetic { args, .. } => args.iter().all(CExpr::is_known_at_start),
+            _ => false,
+        }
+    }
+}
+
+#[inline]
+pub fn compare_int(op: IntOp, l: i64, r: i64) -> bool {
+    match op {
+        IntOp::Eq => l == r,
+        IntOp::Ne => l != r,
+        IntOp::Lt => l < r,
+        IntOp::Le => l <= r,
+        IntOp::Gt => l > r,
+        IntOp::Ge => l >= r,
+    }
+}
+
+#[derive(Clone)]
+pub enum SubPlanKind {
+    Exists,
+    Scalar,
+    Row(Vec<Oid>),
+    Array(Oid),
+    Any,
+    All,
+    RowCompare,
+}
+
+#[derive(Clone)]
+pub struct SubPlanUse {
+    pub index: usize,
+    pub kind: SubPlanKind,
+    /// (exec param, slot of the outer row).
+    pub set: Vec<(usize, usize)>,
+    /// WITH queries inside of it that depend on something outside of themselves: they start anew with it.
+    pub ctes: Vec<usize>,
+    /// Depends on nothing outside: one run serves all rows.
+    pub cacheable: bool,
+    pub test: Option<CExpr>,
+    pub test_params: Vec<usize>,
+    pub hash: Option<Vec<(CExpr, usize, Oid)>>,
+}
+
+/// A call of a routine as a plan has it.
+#[derive(Debug)]
+pub struct RoutineCall {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub strict: bool,
+    pub returns_set: bool,
+    /// Of the arguments, as this call has them.
+    pub argument_types: Vec<Oid>,
+    pub result_type: Oid,
+    pub is_polymorphic: bool,
+    /// The columns that the caller wants of a routine that returns RECORD.
+    pub expected: Option<Arc<RowShape>>,
+    /// Rows are wanted as their columns, not as one composite value.
+    pub spread: bool,
+    /// The last argument is an array given with VARIADIC.
+    pub variadic: bool,
+}
+
+impl RoutineCall {
+    /// A call of a function of one value with arguments of these types, which is none of the statement's own.
+    pub fn of(function: &FunctionInfo, argument_types: Vec<Oid>) -> RoutineCall {
+        let polymorphic = kilndb_bind::is_polymorphic;
+        RoutineCall {
+            oid: function.oid,
+            name: Arc::from(function.name.as_str()),
+            strict: function.strict,
+            returns_set: false,
+            argument_types,
+            result_type: function.return_type,
+            is_polymorphic: polymorphic(function.return_type) || function.arg_types.iter().any(|t| polymorphic(*t)),
+            expected: None,
+            spread: false,
+            variadic: false,
+        }
+    }
+    /// What settles polymorphic types: of the arguments, then of the result.
+    pub fn types(&self) -> Vec<Oid> {
+        if !self.is_polymorphic {
+            return Vec::new();
+        }
+        self.argument_types.iter().copied().chain([self.result_type]).collect()
+    }
+}

@@ -1,0 +1,664 @@
+//! FROM and WHERE: predicates go down to where their columns are, joins are ordered greedily by cost.
+
+use super::expression::CExpr;
+use super::scan::selectivity;
+use super::semijoin::{Semi, semi_of};
+use super::*;
+use kilndb_base::Error;
+
+/// A relation, or an outer join as a unit.
+struct Item<'q> {
+    tree: &'q JoinTree,
+    rels: Vec<u32>,
+}
+
+fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
+    match t {
+        JoinTree::Rel(r) => out.push(*r),
+        JoinTree::Join { left, right, .. } => {
+            rels_of(left, out);
+            rels_of(right, out);
+        }
+    }
+}
+
+fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<Item<'q>>, preds: &mut Vec<Expr>) {
+    match t {
+        JoinTree::Join { kind: JoinKind::Inner, left, right, on } => {
+            flatten(left, items, preds);
+            flatten(right, items, preds);
+            if let Some(e) = on {
+                e.clone().conjuncts(preds);
+            }
+        }
+        _ => {
+            let mut rels = Vec::new();
+            rels_of(t, &mut rels);
+            items.push(Item { tree: t, rels });
+        }
+    }
+}
+
+/// Relations of this level that `e` uses.
+pub(super) fn used_rels(e: &Expr, level: &[u32]) -> Vec<u32> {
+    let mut columns = Vec::new();
+    e.columns(&mut columns);
+    let mut rels: Vec<u32> = columns.into_iter().map(|c| c.rel).filter(|r| level.contains(r)).collect();
+    rels.sort_unstable();
+    rels.dedup();
+    rels
+}
+
+fn within(small: &[u32], big: &[u32]) -> bool {
+    small.iter().all(|r| big.contains(r))
+}
+
+pub struct FromPlan {
+    pub planned: Planned,
+    pub rows: f64,
+    pub cost: f64,
+    pub sorted: bool,
+}
+
+impl Planner<'_> {
+    /// All of FROM with all of WHERE.
+    pub fn plan_from(&self, q: &Query, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+        let mut preds = Vec::new();
+        if let Some(f) = &q.filter {
+            f.clone().conjuncts(&mut preds);
+        }
+        if q.from.is_empty() {
+            let filter = match Expr::and_all(preds) {
+                Some(e) => Some(self.compile(&e, &Layout::default())?),
+                None => None,
+            };
+            let node = self.node(Op::Result { filter }, 0, 1.0, 0.0, "Result");
+            return Ok(FromPlan {
+                planned: Planned { node, layout: Layout::default() },
+                rows: 1.0,
+                cost: 0.01,
+                sorted: false,
+            });
+        }
+        self.plan_trees(q, &q.from.iter().collect::<Vec<_>>(), preds, wanted, limited)
+    }
+
+    pub(super) fn plan_trees(
+        &self,
+        q: &Query,
+        trees: &[&JoinTree],
+        mut preds: Vec<Expr>,
+        wanted: &[SortKey],
+        limited: bool,
+    ) -> Result<FromPlan> {
+        let mut items = Vec::new();
+        for t in trees {
+            flatten(t, &mut items, &mut preds);
+        }
+        items.retain(|i| i.rels != [0]);
+        let level: Vec<u32> = items.iter().flat_map(|i| i.rels.clone()).collect();
+        let mut semis = Vec::new();
+        preds = preds.into_iter().filter_map(|p| semi_of(p, &level).map(|s| semis.push(s)).err()).collect();
+        let by_distinct = if semis.is_empty() { None } else { self.plan_distinct(q, &items, &preds, &semis, &level)? };
+        // Each condition belongs to one item, or to a join.
+        let mut own: Vec<Vec<Expr>> = items.iter().map(|_| Vec::new()).collect();
+        let mut joins: Vec<Option<Expr>> = Vec::new();
+        let mut constant: Vec<Expr> = Vec::new();
+        for p in preds {
+            let used = used_rels(&p, &level);
+            if used.is_empty() && !p.varies() && items.len() > 1 {
+                constant.push(p);
+                continue;
+            }
+            match items.iter().position(|i| within(&used, &i.rels)) {
+                Some(i) if !p.varies() || items.len() == 1 => own[i].push(p),
+                _ => joins.push(Some(p)),
+            }
+        }
+        let depends: Vec<Vec<u32>> = items.iter().map(|i| self.lateral_rels(q, i, &level)).collect();
+        let mut left: Vec<usize> = (0..items.len()).collect();
+        let single = items.len() == 1;
+        let mut first: Option<(usize, FromPlan)> = None;
+        for &i in &left {
+            if !depends[i].is_empty() {
+                continue;
+            }
+            let p = self.plan_item(q, &items[i], &own[i], &[], if single { wanted } else { &[] }, limited && single)?;
+            // Cheapest first; fewer rows first.
+            if first.as_ref().is_none_or(|(_, f)| p.rows < f.rows) {
+                first = Some((i, p));
+            }
+        }
+        let Some((start, mut current)) = first else { return Err(Error::internal("no relation to begin with")) };
+        left.retain(|i| *i != start);
+        let mut joined = items[start].rels.clone();
+        current = self.join_semis(current, &mut semis, &joined, limited)?;
+        while !left.is_empty() {
+            let mut best: Option<(usize, FromPlan, Vec<usize>)> = None;
+            let connected: Vec<usize> = left
+                .iter()
+                .copied()
+                .filter(|i| within(&depends[*i], &joined))
+                .filter(|i| {
+                    joins.iter().flatten().any(|p| {
+                        let used = used_rels(p, &level);
+                        used.iter().any(|r| items[*i].rels.contains(r))
+                            && within(&used, &[joined.as_slice(), &items[*i].rels].concat())
+                    })
+                })
+                .collect();
+            let candidates = if connected.is_empty() {
+                left.iter().copied().filter(|i| within(&depends[*i], &joined)).collect()
+            } else {
+                connected
+            };
+            for i in candidates {
+                let both = [joined.as_slice(), &items[i].rels].concat();
+                let usable: Vec<usize> = (0..joins.len())
+                    .filter(|n| joins[*n].as_ref().is_some_and(|p| within(&used_rels(p, &level), &both)))
+                    .collect();
+                let list: Vec<Expr> = usable.iter().filter_map(|n| joins[*n].clone()).collect();
+                let p = self.join_step(q, &current, &items[i], &own[i], &list, &depends[i])?;
+                if best.as_ref().is_none_or(|b| p.cost < b.1.cost) {
+                    best = Some((i, p, usable));
+                }
+            }
+            let Some((i, p, used)) = best else { return Err(Error::internal("join order")) };
+            current = p;
+            joined.extend(&items[i].rels);
+            left.retain(|x| *x != i);
+            used.into_iter().for_each(|n| joins[n] = None);
+            current = self.join_semis(current, &mut semis, &joined, limited)?;
+        }
+        constant.extend(joins.into_iter().flatten());
+        if let Some(e) = Expr::and_all(constant) {
+            let condition = self.compile(&e, &current.planned.layout)?;
+            let layout = current.planned.layout;
+            let info = if self.explain { vec![format!("Filter: {}", self.show(&e))] } else { Vec::new() };
+            let node = self.node_with(
+                Op::Filter { input: current.planned.node, condition },
+                layout.0.len(),
+                current.rows,
+                current.cost,
+                "Result",
+                info,
+            );
+            current.planned = Planned { node, layout };
+        }
+        Ok(match by_distinct {
+            Some(p) if p.cost < current.cost && !(current.sorted && limited) => p,
+            _ => current,
+        })
+    }
+
+    /// Joins those whose columns are all there.
+    fn join_semis(
+        &self,
+        mut current: FromPlan,
+        semis: &mut Vec<Semi>,
+        joined: &[u32],
+        limited: bool,
+    ) -> Result<FromPlan> {
+        let ready: Vec<Semi> = semis.extract_if(.., |s| within(&s.outer, joined)).collect();
+        for semi in &ready {
+            current = self.semi_step(&current, semi, limited)?;
+        }
+        Ok(current)
+    }
+
+    /// The plan with semi joins as ordinary joins with distinct values, as far as that is possible.
+    fn plan_distinct(
+        &self,
+        q: &Query,
+        items: &[Item<'_>],
+        preds: &[Expr],
+        semis: &[Semi],
+        level: &[u32],
+    ) -> Result<Option<FromPlan>> {
+        let rels: Option<Vec<(Rel, Vec<Expr>)>> = semis.iter().map(|s| self.distinct_rel(s, level)).collect();
+        let Some(rels) = rels else { return Ok(None) };
+        let mut inner = Query { rels: q.rels.clone(), ..Query::default() };
+        let mut all = preds.to_vec();
+        let mut own_trees = Vec::new();
+        for (rel, conditions) in rels {
+            own_trees.push(JoinTree::Rel(rel.id));
+            inner.rels.push(rel);
+            all.extend(conditions);
+        }
+        let trees: Vec<&JoinTree> = items.iter().map(|i| i.tree).chain(&own_trees).collect();
+        self.plan_trees(&inner, &trees, all, &[], false).map(Some)
+    }
+
+    /// Relations of the same level whose values an item needs.
+    fn lateral_rels(&self, q: &Query, item: &Item<'_>, level: &[u32]) -> Vec<u32> {
+        let mut out = Vec::new();
+        for id in &item.rels {
+            let Some(rel) = q.rels.iter().find(|r| r.id == *id) else { continue };
+            let mut columns = Vec::new();
+            match &rel.kind {
+                RelKind::Subquery(s) => s.outer_columns(&mut columns),
+                RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut columns)),
+                _ => {}
+            }
+            out.extend(columns.into_iter().map(|c| c.rel).filter(|r| level.contains(r) && !item.rels.contains(r)));
+        }
+        out
+    }
+
+    /// `preds` may use columns of `outer`: they are parameters then.
+    fn plan_item(
+        &self,
+        q: &Query,
+        item: &Item<'_>,
+        preds: &[Expr],
+        joins: &[Expr],
+        wanted: &[SortKey],
+        limited: bool,
+    ) -> Result<FromPlan> {
+        match item.tree {
+            JoinTree::Rel(id) => {
+                let Some(rel) = q.rels.iter().find(|r| r.id == *id) else {
+                    return Err(Error::internal("relation is missing"));
+                };
+                let all = [preds, joins].concat();
+                self.plan_rel(rel, &all, wanted, limited)
+            }
+            JoinTree::Join { kind, left, right, on } => {
+                let all = [preds, joins].concat();
+                self.plan_outer(q, *kind, left, right, on.as_ref(), all)
+            }
+        }
+    }
+
+    fn plan_rel(&self, rel: &Rel, preds: &[Expr], wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+        let planned = match &rel.kind {
+            RelKind::Table(t) => {
+                let c = self.plan_table(rel, t, preds, wanted, limited)?;
+                return Ok(FromPlan { planned: c.planned, rows: c.rows, cost: c.cost, sorted: c.sorted });
+            }
+            RelKind::Subquery(s) => self.plan_query(s, rel.id)?,
+            RelKind::Cte { cte, recursive_self } => self.plan_cte_scan(*cte, *recursive_self, rel)?,
+            RelKind::Values(rows) => self.plan_values(rel, rows)?,
+            RelKind::Function { calls, ordinality } => self.plan_function(rel, calls, *ordinality)?,
+            RelKind::Pseudo => return Err(Error::internal("pseudo relation in FROM")),
+        };
+        let (mut rows, cost) = (planned.node.rows, planned.node.cost);
+        let mut planned = planned;
+        if let Some(e) = Expr::and_all(preds.to_vec()) {
+            rows = (rows * selectivity(&e)).max(1.0);
+            planned = self.filter(planned, &e, rows)?;
+        }
+        Ok(FromPlan { planned, rows, cost, sorted: false })
+    }
+
+    pub fn filter(&self, input: Planned, e: &Expr, rows: f64) -> Result<Planned> {
+        self.filter_as(input, e, rows, "Filter")
+    }
+
+    pub(super) fn filter_as(&self, input: Planned, e: &Expr, rows: f64, label: &str) -> Result<Planned> {
+        let condition = self.compile(e, &input.layout)?;
+        let width = input.layout.0.len();
+        let cost = input.node.cost + input.node.rows * 0.0025;
+        let info = if self.explain { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
+        let below = input.node.clone();
+        let node = self.node_with(Op::Filter { input: input.node, condition }, width, rows, cost, label, info);
+        self.note_divided_like(&node, &below);
+        Ok(Planned { node, layout: input.layout })
+    }
+
+    /// Slots of `outer` that expressions of the inner side take as parameters.
+    fn loop_params(&self, inner_uses: &[ColId], outer: &Layout) -> Vec<(usize, usize)> {
+        let mut out: Vec<(usize, usize)> = Vec::new();
+        for c in inner_uses {
+            if let Some(slot) = outer.find(*c) {
+                let param = self.exec_param(*c);
+                if !out.iter().any(|x| x.0 == param) {
+                    out.push((param, slot));
+                }
+            }
+        }
+        out
+    }
+
+    fn join_step(
+        &self,
+        q: &Query,
+        left: &FromPlan,
+        item: &Item<'_>,
+        own: &[Expr],
+        joins: &[Expr],
+        depends: &[u32],
+    ) -> Result<FromPlan> {
+        let rows_guess = |inner: f64| {
+            let s: f64 = joins.iter().map(selectivity).product();
+            let equal = joins.iter().any(|j| matches!(&j.kind, ExprKind::Func(f) if &*f.name == "="));
+            if equal {
+                (left.rows * inner * s).max(left.rows.min(inner)).max(1.0)
+            } else {
+                (left.rows * inner * s).max(1.0)
+            }
+        };
+        let clone = |p: &FromPlan| Planned { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
+        // A lateral item runs once per left row.
+        if !depends.is_empty() {
+            let mut uses = Vec::new();
+            for id in &item.rels {
+                if let Some(rel) = q.rels.iter().find(|r| r.id == *id) {
+                    match &rel.kind {
+                        RelKind::Subquery(s) => s.outer_columns(&mut uses),
+                        RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut uses)),
+                        _ => {}
+                    }
+                }
+            }
+            let inner = self.plan_item(q, item, own, &[], &[], false)?;
+            own.iter().for_each(|e| e.columns(&mut uses));
+            let cost = left.cost + left.rows * inner.cost;
+            return self.nest_loop(clone(left), inner, JoinKind::Inner, joins, &uses, false, left.rows, cost);
+        }
+        let plain = self.plan_item(q, item, own, &[], &[], false)?;
+        let mut best: Option<FromPlan> = None;
+        // By index of the inner table, the join conditions as parameters.
+        if let JoinTree::Rel(_) = item.tree
+            && !joins.is_empty()
+            && let Some(Rel { kind: RelKind::Table(_), .. }) = q.rels.iter().find(|r| r.id == item.rels[0])
+        {
+            let inner = self.plan_item(q, item, own, joins, &[], false)?;
+            if inner.planned.node.op.is_probe() {
+                let mut uses = Vec::new();
+                joins.iter().for_each(|e| e.columns(&mut uses));
+                let cost = left.cost + left.rows * (inner.cost + 0.05);
+                let rows = (left.rows * inner.rows).max(1.0);
+                let p = self.nest_loop(clone(left), inner, JoinKind::Inner, &[], &uses, false, rows, cost)?;
+                best = Some(p);
+            }
+        }
+        let rows = rows_guess(plain.rows);
+        if let Some((keys, residual)) = self.hash_keys(joins, &left.planned.layout, &plain.planned.layout) {
+            let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015 + rows * 0.01;
+            if best.as_ref().is_none_or(|b| cost < b.cost) {
+                best = Some(self.hash_join(clone(left), clone(&plain), JoinKind::Inner, keys, residual, rows, cost)?);
+            }
+        }
+        let cost = left.cost + plain.cost + left.rows * plain.rows * 0.01;
+        if best.as_ref().is_none_or(|b| cost < b.cost) {
+            best = Some(self.nest_loop(clone(left), plain, JoinKind::Inner, joins, &[], true, rows, cost)?);
+        }
+        best.ok_or_else(|| Error::internal("join"))
+    }
+
+    /// Splits into `left = right` keys and the rest; None without any key.
+    #[allow(clippy::type_complexity)]
+    pub(super) fn hash_keys(
+        &self,
+        joins: &[Expr],
+        left: &Layout,
+        right: &Layout,
+    ) -> Option<(Vec<(Expr, Expr)>, Vec<Expr>)> {
+        let mut keys = Vec::new();
+        let mut rest = Vec::new();
+        let on_side = |e: &Expr, own: &Layout, other: &Layout| {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            !used.is_empty()
+                && used.iter().all(|c| own.find(*c).is_some())
+                && !used.iter().any(|c| other.find(*c).is_some())
+                && !e.has_sublink()
+        };
+        for j in joins {
+            if let ExprKind::Func(f) = &j.kind
+                && let [l, r] = f.args.as_slice()
+                && f.operator != 0
+                && self.catalog.operator_by_oid(f.operator).ok().flatten().is_some_and(|o| o.can_hash && o.name == "=")
+                && (self.base_type(l.ty) == self.base_type(r.ty) || int_pair(l.ty, r.ty))
+            {
+                if on_side(l, left, right) && on_side(r, right, left) {
+                    keys.push((l.clone(), r.clone()));
+                    continue;
+                }
+                if on_side(r, left, right) && on_side(l, right, left) {
+                    keys.push((r.clone(), l.clone()));
+                    continue;
+                }
+            }
+            rest.push(j.clone());
+        }
+        if keys.is_empty() { None } else { Some((keys, rest)) }
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn hash_join(
+        &self,
+        probe: Planned,
+        build: Planned,
+        kind: JoinKind,
+        keys: Vec<(Expr, Expr)>,
+        residual: Vec<Expr>,
+        rows: f64,
+        cost: f64,
+    ) -> Result<FromPlan> {
+        let layout = probe.layout.join(&build.layout);
+        let mut types = Vec::new();
+        let (mut probe_keys, mut build_keys) = (Vec::new(), Vec::new());
+        let mut conds = Vec::new();
+        for (l, r) in &keys {
+            let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
+            types.push(if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) });
+            probe_keys.push(widen(self.compile(l, &probe.layout)?, int, l.ty));
+            build_keys.push(widen(self.compile(r, &build.layout)?, int, r.ty));
+            if self.explain {
+                conds.push(format!("({} = {})", self.show(l), self.show(r)));
+            }
+        }
+        let on = match Expr::and_all(residual.clone()) {
+            Some(e) => Some(self.compile(&e, &layout)?),
+            None => None,
+        };
+        let mut info = Vec::new();
+        if self.explain {
+            info.push(format!("Hash Cond: {}", super::shown_text::and_text(&conds)));
+            if !residual.is_empty() {
+                let text: Vec<String> = residual.iter().map(|e| self.show(e)).collect();
+                info.push(format!("Join Filter: {}", super::shown_text::and_text(&text)));
+            }
+        }
+        let label = match kind {
+            JoinKind::Inner => "Hash Join",
+            JoinKind::Left => "Hash Left Join",
+            JoinKind::Full => "Hash Full Join",
+            JoinKind::Semi => "Hash Semi Join",
+            JoinKind::Anti => "Hash Anti Join",
+            JoinKind::Right => "Hash Right Join",
+        };
+        let width = layout.0.len();
+        let division = self.joined_division(&probe.node, &build.node, kind, &keys);
+        let (probe, build) =
+            if division.is_some() { (probe, build) } else { (self.by_partition(probe), self.by_partition(build)) };
+        let op = Op::HashJoin { probe: probe.node, build: build.node, kind, probe_keys, build_keys, types, on };
+        let node = self.node_with(op, width, rows, cost, label, info);
+        if let Some(division) = division {
+            self.note_division(&node, division);
+        }
+        Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn nest_loop(
+        &self,
+        outer: Planned,
+        inner: FromPlan,
+        kind: JoinKind,
+        on: &[Expr],
+        uses: &[ColId],
+        materialize: bool,
+        rows: f64,
+        cost: f64,
+    ) -> Result<FromPlan> {
+        let (outer, inner) =
+            (self.by_partition(outer), FromPlan { planned: self.by_partition(inner.planned), ..inner });
+        let layout = outer.layout.join(&inner.planned.layout);
+        let params = self.loop_params(uses, &outer.layout);
+        let condition = match Expr::and_all(on.to_vec()) {
+            Some(e) => Some(self.compile(&e, &layout)?),
+            None => None,
+        };
+        let mut info = Vec::new();
+        if self.explain && !on.is_empty() {
+            let text: Vec<String> = on.iter().map(|e| self.show(e)).collect();
+            info.push(format!("Join Filter: {}", super::shown_text::and_text(&text)));
+        }
+        let label = match kind {
+            JoinKind::Inner => "Nested Loop",
+            JoinKind::Left => "Nested Loop Left Join",
+            JoinKind::Full => "Nested Loop Full Join",
+            JoinKind::Semi => "Nested Loop Semi Join",
+            JoinKind::Anti => "Nested Loop Anti Join",
+            JoinKind::Right => "Nested Loop Right Join",
+        };
+        let width = layout.0.len();
+        let materialize = materialize && params.is_empty();
+        let op =
+            Op::NestLoop { outer: outer.node, inner: inner.planned.node, kind, on: condition, params, materialize };
+        let node = self.node_with(op, width, rows, cost, label, info);
+        Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
+    }
+
+    /// A LEFT or FULL join; `above`: conditions of the level above on its columns.
+    fn plan_outer(
+        &self,
+        q: &Query,
+        kind: JoinKind,
+        left: &JoinTree,
+        right: &JoinTree,
+        on: Option<&Expr>,
+        above: Vec<Expr>,
+    ) -> Result<FromPlan> {
+        let (mut left_rels, mut right_rels) = (Vec::new(), Vec::new());
+        rels_of(left, &mut left_rels);
+        rels_of(right, &mut right_rels);
+        let level = [left_rels.as_slice(), &right_rels].concat();
+        let mut on_list = Vec::new();
+        if let Some(e) = on {
+            e.clone().conjuncts(&mut on_list);
+        }
+        // A condition above that no NULL-filled row can satisfy makes it an inner join.
+        if kind == JoinKind::Left && above.iter().any(|p| rejects_nulls(p, &right_rels)) {
+            let mut preds = on_list;
+            preds.extend(above);
+            return self.plan_trees(q, &[left, right], preds, &[], false);
+        }
+        let (mut push_left, mut push_right, mut rest, mut on_rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for p in above {
+            let used = used_rels(&p, &level);
+            if kind == JoinKind::Left && within(&used, &left_rels) && !p.varies() {
+                push_left.push(p)
+            } else {
+                rest.push(p)
+            }
+        }
+        for p in on_list {
+            let used = used_rels(&p, &level);
+            if kind == JoinKind::Left && !used.is_empty() && within(&used, &right_rels) {
+                push_right.push(p)
+            } else {
+                on_rest.push(p)
+            }
+        }
+        let outer = self.plan_trees(q, &[left], push_left, &[], false)?;
+        let right_item = |preds: Vec<Expr>| self.plan_trees(q, &[right], preds, &[], false);
+        // Lateral references from right to left.
+        let mut uses = Vec::new();
+        for id in &right_rels {
+            if let Some(rel) = q.rels.iter().find(|r| r.id == *id) {
+                match &rel.kind {
+                    RelKind::Subquery(s) => s.outer_columns(&mut uses),
+                    RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut uses)),
+                    _ => {}
+                }
+            }
+        }
+        uses.retain(|c| left_rels.contains(&c.rel));
+        let planned = if !uses.is_empty() {
+            let inner = right_item(push_right)?;
+            let cost = outer.cost + outer.rows * inner.cost;
+            let rows = outer.rows;
+            self.nest_loop(outer.planned, inner, kind, &on_rest, &uses, false, rows, cost)?
+        } else {
+            let inner = right_item(push_right.clone())?;
+            let rows = outer.rows.max(1.0);
+            let mut best = None;
+            if kind == JoinKind::Left
+                && let JoinTree::Rel(id) = right
+                && q.rels.iter().any(|r| r.id == *id && matches!(r.kind, RelKind::Table(_)))
+            {
+                let all = [push_right, on_rest.clone()].concat();
+                let probe = right_item(all)?;
+                let cost = outer.cost + outer.rows * (probe.cost + 0.05);
+                if probe.planned.node.op.is_probe() {
+                    best = Some((cost, probe));
+                }
+            }
+            let keys = self.hash_keys(&on_rest, &outer.planned.layout, &inner.planned.layout);
+            let hash_cost = outer.cost + inner.cost + (outer.rows + inner.rows * 1.5) * 0.015;
+            match (best, keys) {
+                (Some((cost, probe)), keys) if keys.is_none() || cost < hash_cost => {
+                    let mut uses = Vec::new();
+                    on_rest.iter().for_each(|e| e.columns(&mut uses));
+                    self.nest_loop(outer.planned, probe, kind, &[], &uses, false, rows, cost)?
+                }
+                (_, Some((keys, residual))) => {
+                    self.hash_join(outer.planned, inner.planned, kind, keys, residual, rows, hash_cost)?
+                }
+                (_, None) => {
+                    let cost = outer.cost + inner.cost + outer.rows * inner.rows * 0.01;
+                    self.nest_loop(outer.planned, inner, kind, &on_rest, &[], true, rows, cost)?
+                }
+            }
+        };
+        match Expr::and_all(rest) {
+            None => Ok(planned),
+            Some(e) => {
+                let rows = (planned.rows * selectivity(&e)).max(1.0);
+                let cost = planned.cost;
+                Ok(FromPlan { planned: self.filter(planned.planned, &e, rows)?, rows, cost, sorted: false })
+            }
+        }
+    }
+}
+
+fn int_pair(a: Oid, b: Oid) -> bool {
+    use kilndb_types::oids::{INT2, INT4, INT8};
+    matches!(a, INT2 | INT4 | INT8) && matches!(b, INT2 | INT4 | INT8)
+}
+
+fn widen(e: CExpr, int: bool, from: Oid) -> CExpr {
+    use kilndb_types::oids::INT8;
+    if !int || from == INT8 {
+        return e;
+    }
+    match kilndb_types::cast::lookup_cast(from, INT8) {
+        Some(f) => CExpr::Cast { f, typmod: -1, explicit: false, arg: Box::new(e) },
+        None => e,
+    }
+}
+
+/// Is the condition never true when all columns of `rels` are NULL?
+fn rejects_nulls(e: &Expr, rels: &[u32]) -> bool {
+    fn strict_use(e: &Expr, rels: &[u32]) -> bool {
+        match &e.kind {
+            ExprKind::Column(c) => rels.contains(&c.rel),
+            ExprKind::Func(f) if f.strict => f.args.iter().any(|a| strict_use(a, rels)),
+            ExprKind::Cast { arg, .. } | ExprKind::Collate { arg, .. } => strict_use(arg, rels),
+            _ => false,
+        }
+    }
+    match &e.kind {
+        ExprKind::Func(f) if f.strict => f.args.iter().any(|a| strict_use(a, rels)),
+        ExprKind::IsNull { arg, negated: true } => strict_use(arg, rels),
+        ExprKind::ScalarArray { func, any: true } => func.args.first().is_some_and(|a| strict_use(a, rels)),
+        ExprKind::And(l) => l.iter().any(|x| rejects_nulls(x, rels)),
+        ExprKind::Or(l) => l.iter().all(|x| rejects_nulls(x, rels)),
+        ExprKind::Column(c) => rels.contains(&c.rel),
+        _ => false,
+    }
+}

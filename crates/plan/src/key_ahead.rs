@@ -1,0 +1,85 @@
+//! The one partition that a statement is about, if a parameter says which: the executor asks for it from memory before
+//! the statement comes to it.
+//!
+//! Invariant: it is a guess, which nothing but speed depends on; the statement finds its partitions itself.
+
+use super::expression::CExpr;
+use super::partition::{Prune, Subject};
+use super::{Node, Op};
+use kilndb_base::Oid;
+use kilndb_base::sync::atomic::AtomicUsize;
+use kilndb_catalog::operator_class::EQUAL;
+use kilndb_catalog::partition::{PartitionKey, Strategy};
+
+/// Of a table whose partitions are as many as its remainders, by a key of one column.
+pub struct KeyAhead {
+    pub table: Oid,
+    /// The key's.
+    pub base_type: Oid,
+    pub parameter: usize,
+    pub to_change: bool,
+    /// Where the partitions' slots are (0: not known yet), and how many: for whoever runs the plan.
+    pub slots: AtomicUsize,
+    pub count: AtomicUsize,
+}
+
+impl KeyAhead {
+    /// Of the plan with this root.
+    pub fn of(root: &Node) -> Option<KeyAhead> {
+        KeyAhead::below(root, false)
+    }
+
+    fn below(node: &Node, to_change: bool) -> Option<KeyAhead> {
+        let made = |key: &PartitionKey, table: Oid, value: &CExpr| {
+            let CExpr::Param(parameter) = value else { return None };
+            let part = key.parts.first().filter(|_| is_simple(key))?;
+            Some(KeyAhead {
+                table,
+                base_type: part.base_type,
+                parameter: *parameter,
+                to_change,
+                slots: AtomicUsize::new(0),
+                count: AtomicUsize::new(0),
+            })
+        };
+        match &node.op {
+            Op::Modify(m) if m.statement.routing.is_some() => {
+                let key = m.table.partition_key.as_ref()?;
+                let column = usize::try_from(key.parts.first()?.attnum - 1).ok()?;
+                match made_of(&m.statement.input, column) {
+                    Some(value) => KeyAhead { to_change: true, ..made(key, m.table.oid, value)? }.into(),
+                    None => KeyAhead::below(&m.statement.input, true),
+                }
+            }
+            Op::Partitions(p) => {
+                let (Prune::All(conditions), Some(key)) = (&p.prune, &p.table.partition_key) else { return None };
+                let [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, value, .. }] =
+                    conditions.as_slice()
+                else {
+                    return None;
+                };
+                if key.parts.first()?.attnum == *attnum { made(key, p.table.oid, value) } else { None }
+            }
+            Op::Filter { input, .. }
+            | Op::Project { input, .. }
+            | Op::Limit { input, .. }
+            | Op::Sort { input, .. }
+            | Op::Aggregate { input, .. } => KeyAhead::below(input, to_change),
+            Op::LockRows { input, .. } => KeyAhead::below(input, true),
+            _ => None,
+        }
+    }
+}
+
+fn is_simple(key: &PartitionKey) -> bool {
+    key.strategy == Strategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
+}
+
+/// What a column of the only row is.
+fn made_of(input: &Node, column: usize) -> Option<&CExpr> {
+    match &input.op {
+        Op::Values { rows } if rows.len() == 1 => rows[0].get(column),
+        Op::Project { input, exprs } if matches!(input.op, Op::Result { .. }) => exprs.get(column),
+        _ => None,
+    }
+}

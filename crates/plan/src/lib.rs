@@ -1,0 +1,445 @@
+//! Plans: how a bound query is run.
+//!
+//! Invariants
+//! 1. A plan is read-only and holds no state of a run: sessions share it.
+//! 2. A column that an expression needs and its input does not have is an execution parameter; whoever runs the
+//!    part with the expression has set it before.
+//!
+//! Must not know: syntax, sessions, snapshots, transactions, how anything is run.
+//!
+//! Of storage it knows what a plan hands on without looking into it: opened relations ([`kilndb_storage::Relation`], so
+//! that a statement does not look them up each time it runs; [`kilndb_storage::Engine`] opens them), the modes of table
+//! locks, the counters that EXPLAIN shows of planning, and the prefetch of a plan's own parts. It reads no row.
+
+mod access;
+mod agg;
+mod bitmap;
+pub mod compile;
+mod cte;
+mod dml;
+mod element_selectivity;
+pub mod expression;
+mod implied;
+mod inline;
+mod join;
+pub mod key_ahead;
+mod merge;
+mod minmax;
+pub mod node;
+pub mod partition;
+mod partitionwise;
+pub mod prune;
+mod query;
+mod scan;
+mod semijoin;
+pub mod shown_text;
+mod simplify;
+mod trigger;
+mod window;
+
+pub use bitmap::{Bitmap, InvertedAccess, InvertedCondition};
+pub use compile::Layout;
+pub use compile::int_compare;
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_bind::ir::*;
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::global::GLOBAL;
+use kilndb_storage::{Engine, LockMode, Relation};
+use kilndb_types::EvalContext;
+pub use node::*;
+pub use partitionwise::{ByPartition, ShownPart};
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+
+pub struct Planner<'a> {
+    pub catalog: &'a dyn CatalogView,
+    pub engine: &'a Arc<Engine>,
+    exec_params: RefCell<HashMap<ColId, usize>>,
+    subplans: RefCell<Vec<Arc<Node>>>,
+    /// Subqueries that depend on nothing outside, by `SubLink::id`: number and width of the subplan.
+    init_plans: RefCell<HashMap<u32, (usize, usize)>>,
+    /// Those that the query levels being planned use, the innermost level last.
+    level_init_plans: RefCell<Vec<Vec<usize>>>,
+    node_init_plans: RefCell<HashMap<usize, Vec<usize>>>,
+    /// Subplans that only conditions judged again use: EXPLAIN does not show them.
+    hidden_subplans: RefCell<HashSet<usize>>,
+    ctes: RefCell<Vec<CtePlan>>,
+    cte_numbers: RefCell<HashMap<u32, usize>>,
+    /// Columns from further out that WITH queries depend on, by `Cte::id`.
+    cte_outer: RefCell<HashMap<u32, Vec<ColId>>>,
+    /// (parameter, WITH query that depends on it).
+    correlated_ctes: RefCell<Vec<(usize, usize)>>,
+    run_always: RefCell<Vec<usize>>,
+    once_count: Cell<usize>,
+    next_node: Cell<usize>,
+    /// Relations that the planner makes count down from the top.
+    next_rel: Cell<u32>,
+    /// Every column that any expression of the statement uses.
+    needed: RefCell<HashSet<ColId>>,
+    /// How often expressions use a column, where that is known: rows that are locked or changed are judged again by all
+    /// their columns.
+    uses: HashMap<ColId, usize>,
+    /// Columns of an UPDATE's table that are only copied to the row's next version, and of no fixed width: they are not
+    /// decoded.
+    handed_on: RefCell<HashSet<ColId>>,
+    locks: RefCell<Vec<(Oid, LockMode)>>,
+    read_only: Cell<bool>,
+    changes_permanent: Cell<bool>,
+    explain: bool,
+    /// EXPLAIN (VERBOSE).
+    verbose: bool,
+    eval: Option<EvalContext<'a>>,
+    /// By node id: what rows are divided by (see `partitionwise`).
+    divisions: RefCell<HashMap<usize, partitionwise::Division>>,
+    /// What is compiled is run again and again, outside of a plan.
+    is_detached: bool,
+}
+
+/// A planned part with its columns.
+pub struct Planned {
+    pub node: Arc<Node>,
+    pub layout: Layout,
+}
+
+pub fn plan(
+    bound: BoundStatement,
+    param_types: Vec<Oid>,
+    catalog: &dyn CatalogView,
+    engine: &Arc<Engine>,
+    eval: &kilndb_types::EvalContext<'_>,
+) -> Result<Arc<Plan>> {
+    plan_in(bound, param_types, catalog, engine, Some(*eval))
+}
+
+pub fn plan_with(
+    bound: BoundStatement,
+    param_types: Vec<Oid>,
+    catalog: &dyn CatalogView,
+    engine: &Arc<Engine>,
+) -> Result<Arc<Plan>> {
+    plan_in(bound, param_types, catalog, engine, None)
+}
+
+/// `eval`: where values may be asked for that tell how many rows there will be.
+fn plan_in<'a>(
+    bound: BoundStatement,
+    param_types: Vec<Oid>,
+    catalog: &'a dyn CatalogView,
+    engine: &'a Arc<Engine>,
+    eval: Option<EvalContext<'a>>,
+) -> Result<Arc<Plan>> {
+    let (mut query, explain) = match bound {
+        BoundStatement::Query(q) => (q, None),
+        BoundStatement::Explain { options, inner } => (inner, Some(options)),
+    };
+    inline::inline_functions(&mut query, catalog)?;
+    simplify::simplify(&mut query)?;
+    if explain.is_some() {
+        shown_text::name_columns(&query);
+    }
+    let (mut needed, mut uses) = (HashSet::new(), HashMap::new());
+    collect_needed(&query, &mut needed, &mut uses);
+    let verbose = explain.as_ref().is_some_and(|o| o.verbose);
+    let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, explain.is_some()) };
+    let root = planner.plan_query(&query, 0)?;
+    let (targets, tag, has_returning) = match &query.body {
+        Body::Dml(d) => {
+            let tag = match d.kind {
+                DmlKind::Insert => CommandTag::Insert,
+                DmlKind::Update => CommandTag::Update,
+                DmlKind::Delete => CommandTag::Delete,
+                DmlKind::Merge => CommandTag::Merge,
+            };
+            (&d.returning, tag, !d.returning.is_empty())
+        }
+        _ => (&query.targets, CommandTag::Select, false),
+    };
+    let mut columns: Vec<OutputColumn> = targets
+        .iter()
+        .filter(|t| !t.junk)
+        .map(|t| (t, kilndb_catalog::user_types::shown_type(t.expr.ty, t.expr.typmod, catalog)))
+        .map(|(t, shown)| OutputColumn {
+            name: t.name.clone(),
+            type_oid: t.expr.ty,
+            typmod: t.expr.typmod,
+            type_len: type_length(shown.0, catalog),
+            shown_type: shown.0,
+            shown_typmod: shown.1,
+            table_oid: t.table_oid,
+            attnum: t.attnum,
+        })
+        .collect();
+    let mut tag = tag;
+    let mut explained_columns = Vec::new();
+    if let Some(options) = &explain {
+        tag = CommandTag::Explain;
+        explained_columns = columns.iter().map(|c| (c.type_oid, c.typmod)).collect();
+        let type_oid = options.format.type_oid();
+        columns = vec![OutputColumn {
+            name: "QUERY PLAN".into(),
+            type_oid,
+            typmod: -1,
+            type_len: type_length(type_oid, catalog),
+            shown_type: type_oid,
+            shown_typmod: -1,
+            table_oid: 0,
+            attnum: 0,
+        }];
+    }
+    let (subplans, ctes, exec_params) =
+        (planner.subplans.into_inner(), planner.ctes.into_inner(), planner.exec_params.into_inner().len());
+    let parts = node::parts([&root.node].into_iter().chain(&subplans).chain(ctes.iter().map(|cte| &cte.node)));
+    let keeps_state = subplans.is_empty()
+        && ctes.is_empty()
+        && exec_params == 0
+        && explain.is_none()
+        && node::is_pipeline(&root.node);
+    let key_ahead = key_ahead::KeyAhead::of(&root.node).filter(|_| explain.is_none());
+    Ok(Arc::new(Plan {
+        command: tag.name(),
+        root: root.node,
+        subplans,
+        init_plans: planner.node_init_plans.into_inner(),
+        hidden_subplans: planner.hidden_subplans.into_inner(),
+        ctes,
+        correlated_ctes: planner.correlated_ctes.into_inner(),
+        exec_params,
+        once: planner.once_count.get(),
+        nodes: planner.next_node.get(),
+        columns,
+        locks: planner.locks.into_inner(),
+        is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze)
+            || explain.as_ref().is_some_and(|e| !e.analyze),
+        changes_permanent: planner.changes_permanent.get() && explain.as_ref().is_none_or(|e| e.analyze),
+        param_types,
+        tag,
+        has_returning,
+        explain,
+        explained_columns,
+        planning: node::Planning::default(),
+        run_always: planner.run_always.into_inner(),
+        names: Vec::new(),
+        objects: Vec::new(),
+        is_private: false,
+        places: Vec::new(),
+        keeps_state,
+        parts,
+        key_ahead,
+    }))
+}
+
+fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId, usize>) {
+    let mut list = Vec::new();
+    q.for_exprs(&mut |e| note_expr(e, &mut list, out, uses));
+    // Elsewhere than in a query of one table conditions may be wanted in several places: more often than any of them.
+    let each = if q.locks.is_empty() && !matches!(q.body, Body::Dml(_)) && q.rels.len() == 1 { 1 } else { 1 << 32 };
+    for c in list {
+        out.insert(c);
+        *uses.entry(c).or_default() += each;
+    }
+    q.for_subqueries(&mut |s| collect_needed(s, out, uses));
+    for l in &q.locks {
+        out.insert(ColId { rel: l.rel, att: ATT_CTID });
+        if q.rels.iter().any(|r| r.id == l.rel && matches!(&r.kind, RelKind::Table(t) if t.partition_key.is_some())) {
+            out.insert(ColId { rel: l.rel, att: ATT_TABLEOID });
+        }
+    }
+    if let Body::Dml(d) = &q.body {
+        out.insert(ColId { rel: d.rel, att: ATT_CTID });
+        if d.table.partition_key.is_some() {
+            out.insert(ColId { rel: d.rel, att: ATT_TABLEOID });
+        }
+        let used = of_deleted_rows(d);
+        for c in
+            d.table.columns.iter().filter(|c| !c.dropped && used.as_ref().is_none_or(|used| used.contains(&c.attnum)))
+        {
+            out.insert(ColId { rel: d.rel, att: c.attnum });
+        }
+    }
+}
+
+/// The columns that a DELETE must know of the rows that it deletes, apart from those in its expressions; None: all.
+fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
+    let has_triggers = d.triggers.iter().any(|t| t.trigger.for_each_row() || t.trigger.has_transition_tables());
+    if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() || has_triggers {
+        return None;
+    }
+    // Rows are taken out of an inverted index by their ids.
+    let (inverted, trees): (Vec<_>, Vec<_>) = d.indexes.iter().partition(|index| index.index.is_inverted());
+    let mut used: Vec<ColId> = Vec::new();
+    inverted.iter().flat_map(|index| &index.predicate).for_each(|e| e.columns(&mut used));
+    let referenced = d.table.referenced_by.iter().flat_map(|key| key.referenced_columns.iter().copied());
+    Some(trees.iter().flat_map(|index| index.columns()).chain(referenced).chain(used.iter().map(|c| c.att)).collect())
+}
+
+fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId, usize>) {
+    if let ExprKind::Column(c) = &e.kind {
+        list.push(*c);
+    }
+    if let ExprKind::SubLink(s) = &e.kind {
+        collect_needed(&s.query, out, uses);
+    }
+    e.for_children(&mut |c| note_expr(c, list, out, uses));
+}
+
+impl<'a> Planner<'a> {
+    fn new(
+        catalog: &'a dyn CatalogView,
+        engine: &'a Arc<Engine>,
+        needed: HashSet<ColId>,
+        explain: bool,
+    ) -> Planner<'a> {
+        Planner {
+            catalog,
+            engine,
+            exec_params: Default::default(),
+            subplans: Default::default(),
+            init_plans: Default::default(),
+            level_init_plans: Default::default(),
+            node_init_plans: Default::default(),
+            hidden_subplans: Default::default(),
+            ctes: Default::default(),
+            cte_numbers: Default::default(),
+            cte_outer: Default::default(),
+            correlated_ctes: Default::default(),
+            run_always: Default::default(),
+            once_count: Cell::new(0),
+            next_node: Cell::new(0),
+            next_rel: Cell::new(u32::MAX),
+            needed: RefCell::new(needed),
+            handed_on: Default::default(),
+            uses: HashMap::new(),
+            locks: Default::default(),
+            read_only: Cell::new(true),
+            changes_permanent: Cell::new(false),
+            explain,
+            verbose: false,
+            eval: None,
+            divisions: Default::default(),
+            is_detached: false,
+        }
+    }
+}
+
+impl Planner<'_> {
+    pub fn exec_param(&self, c: ColId) -> usize {
+        let mut params = self.exec_params.borrow_mut();
+        let next = params.len();
+        *params.entry(c).or_insert(next)
+    }
+    /// The columns from outside that a query's rows depend on, also through WITH queries that it reads.
+    pub fn outer_columns(&self, q: &Query) -> Vec<ColId> {
+        let (mut columns, mut ctes) = (Vec::new(), Vec::new());
+        q.outer_columns(&mut columns);
+        q.outer_ctes(&mut ctes);
+        let known = self.cte_outer.borrow();
+        columns.extend(ctes.iter().filter_map(|id| known.get(id)).flatten());
+        columns.sort();
+        columns.dedup();
+        columns
+    }
+    pub fn add_subplan(&self, node: Arc<Node>) -> usize {
+        let mut list = self.subplans.borrow_mut();
+        list.push(node);
+        list.len() - 1
+    }
+    pub fn new_rel(&self) -> u32 {
+        let n = self.next_rel.get();
+        self.next_rel.set(n - 1);
+        n
+    }
+    pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<Node> {
+        let id = self.next_node.get();
+        self.next_node.set(id + 1);
+        let startup = match &op {
+            Op::Sort { .. } | Op::Aggregate { .. } | Op::HashJoin { .. } => cost,
+            _ => 0.0,
+        };
+        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
+    }
+    /// A node with its EXPLAIN lines.
+    pub fn node_with(
+        &self,
+        op: Op,
+        width: usize,
+        rows: f64,
+        cost: f64,
+        label: impl Into<String>,
+        info: Vec<String>,
+    ) -> Arc<Node> {
+        let id = self.next_node.get();
+        self.next_node.set(id + 1);
+        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
+    }
+    pub fn lock_table(&self, oid: Oid, mode: LockMode) {
+        let mut locks = self.locks.borrow_mut();
+        match locks.iter_mut().find(|l| l.0 == oid) {
+            Some(l) => l.1 = l.1.max(mode),
+            None => locks.push((oid, mode)),
+        }
+    }
+    /// Storage, shared or the session's own.
+    pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
+        match self.catalog.temporary() {
+            Some(own) => own.relation(self.engine, id),
+            None => self.engine.relation(id),
+        }
+    }
+    pub fn note_change(&self, table: &kilndb_catalog::Table) {
+        if !matches!(table.persistence, b't' | GLOBAL) {
+            self.changes_permanent.set(true);
+        }
+    }
+    pub fn is_needed(&self, c: ColId) -> bool {
+        self.needed.borrow().contains(&c)
+    }
+    pub fn base_type(&self, oid: Oid) -> Oid {
+        let mut oid = oid;
+        for _ in 0..32 {
+            if oid < 10_000 {
+                break;
+            }
+            match self.catalog.type_by_oid(oid) {
+                Ok(Some(t)) if t.kind == b'd' => oid = t.base_type,
+                _ => break,
+            }
+        }
+        oid
+    }
+    pub fn element_type(&self, oid: Oid) -> Oid {
+        match self.catalog.type_by_oid(self.base_type(oid)) {
+            Ok(Some(t)) if t.category == b'A' => t.element,
+            _ => 0,
+        }
+    }
+    pub fn is_composite(&self, oid: Oid) -> bool {
+        oid >= 10_000 && self.catalog.type_by_oid(oid).ok().flatten().is_some_and(|t| t.kind == b'c')
+    }
+    pub fn sort_specs(&self, keys: &[SortKey], layout: &Layout) -> Result<Vec<SortSpec>> {
+        keys.iter()
+            .map(|k| {
+                Ok(SortSpec {
+                    expr: self.compile(&k.expr, layout)?,
+                    ty: self.base_type(k.expr.ty),
+                    descending: k.descending,
+                    nulls_first: k.nulls_first,
+                })
+            })
+            .collect()
+    }
+    /// As a node that reads relation `rel` shows it.
+    pub fn show_scan(&self, rel: u32, e: &Expr) -> String {
+        if self.explain { shown_text::scan_text(e, rel, self.catalog) } else { String::new() }
+    }
+    pub fn show(&self, e: &Expr) -> String {
+        if self.explain { shown_text::expr_text(e, self.catalog) } else { String::new() }
+    }
+}
+
+fn type_length(type_oid: Oid, catalog: &dyn CatalogView) -> i16 {
+    match kilndb_catalog::builtin::BUILTINS.types.get(&type_oid) {
+        Some(t) => t.len,
+        None => catalog.type_by_oid(type_oid).ok().flatten().map_or(-1, |t| t.len),
+    }
+}

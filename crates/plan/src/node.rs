@@ -1,0 +1,810 @@
+//! Physical plans: read-only, shared between sessions.
+
+use super::expression::CExpr;
+use super::expression::RoutineCall;
+use kilndb_base::hash::{HashMap, HashSet};
+use kilndb_base::{Oid, RelationId};
+use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
+use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
+use kilndb_storage::accesses::Accesses;
+use kilndb_storage::{LockMode, Relation, ahead};
+use kilndb_types::inverted::Class;
+use kilndb_types::row::Want;
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub struct OutputColumn {
+    pub name: String,
+    pub type_oid: Oid,
+    pub typmod: i32,
+    /// Bytes of a value, -1 if they vary.
+    pub type_len: i16,
+    /// What clients see of a domain: the type under it, and its modifier.
+    pub shown_type: Oid,
+    pub shown_typmod: i32,
+    pub table_oid: Oid,
+    pub attnum: i16,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandTag {
+    Select,
+    Insert,
+    Update,
+    Delete,
+    Merge,
+    Explain,
+}
+
+impl CommandTag {
+    pub fn name(self) -> &'static str {
+        match self {
+            CommandTag::Select => "SELECT",
+            CommandTag::Insert => "INSERT",
+            CommandTag::Update => "UPDATE",
+            CommandTag::Delete => "DELETE",
+            CommandTag::Merge => "MERGE",
+            CommandTag::Explain => "EXPLAIN",
+        }
+    }
+}
+
+pub struct Plan {
+    pub root: Arc<Node>,
+    /// By the number that `CExpr::SubPlan` refers to.
+    pub subplans: Vec<Arc<Node>>,
+    /// By node id: which of `subplans` run once for the query level that the node is the top of.
+    pub init_plans: HashMap<usize, Vec<usize>>,
+    /// Those that EXPLAIN does not show.
+    pub hidden_subplans: HashSet<usize>,
+    pub ctes: Vec<CtePlan>,
+    /// (parameter, WITH query): the query's rows are those of the parameter's present value.
+    pub correlated_ctes: Vec<(usize, usize)>,
+    pub exec_params: usize,
+    pub once: usize,
+    pub nodes: usize,
+    pub columns: Vec<OutputColumn>,
+    /// Table locks to take before running.
+    pub locks: Vec<(Oid, LockMode)>,
+    pub is_read_only: bool,
+    /// It writes to what is not temporary, or locks rows of it.
+    pub changes_permanent: bool,
+    pub param_types: Vec<Oid>,
+    pub tag: CommandTag,
+    /// The tag's text.
+    pub command: &'static str,
+    /// Data-modifying statements report rows changed; with RETURNING they also return rows.
+    pub has_returning: bool,
+    /// EXPLAIN: the statement's own columns are in `columns`, the plan is to be shown.
+    pub explain: Option<ExplainOptions>,
+    /// EXPLAIN: types and modifiers of the statement's own columns; what its planning has taken.
+    pub explained_columns: Vec<(Oid, i32)>,
+    pub planning: Planning,
+    /// Data-modifying CTEs: run to the end even if nobody reads them.
+    pub run_always: Vec<usize>,
+    /// Names for which no temporary object was found, and would be.
+    pub names: Vec<String>,
+    /// Relations and types that it was made with.
+    pub objects: Vec<Oid>,
+    /// It uses temporary objects: of no use to another session, nor when these have changed.
+    pub is_private: bool,
+    /// A cursor's: tables whose rows' `ctid` and `tableoid` each row of the result has behind its columns.
+    pub places: Vec<Oid>,
+    /// A small one whose execution can be run again, and holds nothing much meanwhile.
+    pub keeps_state: bool,
+    /// Where in memory its parts are: among hundreds of plans that take turns none is in the processor's cache.
+    pub parts: Box<[usize]>,
+    pub key_ahead: Option<super::key_ahead::KeyAhead>,
+}
+
+/// Nothing but scans and what passes their rows on.
+pub(super) fn is_pipeline(node: &Node) -> bool {
+    match &node.op {
+        Op::Result { .. } | Op::SeqScan(_) | Op::IndexScan { .. } => true,
+        Op::Filter { input, .. } | Op::Project { input, .. } | Op::Limit { input, .. } => is_pipeline(input),
+        _ => false,
+    }
+}
+
+/// What EXPLAIN tells of the making of a plan.
+#[derive(Default)]
+pub struct Planning {
+    pub nanos: u64,
+    pub accesses: Accesses,
+    /// Settings that plans depend on and that are not as they come, if they are wanted.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+pub struct CtePlan {
+    pub id: u32,
+    pub name: String,
+    pub node: Arc<Node>,
+    /// The recursive term; `node` is the first one.
+    pub recursive: Option<Arc<Node>>,
+    pub union_all: bool,
+    pub types: Vec<Oid>,
+    pub width: usize,
+    /// WITH queries of the recursive term: they start anew in each round.
+    pub inner: std::ops::Range<usize>,
+}
+
+pub struct Node {
+    pub id: usize,
+    pub op: Op,
+    pub width: usize,
+    pub rows: f64,
+    pub startup: f64,
+    pub cost: f64,
+    /// Lines under the node in EXPLAIN, filled only then.
+    pub info: Vec<String>,
+    pub label: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OutCol {
+    /// Index in `Table::columns`.
+    Column(usize),
+    Ctid,
+    TableOid,
+    /// xmin and friends: not kept, shown as this number.
+    Fixed(u32),
+    /// A column that a partition does not have.
+    Nothing,
+}
+
+pub struct Scan {
+    pub table: Arc<Table>,
+    /// None of a partitioned table: who runs it says which partition.
+    pub heap: Option<Arc<Relation>>,
+    pub outputs: Vec<OutCol>,
+    /// What is decoded of each column.
+    pub needed: Vec<Want>,
+    /// So many of `outputs` are the needed columns, in order; they come first.
+    pub leading: usize,
+    pub filter: Option<CExpr>,
+    /// Any thread can tell what the filter keeps.
+    pub is_self_contained: bool,
+    /// Conditions beside the filter, of scans that read whole rows.
+    pub tests: Vec<StoredTest>,
+}
+
+/// `column @@ query`, judged by the column's stored bytes.
+pub struct StoredTest {
+    pub column: usize,
+    pub query: CExpr,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IntWidth {
+    None,
+    Int2,
+    Int4,
+    Int8,
+}
+
+pub struct Bound {
+    pub value: CExpr,
+    pub inclusive: bool,
+}
+
+pub struct IndexAccess {
+    pub index: Arc<Index>,
+    /// None of a partitioned table.
+    pub relation: Option<Arc<Relation>>,
+    /// Values of the leading key columns.
+    pub equal: Vec<CExpr>,
+    /// Of the column after those, in the index's own direction already.
+    pub lower: Option<Bound>,
+    pub upper: Option<Bound>,
+    /// `= ANY (array)` on the first column after `equal`: one range per element.
+    pub any_of: Option<CExpr>,
+    /// Without the NULLs of the column after `equal`.
+    pub not_null: bool,
+    pub backward: bool,
+    /// At most one row.
+    pub unique_point: bool,
+    /// Key expressions over a table row, for the recheck; empty: plain columns only.
+    pub keys: Vec<CExpr>,
+}
+
+pub struct SortSpec {
+    pub expr: CExpr,
+    pub ty: Oid,
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+pub struct AggSpec {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<CExpr>,
+    pub arg_types: Vec<Oid>,
+    pub result: Oid,
+    pub filter: Option<CExpr>,
+    pub distinct: bool,
+    pub order: Vec<SortSpec>,
+    pub direct_args: usize,
+    pub within_group: bool,
+    pub star: bool,
+}
+
+/// What EXPLAIN shows of a function that is read like a table.
+pub struct ShownFunction {
+    /// Schema and name, if it is one function.
+    pub name: Option<(String, String)>,
+    pub alias: String,
+}
+
+pub struct FunctionCall {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<CExpr>,
+    pub arg_types: Vec<Oid>,
+    pub strict: bool,
+    pub returns_set: bool,
+    /// If it is no set-returning call: the expression.
+    pub scalar: Option<CExpr>,
+    pub columns: usize,
+    pub composite: bool,
+    /// What a column definition list says.
+    pub shape: Option<Arc<kilndb_catalog::routine::RowShape>>,
+    /// If it is no built-in function.
+    pub routine: Option<Arc<RoutineCall>>,
+}
+
+pub enum ProjectItem {
+    Expr(CExpr),
+    Set(FunctionCall),
+}
+
+pub struct WindowFn {
+    pub oid: Oid,
+    pub name: Arc<str>,
+    pub args: Vec<CExpr>,
+    pub arg_types: Vec<Oid>,
+    pub result: Oid,
+    pub is_aggregate: bool,
+    pub filter: Option<CExpr>,
+    pub star: bool,
+}
+pub enum CFrameBound {
+    UnboundedPreceding,
+    Preceding(CExpr),
+    CurrentRow,
+    Following(CExpr),
+    UnboundedFollowing,
+}
+pub struct WindowPlan {
+    pub partition: Vec<SortSpec>,
+    pub order: Vec<SortSpec>,
+    pub mode: kilndb_bind::ir::FrameMode,
+    pub start: CFrameBound,
+    pub end: CFrameBound,
+    /// RANGE offsets: functions order_key + offset and order_key - offset.
+    pub range_plus: Option<kilndb_types::functions::ScalarFn>,
+    pub range_minus: Option<kilndb_types::functions::ScalarFn>,
+    pub exclude: u8,
+    pub functions: Vec<WindowFn>,
+}
+
+pub struct LockTarget {
+    pub table: Arc<Table>,
+    pub heap: Option<Arc<Relation>>,
+    /// Of a partitioned table: the slot that says which partition the row is in.
+    pub tableoid: Option<usize>,
+    /// Slot of ctid, and (slot, output) of the other columns of the row.
+    pub ctid: usize,
+    pub columns: Vec<(usize, OutCol)>,
+    pub strength: LockStrength,
+    pub wait: LockWait,
+}
+
+pub enum Op {
+    /// One row without columns.
+    Result {
+        filter: Option<CExpr>,
+    },
+    SeqScan(Scan),
+    IndexScan {
+        scan: Scan,
+        access: IndexAccess,
+    },
+    TidScan {
+        scan: Scan,
+        tids: Vec<CExpr>,
+    },
+    /// Rows that inverted indexes find, in their order. `shown`: the nodes that EXPLAIN shows below.
+    BitmapScan {
+        scan: Scan,
+        bitmap: super::Bitmap,
+        shown: Vec<Arc<Node>>,
+    },
+    /// Only for EXPLAIN: what is not run as a node. `index`: the one that it is about, or 0.
+    Shown {
+        index: Oid,
+        below: Vec<Arc<Node>>,
+    },
+    /// A scan of each partition that may have rows.
+    Partitions(Box<super::partition::PartitionScan>),
+    /// The input for one partition, or a few, after the other.
+    ByPartition(Box<super::partitionwise::ByPartition>),
+    /// One row: how many rows the heap shows.
+    /// `is_system`: the session's temporary rows of the system table count too.
+    CountScan {
+        heap: Arc<Relation>,
+        table: Oid,
+        is_system: bool,
+    },
+    /// Without rows: they come from `ExecContext::source`.
+    Values {
+        rows: Vec<Vec<CExpr>>,
+    },
+    Function {
+        calls: Vec<FunctionCall>,
+        ordinality: bool,
+        shown: Option<Box<ShownFunction>>,
+    },
+    CteScan {
+        cte: usize,
+    },
+    WorkTable {
+        cte: usize,
+    },
+    Filter {
+        input: Arc<Node>,
+        condition: CExpr,
+    },
+    Project {
+        input: Arc<Node>,
+        exprs: Vec<CExpr>,
+    },
+    ProjectSet {
+        input: Arc<Node>,
+        items: Vec<ProjectItem>,
+    },
+    /// `params`: (exec param, outer slot) set for each outer row before the inner side starts again.
+    NestLoop {
+        outer: Arc<Node>,
+        inner: Arc<Node>,
+        kind: JoinKind,
+        on: Option<CExpr>,
+        params: Vec<(usize, usize)>,
+        materialize: bool,
+    },
+    HashJoin {
+        probe: Arc<Node>,
+        build: Arc<Node>,
+        kind: JoinKind,
+        probe_keys: Vec<CExpr>,
+        build_keys: Vec<CExpr>,
+        types: Vec<Oid>,
+        on: Option<CExpr>,
+    },
+    Aggregate {
+        input: Arc<Node>,
+        groups: Vec<CExpr>,
+        types: Vec<Oid>,
+        sets: Option<Vec<Vec<usize>>>,
+        aggs: Vec<AggSpec>,
+        /// GROUPING(…): indexes of group expressions.
+        groupings: Vec<Vec<usize>>,
+        /// Rows of one group follow one another.
+        sorted: bool,
+        /// Several threads may each aggregate a part of the table that is the input.
+        in_parts: bool,
+    },
+    Sort {
+        input: Arc<Node>,
+        keys: Vec<SortSpec>,
+    },
+    Limit {
+        input: Arc<Node>,
+        limit: Option<CExpr>,
+        offset: Option<CExpr>,
+        ties: Option<Vec<SortSpec>>,
+    },
+    /// Keeps the first row of each distinct `keys`; `sorted`: rows with equal keys follow one another.
+    Distinct {
+        input: Arc<Node>,
+        keys: Vec<SortSpec>,
+        sorted: bool,
+    },
+    SetOp {
+        op: SetOp,
+        all: bool,
+        left: Arc<Node>,
+        right: Arc<Node>,
+        types: Vec<Oid>,
+    },
+    Window {
+        input: Arc<Node>,
+        plan: WindowPlan,
+    },
+    /// `early`: the input is a scan of the one table, and nobody would notice if a row that cannot be locked were
+    /// passed over there already.
+    LockRows {
+        input: Arc<Node>,
+        targets: Vec<LockTarget>,
+        recheck: Recheck,
+        early: bool,
+    },
+    Modify(Box<ModifyPlan>),
+}
+
+#[derive(Clone)]
+pub struct IndexPlan {
+    /// The index's: what is told of it elsewhere is in no cache of the processor.
+    pub oid: Oid,
+    pub index: Arc<Index>,
+    pub relation: Arc<Relation>,
+    pub shape: Arc<IndexShape>,
+    pub predicate: Option<Arc<CExpr>>,
+    /// What the key ends with: the heap's name, in a tree that has entries of several.
+    pub suffix: Option<[u8; 4]>,
+}
+
+/// Of most tables it is one, which is read with the rest of the target.
+pub enum IndexPlans {
+    One(IndexPlan),
+    Several(Arc<[IndexPlan]>),
+}
+
+impl FromIterator<IndexPlan> for IndexPlans {
+    fn from_iter<I: IntoIterator<Item = IndexPlan>>(plans: I) -> IndexPlans {
+        let mut plans: Vec<IndexPlan> = plans.into_iter().collect();
+        match plans.pop() {
+            Some(one) if plans.is_empty() => IndexPlans::One(one),
+            last => IndexPlans::Several(plans.into_iter().chain(last).collect()),
+        }
+    }
+}
+
+impl std::ops::Deref for IndexPlans {
+    type Target = [IndexPlan];
+    #[inline]
+    fn deref(&self) -> &[IndexPlan] {
+        match self {
+            IndexPlans::One(one) => std::slice::from_ref(one),
+            IndexPlans::Several(list) => list,
+        }
+    }
+}
+
+/// How entries are made of rows. Partitions share it where it is the same: of a thousand, each has its own in no cache.
+pub struct IndexShape {
+    pub unique: bool,
+    pub nulls_not_distinct: bool,
+    pub deferrable: bool,
+    pub keys: Vec<IndexKey>,
+    /// Over a table row.
+    pub values: Vec<CExpr>,
+    /// Columns (indexes in `Table::columns`) that the entry depends on.
+    pub depends: Vec<usize>,
+    /// Of the keys of an inverted index; of another index none.
+    pub classes: Vec<Class>,
+}
+
+impl IndexPlan {
+    #[inline]
+    pub fn is_inverted(&self) -> bool {
+        !self.shape.classes.is_empty()
+    }
+    /// May the row's entry be another one after an UPDATE that changes these columns?
+    #[inline]
+    pub fn is_touched(&self, changed: &[bool]) -> bool {
+        self.predicate.is_some() && !self.is_inverted()
+            || self.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true))
+    }
+}
+
+impl IndexShape {
+    /// Does it say what there is to say of that index of a table with the same columns?
+    pub fn is_of(&self, index: &Index) -> bool {
+        let is_plain = self.keys.iter().all(|k| k.attnum != 0) && index.predicate_sql.is_none();
+        let flags = (self.unique, self.nulls_not_distinct, self.deferrable);
+        is_plain
+            && self.classes.is_empty() != index.is_inverted()
+            && flags == (index.unique, index.nulls_not_distinct, index.deferrable)
+            && self.keys == index.keys
+    }
+}
+
+/// How a joined row is judged again after one of its tables' rows has changed.
+#[derive(Default)]
+pub struct Recheck {
+    /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
+    pub outer: Vec<(CExpr, Vec<usize>)>,
+    /// Conditions with a subquery that are joins with its rows, and the slots they use: the row stays joined with what
+    /// it was joined with unless one of those has changed.
+    pub semi: Vec<(Vec<usize>, CExpr)>,
+    /// All other conditions.
+    pub filter: Option<CExpr>,
+}
+
+pub struct ForeignKeyPlan {
+    pub key: Arc<ForeignKey>,
+    /// This table's columns (indexes in `Table::columns`).
+    pub columns: Vec<usize>,
+    pub parent: Arc<Table>,
+    /// Its rows and the index that the key is of; None of a partitioned table, whose partitions have them.
+    pub target: Option<(Arc<Relation>, Arc<Relation>)>,
+    /// The index's keys: which foreign-key column, its type, descending, nulls first.
+    pub index_keys: Vec<(usize, Oid, bool, bool)>,
+}
+
+pub struct ReferencedPlan {
+    pub key: Arc<ForeignKey>,
+    /// Columns of this (the referenced) table.
+    pub columns: Vec<usize>,
+    pub child: Arc<Table>,
+    pub child_columns: Vec<usize>,
+}
+
+/// What MERGE does with a row of the join: the first step whose conditions hold.
+pub struct MergePlan {
+    pub steps: Vec<MergeStep>,
+    /// Over the input's row: do its two sides match?
+    pub on: CExpr,
+    /// There are steps for rows of the target without a source.
+    pub by_source: bool,
+    /// Slots of the target's row.
+    pub target: Vec<usize>,
+}
+pub struct MergeStep {
+    pub when: MergeWhen,
+    pub condition: Option<CExpr>,
+    /// The INSERT, UPDATE or DELETE; None: DO NOTHING.
+    pub change: Option<ModifyPlan>,
+}
+
+pub struct ConflictPlan {
+    /// OIDs of indexes; empty: all unique ones.
+    pub arbiters: Vec<Oid>,
+    pub update: Option<ConflictUpdatePlan>,
+}
+pub struct ConflictUpdatePlan {
+    /// A row may come to belong to another partition.
+    pub may_move: bool,
+    pub assignments: Vec<(usize, CExpr)>,
+    pub filter: Option<CExpr>,
+}
+
+/// The triggers that a statement may fire, by name.
+pub struct TriggerPlan {
+    pub list: Vec<Arc<PlannedTrigger>>,
+    /// By operation: are changed rows kept, as they were and as they are?
+    pub captures: [(bool, bool); 3],
+    /// As [`ModifyStatement::assigned`], by this table's columns.
+    pub assigned: Arc<[bool]>,
+    pub has_before_row: bool,
+    /// BEFORE UPDATE … FOR EACH ROW.
+    pub may_change_row: bool,
+    /// The table is a view; INSTEAD OF triggers do what is to be done.
+    pub is_instead: bool,
+}
+pub struct PlannedTrigger {
+    pub trigger: Arc<kilndb_catalog::trigger::Trigger>,
+    /// Over the old row's columns, then the new one's.
+    pub when: Option<CExpr>,
+}
+
+/// What a statement does with rows, wherever they are.
+pub struct ModifyStatement {
+    pub kind: DmlKind,
+    pub input: Arc<Node>,
+    pub input_width: usize,
+    /// UPDATE, DELETE, MERGE: the slot of the old row's ctid. MERGE into a view: of what is not null if there is such a
+    /// row.
+    pub old_ctid: usize,
+    pub assignments: Arc<[(usize, CExpr)]>,
+    /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets, by the named table's columns.
+    pub assigned: Arc<[bool]>,
+    /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
+    pub recheck: Arc<Recheck>,
+    /// COPY FROM … WHERE, over a table row with its defaults.
+    pub row_filter: Option<Arc<CExpr>>,
+    pub conflict: Option<Arc<ConflictPlan>>,
+    pub returning: Option<Arc<[CExpr]>>,
+    /// A key column of some unique index that may be referenced changes.
+    pub key_update: bool,
+    /// UPDATE: new rows may be made before others are stored, whatever the indexes.
+    pub ahead: bool,
+    /// Of a partitioned table.
+    pub routing: Option<Arc<super::partition::Routing>>,
+    pub merge: Option<Arc<MergePlan>>,
+}
+
+/// Where rows are, and what holds for them there: the table that the statement names, or one of its partitions.
+/// Partitions keep theirs for all statements that do the same to their rows ([`super::partition::TargetShape`]).
+pub struct ModifyTarget {
+    pub table: Arc<Table>,
+    /// Whose description stored rows follow: the named table's, if the partition's are the same.
+    pub stored_as: Arc<Table>,
+    /// None of a partitioned table, whose rows are its partitions', and of a view.
+    pub heap: Option<Arc<Relation>>,
+    pub indexes: IndexPlans,
+    pub rules: Arc<TargetRules>,
+}
+
+impl std::ops::Deref for ModifyTarget {
+    type Target = TargetRules;
+    #[inline]
+    fn deref(&self) -> &TargetRules {
+        &self.rules
+    }
+}
+
+/// What holds for the rows of a target, but for its storage. Partitions share it where it is the same: of thousands,
+/// each has its own in no cache.
+pub struct TargetRules {
+    /// The statement names the table.
+    pub is_named: bool,
+    /// UPDATE, DELETE, MERGE: slots of the old row's columns (by index in `Table::columns`).
+    pub old_columns: Arc<[Option<usize>]>,
+    /// Over a table row.
+    pub generated: Arc<[(usize, CExpr)]>,
+    pub checks: Arc<[(String, CExpr)]>,
+    pub not_null: Arc<[usize]>,
+    pub foreign_keys: Arc<[ForeignKeyPlan]>,
+    pub referenced_by: Arc<[ReferencedPlan]>,
+    /// UPDATE: columns assigned or generated.
+    pub changed: Arc<[bool]>,
+    /// UPDATE: new rows may be made before others are stored, and no index entry changes.
+    pub at_once: bool,
+    /// ON CONFLICT: positions in `indexes`.
+    pub arbiters: Arc<[usize]>,
+    /// The statement names a partition: new rows must belong to it.
+    pub must_belong: bool,
+    /// Of a partition whose columns are not those of the table that the statement names.
+    pub columns: Option<Arc<super::partition::Columns>>,
+    pub triggers: Option<Arc<TriggerPlan>>,
+    /// Of a partition: tables that its foreign keys look at.
+    pub locks: Arc<[(Oid, LockMode)]>,
+}
+
+impl TargetRules {
+    /// No more than what columns are set and must not be NULL.
+    pub fn is_plain(&self) -> bool {
+        let has_expressions = !self.generated.is_empty() || !self.checks.is_empty();
+        let has_keys = !self.foreign_keys.is_empty() || !self.referenced_by.is_empty() || !self.locks.is_empty();
+        !has_expressions && !has_keys && self.columns.is_none() && self.triggers.is_none()
+    }
+    /// Of two plain ones.
+    pub fn is_like(&self, other: &TargetRules) -> bool {
+        let flags = |r: &TargetRules| (r.is_named, r.at_once, r.must_belong);
+        flags(self) == flags(other)
+            && self.not_null == other.not_null
+            && self.changed == other.changed
+            && self.old_columns == other.old_columns
+            && self.arbiters == other.arbiters
+    }
+}
+
+/// INSERT, UPDATE, DELETE, MERGE. The row that expressions see is: the input's columns, then (INSERT only) the existing
+/// row with its ctid and the proposed row; and in RETURNING after those the new row with its ctid.
+#[derive(Clone)]
+pub struct ModifyPlan {
+    pub statement: Arc<ModifyStatement>,
+    pub target: Arc<ModifyTarget>,
+}
+
+impl std::ops::Deref for ModifyPlan {
+    type Target = ModifyTarget;
+    #[inline]
+    fn deref(&self) -> &ModifyTarget {
+        &self.target
+    }
+}
+
+impl ModifyPlan {
+    /// Of a partitioned table that the statement names.
+    #[inline]
+    pub fn routing(&self) -> Option<&Arc<super::partition::Routing>> {
+        self.statement.routing.as_ref().filter(|_| self.target.is_named)
+    }
+}
+
+impl Plan {
+    /// All parts are read in a moment, each by way of the one before: asks for them at once.
+    pub fn fetch_ahead(&self) {
+        self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
+    }
+    /// A SELECT whose WITH queries change nothing.
+    pub fn is_query(&self) -> bool {
+        self.command == "SELECT" && self.run_always.is_empty()
+    }
+    /// Columns of the rows that it hands out, also those that the client does not see.
+    #[inline]
+    pub fn row_width(&self) -> usize {
+        if self.explain.is_some() { self.columns.len() } else { self.root.width }
+    }
+    /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
+    pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<Node>)> {
+        let shown =
+            |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);
+        self.subplans.iter().enumerate().filter(move |(i, _)| shown(*i))
+    }
+}
+
+/// Of each part so much is read first.
+const PART_BYTES: usize = 192;
+
+/// For [`Plan::parts`].
+pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<Node>>) -> Box<[usize]> {
+    let mut parts = Vec::new();
+    let mut nodes: Vec<&Arc<Node>> = tops.into_iter().collect();
+    while let Some(node) = nodes.pop() {
+        parts.push(Arc::as_ptr(node) as usize);
+        if let Op::Modify(m) = &node.op {
+            parts.extend([Arc::as_ptr(&m.statement) as usize, Arc::as_ptr(&m.target) as usize]);
+        }
+        nodes.extend(node.children());
+    }
+    parts.into()
+}
+
+impl Node {
+    pub fn children(&self) -> Vec<&Arc<Node>> {
+        match &self.op {
+            Op::Filter { input, .. }
+            | Op::Project { input, .. }
+            | Op::ProjectSet { input, .. }
+            | Op::Aggregate { input, .. }
+            | Op::Sort { input, .. }
+            | Op::Limit { input, .. }
+            | Op::Distinct { input, .. }
+            | Op::Window { input, .. }
+            | Op::LockRows { input, .. } => vec![input],
+            Op::NestLoop { outer, inner, .. } => vec![outer, inner],
+            Op::HashJoin { probe, build, .. } => vec![probe, build],
+            Op::SetOp { left, right, .. } => vec![left, right],
+            Op::Modify(m) => vec![&m.statement.input],
+            Op::Partitions(p) => match p.shown.as_slice() {
+                // Shown as the node itself.
+                [one] => one.node.children(),
+                several => several.iter().map(|s| &s.node).collect(),
+            },
+            Op::ByPartition(p) => p.shown.iter().map(|s| &s.node).collect(),
+            Op::BitmapScan { shown, .. } | Op::Shown { below: shown, .. } => shown.iter().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Scan {
+    #[inline]
+    pub fn heap(&self) -> kilndb_base::Result<&Arc<Relation>> {
+        self.heap.as_ref().ok_or_else(|| kilndb_base::Error::internal("a partitioned table has no rows of its own"))
+    }
+}
+
+impl ConflictPlan {
+    /// Where the arbiters, or the indexes of a partition that are parts of them, are among `indexes`.
+    pub fn positions(arbiters: &[Oid], indexes: &[IndexPlan]) -> Vec<usize> {
+        let is_arbiter =
+            |p: &IndexPlan| if arbiters.is_empty() { p.index.unique } else { arbiters.contains(&p.index.oid) };
+        (0..indexes.len()).filter(|i| is_arbiter(&indexes[*i])).collect()
+    }
+}
+
+impl ModifyPlan {
+    #[inline]
+    pub fn heap(&self) -> kilndb_base::Result<&Arc<Relation>> {
+        self.heap.as_ref().ok_or_else(|| kilndb_base::Error::internal("a partitioned table has no rows of its own"))
+    }
+}
+
+impl Op {
+    /// Finds its rows by values that are given to it.
+    pub fn is_probe(&self) -> bool {
+        match self {
+            Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } => true,
+            Op::Partitions(p) => p.template.op.is_probe(),
+            _ => false,
+        }
+    }
+}
+
+pub fn storage_id(t: &Table) -> RelationId {
+    t.storage
+}

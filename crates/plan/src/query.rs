@@ -1,0 +1,567 @@
+//! One query level: what stands above FROM and WHERE.
+
+use super::expression::CExpr;
+use super::node::ShownFunction;
+use super::*;
+use kilndb_base::Error;
+use kilndb_catalog::format_type::quote_identifier;
+use kilndb_types::functions;
+
+impl Planner<'_> {
+    /// Result columns are `(out_rel, 1…)`.
+    pub fn plan_query(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+        self.level_init_plans.borrow_mut().push(Vec::new());
+        let planned = self.plan_level(q, out_rel);
+        let used = self.level_init_plans.borrow_mut().pop().unwrap_or_default();
+        let planned = planned?;
+        if !used.is_empty() {
+            self.node_init_plans.borrow_mut().entry(planned.node.id).or_default().extend(used);
+        }
+        Ok(planned)
+    }
+
+    /// The subplan of a subquery in an expression. All copies of one that depends on nothing outside share it, and so
+    /// its result.
+    pub fn plan_sublink(&self, s: &SubLink, independent: bool) -> Result<(usize, usize)> {
+        let known = self.init_plans.borrow().get(&s.id).copied();
+        let made = match known {
+            Some(made) => made,
+            None => {
+                let planned = self.plan_query(&s.query, s.test_rel.max(1))?;
+                let width = planned.node.width;
+                (self.add_subplan(planned.node), width)
+            }
+        };
+        let once = independent && !matches!(s.kind, SubKind::Any | SubKind::All);
+        if independent {
+            self.init_plans.borrow_mut().insert(s.id, made);
+        }
+        if once
+            && let Some(level) = self.level_init_plans.borrow_mut().last_mut()
+            && !level.contains(&made.0)
+        {
+            level.push(made.0);
+        }
+        if self.explain {
+            let kind = if once { "InitPlan" } else { "SubPlan" };
+            super::shown_text::name_subplan(s.id, format!("{kind} {}", made.0 + 1));
+        }
+        Ok(made)
+    }
+
+    fn plan_level(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+        kilndb_base::stack::check()?;
+        for c in &q.ctes {
+            self.plan_cte(c)?;
+        }
+        match &q.body {
+            Body::Dml(d) => self.plan_dml(q, d, out_rel),
+            Body::SetOp { op, all, left, right, rel } => {
+                let input = self.plan_set_op(*op, *all, left, right, *rel)?;
+                self.finish(q, input, q.targets.clone(), q.order_by.clone(), false, out_rel)
+            }
+            Body::Select | Body::Values(_) => self.plan_select(q, out_rel),
+        }
+    }
+
+    fn plan_set_op(&self, op: SetOp, all: bool, left: &Query, right: &Query, rel: u32) -> Result<Planned> {
+        let l = self.plan_query(left, rel)?;
+        let r = self.plan_query(right, rel)?;
+        let types = left.targets.iter().filter(|t| !t.junk).map(|t| self.base_type(t.expr.ty)).collect();
+        let width = l.layout.0.len();
+        let (rows, cost) = (l.node.rows + r.node.rows, l.node.cost + r.node.cost);
+        let label = match (op, all) {
+            (SetOp::Union, true) => "Append",
+            (SetOp::Union, false) => "HashAggregate Append",
+            (SetOp::Intersect, _) => "HashSetOp Intersect",
+            (SetOp::Except, _) => "HashSetOp Except",
+        };
+        let node = self.node(Op::SetOp { op, all, left: l.node, right: r.node, types }, width, rows, cost, label);
+        Ok(Planned { node, layout: l.layout })
+    }
+
+    fn plan_select(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+        if let Some(p) = self.count_only(q, out_rel)? {
+            return Ok(p);
+        }
+        if let Some(rewritten) = self.min_max_by_index(q)? {
+            return self.plan_select(&rewritten, out_rel);
+        }
+        let plain = !q.has_aggs
+            && q.group_by.is_empty()
+            && q.windows.is_empty()
+            && !q.has_srf
+            && matches!(q.distinct, Distinct::No)
+            && q.having.is_none();
+        let wanted: &[SortKey] = if plain { &q.order_by } else { &[] };
+        let from = self.plan_from(q, wanted, q.limit.is_some())?;
+        let mut input = from.planned;
+        let mut targets = q.targets.clone();
+        let mut order = q.order_by.clone();
+        let mut distinct = q.distinct.clone();
+        let mut windows = q.windows.clone();
+        if q.has_aggs || !q.group_by.is_empty() || q.having.is_some() || q.grouping_sets.is_some() {
+            input = self.plan_aggregate(q, input, &mut targets, &mut order, &mut distinct, &mut windows)?;
+        } else {
+            input = self.by_partition(input);
+        }
+        if !windows.is_empty() {
+            input = self.plan_windows(&windows, input, &mut targets, &mut order, &mut distinct)?;
+        }
+        if targets.iter().any(|t| t.expr.has_srf()) {
+            input = self.plan_project_set(input, &mut targets, &mut order, &mut distinct)?;
+        }
+        let level = Query { targets: Vec::new(), ..shallow(q, distinct) };
+        self.finish(&level, input, targets, order, from.sorted, out_rel)
+    }
+
+    /// DISTINCT, ORDER BY, row locks, LIMIT and the projection.
+    fn finish(
+        &self,
+        q: &Query,
+        input: Planned,
+        targets: Vec<Target>,
+        order: Vec<SortKey>,
+        sorted: bool,
+        out_rel: u32,
+    ) -> Result<Planned> {
+        let mut input = input;
+        let visible: Vec<&Target> = targets.iter().filter(|t| !t.junk).collect();
+        let out_layout = Layout((0..visible.len()).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
+        let mut order = order;
+        let mut projected = false;
+        match &q.distinct {
+            Distinct::No => {}
+            Distinct::All => {
+                input = self.project(input, &visible, &out_layout)?;
+                projected = true;
+                // Sort keys are among the outputs.
+                for k in &mut order {
+                    if let Some(i) = visible.iter().position(|t| kilndb_bind::same(&t.expr, &k.expr)) {
+                        k.expr = Expr::column(out_layout.0[i], k.expr.ty, k.expr.typmod);
+                    }
+                }
+                let keys: Vec<SortKey> = visible
+                    .iter()
+                    .zip(&out_layout.0)
+                    .map(|(t, c)| SortKey {
+                        expr: Expr::column(*c, t.expr.ty, -1),
+                        descending: false,
+                        nulls_first: false,
+                    })
+                    .collect();
+                let specs = self.sort_specs(&keys, &input.layout)?;
+                let (rows, cost, width) =
+                    (input.node.rows, input.node.cost + input.node.rows * 0.02, input.layout.0.len());
+                let node = self.node(
+                    Op::Distinct { input: input.node, keys: specs, sorted: false },
+                    width,
+                    rows,
+                    cost,
+                    "HashAggregate",
+                );
+                input = Planned { node, layout: input.layout };
+            }
+            Distinct::On(exprs) => {
+                // Sorted by the expressions, in the order that ORDER BY asks for.
+                let mut keys: Vec<SortKey> = Vec::new();
+                for k in &order {
+                    keys.push(k.clone());
+                }
+                for e in exprs {
+                    if !keys.iter().any(|k| kilndb_bind::same(&k.expr, e)) {
+                        let at =
+                            keys.iter().take_while(|k| exprs.iter().any(|x| kilndb_bind::same(x, &k.expr))).count();
+                        keys.insert(at, SortKey { expr: e.clone(), descending: false, nulls_first: false });
+                    }
+                }
+                input = self.sort(input, &keys)?;
+                let on: Vec<SortKey> =
+                    exprs.iter().map(|e| SortKey { expr: e.clone(), descending: false, nulls_first: false }).collect();
+                let specs = self.sort_specs(&on, &input.layout)?;
+                let (rows, cost, width) = (input.node.rows, input.node.cost, input.layout.0.len());
+                let node = self.node(
+                    Op::Distinct { input: input.node, keys: specs, sorted: true },
+                    width,
+                    rows,
+                    cost,
+                    "Unique",
+                );
+                input = Planned { node, layout: input.layout };
+                order.clear();
+            }
+        }
+        if !order.is_empty() && !sorted {
+            input = self.sort(input, &order)?;
+        }
+        if !q.locks.is_empty() {
+            input = self.lock_rows(q, input)?;
+        }
+        if q.limit.is_some() || q.offset.is_some() {
+            let empty = Layout::default();
+            let one = |e: &Option<Expr>| e.as_ref().map(|e| self.compile(e, &empty)).transpose();
+            let (limit, offset) = (one(&q.limit)?, one(&q.offset)?);
+            let ties = if q.with_ties { Some(self.sort_specs(&order, &input.layout)?) } else { None };
+            let width = input.layout.0.len();
+            let rows = match q.limit.as_ref().and_then(|e| e.as_const()) {
+                Some(kilndb_types::Datum::Int8(n)) => (*n as f64).min(input.node.rows),
+                _ => input.node.rows,
+            };
+            let cost = input.node.cost;
+            let node = self.node(Op::Limit { input: input.node, limit, offset, ties }, width, rows, cost, "Limit");
+            input = Planned { node, layout: input.layout };
+        }
+        if projected {
+            return Ok(Planned { node: input.node, layout: out_layout });
+        }
+        self.project(input, &visible, &out_layout)
+    }
+
+    fn project(&self, input: Planned, visible: &[&Target], out: &Layout) -> Result<Planned> {
+        let exprs: Vec<CExpr> = visible.iter().map(|t| self.compile(&t.expr, &input.layout)).collect::<Result<_>>()?;
+        let identity = exprs.len() == input.layout.0.len()
+            && exprs.iter().enumerate().all(|(i, e)| matches!(e, CExpr::Slot(s) if *s == i));
+        if identity {
+            return Ok(Planned { node: input.node, layout: out.clone() });
+        }
+        let (rows, cost) = (input.node.rows, input.node.cost);
+        let width = exprs.len();
+        let node = self.node(Op::Project { input: input.node, exprs }, width, rows, cost, "Project");
+        Ok(Planned { node, layout: out.clone() })
+    }
+
+    pub fn sort(&self, input: Planned, keys: &[SortKey]) -> Result<Planned> {
+        let specs = self.sort_specs(keys, &input.layout)?;
+        let width = input.layout.0.len();
+        let rows = input.node.rows;
+        let cost = input.node.cost + rows * rows.max(2.0).log2() * 0.01;
+        let mut info = Vec::new();
+        if self.explain {
+            let text: Vec<String> = keys
+                .iter()
+                .map(|k| {
+                    let mut s = super::shown_text::bare(self.show(&k.expr));
+                    if k.descending {
+                        s.push_str(" DESC");
+                    }
+                    if k.nulls_first != k.descending {
+                        s.push_str(if k.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+                    }
+                    s
+                })
+                .collect();
+            info.push(format!("Sort Key: {}", text.join(", ")));
+        }
+        let node = self.node_with(Op::Sort { input: input.node, keys: specs }, width, rows, cost, "Sort", info);
+        Ok(Planned { node, layout: input.layout })
+    }
+
+    /// `SELECT count(*) FROM t`.
+    fn count_only(&self, q: &Query, out_rel: u32) -> Result<Option<Planned>> {
+        let ([t], [r], [JoinTree::Rel(_)]) = (q.targets.as_slice(), q.rels.as_slice(), q.from.as_slice()) else {
+            return Ok(None);
+        };
+        let ExprKind::Agg(a) = &t.expr.kind else { return Ok(None) };
+        let RelKind::Table(table) = &r.kind else { return Ok(None) };
+        let simple = a.oid == 2803
+            && a.filter.is_none()
+            && q.filter.is_none()
+            && q.group_by.is_empty()
+            && q.grouping_sets.is_none()
+            && q.having.is_none()
+            && q.order_by.is_empty()
+            && q.limit.is_none()
+            && q.offset.is_none()
+            && matches!(q.distinct, Distinct::No)
+            && table.kind == kilndb_catalog::TableKind::Table;
+        if !simple {
+            return Ok(None);
+        }
+        self.lock_table(table.oid, LockMode::AccessShare);
+        let heap = self.relation(table.storage)?;
+        let cost = f64::from(heap.pages());
+        let node = self.node(
+            Op::CountScan { heap, table: table.oid, is_system: table.is_catalog },
+            1,
+            1.0,
+            cost,
+            format!("Count Scan on {}", table.name),
+        );
+        Ok(Some(Planned { node, layout: Layout(vec![ColId { rel: out_rel, att: 1 }]) }))
+    }
+
+    fn plan_project_set(
+        &self,
+        input: Planned,
+        targets: &mut [Target],
+        order: &mut [SortKey],
+        distinct: &mut Distinct,
+    ) -> Result<Planned> {
+        let rel = self.new_rel();
+        let mut items: Vec<ProjectItem> =
+            (0..input.layout.0.len()).map(|i| ProjectItem::Expr(CExpr::Slot(i))).collect();
+        let mut layout = input.layout.clone();
+        let mut calls: Vec<(Expr, ColId)> = Vec::new();
+        let mut lift = |e: &mut Expr| -> Result<()> {
+            if matches!(&e.kind, ExprKind::Func(f) if f.returns_set) {
+                let id = match calls.iter().find(|c| kilndb_bind::same(&c.0, e)) {
+                    Some(c) => c.1,
+                    None => {
+                        let ExprKind::Func(f) = &e.kind else { return Ok(()) };
+                        if f.args.iter().any(|a| a.has_srf()) {
+                            return Err(Error::unsupported("nested set-returning functions in the select list"));
+                        }
+                        items.push(ProjectItem::Set(self.function_call(e, 1, false, &input.layout)?));
+                        let id = ColId { rel, att: calls.len() as i16 + 1 };
+                        layout.0.push(id);
+                        calls.push((e.clone(), id));
+                        id
+                    }
+                };
+                *e = Expr::column(id, e.ty, e.typmod);
+            }
+            Ok(())
+        };
+        for t in targets.iter_mut() {
+            t.expr.rewrite(&mut lift)?;
+        }
+        for k in order.iter_mut() {
+            k.expr.rewrite(&mut lift)?;
+        }
+        if let Distinct::On(l) = distinct {
+            for e in l {
+                e.rewrite(&mut lift)?;
+            }
+        }
+        let width = layout.0.len();
+        let (rows, cost) = (input.node.rows * 1000.0, input.node.cost);
+        let node = self.node(Op::ProjectSet { input: input.node, items }, width, rows, cost, "ProjectSet");
+        Ok(Planned { node, layout })
+    }
+
+    /// A call in FROM or the select list.
+    pub fn function_call(&self, e: &Expr, columns: usize, composite: bool, layout: &Layout) -> Result<FunctionCall> {
+        if let ExprKind::Func(f) = &e.kind
+            && f.returns_set
+        {
+            let args = f.args.iter().map(|a| self.compile(a, layout)).collect::<Result<Vec<_>>>()?;
+            return Ok(FunctionCall {
+                oid: f.oid,
+                name: f.name.clone(),
+                arg_types: f
+                    .args
+                    .iter()
+                    .map(|a| if is_json_set(f.oid) { a.ty } else { self.base_type(a.ty) })
+                    .collect(),
+                args,
+                strict: f.strict,
+                returns_set: true,
+                scalar: None,
+                columns,
+                composite,
+                shape: f.expected.clone(),
+                routine: self.routine_call(f, e, composite),
+            });
+        }
+        let _ = functions::lookup;
+        Ok(FunctionCall {
+            oid: 0,
+            name: "".into(),
+            args: Vec::new(),
+            arg_types: Vec::new(),
+            strict: false,
+            returns_set: false,
+            scalar: Some(self.compile(e, layout)?),
+            columns,
+            composite,
+            shape: None,
+            routine: None,
+        })
+    }
+
+    pub fn plan_function(&self, rel: &Rel, calls: &[TableFunc], ordinality: bool) -> Result<Planned> {
+        let empty = Layout::default();
+        let compiled = calls
+            .iter()
+            .map(|c| self.function_call(&c.expr, c.columns, c.composite, &empty))
+            .collect::<Result<Vec<_>>>()?;
+        let width = rel.columns.len();
+        let shown = self.explain.then(|| Box::new(self.shown_function(rel, calls)));
+        let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
+        let node =
+            self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
+        Ok(Planned { node, layout: all_columns(rel) })
+    }
+
+    fn shown_function(&self, rel: &Rel, calls: &[TableFunc]) -> ShownFunction {
+        let name = match calls {
+            [TableFunc { expr: Expr { kind: ExprKind::Func(f), .. }, .. }] => {
+                self.catalog.function_by_oid(f.oid).ok().flatten()
+            }
+            _ => None,
+        };
+        let name = name.map(|f| (self.catalog.schema_name_of(f.schema_oid).unwrap_or_default(), f.name.clone()));
+        ShownFunction { name, alias: super::shown_text::relation_name(rel.id).unwrap_or_else(|| rel.alias.clone()) }
+    }
+
+    /// The label, and the lines below it.
+    fn function_text(&self, shown: &ShownFunction, calls: &[TableFunc]) -> (String, Vec<String>) {
+        let mut label = "Function Scan on".to_string();
+        if let Some((schema, name)) = &shown.name {
+            let schema = if self.verbose { format!("{}.", quote_identifier(schema)) } else { String::new() };
+            label += &format!(" {schema}{}", quote_identifier(name));
+        }
+        if shown.name.as_ref().is_none_or(|(_, name)| *name != shown.alias) {
+            label += &format!(" {}", quote_identifier(&shown.alias));
+        }
+        let texts: Vec<String> = calls.iter().filter(|_| self.verbose).map(|c| self.show(&c.expr)).collect();
+        let calls = (!texts.is_empty()).then(|| format!("Function Call: {}", texts.join(", ")));
+        (label, calls.into_iter().collect())
+    }
+
+    pub fn plan_values(&self, rel: &Rel, rows: &[Vec<Expr>]) -> Result<Planned> {
+        let empty = Layout::default();
+        let compiled = rows
+            .iter()
+            .map(|r| r.iter().map(|e| self.compile(e, &empty)).collect::<Result<Vec<_>>>())
+            .collect::<Result<Vec<_>>>()?;
+        let count = rows.len() as f64;
+        let label = format!("Values Scan on \"{}\"", rel.alias);
+        let node = self.node(Op::Values { rows: compiled }, rel.columns.len(), count, count * 0.01, label);
+        Ok(Planned { node, layout: all_columns(rel) })
+    }
+
+    pub fn recheck(&self, q: &Query, layout: &Layout) -> Result<Recheck> {
+        let (mut all, mut joins) = (Vec::new(), Vec::new());
+        if let Some(f) = &q.filter {
+            f.clone().conjuncts(&mut all);
+        }
+        q.from.iter().for_each(|t| join_conditions(t, &mut all, &mut joins));
+        let mut recheck = Recheck::default();
+        let first = self.subplans.borrow().len();
+        let level: Vec<u32> = q.rels.iter().map(|r| r.id).collect();
+        let (semi, all): (Vec<Expr>, Vec<Expr>) =
+            all.into_iter().partition(|e| super::semijoin::semi_of(e.clone(), &level).is_ok());
+        for e in semi {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            let slots = used.iter().filter_map(|c| layout.find(*c)).collect();
+            recheck.semi.push((slots, self.compile(&e, layout)?));
+        }
+        for (conditions, rels) in joins {
+            let slots =
+                layout.0.iter().enumerate().filter(|(_, c)| rels.contains(&c.rel)).map(|(slot, _)| slot).collect();
+            if let Some(e) = Expr::and_all(conditions) {
+                recheck.outer.push((self.compile(&e, layout)?, slots));
+            }
+        }
+        if let Some(e) = Expr::and_all(all) {
+            recheck.filter = Some(self.compile(&e, layout)?);
+        }
+        self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
+        Ok(recheck)
+    }
+
+    fn lock_rows(&self, q: &Query, input: Planned) -> Result<Planned> {
+        let mut targets = Vec::new();
+        self.read_only.set(false);
+        for l in &q.locks {
+            let Some(Rel { kind: RelKind::Table(table), .. }) = q.rels.iter().find(|r| r.id == l.rel) else { continue };
+            self.lock_table(table.oid, LockMode::RowShare);
+            self.note_change(table);
+            let Some(ctid) = input.layout.find(ColId { rel: l.rel, att: ATT_CTID }) else {
+                return Err(Error::unsupported("row locks of a relation whose rows cannot be identified here"));
+            };
+            let mut columns = Vec::new();
+            for (slot, c) in input.layout.0.iter().enumerate().filter(|(_, c)| c.rel == l.rel) {
+                match c.att {
+                    ATT_CTID => columns.push((slot, OutCol::Ctid)),
+                    ATT_TABLEOID => columns.push((slot, OutCol::TableOid)),
+                    a if a > 0 => columns.push((slot, OutCol::Column(a as usize - 1))),
+                    _ => {}
+                }
+            }
+            let tableoid = if table.partition_key.is_some() {
+                input.layout.find(ColId { rel: l.rel, att: ATT_TABLEOID })
+            } else {
+                None
+            };
+            targets.push(LockTarget {
+                table: table.clone(),
+                heap: self.heap_of(table)?,
+                tableoid,
+                ctid,
+                columns,
+                strength: l.strength,
+                wait: l.wait,
+            });
+        }
+        let recheck = self.recheck(q, &input.layout)?;
+        let (width, rows, cost) = (input.layout.0.len(), input.node.rows, input.node.cost);
+        let plain = q.filter.as_ref().is_none_or(|f| !f.is_volatile() && !f.has_sublink());
+        let early = plain && targets.len() == 1 && matches!(input.node.op, Op::SeqScan(_) | Op::IndexScan { .. });
+        let node =
+            self.node(Op::LockRows { input: input.node, targets, recheck, early }, width, rows, cost, "LockRows");
+        Ok(Planned { node, layout: input.layout })
+    }
+}
+
+/// The conditions of a join tree that rows are judged by again. `filter`: those that a row must meet; `outer`: those of
+/// outer joins with the relations that are null where they are not met.
+fn join_conditions(t: &JoinTree, filter: &mut Vec<Expr>, outer: &mut Vec<(Vec<Expr>, Vec<u32>)>) {
+    let JoinTree::Join { kind, left, right, on } = t else { return };
+    let (kept, nullable) = if *kind == JoinKind::Right { (right, left) } else { (left, right) };
+    match kind {
+        JoinKind::Inner => {
+            join_conditions(left, filter, outer);
+            join_conditions(right, filter, outer);
+            on.iter().for_each(|e| e.clone().conjuncts(filter));
+        }
+        JoinKind::Left | JoinKind::Right => {
+            join_conditions(kept, filter, outer);
+            let mut conditions = Vec::new();
+            join_conditions(nullable, &mut conditions, outer);
+            on.iter().for_each(|e| e.clone().conjuncts(&mut conditions));
+            let mut rels = Vec::new();
+            relations(nullable, &mut rels);
+            outer.push((conditions, rels));
+        }
+        JoinKind::Semi | JoinKind::Anti => join_conditions(left, filter, outer),
+        // Neither side can be locked.
+        JoinKind::Full => {}
+    }
+}
+
+fn relations(t: &JoinTree, out: &mut Vec<u32>) {
+    match t {
+        JoinTree::Rel(rel) => out.push(*rel),
+        JoinTree::Join { left, right, .. } => {
+            relations(left, out);
+            relations(right, out);
+        }
+    }
+}
+
+pub fn all_columns(rel: &Rel) -> Layout {
+    Layout((0..rel.columns.len()).map(|i| ColId { rel: rel.id, att: i as i16 + 1 }).collect())
+}
+
+/// What [`Planner::finish`] looks at.
+fn shallow(q: &Query, distinct: Distinct) -> Query {
+    Query {
+        distinct,
+        limit: q.limit.clone(),
+        offset: q.offset.clone(),
+        with_ties: q.with_ties,
+        locks: q.locks.clone(),
+        rels: if q.locks.is_empty() { Vec::new() } else { q.rels.clone() },
+        from: if q.locks.is_empty() { Vec::new() } else { q.from.clone() },
+        filter: if q.locks.is_empty() { None } else { q.filter.clone() },
+        ..Query::default()
+    }
+}
+
+/// Such a function looks at domains itself.
+fn is_json_set(oid: Oid) -> bool {
+    kilndb_types::json::sets::SETS.contains(&oid)
+}

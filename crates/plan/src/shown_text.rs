@@ -1,0 +1,224 @@
+//! Expressions as SQL, with the names that EXPLAIN shows columns, relations and subplans by.
+
+use kilndb_base::hash::HashMap;
+use kilndb_bind::ir::*;
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::format_type::{quote_identifier, schema_name};
+use kilndb_types::{Datum, oids};
+
+/// Conditions joined; one stays as it is.
+pub fn and_text(parts: &[String]) -> String {
+    match parts {
+        [one] => one.clone(),
+        many => format!("({})", many.join(" AND ")),
+    }
+}
+
+/// Without one pair of parentheses around all of it.
+pub fn bare(text: String) -> String {
+    match text.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
+        Some(inner) if !inner.contains('(') && !inner.contains(')') && !inner.contains(' ') => inner.to_string(),
+        _ => text,
+    }
+}
+
+fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> String {
+    if d.is_null() {
+        return format!("NULL::{}", catalog.format_type(ty, -1));
+    }
+    let mut out = Vec::new();
+    let text =
+        match kilndb_catalog::value_host::with_context(catalog, |cx| kilndb_types::io::output(ty, d, &mut out, cx)) {
+            Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+            Err(_) => format!("{d:?}"),
+        };
+    match ty {
+        oids::INT4 | oids::NUMERIC | oids::FLOAT8 if !text.starts_with('-') => text,
+        oids::BOOL => {
+            if text == "t" {
+                "true".into()
+            } else {
+                "false".into()
+            }
+        }
+        _ => format!("'{}'::{}", text.replace('\'', "''"), catalog.format_type(ty, -1)),
+    }
+}
+
+/// An expression as SQL (columns by relation number where no name is known).
+pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
+    let sub = |x: &Expr| expr_text(x, catalog);
+    let list = |l: &[Expr]| l.iter().map(sub).collect::<Vec<_>>().join(", ");
+    match &e.kind {
+        ExprKind::Const(d) => constant(d, e.ty, catalog),
+        ExprKind::Param(n) => format!("${}", n + 1),
+        ExprKind::Column(c) => NAMES.with_borrow(|n| n.column(*c)),
+        ExprKind::Func(f) => match (f.form, f.args.as_slice()) {
+            (FuncForm::Operator, [l, r]) => format!("({} {} {})", sub(l), f.name, sub(r)),
+            (FuncForm::Operator, [r]) => format!("({} {})", f.name, sub(r)),
+            (FuncForm::ExplicitCast | FuncForm::ImplicitCast, [a, ..]) => {
+                format!("({})::{}", sub(a), catalog.format_type(e.ty, e.typmod))
+            }
+            _ => format!("{}({})", function_name(f, catalog), list(&f.args)),
+        },
+        ExprKind::Cast { arg, .. } => format!("({})::{}", sub(arg), catalog.format_type(e.ty, e.typmod)),
+        ExprKind::And(l) => format!("({})", l.iter().map(sub).collect::<Vec<_>>().join(" AND ")),
+        ExprKind::Or(l) => format!("({})", l.iter().map(sub).collect::<Vec<_>>().join(" OR ")),
+        ExprKind::Not(a) => format!("(NOT {})", sub(a)),
+        ExprKind::IsNull { arg, negated } => format!("({} IS {}NULL)", sub(arg), if *negated { "NOT " } else { "" }),
+        ExprKind::ScalarArray { func, any } => match func.args.as_slice() {
+            [l, r] => format!("({} {} {} ({}))", sub(l), func.name, if *any { "ANY" } else { "ALL" }, sub(r)),
+            _ => "?".into(),
+        },
+        ExprKind::Coalesce(l) => format!("COALESCE({})", list(l)),
+        ExprKind::MinMax { greatest, args } => {
+            format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(args))
+        }
+        ExprKind::Array { elements, element_type, multidim: false }
+            if elements.iter().all(|x| x.as_const().is_some()) =>
+        {
+            let values = elements.iter().filter_map(|x| x.as_const().cloned()).collect();
+            constant(&kilndb_catalog::store::array(*element_type, values), e.ty, catalog)
+        }
+        ExprKind::Array { elements, .. } => format!("ARRAY[{}]", list(elements)),
+        ExprKind::Row { fields, .. } => format!("ROW({})", list(fields)),
+        ExprKind::Collate { arg, name } => format!("({} COLLATE \"{name}\")", sub(arg)),
+        ExprKind::SubLink(s) => sublink_text(s, catalog),
+        ExprKind::Case { .. } => "CASE".into(),
+        ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
+        _ => "(…)".into(),
+    }
+}
+
+/// A user's function with its schema where the search path does not lead to it.
+fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
+    let info = if f.oid < FIRST_USER_OID { None } else { catalog.function_by_oid(f.oid).ok().flatten() };
+    let Some(info) = info else { return f.name.to_string() };
+    let is_visible =
+        catalog.functions(None, &info.name).is_ok_and(|found| found.iter().any(|other| other.oid == f.oid));
+    let name = quote_identifier(&info.name);
+    match schema_name(catalog, info.schema_oid).filter(|_| !is_visible) {
+        Some(schema) => format!("{}.{name}", quote_identifier(&schema)),
+        None => name,
+    }
+}
+
+fn sublink_text(s: &SubLink, catalog: &dyn CatalogView) -> String {
+    let known = SUBPLAN_NAMES.with_borrow(|m| m.get(&s.id).cloned());
+    let name = known.unwrap_or_else(|| "SubPlan".into());
+    match s.kind {
+        _ if name.starts_with("InitPlan") => format!("({name}).col1"),
+        SubKind::Exists => format!("EXISTS({name})"),
+        SubKind::Array => format!("ARRAY({name})"),
+        SubKind::Any | SubKind::All => {
+            let columns = s.query.targets.iter().filter(|t| !t.junk).count();
+            NAMES.with_borrow_mut(|n| {
+                for i in 1..=columns {
+                    n.columns.insert(ColId { rel: s.test_rel, att: i as i16 }, (0, format!("({name}).col{i}")));
+                }
+            });
+            let test = s.test.as_ref().map_or_else(String::new, |t| expr_text(t, catalog));
+            format!("({} {test})", if s.kind == SubKind::Any { "ANY" } else { "ALL" })
+        }
+        _ => format!("({name})"),
+    }
+}
+
+kilndb_base::task_local! {
+    /// Names of subplans by `SubLink::id`.
+    static SUBPLAN_NAMES: std::cell::RefCell<HashMap<u32, String>> = Default::default();
+    /// Of the statement being planned for EXPLAIN.
+    static NAMES: std::cell::RefCell<Names> = Default::default();
+}
+
+#[derive(Default)]
+struct Names {
+    /// The relation (0: none) and the name.
+    columns: HashMap<ColId, (u32, String)>,
+    aliases: HashMap<u32, String>,
+    /// The relation that the node being shown reads.
+    scanned: Option<u32>,
+    /// Columns with their relation, even if there is but one.
+    qualified: bool,
+}
+
+impl Names {
+    fn column(&self, c: ColId) -> String {
+        let Some((rel, name)) = self.columns.get(&c) else { return format!("r{}.c{}", c.rel, c.att) };
+        let bare = self.aliases.len() < 2 && !self.qualified || self.scanned == Some(*rel);
+        match self.aliases.get(rel) {
+            Some(alias) if !bare => format!("{alias}.{name}"),
+            _ => name.clone(),
+        }
+    }
+}
+
+/// Sets the names that [`expr_text`] shows columns and relations by.
+pub fn name_columns(q: &Query) {
+    let mut names = Names::default();
+    collect(q, &mut names);
+    NAMES.set(names);
+    SUBPLAN_NAMES.with_borrow_mut(|m| m.clear());
+}
+
+/// The name of a relation of the statement, unlike those of all others.
+pub fn relation_name(rel: u32) -> Option<String> {
+    NAMES.with_borrow(|n| n.aliases.get(&rel).cloned())
+}
+
+/// As [`expr_text`], for a node that reads one relation: its columns are not qualified.
+pub fn scan_text(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
+    NAMES.with_borrow_mut(|n| n.scanned = Some(rel));
+    let text = expr_text(e, catalog);
+    NAMES.with_borrow_mut(|n| n.scanned = None);
+    text
+}
+
+/// As [`expr_text`], with columns qualified where there are partitions to tell apart.
+pub fn qualified_text(e: &Expr, catalog: &dyn CatalogView) -> String {
+    NAMES.with_borrow_mut(|n| n.qualified = true);
+    let text = expr_text(e, catalog);
+    NAMES.with_borrow_mut(|n| n.qualified = false);
+    text
+}
+
+/// The name of the subplan of the subquery with that `SubLink::id`.
+pub fn name_subplan(id: u32, name: String) {
+    SUBPLAN_NAMES.with_borrow_mut(|m| m.insert(id, name));
+}
+
+/// A column that the planner has made gets another's name.
+pub fn name_like(column: ColId, other: ColId) {
+    NAMES.with_borrow_mut(|n| {
+        if let Some(name) = n.columns.get(&other).cloned() {
+            n.columns.insert(column, name);
+        }
+    });
+}
+
+fn collect(q: &Query, n: &mut Names) {
+    for r in &q.rels {
+        let taken = |name: &String| n.aliases.values().any(|a| a == name);
+        let mut alias = r.alias.clone();
+        let mut number = 0;
+        while taken(&alias) {
+            number += 1;
+            alias = format!("{}_{number}", r.alias);
+        }
+        for (i, c) in r.columns.iter().enumerate() {
+            n.columns.insert(ColId { rel: r.id, att: i as i16 + 1 }, (r.id, c.name.clone()));
+        }
+        n.columns.insert(ColId { rel: r.id, att: ATT_CTID }, (r.id, "ctid".into()));
+        n.aliases.insert(r.id, alias);
+    }
+    q.for_subqueries(&mut |s| collect(s, n));
+    q.for_exprs(&mut |e| in_expr(e, n));
+}
+
+fn in_expr(e: &Expr, n: &mut Names) {
+    if let ExprKind::SubLink(s) = &e.kind {
+        collect(&s.query, n);
+    }
+    e.for_children(&mut |c| in_expr(c, n));
+}

@@ -1,0 +1,125 @@
+//! What the log is told of connections: that they come, who they are, that they go, and what fails before there is a
+//! session.
+//!
+//! Must not know: how lines look.
+
+use crate::shared::Shared;
+use kilndb_base::error::ErrorFields;
+use kilndb_base::{Error, Severity, sqlstate};
+use kilndb_sql::client::{Activity, SessionControl};
+use kilndb_sql::log::{LogLevel, LogRecord, LoggedSession, Verbosity};
+use kilndb_sql::session::{Session, StartupOptions};
+
+const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+/// Does a list of `log_connections` have this word, or one that stands for it?
+fn has_aspect(list: &str, aspect: &str) -> bool {
+    list.split(',').map(|word| word.trim().trim_matches('"').to_ascii_lowercase()).any(|word| match word.as_str() {
+        "all" => true,
+        // What was all there was before PostgreSQL 18.
+        "on" | "true" | "yes" | "1" => aspect != "setup_durations",
+        word => word == aspect,
+    })
+}
+
+fn activity_of(control: &SessionControl) -> Activity {
+    control.activity.lock().unwrap_or_else(|e| e.into_inner()).clone()
+}
+
+fn write(shared: &Shared, control: &SessionControl, command: &str, fields: &ErrorFields) {
+    let session = LoggedSession { control, command, transaction_id: 0 };
+    let record = LogRecord { fields, statement: None, verbosity: Verbosity::Default, session: Some(session) };
+    shared.instance.log_sink().write(&record);
+}
+
+/// `host=127.0.0.1 port=34882`
+fn whence(activity: &Activity) -> String {
+    let host = activity.client_addr.as_deref().unwrap_or("[local]");
+    let port = activity.client_port.map_or(String::new(), |port| format!(" port={port}"));
+    format!("host={host}{port}")
+}
+
+/// A connection has come.
+pub fn received(shared: &Shared, control: &SessionControl) {
+    let settings = shared.instance.settings();
+    let is_told = has_aspect(settings.get("log_connections"), "receipt");
+    if is_told && LogLevel::of_setting(settings.get("log_min_messages")).admits(Severity::Log) {
+        let message = format!("connection received: {}", whence(&activity_of(control)));
+        write(shared, control, "", &Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Log, message).0);
+    }
+}
+
+/// It has failed before it was a session.
+pub fn failed(shared: &Shared, control: &SessionControl, e: &Error) {
+    if LogLevel::of_setting(shared.instance.settings().get("log_min_messages")).admits(e.0.severity) {
+        write(shared, control, "startup", &e.0);
+    }
+}
+
+/// Its startup packet says who it is.
+pub fn introduced(control: &SessionControl, options: &StartupOptions) {
+    let mut activity = control.activity.lock().unwrap_or_else(|e| e.into_inner());
+    activity.user = options.user.clone();
+    activity.database = options.database.clone();
+}
+
+/// It is a session now.
+pub fn authorized(shared: &Shared, control: &SessionControl, session: &Session) {
+    let list = session.connection_log();
+    if list.is_empty() {
+        return;
+    }
+    let activity = activity_of(control);
+    let (user, database) = (&activity.user, &activity.database);
+    if has_aspect(list, "authentication") {
+        session.log_message(format!("connection authenticated: user=\"{user}\" method=trust"));
+    }
+    if has_aspect(list, "authorization") {
+        let name = session.application_name();
+        let name = if name.is_empty() { String::new() } else { format!(" application_name={name}") };
+        session.log_message(format!("connection authorized: user={user} database={database}{name}"));
+    }
+    if has_aspect(list, "setup_durations") {
+        let micros = shared.env.unix_micros() - POSTGRES_EPOCH_MICROS - activity.backend_start;
+        // There is no process to be forked and nobody to be asked.
+        session.log_message(format!(
+            "connection ready: setup total={}.{:03} ms, fork=0.000 ms, authentication=0.000 ms",
+            micros / 1000,
+            micros % 1000
+        ));
+    }
+}
+
+/// The session is over.
+pub fn disconnected(shared: &Shared, control: &SessionControl, session: &Session) {
+    if !session.tells_of_disconnection() {
+        return;
+    }
+    let activity = activity_of(control);
+    let milliseconds = (shared.env.unix_micros() - POSTGRES_EPOCH_MICROS - activity.backend_start).max(0) / 1000;
+    let seconds = milliseconds / 1000;
+    session.log_message(format!(
+        "disconnection: session time: {}:{:02}:{:02}.{:03} user={} database={} {}",
+        seconds / 3600,
+        seconds / 60 % 60,
+        seconds % 60,
+        milliseconds % 1000,
+        activity.user,
+        activity.database,
+        whence(&activity)
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_aspect;
+
+    #[test]
+    fn aspects_are_words_of_a_list() {
+        assert!(has_aspect("receipt, authorization", "authorization") && !has_aspect("receipt", "authorization"));
+        assert!(
+            has_aspect("on", "receipt") && !has_aspect("on", "setup_durations") && has_aspect("all", "setup_durations")
+        );
+        assert!(!has_aspect("", "receipt"));
+    }
+}

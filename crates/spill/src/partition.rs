@@ -1,0 +1,44 @@
+//! Rows apart by the hash of their keys.
+
+use super::file::{Io, SpillFile};
+use super::hash::ByteHasher;
+use kilndb_base::Result;
+use kilndb_types::Datum;
+use std::hash::Hasher;
+
+const PARTITIONS: usize = 16;
+
+pub struct Partitions {
+    files: Vec<SpillFile>,
+    level: u32,
+}
+
+/// Which partition a key belongs to. Levels are independent of each other, and of the order in hash tables.
+fn number(key: &[u8], level: u32) -> usize {
+    let mut hasher = ByteHasher::default();
+    hasher.write(key);
+    let mut h = hasher.finish().wrapping_add(u64::from(level + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (h >> 60) as usize % PARTITIONS
+}
+
+impl Partitions {
+    pub fn new(level: u32, budget_bytes: usize) -> Partitions {
+        let buffer = budget_bytes / (4 * PARTITIONS);
+        Partitions { files: (0..PARTITIONS).map(|_| SpillFile::new(buffer)).collect(), level }
+    }
+    pub fn push(&mut self, key: &[u8], row: &[Datum], io: Io<'_>) -> Result<()> {
+        self.files[number(key, self.level)].push(key, row, io)
+    }
+    pub fn push_record(&mut self, key: &[u8], record: &[u8], io: Io<'_>) -> Result<()> {
+        self.files[number(key, self.level)].push_record(record, io)
+    }
+    /// All partitions, in order.
+    pub fn finish(mut self, io: Io<'_>) -> Result<Vec<SpillFile>> {
+        for f in &mut self.files {
+            f.finish(io)?;
+        }
+        Ok(self.files)
+    }
+}

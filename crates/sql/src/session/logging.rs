@@ -1,0 +1,371 @@
+//! What a session tells the server's log: statements, how long they took, what failed, what was remarked.
+//!
+//! Invariants
+//! 1. With nothing to be told, a statement costs a few stores and two looks at flags.
+//! 2. A line about a statement is written while its session holds nothing that others may wait for briefly: it may park
+//!    there while the log is congested.
+//! 3. Telling never fails a statement, and takes no cancel request away from it.
+
+use super::Session;
+use super::portal::Portal;
+use super::prepared::Prepared;
+use crate::client::Runtime;
+use crate::log::{LogLevel, LogRecord, LoggedSession, LoggedStatements, statement_class};
+use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::error::ErrorFields;
+use kilndb_base::sync::atomic::Ordering;
+use kilndb_base::{Error, Oid, Severity, sqlstate};
+use kilndb_syntax::{Node, Statement};
+use kilndb_types::{Datum, io};
+use std::sync::Arc;
+
+/// How long a session waits until it looks again whether the log has room.
+const CONGESTION_PAUSE_NANOS: u64 = 2_000_000;
+
+/// What the session knows of its running statement for the log alone.
+#[derive(Default)]
+pub(super) struct StatementLog {
+    /// What is running, as its command tag begins; nothing before that is known, and between statements.
+    command: &'static str,
+    /// The statement's text is in the log already.
+    is_told: bool,
+    /// Microseconds since 2000.
+    started: i64,
+    /// Of the open transaction everything is told.
+    is_sampled: bool,
+    /// What EXECUTE runs.
+    detail: Option<String>,
+    /// The text of the statement that has just failed, where the message that ran it does not have it.
+    failed_text: Option<Arc<str>>,
+}
+
+impl StatementLog {
+    pub(super) fn begin(&mut self, now: i64) {
+        self.started = now;
+        self.is_told = false;
+        self.command = "";
+    }
+    /// Nothing runs any more; of a statement that has failed, its failure is told.
+    pub(super) fn end(&mut self) {
+        self.command = "";
+    }
+}
+
+/// What a line about a statement is of.
+#[derive(Clone, Copy)]
+pub(super) enum LoggedStep<'a> {
+    /// A message of the simple protocol.
+    Query {
+        sql: &'a str,
+    },
+    Parse {
+        name: &'a str,
+        sql: &'a str,
+    },
+    Bind {
+        name: &'a str,
+        portal: &'a str,
+        bound: &'a Portal,
+    },
+    /// `fetches`: it goes on with rows of an earlier Execute.
+    Execute {
+        portal: &'a str,
+        bound: &'a Portal,
+        fetches: bool,
+    },
+}
+
+impl LoggedStep<'_> {
+    /// `statement: …`, `execute s1/p1: …`
+    fn words(&self) -> String {
+        let named = |verb: &str, name: &str, portal: &str, sql: &str| {
+            let name = if name.is_empty() { "<unnamed>" } else { name };
+            let slash = if portal.is_empty() { "" } else { "/" };
+            format!("{verb} {name}{slash}{portal}: {sql}")
+        };
+        match self {
+            LoggedStep::Query { sql } => format!("statement: {sql}"),
+            LoggedStep::Parse { name, sql } => named("parse", name, "", sql),
+            LoggedStep::Bind { name, portal, bound } => named("bind", name, portal, &bound.prepared.sql),
+            LoggedStep::Execute { portal, bound, fetches } => {
+                let verb = if *fetches { "execute fetch from" } else { "execute" };
+                named(verb, bound.statement_name.as_deref().unwrap_or(""), portal, &bound.prepared.sql)
+            }
+        }
+    }
+    fn bound(&self) -> Option<&Portal> {
+        match self {
+            LoggedStep::Bind { bound, .. } | LoggedStep::Execute { bound, .. } => Some(bound),
+            LoggedStep::Query { .. } | LoggedStep::Parse { .. } => None,
+        }
+    }
+}
+
+impl Session {
+    /// The log is to have the text of some statements.
+    pub(super) fn tells_of_statements(&self) -> bool {
+        self.settings.log.statements != LoggedStatements::None || self.times_statement()
+    }
+    /// The log may have to be told how long the statement took.
+    pub(super) fn times_statement(&self) -> bool {
+        self.settings.log.times_statements || self.log.is_sampled
+    }
+    /// The clock of a step that has none of its own begins.
+    pub(super) fn time_step(&mut self) {
+        if self.times_statement() {
+            self.log.started = self.now();
+        }
+        self.log.is_told = false;
+    }
+    /// What is running, as its command tag begins.
+    pub(super) fn note_command(&mut self, command: &'static str) {
+        if self.routine_depth == 0 {
+            self.log.command = command;
+        }
+    }
+    /// At the beginning of a transaction: whether all of its statements are told.
+    pub(super) fn sample_transaction(&mut self) {
+        let rate = self.settings.log.transaction_sample_rate;
+        self.log.is_sampled = rate > 0.0 && self.is_drawn(rate);
+    }
+    /// True with this probability.
+    fn is_drawn(&self, rate: f64) -> bool {
+        rate >= 1.0 || ((self.instance.env.random_u64() >> 11) as f64) < rate * (1u64 << 53) as f64
+    }
+
+    /// The statements of a message of the simple protocol, now that they are parsed.
+    pub(super) fn log_script(&mut self, statements: &[Statement], sql: &str, runtime: &dyn Runtime) {
+        self.log.detail = statements.iter().find_map(|s| self.text_of_prepared(&s.node()));
+        let wanted = self.settings.log.statements;
+        if statements.iter().any(|s| wanted.includes(self.class_of(&s.node()))) {
+            self.log_statement(LoggedStep::Query { sql }, runtime);
+        }
+    }
+
+    fn class_of(&self, node: &Node<'_>) -> LoggedStatements {
+        statement_class(node, &|name| {
+            let prepared = self.own.prepared.get(name)?;
+            let statement = prepared.statement.as_ref()?;
+            // What EXECUTE runs is no EXECUTE itself.
+            Some(statement_class(&statement.node(), &|_| None))
+        })
+    }
+
+    /// `prepare: …`, for EXECUTE.
+    fn text_of_prepared(&self, node: &Node<'_>) -> Option<String> {
+        let Node::ExecuteStmt(s) = node else { return None };
+        let prepared = self.own.prepared.get(s.name().unwrap_or(""))?;
+        prepared.from_sql.then(|| format!("prepare: {}", prepared.sql))
+    }
+
+    /// Before an Execute: the statement, if log_statement wants it.
+    pub(super) fn log_execute(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) {
+        let Some(statement) = step.bound().and_then(|portal| portal.prepared.statement.as_ref()) else { return };
+        if self.settings.log.statements.includes(self.class_of(&statement.node())) {
+            self.log_statement(step, runtime);
+        }
+    }
+
+    /// Tells of a statement before it runs; once.
+    pub(super) fn log_statement(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) {
+        if !std::mem::replace(&mut self.log.is_told, true) {
+            let detail = self.detail_of(step, runtime);
+            self.log_line(step.words(), detail, runtime);
+        }
+    }
+
+    /// Tells how long a step took, as far as the settings want it. To be called where [`Session::times_statement`].
+    pub(super) fn log_duration(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) {
+        let elapsed_us = (self.now() - self.log.started).max(0) as u64;
+        let switches = self.settings.log;
+        let exceeds = |limit_ms: Option<u64>| limit_ms.is_some_and(|limit| elapsed_us / 1000 >= limit);
+        let is_long = exceeds(switches.min_duration_ms);
+        let is_drawn = exceeds(switches.min_duration_sample_ms)
+            && switches.statement_sample_rate > 0.0
+            && self.is_drawn(switches.statement_sample_rate);
+        let tells_text = is_long || is_drawn || self.log.is_sampled;
+        if !tells_text && !switches.duration {
+            return;
+        }
+        let duration = format!("duration: {}.{:03} ms", elapsed_us / 1000, elapsed_us % 1000);
+        if tells_text && !self.log.is_told {
+            let detail = self.detail_of(step, runtime);
+            self.log_line(format!("{duration}  {}", step.words()), detail, runtime);
+        } else {
+            self.log_line(duration, None, runtime);
+        }
+    }
+
+    /// `Parameters: …`, or what EXECUTE runs.
+    fn detail_of(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) -> Option<String> {
+        let Some(portal) = step.bound() else { return self.log.detail.clone() };
+        let most = self.settings.log.parameter_max_bytes;
+        let values = self.parameters_as_text(&portal.prepared, &portal.params, most, runtime)?;
+        Some(format!("Parameters: {values}"))
+    }
+
+    /// `$1 = '7', $2 = NULL`. `most`: so many bytes of each. None: there are none to be told.
+    fn parameters_as_text(
+        &mut self,
+        prepared: &Prepared,
+        params: &[Datum],
+        most: Option<usize>,
+        runtime: &dyn Runtime,
+    ) -> Option<String> {
+        if params.is_empty() || most == Some(0) {
+            return None;
+        }
+        let types: Vec<Oid> = prepared.param_types.clone();
+        let told = self.with_value_context(types.iter().copied(), runtime, |eval| {
+            let mut told = String::new();
+            for (i, (value, ty)) in params.iter().zip(&types).enumerate() {
+                let comma = if i == 0 { "" } else { ", " };
+                told.push_str(&format!("{comma}${} = ", i + 1));
+                if value.is_null() {
+                    told.push_str("NULL");
+                    continue;
+                }
+                let mut text = Vec::new();
+                io::output(*ty, value, &mut text, eval)?;
+                push_quoted(&mut told, &String::from_utf8_lossy(&text), most);
+            }
+            Ok(told)
+        });
+        // A value that cannot be told is not.
+        told.ok()
+    }
+
+    /// An error in a portal with parameters: tells them, if log_parameter_max_length_on_error has it so.
+    pub(super) fn add_parameters(&mut self, mut e: Error, name: &str, portal: &Portal, runtime: &dyn Runtime) -> Error {
+        let most = self.settings.log.parameter_max_bytes_on_error;
+        if most == Some(0) || e.is_interruption() {
+            return e;
+        }
+        if let Some(values) = self.parameters_as_text(&portal.prepared, &portal.params, most, runtime) {
+            let whose = if name.is_empty() { "unnamed portal".to_string() } else { format!("portal \"{name}\"") };
+            e.add_context(&format!("{whose} with parameters: {values}"));
+        }
+        e
+    }
+
+    /// The statement that has failed, for who logs the failure.
+    pub(super) fn note_failed_text(&mut self, text: &Arc<str>) {
+        self.log.failed_text = Some(text.clone());
+    }
+    /// Text of a prepared statement, for the line about a failure.
+    pub fn prepared_text(&self, name: &str) -> Option<Arc<str>> {
+        self.own.prepared.get(name).map(|prepared| prepared.sql.clone())
+    }
+
+    /// Tells of a failure. `text`: of the message's statement, if it has one.
+    pub fn log_error(&mut self, e: &Error, text: Option<&str>, runtime: &dyn Runtime) {
+        let failed = self.log.failed_text.take();
+        if self.settings.log.min_messages.admits(e.0.severity) {
+            let text =
+                text.or(failed.as_deref()).filter(|_| self.settings.log.min_error_statement.admits(e.0.severity));
+            self.await_room(runtime);
+            self.write_log(&e.0, text);
+        }
+    }
+
+    /// What routines and commands remark, as far as log_min_messages lets it through.
+    pub(super) fn log_notice(&self, notice: &Error) {
+        let severity = notice.0.severity;
+        if !self.settings.log.min_messages.admits(severity) {
+            return;
+        }
+        let control = self.instance.sessions().get(self.process_id);
+        // Of a long text only what others see of it, too.
+        let text = control
+            .filter(|_| self.settings.log.min_error_statement.admits(severity))
+            .map(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).query.clone());
+        self.write_log(&notice.0, text.as_deref());
+    }
+
+    /// A message of the session's own, such as that it ends.
+    pub fn log_message(&self, message: String) {
+        if self.settings.log.min_messages <= LogLevel::Log {
+            let record = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Log, message);
+            self.write_log(&record.0, None);
+        }
+    }
+
+    fn log_line(&self, message: String, detail: Option<String>, runtime: &dyn Runtime) {
+        if !self.settings.log.min_messages.admits(Severity::Log) {
+            return;
+        }
+        let mut record = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Log, message);
+        record.0.detail = detail;
+        self.await_room(runtime);
+        self.write_log(&record.0, None);
+    }
+
+    /// Waits while what reads the log is behind.
+    fn await_room(&self, runtime: &dyn Runtime) {
+        while self.instance.log_sink().is_congested() {
+            let until = process_monotonic_nanos() + CONGESTION_PAUSE_NANOS;
+            if let Err(e) = runtime.park(Some(until)) {
+                if e.sqlstate() == sqlstate::QUERY_CANCELED {
+                    // It is told once: whoever looks next finds it again.
+                    runtime.control().cancel_requested.store(true, Ordering::Release);
+                }
+                return;
+            }
+        }
+    }
+
+    fn write_log(&self, fields: &ErrorFields, statement: Option<&str>) {
+        let Some(control) = self.instance.sessions().get(self.process_id) else { return };
+        let command = match (self.log.command, self.status()) {
+            ("", b'T') => "idle in transaction",
+            ("", b'E') => "idle in transaction (aborted)",
+            ("", _) => "idle",
+            (command, _) => command,
+        };
+        let transaction_id = self.txn.as_ref().and_then(|txn| txn.xid()).map_or(0, |xid| xid.0);
+        let session = LoggedSession { control: &control, command, transaction_id };
+        let record = LogRecord { fields, statement, verbosity: self.settings.log.verbosity, session: Some(session) };
+        self.instance.log_sink().write(&record);
+    }
+
+    /// Does log_disconnections have the end of this session told?
+    pub fn tells_of_disconnection(&self) -> bool {
+        self.settings.log.disconnections
+    }
+    /// The name of the client's program, if it has told one.
+    pub fn application_name(&self) -> &str {
+        self.settings.get("application_name").unwrap_or("")
+    }
+    /// What log_connections lists, as the session began with it.
+    pub fn connection_log(&self) -> &str {
+        self.settings.get("log_connections").unwrap_or("")
+    }
+}
+
+/// In quotes, with quotes inside doubled. Of a text longer than `most` bytes the beginning, and three dots.
+fn push_quoted(told: &mut String, text: &str, most: Option<usize>) {
+    let end = most
+        .filter(|most| *most < text.len())
+        .map(|most| (0..=most).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0));
+    told.push('\'');
+    told.push_str(&text[..end.unwrap_or(text.len())].replace('\'', "''"));
+    told.push_str(if end.is_some() { "...'" } else { "'" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_quoted;
+
+    #[test]
+    fn parameters_are_quoted_and_clipped_between_characters() {
+        let quoted = |text: &str, most| {
+            let mut told = String::new();
+            push_quoted(&mut told, text, most);
+            told
+        };
+        assert_eq!(quoted("it's", None), "'it''s'");
+        assert_eq!(quoted("abcdefgh", Some(3)), "'abc...'");
+        assert_eq!(quoted("abc", Some(3)), "'abc'");
+        assert_eq!(quoted("aöö", Some(2)), "'a...'");
+    }
+}
