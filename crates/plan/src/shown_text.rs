@@ -60,11 +60,7 @@ impl ShownNames {
     pub fn of_query(q: &Query) -> ShownNames {
         let mut names = Collected::default();
         collect(q, &mut names);
-        ShownNames {
-            columns: RefCell::new(names.columns),
-            aliases: names.aliases,
-            subplans: RefCell::default(),
-        }
+        ShownNames { columns: RefCell::new(names.columns), aliases: names.aliases, subplans: RefCell::default() }
     }
 
     /// The name of a relation of the statement, unlike those of all others.
@@ -146,7 +142,9 @@ impl ExpressionText<'_> {
             ExprKind::And(l) => format!("({})", self.list(l, " AND ")),
             ExprKind::Or(l) => format!("({})", self.list(l, " OR ")),
             ExprKind::Not(a) => format!("(NOT {})", sub(a)),
-            ExprKind::IsNull { arg, negated } => format!("({} IS {}NULL)", sub(arg), if *negated { "NOT " } else { "" }),
+            ExprKind::IsNull { arg, negated } => {
+                format!("({} IS {}NULL)", sub(arg), if *negated { "NOT " } else { "" })
+            }
             ExprKind::ScalarArray { func, any } => match func.args.as_slice() {
                 [l, r] => format!("({} {} {} ({}))", sub(l), func.name, if *any { "ANY" } else { "ALL" }, sub(r)),
                 _ => "?".into(),
