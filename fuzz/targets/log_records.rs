@@ -88,13 +88,13 @@ fn framed(data: &[u8]) {
 fn read_segment(bytes: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     let env = Arc::new(OneFile(Arc::new(Bytes(bytes))));
     let segments = Segments::new(env, PathBuf::from("wal"), Default::default());
-    let mut reader = LogReader::new(&segments, SEGMENT);
+    let mut reader = LogReader::new(&segments, SEGMENT, 0);
     let mut found = Vec::new();
-    while let Some((end, body)) = reader.next().expect("a file that can be read") {
-        assert_eq!(end, reader.lsn);
-        found.push(body);
+    while let Some(record) = reader.read_framed().expect("a file that can be read") {
+        assert_eq!(record.end, reader.lsn());
+        found.push(record.body);
     }
-    (found, reader.lsn)
+    (found, reader.lsn())
 }
 
 /// A world with one file, segment 1, to be read.

@@ -18,6 +18,7 @@ use crate::tuning::Tuning;
 use crate::txn::table::Status;
 use crate::wal::SEGMENT;
 use crate::wal::segment::Recycled;
+use crate::wal::shown_lsn;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::planted::{self, Bug};
 use kilndb_base::sync::Mutex;
@@ -60,11 +61,6 @@ impl Reason {
     fn is_spread(self) -> bool {
         matches!(self, Reason::Time | Reason::Volume)
     }
-}
-
-/// As PostgreSQL writes it.
-pub(crate) fn shown_lsn(lsn: u64) -> String {
-    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
 }
 
 #[derive(Default)]

@@ -19,8 +19,8 @@ use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
 use crate::undo::CHUNK;
-use crate::wal::end;
-use crate::wal::reader::LogReader;
+use crate::wal::end::LogEnd;
+use crate::wal::reader::{LogRead, LogReader};
 use crate::wal::segment::{Segments, failed};
 use kilndb_base::env::{Env, File, Lock, Open};
 use kilndb_base::hash::{HashMap, HashSet, HashSetExt};
@@ -167,9 +167,14 @@ fn check_log(env: &Arc<dyn Env>, dir: &Path, c: &Checkpoint) -> Result<()> {
         known = known.max(Area::read(&*area)?.newest_lsn());
     }
     let segments = Segments::to_read(env.clone(), dir.join("wal"));
-    let mut reader = LogReader::new(&segments, c.redo);
-    while reader.next_record()?.is_some() {}
-    end::judge(&segments, reader.lsn, known)
+    let mut reader = LogReader::new(&segments, c.redo, known);
+    loop {
+        match reader.read_next()? {
+            LogRead::Record(_) => {}
+            LogRead::End(LogEnd::Ordinary) => return Ok(()),
+            LogRead::End(LogEnd::Damaged(damage)) => return Err(damage.error()),
+        }
+    }
 }
 fn check_image(env: &dyn Env, dir: &Path, rel: u32, entry: &ImageEntry, wrong: &mut Vec<String>) -> Result<()> {
     let Some(file) = image::open(env, dir, rel)? else {

@@ -16,7 +16,8 @@ use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-#[derive(Default)]
+/// What the records so far leave open.
+#[derive(Default, Debug, PartialEq)]
 pub(super) struct Redo {
     /// Chain head, only its purge is due.
     pub(super) txns: BTreeMap<u64, (u64, bool)>,

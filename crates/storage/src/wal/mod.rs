@@ -143,6 +143,11 @@ impl Drop for RedoHold<'_> {
     }
 }
 
+/// As PostgreSQL shows LSNs: the high and the low half in hexadecimal digits.
+pub fn shown_lsn(lsn: u64) -> String {
+    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
+}
+
 pub fn mix(crc: u32, lsn: u64) -> u32 {
     crc ^ (lsn as u32) ^ ((lsn >> 32) as u32).wrapping_mul(0x9e37_79b1)
 }
