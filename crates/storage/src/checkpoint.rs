@@ -11,7 +11,7 @@
 use crate::buffer::Which;
 use crate::control::{self, Checkpoint, RelationEntry};
 use crate::core::Core;
-use crate::directory::{GONE, kind_number, persistence_number};
+use crate::directory::{GONE, persistence_number};
 use crate::image::Taking;
 use crate::stats::{Event, IoObject};
 use crate::tuning::Tuning;
@@ -359,7 +359,7 @@ fn note(core: &Core, redo: u64, clean: bool, generation: u64) -> Checkpoint {
         let blocks = r.blocks.load(Acquire);
         relations.push(RelationEntry {
             id: r.id,
-            kind: kind_number(r.kind),
+            kind: r.kind.number(),
             persistence: persistence_number(r.persistence),
             heap: r.heap.load(Relaxed),
             has_all_rows: r.has_all_rows(),

@@ -43,8 +43,8 @@ pub struct Core {
     pub ssi: Ssi,
     pub purge: PurgeQueue,
     pub sweeps: Sweeps,
-    /// Inverted indexes, some of which may be gone.
-    pub inverted: Mutex<Vec<u32>>,
+    /// Indexes that a background thread works on, some of which may be gone.
+    pub worked_indexes: Mutex<Vec<u32>>,
     pub owners: AtomicU64,
     pub stop: AtomicBool,
     pub stats: Arc<Stats>,
@@ -93,7 +93,7 @@ impl Core {
             ssi: Default::default(),
             purge: Default::default(),
             sweeps: Default::default(),
-            inverted: Mutex::default(),
+            worked_indexes: Mutex::default(),
             owners: AtomicU64::new(1),
             stop: AtomicBool::new(false),
             stats: pool_stats,

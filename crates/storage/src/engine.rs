@@ -13,10 +13,10 @@ use crate::buffer::doublewrite::{AREA_BYTES, Area, DoubleWrite};
 use crate::checkpoint::{Checkpointer, Reason};
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
-use crate::directory::{Relation, extent_pages, kind_number, persistence_number};
-use crate::inverted::MergeBatch;
+use crate::directory::{Relation, extent_pages, persistence_number};
 use crate::locks::table::LockOwner;
 use crate::locks::waits_for::Waiting;
+use crate::method::work::IndexWorkers;
 use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::stats::{ACTORS, IoActor, IoObject, Stats, StatsGroup, act_as};
 use crate::sync_switch::SyncSwitch;
@@ -145,9 +145,9 @@ impl Engine {
         })?;
         self.spawn("index-merger", |core| {
             act_as(IoActor::BackgroundWriter);
-            let mut batch = MergeBatch::default();
+            let mut workers = IndexWorkers::default();
             while !core.stop.load(Acquire) {
-                let busy = core.inverted_round(&mut batch);
+                let busy = core.index_work_round(&mut workers);
                 core.env.sleep(Duration::from_millis(if busy { 1 } else { 20 }));
             }
         })?;
@@ -285,7 +285,7 @@ impl Engine {
         let relation = core.directory.add(core, id, kind, persistence, xid);
         if persistence != Persistence::Temporary {
             let record =
-                Record::Create { xid, rel: id, kind: kind_number(kind), persistence: persistence_number(persistence) };
+                Record::Create { xid, rel: id, kind: kind.number(), persistence: persistence_number(persistence) };
             core.log.append(&encode(&record));
             txn.logged_work = true;
         }
@@ -318,10 +318,6 @@ impl Engine {
         }
         self.core.directory.remove(&self.core, id.0);
         Ok(())
-    }
-    /// Waits until what is pending in an inverted index has been merged; how many bytes of terms that were.
-    pub fn inverted_flush(&self, relation: &Arc<Relation>, park: &dyn Park) -> Result<u64> {
-        relation.flush_pending(park)
     }
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.core

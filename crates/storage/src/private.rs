@@ -17,7 +17,7 @@ use crate::buffer::Pool;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::engine::Engine;
-use crate::inverted::MergeBatch;
+use crate::method::work::IndexWorkers;
 use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
@@ -233,7 +233,7 @@ pub(crate) fn clean(core: &Core) -> bool {
     }
     core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
     let busy = core.purge.len() > 0 && (core.purge_round(false) > 0 || core.purge.ready() > 0);
-    let busy = core.inverted_round(&mut MergeBatch::default()) || busy;
+    let busy = core.index_work_round(&mut IndexWorkers::default()) || busy;
     core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
     if core.xids.in_use() > 1024 {
         core.free_xids();

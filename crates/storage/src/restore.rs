@@ -7,7 +7,6 @@
 //!
 //! Must not know: SQL.
 
-use crate::api::RelationKind;
 use crate::control::{Checkpoint, RelationEntry};
 use crate::core::Core;
 use crate::directory::Relation;
@@ -60,10 +59,7 @@ impl Core {
         let kept: Vec<Arc<Relation>> = self.directory.list().into_iter().filter(|r| r.image.is_some()).collect();
         let (mut found, mut incomplete) = (BTreeMap::new(), BTreeSet::new());
         for relation in &kept {
-            let heap = match relation.kind {
-                RelationKind::BTree | RelationKind::Inverted => relation.heap.load(Relaxed),
-                _ => relation.id,
-            };
+            let heap = if relation.kind.is_index() { relation.heap.load(Relaxed) } else { relation.id };
             let entry = entries.get(&relation.id).filter(|e| e.creator == 0 || ended_well.contains(&e.creator));
             match (entry, image::open(&*self.env, &self.config.data_dir, relation.id)?) {
                 (Some(entry), Some(file)) => {

@@ -22,7 +22,7 @@ mod tests;
 use crate::api::{Persistence, RelationKind};
 use crate::control::Checkpoint;
 use crate::core::Core;
-use crate::directory::{extent_pages, kind_of, persistence_of};
+use crate::directory::{extent_pages, persistence_of};
 use crate::page::{self, PAGE};
 use crate::space::Space;
 use crate::undo::{CHUNK, CHUNK_PAGES};
@@ -48,7 +48,8 @@ const PROGRESS_BYTES: u64 = 64 << 10;
 impl Core {
     pub(crate) fn load_checkpoint(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
         for r in &c.relations {
-            let (Some(kind), Some(persistence)) = (kind_of(r.kind), persistence_of(r.persistence)) else {
+            let (Some(kind), Some(persistence)) = (RelationKind::of_number(r.kind), persistence_of(r.persistence))
+            else {
                 return Err(Error::corrupted("directory: unknown relation kind"));
             };
             let relation = self.directory.add(self, r.id, kind, persistence, r.creator);

@@ -4,8 +4,9 @@
 //!
 //! Must not know: where the log ends, and what is done about what it leaves open.
 
+use crate::api::RelationKind;
 use crate::core::Core;
-use crate::directory::{kind_of, persistence_of};
+use crate::directory::persistence_of;
 use crate::page::{self, PAGE, at};
 use crate::undo::CHUNK;
 use crate::wal::record::{Op, Record, Target};
@@ -103,7 +104,8 @@ impl Core {
                 if xid != 0 {
                     redo.txns.entry(xid).or_insert((0, false));
                 }
-                let (Some(kind), Some(persistence)) = (kind_of(kind), persistence_of(persistence)) else {
+                let (Some(kind), Some(persistence)) = (RelationKind::of_number(kind), persistence_of(persistence))
+                else {
                     return Err(Error::corrupted("log: unknown relation kind"));
                 };
                 match self.directory.get(rel) {

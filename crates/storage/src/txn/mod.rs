@@ -408,8 +408,8 @@ impl Transaction {
         let mut made = made.filter(|r| !self.drops.contains(&r.id));
         made.any(|r| match r.kind {
             RelationKind::Heap => r.pages() > 0,
-            RelationKind::BTree | RelationKind::Inverted => !self.creates.contains(&r.heap.load(Relaxed)),
             RelationKind::Cell => false,
+            index => index.is_index() && !self.creates.contains(&r.heap.load(Relaxed)),
         })
     }
     /// Undoes everything since; row locks taken since are released.

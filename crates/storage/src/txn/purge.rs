@@ -250,7 +250,7 @@ impl Core {
                 let (heap, entries) = record.retired()?;
                 self.purge_entries(&relation, heap, &entries)?;
             }
-            UndoKind::Inverted => self.purge_terms(&relation, record)?,
+            UndoKind::OfMethod => self.purge_of_method(&relation, record)?,
             UndoKind::DeleteMany => self.purge_rows(&relation, record, address)?,
             UndoKind::PieceRetire => {
                 // The record before it is the update that replaced the pieces: it names their row.

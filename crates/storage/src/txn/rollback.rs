@@ -118,7 +118,7 @@ impl Core {
                 relation.entry_restamp(key, rid, address, stamp, (xid, next))?;
             }
             UndoKind::IndexRetire | UndoKind::IndexRetireMany | UndoKind::PieceRetire => {}
-            UndoKind::Inverted => self.undo_terms(&relation, &record)?,
+            UndoKind::OfMethod => self.undo_of_method(&relation, &record)?,
             UndoKind::UpdateMany | UndoKind::DeleteMany => self.undo_rows(&relation, &record, address)?,
             _ => self.undo_row(&relation, &record, address)?,
         }

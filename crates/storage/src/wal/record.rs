@@ -480,7 +480,7 @@ fn first_tag(undo: UndoKind) -> Option<OpTag> {
         | UndoKind::IndexRetire
         | UndoKind::PieceRetire
         | UndoKind::IndexRetireMany
-        | UndoKind::Inverted => None,
+        | UndoKind::OfMethod => None,
     }
 }
 fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, kind: Option<UndoKind>) {
