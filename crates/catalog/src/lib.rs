@@ -24,6 +24,7 @@ pub mod inverted;
 pub mod key_range;
 pub mod known_partitions;
 pub mod lock_class;
+pub mod logged_changes;
 pub mod model;
 pub mod operator_class;
 mod operator_read;

@@ -64,6 +64,9 @@ pub struct Core {
     pub unended: UnendedRollbacks,
 }
 
+/// Bytes of a commit record before its lists, at most: the kind, a transaction, the number of dropped relations.
+pub const COMMIT_HEAD: usize = 1 + 10 + 5;
+
 impl Core {
     /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
     pub fn assemble(
@@ -145,10 +148,12 @@ impl Core {
     }
     /// Logs what a commit is about to drop. Returns what goes into the commit record itself; as long as the guard
     /// lives, recovery reads all of these records, or none.
-    pub fn log_drops(&self, xid: u64, drops: &[u32]) -> (Vec<u32>, Option<RedoHold<'_>>) {
+    /// `with`: bytes that the commit record has besides.
+    pub fn log_drops(&self, xid: u64, drops: &[u32], with: usize) -> (Vec<u32>, Option<RedoHold<'_>>) {
         // A byte for the kind, ten for the transaction, five for each relation.
         let most = ((self.config.limits.record_bytes - 11) / 5).max(1);
-        if drops.len() <= most {
+        if drops.len() <= most && (with == 0 || COMMIT_HEAD + 5 * drops.len() + with <= self.config.limits.record_bytes)
+        {
             return (drops.to_vec(), None);
         }
         let hold = self.log.hold_redo();

@@ -67,7 +67,7 @@ impl Core {
                 redo.txns.insert(xid, (next, false));
                 self.redo_ops(lsn, &ops, redo)?;
             }
-            Record::Commit { xid, purge, drops } => {
+            Record::Commit { xid, purge, drops, .. } => {
                 redo.max_xid = redo.max_xid.max(xid);
                 if redo.ending.contains(&xid) {
                     redo.ended_well.insert(xid);

@@ -22,13 +22,14 @@ use std::sync::Arc;
 
 /// Is told of what others than storage may want to know.
 pub(crate) trait ReplayObserver {
-    /// A transaction has committed; its commit record ends at `lsn`. Break: replaying is to pause here.
-    fn committed(&mut self, xid: u64, lsn: u64) -> ControlFlow<()>;
+    /// A transaction has committed; its commit record ends at `lsn`. `catalog_changes`: see [`Record::Commit`]. Break:
+    /// replaying is to pause here.
+    fn committed(&mut self, xid: u64, lsn: u64, catalog_changes: &[u8]) -> ControlFlow<()>;
 }
 /// While an engine recovers there is nobody yet who has looked at anything.
 pub(crate) struct NobodyLooks;
 impl ReplayObserver for NobodyLooks {
-    fn committed(&mut self, _xid: u64, _lsn: u64) -> ControlFlow<()> {
+    fn committed(&mut self, _xid: u64, _lsn: u64, _catalog_changes: &[u8]) -> ControlFlow<()> {
         ControlFlow::Continue(())
     }
 }
@@ -76,13 +77,15 @@ impl<'a> Replayer<'a> {
             segments.sync(record.start, record.end)?;
             return Ok(ControlFlow::Continue(()));
         }
-        let committed = match &decoded {
-            Record::Commit { xid, .. } => Some(*xid),
+        let lsn = record.end;
+        let committed = match decoded {
+            Record::Commit { xid, catalog_changes, .. } => Some((xid, catalog_changes)),
             _ => None,
         };
-        self.core.redo_record(record.end, decoded, &mut self.redo)?;
+        self.core.redo_record(lsn, decoded, &mut self.redo)?;
         self.records += 1;
-        Ok(committed.map_or(ControlFlow::Continue(()), |xid| self.observer.committed(xid, record.end)))
+        let flow = committed.map(|(xid, catalog_changes)| self.observer.committed(xid, lsn, catalog_changes));
+        Ok(flow.unwrap_or(ControlFlow::Continue(())))
     }
     /// Replays what the reader finds, until everything that ends at or before `lsn` is replayed. It can be called again.
     pub(crate) fn replay_to(&mut self, reader: &mut LogReader<'_>, lsn: u64) -> Result<ReplayStop> {

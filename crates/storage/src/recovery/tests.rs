@@ -21,6 +21,8 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+const CATALOG_CHANGES: &[u8] = b"two relations are new";
+
 /// A cluster as a process leaves it that is killed amid its work, and how far its log was durable.
 fn killed_cluster(name: &str) -> (Dir, u64) {
     let dir = Dir::new(&format!("{name}-of"));
@@ -31,6 +33,7 @@ fn killed_cluster(name: &str) -> (Dir, u64) {
     let heap = e.create_relation(&mut t, RelationKind::Heap, Persistence::Logged).unwrap();
     let tree = e.create_relation(&mut t, RelationKind::BTree, Persistence::Logged).unwrap();
     tree.set_heap(heap.id());
+    t.set_catalog_changes(CATALOG_CHANGES.to_vec());
     t.commit(CommitMode::Sync, &park).unwrap();
     let mut rids = Vec::new();
     let mut last = 0;
@@ -103,11 +106,13 @@ fn next(reader: &mut LogReader<'_>) -> LogRecord {
 /// Pauses at each commit of a transaction.
 struct AtCommit {
     xid: u64,
-    seen: Vec<(u64, u64)>,
+    seen: Vec<Commit>,
 }
+/// Transaction, LSN, what it says of changes of the catalogs.
+type Commit = (u64, u64, Vec<u8>);
 impl ReplayObserver for AtCommit {
-    fn committed(&mut self, xid: u64, lsn: u64) -> ControlFlow<()> {
-        self.seen.push((xid, lsn));
+    fn committed(&mut self, xid: u64, lsn: u64, catalog_changes: &[u8]) -> ControlFlow<()> {
+        self.seen.push((xid, lsn, catalog_changes.to_vec()));
         if xid == self.xid { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
@@ -152,16 +157,19 @@ fn a_log_replayed_with_pauses_leaves_what_one_in_one_go_leaves() {
     let apart = replayed(&core, replayer);
     assert!(apart == whole);
     assert_eq!(observer.seen, commits(&core, c.redo));
-    assert!(observer.seen.iter().any(|(xid, _)| *xid == wanted));
+    assert!(observer.seen.iter().any(|(xid, ..)| *xid == wanted));
+    // What the one transaction has said of the catalogs is told with its commit.
+    let told: Vec<&[u8]> = observer.seen.iter().map(|(.., told)| &told[..]).filter(|told| !told.is_empty()).collect();
+    assert_eq!(told, [CATALOG_CHANGES]);
 }
 
 /// The commits in a log, with the LSNs of their records.
-fn commits(core: &Core, from: u64) -> Vec<(u64, u64)> {
+fn commits(core: &Core, from: u64) -> Vec<Commit> {
     let mut reader = LogReader::new(core.log.segments(), from, 0);
     let mut commits = Vec::new();
     while let LogRead::Record(record) = reader.read_next().unwrap() {
-        if let Record::Commit { xid, .. } = record.decode().unwrap() {
-            commits.push((xid, record.end));
+        if let Record::Commit { xid, catalog_changes, .. } = record.decode().unwrap() {
+            commits.push((xid, record.end, catalog_changes.to_vec()));
         }
     }
     commits

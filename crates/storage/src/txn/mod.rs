@@ -16,7 +16,7 @@ pub mod visibility;
 
 use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
-use crate::core::Core;
+use crate::core::{COMMIT_HEAD, Core};
 use crate::directory::Relation;
 use crate::locks::deadlock;
 use crate::locks::fast::FastLock;
@@ -119,6 +119,8 @@ pub struct Transaction {
     pub(crate) drops: Vec<u32>,
     /// Trees that may have entries of what it drops.
     pub(crate) sweeps: Vec<u32>,
+    /// For the commit record.
+    catalog_changes: Vec<u8>,
     locks: Vec<(LockTag, LockMode, Option<FastLock>)>,
     pub(crate) shared: Vec<SharedLock>,
     unflushed: u64,
@@ -164,6 +166,7 @@ impl Transaction {
             creates: Vec::new(),
             drops: Vec::new(),
             sweeps: Vec::new(),
+            catalog_changes: Vec::new(),
             locks: Vec::new(),
             shared: Vec::new(),
             unflushed: 0,
@@ -454,6 +457,16 @@ impl Transaction {
             }
         }
     }
+    /// How long what [`Transaction::set_catalog_changes`] is given may be.
+    pub fn most_catalog_changes(&self) -> usize {
+        self.core.config.limits.record_bytes - COMMIT_HEAD
+    }
+    /// What the commit record is to say of changes of the catalogs, for whoever replays the log and has looked at them.
+    /// A transaction that logs nothing says nothing.
+    pub fn set_catalog_changes(&mut self, changes: Vec<u8>) {
+        assert!(changes.len() <= self.most_catalog_changes(), "longer than a commit record");
+        self.catalog_changes = changes;
+    }
     /// After this the locks are handed over and the changes are visible to new snapshots. Returns the LSN to wait for
     /// (None: nothing to wait for).
     pub fn commit(&mut self, mode: CommitMode, _park: &dyn Park) -> Result<Option<Lsn>> {
@@ -486,8 +499,10 @@ impl Transaction {
                 for relation in drops.iter().filter_map(|id| core.directory.get(*id)) {
                     relation.doomed.store(self.xid, Release);
                 }
-                let (listed, _hold) = core.log_drops(self.xid, &drops);
-                let body = encode(&Record::Commit { xid: self.xid, purge: self.purge, drops: listed });
+                let catalog_changes = std::mem::take(&mut self.catalog_changes);
+                let (drops_here, _hold) = core.log_drops(self.xid, &drops, catalog_changes.len());
+                let (xid, purge) = (self.xid, self.purge);
+                let body = encode(&Record::Commit { xid, purge, drops: drops_here, catalog_changes: &catalog_changes });
                 let (lsn, csn) = core.log.append_end(&body, publish);
                 if asynchronous || planted::is(Bug::CommitDoesNotWait) {
                     core.log.nudge(lsn);
