@@ -4,10 +4,10 @@
 //! Compiled into the crate `storage`, whose log is nobody else's business.
 
 use crate::page;
+use crate::wal::frame::{SEGMENT, frame};
 use crate::wal::reader::LogReader;
 use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::Segments;
-use crate::wal::{SEGMENT, frame};
 use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use kilndb_base::network::{Listener, Stream};
 use std::io;

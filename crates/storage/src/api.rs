@@ -2,7 +2,7 @@
 //!
 //! Must not know: how any of it is done.
 
-use crate::undo::CHUNK;
+use crate::undo::record::CHUNK;
 use kilndb_base::{RowId, Severity};
 use std::path::PathBuf;
 use std::sync::Arc;

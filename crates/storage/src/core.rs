@@ -7,7 +7,7 @@
 //! Must not know: SQL.
 
 use crate::api::EngineConfig;
-use crate::btree::sweep::Sweeps;
+use crate::btree::sweep_queue::Sweeps;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
 use crate::locks::rows::{Next, RowLocks};
@@ -17,9 +17,9 @@ use crate::space::Space;
 use crate::ssi::Ssi;
 use crate::stats::Stats;
 use crate::tuning::{Tuning, TuningCell};
-use crate::txn::purge::PurgeQueue;
-use crate::txn::rollback::UnendedRollbacks;
+use crate::txn::purge_queue::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
+use crate::txn::unended::UnendedRollbacks;
 use crate::undo::Undo;
 use crate::wal::record::{Op, Record, Target, encode, encode_change, encode_compensate};
 use crate::wal::{Log, RedoHold};
@@ -141,7 +141,7 @@ impl Core {
     }
     /// Finds out which transaction ids nobody asks for any more, so that their places can be used again.
     pub fn free_xids(&self) {
-        self.undo.discard(&self.pool, &self.directory, &self.log, self.visible_to_all());
+        self.undo.discard(&self.pool, &self.directory.space, &self.log, self.visible_to_all());
         // In this order: who begins meanwhile gets an id above all that are looked at here.
         self.xids.unfinished();
         self.xids.free_below(self.undo.oldest_xid());

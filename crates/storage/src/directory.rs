@@ -11,7 +11,7 @@
 
 use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
-use crate::buffer::{Pool, WriteGuard};
+use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::image::Image;
 use crate::page::{self, View, at};
@@ -272,7 +272,7 @@ impl Relation {
             None => return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "relation is full")),
             Some(slot) => match slot.load(Acquire) {
                 0 => {
-                    let start = core.directory.take_pages(&core.pool, extent_pages(index))?;
+                    let start = core.pool.take_pages(&core.directory.space, extent_pages(index))?;
                     // In memory first: a checkpoint that comes in between may note it twice, but never not.
                     slot.store(start, Release);
                     if self.logged() {
@@ -398,10 +398,6 @@ impl Directory {
         self.relations.write().unwrap_or_else(|e| e.into_inner()).insert(id, relation.clone());
         self.next_id.fetch_max(id + 1, Relaxed);
         relation
-    }
-    /// Free pages side by side, for which the file of pages has room.
-    pub fn take_pages(&self, pool: &Pool, pages: u32) -> Result<u32> {
-        crate::lock(&self.space).take(pages, &mut |start, pages| pool.fill_hole(start, pages))
     }
     /// Takes a relation out that no commit has dropped: its creation is rolled back.
     pub fn remove_uncommitted(&self, core: &Core, id: u32) {

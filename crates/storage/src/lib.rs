@@ -19,6 +19,7 @@ mod buffer;
 mod cell;
 mod check;
 mod checkpoint;
+mod cleaner;
 #[cfg(test)]
 #[path = "../tests/support/cluster.rs"]
 mod cluster;
@@ -65,7 +66,7 @@ pub use check::{check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;
-pub use locks::table::LockOwner;
+pub use locks::owner::LockOwner;
 pub use locks::waits_for::Waiting;
 pub use method::terms::{PendingTerms, TermChange, TermScan};
 pub use method::{IndexContents, IndexEntries, MethodProperties, MovedRows};

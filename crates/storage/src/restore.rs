@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::directory::Relation;
 use crate::image;
 use crate::page::{self, at};
-use crate::undo::CHUNK_PAGES;
+use crate::undo::record::CHUNK_PAGES;
 use kilndb_base::env::File;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Result, Severity};
@@ -108,7 +108,7 @@ impl Core {
         }
         let file = image::open_undo(&*self.env, &self.config.data_dir, c.generation)?;
         for (index, number) in c.image_chunks.iter().enumerate() {
-            let first = self.directory.take_pages(&self.pool, CHUNK_PAGES)?;
+            let first = self.pool.take_pages(&self.directory.space, CHUNK_PAGES)?;
             for i in 0..CHUNK_PAGES {
                 let saved = image::read_undo(&*file, c.generation, index, *number, i)?;
                 let mut page = self.pool.write_new(first + i)?;

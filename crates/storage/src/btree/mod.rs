@@ -21,3 +21,4 @@ pub mod scan;
 pub mod search;
 pub mod split;
 pub mod sweep;
+pub mod sweep_queue;

@@ -17,7 +17,7 @@ use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
 use crate::report::CheckReport;
-use crate::undo::CHUNK;
+use crate::undo::record::CHUNK;
 use crate::wal::end::LogEnd;
 use crate::wal::reader::{LogRead, LogReader};
 use crate::wal::segment::{Segments, failed};

@@ -25,12 +25,12 @@ use crate::core::Core;
 use crate::directory::{extent_pages, persistence_of};
 use crate::page::{self, PAGE};
 use crate::space::Space;
-use crate::undo::{CHUNK, CHUNK_PAGES};
+use crate::undo::record::{CHUNK, CHUNK_PAGES};
 use crate::wal::end::LogEnd;
+use crate::wal::frame::shown_lsn;
 use crate::wal::reader::LogReader;
 use crate::wal::record::{Op, Record, encode};
 use crate::wal::segment::{failed, fresh_lsn};
-use crate::wal::shown_lsn;
 use kilndb_base::planted::{self, Bug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
@@ -150,7 +150,7 @@ impl Core {
         let mut purged = 0;
         for (xid, (head, purge)) in &redo.txns {
             if *purge {
-                let mut item = crate::txn::purge::Pending {
+                let mut item = crate::txn::purge_queue::Pending {
                     xid: *xid,
                     csn: 0,
                     heads: [*head, 0],

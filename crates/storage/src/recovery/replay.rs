@@ -8,7 +8,7 @@ use crate::api::RelationKind;
 use crate::core::Core;
 use crate::directory::persistence_of;
 use crate::page::{self, PAGE, at};
-use crate::undo::CHUNK;
+use crate::undo::record::CHUNK;
 use crate::wal::record::{Op, Record, Target};
 use kilndb_base::hash::HashMap;
 use kilndb_base::planted::{self, Bug};

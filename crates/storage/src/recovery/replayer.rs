@@ -13,7 +13,7 @@ use super::replay::Redo;
 use crate::control::Checkpoint;
 use crate::core::Core;
 use crate::wal::end::LogEnd;
-use crate::wal::frame;
+use crate::wal::frame::frame;
 use crate::wal::reader::{LogRead, LogReader, LogRecord};
 use crate::wal::record::Record;
 use kilndb_base::Result;

@@ -10,8 +10,10 @@
 //! Must not know: SQL, sessions.
 
 pub mod purge;
+pub mod purge_queue;
 pub mod rollback;
 pub mod table;
+pub mod unended;
 pub mod visibility;
 
 use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, SerializableModes, WaitPolicy};
@@ -25,8 +27,9 @@ use crate::locks::shares::SharedLock;
 use crate::locks::table::UNTANGLE_MAX;
 use crate::locks::waits_for::Waiting;
 use crate::ssi::Reader;
+use crate::undo::RecordPlace;
+use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::undo::{CHUNK, RecordPlace};
 use crate::wal::record::{Op, Record, Target, encode};
 use crate::wal::room::SpaceUse;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
@@ -535,7 +538,7 @@ impl Transaction {
             }
             let chunks = std::mem::take(&mut self.chunks);
             if self.purge {
-                core.purge.push(purge::Pending {
+                core.purge.push(purge_queue::Pending {
                     xid: self.xid,
                     csn,
                     heads: self.heads,
@@ -694,7 +697,7 @@ impl Transaction {
         }
     }
     pub(crate) fn reserve<'a>(core: &'a Core, worker: usize, logged: bool, len: usize) -> Result<RecordPlace<'a>> {
-        core.undo.reserve(&core.pool, &core.directory, &core.log, worker, logged, len)
+        core.undo.reserve(&core.pool, &core.directory.space, &core.log, worker, logged, len)
     }
     /// The record's chunk is held and the chain goes through it. Call while the place is still latched.
     pub(crate) fn chain(&mut self, relation: &Relation, kind: UndoKind, address: u64) {

@@ -11,6 +11,8 @@ use crate::page::{HEADER, PAGE};
 use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result};
 
+pub const CHUNK_PAGES: u32 = 8;
+pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 pub const FIXED: usize = 42;
 /// Longest data of an undo record.
 pub const DATA_MAX: usize = PAGE - HEADER - FIXED;

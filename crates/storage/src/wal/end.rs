@@ -9,10 +9,10 @@
 //!
 //! Must not know: what to do about it.
 
+use super::frame::{MAX_BODY, SEGMENT, mix, shown_lsn};
 use super::record::{Record, decode};
 use super::segment::{Segments, place_of};
 use super::tag::RecordKind;
-use super::{MAX_BODY, SEGMENT, mix, shown_lsn};
 use crate::crc::crc32c;
 use kilndb_base::{Error, Result};
 

@@ -7,10 +7,10 @@
 //! Must not know: what records do, a link aside.
 
 use super::end::{LogEnd, judge};
+use super::frame::{MAX_BODY, mix};
 use super::record::{Record, decode};
 use super::segment::{Segments, place_of};
 use super::tag::RecordKind;
-use super::{MAX_BODY, mix};
 use crate::crc::crc32c;
 use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result};
