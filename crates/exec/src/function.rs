@@ -59,7 +59,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
         return Ok(NO_ROWS);
     };
     match call.oid {
-        1066 | 1067 | 1068 | 1069 => {
+        1066..=1069 => {
             let step = int(args.get(2));
             if step == 0 {
                 return Err(zero_step());
