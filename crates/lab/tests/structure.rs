@@ -303,7 +303,7 @@ const STORAGE_LAYERS: &[(&str, &[&str])] = &[
     ("taking back, cleaning up", &["txn::rollback", "txn::purge", "undo::compact", "method::dispatch"]),
     ("checkpoints and recovery", &["control", "image::taking", "checkpoint", "restore", "recovery"]),
     ("the engine", &["cleaner", "engine"]),
-    ("who uses an engine", &["private", "check"]),
+    ("who uses an engine, or looks at what it leaves", &["private", "check", "inspect"]),
 ];
 /// Files of storage that know each other.
 const STORAGE_CIRCLE: &[&str] = &["core", "directory", "ssi", "ssi::locks", "ssi::ranges"];

@@ -9,6 +9,7 @@ mod connection_log;
 mod crash;
 mod folder;
 mod handover;
+mod inspect;
 mod large_blocks;
 mod listen;
 mod log;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Ok(cli::Command::Serve(options)) => return supervisor::serve(options).unwrap_or_else(|e| failed(&e)),
         Ok(cli::Command::Engine(handover, options)) => serve::serve(options, handover),
         Ok(cli::Command::Check { data_dir }) => return check(data_dir),
+        Ok(cli::Command::Inspect { data_dir, what }) => inspect::run(&data_dir, &what),
         Err(message) => {
             eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
             return ExitCode::from(2);

@@ -33,6 +33,7 @@ mod heap;
 #[path = "../tests/support/hooked.rs"]
 mod hooked;
 mod image;
+mod inspect;
 mod inverted;
 mod locks;
 mod method;
@@ -66,6 +67,7 @@ pub use check::{check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;
+pub use inspect::{Inspector, Lines, LogRange};
 pub use locks::owner::LockOwner;
 pub use locks::waits_for::Waiting;
 pub use method::terms::{PendingTerms, TermChange, TermScan};

@@ -200,7 +200,23 @@ impl<'a> Op<'a> {
             }
         }
     }
-    fn tag(&self) -> OpTag {
+    /// The slot or the entry that it is about (the first, of several).
+    pub fn place(&self) -> Option<usize> {
+        match *self {
+            Op::Put { slot, .. } | Op::Patch { slot, .. } | Op::Word { slot, .. } | Op::Free { slot } => Some(slot),
+            Op::PutMany { first, .. }
+            | Op::FreeRange { first, .. }
+            | Op::PatchMany { first, .. }
+            | Op::WordMany { first, .. } => Some(first),
+            Op::TreeInsert { idx, .. }
+            | Op::TreeRemove { idx }
+            | Op::TreeReplace { idx, .. }
+            | Op::TreeExtend { idx, .. }
+            | Op::TreeCut { idx, .. } => Some(idx),
+            Op::Init { .. } | Op::TreeImage { .. } | Op::Cell { .. } => None,
+        }
+    }
+    pub fn tag(&self) -> OpTag {
         match self {
             Op::Init { .. } => OpTag::Init,
             Op::Put { .. } => OpTag::Put,

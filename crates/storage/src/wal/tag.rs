@@ -28,7 +28,6 @@ macro_rules! tags {
                 }
             }
             /// As docs/format.md calls it.
-            #[cfg(test)]
             pub const fn words(self) -> &'static str {
                 match self {
                     $($name::$tag => $words,)*
