@@ -1,5 +1,6 @@
 //! Schemas, and moving and renaming what is in them.
 
+use super::create_table::refuse_system_name;
 use super::text_search::kind_of;
 use super::{Session, operator_class_objects};
 use crate::client::{Client, Runtime};
@@ -233,6 +234,9 @@ impl Session {
         let old = s.subname().unwrap_or("");
         if !table.columns.iter().any(|c| !c.dropped && c.name == old) {
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")));
+        }
+        if !matches!(table.kind, TableKind::Composite | TableKind::View) {
+            refuse_system_name(new_name)?;
         }
         if table.columns.iter().any(|c| !c.dropped && c.name == new_name) {
             return Err(Error::new(

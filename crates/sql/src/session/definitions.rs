@@ -9,6 +9,7 @@ use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Index, Table, TableKind};
+use kilndb_syntax::Node;
 use kilndb_types::{Datum, Host};
 use std::sync::Arc;
 
@@ -112,7 +113,7 @@ fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
         }
-        Named::Column(_) | Named::Label(..) => None,
+        Named::Column(_) | Named::Value(..) => None,
         Named::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }
@@ -390,8 +391,18 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
 /// A body in SQL syntax as it stands in CREATE FUNCTION.
 fn sql_body(row: &CatalogRow) -> Option<String> {
     let body = row.text("prosqlbody")?;
-    let expression = body.strip_prefix("SELECT ").filter(|_| !body.contains(';') && row.char("prokind") != b'p');
-    Some(expression.map_or_else(|| format!("BEGIN ATOMIC\n {body};\nEND"), |e| format!("RETURN {e}")))
+    let returned = returned_expression(body).filter(|_| row.char("prokind") != b'p');
+    Some(returned.map_or_else(|| format!("BEGIN ATOMIC\n {body};\nEND"), |e| format!("RETURN {e}")))
+}
+
+/// The expression of a body that is one query of nothing else.
+fn returned_expression(body: &str) -> Option<String> {
+    let script = kilndb_syntax::parse(body).ok()?;
+    let statements = script.statements();
+    let [statement] = statements.as_slice() else { return None };
+    let Node::SelectStmt(select) = statement.node() else { return None };
+    let expression = kilndb_syntax::expression_sql(select.target_list().first()?.val()).ok()?;
+    (body == format!("SELECT {expression}")).then_some(expression)
 }
 
 /// pg_get_function_sqlbody.

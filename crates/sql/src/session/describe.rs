@@ -44,8 +44,8 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
     Ok(match table {
         PG_PROC => {
             let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(None) };
-            let word = if f.kind == b'p' { "procedure" } else { "function" };
-            Some(format!("{word} {}", crate::routine::cache::signature_of(host, &f)?))
+            // PostgreSQL calls procedures and aggregates functions here, too.
+            Some(format!("function {}", crate::routine::cache::signature_of(host, &f)?))
         }
         PG_OPERATOR => {
             let Some(o) = host.reader.operator_by_oid(oid)? else { return Ok(None) };

@@ -53,6 +53,8 @@ pub use extended::BindRequest;
 use named::PreparedByName;
 use portal::Portals;
 pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
+#[cfg(test)]
+pub(crate) use system_views::StartRuntime;
 pub(crate) use template::{Body, Template, TemplateCache};
 use transaction::Block;
 

@@ -12,13 +12,13 @@ use std::sync::Arc;
 const SYSTEM_VIEWS: &str = include_str!("../../data/system_views.sql");
 
 /// Runs a session on the thread that starts the server.
-pub(super) struct StartRuntime {
+pub(crate) struct StartRuntime {
     park: ThreadPark,
     control: SessionControl,
 }
 
 impl StartRuntime {
-    pub(super) fn new() -> StartRuntime {
+    pub(crate) fn new() -> StartRuntime {
         let park = ThreadPark::new();
         let control = SessionControl::new(0, Vec::new(), park.wake_handle(), park.wake_handle(), Activity::default());
         StartRuntime { park, control }
@@ -77,6 +77,10 @@ impl Session {
             if let Some(txn) = &mut self.txn {
                 txn.next_command();
             }
+        }
+        // The text search objects that the system comes with can be dropped, so others are held by them like users'.
+        if let Some(problem) = self.settle_all_definitions(runtime)?.into_iter().next() {
+            return Err(Error::internal(problem));
         }
         self.commit(runtime)
     }

@@ -262,7 +262,7 @@ impl Session {
         }
     }
 
-    pub(super) fn begin_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn begin_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
         if self.block == Block::Explicit {
             self.notice(Severity::Warning, "there is already a transaction in progress");
             return Ok(());
