@@ -10,6 +10,7 @@ mod connection_log;
 mod crash;
 mod folder;
 mod handover;
+mod inspect;
 mod large_blocks;
 mod listen;
 mod log;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Ok(cli::Command::Serve(options)) => return supervisor::serve(options).unwrap_or_else(|e| failed(&e)),
         Ok(cli::Command::Engine(handover, options)) => serve::serve(options, handover),
         Ok(cli::Command::Check { data_dir }) => return check::check(&data_dir).unwrap_or_else(|e| failed(&e)),
+        Ok(cli::Command::Inspect { data_dir, what }) => inspect::run(&data_dir, &what),
         Err(message) => {
             eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
             return ExitCode::from(2);

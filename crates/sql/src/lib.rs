@@ -9,6 +9,7 @@ mod copy;
 mod ddl;
 pub mod instance;
 pub mod log;
+pub mod logged_changes;
 pub mod notify;
 pub mod routine;
 pub mod session;

@@ -188,7 +188,7 @@ impl Session {
             immediate: !index.deferrable,
             predicate: index.predicate_sql.clone(),
             options,
-            method: index.method_oid(),
+            method: index.method.oid,
             in_whole: false,
         };
         let oid = self.insert_index(&target, &copy, runtime)?;

@@ -174,9 +174,9 @@ impl Session {
             );
         }
         if options.vacuum && table.persistence != GLOBAL {
-            for index in table.indexes.iter().filter(|i| i.is_inverted()) {
+            for index in table.indexes.iter().filter(|i| i.has_terms()) {
                 let relation = self.own.temporary.relation(&self.instance.engine, index.storage)?;
-                self.instance.engine.inverted_flush(&relation, runtime)?;
+                relation.index_flush(runtime)?;
             }
         }
         if options.vacuum {

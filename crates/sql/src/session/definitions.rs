@@ -181,7 +181,7 @@ fn option_text(option: &str) -> String {
 
 /// The name of a key's operator class, if that is not the default one.
 fn class_text(host: &StatementHost<'_>, index: &Index, key: &kilndb_catalog::IndexKey) -> Result<Option<String>> {
-    let default = crate::ddl::index_class::default_class(index.method_oid(), key.type_oid, &host.reader)?;
+    let default = crate::ddl::index_class::default_class(index.method.oid, key.type_oid, &host.reader)?;
     if key.opclass == 0 || default == Some(key.opclass) {
         return Ok(None);
     }
@@ -204,7 +204,7 @@ fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index,
         if table.kind == TableKind::Partitioned { "ONLY " } else { "" },
         quote(table.shown_schema()),
         quote(&table.name),
-        index.method,
+        index.method.name,
         keys.join(", ")
     );
     if !index.include.is_empty() {

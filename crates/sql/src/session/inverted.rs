@@ -14,7 +14,7 @@ pub(super) fn clean_pending_list(host: &StatementHost<'_>, args: &[Datum]) -> Re
     let rows = host.reader.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?;
     let table = rows.first().map_or(Ok(None), |row| host.reader.table_by_oid(row.oid("indrelid")))?;
     let index = table.as_ref().and_then(|t| t.indexes.iter().find(|i| i.oid == oid));
-    let Some(index) = index.filter(|i| i.is_inverted() && i.storage.0 != 0) else {
+    let Some(index) = index.filter(|i| i.has_terms() && i.storage.0 != 0) else {
         let name = host.reader.class_row(oid)?.and_then(|c| c.text("relname").map(str::to_string));
         return Err(match name {
             Some(name) => Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is not a GIN index")),
@@ -22,6 +22,6 @@ pub(super) fn clean_pending_list(host: &StatementHost<'_>, args: &[Datum]) -> Re
         });
     };
     let relation = host.reader.temporary.relation(&host.instance.engine, index.storage)?;
-    let bytes = host.instance.engine.inverted_flush(&relation, host.runtime)?;
+    let bytes = relation.index_flush(host.runtime)?;
     Ok(Datum::Int8(bytes.div_ceil(PAGE_BYTES) as i64))
 }

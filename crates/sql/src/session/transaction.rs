@@ -6,6 +6,7 @@ use super::portal::Portal;
 use crate::client::Runtime;
 use crate::settings::SessionSettings;
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_catalog::logged_changes;
 use kilndb_storage::{CommitMode, Savepoint};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,6 +108,8 @@ impl Session {
         };
         let mode = if self.settings.synchronous_commit { CommitMode::Sync } else { CommitMode::Async };
         if self.has_ddl {
+            let room = txn.most_catalog_changes();
+            txn.set_catalog_changes(logged_changes::encode(&self.ddl_changes, self.database.oid, room));
             self.database.begin_publish();
         }
         let (mut committed, sent) = self.commit_and_notify(&mut txn, mode, notifications, runtime);
