@@ -251,7 +251,7 @@ impl Planner<'_> {
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
         let mut info = Vec::new();
-        if self.explain {
+        if self.explains() {
             info.push(format!("Recheck Cond: {}", self.conditions_text(rel, path)));
             let rest = preds.iter().enumerate().filter(|(i, _)| !path.used.contains(i));
             info.extend(self.filter_text(rel, rest.map(|(_, e)| e)));
@@ -334,7 +334,7 @@ impl Planner<'_> {
                 (Bitmap::Any(list, shown.id), shown)
             }
             Source::Index(index, found) => {
-                let info = if self.explain {
+                let info = if self.explains() {
                     vec![format!(
                         "Index Cond: {}",
                         super::shown_text::and_text(
@@ -375,7 +375,7 @@ impl Planner<'_> {
 
     /// What EXPLAIN shows of a filter.
     pub(super) fn filter_text<'e>(&self, rel: &Rel, preds: impl Iterator<Item = &'e Expr>) -> Option<String> {
-        let shown: Vec<String> = preds.filter(|_| self.explain).map(|e| self.show_scan(rel.id, e)).collect();
+        let shown: Vec<String> = preds.filter(|_| self.explains()).map(|e| self.show_scan(rel.id, e)).collect();
         (!shown.is_empty()).then(|| format!("Filter: {}", super::shown_text::and_text(&shown)))
     }
 

@@ -530,8 +530,8 @@ impl Planner<'_> {
             test = Some(self.compile(t, layout)?);
             if s.kind == SubKind::Any && depends.is_empty() && s.equality {
                 hash = self.hashable_test(t, s.test_rel, layout)?;
-                if self.explain && hash.is_some() {
-                    super::shown_text::name_subplan(s.id, format!("hashed SubPlan {}", index + 1));
+                if let Some(names) = self.names.as_ref().filter(|_| hash.is_some()) {
+                    names.name_subplan(s.id, format!("hashed SubPlan {}", index + 1));
                 }
             }
         }

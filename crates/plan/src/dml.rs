@@ -50,11 +50,7 @@ impl Planner<'_> {
             DmlKind::Delete => "Delete",
             DmlKind::Merge => "Merge",
         };
-        let alias = if self.explain {
-            super::shown_text::relation_name(d.rel).filter(|alias| *alias != table.name)
-        } else {
-            None
-        };
+        let alias = self.names.as_ref().and_then(|names| names.relation(d.rel)).filter(|alias| *alias != table.name);
         let label = match alias {
             Some(alias) => format!("{verb} on {} {alias}", table.name),
             None => format!("{verb} on {}", table.name),

@@ -42,9 +42,9 @@ impl Planner<'_> {
         {
             level.push(made.0);
         }
-        if self.explain {
+        if let Some(names) = &self.names {
             let kind = if once { "InitPlan" } else { "SubPlan" };
-            super::shown_text::name_subplan(s.id, format!("{kind} {}", made.0 + 1));
+            names.name_subplan(s.id, format!("{kind} {}", made.0 + 1));
         }
         Ok(made)
     }
@@ -236,7 +236,7 @@ impl Planner<'_> {
         let rows = input.node.rows;
         let cost = input.node.cost + rows * rows.max(2.0).log2() * 0.01;
         let mut info = Vec::new();
-        if self.explain {
+        if self.explains() {
             let text: Vec<String> = keys
                 .iter()
                 .map(|k| {
@@ -383,7 +383,7 @@ impl Planner<'_> {
             .map(|c| self.function_call(&c.expr, c.columns, c.composite, &empty))
             .collect::<Result<Vec<_>>>()?;
         let width = rel.columns.len();
-        let shown = self.explain.then(|| Box::new(self.shown_function(rel, calls)));
+        let shown = self.explains().then(|| Box::new(self.shown_function(rel, calls)));
         let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
         let node =
             self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
@@ -398,7 +398,7 @@ impl Planner<'_> {
             _ => None,
         };
         let name = name.map(|f| (self.catalog.schema_name_of(f.schema_oid).unwrap_or_default(), f.name.clone()));
-        ShownFunction { name, alias: super::shown_text::relation_name(rel.id).unwrap_or_else(|| rel.alias.clone()) }
+        ShownFunction { name, alias: self.shown_relation(rel) }
     }
 
     /// The label, and the lines below it.

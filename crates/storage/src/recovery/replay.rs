@@ -151,7 +151,7 @@ impl Core {
                 redo.suspect(*target, None);
                 continue;
             };
-            let mine = ops[index..].iter().filter(|(t, _)| t == target).map(|(_, op)| op);
+            let mut mine = ops[index..].iter().filter(|(t, _)| t == target).map(|(_, op)| op);
             let init = ops[index].1.is_init();
             if init {
                 relation.blocks.fetch_max(target.block + 1, Relaxed);
@@ -185,7 +185,7 @@ impl Core {
                 page.bytes()[at::FLAGS] = 0;
             }
             let before = page::lsn(page.page());
-            let applied = mine.map(|op| op.apply(page.bytes(), *target)).collect::<Result<()>>();
+            let applied = mine.try_for_each(|op| op.apply(page.bytes(), *target));
             if let Err(e) = applied {
                 // A checkpoint leaves out the pages of a relation that has gone before it came to them: they are as an
                 // earlier one has left them. What they hold is of no use to anybody, and is not written.

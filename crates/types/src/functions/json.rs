@@ -71,7 +71,7 @@ pub fn jsonb_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum>
     binary::datum(&Value::Array(list))
 }
 fn pairs<'a>(list: &'a [(Oid, Datum)], function: &str) -> Result<impl Iterator<Item = &'a [(Oid, Datum)]>> {
-    if list.len() % 2 != 0 {
+    if !list.len().is_multiple_of(2) {
         return Err(invalid("argument list must have even number of elements")
             .with_hint(format!("The arguments of {function}() must consist of alternating keys and values.")));
     }
