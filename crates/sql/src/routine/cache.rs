@@ -15,10 +15,10 @@ use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::Binder;
-use kilndb_catalog::functions::is_routine;
 use kilndb_catalog::routine::declared_arguments;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CatalogView, FunctionInfo};
+use kilndb_types::functions::is_routine;
 use kilndb_types::oids;
 
 /// One way of calling a routine.

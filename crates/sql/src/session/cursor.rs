@@ -4,6 +4,7 @@
 //! (SCROLL) or outlive its transaction (WITH HOLD, materialised at commit), beyond work_mem in a temporary file.
 
 use super::Session;
+use super::functions::session_functions;
 use super::portal::{Portal, PortalState};
 use super::prepared::is_plannable;
 use super::run::{NullSink, SinkMaker};
@@ -68,9 +69,14 @@ impl RowSink for PassingSink<'_> {
     }
 }
 
+session_functions! {
+    /// The row that a cursor stands on, for WHERE CURRENT OF (`kilndb_bind::current_of`).
+    fn p0_current_of(call) = current_place(call.host, call.args);
+}
+
 /// Where the row is that a cursor stands on: its name, the table that the statement names, the table that the row must
 /// be of. NULL: it is of another partition.
-pub(super) fn current_place(host: &super::environment::StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+fn current_place(host: &super::environment::StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
     use super::arguments::{oid_of, text_of};
     let (name, root, table) = (text_of(args.first()), oid_of(args.get(1)), oid_of(args.get(2)));
     let place = host.portals.with(&name, |portal| {

@@ -1,8 +1,8 @@
 //! pg_get_…def(): definitions as SQL text.
 
-use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::environment::{StatementHost, relation_by_text};
 use super::expression_text::canonical;
+use super::functions::session_functions;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, Named};
 use kilndb_catalog::format_type::quote_identifier as quote;
@@ -13,64 +13,80 @@ use kilndb_syntax::Node;
 use kilndb_types::{Datum, Host};
 use std::sync::Arc;
 
-pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
-    match name {
-        "pg_get_expr" => {
-            let Some(Datum::Text(sql)) = args.first() else { return Ok(Datum::Null) };
-            let Some(table) = host.reader.table_by_oid(oid_of(args.get(1)))? else { return Ok(Datum::text(&**sql)) };
-            if table.partition_of != 0 && (&**sql == "DEFAULT" || sql.starts_with("FOR VALUES ")) {
-                return Ok(Datum::text(host.shown_bound(&table, sql)?));
+session_functions! {
+    fn pg_get_expr(call) = {
+        let (host, Some(Datum::Text(sql))) = (call.host, call.arg(0)) else { return Ok(Datum::Null) };
+        let Some(table) = host.reader.table_by_oid(call.oid(1))? else { return Ok(Datum::text(&**sql)) };
+        if table.partition_of != 0 && (&**sql == "DEFAULT" || sql.starts_with("FOR VALUES ")) {
+            return Ok(Datum::text(host.shown_bound(&table, sql)?));
+        }
+        let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
+        Ok(Datum::text(canonical(host, sql, &table, default, call.flag(2))))
+    };
+    fn pg_get_indexdef(call) = {
+        let Some((table, index)) = find_index(call.host, call.oid(0))? else { return Ok(Datum::Null) };
+        let pretty = call.flag(2);
+        match usize::try_from(call.int(1)) {
+            Ok(0) => Ok(Datum::text(index_definition(call.host, &table, &index, pretty)?)),
+            Ok(n) if n <= index.keys.len() => {
+                key_text(call.host, &table, &index, n - 1, false, pretty).map(Datum::text)
             }
-            let default =
-                table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
-            Ok(Datum::text(canonical(host, sql, &table, default, bool_of(args.get(2)))))
-        }
-        "pg_get_indexdef" => {
-            let Some((table, index)) = find_index(host, oid_of(args.first()))? else { return Ok(Datum::Null) };
-            let pretty = bool_of(args.get(2));
-            match usize::try_from(int_of(args.get(1))) {
-                Ok(0) => Ok(Datum::text(index_definition(host, &table, &index, pretty)?)),
-                Ok(n) if n <= index.keys.len() => key_text(host, &table, &index, n - 1, false, pretty).map(Datum::text),
-                Ok(n) => {
-                    let included =
-                        index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
-                    Ok(included.map_or(Datum::text(""), |c| Datum::text(quote(&c.name))))
-                }
-                Err(_) => Ok(Datum::Null),
+            Ok(n) => {
+                let included =
+                    index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
+                Ok(included.map_or(Datum::text(""), |c| Datum::text(quote(&c.name))))
             }
+            Err(_) => Ok(Datum::Null),
         }
-        "pg_get_constraintdef" => {
-            let key = [Datum::Oid(oid_of(args.first()))];
-            let rows = host.reader.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key)?;
-            match rows.first() {
-                Some(row) => Ok(Datum::text(constraint_definition(host, row, bool_of(args.get(1)))?)),
-                None => Ok(Datum::Null),
-            }
+    };
+    fn pg_get_constraintdef(call) = {
+        let key = [Datum::Oid(call.oid(0))];
+        let rows = call.host.reader.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key)?;
+        match rows.first() {
+            Some(row) => Ok(Datum::text(constraint_definition(call.host, row, call.flag(1))?)),
+            None => Ok(Datum::Null),
         }
-        "pg_get_viewdef" => {
-            let oid = match args.first() {
-                Some(Datum::Text(name)) => relation_by_text(host, name)?,
-                other => oid_of(other),
-            };
-            let view = host.reader.table_by_oid(oid)?;
-            Ok(view
-                .and_then(|v| v.view_sql.clone())
-                .map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(host, &sql)))))
-        }
-        "pg_get_partkeydef" => {
-            let table = host.reader.table_by_oid(oid_of(args.first()))?;
-            Ok(table.map_or(Ok(None), |t| host.partition_key_text(&t))?.map_or(Datum::Null, Datum::text))
-        }
-        "pg_get_partition_constraintdef" => {
-            let table = host.reader.table_by_oid(oid_of(args.first()))?;
-            Ok(table.map_or(Ok(None), |t| host.partition_condition(&t))?.map_or(Datum::Null, Datum::text))
-        }
-        "pg_partition_root" => {
-            Ok(host.partition_ancestors(oid_of(args.first()))?.last().map_or(Datum::Null, |o| Datum::Oid(*o)))
-        }
-        "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
-        _ => function_text(host, name, oid_of(args.first())),
-    }
+    };
+    fn pg_get_viewdef(call) = {
+        let oid = match call.arg(0) {
+            Some(Datum::Text(name)) => relation_by_text(call.host, name)?,
+            _ => call.oid(0),
+        };
+        let sql = call.host.reader.table_by_oid(oid)?.and_then(|v| v.view_sql.clone());
+        Ok(sql.map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(call.host, &sql)))))
+    };
+    fn pg_get_partkeydef(call) = {
+        let table = call.host.reader.table_by_oid(call.oid(0))?;
+        Ok(table.map_or(Ok(None), |t| call.host.partition_key_text(&t))?.map_or(Datum::Null, Datum::text))
+    };
+    fn pg_get_partition_constraintdef(call) = {
+        let table = call.host.reader.table_by_oid(call.oid(0))?;
+        Ok(table.map_or(Ok(None), |t| call.host.partition_condition(&t))?.map_or(Datum::Null, Datum::text))
+    };
+    fn pg_partition_root(call) = {
+        Ok(call.host.partition_ancestors(call.oid(0))?.last().map_or(Datum::Null, |o| Datum::Oid(*o)))
+    };
+    fn pg_get_serial_sequence(call) = serial_sequence(call.host, &call.text(0), &call.text(1));
+    fn pg_get_function_result(call) = function_text(call.host, FunctionText::Result, call.oid(0));
+    fn pg_get_function_arguments(call) = function_text(call.host, FunctionText::Arguments, call.oid(0));
+    fn pg_get_function_identity_arguments(call) = {
+        function_text(call.host, FunctionText::IdentityArguments, call.oid(0))
+    };
+    fn pg_get_function_sqlbody(call) = {
+        let key = [Datum::Oid(call.oid(0))];
+        let rows = call.host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &key)?;
+        Ok(rows.first().and_then(sql_body).map_or(Datum::Null, Datum::text))
+    };
+    fn pg_get_functiondef(call) = function_definition(call.host, call.oid(0));
+}
+
+/// A part of a function's definition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FunctionText {
+    Result,
+    Arguments,
+    /// Without defaults.
+    IdentityArguments,
 }
 
 /// A view's text without the schemas that the search path makes needless.
@@ -336,7 +352,7 @@ pub(super) fn plain_type(host: &StatementHost<'_>, oid: Oid) -> String {
     kilndb_catalog::format_type::format_type(&host.reader, oid, None)
 }
 
-fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
+fn function_text(host: &StatementHost<'_>, part: FunctionText, oid: Oid) -> Result<Datum> {
     use kilndb_catalog::routine::{ArgumentMode, declared_arguments};
     let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(Datum::Null) };
     let arguments = declared_arguments(&f);
@@ -344,7 +360,7 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         let shown = plain_type(host, type_oid);
         if name.is_empty() { shown } else { format!("{} {shown}", quote(name)) }
     };
-    if name == "pg_get_function_result" {
+    if part == FunctionText::Result {
         if f.kind == b'p' {
             return Ok(Datum::Null);
         }
@@ -356,7 +372,7 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         let shown = plain_type(host, f.return_type);
         return Ok(Datum::text(if f.returns_set { format!("SETOF {shown}") } else { shown }));
     }
-    let identity = name == "pg_get_function_identity_arguments";
+    let identity = part == FunctionText::IdentityArguments;
     let mut parts = Vec::new();
     let first_default = f.arg_types.len().saturating_sub(f.defaults.len());
     let mut input = 0;
@@ -405,21 +421,15 @@ fn returned_expression(body: &str) -> Option<String> {
     (body == format!("SELECT {expression}")).then_some(expression)
 }
 
-/// pg_get_function_sqlbody.
-pub(super) fn function_body(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
-    let rows = host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
-    Ok(rows.first().and_then(sql_body).map_or(Datum::Null, Datum::text))
-}
-
 /// CREATE FUNCTION, from the function's row.
-pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
+fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
     let rows = host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(Datum::Null) };
     let name = row.text("proname").unwrap_or("");
     if row.char("prokind") == b'a' {
         return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is an aggregate function")));
     }
-    let text_part = |which: &str| -> Result<String> {
+    let text_part = |which: FunctionText| -> Result<String> {
         Ok(match function_text(host, which, oid)? {
             Datum::Text(t) => t.to_string(),
             _ => String::new(),
@@ -435,10 +445,10 @@ pub(super) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
         "CREATE OR REPLACE {word} {}.{}({})\n",
         quote(&schema),
         quote(name),
-        text_part("pg_get_function_arguments")?
+        text_part(FunctionText::Arguments)?
     );
     if !is_procedure {
-        text.push_str(&format!(" RETURNS {}\n", text_part("pg_get_function_result")?));
+        text.push_str(&format!(" RETURNS {}\n", text_part(FunctionText::Result)?));
     }
     text.push_str(&format!(" LANGUAGE {}\n", quote(language)));
     let mut words: Vec<String> = Vec::new();

@@ -7,6 +7,7 @@
 
 use super::Session;
 use super::environment::StatementHost;
+use super::functions::session_functions;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -46,8 +47,12 @@ impl Exports {
     }
 }
 
+session_functions! {
+    fn pg_export_snapshot(call) = export(call.host, call.env);
+}
+
 /// pg_export_snapshot().
-pub(super) fn export(host: &StatementHost<'_>, env: &CallEnv<'_>) -> Result<Datum> {
+fn export(host: &StatementHost<'_>, env: &CallEnv<'_>) -> Result<Datum> {
     if host.facts.in_savepoint {
         return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, "cannot export a snapshot from a subtransaction"));
     }

@@ -1,16 +1,19 @@
 //! gin_clean_pending_list.
 
-use super::arguments::oid_of;
 use super::environment::StatementHost;
-use kilndb_base::{Error, Result, sqlstate};
+use super::functions::session_functions;
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::ids::{PG_INDEX, PG_INDEX_INDEXRELID_INDEX};
 use kilndb_types::Datum;
 
+session_functions! {
+    fn gin_clean_pending_list(call) = clean_pending_list(call.host, call.oid(0));
+}
+
 /// Waits until what is pending is merged; pages of it, as large as PostgreSQL's.
-pub(super) fn clean_pending_list(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+fn clean_pending_list(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
     const PAGE_BYTES: u64 = 8192;
-    let oid = oid_of(args.first());
     let rows = host.reader.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?;
     let table = rows.first().map_or(Ok(None), |row| host.reader.table_by_oid(row.oid("indrelid")))?;
     let index = table.as_ref().and_then(|t| t.indexes.iter().find(|i| i.oid == oid));

@@ -1,5 +1,6 @@
 //! LISTEN, NOTIFY and UNLISTEN: what a transaction has asked for is done at its commit, in full or not at all.
 
+use super::functions::session_functions;
 use super::{Scratch, Session};
 use crate::client::{Client, Runtime};
 use crate::notify::{Appended, Listener, Notification, Room};
@@ -211,8 +212,15 @@ impl Session {
     }
 }
 
+session_functions! {
+    fn pg_notify(call) = {
+        notify(call.host.scratch, &call.text(0), &call.text(1)).map(|()| Datum::text(""))
+    };
+    fn pg_notification_queue_usage(call) = Ok(Datum::Float8(queue_usage(call.host.instance)));
+}
+
 /// The part of the queue's whole pages that is used.
-pub(super) fn queue_usage(instance: &crate::Instance) -> f64 {
+fn queue_usage(instance: &crate::Instance) -> f64 {
     let pages = instance.notifications.used_bytes() / PAGE_BYTES;
     pages as f64 / instance.settings().real("max_notify_queue_pages")
 }

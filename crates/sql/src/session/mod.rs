@@ -8,7 +8,6 @@
 
 mod advisory;
 mod arguments;
-mod array_functions;
 mod call_command;
 mod constraints;
 mod copy_on_write;
@@ -19,6 +18,7 @@ pub(crate) mod environment;
 mod exported;
 mod expression_text;
 mod extended;
+pub(crate) mod functions;
 pub(crate) mod host;
 pub(crate) mod identifiers;
 mod inverted;
