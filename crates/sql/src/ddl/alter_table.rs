@@ -15,7 +15,7 @@ use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 impl Session {
-    pub(super) fn alter_table(
+    pub(crate) fn alter_table(
         &mut self,
         s: &nodes::AlterTableStmt,
         source: &Arc<str>,

@@ -11,7 +11,7 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
 impl Session {
-    pub(super) fn comment(&mut self, s: &nodes::CommentStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn comment(&mut self, s: &nodes::CommentStmt, runtime: &dyn Runtime) -> Result<()> {
         let text = s.comment().filter(|t| !t.is_empty());
         let (class, object, sub) = match s.objtype {
             O::OBJECT_TABLE | O::OBJECT_VIEW | O::OBJECT_INDEX | O::OBJECT_SEQUENCE => {

@@ -61,7 +61,7 @@ pub(crate) fn storage_persistence(letter: u8) -> Persistence {
 }
 
 impl Session {
-    pub(super) fn create_table(
+    pub(crate) fn create_table(
         &mut self,
         s: &nodes::CreateStmt,
         source: &Arc<str>,

@@ -10,8 +10,7 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
 impl Session {
-    pub(super) fn create_database(&mut self, s: &nodes::CreatedbStmt, runtime: &dyn Runtime) -> Result<()> {
-        self.refuse_in_block("CREATE DATABASE")?;
+    pub(crate) fn create_database(&mut self, s: &nodes::CreatedbStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.dbname().unwrap_or("").to_string();
         let mut template = "template1".to_string();
         let mut owner = self.current_role;
@@ -68,8 +67,7 @@ impl Session {
         self.finish_implicit(runtime)
     }
 
-    pub(super) fn drop_database(&mut self, s: &nodes::DropdbStmt, runtime: &dyn Runtime) -> Result<()> {
-        self.refuse_in_block("DROP DATABASE")?;
+    pub(crate) fn drop_database(&mut self, s: &nodes::DropdbStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.dbname().unwrap_or("").to_string();
         let force = s.options().iter().any(|o| matches!(o, Node::DefElem(d) if d.defname() == Some("force")));
         let Some(row) = self.instance.database_row(&name)? else {

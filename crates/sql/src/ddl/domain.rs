@@ -77,7 +77,7 @@ fn domain_clauses(s: &nodes::CreateDomainStmt, source: &str) -> Result<Clauses> 
 }
 
 impl Session {
-    pub(super) fn create_domain(
+    pub(crate) fn create_domain(
         &mut self,
         s: &nodes::CreateDomainStmt,
         source: &Arc<str>,
@@ -217,7 +217,7 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))
     }
 
-    pub(super) fn alter_domain(
+    pub(crate) fn alter_domain(
         &mut self,
         s: &nodes::AlterDomainStmt,
         source: &Arc<str>,

@@ -16,7 +16,7 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 impl Session {
-    pub(super) fn drop_objects(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn drop_objects(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
         let cascade = s.behavior == DropBehavior::DROP_CASCADE;
         let (kind, tag) = match s.remove_type {
             O::OBJECT_TABLE => (TableKind::Table, "DROP TABLE"),

@@ -70,7 +70,7 @@ impl Session {
         self.extension_row(name)?.map(|row| row.oid("oid")).ok_or_else(|| missing(name))
     }
 
-    pub(super) fn create_extension(
+    pub(crate) fn create_extension(
         &mut self,
         s: &nodes::CreateExtensionStmt,
         source: &str,
@@ -146,7 +146,7 @@ impl Session {
         ))
     }
 
-    pub(super) fn alter_extension(&mut self, s: &nodes::AlterExtensionStmt) -> Result<()> {
+    pub(crate) fn alter_extension(&mut self, s: &nodes::AlterExtensionStmt) -> Result<()> {
         let name = s.extname().unwrap_or("");
         let row = self.extension_row(name)?.ok_or_else(|| missing(name))?;
         self.owned_extension(&row)?;

@@ -246,7 +246,7 @@ impl Session {
         Ok((Some(name), value))
     }
 
-    pub(super) fn create_function(
+    pub(crate) fn create_function(
         &mut self,
         s: &nodes::CreateFunctionStmt,
         source: &Arc<str>,

@@ -52,10 +52,7 @@ pub(super) fn plain_key(table: &Table, attnum: i16) -> Result<IndexKey> {
 }
 
 impl Session {
-    pub(super) fn create_index(&mut self, s: &nodes::IndexStmt, runtime: &dyn Runtime) -> Result<()> {
-        if s.concurrent {
-            self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
-        }
+    pub(crate) fn create_index(&mut self, s: &nodes::IndexStmt, runtime: &dyn Runtime) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE INDEX without a table"))?;
         let table = self.relation_of(relation, runtime)?;
         if !matches!(table.kind, TableKind::Table | TableKind::Partitioned) {

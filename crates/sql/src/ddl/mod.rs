@@ -40,7 +40,7 @@ mod partition_keys;
 mod persistence;
 mod physical;
 mod range_type;
-mod reindex;
+pub(crate) mod reindex;
 mod renaming;
 mod role;
 mod role_setting;
@@ -51,7 +51,7 @@ pub(crate) mod sequence_functions;
 mod stored_text;
 mod table_as;
 mod temporary_objects;
-mod text_search;
+pub(crate) mod text_search;
 mod text_search_objects;
 mod trigger;
 mod trigger_clone;
@@ -60,7 +60,7 @@ mod types;
 mod vacuum;
 mod view;
 
-use crate::client::{Client, Runtime};
+use crate::client::Runtime;
 use crate::session::Session;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
@@ -69,94 +69,11 @@ use kilndb_catalog::store::{CatalogRow, CatalogWriter};
 use kilndb_catalog::{CatalogView, Table, TableKind, temporary};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
-use kilndb_syntax::{Node, Statement, nodes};
+use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
 impl Session {
-    pub(crate) fn run_ddl(
-        &mut self,
-        statement: &Statement,
-        runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<String> {
-        self.begin_statement(runtime)?;
-        let node = statement.node();
-        let source = statement.source().clone();
-        if let Some(command) = command_name(&node) {
-            self.refuse_if_read_only(command)?;
-        }
-        self.ddl_command = command_name(&node).unwrap_or("ALTER TABLE");
-        let tag = match node {
-            Node::CreateStmt(s) => self.create_table(s, &source, runtime).map(|()| "CREATE TABLE".to_string()),
-            Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
-            Node::SelectStmt(s) => self.select_into(s, node, &source, runtime),
-            Node::IndexStmt(s) => self.create_index(s, runtime).map(|()| "CREATE INDEX".to_string()),
-            Node::CreateSeqStmt(s) => self.create_sequence(s, &source, runtime).map(|()| "CREATE SEQUENCE".to_string()),
-            Node::AlterSeqStmt(s) => self.alter_sequence(s, &source, runtime).map(|()| "ALTER SEQUENCE".to_string()),
-            Node::CreateSchemaStmt(s) => self.create_schema(s, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
-            Node::ViewStmt(s) => self.create_view(s, &source, runtime).map(|()| "CREATE VIEW".to_string()),
-            Node::CreatedbStmt(s) => self.create_database(s, runtime).map(|()| "CREATE DATABASE".to_string()),
-            Node::DropdbStmt(s) => self.drop_database(s, runtime).map(|()| "DROP DATABASE".to_string()),
-            Node::AlterTableStmt(s) => self.alter_table(s, &source, runtime),
-            Node::RenameStmt(s) => self.rename(s, runtime),
-            Node::AlterObjectSchemaStmt(s) => self.set_schema(s, runtime),
-            Node::AlterOwnerStmt(s) => self.set_owner(s, runtime),
-            Node::DropStmt(s) => self.drop_objects(s, runtime),
-            Node::CreateTrigStmt(s) => self.create_trigger(s, &source, runtime).map(|()| "CREATE TRIGGER".to_string()),
-            Node::TruncateStmt(s) => self.truncate(s, runtime).map(|()| "TRUNCATE TABLE".to_string()),
-            Node::CommentStmt(s) => self.comment(s, runtime).map(|()| "COMMENT".to_string()),
-            Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
-            Node::AlterRoleSetStmt(s) => self.alter_role_set(s, runtime).map(|()| "ALTER ROLE".to_string()),
-            Node::AlterDatabaseSetStmt(s) => self.alter_database_set(s, runtime).map(|()| "ALTER DATABASE".to_string()),
-            Node::AlterDatabaseStmt(s) => {
-                self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string())
-            }
-            Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
-            Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
-            Node::AlterFunctionStmt(s) => self.alter_function(s, &source, runtime),
-            Node::CreateFunctionStmt(s) => {
-                let tag = if s.is_procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
-                self.create_function(s, &source, runtime).map(|()| tag.to_string())
-            }
-            Node::CompositeTypeStmt(s) => {
-                self.create_composite_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string())
-            }
-            Node::CreateEnumStmt(s) => self.create_enum(s, runtime).map(|()| "CREATE TYPE".to_string()),
-            Node::CreateRangeStmt(s) => self.create_range_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string()),
-            Node::AlterEnumStmt(s) => self.alter_enum(s, runtime).map(|()| "ALTER TYPE".to_string()),
-            Node::CreateDomainStmt(s) => self.create_domain(s, &source, runtime).map(|()| "CREATE DOMAIN".to_string()),
-            Node::AlterDomainStmt(s) => self.alter_domain(s, &source, runtime).map(|()| "ALTER DOMAIN".to_string()),
-            Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
-            Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
-            Node::AlterTSDictionaryStmt(s) => self.alter_dictionary(s, runtime),
-            Node::CreateOpClassStmt(s) => {
-                self.create_operator_class(s, &source, runtime).map(|()| "CREATE OPERATOR CLASS".to_string())
-            }
-            Node::CreateOpFamilyStmt(s) => {
-                self.create_operator_family(s, runtime).map(|()| "CREATE OPERATOR FAMILY".to_string())
-            }
-            Node::AlterOpFamilyStmt(s) => {
-                self.alter_operator_family(s, &source, runtime).map(|()| "ALTER OPERATOR FAMILY".to_string())
-            }
-            Node::CreateExtensionStmt(s) => {
-                self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string())
-            }
-            Node::AlterExtensionStmt(s) => self.alter_extension(s).map(|()| "ALTER EXTENSION".to_string()),
-            Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
-            other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
-        };
-        if tag.is_err() {
-            self.changed_definitions.clear();
-        }
-        if let Some(txn) = &mut self.txn {
-            txn.next_command();
-        }
-        let tag = tag?;
-        self.settle_dependencies(runtime)?;
-        Ok(tag)
-    }
-
     /// Changes system tables. What was looked up before is stale afterwards.
     pub(crate) fn write_catalog<R>(
         &mut self,
@@ -365,153 +282,6 @@ pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {
         None => r.relname().unwrap_or("").to_string(),
     };
     Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-}
-
-/// The command's tag, for those that a read-only transaction refuses.
-pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
-    let altered = |kind: O::Type| match kind {
-        O::OBJECT_INDEX => "ALTER INDEX",
-        O::OBJECT_VIEW => "ALTER VIEW",
-        O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
-        O::OBJECT_SCHEMA => "ALTER SCHEMA",
-        O::OBJECT_TRIGGER => "ALTER TRIGGER",
-        O::OBJECT_TYPE | O::OBJECT_ATTRIBUTE => "ALTER TYPE",
-        O::OBJECT_DOMAIN | O::OBJECT_DOMCONSTRAINT => "ALTER DOMAIN",
-        O::OBJECT_DATABASE => "ALTER DATABASE",
-        O::OBJECT_ROLE => "ALTER ROLE",
-        O::OBJECT_TSCONFIGURATION => "ALTER TEXT SEARCH CONFIGURATION",
-        O::OBJECT_TSDICTIONARY => "ALTER TEXT SEARCH DICTIONARY",
-        O::OBJECT_TSPARSER => "ALTER TEXT SEARCH PARSER",
-        O::OBJECT_TSTEMPLATE => "ALTER TEXT SEARCH TEMPLATE",
-        O::OBJECT_EXTENSION => "ALTER EXTENSION",
-        O::OBJECT_OPCLASS => "ALTER OPERATOR CLASS",
-        O::OBJECT_OPFAMILY => "ALTER OPERATOR FAMILY",
-        _ => "ALTER TABLE",
-    };
-    Some(match node {
-        Node::CreateStmt(_) => "CREATE TABLE",
-        Node::CreateTableAsStmt(_) => "CREATE TABLE AS",
-        Node::SelectStmt(_) => "SELECT INTO",
-        Node::IndexStmt(_) => "CREATE INDEX",
-        Node::CreateSeqStmt(_) => "CREATE SEQUENCE",
-        Node::AlterSeqStmt(_) => "ALTER SEQUENCE",
-        Node::CreateSchemaStmt(_) => "CREATE SCHEMA",
-        Node::ViewStmt(_) => "CREATE VIEW",
-        Node::CreatedbStmt(_) => "CREATE DATABASE",
-        Node::DropdbStmt(_) => "DROP DATABASE",
-        Node::AlterTableStmt(s) => altered(s.objtype),
-        Node::RenameStmt(s) => match s.rename_type {
-            O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE => altered(s.relation_type),
-            kind => altered(kind),
-        },
-        Node::AlterObjectSchemaStmt(s) => altered(s.object_type),
-        Node::AlterOwnerStmt(s) => altered(s.object_type),
-        Node::DropStmt(s) => match s.remove_type {
-            O::OBJECT_INDEX => "DROP INDEX",
-            O::OBJECT_VIEW => "DROP VIEW",
-            O::OBJECT_SEQUENCE => "DROP SEQUENCE",
-            O::OBJECT_SCHEMA => "DROP SCHEMA",
-            O::OBJECT_TABLE => "DROP TABLE",
-            O::OBJECT_TRIGGER => "DROP TRIGGER",
-            O::OBJECT_FUNCTION => "DROP FUNCTION",
-            O::OBJECT_PROCEDURE => "DROP PROCEDURE",
-            O::OBJECT_ROUTINE => "DROP ROUTINE",
-            O::OBJECT_TYPE => "DROP TYPE",
-            O::OBJECT_DOMAIN => "DROP DOMAIN",
-            O::OBJECT_TSCONFIGURATION => "DROP TEXT SEARCH CONFIGURATION",
-            O::OBJECT_TSDICTIONARY => "DROP TEXT SEARCH DICTIONARY",
-            O::OBJECT_TSPARSER => "DROP TEXT SEARCH PARSER",
-            O::OBJECT_TSTEMPLATE => "DROP TEXT SEARCH TEMPLATE",
-            O::OBJECT_EXTENSION => "DROP EXTENSION",
-            O::OBJECT_OPCLASS => "DROP OPERATOR CLASS",
-            O::OBJECT_OPFAMILY => "DROP OPERATOR FAMILY",
-            _ => return None,
-        },
-        Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSCONFIGURATION => "CREATE TEXT SEARCH CONFIGURATION",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSDICTIONARY => "CREATE TEXT SEARCH DICTIONARY",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSPARSER => "CREATE TEXT SEARCH PARSER",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSTEMPLATE => "CREATE TEXT SEARCH TEMPLATE",
-        Node::AlterTSConfigurationStmt(_) => "ALTER TEXT SEARCH CONFIGURATION",
-        Node::AlterTSDictionaryStmt(_) => "ALTER TEXT SEARCH DICTIONARY",
-        Node::CreateTrigStmt(_) => "CREATE TRIGGER",
-        Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
-        Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
-        Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) | Node::CreateRangeStmt(_) => "CREATE TYPE",
-        Node::AlterEnumStmt(_) => "ALTER TYPE",
-        Node::CreateDomainStmt(_) => "CREATE DOMAIN",
-        Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
-        Node::CreateOpClassStmt(_) => "CREATE OPERATOR CLASS",
-        Node::CreateOpFamilyStmt(_) => "CREATE OPERATOR FAMILY",
-        Node::AlterOpFamilyStmt(_) => "ALTER OPERATOR FAMILY",
-        Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
-        Node::AlterDomainStmt(_) => "ALTER DOMAIN",
-        Node::TruncateStmt(_) => "TRUNCATE TABLE",
-        Node::CommentStmt(_) => "COMMENT",
-        Node::CreateRoleStmt(_) => "CREATE ROLE",
-        Node::AlterRoleStmt(_) | Node::AlterRoleSetStmt(_) => "ALTER ROLE",
-        Node::AlterDatabaseStmt(_) | Node::AlterDatabaseSetStmt(_) => "ALTER DATABASE",
-        Node::DropRoleStmt(_) => "DROP ROLE",
-        _ => return None,
-    })
-}
-
-/// What a statement that is not supported is called. (The nodes' Debug text fails for some kinds.)
-fn statement_name(node: &Node<'_>) -> &'static str {
-    match node {
-        Node::GrantStmt(_) => "GRANT and REVOKE",
-        Node::GrantRoleStmt(_) => "GRANT and REVOKE of roles",
-        Node::AlterDefaultPrivilegesStmt(_) => "ALTER DEFAULT PRIVILEGES",
-        Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
-        Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
-        Node::CreatePolicyStmt(_) => "CREATE POLICY",
-        Node::AlterPolicyStmt(_) => "ALTER POLICY",
-        Node::AlterTypeStmt(_) => "ALTER TYPE",
-        Node::DefineStmt(_) => "CREATE AGGREGATE, OPERATOR, TYPE or COLLATION",
-        Node::AlterOperatorStmt(_) => "ALTER OPERATOR",
-        Node::CreateCastStmt(_) => "CREATE CAST",
-        Node::CreateConversionStmt(_) => "CREATE CONVERSION",
-        Node::CreateTransformStmt(_) => "CREATE TRANSFORM",
-        Node::AlterExtensionContentsStmt(_) => "ALTER EXTENSION ... ADD and DROP",
-        Node::CreatePLangStmt(_) => "CREATE LANGUAGE",
-        Node::CreateAmStmt(_) => "CREATE ACCESS METHOD",
-        Node::CreateStatsStmt(_) => "CREATE STATISTICS",
-        Node::AlterStatsStmt(_) => "ALTER STATISTICS",
-        Node::CreateTableSpaceStmt(_) => "CREATE TABLESPACE",
-        Node::DropTableSpaceStmt(_) => "DROP TABLESPACE",
-        Node::AlterTableSpaceOptionsStmt(_) => "ALTER TABLESPACE",
-        Node::AlterTableMoveAllStmt(_) => "ALTER TABLE ALL IN TABLESPACE",
-        Node::CreateForeignServerStmt(_) => "CREATE SERVER",
-        Node::AlterForeignServerStmt(_) => "ALTER SERVER",
-        Node::CreateFdwStmt(_) => "CREATE FOREIGN DATA WRAPPER",
-        Node::AlterFdwStmt(_) => "ALTER FOREIGN DATA WRAPPER",
-        Node::ImportForeignSchemaStmt(_) => "IMPORT FOREIGN SCHEMA",
-        Node::CreateUserMappingStmt(_) => "CREATE USER MAPPING",
-        Node::AlterUserMappingStmt(_) => "ALTER USER MAPPING",
-        Node::DropUserMappingStmt(_) => "DROP USER MAPPING",
-        Node::CreateEventTrigStmt(_) => "CREATE EVENT TRIGGER",
-        Node::AlterEventTrigStmt(_) => "ALTER EVENT TRIGGER",
-        Node::CreatePublicationStmt(_) => "CREATE PUBLICATION",
-        Node::AlterPublicationStmt(_) => "ALTER PUBLICATION",
-        Node::CreateSubscriptionStmt(_) => "CREATE SUBSCRIPTION",
-        Node::AlterSubscriptionStmt(_) => "ALTER SUBSCRIPTION",
-        Node::DropSubscriptionStmt(_) => "DROP SUBSCRIPTION",
-        Node::RuleStmt(_) => "CREATE RULE",
-        Node::RefreshMatViewStmt(_) => "REFRESH MATERIALIZED VIEW",
-        Node::ClusterStmt(_) => "CLUSTER",
-        Node::CallStmt(_) => "CALL",
-        Node::DoStmt(_) => "DO",
-        Node::LoadStmt(_) => "LOAD",
-        Node::SecLabelStmt(_) => "SECURITY LABEL",
-        Node::ReassignOwnedStmt(_) => "REASSIGN OWNED",
-        Node::DropOwnedStmt(_) => "DROP OWNED",
-        Node::AlterCollationStmt(_) => "ALTER COLLATION",
-        Node::AlterObjectDependsStmt(_) => "ALTER ... DEPENDS ON EXTENSION",
-        Node::AlterTSDictionaryStmt(_) => "ALTER TEXT SEARCH DICTIONARY",
-        Node::AlterTSConfigurationStmt(_) => "ALTER TEXT SEARCH CONFIGURATION",
-        Node::ReplicaIdentityStmt(_) => "REPLICA IDENTITY",
-        _ => "this statement",
-    }
 }
 
 /// Strings of a list of String nodes.

@@ -110,7 +110,7 @@ fn names_of(list: &kilndb_syntax::CastNodeList<nodes::String>) -> Vec<&str> {
 }
 
 impl Session {
-    pub(super) fn create_operator_family(
+    pub(crate) fn create_operator_family(
         &mut self,
         s: &nodes::CreateOpFamilyStmt,
         runtime: &dyn Runtime,
@@ -153,7 +153,7 @@ impl Session {
         }
     }
 
-    pub(super) fn create_operator_class(
+    pub(crate) fn create_operator_class(
         &mut self,
         s: &nodes::CreateOpClassStmt,
         source: &Arc<str>,
@@ -247,7 +247,7 @@ impl Session {
         )))
     }
 
-    pub(super) fn alter_operator_family(
+    pub(crate) fn alter_operator_family(
         &mut self,
         s: &nodes::AlterOpFamilyStmt,
         source: &Arc<str>,

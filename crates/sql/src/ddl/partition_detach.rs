@@ -69,7 +69,6 @@ impl Session {
         let child = self.relation_of(r, runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
         if p.concurrent {
-            self.refuse_in_block("ALTER TABLE ... DETACH CONCURRENTLY")?;
             if map.default_partition().is_some() {
                 return Err(state("cannot detach partitions concurrently when a default partition exists".into()));
             }

@@ -82,7 +82,7 @@ struct Constructor<'a> {
 }
 
 impl Session {
-    pub(super) fn create_range_type(
+    pub(crate) fn create_range_type(
         &mut self,
         s: &nodes::CreateRangeStmt,
         source: &Arc<str>,

@@ -13,31 +13,33 @@ use kilndb_syntax::raw::ReindexObjectType as R;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
+/// REINDEX … CONCURRENTLY. The last of several options counts.
+pub(crate) fn is_concurrent(s: &nodes::ReindexStmt) -> bool {
+    let is_on = |option: &nodes::DefElem| match option.arg() {
+        Node::String(word) => !matches!(word.sval(), Some("off" | "false" | "0")),
+        Node::Integer(number) => number.ival != 0,
+        Node::Boolean(flag) => flag.boolval,
+        _ => true,
+    };
+    s.params().iter().filter(|o| o.defname() == Some("concurrently")).last().is_some_and(is_on)
+}
+
 impl Session {
-    pub(super) fn reindex(&mut self, s: &nodes::ReindexStmt, alone: bool, runtime: &dyn Runtime) -> Result<String> {
-        let mut concurrently = false;
+    pub(crate) fn reindex(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
         for option in s.params() {
-            let off = matches!(option.arg(), Node::String(v) if matches!(v.sval(), Some("off" | "false" | "0")))
-                || matches!(option.arg(), Node::Integer(i) if i.ival == 0)
-                || matches!(option.arg(), Node::Boolean(b) if !b.boolval);
             match option.defname().unwrap_or("") {
-                "concurrently" => concurrently = !off,
-                "verbose" => {}
+                "concurrently" | "verbose" => {}
                 "tablespace" => return Err(Error::unsupported("REINDEX with TABLESPACE is not supported")),
                 other => {
                     return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized REINDEX option \"{other}\"")));
                 }
             }
         }
-        if concurrently && !alone {
-            self.refuse_in_block("REINDEX CONCURRENTLY")?;
-        }
         match s.kind {
-            R::REINDEX_OBJECT_INDEX => self.reindex_one(s, runtime)?,
-            R::REINDEX_OBJECT_TABLE => self.reindex_named_table(s, runtime)?,
-            _ => self.reindex_many(s, runtime)?,
+            R::REINDEX_OBJECT_INDEX => self.reindex_one(s, runtime),
+            R::REINDEX_OBJECT_TABLE => self.reindex_named_table(s, runtime),
+            _ => self.reindex_many(s, runtime),
         }
-        Ok("REINDEX".to_string())
     }
 
     fn reindex_one(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
@@ -101,12 +103,9 @@ impl Session {
 
     /// SCHEMA and DATABASE: all tables of users there.
     fn reindex_many(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
-        let word = match s.kind {
-            R::REINDEX_OBJECT_SCHEMA => "SCHEMA",
-            R::REINDEX_OBJECT_SYSTEM => return Err(Error::unsupported("REINDEX SYSTEM is not supported")),
-            _ => "DATABASE",
-        };
-        self.refuse_in_block(&format!("REINDEX {word}"))?;
+        if s.kind == R::REINDEX_OBJECT_SYSTEM {
+            return Err(Error::unsupported("REINDEX SYSTEM is not supported"));
+        }
         let mut schema = None;
         if let Some(name) = s.name() {
             if s.kind == R::REINDEX_OBJECT_SCHEMA {

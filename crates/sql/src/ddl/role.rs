@@ -38,7 +38,7 @@ fn attributes<'n>(options: impl IntoIterator<Item = &'n nodes::DefElem>) -> Resu
 }
 
 impl Session {
-    pub(super) fn create_role(&mut self, s: &nodes::CreateRoleStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn create_role(&mut self, s: &nodes::CreateRoleStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.role().unwrap_or("");
         if name.starts_with("pg_") {
             return Err(Error::new(sqlstate::RESERVED_NAME, format!("role name \"{name}\" is reserved"))
@@ -62,7 +62,7 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_AUTHID, &row).map(|_| ()))
     }
 
-    pub(super) fn alter_role(&mut self, s: &nodes::AlterRoleStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_role(&mut self, s: &nodes::AlterRoleStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.role().and_then(|r| r.rolename()).unwrap_or("");
         let changes = attributes(s.options())?;
         let oid = self.role_oid(name)?;
@@ -73,7 +73,7 @@ impl Session {
         })
     }
 
-    pub(super) fn drop_role(&mut self, s: &nodes::DropRoleStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn drop_role(&mut self, s: &nodes::DropRoleStmt, runtime: &dyn Runtime) -> Result<()> {
         for role in s.roles() {
             let Node::RoleSpec(r) = role else { continue };
             let name = r.rolename().unwrap_or("");

@@ -53,7 +53,7 @@ impl Session {
         Ok("ALTER DATABASE".to_string())
     }
 
-    pub(super) fn alter_role_set(&mut self, s: &nodes::AlterRoleSetStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_role_set(&mut self, s: &nodes::AlterRoleSetStmt, runtime: &dyn Runtime) -> Result<()> {
         let mut role_oid = 0;
         if let Some(spec) = s.role() {
             refuse_reserved(spec)?;
@@ -99,7 +99,7 @@ impl Session {
         ))
     }
 
-    pub(super) fn alter_database_set(&mut self, s: &nodes::AlterDatabaseSetStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_database_set(&mut self, s: &nodes::AlterDatabaseSetStmt, runtime: &dyn Runtime) -> Result<()> {
         let database = self.database_of(s.dbname().unwrap_or(""))?;
         self.refuse_unless_owner(&database)?;
         self.change_stored(database.oid("oid"), 0, s.setstmt(), runtime)
@@ -193,7 +193,7 @@ impl Session {
     }
 
     /// ALTER DATABASE with options.
-    pub(super) fn alter_database(
+    pub(crate) fn alter_database(
         &mut self,
         s: &nodes::AlterDatabaseStmt,
         source: &str,

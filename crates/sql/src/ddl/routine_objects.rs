@@ -159,7 +159,7 @@ impl Session {
         Ok(format!("DROP {}", tag_of(s.remove_type)))
     }
 
-    pub(super) fn alter_function(
+    pub(crate) fn alter_function(
         &mut self,
         s: &nodes::AlterFunctionStmt,
         source: &str,

@@ -2,7 +2,8 @@
 
 use super::text_search::kind_of;
 use super::{Session, operator_class_objects};
-use crate::client::{Client, Runtime};
+use crate::client::Runtime;
+use crate::session::Definition;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
 use kilndb_catalog::TableKind;
@@ -12,6 +13,7 @@ use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
+use std::sync::Arc;
 
 /// What others may need comes first.
 fn turn(element: &Node<'_>) -> u8 {
@@ -36,11 +38,11 @@ fn relation_of_element<'s>(element: &Node<'s>) -> Option<&'s nodes::RangeVar> {
 }
 
 impl Session {
-    pub(super) fn create_schema(
+    pub(crate) fn create_schema(
         &mut self,
         s: &nodes::CreateSchemaStmt,
+        source: &Arc<str>,
         runtime: &dyn Runtime,
-        client: &mut dyn Client,
     ) -> Result<()> {
         let role = s.authrole().and_then(|r| r.rolename()).map(str::to_string);
         let name = s.schemaname().map(str::to_string).or(role.clone()).unwrap_or_default();
@@ -67,7 +69,7 @@ impl Session {
         let mut elements: Vec<Node<'_>> = s.schema_elts().iter().collect();
         elements.sort_by_key(turn);
         for element in elements {
-            self.create_element(&name, element, runtime, client)?;
+            self.create_element(&name, element, source, runtime)?;
         }
         Ok(())
     }
@@ -77,8 +79,8 @@ impl Session {
         &mut self,
         schema: &str,
         element: Node<'_>,
+        source: &Arc<str>,
         runtime: &dyn Runtime,
-        client: &mut dyn Client,
     ) -> Result<()> {
         if let Some(other) = relation_of_element(&element).and_then(|r| r.schemaname()).filter(|other| *other != schema)
         {
@@ -86,13 +88,10 @@ impl Session {
                 format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
             return Err(Error::new(sqlstate::INVALID_SCHEMA_DEFINITION, message));
         }
-        let script = kilndb_syntax::parse(&kilndb_syntax::statement_sql(element)?)?;
-        let statement =
-            script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
         let path = self.settings.search_path.clone();
         self.settings.search_path.insert(0, schema.to_string());
         self.forget_path();
-        let done = self.run_ddl(&statement, runtime, client);
+        let done = self.run_inner_definition(&Definition { node: element, source, runtime });
         self.settings.search_path = path;
         self.forget_path();
         done.map(|_| ())
@@ -140,7 +139,7 @@ impl Session {
         Ok("DROP SCHEMA".to_string())
     }
 
-    pub(super) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
         let mut words = words_of(s.object());
         words.extend(s.subname().map(str::to_string));
         words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
@@ -292,7 +291,7 @@ impl Session {
         Ok("ALTER TABLE".to_string())
     }
 
-    pub(super) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
         let mut words = words_of(s.object());
         words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
         if s.object_type == O::OBJECT_EXTENSION {
@@ -352,7 +351,7 @@ impl Session {
         Ok(format!("ALTER {}", word.to_uppercase()))
     }
 
-    pub(super) fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {
         let role = s.newowner().ok_or_else(|| Error::internal("OWNER TO without a role"))?;
         let owner = self.role_of(role)?.oid("oid");
         match s.object_type {

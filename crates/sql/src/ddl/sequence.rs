@@ -223,7 +223,7 @@ impl Session {
         Ok(given)
     }
 
-    pub(super) fn create_sequence(
+    pub(crate) fn create_sequence(
         &mut self,
         s: &nodes::CreateSeqStmt,
         source: &str,
@@ -321,7 +321,7 @@ impl Session {
             .ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
     }
 
-    pub(super) fn alter_sequence(
+    pub(crate) fn alter_sequence(
         &mut self,
         s: &nodes::AlterSeqStmt,
         source: &str,

@@ -12,7 +12,7 @@ use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
 impl Session {
-    pub(super) fn create_table_as(
+    pub(crate) fn create_table_as(
         &mut self,
         s: &nodes::CreateTableAsStmt,
         source: &Arc<str>,
@@ -29,7 +29,7 @@ impl Session {
         self.create_from_query(into, &query, s.if_not_exists, source, runtime)
     }
 
-    pub(super) fn select_into(
+    pub(crate) fn select_into(
         &mut self,
         s: &nodes::SelectStmt,
         node: Node<'_>,

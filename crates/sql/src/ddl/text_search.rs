@@ -63,7 +63,7 @@ fn text_or_null(text: &str) -> Datum {
     if text.is_empty() { Datum::Null } else { Datum::text(text) }
 }
 
-pub(super) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
+pub(crate) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
     Some(match object {
         O::OBJECT_TSCONFIGURATION => TextSearchKind::Config,
         O::OBJECT_TSDICTIONARY => TextSearchKind::Dictionary,
@@ -124,7 +124,7 @@ impl Session {
         Ok(schema)
     }
 
-    pub(super) fn define_text_search(&mut self, s: &nodes::DefineStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn define_text_search(&mut self, s: &nodes::DefineStmt, runtime: &dyn Runtime) -> Result<String> {
         let names: Vec<&str> = s.defnames().iter().filter_map(|n| n.sval()).collect();
         let options: Vec<(String, Vec<String>)> =
             s.definition().iter().map(|d| (d.defname().unwrap_or("").to_string(), option_names(d))).collect();
@@ -254,7 +254,7 @@ impl Session {
         self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &options, &made)))
     }
     /// Files are read again, whatever the options.
-    pub(super) fn alter_dictionary(
+    pub(crate) fn alter_dictionary(
         &mut self,
         s: &nodes::AlterTSDictionaryStmt,
         runtime: &dyn Runtime,
@@ -277,7 +277,7 @@ impl Session {
         Ok("ALTER TEXT SEARCH DICTIONARY".to_string())
     }
 
-    pub(super) fn alter_config(
+    pub(crate) fn alter_config(
         &mut self,
         s: &nodes::AlterTSConfigurationStmt,
         runtime: &dyn Runtime,

@@ -31,7 +31,7 @@ struct Transitions {
 }
 
 impl Session {
-    pub(super) fn create_trigger(
+    pub(crate) fn create_trigger(
         &mut self,
         s: &nodes::CreateTrigStmt,
         source: &Arc<str>,

@@ -134,7 +134,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn create_composite_type(
+    pub(crate) fn create_composite_type(
         &mut self,
         s: &nodes::CompositeTypeStmt,
         source: &Arc<str>,
@@ -164,7 +164,7 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn create_enum(&mut self, s: &nodes::CreateEnumStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn create_enum(&mut self, s: &nodes::CreateEnumStmt, runtime: &dyn Runtime) -> Result<()> {
         let names: Vec<String> = s.type_name().iter().filter_map(|n| n.sval().map(str::to_string)).collect();
         let (schema, name) = self.new_type_name(&names, runtime)?;
         refuse_temporary(schema)?;
@@ -209,7 +209,7 @@ impl Session {
     }
 
     /// ALTER TYPE … ADD VALUE and RENAME VALUE.
-    pub(super) fn alter_enum(&mut self, s: &nodes::AlterEnumStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_enum(&mut self, s: &nodes::AlterEnumStmt, runtime: &dyn Runtime) -> Result<()> {
         let names: Vec<String> = s.type_name().iter().filter_map(|n| n.sval().map(str::to_string)).collect();
         let info = self.type_named(&names, runtime)?;
         if info.kind != b'e' {

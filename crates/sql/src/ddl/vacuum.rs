@@ -41,15 +41,6 @@ impl Session {
     ) -> Result<String> {
         let word = if s.is_vacuumcmd { "VACUUM" } else { "ANALYZE" };
         let options = options(s, source)?;
-        if s.is_vacuumcmd {
-            self.refuse_in_block("VACUUM")?;
-            if !alone {
-                return Err(Error::new(
-                    sqlstate::ACTIVE_SQL_TRANSACTION,
-                    "VACUUM cannot run inside a transaction block",
-                ));
-            }
-        }
         self.begin_statement(runtime)?;
         let targets = self.vacuum_targets(s, &options, runtime)?;
         for (i, (oid, name, columns)) in targets.into_iter().enumerate() {

@@ -8,10 +8,10 @@
 //!
 //! Must not know: how lines look, files, sockets (docs/decisions/0038).
 
-mod statement_class;
+mod logged_statements;
 mod switches;
 
-pub use statement_class::{LoggedStatements, statement_class, statement_tag};
+pub use logged_statements::LoggedStatements;
 pub use switches::{LogLevel, LogSwitches, Verbosity};
 
 use crate::client::SessionControl;

@@ -55,10 +55,7 @@ impl Spi<'_> {
         if !prepared.is_plannable() && !super::held::is_explained_query(&prepared.statement().node()) {
             return Err(Error::new(
                 sqlstate::INVALID_CURSOR_DEFINITION,
-                format!(
-                    "cannot open {} query as cursor",
-                    crate::ddl::command_name(&prepared.statement().node()).unwrap_or("utility")
-                ),
+                format!("cannot open {} query as cursor", crate::session::tag_of(&prepared.statement().node())),
             ));
         }
         self.open_cursor(name, &prepared, &Parameters(parameters), scroll)

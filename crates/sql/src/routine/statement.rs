@@ -11,6 +11,7 @@ use super::quick::{Quick, QuickValues};
 use super::spi::*;
 use super::text::{SELECT, UPDATE, in_text, parse};
 use crate::client::Runtime;
+use crate::session::command::{self, Access};
 use crate::session::run::SinkMaker;
 use crate::session::{Body, Session, Template};
 use kilndb_base::hash::HashMap;
@@ -733,8 +734,8 @@ impl Spi<'_> {
             }
             _ => {}
         }
-        if self.read_only && !matches!(node, Node::VariableShowStmt(_) | Node::FetchStmt(_) | Node::ExplainStmt(_)) {
-            return Err(not_allowed_here(crate::ddl::command_name(&node).unwrap_or("this command")));
+        if self.read_only && command::command_of(&node).access != Access::Reads {
+            return Err(not_allowed_here(command::tag_of(&node)));
         }
         let mut collector = Collector::new(sink);
         let held = self.hold_variables(statement, scope)?;

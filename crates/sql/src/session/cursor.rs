@@ -4,8 +4,8 @@
 //! (SCROLL) or outlive its transaction (WITH HOLD, materialised at commit), beyond work_mem in a temporary file.
 
 use super::Session;
+use super::command::is_plannable;
 use super::portal::{Portal, PortalState};
-use super::prepared::is_plannable;
 use super::run::{NullSink, SinkMaker};
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Result, sqlstate};

@@ -1,12 +1,12 @@
 //! The extended query protocol: Parse, Bind, Describe, Execute, Close, Sync.
 
 use super::Session;
+use super::command::{is_plannable, may_run_when_failed};
 use super::kept_rows::KeptRows;
 use super::logging::LoggedStep;
 use super::portal::{Portal, PortalState};
-use super::prepared::{Prepared, is_plannable, row_columns};
+use super::prepared::{Prepared, row_columns};
 use super::run::{Format, SinkMaker, check_parameter_count, check_result_formats, command_tag, describe, known_format};
-use super::simple::may_run_when_failed;
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::node::OutputColumn;

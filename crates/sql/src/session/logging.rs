@@ -7,10 +7,11 @@
 //! 3. Telling never fails a statement, and takes no cancel request away from it.
 
 use super::Session;
+use super::command::logged_class;
 use super::portal::Portal;
 use super::prepared::Prepared;
 use crate::client::Runtime;
-use crate::log::{LogLevel, LogRecord, LoggedSession, LoggedStatements, statement_class};
+use crate::log::{LogLevel, LogRecord, LoggedSession, LoggedStatements};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::error::ErrorFields;
 use kilndb_base::sync::atomic::Ordering;
@@ -143,11 +144,11 @@ impl Session {
     }
 
     fn class_of(&self, node: &Node<'_>) -> LoggedStatements {
-        statement_class(node, &|name| {
+        logged_class(node, &|name| {
             let prepared = self.own.prepared.get(name)?;
             let statement = prepared.statement.as_ref()?;
             // What EXECUTE runs is no EXECUTE itself.
-            Some(statement_class(&statement.node(), &|_| None))
+            Some(logged_class(&statement.node(), &|_| None))
         })
     }
 

@@ -10,6 +10,7 @@ mod advisory;
 mod arguments;
 mod array_functions;
 mod call_command;
+pub(crate) mod command;
 mod constraints;
 mod copy_on_write;
 mod cursor;
@@ -46,13 +47,14 @@ pub(crate) mod utility;
 mod utility_rows;
 mod views;
 
+pub(crate) use command::{Definition, is_plannable, tag_of};
 pub(crate) use copy_on_write::CopyOnWrite;
 pub(crate) use environment::Environment;
 pub(crate) use exported::Exports;
 pub use extended::BindRequest;
 use named::PreparedByName;
 use portal::Portals;
-pub(crate) use prepared::{StatementCache, is_plannable, reads_the_clock};
+pub(crate) use prepared::{StatementCache, reads_the_clock};
 pub(crate) use template::{Body, Template, TemplateCache};
 use transaction::Block;
 

@@ -1,7 +1,7 @@
 //! Prepared statements: parsed once, planned once per catalog version, shared between sessions.
 
 use super::Session;
-use super::simple::may_run_when_failed;
+use super::command::{is_plannable, may_run_when_failed};
 use crate::client::Runtime;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
@@ -107,18 +107,6 @@ pub(crate) fn reads_the_clock(sql: &str) -> bool {
     ["now", "today", "tomorrow", "yesterday", "allballs"]
         .iter()
         .any(|word| lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('(')))
-}
-
-/// Statements that are bound and planned; the others are utility commands.
-pub(crate) fn is_plannable(node: &Node<'_>) -> bool {
-    matches!(
-        node,
-        Node::SelectStmt(_) | Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_)
-    ) && !is_select_into(node)
-}
-
-fn is_select_into(node: &Node<'_>) -> bool {
-    matches!(node, Node::SelectStmt(s) if s.into_clause().is_some())
 }
 
 /// None for a plan that gives no rows, not even empty ones.

@@ -1,16 +1,16 @@
 //! The simple query protocol: a script in one message.
 
 use super::Session;
+use super::command::{command_of, may_run_when_failed};
 use super::logging::LoggedStep;
-use super::prepared::{is_plannable, row_columns};
+use super::prepared::row_columns;
 use super::run::{SinkMaker, command_tag, describe};
 use super::transaction::Block;
 use crate::client::{Client, Runtime};
-use crate::log::statement_tag;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_plan::Plan;
+use kilndb_syntax::Statement;
 use kilndb_syntax::literals::Scanned;
-use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -116,8 +116,9 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<String> {
         let node = statement.node();
-        if is_plannable(&node) {
-            self.note_command(statement_tag(&node));
+        let command = command_of(&node);
+        if command.is_planned() {
+            self.note_command((command.tag)(node));
             self.begin_statement(runtime)?;
             self.fix_snapshot(runtime)?;
             let version = self.database.version();
@@ -214,16 +215,5 @@ pub(super) fn deadline_after(limit_ms: u64) -> u64 {
     match limit_ms {
         0 => 0,
         ms => kilndb_base::env::process_monotonic_nanos().saturating_add(ms.saturating_mul(1_000_000)),
-    }
-}
-
-/// ROLLBACK, COMMIT and ROLLBACK TO are all that a failed transaction takes.
-pub(super) fn may_run_when_failed(node: &Node<'_>) -> bool {
-    use kilndb_syntax::raw::TransactionStmtKind::*;
-    match node {
-        Node::TransactionStmt(t) => {
-            matches!(t.kind, TRANS_STMT_COMMIT | TRANS_STMT_ROLLBACK | TRANS_STMT_ROLLBACK_TO | TRANS_STMT_PREPARE)
-        }
-        _ => false,
     }
 }

@@ -7,7 +7,8 @@
 //!    long way, whose errors have positions in the text.
 
 use super::Session;
-use super::prepared::{is_plannable, reads_the_clock};
+use super::command::is_plannable;
+use super::prepared::reads_the_clock;
 use super::transaction::Block;
 use crate::client::{Client, Runtime};
 use crate::log::LoggedStatements;

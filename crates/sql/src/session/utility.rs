@@ -1,11 +1,11 @@
 //! Commands that are not planned: transaction control, settings, prepared statements, maintenance, and the door to DDL.
 
 use super::Session;
+use super::command::is_plannable;
 use super::modes::{Modes, is_mode};
-use super::prepared::{is_plannable, row_columns};
+use super::prepared::row_columns;
 use super::run::{SinkMaker, command_tag, known_format};
 use crate::client::{Client, Runtime};
-use crate::log::statement_tag;
 use crate::settings::{SettingScope, check_privilege, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
@@ -14,82 +14,7 @@ use kilndb_syntax::{ConstValue, Node, Statement, nodes};
 use std::sync::Arc;
 
 impl Session {
-    /// Runs a utility command and returns its tag. `alone`: no other statement shares its message.
-    pub(crate) fn run_utility(
-        &mut self,
-        statement: &Statement,
-        alone: bool,
-        runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<String> {
-        let node = statement.node();
-        self.note_command(statement_tag(&node));
-        if let Node::TransactionStmt(t) = node {
-            return self.transaction_command(t, runtime);
-        }
-        self.refuse_if_failed()?;
-        if !super::utility_rows::may_give_rows(&node) {
-            // What it runs within is not what the client has bound.
-            self.utility_formats = None;
-        }
-        if self.in_explicit_block() && needs_snapshot(&node) {
-            self.begin_statement(runtime)?;
-            self.fix_snapshot(runtime)?;
-        }
-        let tag = match node {
-            Node::VariableSetStmt(s) => {
-                let tag = self.set_command(s, runtime)?;
-                self.publish_settings(runtime);
-                tag
-            }
-            Node::VariableShowStmt(s) => self.show_command(s, client)?,
-            Node::PrepareStmt(s) => self.prepare_command(s, statement, runtime)?,
-            Node::ExecuteStmt(s) => return self.execute_command(s, runtime, client),
-            Node::DeallocateStmt(s) => self.deallocate_command(s)?,
-            Node::DiscardStmt(s) => self.discard_command(s, runtime)?,
-            Node::CheckPointStmt(_) => {
-                self.instance.engine.checkpoint(runtime)?;
-                "CHECKPOINT".to_string()
-            }
-            Node::VacuumStmt(s) => self.vacuum_command(s, alone, statement.source(), runtime)?,
-            Node::AlterSystemStmt(s) => self.alter_system(s)?,
-            Node::DeclareCursorStmt(s) => self.declare_cursor(s, statement, runtime)?,
-            Node::FetchStmt(s) => return self.fetch_command(s, runtime, client),
-            Node::ClosePortalStmt(s) => self.close_cursor(s.portalname())?,
-            Node::LockStmt(s) => self.lock_command(s, runtime)?,
-            Node::ConstraintsSetStmt(s) => self.set_constraints(s, runtime)?,
-            Node::ListenStmt(s) => self.listen_command(s, runtime)?,
-            Node::UnlistenStmt(s) => self.unlisten_command(s, runtime)?,
-            Node::NotifyStmt(s) => self.notify_command(s, runtime)?,
-            Node::CopyStmt(s) => return self.copy_command(s, statement, runtime, client),
-            Node::ExplainStmt(s) => return self.explain_command(s, statement, runtime, client),
-            Node::DoStmt(s) => self.do_command(s, statement.source(), runtime)?,
-            Node::CallStmt(s) => self.call_command(s, statement.source(), runtime, client)?,
-            _ => {
-                let autonomous = matches!(node, Node::CreatedbStmt(_) | Node::DropdbStmt(_));
-                if autonomous && !alone {
-                    self.refuse_in_block(if matches!(node, Node::CreatedbStmt(_)) {
-                        "CREATE DATABASE"
-                    } else {
-                        "DROP DATABASE"
-                    })?;
-                }
-                if !alone
-                    && matches!(node, Node::AlterTableStmt(s) if crate::ddl::partition_detach::detaches_concurrently(s))
-                {
-                    let message = "ALTER TABLE ... DETACH CONCURRENTLY cannot run inside a transaction block";
-                    return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, message));
-                }
-                return self.run_ddl(statement, runtime, client);
-            }
-        };
-        if let Some(txn) = &mut self.txn {
-            txn.next_command();
-        }
-        Ok(tag)
-    }
-
-    fn transaction_command(&mut self, t: &nodes::TransactionStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn transaction_command(&mut self, t: &nodes::TransactionStmt, runtime: &dyn Runtime) -> Result<String> {
         let name = t.savepoint_name().unwrap_or("");
         let tag = match t.kind {
             T::TRANS_STMT_BEGIN | T::TRANS_STMT_START => {
@@ -136,7 +61,7 @@ impl Session {
         self.continue_modes(modes)
     }
 
-    fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn set_command(&mut self, s: &nodes::VariableSetStmt, runtime: &dyn Runtime) -> Result<String> {
         let name = s.name().unwrap_or("");
         let scope = if s.is_local { SettingScope::Local } else { SettingScope::Session };
         if s.is_local && !self.lives_longer_than_statement() {
@@ -183,6 +108,7 @@ impl Session {
             },
             _ => return Err(Error::unsupported("this form of SET is not supported")),
         }
+        self.publish_settings(runtime);
         Ok(tag.to_string())
     }
 
@@ -231,7 +157,7 @@ impl Session {
         }
     }
 
-    fn show_command(&mut self, s: &nodes::VariableShowStmt, client: &mut dyn Client) -> Result<String> {
+    pub(super) fn show_command(&mut self, s: &nodes::VariableShowStmt, client: &mut dyn Client) -> Result<String> {
         let name = s.name().unwrap_or("");
         if name != "all" && self.settings.get(name).is_none() {
             return Err(unrecognized(name));
@@ -248,7 +174,7 @@ impl Session {
         Ok("SHOW".to_string())
     }
 
-    fn prepare_command(
+    pub(super) fn prepare_command(
         &mut self,
         s: &nodes::PrepareStmt,
         statement: &Statement,
@@ -283,7 +209,7 @@ impl Session {
         Ok("PREPARE".to_string())
     }
 
-    fn execute_command(
+    pub(super) fn execute_command(
         &mut self,
         s: &nodes::ExecuteStmt,
         runtime: &dyn Runtime,
@@ -346,7 +272,7 @@ impl Session {
         Ok(sink.rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
     }
 
-    fn deallocate_command(&mut self, s: &nodes::DeallocateStmt) -> Result<String> {
+    pub(super) fn deallocate_command(&mut self, s: &nodes::DeallocateStmt) -> Result<String> {
         match s.name() {
             Some(name) if !s.isall => {
                 self.find_prepared(name)?;
@@ -360,7 +286,7 @@ impl Session {
         }
     }
 
-    fn discard_command(&mut self, s: &nodes::DiscardStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn discard_command(&mut self, s: &nodes::DiscardStmt, runtime: &dyn Runtime) -> Result<String> {
         Ok(match s.target {
             DiscardMode::DISCARD_PLANS => "DISCARD PLANS",
             DiscardMode::DISCARD_SEQUENCES => {
@@ -373,7 +299,6 @@ impl Session {
                 "DISCARD TEMP"
             }
             _ => {
-                self.refuse_in_block("DISCARD ALL")?;
                 self.begin_statement(runtime)?;
                 self.own.portals.clear();
                 self.own.prepared.clear();
@@ -395,14 +320,13 @@ impl Session {
         self.own.scratch.sequence_cache.borrow_mut().clear();
     }
 
-    fn alter_system(&mut self, s: &nodes::AlterSystemStmt) -> Result<String> {
+    pub(super) fn alter_system(&mut self, s: &nodes::AlterSystemStmt) -> Result<String> {
         if !self.is_superuser() {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 "permission denied to perform ALTER SYSTEM RESET ALL",
             ));
         }
-        self.refuse_in_block("ALTER SYSTEM")?;
         let Some(set) = s.setstmt() else { return Err(Error::internal("ALTER SYSTEM without a setting")) };
         let (dir, fsync) = (self.instance.data_dir.clone(), self.instance.settings().flag("fsync"));
         if set.kind == V::VAR_RESET_ALL {
@@ -425,7 +349,7 @@ impl Session {
         Ok("ALTER SYSTEM".to_string())
     }
 
-    fn do_command(&mut self, s: &nodes::DoStmt, source: &str, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn do_command(&mut self, s: &nodes::DoStmt, source: &str, runtime: &dyn Runtime) -> Result<String> {
         let option = |name: &str| {
             s.args().iter().find(|d| d.defname() == Some(name)).and_then(|d| d.arg().as_str().map(str::to_string))
         };
@@ -439,7 +363,12 @@ impl Session {
         Ok("DO".to_string())
     }
 
-    fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn checkpoint_command(&mut self, runtime: &dyn Runtime) -> Result<String> {
+        self.instance.engine.checkpoint(runtime)?;
+        Ok("CHECKPOINT".to_string())
+    }
+
+    pub(super) fn lock_command(&mut self, s: &nodes::LockStmt, runtime: &dyn Runtime) -> Result<String> {
         if !self.lives_longer_than_statement() {
             return Err(Error::new(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
@@ -473,7 +402,7 @@ impl Session {
         Ok("LOCK TABLE".to_string())
     }
 
-    fn explain_command(
+    pub(super) fn explain_command(
         &mut self,
         s: &nodes::ExplainStmt,
         statement: &Statement,
@@ -541,22 +470,6 @@ impl Session {
         self.run_to_sink(plan, params, runtime, SinkMaker::Client { client, formats: &formats })?;
         Ok("EXPLAIN".to_string())
     }
-}
-
-/// These commands leave it open what the transaction's later statements see.
-fn needs_snapshot(node: &Node<'_>) -> bool {
-    !matches!(
-        node,
-        Node::LockStmt(_)
-            | Node::VariableSetStmt(_)
-            | Node::VariableShowStmt(_)
-            | Node::ConstraintsSetStmt(_)
-            | Node::FetchStmt(_)
-            | Node::ListenStmt(_)
-            | Node::NotifyStmt(_)
-            | Node::UnlistenStmt(_)
-            | Node::CheckPointStmt(_)
-    )
 }
 
 /// The binary form of a text is the text.

@@ -11,18 +11,6 @@ use kilndb_syntax::{Node, Statement, nodes};
 use kilndb_types::oids;
 use std::sync::Arc;
 
-/// Only these answer with rows.
-pub(super) fn may_give_rows(node: &Node<'_>) -> bool {
-    matches!(
-        node,
-        Node::VariableShowStmt(_)
-            | Node::ExecuteStmt(_)
-            | Node::FetchStmt(_)
-            | Node::ExplainStmt(_)
-            | Node::CallStmt(_)
-    )
-}
-
 impl Session {
     /// What a utility command's rows have as things are now; None: it gives no rows. What is missing for it is told
     /// when it runs.
