@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Every change goes through [`CatalogWriter`]; storage relations are created and dropped in the same transaction.
-//! 2. After each change [`Session::catalog_changed`] is called, so that the next look-up sees it.
+//! 2. After each change [`SessionContext::catalog_changed`] is called, so that the next look-up sees it.
 //! 3. An object that others depend on is dropped only with CASCADE (pg_depend: see [`dependency`]).
 
 mod alter_constraint;
@@ -47,7 +47,6 @@ mod role_setting;
 mod routine_objects;
 mod schema;
 pub(crate) mod sequence;
-pub(crate) mod sequence_functions;
 mod stored_text;
 mod table_as;
 mod temporary_objects;
@@ -61,115 +60,131 @@ mod vacuum;
 mod view;
 
 use crate::client::Runtime;
-use crate::session::Session;
+use crate::context::{Block, SessionContext};
+use crate::host::routine_definition;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::global::GLOBAL;
-use kilndb_catalog::store::{CatalogRow, CatalogWriter};
-use kilndb_catalog::{CatalogView, Table, TableKind, temporary};
-use kilndb_storage::{LockMode, WaitPolicy};
+use kilndb_catalog::store::CatalogWriter;
+use kilndb_catalog::trigger::TriggerOperation;
+use kilndb_catalog::{Table, TableKind};
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
+use kilndb_storage::{LockMode, Snapshot, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
-use kilndb_types::Datum;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Session {
+/// What definitions ask of whoever makes them.
+pub(crate) trait DefinitionHost {
+    fn context(&self) -> &SessionContext;
+    fn context_mut(&mut self) -> &mut SessionContext;
+    /// Runs a plan, with the locks that it needs, on what the snapshot sees. Returns how many rows there were.
+    fn run_plan(
+        &mut self,
+        plan: &Arc<Plan>,
+        snapshot: Snapshot,
+        runtime: &dyn Runtime,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64>;
+    /// Does a statement that has begun and not ended use such a plan?
+    fn any_running(&self, uses: &dyn Fn(&Plan) -> bool) -> bool;
+    /// Ends the transaction.
+    fn commit(&mut self, runtime: &dyn Runtime) -> Result<()>;
+    /// Makes a definition that another one has in it.
+    fn define(&mut self, definition: &DefinitionStatement<'_>) -> Result<String>;
+    /// Fires a table's statement triggers.
+    fn fire_statement_triggers(
+        &mut self,
+        table: &Arc<Table>,
+        operation: TriggerOperation,
+        bits: i16,
+        runtime: &dyn Runtime,
+    ) -> Result<()>;
+    /// Has a routine's language check its body.
+    fn check_routine(
+        &mut self,
+        definition: &routine_definition::Definition,
+        language: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()>;
+    /// Nobody uses a database any more, nor by its name.
+    fn forget_database(&self, database: Oid);
+}
+
+/// A definition that is to be made.
+pub(crate) struct DefinitionStatement<'a> {
+    pub node: Node<'a>,
+    /// The text that was parsed.
+    pub source: &'a Arc<str>,
+    pub runtime: &'a dyn Runtime,
+}
+
+/// One command's changes of the system tables: what commands have in common.
+pub(crate) struct Definitions<'a> {
+    host: &'a mut dyn DefinitionHost,
+    /// The command's tag.
+    command: &'static str,
+    /// The lock on the table that the command is about, where the command alone tells it.
+    lock: Option<LockMode>,
+    /// Objects whose definitions have been written, and whose dependencies are not settled yet.
+    changed: BTreeSet<(Oid, Oid)>,
+}
+
+impl<'a> Definitions<'a> {
+    pub fn new(host: &'a mut dyn DefinitionHost, command: &'static str, lock: Option<LockMode>) -> Definitions<'a> {
+        Definitions { host, command, lock, changed: BTreeSet::new() }
+    }
+}
+
+impl Definitions<'_> {
+    pub(super) fn context(&self) -> &SessionContext {
+        self.host.context()
+    }
+    pub(super) fn context_mut(&mut self) -> &mut SessionContext {
+        self.host.context_mut()
+    }
+
+    /// What a command has come to: its dependencies are settled if it has worked.
+    pub(crate) fn finish_command(&mut self, done: Result<String>, runtime: &dyn Runtime) -> Result<String> {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
+            txn.next_command();
+        }
+        let tag = done?;
+        self.settle_dependencies(runtime)?;
+        Ok(tag)
+    }
+
+    /// The lock that the command takes on the table that it is about.
+    fn table_lock(&self) -> LockMode {
+        self.lock.unwrap_or(LockMode::AccessExclusive)
+    }
+
+    /// Ends an implicit transaction.
+    fn finish_implicit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if self.context().transaction.block == Block::Implicit { self.host.commit(runtime) } else { Ok(()) }
+    }
+
     /// Changes system tables. What was looked up before is stale afterwards.
     pub(crate) fn write_catalog<R>(
         &mut self,
         runtime: &dyn Runtime,
         change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>,
     ) -> Result<R> {
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
-        let temporary = Some(&self.own.temporary);
-        let mut writer = CatalogWriter {
-            store: &self.database.store,
-            txn,
-            park: runtime,
-            temporary,
-            wrote_shared: false,
-            changes: Default::default(),
-            defined: Vec::new(),
-        };
-        let done = change(&mut writer);
-        self.changed_definitions.extend(writer.defined.drain(..));
-        if writer.wrote_shared {
-            let changes = std::mem::take(&mut writer.changes);
-            txn.next_command();
-            self.catalog_changed(&changes);
-        }
+        let (done, defined) = self.context_mut().write_catalog(runtime, change)?;
+        self.changed.extend(defined);
         done
-    }
-
-    /// Rows of a system table as this transaction sees them.
-    pub(crate) fn catalog_lookup(&mut self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
-        let snapshot = self.catalog_snapshot()?;
-        temporary::lookup(&self.database.store, &self.own.temporary, table, index, key, &snapshot)
-    }
-    pub(crate) fn catalog_scan(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
-        let snapshot = self.catalog_snapshot()?;
-        temporary::scan(&self.database.store, &self.own.temporary, table, &snapshot)
-    }
-
-    /// Asks the catalogs.
-    pub(crate) fn with_catalog<R>(
-        &mut self,
-        runtime: &dyn Runtime,
-        ask: impl FnOnce(&crate::session::environment::StatementHost<'_>) -> Result<R>,
-    ) -> Result<R> {
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        ask(&host)
-    }
-
-    pub(crate) fn resolve_type(
-        &mut self,
-        t: &nodes::TypeName,
-        source: &Arc<str>,
-        runtime: &dyn Runtime,
-    ) -> Result<(Oid, i32)> {
-        self.with_catalog(runtime, |host| {
-            kilndb_bind::Binder::new(&host.reader, source.clone(), Vec::new()).resolve_type(t)
-        })
-    }
-
-    /// The relation named, of any kind; 42P01 if there is none.
-    pub(crate) fn relation_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        self.find_relation_of(r, runtime)?.ok_or_else(|| missing_relation(r))
-    }
-
-    pub(crate) fn find_relation_of(
-        &mut self,
-        r: &nodes::RangeVar,
-        runtime: &dyn Runtime,
-    ) -> Result<Option<Arc<Table>>> {
-        kilndb_bind::refuse_other_database(r, &self.database.name)?;
-        let (schema, name) = (r.schemaname(), r.relname().unwrap_or(""));
-        self.with_catalog(runtime, |host| host.reader.table_by_name(schema, name))
-    }
-
-    /// An ordinary table; 42809 for anything else.
-    pub(crate) fn table_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        let table = self.relation_of(r, runtime)?;
-        if matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
-            return Ok(table);
-        }
-        Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)))
-    }
-
-    pub(crate) fn table_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        let found = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
-        found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
     }
 
     /// A running statement of this session does not expect a table that it uses to change.
     fn refuse_if_running(&self, table: &Table, mode: LockMode) -> Result<()> {
-        if mode <= LockMode::RowExclusive || matches!(self.ddl_command, "CREATE TRIGGER" | "COMMENT") {
+        if mode <= LockMode::RowExclusive || matches!(self.command, "CREATE TRIGGER" | "COMMENT") {
             return Ok(());
         }
         let uses = |plan: &kilndb_plan::Plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid);
-        if self.running_plans.iter().any(|plan| uses(plan)) || self.own.portals.any_open(uses) {
-            let command = if self.ddl_command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.ddl_command };
+        if self.host.any_running(&uses) {
+            let command = if self.command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.command };
             let message = format!(
                 "cannot {command} \"{}\" because it is being used by active queries in this session",
                 table.name
@@ -188,11 +203,11 @@ impl Session {
             ));
         }
         self.refuse_if_running(table, mode)?;
-        self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        self.context_mut().lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         if table.persistence == GLOBAL
             && mode > LockMode::RowExclusive
-            && self.own.temporary.is_used_by_others(table.oid)
+            && self.context().shared.temporary.is_used_by_others(table.oid)
         {
             let message = format!(
                 "cannot change global temporary table \"{}\" because other sessions have rows in it",
@@ -205,7 +220,7 @@ impl Session {
 
     /// Is a relation temporary that is to be made under this name? So it is if it says so, or if its schema is.
     pub(super) fn will_be_temporary(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<bool> {
-        kilndb_bind::refuse_other_database(r, &self.database.name)?;
+        kilndb_bind::refuse_other_database(r, &self.context().database.name)?;
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
@@ -221,8 +236,8 @@ impl Session {
 
     /// Is it the session's temporary schema where an object is made under this name?
     pub(super) fn is_own_temporary_schema(&mut self, schema: Option<&str>, runtime: &dyn Runtime) -> Result<bool> {
-        let own = self.own.temporary.schema();
-        self.with_catalog(runtime, |host| match schema {
+        let own = self.context().shared.temporary.schema();
+        self.context_mut().with_catalog(runtime, |host| match schema {
             Some("pg_temp") => Ok(true),
             Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
             None => Ok(host.reader.creation_schema == Some("pg_temp")),
@@ -239,8 +254,9 @@ impl Session {
         if temporary {
             if let Some(name) = schema
                 && name != "pg_temp"
-                && (self.own.temporary.schema().is_none()
-                    || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.own.temporary.schema())
+                && (self.context().shared.temporary.schema().is_none()
+                    || self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(name))?
+                        != self.context().shared.temporary.schema())
             {
                 if name.starts_with("pg_temp_") {
                     return Err(Error::new(
@@ -259,13 +275,14 @@ impl Session {
         let name = match schema {
             Some(name) => name.to_string(),
             None => self
+                .context_mut()
                 .with_catalog(runtime, |host| Ok(host.reader.creation_schema.map(str::to_string)))?
                 .ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?,
         };
-        let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
+        let oid = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
         let oid =
             oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
-        if oid == PG_CATALOG && !self.allow_system_objects {
+        if oid == PG_CATALOG && !self.context().catalogs.allow_system_objects {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 "permission denied to create in schema \"pg_catalog\"",
@@ -274,14 +291,6 @@ impl Session {
         }
         Ok((oid, name))
     }
-}
-
-pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {
-    let name = match r.schemaname() {
-        Some(schema) => format!("{schema}.{}", r.relname().unwrap_or("")),
-        None => r.relname().unwrap_or("").to_string(),
-    };
-    Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
 }
 
 /// Strings of a list of String nodes.

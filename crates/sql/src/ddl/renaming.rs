@@ -5,11 +5,11 @@
 //! 1. What a text means is looked up before the change, by the names that it has; what it is written with afterwards,
 //!    by OID.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::routine::cache::{RoutineKey, definition_of};
-use crate::routine::sql_language::Arguments;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
+use crate::host::routine_definition::Arguments;
+use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked};
 use kilndb_bind::reference::Reference;
@@ -41,7 +41,7 @@ struct Kept {
     parts: Vec<Tracked>,
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Changes names by `change`. `words`: a text that has none of them in it does not name what changes. `columns`: what
     /// gets another name, with the present one.
     pub(super) fn with_texts_renamed<R>(
@@ -49,12 +49,15 @@ impl Session {
         words: &[String],
         columns: &[(Reference, String)],
         runtime: &dyn Runtime,
-        change: impl FnOnce(&mut Session) -> Result<R>,
+        change: impl FnOnce(&mut Definitions<'_>) -> Result<R>,
     ) -> Result<R> {
         let mut kept = Vec::new();
         for (table, key, texts) in TEXTS {
-            for row in
-                self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
+            for row in self
+                .context_mut()
+                .catalog_scan(table)?
+                .iter()
+                .filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
             {
                 for column in texts {
                     let is_natural = |text: &str| !columns.is_empty() && text.to_ascii_uppercase().contains("NATURAL");
@@ -62,7 +65,8 @@ impl Session {
                         |text: &&str| words.iter().any(|word| text.contains(word.as_str())) || is_natural(text);
                     let Some(text) = row.text(column).filter(may_name) else { continue };
                     // What cannot be bound any more is left as it is.
-                    if let Ok(parts) = self.with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
+                    if let Ok(parts) =
+                        self.context_mut().with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
                     {
                         refuse_nameless(&parts, columns)?;
                         kept.push(Kept { table, key: (key, row.oid(key)), column, parts });
@@ -74,17 +78,17 @@ impl Session {
         if kept.is_empty() {
             return Ok(done);
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
         for text in kept {
             let separator = EXPRESSION_SEPARATOR.to_string();
-            let new = self.with_catalog(runtime, |host| {
+            let new = self.context_mut().with_catalog(runtime, |host| {
                 let parts: Vec<String> =
                     text.parts.iter().map(|part| part.with_names(&|named| current_name(host, named))).collect();
                 Ok(parts.join(&separator))
             })?;
-            let rows = self.catalog_scan(text.table)?;
+            let rows = self.context_mut().catalog_scan(text.table)?;
             let Some(row) =
                 rows.iter().find(|row| row.oid(text.key.0) == text.key.1 && row.text(text.column) != Some(&new))
             else {

@@ -8,11 +8,7 @@
 //!
 //! Must not know: how lines look, files, sockets (docs/decisions/0038).
 
-mod logged_statements;
-mod switches;
-
-pub use logged_statements::LoggedStatements;
-pub use switches::{LogLevel, LogSwitches, Verbosity};
+pub use crate::settings::{LogLevel, LogSwitches, LoggedStatements, Verbosity};
 
 use crate::client::SessionControl;
 use crate::settings::ServerSettings;

@@ -27,10 +27,10 @@ impl Session {
                     Some(plan) => row_columns(plan).map(Arc::from),
                     None => portal.columns.clone(),
                 };
-                self.own.portals.with(s.portalname().unwrap_or(""), columns).flatten()
+                self.statements.portals.with(s.portalname().unwrap_or(""), columns).flatten()
             }
             Node::ExecuteStmt(s) => {
-                self.own.prepared.get(s.name().unwrap_or("")).and_then(|prepared| prepared.columns.clone())
+                self.statements.prepared.get(s.name().unwrap_or("")).and_then(|prepared| prepared.columns.clone())
             }
             Node::CallStmt(s) => self.columns_of_call(s, statement.source(), runtime)?.map(Arc::from),
             _ => None,

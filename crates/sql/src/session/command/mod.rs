@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Whatever is a property of a kind of statement (its tag, its class for the log, where it may run, who runs it) is
-//!    in its row and nowhere else: to add a command is to write its handler and one row.
+//!    in its row and nowhere else: to add a command is to write its handler and one row (docs/decisions/0039).
 //! 2. A row is a constant: to look at one costs a jump by the node's kind.
 
 mod table;
@@ -11,10 +11,11 @@ pub(crate) use table::command_of;
 
 use super::Session;
 use crate::client::{Client, Runtime};
+use crate::ddl::{DefinitionStatement, Definitions};
 use crate::log::LoggedStatements;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, Statement};
-use std::sync::Arc;
 
 /// A kind of statement.
 pub(crate) struct Command {
@@ -28,6 +29,8 @@ pub(crate) struct Command {
     pub needs_snapshot: bool,
     /// It may answer with rows.
     pub gives_rows: bool,
+    /// The lock on the table that it is about, where all statements of the kind take the same.
+    pub lock: Option<LockMode>,
     pub handler: Handler,
 }
 
@@ -74,7 +77,7 @@ pub(crate) enum Handler {
     /// It is about what a session has: settings, prepared statements, cursors, the client.
     Session(fn(&mut Session, &Invocation<'_>, &mut dyn Client) -> Result<String>),
     /// It changes the catalogs.
-    Definition(fn(&mut Session, &Definition<'_>) -> Result<String>),
+    Definition(fn(&mut Definitions<'_>, &DefinitionStatement<'_>) -> Result<String>),
     /// The grammar knows it, nobody else does. By this name it is refused.
     Unsupported(&'static str),
 }
@@ -85,14 +88,6 @@ pub(crate) struct Invocation<'a> {
     pub node: Node<'a>,
     /// No other statement shares its message.
     pub alone: bool,
-    pub runtime: &'a dyn Runtime,
-}
-
-/// A definition that is to be made.
-pub(crate) struct Definition<'a> {
-    pub node: Node<'a>,
-    /// The text that was parsed.
-    pub source: &'a Arc<str>,
     pub runtime: &'a dyn Runtime,
 }
 
@@ -135,9 +130,9 @@ impl Session {
     fn refuse_misplaced(&self, rule: BlockRule, alone: bool) -> Result<()> {
         match rule {
             BlockRule::Anywhere | BlockRule::EvenFailed => Ok(()),
-            BlockRule::OutsideBlocks(what) => self.refuse_in_block(what),
+            BlockRule::OutsideBlocks(what) => self.context.refuse_in_block(what),
             BlockRule::Alone(what) => {
-                self.refuse_in_block(what)?;
+                self.context.refuse_in_block(what)?;
                 if alone {
                     return Ok(());
                 }
@@ -162,54 +157,45 @@ impl Session {
         if let Handler::Transaction(run) = command.handler {
             return run(self, &call);
         }
-        self.refuse_if_failed()?;
+        self.context.refuse_if_failed()?;
         if !command.gives_rows {
             // What it runs within is not what the client has bound.
             self.utility_formats = None;
         }
         self.refuse_misplaced((command.block)(node), alone)?;
-        if self.in_explicit_block() && command.needs_snapshot {
-            self.begin_statement(runtime)?;
-            self.fix_snapshot(runtime)?;
+        if self.context.in_explicit_block() && command.needs_snapshot {
+            self.context.begin_statement(runtime)?;
+            self.context.fix_snapshot(runtime)?;
         }
         let Handler::Session(run) = command.handler else {
-            return self.run_definition(command, &Definition { node, source: statement.source(), runtime });
+            return self.run_definition(command, &DefinitionStatement { node, source: statement.source(), runtime });
         };
         let tag = run(self, &call, client)?;
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context.transaction.txn {
             txn.next_command();
         }
         Ok(tag)
     }
 
     /// Makes a definition, and settles what depends on what.
-    fn run_definition(&mut self, command: &Command, definition: &Definition<'_>) -> Result<String> {
-        let runtime = definition.runtime;
-        self.begin_statement(runtime)?;
+    pub(super) fn run_definition(
+        &mut self,
+        command: &'static Command,
+        definition: &DefinitionStatement<'_>,
+    ) -> Result<String> {
+        self.context.begin_statement(definition.runtime)?;
         let tag = (command.tag)(definition.node);
         if command.access == Access::Refused {
-            self.refuse_if_read_only(tag)?;
+            self.context.refuse_if_read_only(tag)?;
         }
-        self.ddl_command = tag;
-        let done = match command.handler {
-            Handler::Definition(run) => run(self, definition),
-            Handler::Unsupported(name) => Err(Error::unsupported(format!("{name} is not supported"))),
-            _ => Err(wrong_kind()),
+        let run = match command.handler {
+            Handler::Definition(run) => run,
+            Handler::Unsupported(name) => return Err(Error::unsupported(format!("{name} is not supported"))),
+            _ => return Err(wrong_kind()),
         };
-        if done.is_err() {
-            self.changed_definitions.clear();
-        }
-        if let Some(txn) = &mut self.txn {
-            txn.next_command();
-        }
-        let done = done?;
-        self.settle_dependencies(runtime)?;
-        Ok(done)
-    }
-
-    /// Makes a definition that another one has in it (CREATE SCHEMA … CREATE …).
-    pub(crate) fn run_inner_definition(&mut self, definition: &Definition<'_>) -> Result<String> {
-        self.run_definition(command_of(&definition.node), definition)
+        let mut definitions = Definitions::new(self, tag, command.lock);
+        let done = run(&mut definitions, definition);
+        definitions.finish_command(done, definition.runtime)
     }
 }
 

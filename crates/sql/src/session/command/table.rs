@@ -1,10 +1,12 @@
 //! The table of commands: a row for each kind of statement that the grammar knows.
 
-use super::{Access, BlockRule, Command, Definition, Handler, Invocation, Logged, wrong_kind};
+use super::{Access, BlockRule, Command, Handler, Invocation, Logged, wrong_kind};
+use crate::ddl::DefinitionStatement;
 use crate::ddl::partition_detach::detaches_concurrently;
 use crate::ddl::reindex::is_concurrent;
 use crate::ddl::text_search;
 use crate::log::LoggedStatements;
+use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::raw::{DiscardMode, ReindexObjectType, TransactionStmtKind as T, VariableSetKind as V};
 use kilndb_syntax::{Node, nodes};
@@ -20,6 +22,7 @@ const PLANNED: Command = Command {
     block: |_| BlockRule::Anywhere,
     needs_snapshot: true,
     gives_rows: true,
+    lock: None,
     handler: Handler::Planned,
 };
 /// What a session does with what it has.
@@ -70,7 +73,7 @@ macro_rules! column {
     };
     // The tag is what the row says.
     (handler, $kind:ident, $s:pat, define($definitions:ident, $call:ident) $run:expr) => {
-        Handler::Definition(|$definitions, $call: &Definition<'_>| match $call.node {
+        Handler::Definition(|$definitions, $call: &DefinitionStatement<'_>| match $call.node {
             Node::$kind($s) => {
                 let done: kilndb_base::Result<()> = $run;
                 done.map(|()| super::tag_of(&$call.node).to_string())
@@ -80,7 +83,7 @@ macro_rules! column {
     };
     // The tag is what the handler says.
     (handler, $kind:ident, $s:pat, define_tagged($definitions:ident, $call:ident) $run:expr) => {
-        Handler::Definition(|$definitions, $call: &Definition<'_>| match $call.node {
+        Handler::Definition(|$definitions, $call: &DefinitionStatement<'_>| match $call.node {
             Node::$kind($s) => $run,
             _ => Err(wrong_kind()),
         })
@@ -229,7 +232,7 @@ commands! {
         tag: ["COPY"],
         logged: [Logged::As(if s.is_from { LoggedStatements::Mod } else { LoggedStatements::All })],
         access: [Access::ByTarget],
-        handler: [session(session, call, client) session.copy_command(s, call.statement, call.runtime, client)],
+        handler: [session(session, call, client) crate::copy::run(session, s, call.statement, call.runtime, client)],
     }
     LoadStmt(_) => SESSION { tag: ["LOAD"], handler: [unsupported("LOAD")] }
 
@@ -237,17 +240,17 @@ commands! {
     ListenStmt(s) => SESSION {
         tag: ["LISTEN"],
         needs_snapshot: [false],
-        handler: [session(session, call, _) session.listen_command(s, call.runtime)],
+        handler: [session(session, call, _) session.context.listen_command(s, call.runtime)],
     }
     UnlistenStmt(s) => SESSION {
         tag: ["UNLISTEN"],
         needs_snapshot: [false],
-        handler: [session(session, call, _) session.unlisten_command(s, call.runtime)],
+        handler: [session(session, call, _) session.context.unlisten_command(s, call.runtime)],
     }
     NotifyStmt(s) => SESSION {
         tag: ["NOTIFY"],
         needs_snapshot: [false],
-        handler: [session(session, call, _) session.notify_command(s, call.runtime)],
+        handler: [session(session, call, _) session.context.notify_command(s, call.runtime)],
     }
 
     // Maintenance.
@@ -260,7 +263,8 @@ commands! {
         tag: [if s.is_vacuumcmd { "VACUUM" } else { "ANALYZE" }],
         block: [if s.is_vacuumcmd { BlockRule::Alone("VACUUM") } else { BlockRule::Anywhere }],
         handler: [session(session, call, _) {
-            session.vacuum_command(s, call.alone, call.statement.source(), call.runtime)
+            let tag = super::tag_of(&call.node);
+            session.definitions(tag).vacuum(s, call.alone, call.statement.source(), call.runtime)
         }],
     }
     ReindexStmt(s) => DEFINITION {
@@ -273,6 +277,7 @@ commands! {
             ReindexObjectType::REINDEX_OBJECT_DATABASE => BlockRule::OutsideBlocks("REINDEX DATABASE"),
             _ => BlockRule::Anywhere,
         }],
+        lock: [Some(LockMode::AccessExclusive)],
         handler: [define(d, call) d.reindex(s, call.runtime)],
     }
     ClusterStmt(_) => DEFINITION { tag: ["CLUSTER"], handler: [unsupported("CLUSTER")] }
@@ -297,6 +302,7 @@ commands! {
     TruncateStmt(s) => DEFINITION {
         tag: ["TRUNCATE TABLE"],
         logged: [Logged::As(LoggedStatements::Mod)],
+        lock: [Some(LockMode::AccessExclusive)],
         handler: [define(d, call) d.truncate(s, call.runtime)],
     }
     IndexStmt(s) => DEFINITION {
@@ -305,6 +311,7 @@ commands! {
             true => BlockRule::OutsideBlocks("CREATE INDEX CONCURRENTLY"),
             false => BlockRule::Anywhere,
         }],
+        lock: [Some(LockMode::Share)],
         handler: [define(d, call) d.create_index(s, call.runtime)],
     }
     CreateSeqStmt(s) => DEFINITION {
@@ -334,6 +341,7 @@ commands! {
     // Triggers, rules, policies.
     CreateTrigStmt(s) => DEFINITION {
         tag: ["CREATE TRIGGER"],
+        lock: [Some(LockMode::ShareRowExclusive)],
         handler: [define(d, call) d.create_trigger(s, call.source, call.runtime)],
     }
     CreateEventTrigStmt(_) => DEFINITION {
@@ -354,6 +362,7 @@ commands! {
             O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE => altered(s.relation_type),
             kind => altered(kind),
         }],
+        lock: [Some(LockMode::AccessExclusive)],
         handler: [define_tagged(d, call) d.rename(s, call.runtime)],
     }
     AlterObjectSchemaStmt(s) => DEFINITION {
@@ -370,10 +379,12 @@ commands! {
     }
     DropStmt(s) => DEFINITION {
         tag: [dropped(s.remove_type)],
+        lock: [Some(LockMode::AccessExclusive)],
         handler: [define_tagged(d, call) d.drop_objects(s, call.runtime)],
     }
     CommentStmt(s) => DEFINITION {
         tag: ["COMMENT"],
+        lock: [Some(LockMode::ShareUpdateExclusive)],
         handler: [define(d, call) d.comment(s, call.runtime)],
     }
     SecLabelStmt(_) => DEFINITION { tag: ["SECURITY LABEL"], handler: [unsupported("SECURITY LABEL")] }

@@ -3,7 +3,7 @@
 //! Invariant: a check that must call what only a running statement can call is refused here, never left out.
 //! (Conversions that a statement says are computed by its plan, `bind::domain`, and have no such limit.)
 
-use super::environment::StatementHost;
+use super::StatementHost;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::domain::{Condition, conditions};
 use kilndb_bind::ir::{BoundStatement, CastKind, Expr, ExprKind, Query, SharedQuery, Target};
@@ -22,7 +22,7 @@ impl RowSink for Ignore {
 }
 
 impl StatementHost<'_> {
-    pub(super) fn check_value(&self, domain: Oid, value: &Datum) -> Result<()> {
+    pub(crate) fn check_value(&self, domain: Oid, value: &Datum) -> Result<()> {
         let known = self.domains.borrow().get(&domain).cloned();
         let plan = match known {
             Some(plan) => plan,
@@ -35,7 +35,7 @@ impl StatementHost<'_> {
         let Some(plan) = plan else { return Ok(()) };
         let (mut pending, mut usage, mut txn) = (Default::default(), Default::default(), TransactionSlot::empty());
         let mut cx = ExecContext {
-            engine: &self.instance.engine,
+            engine: &self.cluster.engine,
             txn: &mut txn,
             snapshot: self.reader.snapshot.clone(),
             park: self.runtime,
@@ -89,7 +89,7 @@ impl StatementHost<'_> {
             BoundStatement::Query(SharedQuery::new(query)),
             vec![base],
             &self.reader,
-            &self.instance.engine,
+            &self.cluster.engine,
         )
         .map(Some)
     }

@@ -1,6 +1,6 @@
 //! pg_get_triggerdef(): a trigger as SQL text.
 
-use super::environment::StatementHost;
+use super::StatementHost;
 use super::expression_text::canonical_condition;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::CatalogView;
@@ -9,7 +9,7 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::trigger::*;
 use kilndb_types::Datum;
 
-pub(super) fn definition(host: &StatementHost<'_>, oid: Oid, pretty: bool) -> Result<Datum> {
+pub(crate) fn definition(host: &StatementHost<'_>, oid: Oid, pretty: bool) -> Result<Datum> {
     let rows = host.reader.lookup(PG_TRIGGER, PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(Datum::Null) };
     let t = Trigger::of_row(row);

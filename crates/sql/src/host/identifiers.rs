@@ -1,6 +1,6 @@
 //! Functions that judge text: pg_input_is_valid, pg_input_error_info, parse_ident.
 
-use super::environment::StatementHost;
+use super::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
@@ -24,12 +24,12 @@ fn problem(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Opt
     }
 }
 
-pub(super) fn input_is_valid(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {
+pub(crate) fn input_is_valid(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {
     Ok(Datum::Bool(problem(host, value, type_name)?.is_none()))
 }
 
 /// (message, detail, hint, sql_error_code); all NULL for valid input.
-pub(super) fn input_error_info(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {
+pub(crate) fn input_error_info(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {
     let optional = |text: Option<&str>| text.map_or(Datum::Null, Datum::text);
     let fields = match problem(host, value, type_name)? {
         None => vec![Datum::Null; 4],
@@ -48,7 +48,7 @@ pub(crate) fn record(fields: Vec<(Oid, Datum)>) -> Datum {
 }
 
 /// `a."B c".d` as an array of its parts. `strict`: nothing may follow.
-pub(super) fn parse_ident(text: &str, strict: bool) -> Result<Datum> {
+pub(crate) fn parse_ident(text: &str, strict: bool) -> Result<Datum> {
     let invalid = |detail: Option<&str>| {
         let e = Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("string is not a valid identifier: \"{text}\""));
         match detail {

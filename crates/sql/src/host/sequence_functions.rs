@@ -1,24 +1,15 @@
 //! nextval, currval, setval, lastval.
 
-use super::sequence::{SequenceState, take_values};
-use crate::session::environment::StatementHost;
-use crate::session::host::require_sequence;
-use crate::session::identifiers::record;
-use kilndb_base::{Error, Lsn, Result, sqlstate};
+use super::StatementHost;
+use super::functions::require_sequence;
+use super::identifiers::record;
+use super::sequence::{SequenceReserve, SequenceState, take_values};
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::{CatalogView, SequenceOptions, Table, TableKind};
 use kilndb_exec::CallEnv;
 use kilndb_storage::Transaction;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
-
-/// Values that a session has taken from a sequence with CACHE and not used yet.
-pub struct SequenceReserve {
-    next: i64,
-    left: i64,
-    step: i64,
-    /// How far the log must be on disk before anybody may be told of them.
-    lsn: Lsn,
-}
 
 fn sequence(host: &StatementHost<'_>, d: Option<&Datum>) -> Result<Arc<Table>> {
     let oid = match d {
@@ -61,7 +52,7 @@ pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &m
         "pg_sequence_last_value" => {
             let table = sequence(host, args.first())?;
             let state = SequenceState::decode(
-                &host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?,
+                &host.reader.temporary.relation(&host.cluster.engine, table.storage)?.cell_read()?,
             )?;
             Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
         }
@@ -78,7 +69,7 @@ fn sequence_data(host: &StatementHost<'_>, relation: Option<&Datum>) -> Result<D
     let (last, is_called) = match table.filter(|t| t.kind == TableKind::Sequence) {
         Some(table) => {
             let state = SequenceState::decode(
-                &host.reader.temporary.relation(&host.instance.engine, table.storage)?.cell_read()?,
+                &host.reader.temporary.relation(&host.cluster.engine, table.storage)?.cell_read()?,
             )?;
             (Datum::Int8(state.last_value), Datum::Bool(state.is_called))
         }
@@ -111,7 +102,7 @@ fn next_value(host: &StatementHost<'_>, table: &Table, txn: &mut Transaction) ->
         }
         _ => {
             let options = options(table)?;
-            let cell = host.reader.temporary.relation(&host.instance.engine, table.storage)?;
+            let cell = host.reader.temporary.relation(&host.cluster.engine, table.storage)?;
             let ((first, left), lsn) = take_values(&cell, &table.name, options)?;
             txn.rest_on(lsn);
             if left > 0 {
@@ -141,7 +132,7 @@ fn set_value(host: &StatementHost<'_>, args: &[Datum], txn: &mut Transaction) ->
             format!("setval: value {value} is out of bounds for sequence \"{}\" ({}..{})", table.name, o.min, o.max),
         ));
     }
-    let cell = host.reader.temporary.relation(&host.instance.engine, table.storage)?;
+    let cell = host.reader.temporary.relation(&host.cluster.engine, table.storage)?;
     let ((), lsn) = cell.cell_modify(&mut |bytes| {
         SequenceState { last_value: value, is_called, log_count: 0 }.encode(bytes);
         Ok(((), true))

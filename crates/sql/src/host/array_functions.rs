@@ -12,7 +12,7 @@ const ARRAY_REMOVE: Oid = 3167;
 const ENUM_RANGE: Oid = 3530;
 
 /// None: not one of these.
-pub(super) fn call(oid: Oid, args: &[Datum]) -> Option<Result<Datum>> {
+pub(crate) fn call(oid: Oid, args: &[Datum]) -> Option<Result<Datum>> {
     if let (ENUM_RANGE, [lower, upper, Datum::Array(all)]) = (oid, args) {
         return Some(Ok(enum_range(lower, upper, all)));
     }

@@ -1,14 +1,14 @@
 //! gin_clean_pending_list.
 
+use super::StatementHost;
 use super::arguments::oid_of;
-use super::environment::StatementHost;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::ids::{PG_INDEX, PG_INDEX_INDEXRELID_INDEX};
 use kilndb_types::Datum;
 
 /// Waits until what is pending is merged; pages of it, as large as PostgreSQL's.
-pub(super) fn clean_pending_list(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn clean_pending_list(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
     const PAGE_BYTES: u64 = 8192;
     let oid = oid_of(args.first());
     let rows = host.reader.lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?;
@@ -21,7 +21,7 @@ pub(super) fn clean_pending_list(host: &StatementHost<'_>, args: &[Datum]) -> Re
             None => Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {oid}")),
         });
     };
-    let relation = host.reader.temporary.relation(&host.instance.engine, index.storage)?;
-    let bytes = host.instance.engine.inverted_flush(&relation, host.runtime)?;
+    let relation = host.reader.temporary.relation(&host.cluster.engine, index.storage)?;
+    let bytes = host.cluster.engine.inverted_flush(&relation, host.runtime)?;
     Ok(Datum::Int8(bytes.div_ceil(PAGE_BYTES) as i64))
 }

@@ -1,6 +1,6 @@
 //! Text search functions that return rows.
 
-use super::environment::StatementHost;
+use super::StatementHost;
 use kilndb_base::{Error, Oid, Result, work};
 use kilndb_catalog::store::array;
 use kilndb_catalog::text_search::TextSearchKind;
@@ -18,7 +18,7 @@ type Rows = Vec<Vec<Datum>>;
 const UNITS_PER_ROW: usize = 200;
 
 /// The rows of a function of these, by its OID.
-pub(super) fn rows(host: &StatementHost<'_>, oid: Oid, args: &[Datum], _env: &mut CallEnv<'_>) -> Option<Result<Rows>> {
+pub(crate) fn rows(host: &StatementHost<'_>, oid: Oid, args: &[Datum], _env: &mut CallEnv<'_>) -> Option<Result<Rows>> {
     Some(match oid {
         3322 => unnested(args),
         3713 | 3714 => token_types(host, oid == 3714, args),

@@ -5,7 +5,7 @@
 //!    shown as it was written.
 //! 2. `pretty` leaves out the parentheses that precedence makes needless; without it every operator has its own.
 
-use super::environment::StatementHost;
+use super::StatementHost;
 use kilndb_base::Oid;
 use kilndb_bind::ir::*;
 use kilndb_catalog::format_type::quote_identifier as quote;
@@ -14,7 +14,7 @@ use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 /// The text of an expression over `table`; `target`: the column that it is the default of.
-pub(super) fn canonical(
+pub(crate) fn canonical(
     host: &StatementHost<'_>,
     sql: &str,
     table: &Arc<Table>,
@@ -29,7 +29,7 @@ pub(super) fn canonical(
 }
 
 /// A domain's check.
-pub(super) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, pretty: bool) -> String {
+pub(crate) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, pretty: bool) -> String {
     let (Ok(Some(table)), Ok(Some(info))) =
         (host.reader.table_by_oid(kilndb_catalog::ids::PG_CLASS), host.reader.type_by_oid(domain))
     else {
@@ -41,7 +41,7 @@ pub(super) fn canonical_check(host: &StatementHost<'_>, sql: &str, domain: Oid, 
 }
 
 /// A trigger's condition.
-pub(super) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>, pretty: bool) -> String {
+pub(crate) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &Arc<Table>, pretty: bool) -> String {
     let binder = kilndb_bind::Binder::new(&host.reader, Arc::from(""), Vec::new());
     let rows = (binder.new_rel(), binder.new_rel());
     let Ok(bound) = binder.bind_when_sql(sql, table, rows.0, rows.1) else { return sql.to_string() };
@@ -50,7 +50,7 @@ pub(super) fn canonical_condition(host: &StatementHost<'_>, sql: &str, table: &A
 }
 
 /// The default of a function's argument.
-pub(super) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: Oid) -> String {
+pub(crate) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: Oid) -> String {
     use kilndb_catalog::CatalogView;
     // Any table will do: a default names no columns.
     let Ok(Some(table)) = host.reader.table_by_oid(kilndb_catalog::ids::PG_CLASS) else { return sql.to_string() };
@@ -59,7 +59,7 @@ pub(super) fn canonical_default(host: &StatementHost<'_>, sql: &str, type_oid: O
 }
 
 /// A value as it stands in an expression; `label`: with its type where that is not plain.
-pub(super) fn shown_constant(host: &StatementHost<'_>, value: &Datum, ty: Oid, label: bool) -> String {
+pub(crate) fn shown_constant(host: &StatementHost<'_>, value: &Datum, ty: Oid, label: bool) -> String {
     let table = host.reader.table_by_oid(kilndb_catalog::ids::PG_CLASS).ok().flatten();
     let shown = table.and_then(|table| {
         Printer { host, table: &table, rel: 0, rows: None, pretty: false }.constant(value, ty, -1, label)
@@ -89,7 +89,7 @@ struct Printer<'p> {
     pretty: bool,
 }
 
-pub(super) fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let quoted = text.replace('\'', "''");
     if text.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
 }

@@ -1,13 +1,12 @@
-//! Advisory locks, and the words of a deadlock.
+//! Advisory locks.
 
-use super::environment::StatementHost;
-use super::{Session, views};
+use super::StatementHost;
+use super::views;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_catalog::lock_class::{ADVISORY_LOCK, ADVISORY_PAIR_LOCK, RELATION_LOCK};
+use kilndb_catalog::lock_class::{ADVISORY_LOCK, ADVISORY_PAIR_LOCK};
 use kilndb_exec::CallEnv;
-use kilndb_storage::{LockMode, LockTag, WaitPolicy, Waiting};
+use kilndb_storage::{LockMode, LockTag, WaitPolicy};
 use kilndb_types::Datum;
-use std::fmt::Write;
 
 fn integer(d: Option<&Datum>) -> i64 {
     match d {
@@ -28,7 +27,7 @@ fn tag(host: &StatementHost<'_>, args: &[Datum]) -> LockTag {
     LockTag(class, u64::from(host.database().oid), key)
 }
 
-pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
+pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
     let mode = if name.ends_with("_shared") { LockMode::Share } else { LockMode::Exclusive };
     if name == "pg_advisory_unlock_all" {
         host.scratch.advisory.borrow_mut().take();
@@ -79,48 +78,4 @@ fn unlock(host: &StatementHost<'_>, tag: LockTag, mode: LockMode) -> bool {
         host.scratch.notices.borrow_mut().push(Error::notice(sqlstate::WARNING, Severity::Warning, warning));
     }
     unlocked
-}
-
-impl Session {
-    /// Adds what only the session knows: who waits for whom in a deadlock.
-    pub fn explain_error(&self, e: Error) -> Error {
-        if e.sqlstate() != sqlstate::DEADLOCK_DETECTED || e.0.detail.is_some() {
-            return e;
-        }
-        self.instance.statistics.database_of(self.worker, self.database.oid, |d| d.deadlocks += 1);
-        let Some(txn) = &self.txn else { return e };
-        let cycle = self.instance.engine.take_deadlock(txn.lock_owner_id());
-        let sessions = self.instance.sessions().all();
-        let process = |owner: u64| {
-            let is_owner = |a: &crate::client::Activity| a.lock_owner == Some(owner);
-            sessions
-                .iter()
-                .find(|c| is_owner(&c.activity.lock().unwrap_or_else(|e| e.into_inner())))
-                .map_or(0, |c| c.process_id)
-        };
-        let mut detail = String::new();
-        for (waiting, xid) in cycle {
-            let line_break = if detail.is_empty() { "" } else { "\n" };
-            let _ = write!(
-                detail,
-                "{line_break}Process {} waits for {}; blocked by process {}.",
-                process(waiting.owner),
-                what(&waiting, xid),
-                process(waiting.blocker)
-            );
-        }
-        if detail.is_empty() { e } else { e.with_detail(detail).with_hint("See server log for query details.") }
-    }
-}
-
-fn what(waiting: &Waiting, xid: Option<u64>) -> String {
-    let Some((LockTag(class, database, object), mode)) = waiting.wanted else {
-        return format!("ShareLock on transaction {}", xid.unwrap_or(0));
-    };
-    let mode = views::mode_name(mode);
-    if class == RELATION_LOCK {
-        return format!("{mode} on relation {object} of database {database}");
-    }
-    let keys = if class == ADVISORY_PAIR_LOCK { 2 } else { 1 };
-    format!("{mode} on advisory lock [{database},{},{},{keys}]", object >> 32, object as u32)
 }

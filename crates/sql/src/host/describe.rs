@@ -1,7 +1,7 @@
 //! Objects as messages call them, and pg_describe_object.
 
+use super::StatementHost;
 use super::arguments::{int_of, oid_of};
-use super::environment::StatementHost;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
@@ -10,7 +10,7 @@ use kilndb_catalog::{CatalogView, TableKind};
 use kilndb_types::Datum;
 
 /// pg_describe_object(classid, objid, objsubid).
-pub(super) fn call(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn call(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
     let (table, oid, sub) = (oid_of(args.first()), oid_of(args.get(1)), int_of(args.get(2)));
     if table == 0 && oid == 0 {
         return Ok(Datum::Null);
@@ -19,7 +19,7 @@ pub(super) fn call(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
 }
 
 /// `name`, or `schema.name` if the name alone would not find it.
-pub(super) fn qualified(host: &StatementHost<'_>, schema: Oid, name: &str) -> Result<String> {
+pub(crate) fn qualified(host: &StatementHost<'_>, schema: Oid, name: &str) -> Result<String> {
     if host.reader.schemas_to_search(None, true)?.contains(&schema) {
         return Ok(quote(name));
     }
@@ -45,7 +45,7 @@ pub(crate) fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16)
         PG_PROC => {
             let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(None) };
             let word = if f.kind == b'p' { "procedure" } else { "function" };
-            Some(format!("{word} {}", crate::routine::cache::signature_of(host, &f)?))
+            Some(format!("{word} {}", super::routine_definition::signature_of(host, &f)?))
         }
         PG_OPERATOR => {
             let Some(o) = host.reader.operator_by_oid(oid)? else { return Ok(None) };
@@ -150,7 +150,7 @@ fn on_table(
 
 /// pg_…_is_visible of what has a schema and a name: the first of its name on the search path is it. NULL: there is no
 /// such object.
-pub(super) fn is_visible(host: &StatementHost<'_>, function: &str, oid: Oid) -> Result<Datum> {
+pub(crate) fn is_visible(host: &StatementHost<'_>, function: &str, oid: Oid) -> Result<Datum> {
     let (table, name, schema, also): (Oid, &str, &str, &[&str]) = match function {
         "pg_operator_is_visible" => (PG_OPERATOR, "oprname", "oprnamespace", &["oprleft", "oprright"]),
         "pg_opclass_is_visible" => (PG_OPCLASS, "opcname", "opcnamespace", &["opcmethod"]),

@@ -1,17 +1,18 @@
 //! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
-use super::environment::StatementHost;
+use super::StatementHost;
 use crate::client::{SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::extension::{EXTENSIONS, Extension};
 use kilndb_catalog::ids::PG_CLASS;
 use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
 use kilndb_catalog::store::array;
 use kilndb_storage::{LockMode, ReadLockKind};
 use kilndb_types::{Datum, oids};
 
-pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+pub(crate) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     match name {
         "pg_show_all_settings" => Ok(settings(host)),
         "pg_stat_get_activity" => activity(host, args),
@@ -22,14 +23,14 @@ pub(super) fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Resu
         }
         "pg_stat_get_io" => super::statistics::io(host),
         "pg_stat_get_progress_info" => super::statistics::progress(host, args),
-        "pg_listening_channels" => Ok(super::listen::channels(&host.scratch.listening)),
-        "pg_prepared_statement" => Ok(prepared(host)),
-        "pg_cursor" => Ok(cursors(host)),
+        "pg_listening_channels" => Ok(super::notifications::channels(&host.scratch.listening)),
+        "pg_prepared_statement" => Ok(host.named.prepared_rows()),
+        "pg_cursor" => Ok(host.named.cursor_rows()),
         "aclexplode" => privileges(args),
         // There are no foreign options.
         "pg_options_to_table" => Ok(Vec::new()),
-        "pg_available_extensions" => Ok(crate::ddl::extension::available()),
-        "pg_available_extension_versions" => Ok(crate::ddl::extension::available_versions()),
+        "pg_available_extensions" => Ok(available_extensions()),
+        "pg_available_extension_versions" => Ok(available_extension_versions()),
         // There is one version of each.
         "pg_extension_update_paths" => Ok(Vec::new()),
         "pg_partition_tree" => host.partition_tree_rows(super::arguments::oid_of(args.first())),
@@ -67,7 +68,7 @@ fn optional(text: Option<&str>) -> Datum {
 }
 
 fn settings(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let server = host.instance.settings();
+    let server = host.cluster.settings();
     definitions()
         .into_iter()
         .filter(|d| !matches!(d.name, "role" | "session_authorization"))
@@ -132,7 +133,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
     };
     let eval = host.eval();
     let mut rows = Vec::new();
-    for control in host.instance.sessions().all() {
+    for control in host.cluster.sessions().all() {
         if only.is_some_and(|pid| pid != control.process_id) {
             continue;
         }
@@ -196,25 +197,25 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
 }
 
 fn awaits_safe_snapshot(host: &StatementHost<'_>, owner: Option<u64>) -> bool {
-    owner.is_some_and(|owner| !host.instance.engine.safe_snapshot_blockers(owner).is_empty())
+    owner.is_some_and(|owner| !host.cluster.engine.safe_snapshot_blockers(owner).is_empty())
 }
 
 /// PostgreSQL's name for the kind of lock that the owner waits for.
 fn lock_waited_for(host: &StatementHost<'_>, owner: Option<u64>) -> &'static str {
-    match host.instance.engine.locks_snapshot().iter().find(|l| !l.granted && Some(l.owner) == owner) {
+    match host.cluster.engine.locks_snapshot().iter().find(|l| !l.granted && Some(l.owner) == owner) {
         Some(lock) if lock.tag.0 == RELATION_LOCK => "relation",
         Some(_) => "advisory",
-        None if owner.is_some_and(|owner| host.instance.engine.waits_in_line(owner)) => "tuple",
+        None if owner.is_some_and(|owner| host.cluster.engine.waits_in_line(owner)) => "tuple",
         None => "transactionid",
     }
 }
 
 /// Process ids of the sessions that one waits for.
-pub(super) fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
-    let sessions = host.instance.sessions();
+pub(crate) fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
+    let sessions = host.cluster.sessions();
     let owner = |c: &SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner;
     let waiting = sessions.get(pid).filter(|c| c.waits_for() == WaitKind::Lock);
-    let blockers = waiting.and_then(|c| owner(&c)).map_or(Vec::new(), |o| host.instance.engine.blockers_of(o));
+    let blockers = waiting.and_then(|c| owner(&c)).map_or(Vec::new(), |o| host.cluster.engine.blockers_of(o));
     let mut pids = Vec::new();
     if !blockers.is_empty() {
         let all = sessions.all();
@@ -225,7 +226,7 @@ pub(super) fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
     array(oids::INT4, pids)
 }
 
-pub(super) fn mode_name(mode: LockMode) -> &'static str {
+pub(crate) fn mode_name(mode: LockMode) -> &'static str {
     match mode {
         LockMode::AccessShare => "AccessShareLock",
         LockMode::RowShare => "RowShareLock",
@@ -239,7 +240,7 @@ pub(super) fn mode_name(mode: LockMode) -> &'static str {
 }
 
 fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let sessions = host.instance.sessions().all();
+    let sessions = host.cluster.sessions().all();
     let owner_of = |owner: u64| {
         sessions
             .iter()
@@ -247,7 +248,7 @@ fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
             .map(|c| c.process_id)
     };
     let mut rows = Vec::new();
-    for lock in host.instance.engine.locks_snapshot() {
+    for lock in host.cluster.engine.locks_snapshot() {
         let (class, database, object) = (lock.tag.0, lock.tag.1, lock.tag.2);
         let is_relation = class == RELATION_LOCK;
         let pid = owner_of(lock.owner);
@@ -273,7 +274,7 @@ fn locks(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
 
 /// SIREAD locks in this database.
 fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
-    let all = host.instance.engine.read_locks_snapshot();
+    let all = host.cluster.engine.read_locks_snapshot();
     if all.is_empty() {
         return Ok(Vec::new());
     }
@@ -310,41 +311,22 @@ fn read_locks(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     Ok(rows)
 }
 
-fn prepared(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let types = |list: &[Oid]| array(oids::REGTYPE, list.iter().map(|t| Datum::Oid(*t)).collect());
-    let mut named = host.prepared.named();
-    named.sort_by(|(a, _), (b, _)| a.cmp(b));
-    named
-        .into_iter()
-        .map(|(name, p)| {
-            vec![
-                Datum::text(name),
-                Datum::text(&*p.sql),
-                Datum::TimestampTz(p.prepare_time),
-                types(&p.param_types),
-                p.result_types().map_or(Datum::Null, |t| types(&t)),
-                Datum::Bool(p.from_sql),
-                Datum::Int8(0),
-                Datum::Int8(0),
-            ]
-        })
-        .collect()
+/// Rows of pg_available_extensions(): name, version, comment.
+fn available_extensions() -> Vec<Vec<Datum>> {
+    EXTENSIONS.iter().map(|e| vec![Datum::text(e.name), Datum::text(e.version), Datum::text(e.comment)]).collect()
 }
 
-fn cursors(host: &StatementHost<'_>) -> Vec<Vec<Datum>> {
-    let mut rows: Vec<(String, Vec<Datum>)> = Vec::new();
-    host.portals.for_named(|name, portal| {
-        let cursor = portal.cursor.as_ref();
-        let row = vec![
-            Datum::text(name),
-            Datum::text(&*portal.prepared.sql),
-            Datum::Bool(cursor.is_some_and(|c| c.hold)),
-            Datum::Bool(false),
-            Datum::Bool(cursor.is_some_and(|c| c.scroll)),
-            Datum::TimestampTz(portal.prepared.prepare_time),
-        ];
-        rows.push((name.to_string(), row));
-    });
-    rows.sort_by(|(a, _), (b, _)| a.cmp(b));
-    rows.into_iter().map(|(_, row)| row).collect()
+/// Rows of pg_available_extension_versions().
+fn available_extension_versions() -> Vec<Vec<Datum>> {
+    let row = |e: &Extension| {
+        let schema = e.schema.map_or(Datum::Null, Datum::text);
+        let flags = [true, e.trusted, e.is_relocatable()].map(Datum::Bool);
+        [
+            vec![Datum::text(e.name), Datum::text(e.version)],
+            flags.to_vec(),
+            vec![schema, Datum::Null, Datum::text(e.comment)],
+        ]
+        .concat()
+    };
+    EXTENSIONS.iter().map(row).collect()
 }

@@ -1,9 +1,9 @@
 //! Functions that depend on the session or the catalogs, by PostgreSQL's names.
 
 use super::arguments::{bool_of, int_of, oid_of, text_of};
-use super::environment::{StatementHost, relation_by_text};
+use super::sequence_functions as seq;
 use super::views::INET;
-use crate::ddl::sequence_functions as seq;
+use super::{StatementHost, relation_by_text};
 use crate::settings::PendingSetting;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::bootstrap;
@@ -189,7 +189,7 @@ impl SessionHost for StatementHost<'_> {
             return Some(done);
         }
         if oid == 0 && name == kilndb_bind::current_of::CURRENT_OF {
-            return Some(super::cursor::current_place(self, args));
+            return Some(self.named.current_place(self, args));
         }
         if matches!(oid, SET_LIMIT | SHOW_LIMIT) {
             return Some(trigram_limit(self, args));
@@ -218,10 +218,10 @@ impl SessionHost for StatementHost<'_> {
         Some(super::views::rows(self, name, args))
     }
     fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<partition::TableRules> {
-        partition::table_rules(table, &self.reader, &self.instance.engine)
+        partition::table_rules(table, &self.reader, &self.cluster.engine)
     }
     fn key_expressions(&self, table: &Table) -> Result<Vec<Option<kilndb_plan::expression::CExpr>>> {
-        partition::key_expressions(table, &self.reader, &self.instance.engine)
+        partition::key_expressions(table, &self.reader, &self.cluster.engine)
     }
     fn shown_expression(&self, sql: &str, table: &Table) -> String {
         super::expression_text::canonical(self, sql, &std::sync::Arc::new(table.clone()), None, false)
@@ -336,10 +336,10 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
         "pg_current_xact_id_if_assigned" => Ok(env.txn.xid().map_or(Datum::Null, |x| Datum::U64(x.0))),
         "pg_cancel_backend" | "pg_terminate_backend" => signal(host, name, int_of(first)),
         "pg_postmaster_start_time" | "pg_conf_load_time" => {
-            Ok(Datum::TimestampTz(host.instance.start_unix_micros - super::POSTGRES_EPOCH_MICROS))
+            Ok(Datum::TimestampTz(host.cluster.start_unix_micros - super::POSTGRES_EPOCH_MICROS))
         }
         "pg_reload_conf" => {
-            host.instance.reload_settings()?;
+            host.cluster.reload_settings()?;
             Ok(Datum::Bool(true))
         }
         "pg_sleep" => sleep(host, first, env),
@@ -349,9 +349,9 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             let temporary = host.reader.schema_name(oid)?.is_some_and(|n| n.starts_with("pg_temp_"));
             Ok(Datum::Bool(temporary && host.reader.temporary_schema() != Some(oid)))
         }
-        "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => Ok(Datum::U64(host.instance.engine.insert_lsn().0)),
-        "pg_current_wal_flush_lsn" => Ok(Datum::U64(host.instance.engine.flushed_lsn().0)),
-        "inet_server_port" => Ok(Datum::Int4(host.instance.settings().port().into())),
+        "pg_current_wal_lsn" | "pg_current_wal_insert_lsn" => Ok(Datum::U64(host.cluster.engine.insert_lsn().0)),
+        "pg_current_wal_flush_lsn" => Ok(Datum::U64(host.cluster.engine.flushed_lsn().0)),
+        "inet_server_port" => Ok(Datum::Int4(host.cluster.settings().port().into())),
         "pg_input_is_valid" => super::identifiers::input_is_valid(host, &text_of(first), &text_of(args.get(1))),
         "pg_input_error_info" => super::identifiers::input_error_info(host, &text_of(first), &text_of(args.get(1))),
         "parse_ident" => super::identifiers::parse_ident(&text_of(first), args.get(1).is_none_or(|d| bool_of(Some(d)))),
@@ -375,10 +375,8 @@ fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<
             }
         }
         "pg_blocking_pids" => Ok(super::views::blocking_pids(host, int_of(first) as i32)),
-        "pg_notify" => {
-            super::listen::notify(host.scratch, &text_of(first), &text_of(args.get(1))).map(|()| Datum::text(""))
-        }
-        "pg_notification_queue_usage" => Ok(Datum::Float8(super::listen::queue_usage(host.instance))),
+        "pg_notify" => super::notify(host.scratch, &text_of(first), &text_of(args.get(1))).map(|()| Datum::text("")),
+        "pg_notification_queue_usage" => Ok(Datum::Float8(super::notifications::queue_usage(host.cluster))),
         n if n.starts_with("pg_advisory") || n.starts_with("pg_try_advisory") => {
             super::advisory::call(host, n, args, env)
         }
@@ -414,7 +412,7 @@ fn setting(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum
         "transaction_isolation" => Some(host.facts.isolation.to_string()),
         "transaction_read_only" => Some(if host.facts.read_only { "on" } else { "off" }.to_string()),
         "transaction_deferrable" => Some(if host.facts.deferrable { "on" } else { "off" }.to_string()),
-        "data_directory" => Some(host.instance.data_dir.display().to_string()),
+        "data_directory" => Some(host.cluster.data_dir.display().to_string()),
         _ => None,
     };
     let latest = host.scratch.latest_settings.borrow();
@@ -445,7 +443,7 @@ fn relation_sizes(host: &StatementHost<'_>, table: &Table) -> Result<(i64, i64)>
         Ok(if storage.0 == 0 {
             0
         } else {
-            i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192
+            i64::from(host.reader.temporary.relation(&host.cluster.engine, storage)?.pages()) * 8192
         })
     };
     let mut indexes = 0;
@@ -480,7 +478,7 @@ fn database_bytes(host: &StatementHost<'_>, store: &CatalogStore, env: &CallEnv<
     for row in store.scan(PG_CLASS, env.snapshot)? {
         let storage = kilndb_base::RelationId(row.oid("relfilenode"));
         if storage.0 != 0 && !kilndb_storage::is_private(storage) {
-            total += i64::from(host.reader.temporary.relation(&host.instance.engine, storage)?.pages()) * 8192;
+            total += i64::from(host.reader.temporary.relation(&host.cluster.engine, storage)?.pages()) * 8192;
         }
     }
     Ok(total)
@@ -490,14 +488,14 @@ fn database_size(host: &StatementHost<'_>, database: Option<&Datum>, env: &CallE
     let oid = match database {
         Some(Datum::Text(name)) => {
             let missing = || Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist"));
-            host.instance.database_row(name)?.ok_or_else(missing)?.oid("oid")
+            host.cluster.database_row(name)?.ok_or_else(missing)?.oid("oid")
         }
         other => oid_of(other),
     };
     if oid == host.database().oid {
         return database_bytes(host, &host.database().store, env).map(Datum::Int8);
     }
-    let engine = &host.instance.engine;
+    let engine = &host.cluster.engine;
     let map = bootstrap::read_boot_map(engine)?;
     if oid == 0 || !map.contains_key(&oid) {
         return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("database with OID {oid} does not exist")));
@@ -515,7 +513,7 @@ fn tablespace_size(host: &StatementHost<'_>, tablespace: Option<&Datum>, env: &C
     let missing =
         || Error::new(sqlstate::UNDEFINED_OBJECT, format!("tablespace \"{}\" does not exist", text_of(tablespace)));
     let is_global = found.ok_or_else(missing)?.text("spcname") == Some("pg_global");
-    let engine = &host.instance.engine;
+    let engine = &host.cluster.engine;
     let map = bootstrap::read_boot_map(engine)?;
     let mut total = 0;
     for (database, relations) in &map {
@@ -561,7 +559,7 @@ fn relation_visible(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
 }
 
 fn signal(host: &StatementHost<'_>, name: &str, pid: i64) -> Result<Datum> {
-    let Some(control) = i32::try_from(pid).ok().and_then(|p| host.instance.sessions().get(p)) else {
+    let Some(control) = i32::try_from(pid).ok().and_then(|p| host.cluster.sessions().get(p)) else {
         host.notice(Error::notice(
             sqlstate::WARNING,
             kilndb_base::Severity::Warning,
@@ -582,8 +580,8 @@ fn sleep(host: &StatementHost<'_>, seconds: Option<&Datum>, env: &mut CallEnv<'_
         Some(Datum::Float8(s)) => s.max(0.0),
         _ => 0.0,
     };
-    let end = host.instance.env.monotonic_nanos().saturating_add((seconds * 1e9) as u64);
-    while host.instance.env.monotonic_nanos() < end {
+    let end = host.cluster.env.monotonic_nanos().saturating_add((seconds * 1e9) as u64);
+    while host.cluster.env.monotonic_nanos() < end {
         env.park.park(Some(end))?;
     }
     Ok(Datum::Text(std::sync::Arc::from("")))
@@ -617,7 +615,7 @@ fn privilege(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Dat
     if args.len() > arity {
         let row = match args.first() {
             Some(Datum::Text(user)) => host
-                .instance
+                .cluster
                 .role_row(user)?
                 .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{user}\" does not exist")))?,
             other => {
@@ -634,7 +632,7 @@ fn privilege(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Dat
     let object = args.get(args.len().saturating_sub(arity));
     if name == "pg_has_role" {
         let target = match object {
-            Some(Datum::Text(name)) => host.instance.role_row(name)?.map_or(0, |r| r.oid("oid")),
+            Some(Datum::Text(name)) => host.cluster.role_row(name)?.map_or(0, |r| r.oid("oid")),
             other => oid_of(other),
         };
         return Ok(Datum::Bool(superuser || target == role));
@@ -693,7 +691,7 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
             let parts = parts()?;
             let name = parts.first().map(String::as_str).unwrap_or("");
             let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"));
-            host.instance.role_row(name)?.map(|r| r.oid("oid")).ok_or_else(missing)
+            host.cluster.role_row(name)?.map(|r| r.oid("oid")).ok_or_else(missing)
         }
         oids::REGPROC => {
             let parts = parts()?;
@@ -756,7 +754,7 @@ pub(crate) fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Res
 }
 
 /// Text output of the reg… types; None: print the number.
-pub(super) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<String> {
+pub(crate) fn reg_name(host: &StatementHost<'_>, kind: Oid, oid: Oid) -> Option<String> {
     let quote = kilndb_catalog::format_type::quote_identifier;
     match kind {
         oids::REGCLASS => {

@@ -7,15 +7,15 @@
 //! Must not know: how the figures come about.
 
 use super::POSTGRES_EPOCH_MICROS;
+use super::StatementHost;
 use super::arguments::{oid_of, text_of};
-use super::environment::StatementHost;
 use crate::client::Progress;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_storage::{ACTORS, IoActor, IoObject, OBJECTS, StatsGroup};
 use kilndb_types::{Datum, oids};
 
 /// Names that [`call`] answers beside all that begin with `pg_stat_get_`.
-pub(super) fn is_known(name: &str) -> bool {
+pub(crate) fn is_known(name: &str) -> bool {
     matches!(
         name,
         "pg_stat_reset"
@@ -38,17 +38,17 @@ fn time(micros: i64) -> Datum {
     if micros == 0 { Datum::Null } else { Datum::TimestampTz(micros) }
 }
 
-pub(super) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
     let first = args.first();
     match name {
         "pg_stat_reset" => {
             let (database, now) = (host.database(), host.facts.statement_timestamp);
-            host.instance.statistics.reset_database(database.oid, now);
+            host.cluster.statistics.reset_database(database.oid, now);
             database.temp.reset_totals();
         }
         "pg_stat_reset_shared" => reset_shared(host, first)?,
         "pg_stat_reset_single_table_counters" => {
-            host.instance.statistics.reset_relation(host.database().oid, oid_of(first), host.facts.statement_timestamp);
+            host.cluster.statistics.reset_relation(host.database().oid, oid_of(first), host.facts.statement_timestamp);
         }
         "pg_stat_clear_snapshot" | "pg_stat_force_next_flush" => {}
         "pg_indexam_progress_phasename" => return Ok(index_phase(args)),
@@ -81,17 +81,17 @@ fn reset_shared(host: &StatementHost<'_>, target: Option<&Datum>) -> Result<()> 
             }
         },
     };
-    groups.iter().for_each(|group| host.instance.engine.reset_stats(*group));
+    groups.iter().for_each(|group| host.cluster.engine.reset_stats(*group));
     Ok(())
 }
 
 fn reset_time(host: &StatementHost<'_>, group: StatsGroup) -> Datum {
-    Datum::TimestampTz(host.instance.engine.stats().reset_at(group) - POSTGRES_EPOCH_MICROS)
+    Datum::TimestampTz(host.cluster.engine.stats().reset_at(group) - POSTGRES_EPOCH_MICROS)
 }
 
 /// Of the checkpointer and the background writer.
 fn shared(host: &StatementHost<'_>, name: &str) -> Option<Datum> {
-    let stats = host.instance.engine.stats();
+    let stats = host.cluster.engine.stats();
     let c = stats.checkpoints();
     Some(match name {
         "checkpointer_num_timed" => count(c.timed),
@@ -112,7 +112,7 @@ fn shared(host: &StatementHost<'_>, name: &str) -> Option<Datum> {
 }
 
 fn relation(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
-    let t = host.instance.statistics.relation(host.database().oid, oid);
+    let t = host.cluster.statistics.relation(host.database().oid, oid);
     match name {
         "numscans" => count(t.usage.scans),
         "lastscan" => time(t.last_scan),
@@ -141,15 +141,15 @@ fn relation(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
 }
 
 fn database(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
-    let d = host.instance.statistics.database(oid);
+    let d = host.cluster.statistics.database(oid);
     let ms = |us: u64| Datum::Float8(us as f64 / 1000.0);
-    let temporary = || host.instance.used_database(oid).map_or((0, 0), |d| d.temp.totals());
+    let temporary = || host.cluster.used_database(oid).map_or((0, 0), |d| d.temp.totals());
     match name {
         "numbackends" => {
             let is_here = |c: &crate::client::SessionControl| {
                 c.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid == oid
             };
-            Datum::Int4(host.instance.sessions().all().iter().filter(|c| is_here(c)).count() as i32)
+            Datum::Int4(host.cluster.sessions().all().iter().filter(|c| is_here(c)).count() as i32)
         }
         "xact_commit" => count(d.commits),
         "xact_rollback" => count(d.rollbacks),
@@ -165,7 +165,7 @@ fn database(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
         "idle_in_transaction_time" => ms(d.idle_in_transaction_us),
         "temp_files" => count(temporary().0),
         "temp_bytes" => count(temporary().1),
-        "stat_reset_time" => host.instance.statistics.reset_time(oid).map_or(Datum::Null, Datum::TimestampTz),
+        "stat_reset_time" => host.cluster.statistics.reset_time(oid).map_or(Datum::Null, Datum::TimestampTz),
         // There are no standbys and no parallel workers.
         n if n.starts_with("conflict_") || n.starts_with("parallel_workers") => count(0),
         // Not counted: which database a page is of, times of reads and writes, why sessions ended, damaged pages.
@@ -187,7 +187,7 @@ fn index_phase(args: &[Datum]) -> Datum {
 
 /// Records, full page images (there are none), bytes, how often the buffers were full, the last reset.
 fn wal(host: &StatementHost<'_>) -> Result<Datum> {
-    let w = host.instance.engine.wal_stats();
+    let w = host.cluster.engine.wal_stats();
     let bytes = kilndb_types::io::input(oids::NUMERIC, &w.bytes.to_string(), -1, &host.eval())?;
     Ok(super::identifiers::record(vec![
         (oids::INT8, count(w.records)),
@@ -199,7 +199,7 @@ fn wal(host: &StatementHost<'_>) -> Result<Datum> {
 }
 
 /// Rows of pg_stat_io: who can do what to what. Writes back and reuses there are none; hits are not counted.
-pub(super) fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
+pub(crate) fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     let eval = host.eval();
     let mut rows = Vec::new();
     for actor in ACTORS {
@@ -217,7 +217,7 @@ pub(super) fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
             {
                 continue;
             }
-            let line = host.instance.engine.stats().io(actor, object);
+            let line = host.cluster.engine.stats().io(actor, object);
             let reads = !writes_log;
             let bytes = |n: u64| kilndb_types::io::input(oids::NUMERIC, &n.to_string(), -1, &eval);
             let only = |possible: bool, value: Datum| if possible { value } else { Datum::Null };
@@ -254,7 +254,7 @@ pub(super) fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
 }
 
 /// Rows of the commands of one kind that run now: process, database, relation, 20 numbers.
-pub(super) fn progress(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+pub(crate) fn progress(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     let kind = text_of(args.first()).to_ascii_uppercase();
     if !["VACUUM", "ANALYZE", "CLUSTER", "CREATE INDEX", "BASEBACKUP", "COPY"].contains(&kind.as_str()) {
         return Err(Error::new(
@@ -263,7 +263,7 @@ pub(super) fn progress(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<V
         ));
     }
     let mut rows = Vec::new();
-    for control in host.instance.sessions().all() {
+    for control in host.cluster.sessions().all() {
         let Some(Progress { relation, values, .. }) = control.progress.read(&kind) else { continue };
         let database = control.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid;
         let mut row = vec![Datum::Int4(control.process_id), Datum::Oid(database), Datum::Oid(relation)];

@@ -1,6 +1,6 @@
 //! Partition keys, bounds and what they demand of a row, as SQL text in PostgreSQL's form.
 
-use super::environment::StatementHost;
+use super::StatementHost;
 use super::expression_text::{canonical, shown_constant};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::format_type::quote_identifier as quote;

@@ -5,8 +5,8 @@
 //!    meanwhile are for later ones.
 //! 2. After the first snapshot a transaction cannot become stricter or looser about what it sees, nor READ WRITE again.
 
-use super::Session;
-use super::transaction::Block;
+use super::Block;
+use super::SessionContext;
 use crate::client::Runtime;
 use crate::settings::{SettingScope, check_value, definition};
 use kilndb_base::{Error, Result, sqlstate};
@@ -25,7 +25,7 @@ impl Default for Modes {
     }
 }
 
-pub(super) fn isolation_of(name: &str) -> Isolation {
+pub(crate) fn isolation_of(name: &str) -> Isolation {
     match name {
         "serializable" => Isolation::Serializable,
         "repeatable read" => Isolation::RepeatableRead,
@@ -42,12 +42,12 @@ pub(crate) fn is_mode(name: &str) -> bool {
     matches!(name, "transaction_isolation" | "transaction_read_only" | "transaction_deferrable")
 }
 
-impl Session {
+impl SessionContext {
     /// Those of the open transaction, or of the next one.
     pub(crate) fn modes(&self) -> Modes {
-        let defaults = match self.block {
+        let defaults = match self.transaction.block {
             Block::None => self.default_modes(),
-            _ => self.modes_at_begin,
+            _ => self.transaction.modes_at_begin,
         };
         Modes {
             isolation: self.settings.transaction_isolation.unwrap_or(defaults.isolation),
@@ -55,7 +55,7 @@ impl Session {
             deferrable: self.settings.transaction_deferrable.unwrap_or(defaults.deferrable),
         }
     }
-    pub(super) fn default_modes(&self) -> Modes {
+    pub(crate) fn default_modes(&self) -> Modes {
         Modes {
             isolation: self.settings.default_isolation,
             read_only: self.settings.default_read_only,
@@ -66,14 +66,14 @@ impl Session {
         self.modes().isolation
     }
     pub(crate) fn is_read_only(&self) -> bool {
-        self.settings.transaction_read_only.unwrap_or(match self.block {
+        self.settings.transaction_read_only.unwrap_or(match self.transaction.block {
             Block::None => self.settings.default_read_only,
-            _ => self.modes_at_begin.read_only,
+            _ => self.transaction.modes_at_begin.read_only,
         })
     }
 
     /// ISOLATION LEVEL, READ ONLY, DEFERRABLE of BEGIN and SET TRANSACTION.
-    pub(super) fn transaction_modes<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<()> {
+    pub(crate) fn transaction_modes<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<()> {
         for (name, value) in mode_options(options) {
             if !is_mode(&name) {
                 return Err(Error::unsupported(format!("transaction mode {name} is not supported")));
@@ -84,7 +84,7 @@ impl Session {
     }
 
     /// SET SESSION CHARACTERISTICS AS TRANSACTION.
-    pub(super) fn session_modes<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<()> {
+    pub(crate) fn session_modes<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<()> {
         for (name, value) in mode_options(options) {
             self.settings.set(&format!("default_{name}"), &value, SettingScope::Session)?;
         }
@@ -95,8 +95,8 @@ impl Session {
     pub(crate) fn set_mode(&mut self, name: &str, value: &str) -> Result<()> {
         let Some(definition) = definition(name) else { return Ok(()) };
         let value = check_value(definition, value)?;
-        let inside = !self.savepoints.is_empty();
-        let has_snapshot = self.txn.as_ref().is_some_and(|t| t.has_snapshot());
+        let inside = !self.transaction.savepoints.is_empty();
+        let has_snapshot = self.transaction.txn.as_ref().is_some_and(|t| t.has_snapshot());
         match name {
             "transaction_isolation" if value != self.isolation_name() => {
                 if has_snapshot {
@@ -105,7 +105,7 @@ impl Session {
                 if inside {
                     return Err(too_late("SET TRANSACTION ISOLATION LEVEL must not be called in a subtransaction"));
                 }
-                if let Some(txn) = &mut self.txn {
+                if let Some(txn) = &mut self.transaction.txn {
                     txn.set_isolation(isolation_of(&value));
                 }
             }
@@ -129,7 +129,7 @@ impl Session {
     }
 
     /// The modes of the transaction before, for AND CHAIN.
-    pub(super) fn continue_modes(&mut self, modes: Modes) -> Result<()> {
+    pub(crate) fn continue_modes(&mut self, modes: Modes) -> Result<()> {
         self.set_mode("transaction_isolation", modes.isolation)?;
         self.set_mode("transaction_read_only", if modes.read_only { "on" } else { "off" })?;
         self.set_mode("transaction_deferrable", if modes.deferrable { "on" } else { "off" })
@@ -137,8 +137,9 @@ impl Session {
 
     /// The snapshot for a statement. The first of a SERIALIZABLE READ ONLY DEFERRABLE transaction may take its time.
     pub(crate) fn take_snapshot(&mut self, runtime: &dyn Runtime) -> Result<Snapshot> {
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
-        if let Some(store) = self.own.temporary.store() {
+        let txn =
+            self.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
+        if let Some(store) = self.shared.temporary.store() {
             txn.attach(store);
         }
         if txn.isolation() == Isolation::Serializable && !txn.has_snapshot() {
@@ -150,7 +151,7 @@ impl Session {
     /// Fixes what a transaction that keeps its snapshot sees, before its first statement waits for anything: as in
     /// PostgreSQL, which takes a snapshot to analyze the statement with.
     pub(crate) fn fix_snapshot(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        match &self.txn {
+        match &self.transaction.txn {
             Some(txn) if txn.isolation().keeps_snapshot() && !txn.has_snapshot() => {
                 self.take_snapshot(runtime).map(|_| ())
             }
@@ -161,7 +162,8 @@ impl Session {
     #[cold]
     fn begin_serializable(&mut self, runtime: &dyn Runtime) -> Result<Snapshot> {
         let modes = self.modes();
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
+        let txn =
+            self.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction to take a snapshot in"))?;
         txn.set_serializable_modes(SerializableModes {
             read_only: modes.read_only,
             domain: u64::from(self.database.oid),
@@ -179,7 +181,7 @@ fn mode_options<'n>(options: impl IntoIterator<Item = Node<'n>>) -> Vec<(String,
     let option = |node: Node<'n>| {
         let Node::DefElem(d) = node else { return None };
         let value = match d.arg() {
-            Node::A_Const(c) => super::utility::const_text(c),
+            Node::A_Const(c) => super::settings::const_text(c),
             _ => String::new(),
         };
         Some((d.defname().unwrap_or("").to_string(), value))

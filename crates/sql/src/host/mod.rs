@@ -1,31 +1,130 @@
-//! What a running statement may look up: catalogs, settings, clock, the session's own state.
+//! What a running statement may look up: catalogs, settings, clock, the session's own state; and the functions that
+//! answer from these.
+//!
+//! Must not know: the session itself, definitions, prepared statements and portals (it asks [`NamedStatements`]).
 
-use super::{Own, Scratch, Session};
+mod advisory;
+pub(crate) mod arguments;
+mod array_functions;
+mod definitions;
+pub(crate) mod describe;
+mod exported;
+mod expression_text;
+pub(crate) mod functions;
+pub(crate) mod identifiers;
+mod index_class;
+mod inverted;
+mod notifications;
+mod partition_text;
+pub(crate) mod routine_definition;
+mod sequence;
+mod sequence_functions;
+mod statistics;
+mod text_search;
+mod trigger_text;
+mod type_host;
+pub(crate) mod views;
+
+pub(crate) use index_class::default_class;
+pub(crate) use notifications::{ListenRequest, Listening, ListeningMark, notify, queue_limit_bytes};
+pub(crate) use sequence::{SequenceReserve, SequenceState};
+
 use crate::client::Runtime;
-use crate::instance::Instance;
-use crate::settings::SessionSettings;
+use crate::cluster::Cluster;
+use crate::exports::Exported;
+use crate::settings::{PendingSettings, SessionSettings};
+use kilndb_base::env::Env;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
-use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::{CatalogReader, Database, ObjectCache};
 use kilndb_catalog::qualified_name::{other_database, split_qualified};
+use kilndb_catalog::temporary::TemporaryCatalog;
 use kilndb_catalog::user_types;
+use kilndb_exec::RowSink;
 use kilndb_storage::Snapshot;
+use kilndb_types::Datum;
 use kilndb_types::EvalContext;
-use kilndb_types::context::{Host, NoHost, is_self_contained};
-use std::cell::RefCell;
+use kilndb_types::context::Host;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Microseconds from 1970 to 2000.
+pub(crate) const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
+
+/// What functions may change while a statement runs.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    pub notices: RefCell<Vec<Error>>,
+    /// As a routine has left them; statements go on with those that they began with, but `current_setting` tells these.
+    pub latest_settings: RefCell<Option<Rc<SessionSettings>>>,
+    /// Last value per sequence, and the sequence used last.
+    pub currval: RefCell<HashMap<Oid, i64>>,
+    pub last_sequence: Cell<Option<Oid>>,
+    pub sequence_cache: RefCell<HashMap<Oid, SequenceReserve>>,
+    /// set_config() calls of the statement: name, value, local.
+    pub set_config: RefCell<PendingSettings>,
+    pub random_state: Cell<[u64; 2]>,
+    /// Advisory locks of the session; none if it holds none.
+    pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,
+    pub listening: RefCell<Listening>,
+    /// Trigger functions that are running, one in the other.
+    pub trigger_depth: Cell<i32>,
+    /// Snapshots that the transaction has exported.
+    pub exported: RefCell<Vec<Arc<Exported>>>,
+}
+
+impl Scratch {
+    /// With random numbers of its own.
+    pub fn with_random_seed(env: &dyn Env) -> Scratch {
+        let mut seed = [0; 16];
+        env.random_bytes(&mut seed);
+        let scratch = Scratch::default();
+        let (low, high) = seed.split_at(8);
+        let word = |b: &[u8]| u64::from_le_bytes(b.try_into().unwrap_or([1; 8]));
+        scratch.random_state.set([word(low), word(high)]);
+        scratch
+    }
+
+    /// What has values computed only to guess with them: what they say is said when the statement runs.
+    pub fn without_notices<R>(&self, f: impl FnOnce() -> R) -> R {
+        let before = self.notices.borrow().len();
+        let result = f();
+        self.notices.borrow_mut().truncate(before);
+        result
+    }
+}
+
+/// The prepared statements and cursors of the session, as functions and views ask for them.
+pub(crate) trait NamedStatements {
+    /// Rows of pg_prepared_statement().
+    fn prepared_rows(&self) -> Vec<Vec<Datum>>;
+    /// Rows of pg_cursor().
+    fn cursor_rows(&self) -> Vec<Vec<Datum>>;
+    /// Where the row is that a cursor stands on: its name, the table that the statement names, the table that the row
+    /// must be of. NULL: it is of another partition.
+    fn current_place(&self, host: &StatementHost<'_>, arguments: &[Datum]) -> Result<Datum>;
+}
+
+/// What a running statement looks at besides its session, which functions that it calls may change meanwhile.
+pub(crate) struct StatementShared {
+    pub cluster: Arc<Cluster>,
+    pub database: Arc<Database>,
+    pub scratch: Scratch,
+    /// The session's temporary objects.
+    pub temporary: TemporaryCatalog,
+    pub named: Rc<dyn NamedStatements>,
+}
 
 /// A statement's surroundings, made once per statement. It borrows nothing of the session, which belongs to the
 /// functions that the statement calls.
 pub(crate) struct Environment<'a> {
-    pub own: Rc<Own>,
+    pub shared: Rc<StatementShared>,
     pub settings: Rc<SessionSettings>,
-    session_user: Rc<str>,
-    role_name: Rc<str>,
-    facts: Facts,
+    pub session_user: Rc<str>,
+    pub role_name: Rc<str>,
+    pub facts: Facts,
     pub runtime: &'a dyn Runtime,
     pub cache: Arc<ObjectCache>,
     pub snapshot: Snapshot,
@@ -52,14 +151,13 @@ pub(crate) struct Facts {
 pub(crate) struct StatementHost<'s> {
     pub reader: CatalogReader<'s>,
     pub runtime: &'s dyn Runtime,
-    pub instance: &'s Arc<Instance>,
+    pub cluster: &'s Arc<Cluster>,
     pub settings: &'s SessionSettings,
     pub scratch: &'s Scratch,
     pub session_user: &'s str,
     pub role_name: &'s str,
     pub facts: Facts,
-    pub prepared: &'s super::named::PreparedByName,
-    pub portals: &'s super::portal::Portals,
+    pub named: &'s dyn NamedStatements,
     /// What values of domains are checked with.
     pub domains: RefCell<HashMap<Oid, Option<Arc<kilndb_plan::Plan>>>>,
 }
@@ -88,82 +186,26 @@ impl Environment<'_> {
     pub fn host(&self) -> StatementHost<'_> {
         StatementHost {
             reader: CatalogReader {
-                database: &self.own.database,
+                database: &self.shared.database,
                 snapshot: &self.snapshot,
                 cache: &self.cache,
                 search_path: &self.path,
                 creation_schema: self.creation_schema.as_deref(),
-                temporary: &self.own.temporary,
+                temporary: &self.shared.temporary,
                 asked: None,
                 switches: self.settings.switches,
                 is_rewriting: self.facts.is_rewriting,
             },
             runtime: self.runtime,
-            instance: &self.own.instance,
+            cluster: &self.shared.cluster,
             settings: &self.settings,
-            scratch: &self.own.scratch,
+            scratch: &self.shared.scratch,
             session_user: &self.session_user,
             role_name: &self.role_name,
             facts: self.facts,
-            prepared: &self.own.prepared,
-            portals: &self.own.portals,
+            named: &*self.shared.named,
             domains: RefCell::default(),
         }
-    }
-}
-
-impl Session {
-    pub(super) fn environment_of<'a>(
-        &self,
-        runtime: &'a dyn Runtime,
-        cache: Arc<ObjectCache>,
-        snapshot: Snapshot,
-        path: Arc<[Oid]>,
-    ) -> Environment<'a> {
-        Environment {
-            own: self.own.clone(),
-            settings: self.settings.held(),
-            session_user: self.session_user.clone(),
-            role_name: self.role_name.clone(),
-            facts: Facts {
-                current_role: self.current_role,
-                process_id: self.process_id,
-                is_superuser: self.current_role == BOOTSTRAP_SUPERUSER,
-                read_only: self.is_read_only(),
-                deferrable: self.modes().deferrable,
-                in_savepoint: !self.savepoints.is_empty(),
-                is_rewriting: self.is_rewriting,
-                isolation: self.isolation_name(),
-                transaction_timestamp: self.transaction_timestamp,
-                statement_timestamp: self.statement_timestamp,
-            },
-            runtime,
-            cache,
-            snapshot,
-            path,
-            creation_schema: self.path.3.clone(),
-        }
-    }
-
-    /// Calls `read` with what reading values of `types` needs: the catalogs only if one of them needs them.
-    pub(crate) fn with_value_context<R>(
-        &mut self,
-        mut types: impl Iterator<Item = Oid>,
-        runtime: &dyn Runtime,
-        read: impl FnOnce(&EvalContext<'_>) -> Result<R>,
-    ) -> Result<R> {
-        if types.all(is_self_contained) {
-            return read(&EvalContext {
-                format: &self.settings.format,
-                transaction_timestamp: self.transaction_timestamp,
-                statement_timestamp: self.statement_timestamp,
-                host: &NoHost,
-                random_state: &self.own.scratch.random_state,
-            });
-        }
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        read(&host.eval())
     }
 }
 
@@ -178,13 +220,13 @@ impl Host for StatementHost<'_> {
         if let Ok(oid) = text.trim().parse::<u32>() {
             return Ok(oid);
         }
-        super::host::reg_lookup(self, kind, text)
+        functions::reg_lookup(self, kind, text)
     }
     fn reg_output(&self, kind: Oid, oid: Oid) -> String {
         if oid == 0 {
             return "-".to_string();
         }
-        super::host::reg_name(self, kind, oid).unwrap_or_else(|| oid.to_string())
+        functions::reg_name(self, kind, oid).unwrap_or_else(|| oid.to_string())
     }
     fn element_type(&self, oid: Oid) -> Oid {
         self.reader.type_by_oid(oid).ok().flatten().map_or(0, |t| t.element)
@@ -206,10 +248,10 @@ impl Host for StatementHost<'_> {
     fn under_domain(&self, oid: Oid) -> Option<(Oid, i32)> {
         user_types::under_domain(&self.reader, oid)
     }
-    fn check_domain(&self, oid: Oid, value: &kilndb_types::Datum) -> Result<()> {
+    fn check_domain(&self, oid: Oid, value: &Datum) -> Result<()> {
         self.check_value(oid, value)
     }
-    fn enum_value(&self, oid: Oid, label: &str) -> Option<Result<kilndb_types::Datum>> {
+    fn enum_value(&self, oid: Oid, label: &str) -> Option<Result<Datum>> {
         user_types::enum_value(&self.reader, oid, label)
     }
     fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
@@ -220,16 +262,16 @@ impl Host for StatementHost<'_> {
     }
     fn default_text_search_config(&self) -> Result<Oid> {
         let name = self.settings.get("default_text_search_config").unwrap_or("");
-        super::host::reg_lookup(self, kilndb_types::oids::REGCONFIG, name)
+        functions::reg_lookup(self, kilndb_types::oids::REGCONFIG, name)
     }
     fn text_search_dictionary(&self, oid: Oid) -> Result<Arc<kilndb_fulltext::Dictionary>> {
         self.reader.text_search_dictionary(oid)
     }
     fn clock_unix_micros(&self) -> i64 {
-        self.instance.env.unix_micros()
+        self.cluster.env.unix_micros()
     }
     fn random_bytes(&self, buf: &mut [u8]) {
-        self.instance.env.random_bytes(buf);
+        self.cluster.env.random_bytes(buf);
     }
     fn notice(&self, notice: Error) {
         self.scratch.notices.borrow_mut().push(notice);
@@ -260,4 +302,24 @@ pub(crate) fn relation_by_text(host: &StatementHost<'_>, text: &str) -> Result<O
     host.reader
         .find_relation(schema, name)?
         .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist")))
+}
+
+/// A sink for statements whose rows nobody wants.
+pub(crate) struct NullSink;
+impl RowSink for NullSink {
+    fn row(&mut self, _values: &[Datum]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Keeps the rows.
+#[derive(Default)]
+pub(crate) struct RowsSink {
+    pub rows: Vec<Vec<Datum>>,
+}
+impl RowSink for RowsSink {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        self.rows.push(values.to_vec());
+        Ok(())
+    }
 }
