@@ -219,7 +219,7 @@ impl Node {
                 _ => cast::cast_via_text(*from, *to, a, *typmod, *explicit, cx),
             }),
             Node::Typmod { ty, typmod, explicit, arg } => {
-                unless_null(arg, &|a| cast::apply_typmod(*ty, a.clone(), *typmod, *explicit, cx))
+                unless_null(arg, &|a| cast::apply_typmod(*ty, a.clone(), *typmod, *explicit))
             }
             Node::And(list) => Node::combine(list, false, values, cx),
             Node::Or(list) => Node::combine(list, true, values, cx),

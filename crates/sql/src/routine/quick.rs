@@ -181,7 +181,7 @@ impl Node {
             ExprKind::Const(Datum::Int4(v)) if e.ty == oids::INT4 => Node::Int(i64::from(*v)),
             ExprKind::Const(Datum::Int8(v)) if e.ty == oids::INT8 => Node::Int(*v),
             ExprKind::Const(Datum::Bool(v)) => Node::Bool(*v),
-            ExprKind::Param(n) => Node::Variable(Place::of(*n as u32, e.ty, uses)?),
+            ExprKind::Param(n) => Node::Variable(Place::of(*n, e.ty, uses)?),
             ExprKind::Func(f) if !f.returns_set => Node::of_function(f, e.ty, uses)?,
             ExprKind::And(list) => Node::And(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
             ExprKind::Or(list) => Node::Or(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
