@@ -281,7 +281,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     needed.extend(text_search_functions());
     // What triggers of foreign keys name.
     needed.extend(FIRST_KEY_FUNCTION..=LAST_KEY_FUNCTION);
-    let implemented = |oid: Oid| needed.contains(&oid) || super::functions::is_implemented(oid);
+    let implemented = |oid: Oid| needed.contains(&oid) || kilndb_types::functions::descriptor(oid).is_some();
     let proc_extra = [("proowner", owner.clone()), ("pronamespace", namespace.clone())];
     fill_from(writer, PG_PROC, &FILES.pg_proc, eval, &|r| implemented(number(r[0])), &proc_extra)?;
     let code = FILES.pg_operator.column("oprcode");

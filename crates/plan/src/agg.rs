@@ -74,6 +74,7 @@ impl Planner<'_> {
             };
             specs.push(AggSpec {
                 oid: call.oid,
+                make: kilndb_types::functions::aggregate(call.oid),
                 name: call.name.clone(),
                 arg_types: call.args.iter().map(|x| self.base_type(x.ty)).collect(),
                 args,

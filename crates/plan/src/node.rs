@@ -8,6 +8,8 @@ use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait,
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
+use kilndb_types::aggregates::AggregateFn;
+use kilndb_types::functions::FunctionKind;
 use kilndb_types::inverted::Class;
 use kilndb_types::row::Want;
 use std::sync::Arc;
@@ -216,6 +218,8 @@ pub struct SortSpec {
 
 pub struct AggSpec {
     pub oid: Oid,
+    /// What gathers the rows; None: there is no such aggregate in this build, which running it tells.
+    pub make: Option<AggregateFn>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
@@ -236,7 +240,8 @@ pub struct ShownFunction {
 }
 
 pub struct FunctionCall {
-    pub oid: Oid,
+    /// Who computes it, if it is a built-in function.
+    pub function: Option<FunctionKind>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
@@ -259,6 +264,8 @@ pub enum ProjectItem {
 
 pub struct WindowFn {
     pub oid: Oid,
+    /// Who computes it; None: there is no such function in this build, which running it tells.
+    pub function: Option<FunctionKind>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,

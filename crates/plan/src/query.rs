@@ -5,7 +5,7 @@ use super::node::ShownFunction;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::format_type::quote_identifier;
-use kilndb_types::functions;
+use kilndb_types::functions::{self, descriptor::Support};
 
 impl Planner<'_> {
     /// Result columns are `(out_rel, 1…)`.
@@ -345,14 +345,12 @@ impl Planner<'_> {
             && f.returns_set
         {
             let args = f.args.iter().map(|a| self.compile(a, layout)).collect::<Result<Vec<_>>>()?;
+            let descriptor = functions::descriptor(f.oid);
+            let sees_domains = descriptor.is_some_and(|d| d.support == Support::SeesDomains);
             return Ok(FunctionCall {
-                oid: f.oid,
+                function: descriptor.map(|d| d.kind),
                 name: f.name.clone(),
-                arg_types: f
-                    .args
-                    .iter()
-                    .map(|a| if is_json_set(f.oid) { a.ty } else { self.base_type(a.ty) })
-                    .collect(),
+                arg_types: f.args.iter().map(|a| if sees_domains { a.ty } else { self.base_type(a.ty) }).collect(),
                 args,
                 strict: f.strict,
                 returns_set: true,
@@ -363,9 +361,8 @@ impl Planner<'_> {
                 routine: self.routine_call(f, e, composite),
             });
         }
-        let _ = functions::lookup;
         Ok(FunctionCall {
-            oid: 0,
+            function: None,
             name: "".into(),
             args: Vec::new(),
             arg_types: Vec::new(),
@@ -559,9 +556,4 @@ fn shallow(q: &Query, distinct: Distinct) -> Query {
         filter: if q.locks.is_empty() { None } else { q.filter.clone() },
         ..Query::default()
     }
-}
-
-/// Such a function looks at domains itself.
-fn is_json_set(oid: Oid) -> bool {
-    kilndb_types::json::sets::SETS.contains(&oid)
 }

@@ -9,7 +9,7 @@ use kilndb_base::overlay::OverlayEnv;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Result, Severity};
 use kilndb_sql::settings::ServerSettings;
-use kilndb_sql::{Instance, InstanceOptions};
+use kilndb_sql::{ClusterOptions, Instance};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -48,7 +48,7 @@ pub fn check(data_dir: &Path) -> Result<ExitCode> {
 /// Definitions whose stored dependencies are not those that binding them finds. Only for a cluster without other
 /// problems, which was shut down cleanly: nothing has to be replayed in memory then.
 fn definition_problems(env: Arc<dyn Env>, data_dir: &Path) -> Result<Vec<String>> {
-    let instance = Instance::open(InstanceOptions {
+    let options = ClusterOptions {
         env: Arc::new(OverlayEnv::new(env)),
         data_dir: data_dir.to_path_buf(),
         workers: 1,
@@ -57,9 +57,9 @@ fn definition_problems(env: Arc<dyn Env>, data_dir: &Path) -> Result<Vec<String>
         config: ServerSettings::default(),
         accept_lost_log: false,
         limits: Default::default(),
-        languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)],
-    })?;
+    };
+    let instance = Instance::open(options, vec![Arc::new(kilndb_plpgsql::PlPgSql)])?;
     let problems = instance.check_definitions();
-    instance.shutdown()?;
+    instance.cluster.shutdown()?;
     problems
 }

@@ -1,10 +1,9 @@
 //! Index methods and operator classes: which there are, which a column gets, and what a method refuses.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
+use crate::host::default_class;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::builtin::BUILTINS;
-use kilndb_catalog::extension::default_inverted_class;
 use kilndb_catalog::ids::PG_OPCLASS;
 use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, OptionValue};
@@ -53,39 +52,7 @@ pub(super) fn check_order(e: &nodes::IndexElem, method: Oid) -> Result<()> {
     Ok(())
 }
 
-/// The default class of a type.
-pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> Result<Option<Oid>> {
-    let known = |type_oid: Oid| match method {
-        BTREE_METHOD => BUILTINS.btree_classes.get(&type_oid).map(|c| c.oid),
-        other => BUILTINS.default_classes.get(&(other, type_oid)).copied(),
-    };
-    if let Some(class) = known(type_oid) {
-        return Ok(Some(class));
-    }
-    let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
-    let stand_in = match info.kind {
-        b'd' => return default_class(method, info.base_type, catalog),
-        b'e' => Some(oids::ANYENUM),
-        b'c' => Some(oids::RECORD),
-        b'r' => Some(oids::ANYRANGE),
-        b'm' => Some(oids::ANYMULTIRANGE),
-        _ if info.element != 0 => Some(oids::ANYARRAY),
-        _ if type_oid == oids::VARCHAR => Some(oids::TEXT),
-        _ if type_oid == oids::CIDR => Some(oids::INET),
-        _ => None,
-    };
-    if let Some(class) = stand_in.and_then(known) {
-        return Ok(Some(class));
-    }
-    // Classes of an extension, if it is there.
-    let of_extension = || default_inverted_class(type_oid, info.kind == b'e');
-    Ok(match AccessMethod::of(method).has_terms().then(of_extension).flatten() {
-        Some(class) if catalog.has_operator_class(class)? => Some(class),
-        _ => None,
-    })
-}
-
-impl Session {
+impl Definitions<'_> {
     /// The class of an index column: that of the name, or the default one.
     pub(super) fn index_class(
         &mut self,
@@ -99,9 +66,11 @@ impl Session {
             [.., schema, class] => self.named_class(Some(schema), class, method, type_oid, runtime)?,
             [class] => self.named_class(None, class, method, type_oid, runtime)?,
             [] => {
-                let found = self.with_catalog(runtime, |host| default_class(method, type_oid, &host.reader))?;
+                let found =
+                    self.context_mut().with_catalog(runtime, |host| default_class(method, type_oid, &host.reader))?;
                 let is_known = AccessMethod::of(method).has_terms() || key::is_indexable(type_oid) || type_oid > 16384;
-                let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+                let shown =
+                    self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
                 found.filter(|_| is_known).ok_or_else(|| {
                     let method = AccessMethod::of(method).name;
                     Error::new(sqlstate::UNDEFINED_OBJECT, format!("data type {shown} has no default operator class for access method \"{method}\""))
@@ -117,7 +86,7 @@ impl Session {
         }
         if AccessMethod::of(method).has_terms()
             && let Class::Array(element) =
-                self.with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
+                self.context_mut().with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
         {
             self.check_elements(element, runtime)?;
         }
@@ -125,11 +94,12 @@ impl Session {
     }
 
     fn check_elements(&mut self, element: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let found = self.with_catalog(runtime, |host| default_class(BTREE_METHOD, element, &host.reader))?;
+        let found =
+            self.context_mut().with_catalog(runtime, |host| default_class(BTREE_METHOD, element, &host.reader))?;
         if found.is_some() && (key::is_indexable(element) || element > 16384) {
             return Ok(());
         }
-        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(element, -1)))?;
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(element, -1)))?;
         Err(Error::new(
             sqlstate::UNDEFINED_FUNCTION,
             format!("could not identify a comparison function for type {shown}"),
@@ -144,10 +114,10 @@ impl Session {
         type_oid: Oid,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        let mut rows = self.catalog_scan(PG_OPCLASS)?;
-        let schemas = self.with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))?;
+        let mut rows = self.context_mut().catalog_scan(PG_OPCLASS)?;
+        let schemas = self.context_mut().with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))?;
         rows.retain(|r| schemas.contains(&r.oid("opcnamespace")));
-        let base = self.with_catalog(runtime, |host| {
+        let base = self.context_mut().with_catalog(runtime, |host| {
             let mut oid = type_oid;
             while let Some(info) = host.reader.type_by_oid(oid)?.filter(|i| i.kind == b'd') {
                 oid = info.base_type;
@@ -176,7 +146,7 @@ impl Session {
             input => input == base,
         };
         let found = of_name.find(|r| fits(r.oid("opcintype"))).map(|r| r.oid("oid"));
-        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         found.ok_or_else(|| {
             Error::new(
                 sqlstate::DATATYPE_MISMATCH,
@@ -196,7 +166,7 @@ impl Session {
         if !AccessMethod::of(method).has_terms() {
             return Ok(type_oid);
         }
-        Ok(match self.with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
+        Ok(match self.context_mut().with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
             Class::Array(element) => element,
             Class::TsVector | Class::Jsonb => oids::TEXT,
             Class::JsonbPath | Class::Trigram => oids::INT4,

@@ -5,11 +5,11 @@
 //! 1. What a text means is looked up before the change, by the names that it has; what it is written with afterwards,
 //!    by OID.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::routine::cache::{RoutineKey, definition_of};
-use crate::routine::sql_language::Arguments;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
+use crate::host::routine_definition::Arguments;
+use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked};
 use kilndb_bind::reference::Reference;
@@ -63,7 +63,7 @@ impl Meaning {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Changes names by `change`. `words`: a text that has none of them in it does not name what changes. `columns`: what
     /// gets another name, with the present one.
     pub(super) fn with_texts_renamed<R>(
@@ -71,12 +71,15 @@ impl Session {
         words: &[String],
         columns: &[(Reference, String)],
         runtime: &dyn Runtime,
-        change: impl FnOnce(&mut Session) -> Result<R>,
+        change: impl FnOnce(&mut Definitions<'_>) -> Result<R>,
     ) -> Result<R> {
         let mut kept = Vec::new();
         for (table, key, texts) in TEXTS {
-            for row in
-                self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
+            for row in self
+                .context_mut()
+                .catalog_scan(table)?
+                .iter()
+                .filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
             {
                 for column in texts {
                     let is_natural = |text: &str| !columns.is_empty() && text.to_ascii_uppercase().contains("NATURAL");
@@ -84,7 +87,8 @@ impl Session {
                         |text: &&str| words.iter().any(|word| text.contains(word.as_str())) || is_natural(text);
                     let Some(text) = row.text(column).filter(may_name) else { continue };
                     // What cannot be bound any more is left as it is.
-                    if let Ok(parts) = self.with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
+                    if let Ok(parts) =
+                        self.context_mut().with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
                     {
                         refuse_nameless(&parts, columns)?;
                         let meaning = Meaning::Expressions(parts);
@@ -98,12 +102,12 @@ impl Session {
         if kept.is_empty() {
             return Ok(done);
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
         for text in kept {
-            let new = self.with_catalog(runtime, |host| text.meaning.written(host))?;
-            let rows = self.catalog_scan(text.table)?;
+            let new = self.context_mut().with_catalog(runtime, |host| text.meaning.written(host))?;
+            let rows = self.context_mut().catalog_scan(text.table)?;
             let Some(row) =
                 rows.iter().find(|row| row.oid(text.key.0) == text.key.1 && row.text(text.column) != Some(&new))
             else {
@@ -117,17 +121,17 @@ impl Session {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Bounds of partitions that have one of the words in them.
     fn partition_bounds_with(&mut self, words: &[String], runtime: &dyn Runtime) -> Result<Vec<KeptText>> {
         let mut bounds = Vec::new();
-        for row in self.catalog_scan(PG_CLASS)? {
+        for row in self.context_mut().catalog_scan(PG_CLASS)? {
             let has_word = |text: &str| words.iter().any(|word| text.contains(word.as_str()));
             if !row.text("relpartbound").is_some_and(has_word) {
                 continue;
             }
             let partition = row.oid("oid");
-            let meaning = self.with_catalog(runtime, |host| {
+            let meaning = self.context_mut().with_catalog(runtime, |host| {
                 let map = host.reader.partition_map(host.reader.partition_parent(partition)?)?;
                 Ok(map.bound_of(partition).map(|bound| Meaning::PartitionBound(map.key.clone(), bound.clone())))
             })?;

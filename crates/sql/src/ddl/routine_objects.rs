@@ -1,6 +1,6 @@
 //! DROP, ALTER and COMMENT ON of functions and procedures: which one is meant, and who needs it.
 
-use super::Session;
+use super::Definitions;
 use super::function::{invalid, set_config};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -44,7 +44,7 @@ fn tag_of(kind: O::Type) -> &'static str {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// The routine that a name with argument types means. None: there is none, and that is all right.
     pub(super) fn routine_named(
         &mut self,
@@ -61,10 +61,10 @@ impl Session {
         };
         let word = word_of(kind);
         if let Some(schema) = &schema
-            && !self.with_catalog(runtime, |host| host.reader.schema_exists(schema))?
+            && !self.context_mut().with_catalog(runtime, |host| host.reader.schema_exists(schema))?
         {
             return if missing_ok {
-                self.notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
+                self.context().notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
                 Ok(None)
             } else {
                 Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")))
@@ -73,26 +73,26 @@ impl Session {
         let mut types = Vec::new();
         for argument in o.objargs() {
             let Node::TypeName(t) = argument else { continue };
-            match self.resolve_type(t, &Arc::from(""), runtime) {
+            match self.context_mut().resolve_type(t, &Arc::from(""), runtime) {
                 Ok((ty, _)) => types.push(ty),
                 Err(mut e) => {
                     e.0.position = None;
                     if missing_ok && e.sqlstate() == sqlstate::UNDEFINED_OBJECT {
-                        self.notice(Severity::Notice, format!("{}, skipping", e.message()));
+                        self.context().notice(Severity::Notice, format!("{}, skipping", e.message()));
                         return Ok(None);
                     }
                     return Err(e);
                 }
             }
         }
-        let all = self.with_catalog(runtime, |host| host.reader.functions(schema.as_deref(), &name))?;
+        let all = self.context_mut().with_catalog(runtime, |host| host.reader.functions(schema.as_deref(), &name))?;
         let is_kind = |f: &FunctionInfo| match kind {
             O::OBJECT_PROCEDURE => f.kind == b'p',
             O::OBJECT_ROUTINE => true,
             O::OBJECT_AGGREGATE => f.kind == b'a',
             _ => f.kind != b'p',
         };
-        let shown = self.with_catalog(runtime, |host| {
+        let shown = self.context_mut().with_catalog(runtime, |host| {
             let list: Vec<String> = types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
             let qualified = schema.as_ref().map_or(name.clone(), |s| format!("{s}.{name}"));
             Ok((
@@ -113,7 +113,7 @@ impl Session {
             }
             if first.is_none() {
                 if missing_ok {
-                    self.notice(Severity::Notice, format!("{word} {}() does not exist, skipping", shown.0));
+                    self.context().notice(Severity::Notice, format!("{word} {}() does not exist, skipping", shown.0));
                     return Ok(None);
                 }
                 return Err(Error::new(
@@ -137,7 +137,8 @@ impl Session {
             )),
             None if missing_ok => {
                 let types = written_types(o);
-                self.notice(Severity::Notice, format!("{word} {}({types}) does not exist, skipping", shown.0));
+                self.context()
+                    .notice(Severity::Notice, format!("{word} {}({types}) does not exist, skipping", shown.0));
                 Ok(None)
             }
             None => Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("{word} {} does not exist", shown.1))),
@@ -145,7 +146,7 @@ impl Session {
     }
 
     fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
-        if self.is_superuser() || f.owner == self.current_role {
+        if self.context().is_superuser() || f.owner == self.context().identity.current_role {
             return Ok(());
         }
         let word = if f.kind == b'p' { "procedure" } else { "function" };
@@ -175,7 +176,7 @@ impl Session {
         Ok(format!("DROP {}", tag_of(s.remove_type)))
     }
 
-    pub(super) fn alter_function(
+    pub(crate) fn alter_function(
         &mut self,
         s: &nodes::AlterFunctionStmt,
         source: &str,
@@ -195,7 +196,7 @@ impl Session {
                 "ROWS is not applicable when function does not return a set",
             ));
         }
-        if c.leakproof == Some(true) && !self.is_superuser() {
+        if c.leakproof == Some(true) && !self.context().is_superuser() {
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "only superuser can define a leakproof function"));
         }
         let config = set_config(&f.config, &c.config);
@@ -227,7 +228,7 @@ impl Session {
     }
 
     fn refuse_twin(&mut self, f: &FunctionInfo, schema: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
+        let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
         let twin = rows.iter().any(|r| {
             r.oid("pronamespace") == schema
                 && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(f.arg_types.iter().copied())
@@ -235,9 +236,9 @@ impl Session {
         if !twin {
             return Ok(());
         }
-        let schema = self.catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
+        let schema = self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
         let schema = schema.first().and_then(|r| r.text("nspname")).unwrap_or("").to_string();
-        let types = self.with_catalog(runtime, |host| {
+        let types = self.context_mut().with_catalog(runtime, |host| {
             Ok(f.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect::<Vec<_>>().join(", "))
         })?;
         Err(Error::new(

@@ -8,22 +8,22 @@ use crate::settings::REPORTED;
 impl Session {
     /// What the client is told at the start.
     pub fn reported_parameters(&mut self) -> Vec<(String, String)> {
-        self.settings.take_untold();
-        REPORTED.iter().map(|name| (name.to_string(), self.shown(name))).collect()
+        self.context.settings.take_untold();
+        REPORTED.iter().map(|name| (name.to_string(), self.context.shown(name))).collect()
     }
 
     /// Tells of the settings that have changed since the client was told last.
     pub fn report_settings(&mut self, client: &mut dyn Client) {
-        if !self.settings.has_untold() {
+        if !self.context.settings.has_untold() {
             return;
         }
-        for (name, known) in self.settings.take_untold() {
+        for (name, known) in self.context.settings.take_untold() {
             let changed = match name {
-                "is_superuser" | "session_authorization" => self.shown(name) != known,
-                name => self.settings.get(name) != Some(&known),
+                "is_superuser" | "session_authorization" => self.context.shown(name) != known,
+                name => self.context.settings.get(name) != Some(&known),
             };
             if changed {
-                client.parameter_status(name, &self.shown(name));
+                client.parameter_status(name, &self.context.shown(name));
             }
         }
     }

@@ -5,10 +5,14 @@
 //!    unit).
 //! 2. A session's changes follow its transaction: SET is undone by a rollback, SET LOCAL by the end too.
 
+mod log_switches;
+mod logged_statements;
 mod pending;
 mod registry;
 mod session;
 
+pub use log_switches::{LogLevel, LogSwitches, Verbosity};
+pub use logged_statements::LoggedStatements;
 pub use pending::{PendingSetting, PendingSettings};
 pub use registry::{Context, Definition, Kind, TRIGRAM_SIMILARITY, check_value, definition, definitions, show_value};
 pub use session::{CLIENT, REPORTED, SessionSettings, SettingScope, check_privilege, check_setting, parse_search_path};

@@ -1,8 +1,8 @@
 //! A session's own values, and how they follow its transactions.
 
+use super::LogSwitches;
 use super::registry::{self, Context, Definition, check_value, definition, definitions, show_value};
 use super::{ServerSettings, unrecognized};
-use crate::log::LogSwitches;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::PlannerSwitches;
