@@ -14,7 +14,7 @@ use kilndb_base::prefetch::prefetch;
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::work::under;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::client::{Client, FieldInfo, WaitKind};
+use kilndb_context::client::{Client, FieldInfo, WaitKind};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
 use kilndb_wire::backend::FieldDescription;
 use kilndb_wire::{Frontend, Startup, frontend};

@@ -40,7 +40,6 @@ pub(crate) use template::{Body, Template, TemplateCache, lifted_values, literal_
 pub(crate) use upgrade::{check_catalog, upgrade_catalog};
 
 use crate::client::{Client, Runtime};
-use crate::cluster::Cluster;
 use crate::context::{Block, Identity, SessionContext};
 use crate::instance::Instance;
 use crate::routine::RoutineState;
@@ -51,6 +50,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::store::CatalogRow;
+use kilndb_context::cluster::Cluster;
 use std::rc::Rc;
 
 /// What a startup packet asks for.
