@@ -2,6 +2,7 @@
 
 use super::Definitions;
 use super::persistence::{LOGGED, UNLOGGED};
+use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
@@ -156,8 +157,7 @@ impl Definitions<'_> {
             }
             return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
         }
-        let mut column =
-            self.new_column(definition, &table.name, table.schema_oid, table.persistence, source, runtime)?;
+        let mut column = self.new_column(definition, ColumnTable::of(table), source, runtime)?;
         let is_primary = definition
             .constraints()
             .iter()
@@ -295,15 +295,11 @@ impl Definitions<'_> {
             self.refuse_stored_rows(table, runtime)?;
             return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
         }
-        self.check_conversion(
-            table,
-            name,
-            &value,
-            matches!(definition.raw_default(), Node::None),
-            (type_oid, typmod),
-            &type_name,
-            runtime,
-        )?;
+        let is_automatic = matches!(definition.raw_default(), Node::None);
+        let checked = self.context_mut().with_catalog(runtime, |host| {
+            kilndb_bind::bind_expression(&value, Some(table), &host.reader, Some((type_oid, typmod))).map(|_| ())
+        });
+        checked.map_err(|e| conversion_error(e, name, &type_name, is_automatic))?;
         let wanted: Vec<String> = table
             .columns
             .iter()
@@ -349,34 +345,6 @@ impl Definitions<'_> {
             row.set("attcollation", Datum::Oid(collation));
             row.set("atthasmissing", Datum::Bool(false));
             row.set("attmissingval", Datum::Null);
-        })
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn check_conversion(
-        &mut self,
-        table: &Arc<Table>,
-        name: &str,
-        value: &str,
-        automatic: bool,
-        target: (u32, i32),
-        type_name: &str,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let checked = self.context_mut().with_catalog(runtime, |host| {
-            kilndb_bind::bind_expression(value, Some(table), &host.reader, Some(target)).map(|_| ())
-        });
-        checked.map_err(|mut e| {
-            e.0.position = None;
-            if e.sqlstate() == sqlstate::DATATYPE_MISMATCH && automatic {
-                let quoted = kilndb_catalog::format_type::quote_identifier(name);
-                return Error::new(
-                    sqlstate::DATATYPE_MISMATCH,
-                    format!("column \"{name}\" cannot be cast automatically to type {type_name}"),
-                )
-                .with_hint(format!("You might need to specify \"USING {quoted}::{type_name}\"."));
-            }
-            e
         })
     }
 
@@ -559,4 +527,16 @@ pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t kilndb_c
             format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
         )
     })
+}
+
+/// Why a column's values cannot become such of another type; `is_automatic`: without USING.
+fn conversion_error(mut e: Error, column: &str, type_name: &str, is_automatic: bool) -> Error {
+    e.0.position = None;
+    if e.sqlstate() != sqlstate::DATATYPE_MISMATCH || !is_automatic {
+        return e;
+    }
+    let quoted = kilndb_catalog::format_type::quote_identifier(column);
+    let message = format!("column \"{column}\" cannot be cast automatically to type {type_name}");
+    Error::new(sqlstate::DATATYPE_MISMATCH, message)
+        .with_hint(format!("You might need to specify \"USING {quoted}::{type_name}\"."))
 }

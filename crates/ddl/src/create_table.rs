@@ -3,6 +3,7 @@
 use super::Definitions;
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
+use super::sequence::ColumnTable;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
@@ -96,16 +97,17 @@ impl Definitions<'_> {
         let mut columns = parent.as_ref().map(|p| self.partition_columns(p)).unwrap_or_default();
         let mut constraints: Vec<(&nodes::Constraint, Option<String>)> = Vec::new();
         let mut likes = Likes::default();
+        let of = ColumnTable { name: &name, schema, persistence };
         for element in s.table_elts() {
             match element {
                 Node::ColumnDef(c) if is_partition => {
-                    self.partition_column(c, &mut columns, (&name, schema, persistence), source, runtime)?;
+                    self.partition_column(c, &mut columns, of, source, runtime)?;
                     let own =
                         c.constraints().iter().filter_map(|k| if let Node::Constraint(k) = k { Some(k) } else { None });
                     constraints.extend(own.map(|k| (k, c.colname().map(str::to_string))));
                 }
                 Node::ColumnDef(c) => {
-                    let column = self.new_column(c, &name, schema, persistence, source, runtime)?;
+                    let column = self.new_column(c, of, source, runtime)?;
                     if columns.iter().any(|known: &NewColumn| known.name == column.name) {
                         let message = format!("column \"{}\" specified more than once", column.name);
                         return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
@@ -187,7 +189,7 @@ impl Definitions<'_> {
         &mut self,
         c: &nodes::ColumnDef,
         columns: &mut [NewColumn],
-        (table, schema, persistence): (&str, Oid, u8),
+        of: ColumnTable<'_>,
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
@@ -214,7 +216,7 @@ impl Definitions<'_> {
                     let message = format!("column \"{name}\" inherits from generated column but specifies default");
                     return Err(Error::new(sqlstate::INVALID_COLUMN_DEFINITION, message));
                 }
-                _ => self.column_constraint(column, k, table, schema, persistence, source, runtime)?,
+                _ => self.column_constraint(column, k, of, source, runtime)?,
             }
         }
         Ok(())
@@ -245,9 +247,7 @@ impl Definitions<'_> {
     pub(super) fn new_column(
         &mut self,
         c: &nodes::ColumnDef,
-        table: &str,
-        schema: Oid,
-        persistence: u8,
+        of: ColumnTable<'_>,
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<NewColumn> {
@@ -264,13 +264,13 @@ impl Definitions<'_> {
             Some("smallserial" | "serial2") => Some(oids::INT2),
             _ => None,
         };
-        super::identity::check_column_clauses(c, table, serial.is_some(), source)?;
+        super::identity::check_column_clauses(c, of.name, serial.is_some(), source)?;
         let mut column = NewColumn { name: name.clone(), typmod: -1, ..NewColumn::default() };
         if let Some(type_oid) = serial {
             if t.array_bounds().len() > 0 {
                 return Err(Error::unsupported("array of serial is not implemented"));
             }
-            let sequence = self.column_sequence(table, &name, schema, type_oid, persistence, (&[], source), runtime)?;
+            let sequence = self.column_sequence(of, (&name, type_oid), (&[], source), runtime)?;
             column.type_oid = type_oid;
             column.not_null = true;
             column.default_sql = Some(super::default::nextval_of(sequence));
@@ -298,19 +298,16 @@ impl Definitions<'_> {
         )?;
         for constraint in c.constraints() {
             let Node::Constraint(k) = constraint else { continue };
-            self.column_constraint(&mut column, k, table, schema, persistence, source, runtime)?;
+            self.column_constraint(&mut column, k, of, source, runtime)?;
         }
         Ok(column)
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn column_constraint(
         &mut self,
         column: &mut NewColumn,
         k: &nodes::Constraint,
-        table: &str,
-        schema: Oid,
-        persistence: u8,
+        of: ColumnTable<'_>,
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
@@ -328,15 +325,7 @@ impl Definitions<'_> {
                 super::identity::identity_type(column.type_oid)?;
                 let options: Vec<Node<'_>> = k.options().iter().collect();
                 let name = column.name.clone();
-                let sequence = self.column_sequence(
-                    table,
-                    &name,
-                    schema,
-                    column.type_oid,
-                    persistence,
-                    (&options, source),
-                    runtime,
-                )?;
+                let sequence = self.column_sequence(of, (&name, column.type_oid), (&options, source), runtime)?;
                 column.identity = k.generated_when as u8;
                 column.not_null = true;
                 column.sequence = Some(sequence);
@@ -350,7 +339,6 @@ impl Definitions<'_> {
             }
             _ => {}
         }
-        let _ = source;
         Ok(())
     }
 

@@ -76,6 +76,17 @@ fn domain_clauses(s: &nodes::CreateDomainStmt, source: &str) -> Result<Clauses> 
     Ok(clauses)
 }
 
+/// A constraint of a domain that is to be stored.
+struct NewDomainConstraint<'a> {
+    domain: Oid,
+    schema: Oid,
+    name: &'a str,
+    /// None: NOT NULL.
+    check: Option<&'a str>,
+    /// False: values that are there need not fulfil it.
+    is_validated: bool,
+}
+
 impl Definitions<'_> {
     pub fn create_domain(
         &mut self,
@@ -147,13 +158,15 @@ impl Definitions<'_> {
         self.write_catalog(runtime, |w| insert_type(w, &NewType { oid, name: &name, schema, owner, array, columns }))?;
         if let Some((true, given)) = &clauses.not_null {
             let name = self.domain_constraint_name(oid, &name, given.as_deref(), "not_null")?;
-            self.insert_domain_constraint(oid, schema, &name, b'n', None, true, runtime)?;
+            let new = NewDomainConstraint { domain: oid, schema, name: &name, check: None, is_validated: true };
+            self.insert_domain_constraint(new, runtime)?;
         }
         for (given, sql, _) in &clauses.checks {
             self.check_domain_check(sql, base, runtime)?;
             let sql = self.stored_expression(sql, Over::Domain(base), runtime)?;
             let name = self.domain_constraint_name(oid, &name, given.as_deref(), "check")?;
-            self.insert_domain_constraint(oid, schema, &name, b'c', Some(&sql), true, runtime)?;
+            let new = NewDomainConstraint { domain: oid, schema, name: &name, check: Some(&sql), is_validated: true };
+            self.insert_domain_constraint(new, runtime)?;
         }
         Ok(())
     }
@@ -189,17 +202,9 @@ impl Definitions<'_> {
         names.into_iter().find(|n| !is_taken(n)).ok_or_else(|| Error::internal("no free name"))
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn insert_domain_constraint(
-        &mut self,
-        domain: Oid,
-        schema: Oid,
-        name: &str,
-        kind: u8,
-        sql: Option<&str>,
-        validated: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
+    fn insert_domain_constraint(&mut self, new: NewDomainConstraint<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let NewDomainConstraint { domain, schema, name, check, is_validated } = new;
+        let kind = if check.is_some() { b'c' } else { b'n' };
         let oid = self.new_oid(domain)?;
         let mut row = vec![
             ("oid", Datum::Oid(oid)),
@@ -207,14 +212,14 @@ impl Definitions<'_> {
             ("connamespace", Datum::Oid(schema)),
             ("contype", Datum::Char(kind)),
             ("conenforced", Datum::Bool(true)),
-            ("convalidated", Datum::Bool(validated)),
+            ("convalidated", Datum::Bool(is_validated)),
             ("contypid", Datum::Oid(domain)),
             ("conislocal", Datum::Bool(true)),
             ("confupdtype", Datum::Char(b' ')),
             ("confdeltype", Datum::Char(b' ')),
             ("confmatchtype", Datum::Char(b' ')),
         ];
-        row.extend(sql.map(|sql| ("conbin", Datum::text(sql))));
+        row.extend(check.map(|sql| ("conbin", Datum::text(sql))));
         self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))
     }
 
@@ -293,7 +298,9 @@ impl Definitions<'_> {
             }
         }
         let name = self.domain_constraint_name(info.oid, &info.name, given, "not_null")?;
-        self.insert_domain_constraint(info.oid, info.schema_oid, &name, b'n', None, true, runtime)?;
+        let (domain, schema) = (info.oid, info.schema_oid);
+        let new = NewDomainConstraint { domain, schema, name: &name, check: None, is_validated: true };
+        self.insert_domain_constraint(new, runtime)?;
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| row.set("typnotnull", Datum::Bool(true)))
     }
 
@@ -314,15 +321,14 @@ impl Definitions<'_> {
                 if !k.skip_validation {
                     self.validate_domain_check(info, &sql, runtime)?;
                 }
-                self.insert_domain_constraint(
-                    info.oid,
-                    info.schema_oid,
-                    &name,
-                    b'c',
-                    Some(&sql),
-                    !k.skip_validation,
-                    runtime,
-                )?;
+                let new = NewDomainConstraint {
+                    domain: info.oid,
+                    schema: info.schema_oid,
+                    name: &name,
+                    check: Some(&sql),
+                    is_validated: !k.skip_validation,
+                };
+                self.insert_domain_constraint(new, runtime)?;
                 // Whoever keeps the type looks at it again.
                 self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |_| {})
             }

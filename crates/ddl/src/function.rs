@@ -285,7 +285,7 @@ impl Definitions<'_> {
                 )));
             }
             let old = old.clone();
-            self.refuse_replacement(s, name, &old, &signature, (result, returns_set), runtime)?;
+            self.refuse_replacement((s, name), &old, &signature, (result, returns_set), runtime)?;
         }
         let oid = match &existing {
             Some(old) => old.oid("oid"),
@@ -562,11 +562,9 @@ impl Definitions<'_> {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn refuse_replacement(
         &mut self,
-        s: &nodes::CreateFunctionStmt,
-        name: &str,
+        (s, name): (&nodes::CreateFunctionStmt, &str),
         old: &CatalogRow,
         new: &Signature,
         result: (Oid, bool),

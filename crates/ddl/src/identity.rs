@@ -2,6 +2,7 @@
 
 use super::Definitions;
 use super::alter_table::column_of;
+use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
@@ -50,15 +51,8 @@ impl Definitions<'_> {
             return Err(is("already has a default value"));
         }
         let options: Vec<Node<'_>> = c.options().iter().collect();
-        let sequence = self.column_sequence(
-            &table.name,
-            name,
-            table.schema_oid,
-            column.type_oid,
-            table.persistence,
-            (&options, source),
-            runtime,
-        )?;
+        let sequence =
+            self.column_sequence(ColumnTable::of(table), (name, column.type_oid), (&options, source), runtime)?;
         let when = c.generated_when as u8;
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(when)))?;
         self.tie_sequence(sequence, Reference::column(table.oid, column.attnum), b'i', runtime)?;

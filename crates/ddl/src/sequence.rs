@@ -7,9 +7,9 @@ use super::create_table::{NewColumn, NewTable};
 use crate::client::Runtime;
 use crate::host::SequenceState;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::SequenceOptions;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::{SequenceOptions, Table};
 use kilndb_storage::RelationKind;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -144,6 +144,20 @@ impl Given {
     }
 }
 
+/// The table that a column belongs to, which may not be there yet.
+#[derive(Clone, Copy)]
+pub(super) struct ColumnTable<'a> {
+    pub name: &'a str,
+    pub schema: Oid,
+    pub persistence: u8,
+}
+
+impl ColumnTable<'_> {
+    pub fn of(table: &Table) -> ColumnTable<'_> {
+        ColumnTable { name: &table.name, schema: table.schema_oid, persistence: table.persistence }
+    }
+}
+
 impl Definitions<'_> {
     fn given_options<'n>(
         &mut self,
@@ -217,27 +231,23 @@ impl Definitions<'_> {
         }
     }
 
-    /// The sequence of a serial or identity column; `options` with the text that they are of.
-    #[allow(clippy::too_many_arguments)]
+    /// The sequence of a serial or identity column, by its name and type; `options` with the text that they are of.
     pub(super) fn column_sequence(
         &mut self,
-        table: &str,
-        column: &str,
-        schema: Oid,
-        type_oid: Oid,
-        persistence: u8,
+        table: ColumnTable<'_>,
+        (column, type_oid): (&str, Oid),
         options: (&[Node<'_>], &str),
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
         let given = self.given_options(options.0.iter().copied(), options.1, runtime)?;
         let name = match given.name.as_ref().and_then(|names| names.last()) {
             Some(name) => name.clone(),
-            None => self.free_sequence_name(table, column, schema, runtime)?,
+            None => self.free_sequence_name(table.name, column, table.schema, runtime)?,
         };
         let options = given.options(None, type_oid)?;
         // The sessions draw from one sequence.
-        let persistence = if persistence == GLOBAL { b'p' } else { persistence };
-        self.insert_sequence(&name, schema, persistence, &options, runtime)
+        let persistence = if table.persistence == GLOBAL { b'p' } else { table.persistence };
+        self.insert_sequence(&name, table.schema, persistence, &options, runtime)
     }
 
     pub(super) fn free_sequence_name(

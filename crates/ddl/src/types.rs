@@ -6,6 +6,7 @@
 
 use super::Definitions;
 use super::create_table::NewTable;
+use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
@@ -156,7 +157,7 @@ impl Definitions<'_> {
         let persistence = if kilndb_catalog::temporary::is_temporary(schema) { b't' } else { b'p' };
         let mut columns: Vec<super::create_table::NewColumn> = Vec::new();
         for c in s.coldeflist() {
-            let column = self.new_column(c, &name, schema, persistence, source, runtime)?;
+            let column = self.new_column(c, ColumnTable { name: &name, schema, persistence }, source, runtime)?;
             if columns.iter().any(|known| known.name == column.name) {
                 return Err(Error::new(
                     sqlstate::DUPLICATE_COLUMN,
