@@ -161,7 +161,7 @@ fn type_modifier(type_oid: Oid, choice: u8) -> i32 {
         BPCHAR | VARCHAR => 4 + 1 + small,
         NUMERIC => 4 + ((1 + small) << 16) + small / 2,
         TIME | TIMETZ | TIMESTAMP | TIMESTAMPTZ => small % 7,
-        INTERVAL => 0x7fff << 16 | small % 7,
+        INTERVAL => (0x7fff << 16) | (small % 7),
         BIT | VARBIT => 1 + small,
         _ => -1,
     }

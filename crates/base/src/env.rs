@@ -134,11 +134,7 @@ impl Env for OsEnv {
         }
     }
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-        std::thread::Builder::new()
-            .name(name.to_string())
-            .stack_size(crate::stack::STACK_BYTES)
-            .spawn(body)
-            .map(JoinHandle::from)
+        std::thread::Builder::new().name(name.to_string()).stack_size(crate::stack::STACK_BYTES).spawn(body)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         use std::os::unix::fs::OpenOptionsExt;

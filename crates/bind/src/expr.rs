@@ -684,7 +684,7 @@ impl Binder<'_> {
     fn bind_collate(&self, c: &nodes::CollateClause, scope: &Scope<'_>) -> Result<Expr> {
         let arg = self.bind_expr(c.arg(), scope)?;
         let arg = self.resolve_unknown(arg)?;
-        let name = c.collname().iter().filter_map(|n| n.as_str()).last().unwrap_or("").to_string();
+        let name = c.collname().iter().filter_map(|n| n.as_str()).next_back().unwrap_or("").to_string();
         if !matches!(self.category(arg.ty).0, b'S') {
             return self.err(
                 sqlstate::DATATYPE_MISMATCH,

@@ -8,6 +8,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CastContext;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_syntax::{Node, nodes};
+use kilndb_types::functions::{self, descriptor::Support};
 use kilndb_types::oids;
 
 impl Binder<'_> {
@@ -117,7 +118,7 @@ impl Binder<'_> {
         if kind == b'f' {
             let info = &candidate.info;
             // pg_typeof: what the binder knows, whatever the value; a literal is of no type yet.
-            if info.oid == 1619
+            if functions::support(info.oid) == Support::TypeOf
                 && let (Some(argument), Some(first)) = (args.first(), first_type)
             {
                 let shown = if first == oids::UNKNOWN || first >= FIRST_USER_OID { first } else { argument.ty };
@@ -280,7 +281,10 @@ impl Binder<'_> {
                         let Some(sql) = i.checked_sub(first_default).and_then(|d| info.defaults.get(d)) else {
                             return Err(Error::internal(format!("argument {i} of {} has no default", info.name)));
                         };
-                        let bound = super::bind_expression(sql, None, self.catalog, None)?;
+                        // Of a polymorphic parameter the default decides the type.
+                        let ty = info.arg_types.get(i).copied().unwrap_or(oids::ANY);
+                        let target = (self.type_info(ty)?.kind != b'p').then_some((ty, -1));
+                        let bound = super::bind_expression(sql, None, self.catalog, target)?;
                         args.push(bound.expr);
                     }
                 }
@@ -290,7 +294,7 @@ impl Binder<'_> {
         let ty = self.resolve_polymorphic(&args, &mut declared, info.return_type).map_err(|e| self.at(e, loc))?;
         let mut out = Vec::with_capacity(args.len());
         for (a, d) in args.into_iter().zip(&declared) {
-            out.push(if *d == oids::ANY || matches!(info.oid, 1285 | 1290) {
+            out.push(if *d == oids::ANY || functions::support(info.oid) == Support::AnyArguments {
                 self.keep_or_text(a)?
             } else {
                 self.coerce(a, *d, CastContext::Implicit)?

@@ -385,7 +385,7 @@ impl Binder<'_> {
             let positional = names.iter().filter(|n| n.is_none()).count();
             let has_named = positional < names.len();
             let variadic = info.variadic != 0 && !variadic_call && !has_named;
-            if !has_named && count == params && !(variadic && false) {
+            if !has_named && count == params {
                 // VARIADIC functions called with an array only do so by the keyword, except for "any".
                 if !(variadic && info.variadic != oids::ANY) && !(variadic_call && info.variadic == 0) {
                     out.push(Candidate {

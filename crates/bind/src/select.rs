@@ -130,7 +130,7 @@ impl Binder<'_> {
                 };
                 match self.resolve_item(scope, schema, table, loc)? {
                     Some(item) => {
-                        self.note_star(&[&item], scope, loc);
+                        self.note_star(&[item], scope, loc);
                         push(item, &mut out);
                     }
                     None => {
@@ -237,7 +237,7 @@ impl Binder<'_> {
         let descending = match s.sortby_dir {
             raw::SortByDir::SORTBY_DESC => true,
             raw::SortByDir::SORTBY_USING => {
-                let name = s.use_op().iter().filter_map(|n| n.as_str()).last().unwrap_or("");
+                let name = s.use_op().iter().filter_map(|n| n.as_str()).next_back().unwrap_or("");
                 match name {
                     "<" | "~<~" => false,
                     ">" | "~>~" => true,
@@ -384,7 +384,7 @@ impl Binder<'_> {
         let mut has_sets = false;
         for node in s.group_clause() {
             if let Node::GroupingSet(g) = node {
-                has_sets |= g.kind != raw::GroupingSetKind::GROUPING_SET_EMPTY || true;
+                has_sets = true;
                 sets.push(self.bind_grouping_set(g, scope, targets, q)?);
             } else {
                 let list = self.group_exprs(node, scope, targets, q)?;
@@ -774,17 +774,17 @@ fn figure(node: Node<'_>) -> Option<(String, u8)> {
     work::owe(20);
     let strong = |s: &str| Some((s.to_string(), 2));
     match node {
-        Node::ColumnRef(c) => c.fields().iter().filter_map(|f| f.as_str()).last().and_then(strong),
+        Node::ColumnRef(c) => c.fields().iter().filter_map(|f| f.as_str()).next_back().and_then(strong),
         Node::A_Indirection(i) => {
-            i.indirection().iter().filter_map(|f| f.as_str()).last().and_then(strong).or_else(|| figure(i.arg()))
+            i.indirection().iter().filter_map(|f| f.as_str()).next_back().and_then(strong).or_else(|| figure(i.arg()))
         }
-        Node::FuncCall(f) => f.funcname().iter().filter_map(|f| f.as_str()).last().and_then(strong),
+        Node::FuncCall(f) => f.funcname().iter().filter_map(|f| f.as_str()).next_back().and_then(strong),
         Node::A_Expr(x) if x.kind == raw::A_Expr_Kind::AEXPR_NULLIF => strong("nullif"),
         Node::TypeCast(c) => match figure(c.arg()) {
             Some((n, 2)) => Some((n, 2)),
             other => c
                 .type_name()
-                .and_then(|t| t.names().iter().filter_map(|n| n.sval()).last().map(|n| (n.to_string(), 1)))
+                .and_then(|t| t.names().iter().filter_map(|n| n.sval()).next_back().map(|n| (n.to_string(), 1)))
                 .or(other),
         },
         Node::CollateClause(c) => figure(c.arg()),

@@ -4,6 +4,7 @@ use super::ir::*;
 use kilndb_base::{Oid, Result, work};
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::extension;
+use kilndb_types::functions::{self, descriptor::Support};
 
 impl Expr {
     /// Calls `f` on each direct child (not into subqueries, but into a sublink's left sides and test).
@@ -253,7 +254,7 @@ impl Expr {
     /// The same, but it may ask what time it is (now(), transaction_timestamp(), statement_timestamp(),
     /// clock_timestamp()).
     pub fn is_of_moment(&self) -> bool {
-        self.is_contained(&|f| f.internal && matches!(f.oid, 1299 | 2647 | 2648 | 2649))
+        self.is_contained(&|f| f.internal && functions::support(f.oid) == Support::Clock)
     }
     fn is_contained(&self, also: &dyn Fn(&FuncExpr) -> bool) -> bool {
         let function =

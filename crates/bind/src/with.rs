@@ -99,7 +99,7 @@ impl Binder<'_> {
             recursive_self: true,
             is_silent: false,
         });
-        if r.locking_clause().len() > 0 || s.locking_clause().len() > 0 {
+        if !r.locking_clause().is_empty() || !s.locking_clause().is_empty() {
             return Err(Error::unsupported("FOR UPDATE/SHARE in a recursive query is not implemented"));
         }
         let right = self.bind_select(r, Some(&inner))?;

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod exports;
 pub mod host;
 pub mod log;
+pub mod logged_changes;
 pub mod notify;
 pub mod session_context;
 pub mod settings;

@@ -355,14 +355,14 @@ impl Definitions<'_> {
             }
             for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
                 let class = self.context_mut().with_catalog(runtime, |host| {
-                    crate::host::default_class(index.method_oid(), type_oid, &host.reader)
+                    crate::host::default_class(index.method.oid, type_oid, &host.reader)
                 })?;
                 let class = match class {
                     Some(class) => class,
-                    None if index.is_inverted() => return Err(self.no_class(index, type_oid, runtime)?),
+                    None if index.has_terms() => return Err(self.no_class(index, type_oid, runtime)?),
                     None => key.opclass,
                 };
-                let stored = self.stored_type(index.method_oid(), class, type_oid, runtime)?;
+                let stored = self.stored_type(index.method.oid, class, type_oid, runtime)?;
                 self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(stored)))?;
                 let classes: Vec<Datum> =
                     index.keys.iter().map(|k| Datum::Oid(if k.attnum == attnum { class } else { k.opclass })).collect();
@@ -376,7 +376,8 @@ impl Definitions<'_> {
 
     fn no_class(&mut self, index: &kilndb_catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
         let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-        let message = format!("data type {shown} has no default operator class for access method \"{}\"", index.method);
+        let message =
+            format!("data type {shown} has no default operator class for access method \"{}\"", index.method.name);
         Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
             "You must specify an operator class for the index or define a default operator class for the data type.",
         ))

@@ -11,7 +11,7 @@ use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Index, Table};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
-use kilndb_storage::{Relation, RelationKind, RowBatch, Snapshot, kept_term};
+use kilndb_storage::{Relation, RowBatch, Snapshot};
 use kilndb_types::Datum;
 use kilndb_types::inverted::Class;
 use kilndb_types::key::encode_key;
@@ -39,7 +39,7 @@ struct KeySink<'a> {
     key: Vec<u8>,
 }
 
-/// The key of a row, or in an inverted index, whose classes these are, its terms.
+/// The key of a row, or in an index of terms, whose classes these are, its terms.
 fn push_entries(
     index: &Index,
     classes: &[Class],
@@ -56,7 +56,8 @@ fn push_entries(
     for ((column, class), value) in (0..).zip(classes).zip(values) {
         class.terms(column, value, &mut terms)?;
     }
-    terms.iter().try_for_each(|term| sorter.push(&kept_term(term), rid, false))
+    let kind = index.storage_kind();
+    terms.iter().try_for_each(|term| sorter.push(&kind.kept_term(term), rid, false))
 }
 
 fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bool> {
@@ -189,7 +190,7 @@ impl Definitions<'_> {
         let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
         if !index.is_in_whole {
             let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
-            if index.predicate_sql.is_none() && tree.kind() == RelationKind::BTree {
+            if index.predicate_sql.is_none() && tree.kind().method().is_some_and(|m| m.leads_to_all_rows) {
                 tree.set_heap_of_all_rows(table.storage);
             } else {
                 tree.set_heap(table.storage);
@@ -215,7 +216,7 @@ impl Definitions<'_> {
     ) -> Result<()> {
         let progress = &runtime.control().progress;
         progress.set(INDEX, i64::from(index.oid));
-        progress.set(METHOD, i64::from(index.method_oid()));
+        progress.set(METHOD, i64::from(index.method.oid));
         progress.set(PHASE, 2);
         progress.set(STEP, 2);
         progress.set(BLOCKS_TOTAL, i64::from(blocks));
@@ -251,10 +252,7 @@ impl Definitions<'_> {
             }
             Ok((key, rid))
         });
-        let built = match index.is_inverted() {
-            true => tree.inverted_build(txn, &mut entries, runtime),
-            false => tree.index_build(txn, &mut entries, runtime),
-        };
+        let built = tree.index_build(txn, &mut entries, runtime);
         match twin {
             Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
             None => built,
@@ -342,9 +340,9 @@ impl Definitions<'_> {
         Ok(sorters)
     }
 
-    /// Of an inverted index's columns; of another index none.
+    /// Of the columns of an index of terms; of another index none.
     fn inverted_classes(&mut self, index: &Index, runtime: &dyn Runtime) -> Result<Vec<Class>> {
-        let keys = index.keys.iter().filter(|_| index.is_inverted());
+        let keys = index.keys.iter().filter(|_| index.has_terms());
         self.context_mut()
             .with_catalog(runtime, |host| keys.map(|k| inverted_class(k.opclass, k.type_oid, &host.reader)).collect())
     }

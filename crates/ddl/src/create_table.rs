@@ -61,6 +61,15 @@ pub(crate) fn storage_persistence(letter: u8) -> Persistence {
     }
 }
 
+/// No column of a table is called as those that every table has.
+pub(super) fn refuse_system_name(name: &str) -> Result<()> {
+    if !matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
+        return Ok(());
+    }
+    let message = format!("column name \"{name}\" conflicts with a system column name");
+    Err(Error::new(sqlstate::DUPLICATE_COLUMN, message))
+}
+
 impl Definitions<'_> {
     pub fn create_table(&mut self, s: &nodes::CreateStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE TABLE without a name"))?;
@@ -252,10 +261,7 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<NewColumn> {
         let name = c.colname().unwrap_or("").to_string();
-        if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
-            let message = format!("column name \"{name}\" conflicts with a system column name");
-            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
-        }
+        refuse_system_name(&name)?;
         let t = c.type_name().ok_or_else(|| Error::internal("a column without a type"))?;
         let names: Vec<&str> = t.names().iter().filter_map(|n| n.sval()).collect();
         let serial = match names.last().copied() {

@@ -9,8 +9,8 @@ use kilndb_catalog::builtin::BUILTINS;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{array, vector};
-use kilndb_catalog::{GIN_METHOD, IndexKey, Table, TableKind};
-use kilndb_storage::{LockMode, RelationKind};
+use kilndb_catalog::{AccessMethod, IndexKey, Table, TableKind};
+use kilndb_storage::LockMode;
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::{Datum, oids};
@@ -230,10 +230,10 @@ impl Definitions<'_> {
         let storage = match is_partitioned {
             _ if new.in_whole => kilndb_base::RelationId(0),
             true => self.new_global_tree(table, new)?,
-            false if new.method == GIN_METHOD => {
-                self.new_storage_like(RelationKind::Inverted, table.persistence, table.storage)?
+            false => {
+                let kind = AccessMethod::of(new.method).storage_kind();
+                self.new_storage_like(kind, table.persistence, table.storage)?
             }
-            false => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
         };
         let owner = self.context().identity.current_role;
         let columns = self.index_columns(table, new, runtime)?;

@@ -6,53 +6,47 @@ use crate::host::default_class;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::ids::PG_OPCLASS;
 use kilndb_catalog::inverted::inverted_class;
-use kilndb_catalog::{BRIN_METHOD, BTREE_METHOD, CatalogView, GIN_METHOD, HASH_METHOD, method_name};
+use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, OptionValue};
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::inverted::Class;
 use kilndb_types::{key, oids};
 
 pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
-    match name {
-        None | Some("btree") => Ok(BTREE_METHOD),
-        Some("gin") => Ok(GIN_METHOD),
-        Some("hash") => Ok(HASH_METHOD),
-        Some("brin") => Ok(BRIN_METHOD),
-        Some(other @ ("gist" | "spgist")) => {
-            Err(Error::unsupported(format!("access method \"{other}\" is not supported")))
-        }
-        Some(other) => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist"))),
+    let Some(name) = name else { return Ok(BTREE_METHOD) };
+    match AccessMethod::named(name) {
+        Some(method) if method.kind.is_some() => Ok(method.oid),
+        Some(_) => Err(Error::unsupported(format!("access method \"{name}\" is not supported"))),
+        None => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{name}\" does not exist"))),
     }
 }
 
-/// What an index of another method than btree cannot be.
+/// What an index of this method cannot be.
 pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
-    if method == BTREE_METHOD {
-        return Ok(());
-    }
-    let refused = |what: &str| {
-        Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method_name(method))))
-    };
-    if s.unique {
+    let method = AccessMethod::of(method);
+    let refused =
+        |what: &str| Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method.name)));
+    if s.unique && !method.can_be_unique {
         return refused("unique indexes");
     }
-    if s.index_including_params().into_iter().next().is_some() {
+    if s.index_including_params().into_iter().next().is_some() && !method.can_include {
         return refused("included columns");
     }
-    if method == HASH_METHOD && s.index_params().into_iter().count() > 1 {
+    if s.index_params().into_iter().count() > 1 && !method.can_have_several_columns {
         return refused("multicolumn indexes");
     }
     Ok(())
 }
 
 pub(super) fn check_order(e: &nodes::IndexElem, method: Oid) -> Result<()> {
+    let method = AccessMethod::of(method);
     let refused = |what: &str| {
-        Err(Error::unsupported(format!("access method \"{}\" does not support {what} options", method_name(method))))
+        Err(Error::unsupported(format!("access method \"{}\" does not support {what} options", method.name)))
     };
-    if method != BTREE_METHOD && e.ordering != SortByDir::SORTBY_DEFAULT {
+    if !method.is_ordered && e.ordering != SortByDir::SORTBY_DEFAULT {
         return refused("ASC/DESC");
     }
-    if method != BTREE_METHOD && e.nulls_ordering != SortByNulls::SORTBY_NULLS_DEFAULT {
+    if !method.is_ordered && e.nulls_ordering != SortByNulls::SORTBY_NULLS_DEFAULT {
         return refused("NULLS FIRST/LAST");
     }
     Ok(())
@@ -74,11 +68,11 @@ impl Definitions<'_> {
             [] => {
                 let found =
                     self.context_mut().with_catalog(runtime, |host| default_class(method, type_oid, &host.reader))?;
-                let is_known = method == GIN_METHOD || key::is_indexable(type_oid) || type_oid > 16384;
+                let is_known = AccessMethod::of(method).has_terms() || key::is_indexable(type_oid) || type_oid > 16384;
                 let shown =
                     self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
                 found.filter(|_| is_known).ok_or_else(|| {
-                    let method = method_name(method);
+                    let method = AccessMethod::of(method).name;
                     Error::new(sqlstate::UNDEFINED_OBJECT, format!("data type {shown} has no default operator class for access method \"{method}\""))
                         .with_hint("You must specify an operator class for the index or define a default operator class for the data type.")
                 })?
@@ -90,7 +84,7 @@ impl Definitions<'_> {
                 names.join(".")
             )));
         }
-        if method == GIN_METHOD
+        if AccessMethod::of(method).has_terms()
             && let Class::Array(element) =
                 self.context_mut().with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
         {
@@ -134,7 +128,7 @@ impl Definitions<'_> {
         let mut of_name =
             rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == method).peekable();
         if of_name.peek().is_none() {
-            let method = method_name(method);
+            let method = AccessMethod::of(method).name;
             let name = schema.map_or(name.to_string(), |schema| format!("{schema}.{name}"));
             return Err(Error::new(
                 sqlstate::UNDEFINED_OBJECT,
@@ -169,7 +163,7 @@ impl Definitions<'_> {
         type_oid: Oid,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        if method != GIN_METHOD {
+        if !AccessMethod::of(method).has_terms() {
             return Ok(type_oid);
         }
         Ok(match self.context_mut().with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
@@ -186,16 +180,15 @@ pub(super) fn check_options(method: Oid, options: &[String]) -> Result<()> {
     for option in options {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
-        match (method, name) {
-            (BTREE_METHOD | HASH_METHOD, "fillfactor") => {}
-            (GIN_METHOD, "fastupdate") | (BRIN_METHOD, "autosummarize") | (BTREE_METHOD, "deduplicate_items") => {
-                if !is_boolean(value) {
-                    return invalid(format!("invalid value for boolean option \"{name}\": {value}"));
-                }
+        let known = AccessMethod::of(method).options.iter().find(|(option, _)| *option == name);
+        match known.map(|(_, value)| *value) {
+            Some(OptionValue::Any) => {}
+            Some(OptionValue::Boolean) if is_boolean(value) => {}
+            Some(OptionValue::Boolean) => {
+                return invalid(format!("invalid value for boolean option \"{name}\": {value}"));
             }
-            (GIN_METHOD, "gin_pending_list_limit") => check_number(name, value, 64, 2_147_483_647)?,
-            (BRIN_METHOD, "pages_per_range") => check_number(name, value, 1, 131_072)?,
-            _ => return invalid(format!("unrecognized parameter \"{name}\"")),
+            Some(OptionValue::Between(least, most)) => check_number(name, value, least, most)?,
+            None => return invalid(format!("unrecognized parameter \"{name}\"")),
         }
     }
     Ok(())

@@ -172,7 +172,7 @@ impl Definitions<'_> {
     }
 
     /// Changes system tables. What was looked up before is stale afterwards.
-    pub(crate) fn write_catalog<R>(
+    pub fn write_catalog<R>(
         &mut self,
         runtime: &dyn Runtime,
         change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>,

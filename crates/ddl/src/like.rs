@@ -192,7 +192,7 @@ impl Definitions<'_> {
             immediate: !index.deferrable,
             predicate: index.predicate_sql.clone(),
             options,
-            method: index.method_oid(),
+            method: index.method.oid,
             in_whole: false,
         };
         let oid = self.insert_index(&target, &copy, runtime)?;

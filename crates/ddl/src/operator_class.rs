@@ -12,7 +12,7 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::reference::Reference;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::{BTREE_METHOD, CatalogView, FunctionInfo, HASH_METHOD};
+use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, FunctionInfo, HASH_METHOD};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, NodeList, nodes};
 use kilndb_types::{Datum, oids};
@@ -23,40 +23,8 @@ const ITEM_FUNCTION: i32 = 2;
 
 const INTERNAL: Oid = 2281;
 
-/// What an index method has to say of its families.
-pub(super) struct Method {
-    pub oid: Oid,
-    pub name: &'static str,
-    /// Strategies have numbers up to this one; 0: they are the class's own affair.
-    strategies: i32,
-    functions: i32,
-    /// The number of the function that reads a class's options.
-    options_function: i32,
-    orders_by_operator: bool,
-}
-
-const fn method(
-    oid: Oid,
-    name: &'static str,
-    strategies: i32,
-    functions: i32,
-    options_function: i32,
-    orders_by_operator: bool,
-) -> Method {
-    Method { oid, name, strategies, functions, options_function, orders_by_operator }
-}
-
-static METHODS: [Method; 6] = [
-    method(BTREE_METHOD, "btree", 5, 6, 5, false),
-    method(HASH_METHOD, "hash", 1, 3, 3, false),
-    method(783, "gist", 0, 12, 10, true),
-    method(2742, "gin", 0, 7, 7, false),
-    method(4000, "spgist", 0, 7, 7, true),
-    method(3580, "brin", 0, 15, 5, false),
-];
-
-pub(super) fn method_named(name: &str) -> Result<&'static Method> {
-    if let Some(found) = METHODS.iter().find(|m| m.name == name) {
+pub(super) fn method_named(name: &str) -> Result<&'static AccessMethod> {
+    if let Some(found) = AccessMethod::named(name) {
         return Ok(found);
     }
     if name == "heap" {
@@ -86,7 +54,7 @@ impl Member {
 
 /// What members are added to. Without a class the family alone.
 struct Place<'a> {
-    method: &'static Method,
+    method: &'static AccessMethod,
     family: Oid,
     family_names: &'a str,
     /// The class that is being made, and its type.
@@ -124,7 +92,7 @@ impl Definitions<'_> {
         &mut self,
         name: &str,
         schema: Oid,
-        method: &Method,
+        method: &AccessMethod,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
         self.refuse_operator_twin(Kind::Family, method, schema, name, false)?;
@@ -187,7 +155,7 @@ impl Definitions<'_> {
             self.refuse_twice(&members, runtime)?;
         }
         // Kept in indexes as another type.
-        if stored != 0 && stored != type_oid && matches!(method.oid, BTREE_METHOD | HASH_METHOD) {
+        if stored != 0 && stored != type_oid && !method.can_store_other_type {
             return Err(invalid(format!(
                 "storage type cannot be different from data type for access method \"{}\"",
                 method.name
@@ -223,7 +191,7 @@ impl Definitions<'_> {
     fn refuse_default(
         &mut self,
         name: &str,
-        method: &Method,
+        method: &AccessMethod,
         (type_name, type_oid): (&nodes::TypeName, Oid),
     ) -> Result<()> {
         let rows = self.context_mut().catalog_scan(PG_OPCLASS)?;
@@ -279,7 +247,7 @@ impl Definitions<'_> {
         }
     }
 
-    fn check_number(&self, item: &nodes::CreateOpClassItem, method: &Method) -> Result<()> {
+    fn check_number(&self, item: &nodes::CreateOpClassItem, method: &AccessMethod) -> Result<()> {
         let (word, most) = match item.itemtype {
             ITEM_OPERATOR if method.strategies == 0 => ("operator", i32::from(i16::MAX)),
             ITEM_OPERATOR => ("operator", method.strategies),
@@ -547,7 +515,7 @@ impl Definitions<'_> {
 /// The types that a function is for, as it was said, or as its arguments are: 0 where neither tells. Checks what the
 /// method calls it with.
 fn member_types_of(
-    method: &Method,
+    method: &AccessMethod,
     number: i32,
     f: &Arc<FunctionInfo>,
     given: (Oid, Oid),

@@ -2,11 +2,12 @@
 //! of.
 
 use super::Definitions;
-use super::operator_class::{Method, method_named};
+use super::operator_class::method_named;
 use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
+use kilndb_catalog::AccessMethod;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_syntax::raw::ObjectType as O;
@@ -70,7 +71,7 @@ pub(super) fn kind_of(object: O::Type) -> Option<Kind> {
 }
 
 /// Commands name the access method first.
-fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static Method, Vec<&'a str>)> {
+fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static AccessMethod, Vec<&'a str>)> {
     let Node::NodeList(list) = object else { return Err(Error::internal("an operator class without a name")) };
     let mut names = super::strings(list);
     if names.is_empty() {
@@ -79,7 +80,7 @@ fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static Method, Vec<&'a st
     Ok((method_named(names.remove(0))?, names))
 }
 
-fn missing(kind: Kind, method: &Method, names: &[&str]) -> Error {
+fn missing(kind: Kind, method: &AccessMethod, names: &[&str]) -> Error {
     let message =
         format!("{} \"{}\" does not exist for access method \"{}\"", kind.word(), names.join("."), method.name);
     Error::new(sqlstate::UNDEFINED_OBJECT, message)
@@ -89,7 +90,7 @@ impl Definitions<'_> {
     pub(super) fn operator_object_in(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         schema: Oid,
         name: &str,
     ) -> Result<Option<Oid>> {
@@ -101,7 +102,7 @@ impl Definitions<'_> {
     fn find_operator_object(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         names: &[&str],
         runtime: &dyn Runtime,
     ) -> Result<Option<Oid>> {
@@ -122,7 +123,7 @@ impl Definitions<'_> {
     pub(super) fn operator_object(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         names: &[&str],
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
@@ -133,7 +134,7 @@ impl Definitions<'_> {
     pub(super) fn refuse_operator_twin(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         schema: Oid,
         name: &str,
         says_schema: bool,

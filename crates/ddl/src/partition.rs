@@ -822,7 +822,7 @@ impl Definitions<'_> {
             immediate: !index.deferrable,
             predicate: index.predicate_sql.clone(),
             options,
-            method: index.method_oid(),
+            method: index.method.oid,
             in_whole: index.is_global,
         })
     }
@@ -845,7 +845,7 @@ impl Definitions<'_> {
 
 /// Are the keys, the condition and the kind of an index those of one to be made?
 fn is_alike(own: &Index, new: &NewIndex, whole: &Index) -> bool {
-    own.method_oid() == new.method
+    own.method.oid == new.method
         && own.unique == new.unique
         && own.nulls_not_distinct == new.nulls_not_distinct
         && own.include == new.include

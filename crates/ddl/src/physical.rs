@@ -122,7 +122,7 @@ impl Definitions<'_> {
         let index = name.map(|name| index_named(table, name)).transpose()?;
         if let Some(index) = index {
             let refused = |why: String| Err(Error::unsupported(why));
-            if !matches!(index.method.as_str(), "btree" | "gist") {
+            if !index.method.can_cluster {
                 return refused(format!(
                     "cannot cluster on index \"{}\" because access method does not support clustering",
                     index.name

@@ -23,6 +23,18 @@ fn word_of(kind: O::Type) -> &'static str {
     }
 }
 
+/// Argument types as the parser has left them: a type that a keyword names has its schema.
+fn written_types(o: &nodes::ObjectWithArgs) -> String {
+    let written = |argument: Node<'_>| {
+        let Node::TypeName(t) = argument else { return String::new() };
+        let names: Vec<&str> = t.names().iter().filter_map(|s| s.sval()).collect();
+        let percent = if t.pct_type { "%TYPE" } else { "" };
+        let brackets = if t.array_bounds().is_empty() { "" } else { "[]" };
+        format!("{}{percent}{brackets}", names.join("."))
+    };
+    o.objargs().iter().map(written).collect::<Vec<_>>().join(",")
+}
+
 fn tag_of(kind: O::Type) -> &'static str {
     match kind {
         O::OBJECT_PROCEDURE => "PROCEDURE",
@@ -124,7 +136,9 @@ impl Definitions<'_> {
                 format!("{} is not {} {word}", shown.2, if word == "aggregate" { "an" } else { "a" }),
             )),
             None if missing_ok => {
-                self.context().notice(Severity::Notice, format!("{word} {} does not exist, skipping", shown.2));
+                let types = written_types(o);
+                self.context()
+                    .notice(Severity::Notice, format!("{word} {}({types}) does not exist, skipping", shown.0));
                 Ok(None)
             }
             None => Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("{word} {} does not exist", shown.1))),
@@ -132,17 +146,20 @@ impl Definitions<'_> {
     }
 
     fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
-        if !kilndb_catalog::extension::may_go(f.oid) {
-            return Err(Error::new(
-                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop function {} because it is required by the database system", f.name),
-            ));
-        }
         if self.context().is_superuser() || f.owner == self.context().identity.current_role {
             return Ok(());
         }
         let word = if f.kind == b'p' { "procedure" } else { "function" };
         Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {word} {}", f.name)))
+    }
+
+    /// A routine that its owner may change. Those of the system are part of the program and stay as they are.
+    fn changeable_routine(&mut self, f: &FunctionInfo) -> Result<()> {
+        self.owned_routine(f)?;
+        if kilndb_catalog::extension::may_go(f.oid) {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!("changing function {}, which is the system's own, is not supported", f.name)))
     }
 
     pub(super) fn drop_routines(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -168,7 +185,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.objtype));
         let o = s.func().ok_or_else(|| Error::internal("ALTER FUNCTION without a function"))?;
         let Some(f) = self.routine_named(o, s.objtype, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         if f.kind == b'a' {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is an aggregate function", f.name)));
         }
@@ -239,7 +256,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.rename_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("a rename without a routine")) };
         let Some(f) = self.routine_named(o, s.rename_type, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         self.refuse_twin(&f, f.schema_oid, new_name, runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proname", Datum::text(new_name)))?;
         Ok(tag)
@@ -249,7 +266,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("SET SCHEMA without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
         if is_temporary(schema) != is_temporary(f.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
@@ -272,7 +289,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("OWNER TO without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proowner", Datum::Oid(owner)))?;
         Ok(tag)
     }

@@ -1,6 +1,7 @@
 //! Schemas, and moving and renaming what is in them.
 
 use super::DefinitionStatement;
+use super::create_table::refuse_system_name;
 use super::text_search::kind_of;
 use super::{Definitions, operator_class_objects};
 use crate::client::Runtime;
@@ -231,6 +232,9 @@ impl Definitions<'_> {
         let old = s.subname().unwrap_or("");
         if !table.columns.iter().any(|c| !c.dropped && c.name == old) {
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")));
+        }
+        if !matches!(table.kind, TableKind::Composite | TableKind::View) {
+            refuse_system_name(new_name)?;
         }
         if table.columns.iter().any(|c| !c.dropped && c.name == new_name) {
             return Err(Error::new(

@@ -244,7 +244,9 @@ impl Definitions<'_> {
                 .ok_or_else(|| Error::internal("an enum label without a row"))?;
             let mut changed = row.clone();
             changed.set("enumlabel", Datum::text(new));
-            return self.with_texts_renamed(&[old.replace('\'', "''")], &[], runtime, |definitions| {
+            // Within arrays, rows and quotes a label has escapes, but never between letters and digits.
+            let word = old.split(|c: char| !c.is_alphanumeric()).max_by_key(|run| run.len()).unwrap_or("");
+            return self.with_texts_renamed(&[word.to_string()], &[], runtime, |definitions| {
                 definitions.write_catalog(runtime, |w| w.update(row, &changed.values))
             });
         }

@@ -167,10 +167,10 @@ impl Definitions<'_> {
             );
         }
         if options.vacuum && table.persistence != GLOBAL {
-            for index in table.indexes.iter().filter(|i| i.is_inverted()) {
+            for index in table.indexes.iter().filter(|i| i.has_terms()) {
                 let relation =
                     self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
-                self.context().cluster.engine.inverted_flush(&relation, runtime)?;
+                relation.index_flush(runtime)?;
             }
         }
         if options.vacuum {

@@ -11,7 +11,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{AggSpec, Node, Op};
 use kilndb_spill::{Partitions, Sorter, SpillCursor, SpillFile, row_bytes};
-use kilndb_types::aggregates::{self, Accumulator};
+use kilndb_types::aggregates::Accumulator;
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
@@ -78,8 +78,7 @@ fn keeps_arguments(a: &AggSpec) -> bool {
 /// Can what two threads have gathered be put together?
 pub fn has_parts(a: &AggSpec) -> bool {
     let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
-    !keeps_arguments(a)
-        && (counts || aggregates::new_with_types(a.oid, &a.arg_types).is_some_and(|acc| acc.partial().is_some()))
+    !keeps_arguments(a) && (counts || a.make.is_some_and(|make| make(&a.arg_types).partial().is_some()))
 }
 
 /// Are all rows counted, and nothing else?
@@ -95,10 +94,8 @@ fn new_slot(a: &AggSpec, budget: usize) -> Result<Slot> {
     let acc = if plain_count {
         None
     } else {
-        Some(
-            aggregates::new_with_types(a.oid, &a.arg_types)
-                .ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", a.name)))?,
-        )
+        let make = a.make.ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", a.name)))?;
+        Some(make(&a.arg_types))
     };
     let kept = (keeps_arguments(a) && a.oid != COUNT_STAR)
         .then(|| Box::new(Kept { sorter: Sorter::new(budget), seen: a.distinct.then(KeyMap::default), seen_bytes: 0 }));

@@ -11,28 +11,22 @@ use kilndb_plan::Plan;
 use kilndb_spill::{Io, TempSpace};
 use kilndb_storage::accesses::{self, Accesses};
 use kilndb_storage::{Engine, Snapshot, Transaction};
+use kilndb_types::functions::SessionFunction;
 use kilndb_types::{Datum, EvalContext};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Functions that depend on the session, and set-returning functions that are not the executor's own.
+/// What a plan asks of the session that runs it: functions that depend on it, and a few facts.
 pub trait SessionHost {
-    /// nextval, current_setting, pg_… and functions in other languages. None: not known.
-    fn call_session_function(
+    /// nextval, current_setting and whatever else is answered out of the session and the catalogs.
+    fn call_function(&self, function: SessionFunction, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum>;
+    /// All rows of a set-returning function of that kind.
+    fn call_for_rows(
         &self,
-        oid: Oid,
-        name: &str,
+        function: SessionFunction,
         args: &[Datum],
         env: &mut CallEnv<'_>,
-    ) -> Option<Result<Datum>>;
-    /// All rows of a set-returning function.
-    fn call_set_returning(
-        &self,
-        oid: Oid,
-        name: &str,
-        args: &[Datum],
-        env: &mut CallEnv<'_>,
-    ) -> Option<Result<Vec<Vec<Datum>>>>;
+    ) -> Result<Vec<Vec<Datum>>>;
     /// The row a cursor stands on, for WHERE CURRENT OF.
     fn cursor_position(&self, name: &str, table: Oid) -> Result<RowId> {
         let _ = table;

@@ -142,10 +142,12 @@ impl EvaluateKinds for CExpr {
                 Some(a) => f(&cx.eval, &a),
                 None => Ok(Datum::Null),
             },
-            CExpr::Session { oid, name, strict, args } => {
+            CExpr::Session { function, name, strict, args } => {
                 let Some(a) = eval_args(args, *strict, row, rt, cx)? else { return Ok(Datum::Null) };
-                cx.call_env(|s, env| s.call_session_function(*oid, name, &a, env))
-                    .unwrap_or_else(|| Err(Error::unsupported(format!("function {name} is not supported"))))
+                let Some(function) = *function else {
+                    return Err(Error::unsupported(format!("function {name} is not supported")));
+                };
+                cx.call_env(|s, env| s.call_function(function, &a, env))
             }
             CExpr::Routine { call, args } => match eval_args(args, call.strict, row, rt, cx)? {
                 Some(a) => super::routine::call(call, &a, cx),

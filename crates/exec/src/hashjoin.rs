@@ -53,7 +53,7 @@ impl Table {
         }
         self.next_row.push(next);
         self.matched.push(false);
-        if self.count % CHUNK_ROWS == 0 {
+        if self.count.is_multiple_of(CHUNK_ROWS) {
             self.chunks.push(Vec::new());
         }
         if let Some(chunk) = self.chunks.last_mut() {
@@ -498,7 +498,7 @@ fn load(table: &mut Table, file: &SpillFile, cursor: &mut SpillCursor, budget: u
         values.clear();
         row::decode_self_describing(cursor.row(), table.width, &mut values)?;
         table.push(cursor.key(), values.drain(..));
-        if table.count % BATCH_ROWS == 0 {
+        if table.count.is_multiple_of(BATCH_ROWS) {
             io.park.checkpoint()?;
         }
     }

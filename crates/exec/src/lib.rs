@@ -90,7 +90,7 @@ fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &
     if let Op::Partitions(p) = &node.op
         && p.shown.len() > 1
     {
-        removed.insert(node.id, partition_scan::removed_at_start(&**p, rt, cx)?);
+        removed.insert(node.id, partition_scan::removed_at_start(p, rt, cx)?);
     }
     node.children().into_iter().try_for_each(|child| note_removed(child, removed, rt, cx))
 }

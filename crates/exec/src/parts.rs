@@ -29,6 +29,7 @@ use kilndb_plan::{Node, Op, Plan};
 use kilndb_spill::TempSpace;
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
 use kilndb_types::context::NoHost;
+use kilndb_types::functions::SessionFunction;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 
@@ -313,11 +314,11 @@ impl CatalogView for Nobody {
 }
 
 impl SessionHost for Nobody {
-    fn call_session_function(&self, _: Oid, _: &str, _: &[Datum], _: &mut CallEnv<'_>) -> Option<Result<Datum>> {
-        None
+    fn call_function(&self, _: SessionFunction, _: &[Datum], _: &mut CallEnv<'_>) -> Result<Datum> {
+        not_here()
     }
-    fn call_set_returning(&self, _: Oid, _: &str, _: &[Datum], _: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>> {
-        None
+    fn call_for_rows(&self, _: SessionFunction, _: &[Datum], _: &mut CallEnv<'_>) -> Result<Vec<Vec<Datum>>> {
+        not_here()
     }
     fn current_user(&self) -> String {
         String::new()

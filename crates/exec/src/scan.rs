@@ -203,8 +203,8 @@ fn fill_missing(table: &Table, bytes: &[u8], values: &mut Vec<Datum>) -> Result<
     let count = table.columns.len();
     if stored < count {
         values.resize(count, Datum::Null);
-        for i in stored..count {
-            values[i] = table.columns[i].missing.clone();
+        for (value, column) in values.iter_mut().zip(&table.columns).skip(stored) {
+            *value = column.missing.clone();
         }
     }
     Ok(())
@@ -217,8 +217,8 @@ pub fn decode_all(table: &kilndb_catalog::Table, bytes: &[u8], out: &mut Vec<Dat
     let stored = row::stored_column_count(bytes)?;
     let count = table.columns.len();
     out.resize(count, Datum::Null);
-    for i in stored..count {
-        out[i] = table.columns[i].missing.clone();
+    for (value, column) in out.iter_mut().zip(&table.columns).skip(stored) {
+        *value = column.missing.clone();
     }
     Ok(())
 }
@@ -513,7 +513,7 @@ impl Reading {
                 self.tally.read += self.rows.rows.len() as u64;
                 self.block = block + 1;
                 self.next = 0;
-                if self.block % 16 == 0 {
+                if self.block.is_multiple_of(16) {
                     cx.park.checkpoint()?;
                 }
                 continue;
@@ -640,7 +640,7 @@ impl Reading {
                 return Ok(());
             };
             self.found_read += 1;
-            if self.found_read % 256 == 0 {
+            if self.found_read.is_multiple_of(256) {
                 cx.park.checkpoint()?;
             }
             match part {

@@ -7,7 +7,8 @@ use super::state::Unary;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::FrameMode;
 use kilndb_plan::{CFrameBound, Op, SortSpec, WindowFn, WindowPlan};
-use kilndb_types::aggregates::{self, Accumulator};
+use kilndb_types::aggregates::Accumulator;
+use kilndb_types::functions::{FunctionKind, descriptor::WindowFunction};
 use kilndb_types::{Datum, key, oids};
 use std::cmp::Ordering;
 
@@ -150,7 +151,7 @@ impl WindowState {
             if i % 1024 == 0 {
                 cx.park.checkpoint()?;
             }
-            let frame = if plan.functions.iter().any(|f| f.is_aggregate || matches!(f.oid, 3112..=3114)) {
+            let frame = if plan.functions.iter().any(uses_frame) {
                 let s = edge(plan, &plan.start, &start_offset, p, order, i, true, cx)?;
                 let e = edge(plan, &plan.end, &end_offset, p, order, i, false, cx)?;
                 (s, e.max(s))
@@ -199,10 +200,10 @@ impl WindowState {
             r.acc = if matches!(f.oid, 2803 | 2147) {
                 None
             } else {
-                Some(
-                    aggregates::new_with_types(f.oid, &f.arg_types)
-                        .ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", f.name)))?,
-                )
+                let Some(FunctionKind::Aggregate(make)) = f.function else {
+                    return Err(Error::unsupported(format!("aggregate {} is not supported", f.name)));
+                };
+                Some(make(&f.arg_types))
             };
             r.count = 0;
             r.start = frame.0;
@@ -263,13 +264,17 @@ impl WindowState {
                 None => Ok(Datum::Null),
             }
         };
-        Ok(match f.oid {
-            3100 => Datum::Int8((i - p.from + 1) as i64),
-            3101 => Datum::Int8(rank as i64 + 1),
-            3102 => Datum::Int8(group as i64),
-            3103 => Datum::Float8(if total <= 1 { 0.0 } else { rank as f64 / (total - 1) as f64 }),
-            3104 => Datum::Float8((peer_end - p.from) as f64 / total as f64),
-            3105 => {
+        let Some(FunctionKind::Window(function)) = f.function else {
+            return Err(Error::unsupported(format!("window function {} is not supported", f.name)));
+        };
+        use WindowFunction as W;
+        Ok(match function {
+            W::RowNumber => Datum::Int8((i - p.from + 1) as i64),
+            W::Rank => Datum::Int8(rank as i64 + 1),
+            W::DenseRank => Datum::Int8(group as i64),
+            W::PercentRank => Datum::Float8(if total <= 1 { 0.0 } else { rank as f64 / (total - 1) as f64 }),
+            W::CumeDist => Datum::Float8((peer_end - p.from) as f64 / total as f64),
+            W::Ntile => {
                 let Datum::Int4(buckets) = arg(0, i, rt, cx)? else { return Ok(Datum::Null) };
                 if buckets <= 0 {
                     return Err(Error::new(
@@ -283,8 +288,13 @@ impl WindowState {
                 let n = if at < wide { at / (small + 1) } else { rest + (at - wide) / small.max(1) };
                 Datum::Int4(n as i32 + 1)
             }
-            3106..=3111 => {
-                let lag = f.oid <= 3108;
+            W::Lag
+            | W::LagWithOffset
+            | W::LagWithOffsetAndDefault
+            | W::Lead
+            | W::LeadWithOffset
+            | W::LeadWithOffsetAndDefault => {
+                let lag = matches!(function, W::Lag | W::LagWithOffset | W::LagWithOffsetAndDefault);
                 let offset = if f.args.len() > 1 {
                     match arg(1, i, rt, cx)? {
                         Datum::Int4(n) => i64::from(n),
@@ -296,11 +306,11 @@ impl WindowState {
                 let at = i as i64 + if lag { -offset } else { offset };
                 if at >= p.from as i64 && at < p.to as i64 { arg(0, at as usize, rt, cx)? } else { arg(2, i, rt, cx)? }
             }
-            3112..=3114 => {
+            W::FirstValue | W::LastValue | W::NthValue => {
                 let mut list = (frame.0..frame.1).filter(|j| !excluded(plan.exclude, p, i, *j));
-                let at = match f.oid {
-                    3112 => list.next(),
-                    3113 => list.next_back(),
+                let at = match function {
+                    W::FirstValue => list.next(),
+                    W::LastValue => list.next_back(),
                     _ => match arg(1, i, rt, cx)? {
                         Datum::Int4(n) if n > 0 && plan.exclude == 0 => {
                             Some(frame.0 + n as usize - 1).filter(|at| *at < frame.1)
@@ -320,9 +330,12 @@ impl WindowState {
                     None => Datum::Null,
                 }
             }
-            _ => return Err(Error::unsupported(format!("window function {} is not supported", f.name))),
         })
     }
+}
+
+fn uses_frame(f: &WindowFn) -> bool {
+    f.is_aggregate || matches!(f.function, Some(FunctionKind::Window(function)) if function.uses_frame())
 }
 
 /// EXCLUDE: 1 the row, 2 its group, 3 its peers.

@@ -322,10 +322,10 @@ pub fn parse_given_options(text: &str) -> Result<Vec<GivenOption>> {
         chars.next_if_eq(&'=').ok_or_else(bad)?;
         while chars.next_if(char::is_ascii_whitespace).is_some() {}
         let (mut value, mut is_number) = (String::new(), false);
-        if let Some(escape) = chars.next_if(|c| *c == 'E') {
-            if chars.peek() != Some(&'\'') {
-                value.push(escape);
-            }
+        if let Some(escape) = chars.next_if(|c| *c == 'E')
+            && chars.peek() != Some(&'\'')
+        {
+            value.push(escape);
         }
         match chars.peek() {
             None => return Err(bad()),

@@ -74,6 +74,7 @@ impl Planner<'_> {
             };
             specs.push(AggSpec {
                 oid: call.oid,
+                make: kilndb_types::functions::aggregate(call.oid),
                 name: call.name.clone(),
                 arg_types: call.args.iter().map(|x| self.base_type(x.ty)).collect(),
                 args,
@@ -99,12 +100,12 @@ impl Planner<'_> {
             (false, false) => "HashAggregate",
         };
         let mut info = Vec::new();
-        if self.explain && !groups.is_empty() {
-            let show = |g| if is_divided { super::shown_text::qualified_text(g, self.catalog) } else { self.show(g) };
+        if let Some(names) = self.names.as_ref().filter(|_| !groups.is_empty()) {
+            let show = |g| if is_divided { names.qualified_text(g, self.catalog) } else { names.text(g, self.catalog) };
             let text: Vec<String> = groups.iter().map(|g| super::shown_text::bare(show(g))).collect();
             info.push(format!("Group Key: {}", text.join(", ")));
         }
-        if let Some(h) = q.having.as_ref().filter(|_| self.explain) {
+        if let Some(h) = q.having.as_ref().filter(|_| self.explains()) {
             info.push(format!("Filter: {}", self.show(h)));
         }
         // Layout: groups, aggregates, GROUPING values.

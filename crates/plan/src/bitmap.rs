@@ -108,7 +108,7 @@ impl Planner<'_> {
         pages: f64,
     ) -> Result<Option<Path>> {
         let mut paths = Vec::new();
-        for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
+        for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
             if self.predicate_implied(rel, table, index, preds)? {
                 paths.extend(self.inverted_path(rel, table, index, (preds, selectivities), total)?);
             }
@@ -220,7 +220,7 @@ impl Planner<'_> {
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
             let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
             let mut found: Option<Path> = None;
-            for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
+            for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
                 if !self.predicate_implied(rel, table, index, &parts)? {
                     continue;
                 }
@@ -251,7 +251,7 @@ impl Planner<'_> {
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
         let mut info = Vec::new();
-        if self.explain {
+        if self.explains() {
             info.push(format!("Recheck Cond: {}", self.conditions_text(rel, path)));
             let rest = preds.iter().enumerate().filter(|(i, _)| !path.used.contains(i));
             info.extend(self.filter_text(rel, rest.map(|(_, e)| e)));
@@ -334,7 +334,7 @@ impl Planner<'_> {
                 (Bitmap::Any(list, shown.id), shown)
             }
             Source::Index(index, found) => {
-                let info = if self.explain {
+                let info = if self.explains() {
                     vec![format!(
                         "Index Cond: {}",
                         super::shown_text::and_text(
@@ -375,7 +375,7 @@ impl Planner<'_> {
 
     /// What EXPLAIN shows of a filter.
     pub(super) fn filter_text<'e>(&self, rel: &Rel, preds: impl Iterator<Item = &'e Expr>) -> Option<String> {
-        let shown: Vec<String> = preds.filter(|_| self.explain).map(|e| self.show_scan(rel.id, e)).collect();
+        let shown: Vec<String> = preds.filter(|_| self.explains()).map(|e| self.show_scan(rel.id, e)).collect();
         (!shown.is_empty()).then(|| format!("Filter: {}", super::shown_text::and_text(&shown)))
     }
 

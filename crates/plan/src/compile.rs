@@ -2,16 +2,15 @@
 
 use super::Planner;
 use super::expression::RoutineCall;
-use super::expression::{Arithmetic, CExpr, CSubscript, IntOp};
+use super::expression::{CExpr, CSubscript};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::FIRST_USER_OID;
-use kilndb_types::functions::{self, ScalarFn};
+use kilndb_types::functions::descriptor::{IntOp, IntWidth, Support};
+use kilndb_types::functions::{self, FunctionKind, ScalarFn};
 use kilndb_types::{Datum, cast, key, oids};
 use std::sync::Arc;
-
-const SATISFIES_HASH_PARTITION: Oid = 5028;
 
 /// Where columns are in the row an expression is evaluated over. Searched from the front.
 #[derive(Clone, Debug, Default)]
@@ -26,29 +25,12 @@ impl Layout {
     }
 }
 
+/// The comparison of integers that a function is.
 pub fn int_compare(oid: Oid) -> Option<IntOp> {
-    Some(match oid {
-        63 | 65 | 467 | 158 | 159 | 474 | 852 | 1850 | 1856 => IntOp::Eq,
-        144 | 145 | 468 | 164 | 165 | 475 | 853 | 1851 | 1857 => IntOp::Ne,
-        64 | 66 | 469 | 160 | 161 | 476 | 854 | 1852 | 1858 => IntOp::Lt,
-        146 | 147 | 470 | 162 | 163 | 477 | 855 | 1853 | 1859 => IntOp::Gt,
-        148 | 149 | 471 | 166 | 167 | 478 | 856 | 1854 | 1860 => IntOp::Le,
-        150 | 151 | 472 | 168 | 169 | 479 | 857 | 1855 | 1861 => IntOp::Ge,
-        _ => return None,
-    })
-}
-
-/// Of two int4, or of two int8.
-fn arithmetic(oid: Oid) -> Option<(Arithmetic, bool)> {
-    Some(match oid {
-        177 => (Arithmetic::Plus, false),
-        181 => (Arithmetic::Minus, false),
-        141 => (Arithmetic::Times, false),
-        463 => (Arithmetic::Plus, true),
-        464 => (Arithmetic::Minus, true),
-        465 => (Arithmetic::Times, true),
-        _ => return None,
-    })
+    match functions::support(oid) {
+        Support::CompareIntegers(op) => Some(op),
+        _ => None,
+    }
 }
 
 fn is_int(ty: Oid) -> bool {
@@ -214,7 +196,9 @@ impl Planner<'_> {
         }
         let mut args = self.compile_all(&f.args, layout)?;
         let mut strict = f.strict;
-        if functions::json::wants_types(f.oid) {
+        let descriptor = functions::descriptor(f.oid);
+        let support = descriptor.map_or(Support::Plain, |d| d.support);
+        if support == Support::WantsTypes {
             args = Box::new([self.with_types(f, args)]);
             strict = false;
         }
@@ -226,18 +210,24 @@ impl Planner<'_> {
         if let Some(call) = self.routine_call(f, e, false) {
             return Ok(CExpr::Routine { call, args });
         }
-        if f.oid == SATISFIES_HASH_PARTITION {
-            return Ok(CExpr::SatisfiesHash {
-                types: f.args.iter().map(|a| a.ty).collect(),
-                variadic: f.variadic,
-                args,
-            });
-        }
-        // age(timestamptz, timestamptz) is called immutable, but counts days in the session's time zone.
-        let immutable = f.volatility == b'i' && f.oid != TIMESTAMPTZ_AGE;
-        let Some(func) = functions::lookup(f.oid) else {
-            return Ok(CExpr::Session { oid: f.oid, name: f.name.clone(), strict: f.strict, args });
+        let func = match descriptor.map(|d| d.kind) {
+            Some(FunctionKind::Scalar(func)) => func,
+            Some(FunctionKind::HashPartition) => {
+                return Ok(CExpr::SatisfiesHash {
+                    types: f.args.iter().map(|a| a.ty).collect(),
+                    variadic: f.variadic,
+                    args,
+                });
+            }
+            kind => {
+                let function = match kind {
+                    Some(FunctionKind::Session(function)) => Some(function),
+                    _ => None,
+                };
+                return Ok(CExpr::Session { function, name: f.name.clone(), strict: f.strict, args });
+            }
         };
+        let immutable = f.volatility == b'i' && support != Support::SessionZone;
         let c = match <Box<[CExpr; 1]>>::try_from(args) {
             Ok(one) => {
                 let [arg] = *one;
@@ -248,13 +238,15 @@ impl Planner<'_> {
                 Err(args) => CExpr::Call { f: func, strict: f.strict, args },
             },
         };
-        let c = if makes_array(f.oid) {
+        let c = if support == Support::MakesArray {
             CExpr::RetagArray { element: self.element_type(self.base_type(e.ty)), arg: Box::new(c) }
         } else {
             c
         };
-        match (if immutable { self.fold(c, false)? } else { c }, arithmetic(f.oid)) {
-            (CExpr::Call2 { f, strict: true, args }, Some((op, wide))) => Ok(CExpr::Arithmetic { op, wide, f, args }),
+        match (if immutable { self.fold(c, false)? } else { c }, support) {
+            (CExpr::Call2 { f, strict: true, args }, Support::IntegerArithmetic(op, width)) => {
+                Ok(CExpr::Arithmetic { op, wide: width == IntWidth::Int8, f, args })
+            }
             (c, _) => Ok(c),
         }
     }
@@ -295,7 +287,7 @@ impl Planner<'_> {
 
     /// How a function is called that is not built in, or runs statements.
     pub fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
-        (f.oid >= FIRST_USER_OID || kilndb_catalog::functions::is_routine(f.oid)).then(|| {
+        (f.oid >= FIRST_USER_OID || functions::is_routine(f.oid)).then(|| {
             Arc::new(RoutineCall {
                 oid: f.oid,
                 name: f.name.clone(),
@@ -538,8 +530,8 @@ impl Planner<'_> {
             test = Some(self.compile(t, layout)?);
             if s.kind == SubKind::Any && depends.is_empty() && s.equality {
                 hash = self.hashable_test(t, s.test_rel, layout)?;
-                if self.explain && hash.is_some() {
-                    super::shown_text::name_subplan(s.id, format!("hashed SubPlan {}", index + 1));
+                if let Some(names) = self.names.as_ref().filter(|_| hash.is_some()) {
+                    names.name_subplan(s.id, format!("hashed SubPlan {}", index + 1));
                 }
             }
         }
@@ -576,13 +568,6 @@ impl Planner<'_> {
         }
         Ok(Some(out))
     }
-}
-
-const TIMESTAMPTZ_AGE: Oid = 1199;
-
-/// array_append, array_prepend, array_fill: they make arrays of elements, of which a value alone does not tell the type.
-fn makes_array(function: Oid) -> bool {
-    matches!(function, 378 | 379 | 1193 | 1286)
 }
 
 /// Do values of both types use the same variant of Datum?

@@ -50,11 +50,7 @@ impl Planner<'_> {
             DmlKind::Delete => "Delete",
             DmlKind::Merge => "Merge",
         };
-        let alias = if self.explain {
-            super::shown_text::relation_name(d.rel).filter(|alias| *alias != table.name)
-        } else {
-            None
-        };
+        let alias = self.names.as_ref().and_then(|names| names.relation(d.rel)).filter(|alias| *alias != table.name);
         let label = match alias {
             Some(alias) => format!("{verb} on {} {alias}", table.name),
             None => format!("{verb} on {}", table.name),
@@ -311,7 +307,7 @@ impl Planner<'_> {
             let index = &b.index;
             let suffix = index.is_global.then(|| Relation::heap_name(table.storage));
             let (unique, nulls_not_distinct, deferrable) = (index.unique, index.nulls_not_distinct, index.deferrable);
-            let of_class = index.keys.iter().filter(|_| index.is_inverted());
+            let of_class = index.keys.iter().filter(|_| index.has_terms());
             let classes =
                 of_class.map(|k| inverted_class(k.opclass, k.type_oid, self.catalog)).collect::<Result<_>>()?;
             let shape = Arc::new(IndexShape {

@@ -2,58 +2,14 @@
 //!
 //! Must not know: how it is run. The executor does.
 
-use kilndb_base::{Oid, Result};
+use kilndb_base::Oid;
 use kilndb_bind::ir::{BoolTestKind, CompareKind, SqlValue};
 use kilndb_catalog::FunctionInfo;
 use kilndb_catalog::routine::RowShape;
-use kilndb_types::functions::ScalarFn;
+pub use kilndb_types::functions::descriptor::{Arithmetic, IntOp};
+use kilndb_types::functions::{ScalarFn, SessionFunction};
 use kilndb_types::{Datum, cast};
 use std::sync::Arc;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IntOp {
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    Plus,
-    Minus,
-    Times,
-}
-
-impl Arithmetic {
-    #[inline]
-    pub fn of_int4(self, l: i32, r: i32) -> Option<i32> {
-        match self {
-            Arithmetic::Plus => l.checked_add(r),
-            Arithmetic::Minus => l.checked_sub(r),
-            Arithmetic::Times => l.checked_mul(r),
-        }
-    }
-    /// The value; what is out of range is `f`'s to tell.
-    pub fn of(self, wide: bool, l: i64, r: i64, f: ScalarFn, cx: &kilndb_types::EvalContext<'_>) -> Result<Datum> {
-        let of_int4 = |l: i64, r: i64| self.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(Datum::Int4);
-        match if wide { self.of_int8(l, r).map(Datum::Int8) } else { of_int4(l, r) } {
-            Some(v) => Ok(v),
-            None if wide => f(cx, &[Datum::Int8(l), Datum::Int8(r)]),
-            None => f(cx, &[Datum::Int4(l as i32), Datum::Int4(r as i32)]),
-        }
-    }
-    #[inline]
-    pub fn of_int8(self, l: i64, r: i64) -> Option<i64> {
-        match self {
-            Arithmetic::Plus => l.checked_add(r),
-            Arithmetic::Minus => l.checked_sub(r),
-            Arithmetic::Times => l.checked_mul(r),
-        }
-    }
-}
 
 #[derive(Clone)]
 pub struct CSubscript {
@@ -82,8 +38,9 @@ pub enum CExpr {
         strict: bool,
         args: Box<[CExpr; 2]>,
     },
+    /// A function of the session's own; None: there is no such function in this build, which a call tells.
     Session {
-        oid: Oid,
+        function: Option<SessionFunction>,
         name: Arc<str>,
         strict: bool,
         args: Box<[CExpr]>,

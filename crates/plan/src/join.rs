@@ -174,7 +174,7 @@ impl Planner<'_> {
         if let Some(e) = Expr::and_all(constant) {
             let condition = self.compile(&e, &current.planned.layout)?;
             let layout = current.planned.layout;
-            let info = if self.explain { vec![format!("Filter: {}", self.show(&e))] } else { Vec::new() };
+            let info = if self.explains() { vec![format!("Filter: {}", self.show(&e))] } else { Vec::new() };
             let node = self.node_with(
                 Op::Filter { input: current.planned.node, condition },
                 layout.0.len(),
@@ -299,7 +299,7 @@ impl Planner<'_> {
         let condition = self.compile(e, &input.layout)?;
         let width = input.layout.0.len();
         let cost = input.node.cost + input.node.rows * 0.0025;
-        let info = if self.explain { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
+        let info = if self.explains() { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
         let below = input.node.clone();
         let node = self.node_with(Op::Filter { input: input.node, condition }, width, rows, cost, label, info);
         self.note_divided_like(&node, &below);
@@ -446,7 +446,7 @@ impl Planner<'_> {
             types.push(if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) });
             probe_keys.push(widen(self.compile(l, &probe.layout)?, int, l.ty));
             build_keys.push(widen(self.compile(r, &build.layout)?, int, r.ty));
-            if self.explain {
+            if self.explains() {
                 conds.push(format!("({} = {})", self.show(l), self.show(r)));
             }
         }
@@ -455,7 +455,7 @@ impl Planner<'_> {
             None => None,
         };
         let mut info = Vec::new();
-        if self.explain {
+        if self.explains() {
             info.push(format!("Hash Cond: {}", super::shown_text::and_text(&conds)));
             if !residual.is_empty() {
                 let text: Vec<String> = residual.iter().map(|e| self.show(e)).collect();
@@ -503,7 +503,7 @@ impl Planner<'_> {
             None => None,
         };
         let mut info = Vec::new();
-        if self.explain && !on.is_empty() {
+        if self.explains() && !on.is_empty() {
             let text: Vec<String> = on.iter().map(|e| self.show(e)).collect();
             info.push(format!("Join Filter: {}", super::shown_text::and_text(&text)));
         }

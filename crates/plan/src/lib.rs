@@ -49,6 +49,7 @@ use kilndb_storage::{Engine, LockMode, Relation};
 use kilndb_types::EvalContext;
 pub use node::*;
 pub use partitionwise::{ByPartition, ShownPart};
+use shown_text::ShownNames;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
@@ -86,7 +87,8 @@ pub struct Planner<'a> {
     locks: RefCell<Vec<(Oid, LockMode)>>,
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
-    explain: bool,
+    /// What EXPLAIN shows columns and relations by; none: the plan is not shown.
+    names: Option<ShownNames>,
     /// EXPLAIN (VERBOSE).
     verbose: bool,
     eval: Option<EvalContext<'a>>,
@@ -135,13 +137,11 @@ fn plan_in<'a>(
     };
     inline::inline_functions(&mut query, catalog)?;
     simplify::simplify(&mut query)?;
-    if explain.is_some() {
-        shown_text::name_columns(&query);
-    }
+    let names = explain.is_some().then(|| ShownNames::of_query(&query));
     let (mut needed, mut uses) = (HashSet::new(), HashMap::new());
     collect_needed(&query, &mut needed, &mut uses);
     let verbose = explain.as_ref().is_some_and(|o| o.verbose);
-    let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, explain.is_some()) };
+    let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, names) };
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
         Body::Dml(d) => {
@@ -265,12 +265,12 @@ fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
     if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() || has_triggers {
         return None;
     }
-    // Rows are taken out of an inverted index by their ids.
-    let (inverted, trees): (Vec<_>, Vec<_>) = d.indexes.iter().partition(|index| index.index.is_inverted());
+    // Rows are taken out of an index of terms by their ids.
+    let (of_terms, of_keys): (Vec<_>, Vec<_>) = d.indexes.iter().partition(|index| index.index.has_terms());
     let mut used: Vec<ColId> = Vec::new();
-    inverted.iter().flat_map(|index| &index.predicate).for_each(|e| e.columns(&mut used));
+    of_terms.iter().flat_map(|index| &index.predicate).for_each(|e| e.columns(&mut used));
     let referenced = d.table.referenced_by.iter().flat_map(|key| key.referenced_columns.iter().copied());
-    Some(trees.iter().flat_map(|index| index.columns()).chain(referenced).chain(used.iter().map(|c| c.att)).collect())
+    Some(of_keys.iter().flat_map(|index| index.columns()).chain(referenced).chain(used.iter().map(|c| c.att)).collect())
 }
 
 fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId, usize>) {
@@ -288,7 +288,7 @@ impl<'a> Planner<'a> {
         catalog: &'a dyn CatalogView,
         engine: &'a Arc<Engine>,
         needed: HashSet<ColId>,
-        explain: bool,
+        names: Option<ShownNames>,
     ) -> Planner<'a> {
         Planner {
             catalog,
@@ -313,7 +313,7 @@ impl<'a> Planner<'a> {
             locks: Default::default(),
             read_only: Cell::new(true),
             changes_permanent: Cell::new(false),
-            explain,
+            names,
             verbose: false,
             eval: None,
             divisions: Default::default(),
@@ -428,12 +428,21 @@ impl Planner<'_> {
             })
             .collect()
     }
+    /// The plan is made to be shown.
+    pub(crate) fn explains(&self) -> bool {
+        self.names.is_some()
+    }
     /// As a node that reads relation `rel` shows it.
     pub fn show_scan(&self, rel: u32, e: &Expr) -> String {
-        if self.explain { shown_text::scan_text(e, rel, self.catalog) } else { String::new() }
+        self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.catalog))
     }
     pub fn show(&self, e: &Expr) -> String {
-        if self.explain { shown_text::expr_text(e, self.catalog) } else { String::new() }
+        self.names.as_ref().map_or_else(String::new, |names| names.text(e, self.catalog))
+    }
+    /// A relation as EXPLAIN calls it.
+    pub(crate) fn shown_relation(&self, rel: &Rel) -> String {
+        let shown = self.names.as_ref().and_then(|names| names.relation(rel.id));
+        shown.unwrap_or(&rel.alias).to_string()
     }
 }
 

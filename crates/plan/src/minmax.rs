@@ -88,8 +88,8 @@ impl Planner<'_> {
                 let before = *c;
                 c.rel = own.id;
                 self.needed.borrow_mut().insert(*c);
-                if self.explain {
-                    super::shown_text::name_like(*c, before);
+                if let Some(names) = &self.names {
+                    names.name_like(*c, before);
                 }
             }
             Ok(())

@@ -8,6 +8,8 @@ use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait,
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
+use kilndb_types::aggregates::AggregateFn;
+use kilndb_types::functions::FunctionKind;
 use kilndb_types::inverted::Class;
 use kilndb_types::row::Want;
 use std::sync::Arc;
@@ -216,6 +218,8 @@ pub struct SortSpec {
 
 pub struct AggSpec {
     pub oid: Oid,
+    /// What gathers the rows; None: there is no such aggregate in this build, which running it tells.
+    pub make: Option<AggregateFn>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
@@ -236,7 +240,8 @@ pub struct ShownFunction {
 }
 
 pub struct FunctionCall {
-    pub oid: Oid,
+    /// Who computes it, if it is a built-in function.
+    pub function: Option<FunctionKind>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
@@ -259,6 +264,8 @@ pub enum ProjectItem {
 
 pub struct WindowFn {
     pub oid: Oid,
+    /// Who computes it; None: there is no such function in this build, which running it tells.
+    pub function: Option<FunctionKind>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
@@ -480,19 +487,19 @@ pub struct IndexShape {
     pub values: Vec<CExpr>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
-    /// Of the keys of an inverted index; of another index none.
+    /// Of the columns of an index of terms; of another index none.
     pub classes: Vec<Class>,
 }
 
 impl IndexPlan {
     #[inline]
-    pub fn is_inverted(&self) -> bool {
+    pub fn has_terms(&self) -> bool {
         !self.shape.classes.is_empty()
     }
     /// May the row's entry be another one after an UPDATE that changes these columns?
     #[inline]
     pub fn is_touched(&self, changed: &[bool]) -> bool {
-        self.predicate.is_some() && !self.is_inverted()
+        self.predicate.is_some() && !self.has_terms()
             || self.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true))
     }
 }
@@ -503,7 +510,7 @@ impl IndexShape {
         let is_plain = self.keys.iter().all(|k| k.attnum != 0) && index.predicate_sql.is_none();
         let flags = (self.unique, self.nulls_not_distinct, self.deferrable);
         is_plain
-            && self.classes.is_empty() != index.is_inverted()
+            && self.classes.is_empty() != index.has_terms()
             && flags == (index.unique, index.nulls_not_distinct, index.deferrable)
             && self.keys == index.keys
     }

@@ -198,7 +198,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
     let binder = kilndb_bind::Binder::new(catalog, Arc::from(""), Vec::new());
     let rel = binder.new_rel();
     let bound = binder.bind_rules(table, rel)?;
-    let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), false) };
+    let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), None) };
     let row = Planner::row_layout(table, rel);
     let mut generated = Vec::new();
     for a in &bound.generated {
@@ -226,7 +226,7 @@ pub fn table_rules(table: &Arc<Table>, catalog: &dyn CatalogView, engine: &Arc<E
 
 /// The expressions of a partition key, over rows of its table.
 pub fn key_expressions(table: &Table, catalog: &dyn CatalogView, engine: &Arc<Engine>) -> Result<Vec<Option<CExpr>>> {
-    let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), false) };
+    let planner = Planner { is_detached: true, ..Planner::new(catalog, engine, HashSet::new(), None) };
     planner.compile_key(table, 1, &Planner::row_layout(table, 1))
 }
 
@@ -317,9 +317,9 @@ impl Planner<'_> {
             }),
             false => None,
         };
-        let shown = if self.explain { self.show_partitions(table, &template, &prune)? } else { Vec::new() };
+        let shown = if self.explains() { self.show_partitions(table, &template, &prune)? } else { Vec::new() };
         let (label, info, shown) = match shown.as_slice() {
-            [] if self.explain => ("Result".to_string(), vec!["One-Time Filter: false".to_string()], shown),
+            [] if self.explains() => ("Result".to_string(), vec!["One-Time Filter: false".to_string()], shown),
             [one] => (one.node.label.clone(), one.node.info.clone(), shown),
             _ if order.as_ref().is_some_and(|o| o.ranges.is_none() || !self.has_plain_ranges(table)) => {
                 let keys: Vec<String> = wanted.iter().map(|k| self.show_key(k)).collect();

@@ -69,8 +69,7 @@ impl Planner<'_> {
         if !(switches.partitionwise_join || switches.partitionwise_aggregate) {
             return Ok(());
         }
-        let alias =
-            super::shown_text::relation_name(rel.id).filter(|_| self.explain).unwrap_or_else(|| rel.alias.clone());
+        let alias = self.shown_relation(rel);
         let shown =
             if let Op::Partitions(p) = &node.op { p.shown.iter().map(|s| s.position).collect() } else { Vec::new() };
         let division = Division {
@@ -152,9 +151,9 @@ impl Planner<'_> {
         division.first_number = usize::from(!matches!(&planned.node.op, Op::Aggregate { .. } | Op::Filter { .. }));
         let Planned { node: input, layout } = planned;
         let (width, rows, cost) = (input.width, input.rows, input.cost);
-        let shown = if self.explain { self.show_parts(&input, &division) } else { Vec::new() };
+        let shown = if self.explains() { self.show_parts(&input, &division) } else { Vec::new() };
         let (label, info) = match shown.as_slice() {
-            [] if self.explain => ("Result", vec!["One-Time Filter: false".to_string()]),
+            [] if self.explains() => ("Result", vec!["One-Time Filter: false".to_string()]),
             _ => ("Append", Vec::new()),
         };
         let scans = division.scans.iter().map(|scan| (scan.node, scan.table.clone())).collect();

@@ -5,7 +5,7 @@ use super::node::ShownFunction;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::format_type::quote_identifier;
-use kilndb_types::functions;
+use kilndb_types::functions::{self, descriptor::Support};
 
 impl Planner<'_> {
     /// Result columns are `(out_rel, 1…)`.
@@ -42,9 +42,9 @@ impl Planner<'_> {
         {
             level.push(made.0);
         }
-        if self.explain {
+        if let Some(names) = &self.names {
             let kind = if once { "InitPlan" } else { "SubPlan" };
-            super::shown_text::name_subplan(s.id, format!("{kind} {}", made.0 + 1));
+            names.name_subplan(s.id, format!("{kind} {}", made.0 + 1));
         }
         Ok(made)
     }
@@ -236,7 +236,7 @@ impl Planner<'_> {
         let rows = input.node.rows;
         let cost = input.node.cost + rows * rows.max(2.0).log2() * 0.01;
         let mut info = Vec::new();
-        if self.explain {
+        if self.explains() {
             let text: Vec<String> = keys
                 .iter()
                 .map(|k| {
@@ -345,14 +345,12 @@ impl Planner<'_> {
             && f.returns_set
         {
             let args = f.args.iter().map(|a| self.compile(a, layout)).collect::<Result<Vec<_>>>()?;
+            let descriptor = functions::descriptor(f.oid);
+            let sees_domains = descriptor.is_some_and(|d| d.support == Support::SeesDomains);
             return Ok(FunctionCall {
-                oid: f.oid,
+                function: descriptor.map(|d| d.kind),
                 name: f.name.clone(),
-                arg_types: f
-                    .args
-                    .iter()
-                    .map(|a| if is_json_set(f.oid) { a.ty } else { self.base_type(a.ty) })
-                    .collect(),
+                arg_types: f.args.iter().map(|a| if sees_domains { a.ty } else { self.base_type(a.ty) }).collect(),
                 args,
                 strict: f.strict,
                 returns_set: true,
@@ -363,9 +361,8 @@ impl Planner<'_> {
                 routine: self.routine_call(f, e, composite),
             });
         }
-        let _ = functions::lookup;
         Ok(FunctionCall {
-            oid: 0,
+            function: None,
             name: "".into(),
             args: Vec::new(),
             arg_types: Vec::new(),
@@ -386,7 +383,7 @@ impl Planner<'_> {
             .map(|c| self.function_call(&c.expr, c.columns, c.composite, &empty))
             .collect::<Result<Vec<_>>>()?;
         let width = rel.columns.len();
-        let shown = self.explain.then(|| Box::new(self.shown_function(rel, calls)));
+        let shown = self.explains().then(|| Box::new(self.shown_function(rel, calls)));
         let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
         let node =
             self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
@@ -401,7 +398,7 @@ impl Planner<'_> {
             _ => None,
         };
         let name = name.map(|f| (self.catalog.schema_name_of(f.schema_oid).unwrap_or_default(), f.name.clone()));
-        ShownFunction { name, alias: super::shown_text::relation_name(rel.id).unwrap_or_else(|| rel.alias.clone()) }
+        ShownFunction { name, alias: self.shown_relation(rel) }
     }
 
     /// The label, and the lines below it.
@@ -559,9 +556,4 @@ fn shallow(q: &Query, distinct: Distinct) -> Query {
         filter: if q.locks.is_empty() { None } else { q.filter.clone() },
         ..Query::default()
     }
-}
-
-/// Such a function looks at domains itself.
-fn is_json_set(oid: Oid) -> bool {
-    kilndb_types::json::sets::SETS.contains(&oid)
 }

@@ -96,8 +96,7 @@ impl Planner<'_> {
     }
 
     pub(super) fn scan_name(&self, rel: &Rel, table: &Table) -> String {
-        let known = if self.explain { super::shown_text::relation_name(rel.id) } else { None };
-        let alias = known.unwrap_or_else(|| rel.alias.clone());
+        let alias = self.shown_relation(rel);
         if alias == table.name { table.name.clone() } else { format!("{} {alias}", table.name) }
     }
 
@@ -137,7 +136,7 @@ impl Planner<'_> {
         let all = if implied.is_empty() { preds } else { &all };
         let mut best: Option<(f64, Arc<Index>, Match, f64, bool)> = None;
         for index in &table.indexes {
-            if !index.valid || index.method != "btree" {
+            if !index.valid || !index.method.is_ordered {
                 continue;
             }
             if index.predicate_sql.is_some() && !self.predicate_implied(rel, table, index, preds)? {
@@ -179,7 +178,7 @@ impl Planner<'_> {
                 best = Some((cost, index.clone(), m, rows, useful_order));
             }
         }
-        let bitmap = match table.indexes.iter().any(|i| i.is_inverted()) {
+        let bitmap = match table.indexes.iter().any(|i| i.has_terms()) {
             true => self.bitmap_path(rel, table, (preds, &selectivities), total, pages)?,
             false => None,
         };
@@ -215,7 +214,7 @@ impl Planner<'_> {
         let Some(e) = Expr::and_all(list.clone()) else { return Ok((None, Vec::new())) };
         let filter = self.compile(&e, layout)?;
         let mut info = Vec::new();
-        if self.explain {
+        if self.explains() {
             let text: Vec<String> = list.iter().map(|e| self.show_scan(rel.id, e)).collect();
             info.push(format!("Filter: {}", super::shown_text::and_text(&text)));
         }
@@ -256,7 +255,7 @@ impl Planner<'_> {
         scan.filter = filter;
         let several = |e: &Expr| e.ty != kilndb_types::oids::TID;
         let count: f64 = tids.iter().map(|e| if several(e) { 10.0 } else { 1.0 }).sum();
-        if self.explain {
+        if self.explains() {
             info.insert(0, format!("TID Cond: {}", self.show_scan(rel.id, &preds[used])));
         }
         let label = format!("Tid Scan on {}", self.scan_name(rel, &scan.table));
@@ -318,7 +317,7 @@ impl Planner<'_> {
             not_null: m.not_null,
             backward,
         };
-        if self.explain && !m.used.is_empty() {
+        if self.explains() && !m.used.is_empty() {
             let text: Vec<String> = m.used.iter().map(|i| self.show_scan(rel.id, &preds[*i])).collect();
             info.insert(0, format!("Index Cond: {}", super::shown_text::and_text(&text)));
         }

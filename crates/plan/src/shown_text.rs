@@ -6,6 +6,7 @@ use kilndb_catalog::CatalogView;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::format_type::{quote_identifier, schema_name};
 use kilndb_types::{Datum, oids};
+use std::cell::RefCell;
 
 /// Conditions joined; one stays as it is.
 pub fn and_text(parts: &[String]) -> String {
@@ -46,48 +47,145 @@ fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> Strin
     }
 }
 
-/// An expression as SQL (columns by relation number where no name is known).
-pub fn expr_text(e: &Expr, catalog: &dyn CatalogView) -> String {
-    let sub = |x: &Expr| expr_text(x, catalog);
-    let list = |l: &[Expr]| l.iter().map(sub).collect::<Vec<_>>().join(", ");
-    match &e.kind {
-        ExprKind::Const(d) => constant(d, e.ty, catalog),
-        ExprKind::Param(n) => format!("${}", n + 1),
-        ExprKind::Column(c) => NAMES.with_borrow(|n| n.column(*c)),
-        ExprKind::Func(f) => match (f.form, f.args.as_slice()) {
-            (FuncForm::Operator, [l, r]) => format!("({} {} {})", sub(l), f.name, sub(r)),
-            (FuncForm::Operator, [r]) => format!("({} {})", f.name, sub(r)),
-            (FuncForm::ExplicitCast | FuncForm::ImplicitCast, [a, ..]) => {
-                format!("({})::{}", sub(a), catalog.format_type(e.ty, e.typmod))
+/// The names that EXPLAIN shows a statement's columns, relations and subplans by.
+pub struct ShownNames {
+    /// The relation (0: none) and the name.
+    columns: RefCell<HashMap<ColId, (u32, String)>>,
+    aliases: HashMap<u32, String>,
+    /// Names of subplans by `SubLink::id`.
+    subplans: RefCell<HashMap<u32, String>>,
+}
+
+impl ShownNames {
+    pub fn of_query(q: &Query) -> ShownNames {
+        let mut names = Collected::default();
+        collect(q, &mut names);
+        ShownNames { columns: RefCell::new(names.columns), aliases: names.aliases, subplans: RefCell::default() }
+    }
+
+    /// The name of a relation of the statement, unlike those of all others.
+    pub fn relation(&self, rel: u32) -> Option<&str> {
+        self.aliases.get(&rel).map(String::as_str)
+    }
+
+    /// The name of the subplan of the subquery with that `SubLink::id`.
+    pub fn name_subplan(&self, id: u32, name: String) {
+        self.subplans.borrow_mut().insert(id, name);
+    }
+
+    /// A column that the planner has made gets another's name.
+    pub fn name_like(&self, column: ColId, other: ColId) {
+        let mut columns = self.columns.borrow_mut();
+        if let Some(name) = columns.get(&other).cloned() {
+            columns.insert(column, name);
+        }
+    }
+
+    /// An expression as SQL.
+    pub fn text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
+        ExpressionText { names: self, catalog, scanned: None, is_qualified: false }.of(e)
+    }
+
+    /// An expression of a node that reads one relation, whose columns are not qualified.
+    pub fn scan_text(&self, e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
+        ExpressionText { names: self, catalog, scanned: Some(rel), is_qualified: false }.of(e)
+    }
+
+    /// An expression with its columns qualified, where there are partitions to tell apart.
+    pub fn qualified_text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
+        ExpressionText { names: self, catalog, scanned: None, is_qualified: true }.of(e)
+    }
+}
+
+/// How one node of a plan shows its expressions.
+struct ExpressionText<'a> {
+    names: &'a ShownNames,
+    catalog: &'a dyn CatalogView,
+    /// The relation that the node reads.
+    scanned: Option<u32>,
+    /// Columns are shown with their relation, even if there is but one.
+    is_qualified: bool,
+}
+
+impl ExpressionText<'_> {
+    fn column(&self, c: ColId) -> String {
+        let columns = self.names.columns.borrow();
+        let Some((rel, name)) = columns.get(&c) else { return format!("r{}.c{}", c.rel, c.att) };
+        let is_bare = self.names.aliases.len() < 2 && !self.is_qualified || self.scanned == Some(*rel);
+        match self.names.aliases.get(rel) {
+            Some(alias) if !is_bare => format!("{alias}.{name}"),
+            _ => name.clone(),
+        }
+    }
+
+    fn list(&self, expressions: &[Expr], separator: &str) -> String {
+        expressions.iter().map(|e| self.of(e)).collect::<Vec<_>>().join(separator)
+    }
+
+    fn of(&self, e: &Expr) -> String {
+        let catalog = self.catalog;
+        let sub = |x: &Expr| self.of(x);
+        let list = |l: &[Expr]| self.list(l, ", ");
+        match &e.kind {
+            ExprKind::Const(d) => constant(d, e.ty, catalog),
+            ExprKind::Param(n) => format!("${}", n + 1),
+            ExprKind::Column(c) => self.column(*c),
+            ExprKind::Func(f) => match (f.form, f.args.as_slice()) {
+                (FuncForm::Operator, [l, r]) => format!("({} {} {})", sub(l), f.name, sub(r)),
+                (FuncForm::Operator, [r]) => format!("({} {})", f.name, sub(r)),
+                (FuncForm::ExplicitCast | FuncForm::ImplicitCast, [a, ..]) => {
+                    format!("({})::{}", sub(a), catalog.format_type(e.ty, e.typmod))
+                }
+                _ => format!("{}({})", function_name(f, catalog), list(&f.args)),
+            },
+            ExprKind::Cast { arg, .. } => format!("({})::{}", sub(arg), catalog.format_type(e.ty, e.typmod)),
+            ExprKind::And(l) => format!("({})", self.list(l, " AND ")),
+            ExprKind::Or(l) => format!("({})", self.list(l, " OR ")),
+            ExprKind::Not(a) => format!("(NOT {})", sub(a)),
+            ExprKind::IsNull { arg, negated } => {
+                format!("({} IS {}NULL)", sub(arg), if *negated { "NOT " } else { "" })
             }
-            _ => format!("{}({})", function_name(f, catalog), list(&f.args)),
-        },
-        ExprKind::Cast { arg, .. } => format!("({})::{}", sub(arg), catalog.format_type(e.ty, e.typmod)),
-        ExprKind::And(l) => format!("({})", l.iter().map(sub).collect::<Vec<_>>().join(" AND ")),
-        ExprKind::Or(l) => format!("({})", l.iter().map(sub).collect::<Vec<_>>().join(" OR ")),
-        ExprKind::Not(a) => format!("(NOT {})", sub(a)),
-        ExprKind::IsNull { arg, negated } => format!("({} IS {}NULL)", sub(arg), if *negated { "NOT " } else { "" }),
-        ExprKind::ScalarArray { func, any } => match func.args.as_slice() {
-            [l, r] => format!("({} {} {} ({}))", sub(l), func.name, if *any { "ANY" } else { "ALL" }, sub(r)),
-            _ => "?".into(),
-        },
-        ExprKind::Coalesce(l) => format!("COALESCE({})", list(l)),
-        ExprKind::MinMax { greatest, args } => {
-            format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(args))
+            ExprKind::ScalarArray { func, any } => match func.args.as_slice() {
+                [l, r] => format!("({} {} {} ({}))", sub(l), func.name, if *any { "ANY" } else { "ALL" }, sub(r)),
+                _ => "?".into(),
+            },
+            ExprKind::Coalesce(l) => format!("COALESCE({})", list(l)),
+            ExprKind::MinMax { greatest, args } => {
+                format!("{}({})", if *greatest { "GREATEST" } else { "LEAST" }, list(args))
+            }
+            ExprKind::Array { elements, element_type, multidim: false }
+                if elements.iter().all(|x| x.as_const().is_some()) =>
+            {
+                let values = elements.iter().filter_map(|x| x.as_const().cloned()).collect();
+                constant(&kilndb_catalog::store::array(*element_type, values), e.ty, catalog)
+            }
+            ExprKind::Array { elements, .. } => format!("ARRAY[{}]", list(elements)),
+            ExprKind::Row { fields, .. } => format!("ROW({})", list(fields)),
+            ExprKind::Collate { arg, name } => format!("({} COLLATE \"{name}\")", sub(arg)),
+            ExprKind::SubLink(s) => self.sublink(s),
+            ExprKind::Case { .. } => "CASE".into(),
+            ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
+            _ => "(…)".into(),
         }
-        ExprKind::Array { elements, element_type, multidim: false }
-            if elements.iter().all(|x| x.as_const().is_some()) =>
-        {
-            let values = elements.iter().filter_map(|x| x.as_const().cloned()).collect();
-            constant(&kilndb_catalog::store::array(*element_type, values), e.ty, catalog)
+    }
+
+    fn sublink(&self, s: &SubLink) -> String {
+        let name = self.names.subplans.borrow().get(&s.id).cloned().unwrap_or_else(|| "SubPlan".into());
+        match s.kind {
+            _ if name.starts_with("InitPlan") => format!("({name}).col1"),
+            SubKind::Exists => format!("EXISTS({name})"),
+            SubKind::Array => format!("ARRAY({name})"),
+            SubKind::Any | SubKind::All => {
+                let count = s.query.targets.iter().filter(|t| !t.junk).count();
+                for i in 1..=count {
+                    let column = ColId { rel: s.test_rel, att: i as i16 };
+                    self.names.columns.borrow_mut().insert(column, (0, format!("({name}).col{i}")));
+                }
+                let test = s.test.as_ref().map_or_else(String::new, |t| self.of(t));
+                format!("({} {test})", if s.kind == SubKind::Any { "ANY" } else { "ALL" })
+            }
+            _ => format!("({name})"),
         }
-        ExprKind::Array { elements, .. } => format!("ARRAY[{}]", list(elements)),
-        ExprKind::Row { fields, .. } => format!("ROW({})", list(fields)),
-        ExprKind::Collate { arg, name } => format!("({} COLLATE \"{name}\")", sub(arg)),
-        ExprKind::SubLink(s) => sublink_text(s, catalog),
-        ExprKind::Case { .. } => "CASE".into(),
-        ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
-        _ => "(…)".into(),
     }
 }
 
@@ -104,100 +202,14 @@ fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
     }
 }
 
-fn sublink_text(s: &SubLink, catalog: &dyn CatalogView) -> String {
-    let known = SUBPLAN_NAMES.with_borrow(|m| m.get(&s.id).cloned());
-    let name = known.unwrap_or_else(|| "SubPlan".into());
-    match s.kind {
-        _ if name.starts_with("InitPlan") => format!("({name}).col1"),
-        SubKind::Exists => format!("EXISTS({name})"),
-        SubKind::Array => format!("ARRAY({name})"),
-        SubKind::Any | SubKind::All => {
-            let columns = s.query.targets.iter().filter(|t| !t.junk).count();
-            NAMES.with_borrow_mut(|n| {
-                for i in 1..=columns {
-                    n.columns.insert(ColId { rel: s.test_rel, att: i as i16 }, (0, format!("({name}).col{i}")));
-                }
-            });
-            let test = s.test.as_ref().map_or_else(String::new, |t| expr_text(t, catalog));
-            format!("({} {test})", if s.kind == SubKind::Any { "ANY" } else { "ALL" })
-        }
-        _ => format!("({name})"),
-    }
-}
-
-kilndb_base::task_local! {
-    /// Names of subplans by `SubLink::id`.
-    static SUBPLAN_NAMES: std::cell::RefCell<HashMap<u32, String>> = Default::default();
-    /// Of the statement being planned for EXPLAIN.
-    static NAMES: std::cell::RefCell<Names> = Default::default();
-}
-
+/// Names as they are found in a query.
 #[derive(Default)]
-struct Names {
-    /// The relation (0: none) and the name.
+struct Collected {
     columns: HashMap<ColId, (u32, String)>,
     aliases: HashMap<u32, String>,
-    /// The relation that the node being shown reads.
-    scanned: Option<u32>,
-    /// Columns with their relation, even if there is but one.
-    qualified: bool,
 }
 
-impl Names {
-    fn column(&self, c: ColId) -> String {
-        let Some((rel, name)) = self.columns.get(&c) else { return format!("r{}.c{}", c.rel, c.att) };
-        let bare = self.aliases.len() < 2 && !self.qualified || self.scanned == Some(*rel);
-        match self.aliases.get(rel) {
-            Some(alias) if !bare => format!("{alias}.{name}"),
-            _ => name.clone(),
-        }
-    }
-}
-
-/// Sets the names that [`expr_text`] shows columns and relations by.
-pub fn name_columns(q: &Query) {
-    let mut names = Names::default();
-    collect(q, &mut names);
-    NAMES.set(names);
-    SUBPLAN_NAMES.with_borrow_mut(|m| m.clear());
-}
-
-/// The name of a relation of the statement, unlike those of all others.
-pub fn relation_name(rel: u32) -> Option<String> {
-    NAMES.with_borrow(|n| n.aliases.get(&rel).cloned())
-}
-
-/// As [`expr_text`], for a node that reads one relation: its columns are not qualified.
-pub fn scan_text(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
-    NAMES.with_borrow_mut(|n| n.scanned = Some(rel));
-    let text = expr_text(e, catalog);
-    NAMES.with_borrow_mut(|n| n.scanned = None);
-    text
-}
-
-/// As [`expr_text`], with columns qualified where there are partitions to tell apart.
-pub fn qualified_text(e: &Expr, catalog: &dyn CatalogView) -> String {
-    NAMES.with_borrow_mut(|n| n.qualified = true);
-    let text = expr_text(e, catalog);
-    NAMES.with_borrow_mut(|n| n.qualified = false);
-    text
-}
-
-/// The name of the subplan of the subquery with that `SubLink::id`.
-pub fn name_subplan(id: u32, name: String) {
-    SUBPLAN_NAMES.with_borrow_mut(|m| m.insert(id, name));
-}
-
-/// A column that the planner has made gets another's name.
-pub fn name_like(column: ColId, other: ColId) {
-    NAMES.with_borrow_mut(|n| {
-        if let Some(name) = n.columns.get(&other).cloned() {
-            n.columns.insert(column, name);
-        }
-    });
-}
-
-fn collect(q: &Query, n: &mut Names) {
+fn collect(q: &Query, n: &mut Collected) {
     for r in &q.rels {
         let taken = |name: &String| n.aliases.values().any(|a| a == name);
         let mut alias = r.alias.clone();
@@ -216,7 +228,7 @@ fn collect(q: &Query, n: &mut Names) {
     q.for_exprs(&mut |e| in_expr(e, n));
 }
 
-fn in_expr(e: &Expr, n: &mut Names) {
+fn in_expr(e: &Expr, n: &mut Collected) {
     if let ExprKind::SubLink(s) = &e.kind {
         collect(&s.query, n);
     }

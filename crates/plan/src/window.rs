@@ -59,6 +59,7 @@ impl Planner<'_> {
                 let ExprKind::Window(call) = &c.kind else { continue };
                 list.push(WindowFn {
                     oid: call.oid,
+                    function: functions::descriptor(call.oid).map(|d| d.kind),
                     name: call.name.clone(),
                     args: call.args.iter().map(|a| self.compile(a, &input.layout)).collect::<Result<_>>()?,
                     arg_types: call.args.iter().map(|a| self.base_type(a.ty)).collect(),

@@ -167,8 +167,10 @@ impl Bench {
             }
             std::thread::sleep(Duration::from_millis(under_load_ms));
             drop(guard);
-            let outcomes = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a session failed".into())));
-            outcomes.fold(Ok(()), |all, one| all.and(one))
+            // All are waited for before the first failure is told.
+            let ended = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a session failed".into())));
+            let outcomes: Vec<Result<(), String>> = ended.collect();
+            outcomes.into_iter().collect()
         });
         server.kill().map_err(|e| e.to_string())?;
         // What nothing acknowledged rests on may come again.

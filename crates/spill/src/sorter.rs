@@ -73,7 +73,7 @@ impl Memory {
         let mut entries = std::mem::take(&mut self.entries);
         for segment in entries.chunks_mut(SEGMENT) {
             if self.is_short() {
-                segment.sort_unstable_by(|a, b| (a.prefix, a.block, a.at).cmp(&(b.prefix, b.block, b.at)));
+                segment.sort_unstable_by_key(|a| (a.prefix, a.block, a.at));
             } else {
                 segment.sort_unstable_by(|a, b| {
                     let place = |e: &Entry| (e.block, e.at);

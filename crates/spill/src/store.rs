@@ -61,7 +61,7 @@ impl RowStore {
             let bytes = row_bytes(values);
             if self.used_bytes + bytes <= self.budget_bytes || self.rows == 0 {
                 self.used_bytes += bytes;
-                if self.rows % CHUNK_ROWS == 0 {
+                if self.rows.is_multiple_of(CHUNK_ROWS) {
                     self.chunks.push(Vec::new());
                 }
                 if let Some(chunk) = self.chunks.last_mut() {
@@ -74,7 +74,7 @@ impl RowStore {
         }
         let buffer = self.budget_bytes / 8;
         let file = self.file.get_or_insert_with(|| SpillFile::new(buffer));
-        if (self.rows - self.in_memory) % PLACE_ROWS == 0 {
+        if (self.rows - self.in_memory).is_multiple_of(PLACE_ROWS) {
             self.places.push(file.bytes());
         }
         file.push(&[], values, io)?;

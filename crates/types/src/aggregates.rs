@@ -12,6 +12,17 @@ use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+/// Defines aggregates: `fn name(types; oids) = accumulator;`. `scripts/function-table.py` reads the OIDs.
+macro_rules! aggregates {
+    ($( $(#[$doc:meta])* fn $name:ident($types:ident; $($oid:literal),+ $(,)?) = $make:expr; )*) => { $(
+        $(#[$doc])*
+        pub(crate) fn $name($types: &[kilndb_base::Oid]) -> Box<dyn $crate::aggregates::Accumulator> {
+            $make
+        }
+    )* };
+}
+pub(crate) use aggregates;
+
 pub trait Accumulator: Send {
     /// One row's arguments; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
@@ -670,70 +681,63 @@ fn regression(want: Regr) -> Box<dyn Accumulator> {
     Box::new(Regression { want, n: 0.0, sx: 0.0, sxx: 0.0, sy: 0.0, syy: 0.0, sxy: 0.0 })
 }
 
-pub fn lookup_aggregate(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
-    Some(match proc_oid {
-        2803 => || Box::new(Count { star: true, rows: 0 }),
-        2147 => || Box::new(Count::default()),
-        2107 => || integers(Want::Sum, false),
-        2108 | 2109 => || integers(Want::Sum, true),
-        2110 => || floats(Want::Sum, true),
-        2111 => || floats(Want::Sum, false),
-        2113 => || intervals(false),
-        2114 => || numerics(Want::Sum),
-        2100..=2102 => || integers(Want::Avg, false),
-        2103 => || numerics(Want::Avg),
-        2104 | 2105 => || floats(Want::Avg, false),
-        2106 => || intervals(true),
-        2148..=2150 | 2641..=2643 => || integers(Want::VarSamp, false),
-        2151 | 2152 | 2644 | 2645 => || floats(Want::VarSamp, false),
-        2153 | 2646 => || numerics(Want::VarSamp),
-        2154..=2156 | 2712..=2714 => || integers(Want::StddevSamp, false),
-        2157 | 2158 | 2715 | 2716 => || floats(Want::StddevSamp, false),
-        2159 | 2717 => || numerics(Want::StddevSamp),
-        2718..=2720 => || integers(Want::VarPop, false),
-        2721 | 2722 => || floats(Want::VarPop, false),
-        2723 => || numerics(Want::VarPop),
-        2724..=2726 => || integers(Want::StddevPop, false),
-        2727 | 2728 => || floats(Want::StddevPop, false),
-        2729 => || numerics(Want::StddevPop),
-        2050 | 2115..=2120 | 2122..=2130 | 2797 | 3526 | 3564 | 4189 | 5099 | 6373 | 6395 => {
-            || pick(|o| o == Ordering::Greater)
-        }
-        2051 | 2131..=2136 | 2138..=2146 | 2798 | 3527 | 3565 | 4190 | 5100 | 6374 | 6396 => {
-            || pick(|o| o == Ordering::Less)
-        }
-        2244 => || pick_bpchar(|o| o == Ordering::Greater),
-        2245 => || pick_bpchar(|o| o == Ordering::Less),
-        6291 => || pick(|_| false),
-        2517 | 2519 | 2236 | 2238 | 2240 | 2242 => || bits(Fold::And),
-        2518 | 2237 | 2239 | 2241 | 2243 => || bits(Fold::Or),
-        6164..=6167 => || bits(Fold::Xor),
-        3538 | 3545 => || Box::new(StringAgg::default()),
-        2335 => || Box::new(ArrayAgg::default()),
-        4053 => || Box::new(ArrayAgg { rows: true, ..ArrayAgg::default() }),
-        2818 => || regression(Regr::Count),
-        2819 => || regression(Regr::Sxx),
-        2820 => || regression(Regr::Syy),
-        2821 => || regression(Regr::Sxy),
-        2822 => || regression(Regr::AvgX),
-        2823 => || regression(Regr::AvgY),
-        2824 => || regression(Regr::R2),
-        2825 => || regression(Regr::Slope),
-        2826 => || regression(Regr::Intercept),
-        2827 => || regression(Regr::CovarPop),
-        2828 => || regression(Regr::CovarSamp),
-        2829 => || regression(Regr::Corr),
-        oid => return crate::range_aggregate::lookup(oid),
-    })
-}
-/// Like [`lookup_aggregate`], for aggregates that need to know their argument types (array_agg).
-pub fn new_with_types(proc_oid: Oid, arg_types: &[Oid]) -> Option<Box<dyn Accumulator>> {
-    if proc_oid == 2335 {
-        let element_type = arg_types.first().copied().unwrap_or(0);
-        return Some(Box::new(ArrayAgg { element_type, ..ArrayAgg::default() }));
-    }
-    if let Some(json) = crate::json::aggregate::new(proc_oid, arg_types) {
-        return Some(json);
-    }
-    lookup_aggregate(proc_oid).map(|make| make())
+/// Makes what gathers one group's rows; it is told the types of the aggregate's arguments.
+pub type AggregateFn = fn(&[Oid]) -> Box<dyn Accumulator>;
+
+aggregates! {
+    fn count_rows(_types; 2803) = Box::new(Count { star: true, rows: 0 });
+    fn count_values(_types; 2147) = Box::new(Count::default());
+    fn sum_int8(_types; 2107) = integers(Want::Sum, false);
+    fn sum_integers(_types; 2108, 2109) = integers(Want::Sum, true);
+    fn sum_float4(_types; 2110) = floats(Want::Sum, true);
+    fn sum_float8(_types; 2111) = floats(Want::Sum, false);
+    fn sum_interval(_types; 2113) = intervals(false);
+    fn sum_numeric(_types; 2114) = numerics(Want::Sum);
+    fn avg_integers(_types; 2100, 2101, 2102) = integers(Want::Avg, false);
+    fn avg_numeric(_types; 2103) = numerics(Want::Avg);
+    fn avg_floats(_types; 2104, 2105) = floats(Want::Avg, false);
+    fn avg_interval(_types; 2106) = intervals(true);
+    fn variance_integers(_types; 2148, 2149, 2150, 2641, 2642, 2643) = integers(Want::VarSamp, false);
+    fn variance_floats(_types; 2151, 2152, 2644, 2645) = floats(Want::VarSamp, false);
+    fn variance_numeric(_types; 2153, 2646) = numerics(Want::VarSamp);
+    fn stddev_integers(_types; 2154, 2155, 2156, 2712, 2713, 2714) = integers(Want::StddevSamp, false);
+    fn stddev_floats(_types; 2157, 2158, 2715, 2716) = floats(Want::StddevSamp, false);
+    fn stddev_numeric(_types; 2159, 2717) = numerics(Want::StddevSamp);
+    fn var_pop_integers(_types; 2718, 2719, 2720) = integers(Want::VarPop, false);
+    fn var_pop_floats(_types; 2721, 2722) = floats(Want::VarPop, false);
+    fn var_pop_numeric(_types; 2723) = numerics(Want::VarPop);
+    fn stddev_pop_integers(_types; 2724, 2725, 2726) = integers(Want::StddevPop, false);
+    fn stddev_pop_floats(_types; 2727, 2728) = floats(Want::StddevPop, false);
+    fn stddev_pop_numeric(_types; 2729) = numerics(Want::StddevPop);
+    fn max(_types;
+        2050, 2115, 2116, 2117, 2118, 2119, 2120, 2122, 2123, 2124, 2125, 2126, 2127, 2128, 2129, 2130, 2797,
+        3526, 3564, 4189, 5099, 6373, 6395
+    ) = pick(|o| o == Ordering::Greater);
+    fn min(_types;
+        2051, 2131, 2132, 2133, 2134, 2135, 2136, 2138, 2139, 2140, 2141, 2142, 2143, 2144, 2145, 2146, 2798,
+        3527, 3565, 4190, 5100, 6374, 6396
+    ) = pick(|o| o == Ordering::Less);
+    fn max_bpchar(_types; 2244) = pick_bpchar(|o| o == Ordering::Greater);
+    fn min_bpchar(_types; 2245) = pick_bpchar(|o| o == Ordering::Less);
+    fn any_value(_types; 6291) = pick(|_| false);
+    fn bit_and(_types; 2517, 2519, 2236, 2238, 2240, 2242) = bits(Fold::And);
+    fn bit_or(_types; 2518, 2237, 2239, 2241, 2243) = bits(Fold::Or);
+    fn bit_xor(_types; 6164, 6165, 6166, 6167) = bits(Fold::Xor);
+    fn string_agg(_types; 3538, 3545) = Box::new(StringAgg::default());
+    fn array_agg(types;
+        2335
+    ) = Box::new(ArrayAgg { element_type: types.first().copied().unwrap_or(0), ..ArrayAgg::default() });
+    fn array_agg_arrays(_types; 4053) = Box::new(ArrayAgg { rows: true, ..ArrayAgg::default() });
+    fn regr_count(_types; 2818) = regression(Regr::Count);
+    fn regr_sxx(_types; 2819) = regression(Regr::Sxx);
+    fn regr_syy(_types; 2820) = regression(Regr::Syy);
+    fn regr_sxy(_types; 2821) = regression(Regr::Sxy);
+    fn regr_avgx(_types; 2822) = regression(Regr::AvgX);
+    fn regr_avgy(_types; 2823) = regression(Regr::AvgY);
+    fn regr_r2(_types; 2824) = regression(Regr::R2);
+    fn regr_slope(_types; 2825) = regression(Regr::Slope);
+    fn regr_intercept(_types; 2826) = regression(Regr::Intercept);
+    fn covar_pop(_types; 2827) = regression(Regr::CovarPop);
+    fn covar_samp(_types; 2828) = regression(Regr::CovarSamp);
+    fn corr(_types; 2829) = regression(Regr::Corr);
 }

@@ -216,7 +216,7 @@ fn int_value(d: &Datum, type_name: &str) -> Result<i64> {
 }
 fn float_to_int(v: f64, type_name: &str) -> Result<i64> {
     let v = v.round_ties_even();
-    if v.is_nan() || v < -9_223_372_036_854_775_808.0 || v >= 9_223_372_036_854_775_808.0 {
+    if v.is_nan() || !(-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&v) {
         return Err(out_of_range(type_name));
     }
     Ok(v as i64)

@@ -209,7 +209,7 @@ mod tests {
             assert!(of_text(&text, 1).all(|p| !p.unwrap().is_empty()));
             assert_eq!(concat(&[&text, "x", &text]).unwrap(), format!("{text}x{text}"));
             assert_eq!(count_chars(&text).unwrap(), text.chars().count());
-            assert!(eq(text.as_bytes(), &text.as_bytes().to_vec()).unwrap());
+            assert!(eq(text.as_bytes(), text.clone().as_bytes()).unwrap());
             assert!(!eq(text.as_bytes(), format!("{text}x").as_bytes()).unwrap());
             assert_eq!(find(&text, &text).unwrap(), Some(0));
             for n in [0, 1, 40_000, 99_999, 1_000_000] {

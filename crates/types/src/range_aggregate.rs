@@ -1,17 +1,14 @@
 //! range_agg and range_intersect_agg.
 
-use crate::aggregates::{Accumulator, Partial};
+use crate::aggregates::{Accumulator, Partial, aggregates};
 use crate::functions::get;
 use crate::range::{self, Multirange, Range, RangeType};
 use crate::{Datum, EvalContext};
-use kilndb_base::{Oid, Result};
+use kilndb_base::Result;
 
-pub fn lookup(proc_oid: Oid) -> Option<fn() -> Box<dyn Accumulator>> {
-    Some(match proc_oid {
-        4301 | 6227 => || Box::new(Union::default()),
-        4450 | 4389 => || Box::new(Intersection::default()),
-        _ => return None,
-    })
+aggregates! {
+    fn range_agg(_types; 4301, 6227) = Box::new(Union::default());
+    fn range_intersect_agg(_types; 4450, 4389) = Box::new(Intersection::default());
 }
 
 #[derive(Default)]

@@ -253,7 +253,7 @@ pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
     let weight = i32::from(r.i16()?);
     let dscale = i32::from(r.u16()?);
     let rest = r.remaining();
-    if rest.len() % 2 != 0 {
+    if !rest.len().is_multiple_of(2) {
         return None;
     }
     let mut digits = Vec::with_capacity(rest.len() / 2);

@@ -79,7 +79,7 @@ pub fn message_length(buf: &[u8]) -> Result<Option<(u8, usize)>> {
     if !b"QPBDECHSXpdcfF".contains(&head[0]) {
         return Err(violation(format!("invalid frontend message type {}", head[0])));
     }
-    if length < 4 || length > MAX_MESSAGE_BYTES {
+    if !(4..=MAX_MESSAGE_BYTES).contains(&length) {
         return Err(violation("invalid message length"));
     }
     let small = !b"QPBdpF".contains(&head[0]);

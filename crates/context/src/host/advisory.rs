@@ -1,6 +1,7 @@
 //! Advisory locks.
 
 use super::StatementHost;
+use super::functions::{Call, session_functions};
 use super::views;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_catalog::lock_class::{ADVISORY_LOCK, ADVISORY_PAIR_LOCK};
@@ -27,27 +28,42 @@ fn tag(host: &StatementHost<'_>, args: &[Datum]) -> LockTag {
     LockTag(class, u64::from(host.database().oid), key)
 }
 
-pub fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
-    let mode = if name.ends_with("_shared") { LockMode::Share } else { LockMode::Exclusive };
-    if name == "pg_advisory_unlock_all" {
-        host.scratch.advisory.borrow_mut().take();
-        return Ok(Datum::text(""));
-    }
-    if name.starts_with("pg_advisory_unlock") {
-        return Ok(Datum::Bool(unlock(host, tag(host, args), mode)));
-    }
-    let attempt = name.starts_with("pg_try");
-    let wait = if attempt { WaitPolicy::NoWait } else { WaitPolicy::Wait };
-    let granted = if name.contains("_xact_") {
-        env.txn.lock(tag(host, args), mode, wait, env.park)
-    } else {
-        lock_for_session(host, tag(host, args), mode, wait, env)
+session_functions! {
+    fn pg_advisory_lock(call) = for_session(call, LockMode::Exclusive);
+    fn pg_advisory_lock_shared(call) = for_session(call, LockMode::Share);
+    fn pg_try_advisory_lock(call) = try_for_session(call, LockMode::Exclusive);
+    fn pg_try_advisory_lock_shared(call) = try_for_session(call, LockMode::Share);
+    fn pg_advisory_xact_lock(call) = for_transaction(call, LockMode::Exclusive);
+    fn pg_advisory_xact_lock_shared(call) = for_transaction(call, LockMode::Share);
+    fn pg_try_advisory_xact_lock(call) = try_for_transaction(call, LockMode::Exclusive);
+    fn pg_try_advisory_xact_lock_shared(call) = try_for_transaction(call, LockMode::Share);
+    fn pg_advisory_unlock(call) = Ok(Datum::Bool(unlock(call.host, tag(call.host, call.args), LockMode::Exclusive)));
+    fn pg_advisory_unlock_shared(call) = Ok(Datum::Bool(unlock(call.host, tag(call.host, call.args), LockMode::Share)));
+    fn pg_advisory_unlock_all(call) = {
+        call.host.scratch.advisory.borrow_mut().take();
+        Ok(Datum::text(""))
     };
-    let granted = match granted {
-        Err(e) if attempt && e.sqlstate() == sqlstate::LOCK_NOT_AVAILABLE => false,
-        other => other?,
-    };
-    Ok(if attempt { Datum::Bool(granted) } else { Datum::text("") })
+}
+
+fn for_session(call: &mut Call<'_, '_>, mode: LockMode) -> Result<Datum> {
+    lock_for_session(call.host, tag(call.host, call.args), mode, WaitPolicy::Wait, call.env)?;
+    Ok(Datum::text(""))
+}
+fn try_for_session(call: &mut Call<'_, '_>, mode: LockMode) -> Result<Datum> {
+    attempted(lock_for_session(call.host, tag(call.host, call.args), mode, WaitPolicy::NoWait, call.env))
+}
+fn for_transaction(call: &mut Call<'_, '_>, mode: LockMode) -> Result<Datum> {
+    call.env.txn.lock(tag(call.host, call.args), mode, WaitPolicy::Wait, call.env.park)?;
+    Ok(Datum::text(""))
+}
+fn try_for_transaction(call: &mut Call<'_, '_>, mode: LockMode) -> Result<Datum> {
+    attempted(call.env.txn.lock(tag(call.host, call.args), mode, WaitPolicy::NoWait, call.env.park))
+}
+fn attempted(granted: Result<bool>) -> Result<Datum> {
+    match granted {
+        Err(e) if e.sqlstate() == sqlstate::LOCK_NOT_AVAILABLE => Ok(Datum::Bool(false)),
+        other => other.map(Datum::Bool),
+    }
 }
 
 fn lock_for_session(

@@ -1,7 +1,7 @@
 //! pg_get_…def(): definitions as SQL text.
 
-use super::arguments::{bool_of, int_of, oid_of, text_of};
 use super::expression_text::canonical;
+use super::functions::session_functions;
 use super::{StatementHost, relation_by_text};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, Named};
@@ -9,67 +9,84 @@ use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Index, Table, TableKind};
+use kilndb_syntax::Node;
 use kilndb_types::{Datum, Host};
 use std::sync::Arc;
 
-pub fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
-    match name {
-        "pg_get_expr" => {
-            let Some(Datum::Text(sql)) = args.first() else { return Ok(Datum::Null) };
-            let Some(table) = host.reader.table_by_oid(oid_of(args.get(1)))? else { return Ok(Datum::text(&**sql)) };
-            if table.partition_of != 0 && (&**sql == "DEFAULT" || sql.starts_with("FOR VALUES ")) {
-                return Ok(Datum::text(host.shown_bound(&table, sql)?));
+session_functions! {
+    fn pg_get_expr(call) = {
+        let (host, Some(Datum::Text(sql))) = (call.host, call.arg(0)) else { return Ok(Datum::Null) };
+        let Some(table) = host.reader.table_by_oid(call.oid(1))? else { return Ok(Datum::text(&**sql)) };
+        if table.partition_of != 0 && (&**sql == "DEFAULT" || sql.starts_with("FOR VALUES ")) {
+            return Ok(Datum::text(host.shown_bound(&table, sql)?));
+        }
+        let default = table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
+        Ok(Datum::text(canonical(host, sql, &table, default, call.flag(2))))
+    };
+    fn pg_get_indexdef(call) = {
+        let Some((table, index)) = find_index(call.host, call.oid(0))? else { return Ok(Datum::Null) };
+        let pretty = call.flag(2);
+        match usize::try_from(call.int(1)) {
+            Ok(0) => Ok(Datum::text(index_definition(call.host, &table, &index, pretty)?)),
+            Ok(n) if n <= index.keys.len() => {
+                key_text(call.host, &table, &index, n - 1, false, pretty).map(Datum::text)
             }
-            let default =
-                table.columns.iter().find(|c| c.default_sql.as_deref() == Some(sql)).map(|c| (c.type_oid, -1));
-            Ok(Datum::text(canonical(host, sql, &table, default, bool_of(args.get(2)))))
-        }
-        "pg_get_indexdef" => {
-            let Some((table, index)) = find_index(host, oid_of(args.first()))? else { return Ok(Datum::Null) };
-            let pretty = bool_of(args.get(2));
-            match usize::try_from(int_of(args.get(1))) {
-                Ok(0) => Ok(Datum::text(index_definition(host, &table, &index, pretty)?)),
-                Ok(n) if n <= index.keys.len() => key_text(host, &table, &index, n - 1, false, pretty).map(Datum::text),
-                Ok(n) => {
-                    let included =
-                        index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
-                    Ok(included.map_or(Datum::text(""), |c| Datum::text(quote(&c.name))))
-                }
-                Err(_) => Ok(Datum::Null),
+            Ok(n) => {
+                let included =
+                    index.include.get(n - 1 - index.keys.len()).and_then(|a| table.columns.get(*a as usize - 1));
+                Ok(included.map_or(Datum::text(""), |c| Datum::text(quote(&c.name))))
             }
+            Err(_) => Ok(Datum::Null),
         }
-        "pg_get_constraintdef" => {
-            let key = [Datum::Oid(oid_of(args.first()))];
-            let rows = host.reader.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key)?;
-            match rows.first() {
-                Some(row) => Ok(Datum::text(constraint_definition(host, row, bool_of(args.get(1)))?)),
-                None => Ok(Datum::Null),
-            }
+    };
+    fn pg_get_constraintdef(call) = {
+        let key = [Datum::Oid(call.oid(0))];
+        let rows = call.host.reader.lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &key)?;
+        match rows.first() {
+            Some(row) => Ok(Datum::text(constraint_definition(call.host, row, call.flag(1))?)),
+            None => Ok(Datum::Null),
         }
-        "pg_get_viewdef" => {
-            let oid = match args.first() {
-                Some(Datum::Text(name)) => relation_by_text(host, name)?,
-                other => oid_of(other),
-            };
-            let view = host.reader.table_by_oid(oid)?;
-            Ok(view
-                .and_then(|v| v.view_sql.clone())
-                .map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(host, &sql)))))
-        }
-        "pg_get_partkeydef" => {
-            let table = host.reader.table_by_oid(oid_of(args.first()))?;
-            Ok(table.map_or(Ok(None), |t| host.partition_key_text(&t))?.map_or(Datum::Null, Datum::text))
-        }
-        "pg_get_partition_constraintdef" => {
-            let table = host.reader.table_by_oid(oid_of(args.first()))?;
-            Ok(table.map_or(Ok(None), |t| host.partition_condition(&t))?.map_or(Datum::Null, Datum::text))
-        }
-        "pg_partition_root" => {
-            Ok(host.partition_ancestors(oid_of(args.first()))?.last().map_or(Datum::Null, |o| Datum::Oid(*o)))
-        }
-        "pg_get_serial_sequence" => serial_sequence(host, &text_of(args.first()), &text_of(args.get(1))),
-        _ => function_text(host, name, oid_of(args.first())),
-    }
+    };
+    fn pg_get_viewdef(call) = {
+        let oid = match call.arg(0) {
+            Some(Datum::Text(name)) => relation_by_text(call.host, name)?,
+            _ => call.oid(0),
+        };
+        let sql = call.host.reader.table_by_oid(oid)?.and_then(|v| v.view_sql.clone());
+        Ok(sql.map_or(Datum::Null, |sql| Datum::text(format!(" {};", shown_query(call.host, &sql)))))
+    };
+    fn pg_get_partkeydef(call) = {
+        let table = call.host.reader.table_by_oid(call.oid(0))?;
+        Ok(table.map_or(Ok(None), |t| call.host.partition_key_text(&t))?.map_or(Datum::Null, Datum::text))
+    };
+    fn pg_get_partition_constraintdef(call) = {
+        let table = call.host.reader.table_by_oid(call.oid(0))?;
+        Ok(table.map_or(Ok(None), |t| call.host.partition_condition(&t))?.map_or(Datum::Null, Datum::text))
+    };
+    fn pg_partition_root(call) = {
+        Ok(call.host.partition_ancestors(call.oid(0))?.last().map_or(Datum::Null, |o| Datum::Oid(*o)))
+    };
+    fn pg_get_serial_sequence(call) = serial_sequence(call.host, &call.text(0), &call.text(1));
+    fn pg_get_function_result(call) = function_text(call.host, FunctionText::Result, call.oid(0));
+    fn pg_get_function_arguments(call) = function_text(call.host, FunctionText::Arguments, call.oid(0));
+    fn pg_get_function_identity_arguments(call) = {
+        function_text(call.host, FunctionText::IdentityArguments, call.oid(0))
+    };
+    fn pg_get_function_sqlbody(call) = {
+        let key = [Datum::Oid(call.oid(0))];
+        let rows = call.host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &key)?;
+        Ok(rows.first().and_then(sql_body).map_or(Datum::Null, Datum::text))
+    };
+    fn pg_get_functiondef(call) = function_definition(call.host, call.oid(0));
+}
+
+/// A part of a function's definition.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FunctionText {
+    Result,
+    Arguments,
+    /// Without defaults.
+    IdentityArguments,
 }
 
 /// A view's text without the schemas that the search path makes needless.
@@ -112,7 +129,7 @@ fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
         }
-        Named::Column(_) | Named::Label(..) => None,
+        Named::Column(_) | Named::Value(..) => None,
         Named::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }
@@ -180,7 +197,7 @@ fn option_text(option: &str) -> String {
 
 /// The name of a key's operator class, if that is not the default one.
 fn class_text(host: &StatementHost<'_>, index: &Index, key: &kilndb_catalog::IndexKey) -> Result<Option<String>> {
-    let default = super::default_class(index.method_oid(), key.type_oid, &host.reader)?;
+    let default = super::default_class(index.method.oid, key.type_oid, &host.reader)?;
     if key.opclass == 0 || default == Some(key.opclass) {
         return Ok(None);
     }
@@ -203,7 +220,7 @@ fn index_definition(host: &StatementHost<'_>, table: &Arc<Table>, index: &Index,
         if table.kind == TableKind::Partitioned { "ONLY " } else { "" },
         quote(table.shown_schema()),
         quote(&table.name),
-        index.method,
+        index.method.name,
         keys.join(", ")
     );
     if !index.include.is_empty() {
@@ -331,11 +348,11 @@ fn serial_sequence(host: &StatementHost<'_>, table: &str, column: &str) -> Resul
 }
 
 /// A type without any modifier.
-pub(crate) fn plain_type(host: &StatementHost<'_>, oid: Oid) -> String {
+pub fn plain_type(host: &StatementHost<'_>, oid: Oid) -> String {
     kilndb_catalog::format_type::format_type(&host.reader, oid, None)
 }
 
-fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum> {
+fn function_text(host: &StatementHost<'_>, part: FunctionText, oid: Oid) -> Result<Datum> {
     use kilndb_catalog::routine::{ArgumentMode, declared_arguments};
     let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(Datum::Null) };
     let arguments = declared_arguments(&f);
@@ -343,7 +360,7 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         let shown = plain_type(host, type_oid);
         if name.is_empty() { shown } else { format!("{} {shown}", quote(name)) }
     };
-    if name == "pg_get_function_result" {
+    if part == FunctionText::Result {
         if f.kind == b'p' {
             return Ok(Datum::Null);
         }
@@ -355,7 +372,7 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
         let shown = plain_type(host, f.return_type);
         return Ok(Datum::text(if f.returns_set { format!("SETOF {shown}") } else { shown }));
     }
-    let identity = name == "pg_get_function_identity_arguments";
+    let identity = part == FunctionText::IdentityArguments;
     let mut parts = Vec::new();
     let first_default = f.arg_types.len().saturating_sub(f.defaults.len());
     let mut input = 0;
@@ -390,25 +407,29 @@ fn function_text(host: &StatementHost<'_>, name: &str, oid: Oid) -> Result<Datum
 /// A body in SQL syntax as it stands in CREATE FUNCTION.
 fn sql_body(row: &CatalogRow) -> Option<String> {
     let body = row.text("prosqlbody")?;
-    let expression = body.strip_prefix("SELECT ").filter(|_| !body.contains(';') && row.char("prokind") != b'p');
-    Some(expression.map_or_else(|| format!("BEGIN ATOMIC\n {body};\nEND"), |e| format!("RETURN {e}")))
+    let returned = returned_expression(body).filter(|_| row.char("prokind") != b'p');
+    Some(returned.map_or_else(|| format!("BEGIN ATOMIC\n {body};\nEND"), |e| format!("RETURN {e}")))
 }
 
-/// pg_get_function_sqlbody.
-pub(crate) fn function_body(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
-    let rows = host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
-    Ok(rows.first().and_then(sql_body).map_or(Datum::Null, Datum::text))
+/// The expression of a body that is one query of nothing else.
+fn returned_expression(body: &str) -> Option<String> {
+    let script = kilndb_syntax::parse(body).ok()?;
+    let statements = script.statements();
+    let [statement] = statements.as_slice() else { return None };
+    let Node::SelectStmt(select) = statement.node() else { return None };
+    let expression = kilndb_syntax::expression_sql(select.target_list().first()?.val()).ok()?;
+    (body == format!("SELECT {expression}")).then_some(expression)
 }
 
 /// CREATE FUNCTION, from the function's row.
-pub(crate) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
+fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
     let rows = host.reader.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(Datum::Null) };
     let name = row.text("proname").unwrap_or("");
     if row.char("prokind") == b'a' {
         return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{name}\" is an aggregate function")));
     }
-    let text_part = |which: &str| -> Result<String> {
+    let text_part = |which: FunctionText| -> Result<String> {
         Ok(match function_text(host, which, oid)? {
             Datum::Text(t) => t.to_string(),
             _ => String::new(),
@@ -424,10 +445,10 @@ pub(crate) fn function_definition(host: &StatementHost<'_>, oid: Oid) -> Result<
         "CREATE OR REPLACE {word} {}.{}({})\n",
         quote(&schema),
         quote(name),
-        text_part("pg_get_function_arguments")?
+        text_part(FunctionText::Arguments)?
     );
     if !is_procedure {
-        text.push_str(&format!(" RETURNS {}\n", text_part("pg_get_function_result")?));
+        text.push_str(&format!(" RETURNS {}\n", text_part(FunctionText::Result)?));
     }
     text.push_str(&format!(" LANGUAGE {}\n", quote(language)));
     let mut words: Vec<String> = Vec::new();

@@ -1,7 +1,7 @@
 //! Objects as messages call them, and pg_describe_object.
 
 use super::StatementHost;
-use super::arguments::{int_of, oid_of};
+use super::functions::{Call, session_functions};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
@@ -9,13 +9,21 @@ use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, TableKind};
 use kilndb_types::Datum;
 
-/// pg_describe_object(classid, objid, objsubid).
-pub fn call(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
-    let (table, oid, sub) = (oid_of(args.first()), oid_of(args.get(1)), int_of(args.get(2)));
-    if table == 0 && oid == 0 {
-        return Ok(Datum::Null);
-    }
-    Ok(shown(host, table, oid, sub as i16)?.map_or(Datum::Null, Datum::text))
+session_functions! {
+    fn pg_describe_object(call) = {
+        let (table, oid, column) = (call.oid(0), call.oid(1), call.int(2) as i16);
+        if table == 0 && oid == 0 {
+            return Ok(Datum::Null);
+        }
+        Ok(shown(call.host, table, oid, column)?.map_or(Datum::Null, Datum::text))
+    };
+    fn pg_operator_is_visible(call) = is_visible(call, PG_OPERATOR, ["oprname", "oprnamespace"], &["oprleft", "oprright"]);
+    fn pg_opclass_is_visible(call) = is_visible(call, PG_OPCLASS, ["opcname", "opcnamespace"], &["opcmethod"]);
+    fn pg_opfamily_is_visible(call) = is_visible(call, PG_OPFAMILY, ["opfname", "opfnamespace"], &["opfmethod"]);
+    fn pg_collation_is_visible(call) = is_visible(call, PG_COLLATION, ["collname", "collnamespace"], &[]);
+    // Nobody can make conversions or statistics objects.
+    fn pg_conversion_is_visible(_call) = Ok(Datum::Null);
+    fn pg_statistics_obj_is_visible(_call) = Ok(Datum::Null);
 }
 
 /// `name`, or `schema.name` if the name alone would not find it.
@@ -44,8 +52,8 @@ pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Res
     Ok(match table {
         PG_PROC => {
             let Some(f) = host.reader.function_by_oid(oid)? else { return Ok(None) };
-            let word = if f.kind == b'p' { "procedure" } else { "function" };
-            Some(format!("{word} {}", super::routine_definition::signature_of(host, &f)?))
+            // PostgreSQL calls procedures and aggregates functions here, too.
+            Some(format!("function {}", super::routine_definition::signature_of(host, &f)?))
         }
         PG_OPERATOR => {
             let Some(o) = host.reader.operator_by_oid(oid)? else { return Ok(None) };
@@ -148,17 +156,10 @@ fn on_table(
     Ok(Some(format!("{word} {} on {whole}", r.text(name).unwrap_or(""))))
 }
 
-/// pg_…_is_visible of what has a schema and a name: the first of its name on the search path is it. NULL: there is no
-/// such object.
-pub(crate) fn is_visible(host: &StatementHost<'_>, function: &str, oid: Oid) -> Result<Datum> {
-    let (table, name, schema, also): (Oid, &str, &str, &[&str]) = match function {
-        "pg_operator_is_visible" => (PG_OPERATOR, "oprname", "oprnamespace", &["oprleft", "oprright"]),
-        "pg_opclass_is_visible" => (PG_OPCLASS, "opcname", "opcnamespace", &["opcmethod"]),
-        "pg_opfamily_is_visible" => (PG_OPFAMILY, "opfname", "opfnamespace", &["opfmethod"]),
-        "pg_collation_is_visible" => (PG_COLLATION, "collname", "collnamespace", &[]),
-        // Nobody can make conversions or statistics objects.
-        _ => return Ok(Datum::Null),
-    };
+/// What has a schema and a name is visible if it is the first of its name on the search path; of its kind are those that
+/// agree in `also`. NULL: there is no such object.
+fn is_visible(call: &Call<'_, '_>, table: Oid, [name, schema]: [&str; 2], also: &[&str]) -> Result<Datum> {
+    let (host, oid) = (call.host, call.oid(0));
     let rows = host.reader.scan(table)?;
     let Some(row) = rows.iter().find(|r| r.oid("oid") == oid) else { return Ok(Datum::Null) };
     let same: Vec<_> =

@@ -1,6 +1,7 @@
 //! pg_export_snapshot.
 
 use super::StatementHost;
+use super::functions::session_functions;
 use crate::exports::Exported;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Result, sqlstate};
@@ -8,8 +9,12 @@ use kilndb_exec::CallEnv;
 use kilndb_storage::Isolation;
 use kilndb_types::Datum;
 
+session_functions! {
+    fn pg_export_snapshot(call) = export(call.host, call.env);
+}
+
 /// pg_export_snapshot().
-pub(crate) fn export(host: &StatementHost<'_>, env: &CallEnv<'_>) -> Result<Datum> {
+fn export(host: &StatementHost<'_>, env: &CallEnv<'_>) -> Result<Datum> {
     if host.facts.in_savepoint {
         return Err(Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, "cannot export a snapshot from a subtransaction"));
     }

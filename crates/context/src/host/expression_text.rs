@@ -89,9 +89,9 @@ struct Printer<'p> {
     pretty: bool,
 }
 
-pub fn literal(text: &str) -> String {
-    let quoted = text.replace('\'', "''");
-    if text.contains('\\') { format!("E'{}'", quoted.replace('\\', "\\\\")) } else { format!("'{quoted}'") }
+/// A string constant as PostgreSQL's deparser writes it: never with E.
+pub(super) fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
 }
 
 /// A cast, however it is carried out: its operand.

@@ -1,6 +1,7 @@
 //! Functions that judge text: pg_input_is_valid, pg_input_error_info, parse_ident.
 
 use super::StatementHost;
+use super::functions::session_functions;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
@@ -24,12 +25,14 @@ fn problem(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Opt
     }
 }
 
-pub(crate) fn input_is_valid(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {
-    Ok(Datum::Bool(problem(host, value, type_name)?.is_none()))
+session_functions! {
+    fn pg_input_is_valid(call) = Ok(Datum::Bool(problem(call.host, &call.text(0), &call.text(1))?.is_none()));
+    fn pg_input_error_info(call) = input_error_info(call.host, &call.text(0), &call.text(1));
+    fn p1268_parse_ident(call) = parse_ident(&call.text(0), call.arg(1).is_none_or(|_| call.flag(1)));
 }
 
 /// (message, detail, hint, sql_error_code); all NULL for valid input.
-pub(crate) fn input_error_info(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {
+fn input_error_info(host: &StatementHost<'_>, value: &str, type_name: &str) -> Result<Datum> {
     let optional = |text: Option<&str>| text.map_or(Datum::Null, Datum::text);
     let fields = match problem(host, value, type_name)? {
         None => vec![Datum::Null; 4],
@@ -48,7 +51,7 @@ pub fn record(fields: Vec<(Oid, Datum)>) -> Datum {
 }
 
 /// `a."B c".d` as an array of its parts. `strict`: nothing may follow.
-pub(crate) fn parse_ident(text: &str, strict: bool) -> Result<Datum> {
+fn parse_ident(text: &str, strict: bool) -> Result<Datum> {
     let invalid = |detail: Option<&str>| {
         let e = Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("string is not a valid identifier: \"{text}\""));
         match detail {

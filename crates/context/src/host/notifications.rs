@@ -1,6 +1,7 @@
 //! What the open transaction has asked for with LISTEN, NOTIFY and UNLISTEN, and who the session listens to.
 
 use super::Scratch;
+use super::functions::session_functions;
 use crate::cluster::Cluster;
 use crate::notify::{Listener, Notification};
 use kilndb_base::hash::HashSet;
@@ -69,6 +70,13 @@ pub fn channels(listening: &RefCell<Listening>) -> Vec<Vec<Datum>> {
     let listening = listening.borrow();
     let channels = listening.listener.iter().flat_map(|l| l.channels());
     channels.map(|c| vec![Datum::text(&**c)]).collect()
+}
+
+session_functions! {
+    fn pg_notify(call) = {
+        notify(call.host.scratch, &call.text(0), &call.text(1)).map(|()| Datum::text(""))
+    };
+    fn pg_notification_queue_usage(call) = Ok(Datum::Float8(queue_usage(call.host.cluster)));
 }
 
 /// The part of the queue's whole pages that is used.

@@ -1,12 +1,12 @@
 //! nextval, currval, setval, lastval.
 
 use super::StatementHost;
-use super::functions::require_sequence;
+use super::functions::session_functions;
 use super::identifiers::record;
 use super::sequence::{SequenceReserve, SequenceState, take_values};
+use super::session_functions::require_sequence;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::{CatalogView, SequenceOptions, Table, TableKind};
-use kilndb_exec::CallEnv;
 use kilndb_storage::Transaction;
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -28,36 +28,36 @@ fn options(table: &Table) -> Result<&SequenceOptions> {
     table.sequence.as_ref().ok_or_else(|| Error::internal(format!("sequence {} has no definition", table.oid)))
 }
 
-pub fn call(host: &StatementHost<'_>, name: &str, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
-    match name {
-        "nextval" => next_value(host, &*sequence(host, args.first())?, env.txn),
-        "currval" => {
-            let table = sequence(host, args.first())?;
-            let known = host.scratch.currval.borrow().get(&table.oid).copied();
-            known.map(Datum::Int8).ok_or_else(|| {
-                Error::new(
-                    sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("currval of sequence \"{}\" is not yet defined in this session", table.name),
-                )
-            })
-        }
-        "lastval" => {
-            let last = host.scratch.last_sequence.get();
-            let value = last.and_then(|oid| host.scratch.currval.borrow().get(&oid).copied());
-            value.map(Datum::Int8).ok_or_else(|| {
-                Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
-            })
-        }
-        "pg_get_sequence_data" => sequence_data(host, args.first()),
-        "pg_sequence_last_value" => {
-            let table = sequence(host, args.first())?;
-            let state = SequenceState::decode(
-                &host.reader.temporary.relation(&host.cluster.engine, table.storage)?.cell_read()?,
-            )?;
-            Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
-        }
-        _ => set_value(host, args, env.txn),
-    }
+session_functions! {
+    fn nextval(call) = next_value(call.host, &*sequence(call.host, call.arg(0))?, call.env.txn);
+    fn currval(call) = current_value(call.host, &*sequence(call.host, call.arg(0))?);
+    fn lastval(call) = {
+        let last = call.host.scratch.last_sequence.get();
+        let value = last.and_then(|oid| call.host.scratch.currval.borrow().get(&oid).copied());
+        value.map(Datum::Int8).ok_or_else(|| {
+            Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "lastval is not yet defined in this session")
+        })
+    };
+    fn setval(call) = set_value(call.host, call.args, call.env.txn);
+    fn pg_sequence_last_value(call) = {
+        let state = state_of(call.host, &*sequence(call.host, call.arg(0))?)?;
+        Ok(if state.is_called { Datum::Int8(state.last_value) } else { Datum::Null })
+    };
+    fn pg_get_sequence_data(call) = sequence_data(call.host, call.arg(0));
+}
+
+fn state_of(host: &StatementHost<'_>, table: &Table) -> Result<SequenceState> {
+    SequenceState::decode(&host.reader.temporary.relation(&host.cluster.engine, table.storage)?.cell_read()?)
+}
+
+fn current_value(host: &StatementHost<'_>, table: &Table) -> Result<Datum> {
+    let known = host.scratch.currval.borrow().get(&table.oid).copied();
+    known.map(Datum::Int8).ok_or_else(|| {
+        Error::new(
+            sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("currval of sequence \"{}\" is not yet defined in this session", table.name),
+        )
+    })
 }
 
 /// pg_get_sequence_data: (last_value, is_called); NULLs of what is no sequence.
@@ -68,9 +68,7 @@ fn sequence_data(host: &StatementHost<'_>, relation: Option<&Datum>) -> Result<D
     };
     let (last, is_called) = match table.filter(|t| t.kind == TableKind::Sequence) {
         Some(table) => {
-            let state = SequenceState::decode(
-                &host.reader.temporary.relation(&host.cluster.engine, table.storage)?.cell_read()?,
-            )?;
+            let state = state_of(host, &table)?;
             (Datum::Int8(state.last_value), Datum::Bool(state.is_called))
         }
         None => (Datum::Null, Datum::Null),

@@ -8,27 +8,13 @@
 
 use super::POSTGRES_EPOCH_MICROS;
 use super::StatementHost;
-use super::arguments::{oid_of, text_of};
+use super::arguments::text_of;
+use super::functions::{Call, session_functions, session_rows};
 use crate::client::Progress;
-use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_storage::{ACTORS, IoActor, IoObject, OBJECTS, StatsGroup};
+use kilndb_base::{Error, Result, sqlstate};
+use kilndb_exec::stats::{DatabaseTotals, RelationTotals};
+use kilndb_storage::{ACTORS, CheckpointStats, IoActor, IoObject, OBJECTS, StatsGroup};
 use kilndb_types::{Datum, oids};
-
-/// Names that [`call`] answers beside all that begin with `pg_stat_get_`.
-pub fn is_known(name: &str) -> bool {
-    matches!(
-        name,
-        "pg_stat_reset"
-            | "pg_stat_reset_shared"
-            | "pg_stat_reset_single_table_counters"
-            | "pg_stat_clear_snapshot"
-            | "pg_stat_force_next_flush"
-            | "pg_indexam_progress_phasename"
-    ) || name.strip_prefix("pg_stat_get_").is_some_and(|rest| {
-        const OTHER: [&str; 4] = ["xact_", "backend_", "function_", "subscription_"];
-        !OTHER.iter().any(|prefix| rest.starts_with(prefix)) && rest != "replication_slot"
-    })
-}
 
 fn count(n: u64) -> Datum {
     Datum::Int8(n as i64)
@@ -38,30 +24,147 @@ fn time(micros: i64) -> Datum {
     if micros == 0 { Datum::Null } else { Datum::TimestampTz(micros) }
 }
 
-pub fn call(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Datum> {
-    let first = args.first();
-    match name {
-        "pg_stat_reset" => {
-            let (database, now) = (host.database(), host.facts.statement_timestamp);
-            host.cluster.statistics.reset_database(database.oid, now);
-            database.temp.reset_totals();
-        }
-        "pg_stat_reset_shared" => reset_shared(host, first)?,
-        "pg_stat_reset_single_table_counters" => {
-            host.cluster.statistics.reset_relation(host.database().oid, oid_of(first), host.facts.statement_timestamp);
-        }
-        "pg_stat_clear_snapshot" | "pg_stat_force_next_flush" => {}
-        "pg_indexam_progress_phasename" => return Ok(index_phase(args)),
-        "pg_stat_get_wal" => return wal(host),
-        _ => {
-            let rest = name.strip_prefix("pg_stat_get_").unwrap_or("");
-            return Ok(match rest.strip_prefix("db_") {
-                Some(rest) => database(host, rest, oid_of(first)),
-                None => shared(host, rest).unwrap_or_else(|| relation(host, rest, oid_of(first))),
-            });
-        }
-    }
-    Ok(Datum::text(""))
+session_functions! {
+    fn pg_stat_reset(call) = {
+        let (database, now) = (call.host.database(), call.host.facts.statement_timestamp);
+        call.host.cluster.statistics.reset_database(database.oid, now);
+        database.temp.reset_totals();
+        Ok(Datum::text(""))
+    };
+    fn pg_stat_reset_shared(call) = reset_shared(call.host, call.arg(0)).map(|()| Datum::text(""));
+    fn pg_stat_reset_single_table_counters(call) = {
+        let (database, now) = (call.host.database().oid, call.host.facts.statement_timestamp);
+        call.host.cluster.statistics.reset_relation(database, call.oid(0), now);
+        Ok(Datum::text(""))
+    };
+    fn pg_stat_clear_snapshot(_call) = Ok(Datum::text(""));
+    fn pg_stat_force_next_flush(_call) = Ok(Datum::text(""));
+    fn pg_indexam_progress_phasename(call) = Ok(index_phase(call.args));
+    fn pg_stat_get_wal(call) = wal(call.host);
+
+    // Of the checkpointer and the background writer. There is no standby, and there are no SLRUs; the background writer
+    // knows no limit of a round.
+    fn pg_stat_get_checkpointer_num_timed(call) = Ok(count(checkpoints(call).timed));
+    fn pg_stat_get_checkpointer_num_requested(call) = Ok(count(checkpoints(call).requested));
+    fn pg_stat_get_checkpointer_buffers_written(call) = Ok(count(checkpoints(call).buffers_written));
+    fn pg_stat_get_bgwriter_buf_written_clean(call) = Ok(count(call.host.cluster.engine.stats().background_writer().buffers_clean));
+    fn pg_stat_get_bgwriter_maxwritten_clean(_call) = Ok(count(0));
+    fn pg_stat_get_buf_alloc(call) = Ok(count(call.host.cluster.engine.stats().background_writer().buffers_alloc));
+    fn pg_stat_get_bgwriter_stat_reset_time(call) = Ok(reset_time(call.host, StatsGroup::BackgroundWriter));
+    fn pg_stat_get_checkpointer_write_time(call) = Ok(Datum::Float8(checkpoints(call).write_ms as f64));
+    fn pg_stat_get_checkpointer_sync_time(call) = Ok(Datum::Float8(checkpoints(call).sync_ms as f64));
+    fn pg_stat_get_checkpointer_stat_reset_time(call) = Ok(reset_time(call.host, StatsGroup::Checkpointer));
+    fn pg_stat_get_checkpointer_restartpoints_timed(_call) = Ok(count(0));
+    fn pg_stat_get_checkpointer_restartpoints_requested(_call) = Ok(count(0));
+    fn pg_stat_get_checkpointer_restartpoints_performed(_call) = Ok(count(0));
+    fn pg_stat_get_checkpointer_slru_written(_call) = Ok(count(0));
+    fn pg_stat_get_checkpointer_num_performed(call) = Ok(count(checkpoints(call).done));
+
+    // Of a table or an index. Rows keep their place, there are no heap-only tuples; old versions are in undo, and go by
+    // themselves; nobody vacuums or analyzes by himself.
+    fn pg_stat_get_numscans(call) = Ok(count(relation(call).usage.scans));
+    fn pg_stat_get_tuples_returned(call) = Ok(count(relation(call).usage.read));
+    fn pg_stat_get_tuples_fetched(call) = Ok(count(relation(call).usage.fetched));
+    // Of an index in PostgreSQL 0: kiln_stat_index_writes shows it.
+    fn pg_stat_get_tuples_inserted(call) = {
+        let t = relation(call);
+        Ok(count(t.usage.inserted + t.usage.entries))
+    };
+    fn pg_stat_get_tuples_updated(call) = Ok(count(relation(call).usage.updated));
+    fn pg_stat_get_tuples_deleted(call) = Ok(count(relation(call).usage.deleted));
+    fn pg_stat_get_tuples_hot_updated(_call) = Ok(count(0));
+    fn pg_stat_get_last_vacuum_time(call) = Ok(time(relation(call).last_vacuum));
+    fn pg_stat_get_last_analyze_time(call) = Ok(time(relation(call).last_analyze));
+    fn pg_stat_get_live_tuples(call) = Ok(count(relation(call).usage.live.max(0) as u64));
+    fn pg_stat_get_dead_tuples(_call) = Ok(count(0));
+    fn pg_stat_get_vacuum_count(call) = Ok(count(relation(call).vacuums));
+    fn pg_stat_get_autovacuum_count(_call) = Ok(count(0));
+    fn pg_stat_get_analyze_count(call) = Ok(count(relation(call).analyzes));
+    fn pg_stat_get_autoanalyze_count(_call) = Ok(count(0));
+    fn pg_stat_get_mod_since_analyze(call) = Ok(Datum::Int8(relation(call).modified_since_analyze));
+    fn pg_stat_get_ins_since_vacuum(call) = Ok(Datum::Int8(relation(call).inserted_since_vacuum));
+    fn pg_stat_get_tuples_newpage_updated(_call) = Ok(count(0));
+    fn pg_stat_get_lastscan(call) = Ok(time(relation(call).last_scan));
+    fn pg_stat_get_total_vacuum_time(call) = Ok(Datum::Float8(relation(call).vacuum_ms));
+    fn pg_stat_get_total_autovacuum_time(_call) = Ok(Datum::Float8(0.0));
+    fn pg_stat_get_total_analyze_time(call) = Ok(Datum::Float8(relation(call).analyze_ms));
+    fn pg_stat_get_total_autoanalyze_time(_call) = Ok(Datum::Float8(0.0));
+
+    // Of a database. There are no standbys and no parallel workers.
+    fn pg_stat_get_db_numbackends(call) = Ok(Datum::Int4(backends(call)));
+    fn pg_stat_get_db_xact_commit(call) = Ok(count(database(call).commits));
+    fn pg_stat_get_db_xact_rollback(call) = Ok(count(database(call).rollbacks));
+    fn pg_stat_get_db_tuples_returned(call) = Ok(count(database(call).returned));
+    fn pg_stat_get_db_tuples_fetched(call) = Ok(count(database(call).fetched));
+    fn pg_stat_get_db_tuples_inserted(call) = Ok(count(database(call).inserted));
+    fn pg_stat_get_db_tuples_updated(call) = Ok(count(database(call).updated));
+    fn pg_stat_get_db_tuples_deleted(call) = Ok(count(database(call).deleted));
+    fn pg_stat_get_db_conflict_tablespace(_call) = Ok(count(0));
+    fn pg_stat_get_db_conflict_lock(_call) = Ok(count(0));
+    fn pg_stat_get_db_conflict_snapshot(_call) = Ok(count(0));
+    fn pg_stat_get_db_conflict_bufferpin(_call) = Ok(count(0));
+    fn pg_stat_get_db_conflict_startup_deadlock(_call) = Ok(count(0));
+    fn pg_stat_get_db_conflict_all(_call) = Ok(count(0));
+    fn pg_stat_get_db_stat_reset_time(call) = Ok(reset_of_database(call));
+    fn pg_stat_get_db_temp_files(call) = Ok(count(temporary(call).0));
+    fn pg_stat_get_db_temp_bytes(call) = Ok(count(temporary(call).1));
+    fn pg_stat_get_db_deadlocks(call) = Ok(count(database(call).deadlocks));
+    fn pg_stat_get_db_session_time(call) = Ok(ms(database(call).session_us));
+    fn pg_stat_get_db_active_time(call) = Ok(ms(database(call).active_us));
+    fn pg_stat_get_db_idle_in_transaction_time(call) = Ok(ms(database(call).idle_in_transaction_us));
+    fn pg_stat_get_db_sessions(call) = Ok(count(database(call).sessions));
+    fn pg_stat_get_db_conflict_logicalslot(_call) = Ok(count(0));
+    fn pg_stat_get_db_parallel_workers_to_launch(_call) = Ok(count(0));
+    fn pg_stat_get_db_parallel_workers_launched(_call) = Ok(count(0));
+
+    // Not counted: which database or relation a page is of, times of reads and writes, why sessions ended, damaged pages.
+    // There is no archiver, no receiver, and nothing that vacuums by itself.
+    fn pg_stat_get_blocks_fetched(_call) = Ok(Datum::Null);
+    fn pg_stat_get_blocks_hit(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_blocks_fetched(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_blocks_hit(_call) = Ok(Datum::Null);
+    fn pg_stat_get_last_autovacuum_time(_call) = Ok(Datum::Null);
+    fn pg_stat_get_last_autoanalyze_time(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_blk_read_time(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_blk_write_time(_call) = Ok(Datum::Null);
+    fn pg_stat_get_archiver(_call) = Ok(Datum::Null);
+    fn pg_stat_get_wal_receiver(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_checksum_failures(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_checksum_last_failure(_call) = Ok(Datum::Null);
+    fn pg_stat_get_snapshot_timestamp(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_sessions_abandoned(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_sessions_fatal(_call) = Ok(Datum::Null);
+    fn pg_stat_get_db_sessions_killed(_call) = Ok(Datum::Null);
+}
+session_rows! {
+    fn pg_stat_get_io(call) = io(call.host);
+    fn pg_stat_get_progress_info(call) = progress(call.host, call.args);
+}
+
+fn checkpoints(call: &Call<'_, '_>) -> CheckpointStats {
+    call.host.cluster.engine.stats().checkpoints()
+}
+fn relation(call: &Call<'_, '_>) -> RelationTotals {
+    call.host.cluster.statistics.relation(call.host.database().oid, call.oid(0))
+}
+fn database(call: &Call<'_, '_>) -> DatabaseTotals {
+    call.host.cluster.statistics.database(call.oid(0))
+}
+fn ms(us: u64) -> Datum {
+    Datum::Float8(us as f64 / 1000.0)
+}
+/// Temporary files of a database, and their bytes.
+fn temporary(call: &Call<'_, '_>) -> (u64, u64) {
+    call.host.cluster.used_database(call.oid(0)).map_or((0, 0), |d| d.temp.totals())
+}
+fn reset_of_database(call: &Call<'_, '_>) -> Datum {
+    call.host.cluster.statistics.reset_time(call.oid(0)).map_or(Datum::Null, Datum::TimestampTz)
+}
+fn backends(call: &Call<'_, '_>) -> i32 {
+    let oid = call.oid(0);
+    let is_here =
+        |c: &crate::client::SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid == oid;
+    call.host.cluster.sessions().all().iter().filter(|c| is_here(c)).count() as i32
 }
 
 fn reset_shared(host: &StatementHost<'_>, target: Option<&Datum>) -> Result<()> {
@@ -87,90 +190,6 @@ fn reset_shared(host: &StatementHost<'_>, target: Option<&Datum>) -> Result<()> 
 
 fn reset_time(host: &StatementHost<'_>, group: StatsGroup) -> Datum {
     Datum::TimestampTz(host.cluster.engine.stats().reset_at(group) - POSTGRES_EPOCH_MICROS)
-}
-
-/// Of the checkpointer and the background writer.
-fn shared(host: &StatementHost<'_>, name: &str) -> Option<Datum> {
-    let stats = host.cluster.engine.stats();
-    let c = stats.checkpoints();
-    Some(match name {
-        "checkpointer_num_timed" => count(c.timed),
-        "checkpointer_num_requested" => count(c.requested),
-        "checkpointer_num_performed" => count(c.done),
-        "checkpointer_write_time" => Datum::Float8(c.write_ms as f64),
-        "checkpointer_sync_time" => Datum::Float8(c.sync_ms as f64),
-        "checkpointer_buffers_written" => count(c.buffers_written),
-        "checkpointer_stat_reset_time" => reset_time(host, StatsGroup::Checkpointer),
-        // There is no standby, and there are no SLRUs; the background writer knows no limit of a round.
-        n if n.starts_with("checkpointer_") => count(0),
-        "bgwriter_maxwritten_clean" => count(0),
-        "bgwriter_buf_written_clean" => count(stats.background_writer().buffers_clean),
-        "bgwriter_stat_reset_time" => reset_time(host, StatsGroup::BackgroundWriter),
-        "buf_alloc" => count(stats.background_writer().buffers_alloc),
-        _ => return None,
-    })
-}
-
-fn relation(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
-    let t = host.cluster.statistics.relation(host.database().oid, oid);
-    match name {
-        "numscans" => count(t.usage.scans),
-        "lastscan" => time(t.last_scan),
-        "tuples_returned" => count(t.usage.read),
-        "tuples_fetched" => count(t.usage.fetched),
-        // Of an index in PostgreSQL 0: kiln_stat_index_writes shows it.
-        "tuples_inserted" => count(t.usage.inserted + t.usage.entries),
-        "tuples_updated" => count(t.usage.updated),
-        "tuples_deleted" => count(t.usage.deleted),
-        // Rows keep their place, there are no heap-only tuples; old versions are in undo, and go by themselves.
-        "tuples_hot_updated" | "tuples_newpage_updated" | "dead_tuples" => count(0),
-        "live_tuples" => count(t.usage.live.max(0) as u64),
-        "mod_since_analyze" => Datum::Int8(t.modified_since_analyze),
-        "ins_since_vacuum" => Datum::Int8(t.inserted_since_vacuum),
-        "last_vacuum_time" => time(t.last_vacuum),
-        "last_analyze_time" => time(t.last_analyze),
-        "vacuum_count" => count(t.vacuums),
-        "analyze_count" => count(t.analyzes),
-        "total_vacuum_time" => Datum::Float8(t.vacuum_ms),
-        "total_analyze_time" => Datum::Float8(t.analyze_ms),
-        // Nobody vacuums or analyzes by himself.
-        "autovacuum_count" | "autoanalyze_count" => count(0),
-        "total_autovacuum_time" | "total_autoanalyze_time" => Datum::Float8(0.0),
-        _ => Datum::Null,
-    }
-}
-
-fn database(host: &StatementHost<'_>, name: &str, oid: Oid) -> Datum {
-    let d = host.cluster.statistics.database(oid);
-    let ms = |us: u64| Datum::Float8(us as f64 / 1000.0);
-    let temporary = || host.cluster.used_database(oid).map_or((0, 0), |d| d.temp.totals());
-    match name {
-        "numbackends" => {
-            let is_here = |c: &crate::client::SessionControl| {
-                c.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid == oid
-            };
-            Datum::Int4(host.cluster.sessions().all().iter().filter(|c| is_here(c)).count() as i32)
-        }
-        "xact_commit" => count(d.commits),
-        "xact_rollback" => count(d.rollbacks),
-        "tuples_returned" => count(d.returned),
-        "tuples_fetched" => count(d.fetched),
-        "tuples_inserted" => count(d.inserted),
-        "tuples_updated" => count(d.updated),
-        "tuples_deleted" => count(d.deleted),
-        "deadlocks" => count(d.deadlocks),
-        "sessions" => count(d.sessions),
-        "session_time" => ms(d.session_us),
-        "active_time" => ms(d.active_us),
-        "idle_in_transaction_time" => ms(d.idle_in_transaction_us),
-        "temp_files" => count(temporary().0),
-        "temp_bytes" => count(temporary().1),
-        "stat_reset_time" => host.cluster.statistics.reset_time(oid).map_or(Datum::Null, Datum::TimestampTz),
-        // There are no standbys and no parallel workers.
-        n if n.starts_with("conflict_") || n.starts_with("parallel_workers") => count(0),
-        // Not counted: which database a page is of, times of reads and writes, why sessions ended, damaged pages.
-        _ => Datum::Null,
-    }
 }
 
 /// PostgreSQL's name for what a B-tree build is doing.
@@ -199,7 +218,7 @@ fn wal(host: &StatementHost<'_>) -> Result<Datum> {
 }
 
 /// Rows of pg_stat_io: who can do what to what. Writes back and reuses there are none; hits are not counted.
-pub fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
+fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
     let eval = host.eval();
     let mut rows = Vec::new();
     for actor in ACTORS {
@@ -254,7 +273,7 @@ pub fn io(host: &StatementHost<'_>) -> Result<Vec<Vec<Datum>>> {
 }
 
 /// Rows of the commands of one kind that run now: process, database, relation, 20 numbers.
-pub fn progress(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
+fn progress(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
     let kind = text_of(args.first()).to_ascii_uppercase();
     if !["VACUUM", "ANALYZE", "CLUSTER", "CREATE INDEX", "BASEBACKUP", "COPY"].contains(&kind.as_str()) {
         return Err(Error::new(

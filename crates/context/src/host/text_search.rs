@@ -1,10 +1,10 @@
 //! Text search functions that return rows.
 
 use super::StatementHost;
+use super::functions::session_rows;
 use kilndb_base::{Error, Oid, Result, work};
 use kilndb_catalog::store::array;
 use kilndb_catalog::text_search::TextSearchKind;
-use kilndb_exec::CallEnv;
 use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
 use kilndb_fulltext::vector::{position, weight};
 use kilndb_fulltext::{Config, TsVector};
@@ -17,16 +17,16 @@ type Rows = Vec<Vec<Datum>>;
 /// What making a row is taken for.
 const UNITS_PER_ROW: usize = 200;
 
-/// The rows of a function of these, by its OID.
-pub fn rows(host: &StatementHost<'_>, oid: Oid, args: &[Datum], _env: &mut CallEnv<'_>) -> Option<Result<Rows>> {
-    Some(match oid {
-        3322 => unnested(args),
-        3713 | 3714 => token_types(host, oid == 3714, args),
-        3715 | 3716 => parsed(host, oid == 3716, args),
-        6183 => get::arg(args, 0).and_then(get::oid).and_then(|config| debug(host, config, get::arg(args, 1)?)),
-        6184 => host.default_text_search_config().and_then(|config| debug(host, config, get::arg(args, 0)?)),
-        _ => return None,
-    })
+session_rows! {
+    fn p3322_tsvector_unnest(call) = unnested(call.args);
+    fn p3713_ts_token_type_byid(call) = token_types(call.host, false, call.args);
+    fn p3714_ts_token_type_byname(call) = token_types(call.host, true, call.args);
+    fn p3715_ts_parse_byid(call) = parsed(call.host, false, call.args);
+    fn p3716_ts_parse_byname(call) = parsed(call.host, true, call.args);
+    fn p6183_ts_debug_byid(call) = debug(call.host, get::oid(get::arg(call.args, 0)?)?, get::arg(call.args, 1)?);
+    fn p6184_ts_debug(call) = {
+        debug(call.host, call.host.default_text_search_config()?, get::arg(call.args, 0)?)
+    };
 }
 
 /// Lexeme, positions and weights.

@@ -2,6 +2,7 @@
 
 use super::StatementHost;
 use super::expression_text::canonical_condition;
+use super::functions::session_functions;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::format_type::quote_identifier as quote;
@@ -9,7 +10,11 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::trigger::*;
 use kilndb_types::Datum;
 
-pub fn definition(host: &StatementHost<'_>, oid: Oid, pretty: bool) -> Result<Datum> {
+session_functions! {
+    fn pg_get_triggerdef(call) = definition(call.host, call.oid(0), call.flag(1));
+}
+
+fn definition(host: &StatementHost<'_>, oid: Oid, pretty: bool) -> Result<Datum> {
     let rows = host.reader.lookup(PG_TRIGGER, PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)])?;
     let Some(row) = rows.first() else { return Ok(Datum::Null) };
     let t = Trigger::of_row(row);

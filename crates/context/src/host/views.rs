@@ -1,10 +1,11 @@
 //! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
 use super::StatementHost;
+use super::functions::{session_functions, session_rows};
 use crate::client::{SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
 use kilndb_base::hash::HashMap;
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Oid, Result};
 use kilndb_catalog::extension::{EXTENSIONS, Extension};
 use kilndb_catalog::ids::PG_CLASS;
 use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
@@ -12,35 +13,31 @@ use kilndb_catalog::store::array;
 use kilndb_storage::{LockMode, ReadLockKind};
 use kilndb_types::{Datum, oids};
 
-pub fn rows(host: &StatementHost<'_>, name: &str, args: &[Datum]) -> Result<Vec<Vec<Datum>>> {
-    match name {
-        "pg_show_all_settings" => Ok(settings(host)),
-        "pg_stat_get_activity" => activity(host, args),
-        "pg_lock_status" => {
-            let mut rows = locks(host);
-            rows.extend(read_locks(host)?);
-            Ok(rows)
-        }
-        "pg_stat_get_io" => super::statistics::io(host),
-        "pg_stat_get_progress_info" => super::statistics::progress(host, args),
-        "pg_listening_channels" => Ok(super::notifications::channels(&host.scratch.listening)),
-        "pg_prepared_statement" => Ok(host.named.prepared_rows()),
-        "pg_cursor" => Ok(host.named.cursor_rows()),
-        "aclexplode" => privileges(args),
-        // There are no foreign options.
-        "pg_options_to_table" => Ok(Vec::new()),
-        "pg_available_extensions" => Ok(available_extensions()),
-        "pg_available_extension_versions" => Ok(available_extension_versions()),
-        // There is one version of each.
-        "pg_extension_update_paths" => Ok(Vec::new()),
-        "pg_partition_tree" => host.partition_tree_rows(super::arguments::oid_of(args.first())),
-        "pg_partition_ancestors" => Ok(host
-            .partition_ancestors(super::arguments::oid_of(args.first()))?
-            .into_iter()
-            .map(|o| vec![Datum::Oid(o)])
-            .collect()),
-        other => Err(Error::unsupported(format!("function {other} is not supported"))),
-    }
+session_rows! {
+    fn pg_show_all_settings(call) = Ok(settings(call.host));
+    fn pg_stat_get_activity(call) = activity(call.host, call.args);
+    fn pg_lock_status(call) = {
+        let mut rows = locks(call.host);
+        rows.extend(read_locks(call.host)?);
+        Ok(rows)
+    };
+    fn pg_listening_channels(call) = Ok(super::notifications::channels(&call.host.scratch.listening));
+    fn pg_prepared_statement(call) = Ok(call.host.named.prepared_rows());
+    fn pg_cursor(call) = Ok(call.host.named.cursor_rows());
+    fn aclexplode(call) = privileges(call.args);
+    // There are no foreign options.
+    fn pg_options_to_table(_call) = Ok(Vec::new());
+    fn pg_available_extensions(_call) = Ok(available_extensions());
+    fn pg_available_extension_versions(_call) = Ok(available_extension_versions());
+    // There is one version of each.
+    fn pg_extension_update_paths(_call) = Ok(Vec::new());
+    fn pg_partition_tree(call) = call.host.partition_tree_rows(call.oid(0));
+    fn pg_partition_ancestors(call) = {
+        Ok(call.host.partition_ancestors(call.oid(0))?.into_iter().map(|o| vec![Datum::Oid(o)]).collect())
+    };
+}
+session_functions! {
+    fn pg_blocking_pids(call) = Ok(blocking_pids(call.host, call.int(0) as i32));
 }
 
 /// Each privilege of a list as a row: who has granted it to whom.
@@ -211,7 +208,7 @@ fn lock_waited_for(host: &StatementHost<'_>, owner: Option<u64>) -> &'static str
 }
 
 /// Process ids of the sessions that one waits for.
-pub(crate) fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
+fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
     let sessions = host.cluster.sessions();
     let owner = |c: &SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner;
     let waiting = sessions.get(pid).filter(|c| c.waits_for() == WaitKind::Lock);

@@ -10,6 +10,7 @@
 //!
 //! Must not know: the syntax of commands.
 
+mod check;
 mod delete;
 pub(super) mod derived;
 mod walk;
@@ -132,7 +133,7 @@ impl Compared {
 
 impl Definitions<'_> {
     /// Brings pg_depend up to date for all objects that have been defined, changed or deleted since the last call.
-    pub(crate) fn settle_dependencies(&mut self, runtime: &dyn Runtime) -> Result<()> {
+    pub fn settle_dependencies(&mut self, runtime: &dyn Runtime) -> Result<()> {
         let changed = std::mem::take(&mut self.changed);
         if changed.is_empty() {
             return Ok(());
@@ -201,32 +202,6 @@ impl Definitions<'_> {
                     self.settle_dependencies(runtime)?;
                 }
                 Err(e) => problems.push(self.unbound(object, &e, runtime)?),
-            }
-        }
-        Ok(problems)
-    }
-
-    /// What is wrong with the rows of any object, in words.
-    pub fn compare_all_definitions(&mut self, runtime: &dyn Runtime) -> Result<Vec<String>> {
-        let mut problems = Vec::new();
-        for object in self.all_definitions()? {
-            let compared = match self.compare_definition(object, runtime) {
-                Ok(compared) => compared,
-                Err(e) => {
-                    problems.push(self.unbound(object, &e, runtime)?);
-                    continue;
-                }
-            };
-            let superfluous = compared.superfluous();
-            let wrong = compared
-                .missing()
-                .into_iter()
-                .map(|d| (d, "lacks"))
-                .chain(superfluous.iter().map(|row| (Dependency::of_row(row), "should not have")));
-            for (d, verb) in wrong {
-                let (of, on) = (self.object_shown(d.dependent, runtime)?, self.object_shown(d.referenced, runtime)?);
-                let kind = d.kind as char;
-                problems.push(format!("pg_depend {verb} that {of} depends on {on} (deptype {kind})"));
             }
         }
         Ok(problems)

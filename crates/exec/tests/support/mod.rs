@@ -7,6 +7,7 @@ use kilndb_catalog::builtin::BUILTINS;
 use kilndb_catalog::*;
 use kilndb_exec::*;
 use kilndb_storage::*;
+use kilndb_types::functions::SessionFunction;
 use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, EvalContext, FormatSettings, io};
 use std::cell::Cell;
@@ -80,11 +81,11 @@ impl CatalogView for TestCatalog {
 
 struct NoSession;
 impl SessionHost for NoSession {
-    fn call_session_function(&self, _: Oid, _: &str, _: &[Datum], _: &mut CallEnv<'_>) -> Option<Result<Datum>> {
-        None
+    fn call_function(&self, _: SessionFunction, _: &[Datum], _: &mut CallEnv<'_>) -> Result<Datum> {
+        Err(Error::internal("there is no session"))
     }
-    fn call_set_returning(&self, _: Oid, _: &str, _: &[Datum], _: &mut CallEnv<'_>) -> Option<Result<Vec<Vec<Datum>>>> {
-        None
+    fn call_for_rows(&self, _: SessionFunction, _: &[Datum], _: &mut CallEnv<'_>) -> Result<Vec<Vec<Datum>>> {
+        Err(Error::internal("there is no session"))
     }
     fn current_user(&self) -> String {
         "postgres".into()
@@ -240,7 +241,7 @@ impl Db {
                 include: Vec::new(),
                 predicate_sql: None,
                 valid: true,
-                method: "btree".into(),
+                method: kilndb_catalog::AccessMethod::of(kilndb_catalog::BTREE_METHOD),
                 part_of: 0,
                 is_global: false,
                 is_in_whole: false,

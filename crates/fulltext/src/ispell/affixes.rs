@@ -122,8 +122,14 @@ impl AffixFile {
         ];
         // What flags look like may be said behind the first of them.
         file.each_line(|line| match line.strip_prefix("FLAG").map(|rest| rest.trim_start_matches(is_space)) {
-            Some(mode) if mode.starts_with("long") => Ok(self.mode = FlagMode::Pair),
-            Some(mode) if mode.starts_with("num") => Ok(self.mode = FlagMode::Number),
+            Some(mode) if mode.starts_with("long") => {
+                let _: () = self.mode = FlagMode::Pair;
+                Ok(())
+            }
+            Some(mode) if mode.starts_with("num") => {
+                let _: () = self.mode = FlagMode::Number;
+                Ok(())
+            }
             Some(mode) if mode.is_empty() || mode.starts_with("default") => Ok(()),
             Some(_) => Err(bad_file("Ispell dictionary supports only \"default\", \"long\", and \"num\" flag values")),
             None => Ok(()),

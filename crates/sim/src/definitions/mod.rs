@@ -156,8 +156,10 @@ fn crash(server: Server, sessions: &mut [Session], under_load: Duration, random:
         }
         std::thread::sleep(under_load);
         drop(guard);
-        let outcomes = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a session panicked".into())));
-        outcomes.fold(Ok(()), |all, one| all.and(one))
+        // All are waited for before the first failure is told.
+        let ended = threads.into_iter().map(|t| t.join().unwrap_or_else(|_| Err("a session panicked".into())));
+        let outcomes: Vec<Result<(), String>> = ended.collect();
+        outcomes.into_iter().collect()
     });
     server.kill().map_err(|e| e.to_string())?;
     result

@@ -13,9 +13,9 @@ use crate::session::Session;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::functions::is_routine;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CatalogView, FunctionInfo};
+use kilndb_types::functions::is_routine;
 
 #[derive(Clone)]
 pub(crate) struct Compiled {

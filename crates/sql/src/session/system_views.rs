@@ -12,13 +12,13 @@ use std::sync::Arc;
 const SYSTEM_VIEWS: &str = include_str!("../../data/system_views.sql");
 
 /// Runs a session on the thread that starts the server.
-pub(super) struct StartRuntime {
+pub(crate) struct StartRuntime {
     park: ThreadPark,
     control: SessionControl,
 }
 
 impl StartRuntime {
-    pub(super) fn new() -> StartRuntime {
+    pub(crate) fn new() -> StartRuntime {
         let park = ThreadPark::new();
         let control = SessionControl::new(0, Vec::new(), park.wake_handle(), park.wake_handle(), Activity::default());
         StartRuntime { park, control }
@@ -80,6 +80,11 @@ fn run_view_script(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
         if let Some(txn) = &mut session.context.transaction.txn {
             txn.next_command();
         }
+    }
+    // The text search objects that the system comes with can be dropped, so others are held by them like users'.
+    let problems = session.definitions("CREATE VIEW").settle_all_definitions(runtime)?;
+    if let Some(problem) = problems.into_iter().next() {
+        return Err(Error::internal(problem));
     }
     session.commit(runtime)
 }

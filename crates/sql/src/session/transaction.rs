@@ -6,6 +6,7 @@ use crate::client::Runtime;
 use crate::context::Block;
 use crate::settings::SessionSettings;
 use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_catalog::logged_changes;
 use kilndb_storage::CommitMode;
 
 impl Session {
@@ -28,6 +29,8 @@ impl Session {
         };
         let mode = if self.context.settings.synchronous_commit { CommitMode::Sync } else { CommitMode::Async };
         if self.context.catalogs.has_ddl {
+            let (database, room) = (self.context.database.oid, txn.most_catalog_changes());
+            txn.set_catalog_changes(logged_changes::encode(&self.context.catalogs.ddl_changes, database, room));
             self.context.database.begin_publish();
         }
         let (mut committed, sent) = self.context.commit_and_notify(&mut txn, mode, notifications, runtime);

@@ -357,7 +357,7 @@ pub fn date_to_timestamp(d: i32) -> Result<i64> {
         i32::MAX => Ok(i64::MAX),
         i32::MIN => Ok(i64::MIN),
         _ => {
-            let ts = i64::from(d) * 1; // days
+            let ts = i64::from(d); // days
             let ts = ts.checked_mul(USECS_PER_DAY).filter(|t| (MIN_TIMESTAMP..END_TIMESTAMP).contains(t));
             ts.ok_or_else(|| Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp"))
         }

@@ -355,10 +355,10 @@ impl<'a> Decoder<'a> {
         match kind {
             Kind::Date => self.date_field(text)?,
             Kind::Time => {
-                if let Some(p) = self.pending.take() {
-                    if p != Word::IsoTime {
-                        return Err(BadFormat);
-                    }
+                if let Some(p) = self.pending.take()
+                    && p != Word::IsoTime
+                {
+                    return Err(BadFormat);
                 }
                 self.set(TIME)?;
                 self.clock(text)?;
@@ -382,10 +382,10 @@ impl<'a> Decoder<'a> {
         let first_digit = text.starts_with(|c: char| c.is_ascii_digit());
         if self.pending.is_some() || month_and_day || self.time_only && self.mask & TIME != 0 && !first_digit {
             if first_digit || self.pending.is_some() {
-                if let Some(p) = self.pending.take() {
-                    if p != Word::IsoTime {
-                        return Err(BadFormat);
-                    }
+                if let Some(p) = self.pending.take()
+                    && p != Word::IsoTime
+                {
+                    return Err(BadFormat);
                 }
                 if self.mask & TIME != 0 {
                     return Err(BadFormat);
@@ -669,7 +669,7 @@ impl<'a> Decoder<'a> {
             return Err(BadFormat);
         }
         let w = word(text);
-        if w.is_none() || matches!(text, "sat" | "mar" | "at" | "dec") && false {
+        if w.is_none() {
             if self.zone_word(text)? {
                 return Ok(None);
             }
@@ -678,15 +678,16 @@ impl<'a> Decoder<'a> {
                 self.zone = Some(0);
                 return Ok(None);
             }
-            if self.mask & TZ == 0 && text.len() > 2 {
-                if let Some(z) = Zone::find(text) {
-                    self.set(TZ)?;
-                    if let Zone::Fixed(s, _) = &z {
-                        self.zone = Some(*s);
-                    }
-                    self.named = Some(z);
-                    return Ok(None);
+            if self.mask & TZ == 0
+                && text.len() > 2
+                && let Some(z) = Zone::find(text)
+            {
+                self.set(TZ)?;
+                if let Zone::Fixed(s, _) = &z {
+                    self.zone = Some(*s);
                 }
+                self.named = Some(z);
+                return Ok(None);
             }
             return Err(BadFormat);
         }

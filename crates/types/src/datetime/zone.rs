@@ -140,10 +140,10 @@ pub fn fixed_name(east_seconds: i32) -> String {
     let (here, there) = if east_seconds < 0 { ('-', '+') } else { ('+', '-') };
     let seconds = east_seconds.unsigned_abs();
     let mut offset = format!("{:02}", seconds / 3600);
-    if seconds % 3600 != 0 {
+    if !seconds.is_multiple_of(3600) {
         offset += &format!(":{:02}", seconds / 60 % 60);
     }
-    if seconds % 60 != 0 {
+    if !seconds.is_multiple_of(60) {
         offset += &format!(":{:02}", seconds % 60);
     }
     format!("<{here}{offset}>{there}{offset}")

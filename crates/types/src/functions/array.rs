@@ -421,7 +421,18 @@ fn trim(a: &Array, n: i32) -> Result<Array> {
     Ok(r)
 }
 
+/// The values of an enum from one to another; NULL: from the first, to the last. The binder adds all of them.
+fn enum_range(lower: &Datum, upper: &Datum, all: &Array) -> Datum {
+    let number = |d: &Datum| if let Datum::U64(v) = d { Some(*v) } else { None };
+    let (lower, upper) = (number(lower), number(upper));
+    let fits = |v: u64| lower.is_none_or(|l| v >= l) && upper.is_none_or(|u| v <= u);
+    let elements: Vec<Datum> = all.elements.iter().filter(|d| number(d).is_some_and(fits)).cloned().collect();
+    let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
+    Datum::Array(Arc::new(Array { element_type: all.element_type, dims, elements }))
+}
+
 scalars! {
+    fn enum_range_bounds(_c; lower: any, upper: any, all: array) = enum_range(lower, upper, all);
     fn array_ndims(_c; a: array) = (!a.dims.is_empty()).then_some(a.dims.len() as i32);
     fn array_dims(_c; a: array) = dims_text(a);
     fn array_lower(_c; a: array, n: int4) = dimension(a, n).map(|d| d.0);

@@ -89,7 +89,7 @@ fn base64(b: &[u8]) -> Result<Vec<u8>> {
             column = 0;
         }
     }
-    if out.last() == Some(&b'\n') && b.len() % 57 != 0 {
+    if out.last() == Some(&b'\n') && !b.len().is_multiple_of(57) {
         out.pop();
     }
     Ok(out)

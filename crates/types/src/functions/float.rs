@@ -250,7 +250,7 @@ scalars! {
     fn dpi(_c;) = std::f64::consts::PI;
     fn derf(_c; a: float8) = libm::erf(a);
     fn derfc(_c; a: float8) = libm::erfc(a);
-    fn dgamma(_c; a: float8) = if a == f64::NEG_INFINITY || (a == a.floor() && a < 0.0) { return Err(overflow()) } else if a == 0.0 { return Err(overflow()) } else if a.is_infinite() || a.is_nan() { a } else { zero_ok(inf_ok(libm::tgamma(a), false)?, false)? };
+    fn dgamma(_c; a: float8) = if a == f64::NEG_INFINITY || (a == a.floor() && a <= 0.0) { return Err(overflow()) } else if a.is_infinite() || a.is_nan() { a } else { zero_ok(inf_ok(libm::tgamma(a), false)?, false)? };
     fn dlgamma(_c; a: float8) = inf_ok(libm::lgamma(a), a.is_infinite())?;
     fn width_bucket_float8(_c; v: float8, low: float8, high: float8, count: int4) = width_bucket(v, low, high, count)?;
     fn drandom(c;) = random_f64(c);

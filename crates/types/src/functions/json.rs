@@ -1,7 +1,7 @@
 //! Functions of json; what json and jsonb have in common, and what makes them from other values.
 //!
 //! Functions that must know the types of their arguments get them in one record, each value beside its type
-//! ([`wants_types`]).
+//! ([`Support::WantsTypes`](super::descriptor::Support::WantsTypes)).
 
 use super::get::arg;
 use crate::json::node::{Node, array_index};
@@ -11,12 +11,6 @@ use crate::json::{aggregate, binary, convert, parse};
 use crate::{Array, Datum, EvalContext, Record, oids::*, pieces};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::sync::Arc;
-
-/// Functions that are called with one record of their arguments. Its own type is [`ANYARRAY`] if the last one is the
-/// array that VARIADIC was written before.
-pub fn wants_types(proc_oid: Oid) -> bool {
-    matches!(proc_oid, 3176 | 3787 | 3198 | 3200 | 3271 | 3273 | 3204 | 3490 | 3960 | 3209 | 6338)
-}
 
 pub(super) fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
@@ -77,7 +71,7 @@ pub fn jsonb_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum>
     binary::datum(&Value::Array(list))
 }
 fn pairs<'a>(list: &'a [(Oid, Datum)], function: &str) -> Result<impl Iterator<Item = &'a [(Oid, Datum)]>> {
-    if list.len() % 2 != 0 {
+    if !list.len().is_multiple_of(2) {
         return Err(invalid("argument list must have even number of elements")
             .with_hint(format!("The arguments of {function}() must consist of alternating keys and values.")));
     }

@@ -74,7 +74,7 @@ fn all_exist(b: &[u8], keys: &Array, all: bool) -> Result<bool> {
     }
     Ok(all)
 }
-fn each_key<'a>(keys: &'a Array) -> impl Iterator<Item = &'a str> {
+fn each_key(keys: &Array) -> impl Iterator<Item = &str> {
     keys.elements.iter().filter_map(|k| if let Datum::Text(t) = k { Some(&**t) } else { None })
 }
 

@@ -1,7 +1,7 @@
 //! Functions and operators by pg_proc OID.
 //!
-//! A Rust function carries the name that pg_proc's prosrc has; `table.rs` (written by
-//! `scripts/function-table.py`) joins OIDs to them. SQL-language built-ins are named `p<oid>_...`.
+//! A Rust function carries the name that pg_proc's prosrc has, or is called `p<oid>_...`. `descriptor.rs` says what is
+//! known of a function, `table.rs` (written by `scripts/function-table.py`) has a row for each.
 //!
 //! Invariants
 //! 1. A strict function is never called with a NULL; one that is not strict deals with them itself.
@@ -12,7 +12,7 @@ use crate::network::Inet;
 use crate::numeric::Numeric;
 use crate::range::{Multirange, Range};
 use crate::{Array, Datum, EvalContext, Interval};
-use kilndb_base::{Error, Oid, Result, shared};
+use kilndb_base::{Error, Result, shared};
 use kilndb_fulltext::{TsQuery, TsVector};
 use std::sync::Arc;
 
@@ -34,12 +34,14 @@ macro_rules! scalars {
 }
 
 pub mod acl;
+pub mod arithmetic;
 pub mod array;
 pub mod bits;
 pub mod bytea;
 pub mod compare;
 pub mod convert;
 pub mod datetime;
+pub mod descriptor;
 pub mod float;
 pub mod hashing;
 pub mod inout;
@@ -53,6 +55,7 @@ pub mod network;
 pub mod numeric;
 pub mod range;
 pub mod regex;
+pub mod rows;
 pub mod sizes;
 pub mod snapshot;
 pub mod string;
@@ -62,15 +65,11 @@ pub mod textsearch_json;
 pub mod tochar;
 mod trigram;
 
-pub type ScalarFn = fn(&EvalContext<'_>, &[Datum]) -> Result<Datum>;
-pub struct Builtin {
-    pub func: ScalarFn,
-}
+pub use descriptor::{
+    FunctionDescriptor, FunctionKind, SessionFunction, aggregate, descriptor, is_routine, lookup, support,
+};
 
-/// The function with this pg_proc OID. A strict one must never be called with a NULL.
-pub fn lookup(proc_oid: Oid) -> Option<ScalarFn> {
-    table::lookup(proc_oid).or_else(|| trigram::lookup(proc_oid))
-}
+pub type ScalarFn = fn(&EvalContext<'_>, &[Datum]) -> Result<Datum>;
 
 /// What function bodies may return.
 pub trait IntoDatum {

@@ -259,16 +259,16 @@ fn translate(pattern: &str, mut f: Flags) -> Result<(String, Flags)> {
     if f.literal {
         return Ok((regex_escape(p), f));
     }
-    if let Some(rest) = p.strip_prefix("(?") {
-        if let Some(end) = rest.find(')') {
-            if end > 0 && rest[..end].bytes().all(|b| b.is_ascii_lowercase()) {
-                let mut g = flags(&rest[..end], false)?;
-                g.icase |= f.icase;
-                g.global = f.global;
-                f = g;
-                p = &rest[end + 1..];
-            }
-        }
+    if let Some(rest) = p.strip_prefix("(?")
+        && let Some(end) = rest.find(')')
+        && end > 0
+        && rest[..end].bytes().all(|b| b.is_ascii_lowercase())
+    {
+        let mut g = flags(&rest[..end], false)?;
+        g.icase |= f.icase;
+        g.global = f.global;
+        f = g;
+        p = &rest[end + 1..];
     }
     let mut out = String::new();
     let chars: Vec<char> = p.chars().collect();
@@ -496,12 +496,11 @@ fn class(chars: &[char], i: &mut usize, out: &mut String, f: Flags) -> Result<()
             }
             '-' if chars.get(*i) != Some(&']') && !first => out.push('-'),
             c => {
-                if chars.get(*i) == Some(&'-') {
-                    if let Some(&hi) = chars.get(*i + 1).filter(|h| **h != ']' && **h != '[' && **h != '\\') {
-                        if hi < c {
-                            return Err(bad("invalid character range"));
-                        }
-                    }
+                if chars.get(*i) == Some(&'-')
+                    && let Some(&hi) = chars.get(*i + 1).filter(|h| **h != ']' && **h != '[' && **h != '\\')
+                    && hi < c
+                {
+                    return Err(bad("invalid character range"));
                 }
                 out.push_str(&regex_escape(&c.to_string()));
             }

@@ -19,7 +19,7 @@ pub fn pg_size_pretty(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
         unit += 1;
     }
     let shown = if unit == 0 { value } else { (value + if value < 0 { -1 } else { 1 }) / 2 };
-    Ok(Datum::text(&format!("{shown} {}", UNITS[unit])))
+    Ok(Datum::text(format!("{shown} {}", UNITS[unit])))
 }
 fn limit(unit: usize) -> i128 {
     if unit == 0 { BYTES_LIMIT } else { HALVES_LIMIT }
@@ -40,7 +40,7 @@ pub fn pg_size_pretty_numeric(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<
         let away = if value.signum() < 0 { value.sub(&one) } else { value.add(&one) };
         value = away.div_trunc(&Numeric::from(2i128))?;
     }
-    Ok(Datum::text(&format!("{value} {}", UNITS[unit])))
+    Ok(Datum::text(format!("{value} {}", UNITS[unit])))
 }
 
 fn invalid_size(text: &str) -> Error {

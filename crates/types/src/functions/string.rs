@@ -500,12 +500,12 @@ fn unescape(s: &str) -> Result<String> {
             continue;
         }
         let tail = &rest[1..];
-        if tail.starts_with('\\') {
+        if let Some(behind) = tail.strip_prefix('\\') {
             if high.is_some() {
                 return Err(pair());
             }
             out.push('\\');
-            rest = &tail[1..];
+            rest = behind;
             continue;
         }
         let (skip, digits) = match tail.chars().next() {

@@ -1,31 +1,9 @@
-//! Functions of pg_trgm, by the OIDs that they have here.
+//! Functions of pg_trgm.
 
-use super::ScalarFn;
 use super::textsearch::text_array;
 use crate::trigram::{self, Trigram, WordSimilarity, word_similarity};
 use crate::{Array, Datum, EvalContext};
-use kilndb_base::{Oid, Result, work};
-
-/// As crates/catalog/data/extension_proc.tsv has them.
-pub fn lookup(oid: Oid) -> Option<ScalarFn> {
-    Some(match oid {
-        15002 => show_trgm,
-        15003 => similarity,
-        15004 => similarity_op,
-        15005 => word,
-        15006 => word_op,
-        15007 => word_commutator_op,
-        15008 => similarity_dist,
-        15009 => word_dist_op,
-        15010 => word_dist_commutator_op,
-        15015 => strict_word,
-        15016 => strict_word_op,
-        15017 => strict_word_commutator_op,
-        15018 => strict_word_dist_op,
-        15019 => strict_word_dist_commutator_op,
-        _ => return None,
-    })
-}
+use kilndb_base::{Result, work};
 
 fn of_words(strict: bool, pattern: &str, text: &str) -> Result<f32> {
     word_similarity(pattern, text, WordSimilarity { strict, enough: None })

@@ -2,7 +2,7 @@
 
 use super::value::{self, Value, escape};
 use super::{binary, convert};
-use crate::aggregates::Accumulator;
+use crate::aggregates::{Accumulator, aggregates};
 use crate::functions::limits;
 use crate::{Datum, EvalContext, oids::*};
 use kilndb_base::hash::{HashSet, HashSetExt};
@@ -144,28 +144,33 @@ impl Accumulator for JsonbObject {
     }
 }
 
-/// The aggregate of this OID over arguments of these types.
-pub fn new(proc_oid: Oid, types: &[Oid]) -> Option<Box<dyn Accumulator>> {
-    let options = |strict, unique| Options { types: types.to_vec(), strict, unique };
-    let list = |strict| Box::new(JsonList { options: options(strict, false), text: None });
-    let binary_list = |strict| Box::new(JsonbList { options: options(strict, false), list: None });
-    let object =
-        |strict, unique| Box::new(JsonObject { options: options(strict, unique), text: None, seen: HashSet::new() });
-    let binary_object =
-        |strict, unique| Box::new(JsonbObject { options: options(strict, unique), pairs: None, seen: HashSet::new() });
-    Some(match proc_oid {
-        3175 => list(false),
-        6276 => list(true),
-        3267 => binary_list(false),
-        6284 => binary_list(true),
-        3197 => object(false, false),
-        6280 => object(true, false),
-        6281 => object(false, true),
-        6282 => object(true, true),
-        3270 => binary_object(false, false),
-        6288 => binary_object(true, false),
-        6289 => binary_object(false, true),
-        6290 => binary_object(true, true),
-        _ => return None,
-    })
+fn options(types: &[Oid], strict: bool, unique: bool) -> Options {
+    Options { types: types.to_vec(), strict, unique }
+}
+fn list(options: Options) -> Box<dyn Accumulator> {
+    Box::new(JsonList { options, text: None })
+}
+fn binary_list(options: Options) -> Box<dyn Accumulator> {
+    Box::new(JsonbList { options, list: None })
+}
+fn object(options: Options) -> Box<dyn Accumulator> {
+    Box::new(JsonObject { options, text: None, seen: HashSet::new() })
+}
+fn binary_object(options: Options) -> Box<dyn Accumulator> {
+    Box::new(JsonbObject { options, pairs: None, seen: HashSet::new() })
+}
+
+aggregates! {
+    fn json_agg(types; 3175) = list(options(types, false, false));
+    fn json_agg_strict(types; 6276) = list(options(types, true, false));
+    fn jsonb_agg(types; 3267) = binary_list(options(types, false, false));
+    fn jsonb_agg_strict(types; 6284) = binary_list(options(types, true, false));
+    fn json_object_agg(types; 3197) = object(options(types, false, false));
+    fn json_object_agg_strict(types; 6280) = object(options(types, true, false));
+    fn json_object_agg_unique(types; 6281) = object(options(types, false, true));
+    fn json_object_agg_unique_strict(types; 6282) = object(options(types, true, true));
+    fn jsonb_object_agg(types; 3270) = binary_object(options(types, false, false));
+    fn jsonb_object_agg_strict(types; 6288) = binary_object(options(types, true, false));
+    fn jsonb_object_agg_unique(types; 6289) = binary_object(options(types, false, true));
+    fn jsonb_object_agg_unique_strict(types; 6290) = binary_object(options(types, true, true));
 }

@@ -1,26 +1,12 @@
-//! Set-returning functions of json and jsonb.
+//! Set-returning functions of json and jsonb. They look at domains themselves.
 
 use super::node::Node;
-use super::populate::{self, Field, Opened};
+use super::populate::{self, Opened};
 use super::{binary, convert};
-use crate::{Datum, EvalContext, Record, oids::*};
+use crate::functions::rows::{Rows, RowsCall};
+use crate::{Datum, Record, oids::*};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::sync::Arc;
-
-/// The functions of this module.
-pub const SETS: [Oid; 16] =
-    [4006, 1179, 3208, 3219, 3465, 3931, 3932, 3955, 3957, 3958, 3959, 3969, 3475, 3961, 3205, 3491];
-
-/// A call: types beside values, and the columns that a definition list names.
-pub struct Call<'a> {
-    pub oid: Oid,
-    pub name: &'a str,
-    pub types: &'a [Oid],
-    pub args: &'a [Datum],
-    pub columns: Option<&'a [Field]>,
-    /// Are rows of fields wanted, or records?
-    pub spread: bool,
-}
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
@@ -35,31 +21,54 @@ fn shown(node: Node<'_>, as_text: bool) -> Result<Datum> {
     })
 }
 
-pub fn rows(call: &Call<'_>, ctx: &EvalContext) -> Result<Vec<Vec<Datum>>> {
-    let missing = || Error::internal("function called with too few arguments");
-    match call.oid {
-        3475 | 3961 => {
-            let (Some(base), Some(json)) = (call.args.first(), call.args.get(1)) else { return Err(missing()) };
-            let ty = call.types.first().copied().unwrap_or(RECORD);
-            record_rows(call, ty, base, json, ctx)
-        }
-        4006 | 1179 => Ok(crate::functions::jsonpath::query(call.args, ctx)?.into_iter().map(|v| vec![v]).collect()),
-        3205 | 3491 => record_rows(call, RECORD, &Datum::Null, call.args.first().ok_or_else(missing)?, ctx),
-        _ => {
-            let opened = Opened::new(call.args.first().ok_or_else(missing)?)?;
-            let node = opened.node();
-            match call.oid {
-                3219 | 3955 => elements(call, node, false),
-                3465 | 3969 => elements(call, node, true),
-                3931 | 3957 => keys(call, node),
-                3208 | 3958 => members(call, node, false),
-                _ => members(call, node, true),
-            }
-        }
-    }
+fn first<'c>(call: &'c RowsCall<'_>) -> Result<&'c Datum> {
+    call.args.first().ok_or_else(|| Error::internal("function called with too few arguments"))
 }
 
-fn elements(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
+/// Defines functions over the first argument, opened.
+macro_rules! of_document {
+    ($( fn $name:ident($call:ident, $node:ident) = $rows:expr; )*) => { $(
+        pub fn $name($call: RowsCall<'_>) -> Result<Rows> {
+            let opened = Opened::new(first(&$call)?)?;
+            let $node = opened.node();
+            $rows.map(Rows::table)
+        }
+    )* };
+}
+of_document! {
+    fn json_array_elements(call, node) = elements(&call, node, false);
+    fn jsonb_array_elements(call, node) = elements(&call, node, false);
+    fn json_array_elements_text(call, node) = elements(&call, node, true);
+    fn jsonb_array_elements_text(call, node) = elements(&call, node, true);
+    fn json_object_keys(call, node) = keys(&call, node);
+    fn jsonb_object_keys(call, node) = keys(&call, node);
+    fn json_each(call, node) = members(&call, node, false);
+    fn jsonb_each(call, node) = members(&call, node, false);
+    fn json_each_text(call, node) = members(&call, node, true);
+    fn jsonb_each_text(call, node) = members(&call, node, true);
+}
+pub fn jsonb_path_query(call: RowsCall<'_>) -> Result<Rows> {
+    crate::functions::jsonpath::query(&call.args, call.ctx).map(Rows::list)
+}
+pub fn jsonb_path_query_tz(call: RowsCall<'_>) -> Result<Rows> {
+    jsonb_path_query(call)
+}
+pub fn json_populate_recordset(call: RowsCall<'_>) -> Result<Rows> {
+    let missing = || Error::internal("function called with too few arguments");
+    let (base, json) = (first(&call)?, call.args.get(1).ok_or_else(missing)?);
+    record_rows(&call, call.types.first().copied().unwrap_or(RECORD), base, json)
+}
+pub fn jsonb_populate_recordset(call: RowsCall<'_>) -> Result<Rows> {
+    json_populate_recordset(call)
+}
+pub fn json_to_recordset(call: RowsCall<'_>) -> Result<Rows> {
+    record_rows(&call, RECORD, &Datum::Null, first(&call)?)
+}
+pub fn jsonb_to_recordset(call: RowsCall<'_>) -> Result<Rows> {
+    json_to_recordset(call)
+}
+
+fn elements(call: &RowsCall<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
     let Some(list) = node.elements() else {
         return Err(match (node, node.is_object()) {
             (Node::Jsonb(_), true) => invalid("cannot extract elements from an object"),
@@ -70,14 +79,14 @@ fn elements(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Da
     };
     list.into_iter().map(|n| Ok(vec![shown(n, as_text)?])).collect()
 }
-fn keys(call: &Call<'_>, node: Node<'_>) -> Result<Vec<Vec<Datum>>> {
+fn keys(call: &RowsCall<'_>, node: Node<'_>) -> Result<Vec<Vec<Datum>>> {
     let Some(list) = node.members() else {
         let what = if node.is_array() { "an array" } else { "a scalar" };
         return Err(invalid(format!("cannot call {} on {what}", call.name)));
     };
     Ok(list.into_iter().map(|(k, _)| vec![Datum::text(k)]).collect())
 }
-fn members(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
+fn members(call: &RowsCall<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
     let Some(list) = node.members() else {
         return Err(match node {
             Node::Jsonb(_) => invalid(format!("cannot call {} on a non-object", call.name)),
@@ -102,13 +111,14 @@ fn members(call: &Call<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Dat
     rows.collect()
 }
 
-fn record_rows(call: &Call<'_>, ty: Oid, base: &Datum, json: &Datum, ctx: &EvalContext) -> Result<Vec<Vec<Datum>>> {
-    let columns = match call.columns {
+fn record_rows(call: &RowsCall<'_>, ty: Oid, base: &Datum, json: &Datum) -> Result<Rows> {
+    let ctx = call.ctx;
+    let columns = match &call.columns {
         Some(columns) => {
             if let Some(given) = populate::fields_of(ty, base, ctx) {
                 populate::check_columns(columns, &given, ctx)?;
             }
-            Some(columns.to_vec())
+            Some(columns.clone())
         }
         None => populate::fields_of(ty, base, ctx),
     };
@@ -117,7 +127,7 @@ fn record_rows(call: &Call<'_>, ty: Oid, base: &Datum, json: &Datum, ctx: &EvalC
             .with_hint("Provide a non-null record argument, or call the function in the FROM clause using a column definition list."));
     };
     if json.is_null() {
-        return Ok(Vec::new());
+        return Ok(Rows::none());
     }
     let opened = Opened::new(json)?;
     let node = opened.node();
@@ -148,5 +158,5 @@ fn record_rows(call: &Call<'_>, ty: Oid, base: &Datum, json: &Datum, ctx: &EvalC
         }
         rows.push(if call.spread { fields.into_iter().map(|f| f.1).collect() } else { vec![record] });
     }
-    Ok(rows)
+    Ok(Rows::table(rows))
 }

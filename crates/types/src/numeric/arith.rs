@@ -90,7 +90,7 @@ impl Numeric {
         if d1 <= d2 {
             qweight -= 1;
         }
-        (MIN_SIG_DIGITS - qweight * DEC_DIGITS).max(self.dscale).max(other.dscale).max(0).min(MAX_DISPLAY_SCALE)
+        (MIN_SIG_DIGITS - qweight * DEC_DIGITS).max(self.dscale).max(other.dscale).clamp(0, MAX_DISPLAY_SCALE)
     }
     pub fn div(&self, other: &Numeric) -> Result<Numeric> {
         if self.kind != Kind::Finite || other.kind != Kind::Finite {

@@ -4,7 +4,12 @@
 use super::*;
 use kilndb_base::work;
 
+/// As many digits as PostgreSQL takes: they decide how many of a result are shown.
+#[expect(clippy::approx_constant)]
 const LOG10_E: f64 = 0.434294481903252;
+/// As many digits as PostgreSQL takes.
+#[expect(clippy::approx_constant)]
+const LOG10_2: f64 = 0.301029995663981;
 const LOG2_10: f64 = std::f64::consts::LOG2_10;
 
 fn power_error(message: &str) -> Error {
@@ -100,7 +105,7 @@ impl Numeric {
             halvings += 1;
             val /= 2.0;
         }
-        let sig_digits = (1 + dweight + rscale + (f64::from(halvings) * 0.301029995663981) as i32).max(0) + 10;
+        let sig_digits = (1 + dweight + rscale + (f64::from(halvings) * LOG10_2) as i32).max(0) + 10;
         let mut scale = sig_digits + 2;
         let two = Numeric::from(1i128 << halvings);
         let x = if halvings > 0 { self.div_scale(&two, scale + halvings, true) } else { self.clone() };
@@ -246,10 +251,10 @@ impl Numeric {
         if self.signum() == 0 && exp.signum() < 0 {
             return Err(power_error("zero raised to a negative power is undefined"));
         }
-        if let (true, Some(e)) = (exp.is_integral(), exp.to_i128()) {
-            if let Ok(e) = i32::try_from(e) {
-                return self.power_int(e, exp.dscale)?.checked();
-            }
+        if let (true, Some(e)) = (exp.is_integral(), exp.to_i128())
+            && let Ok(e) = i32::try_from(e)
+        {
+            return self.power_int(e, exp.dscale)?.checked();
         }
         if self.is_zero() {
             return Ok(Numeric::zero(MIN_SIG_DIGITS));

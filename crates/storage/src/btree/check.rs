@@ -2,12 +2,12 @@
 //!
 //! Must not know: what keys are made of.
 
-use super::{CheckReport, MOST, RowSet, has_row, unreached};
-use crate::api::{Persistence, RelationKind};
-use crate::btree::node::{self, Key};
+use super::node::{self, Key};
+use crate::api::Persistence;
 use crate::core::Core;
 use crate::directory::{HEAP_NAME_BYTES, Relation};
 use crate::page::{self, PageBytes, View};
+use crate::report::{CheckReport, MOST_COMPLAINTS, RowSet, has_row, unreached};
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId};
@@ -18,7 +18,7 @@ fn owned(e: Option<node::Entry<'_>>) -> Option<(Vec<u8>, u64)> {
     e.map(|e| (e.key.to_vec(), e.rid))
 }
 
-pub(super) fn check(core: &Core, index: &Relation, report: &mut CheckReport) -> Result<()> {
+pub(crate) fn check(core: &Core, index: &Relation, report: &mut CheckReport) -> Result<()> {
     let mut tree = TreeCheck { core, index, entries: EntriesCheck::new(core, index, report), report };
     let mut seen = HashSet::new();
     let mut leftmost = Some(0u32);
@@ -144,8 +144,8 @@ impl<'a> EntriesCheck<'a> {
             None => {
                 report.unchecked.push(format!("where the entries of index {} lead: there is no heap {id}", index.id));
             }
-            // What an inverted index's entries lead to is in them.
-            Some(_) if index.kind == RelationKind::Inverted => return check,
+            // What the entries lead to is in them, and for the method to look at.
+            Some(_) if !index.kind.method().is_some_and(|method| method.leads_to_all_rows) => return check,
             Some(_) => _ = check.reached.insert(id, RowSet::default()),
         }
         check.heap = heap;
@@ -206,8 +206,8 @@ impl<'a> EntriesCheck<'a> {
                 let RowId { block, slot } = rid;
                 report.problems.push(format!("index {index}: row ({block},{slot}) of heap {id} has no entry"));
             }
-            if found.unreached > MOST {
-                let more = found.unreached - MOST;
+            if found.unreached > MOST_COMPLAINTS {
+                let more = found.unreached - MOST_COMPLAINTS;
                 report.problems.push(format!("index {index}: {more} more rows of heap {id} have no entry"));
             }
         }
