@@ -1,7 +1,7 @@
 //! Advisory locks.
 
 use super::StatementHost;
-use super::functions::{Call, session_functions};
+use super::session_function::{Call, session_functions};
 use super::views;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_catalog::lock_class::{ADVISORY_LOCK, ADVISORY_PAIR_LOCK};

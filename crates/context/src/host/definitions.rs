@@ -1,7 +1,7 @@
 //! pg_get_…def(): definitions as SQL text.
 
 use super::expression_text::canonical;
-use super::functions::session_functions;
+use super::session_function::session_functions;
 use super::{StatementHost, relation_by_text};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, Named};

@@ -1,7 +1,7 @@
 //! Objects as messages call them, and pg_describe_object.
 
 use super::StatementHost;
-use super::functions::{Call, session_functions};
+use super::session_function::{Call, session_functions};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;

@@ -1,7 +1,7 @@
 //! pg_export_snapshot.
 
 use super::StatementHost;
-use super::functions::session_functions;
+use super::session_function::session_functions;
 use crate::exports::Exported;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Result, sqlstate};

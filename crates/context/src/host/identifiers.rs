@@ -1,7 +1,7 @@
 //! Functions that judge text: pg_input_is_valid, pg_input_error_info, parse_ident.
 
 use super::StatementHost;
-use super::functions::session_functions;
+use super::session_function::session_functions;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! gin_clean_pending_list.
 
 use super::StatementHost;
-use super::functions::session_functions;
+use super::session_function::session_functions;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::ids::{PG_INDEX, PG_INDEX_INDEXRELID_INDEX};

@@ -18,7 +18,7 @@ mod partition_text;
 pub mod routine_definition;
 mod sequence;
 mod sequence_functions;
-pub mod session_functions;
+pub mod session_function;
 mod statistics;
 mod text_search;
 mod trigger_text;
@@ -220,13 +220,13 @@ impl Host for StatementHost<'_> {
         if let Ok(oid) = text.trim().parse::<u32>() {
             return Ok(oid);
         }
-        session_functions::reg_lookup(self, kind, text)
+        functions::reg_lookup(self, kind, text)
     }
     fn reg_output(&self, kind: Oid, oid: Oid) -> String {
         if oid == 0 {
             return "-".to_string();
         }
-        session_functions::reg_name(self, kind, oid).unwrap_or_else(|| oid.to_string())
+        functions::reg_name(self, kind, oid).unwrap_or_else(|| oid.to_string())
     }
     fn element_type(&self, oid: Oid) -> Oid {
         self.reader.type_by_oid(oid).ok().flatten().map_or(0, |t| t.element)
@@ -262,7 +262,7 @@ impl Host for StatementHost<'_> {
     }
     fn default_text_search_config(&self) -> Result<Oid> {
         let name = self.settings.get("default_text_search_config").unwrap_or("");
-        session_functions::reg_lookup(self, kilndb_types::oids::REGCONFIG, name)
+        functions::reg_lookup(self, kilndb_types::oids::REGCONFIG, name)
     }
     fn text_search_dictionary(&self, oid: Oid) -> Result<Arc<kilndb_fulltext::Dictionary>> {
         self.reader.text_search_dictionary(oid)

@@ -1,7 +1,7 @@
 //! What the open transaction has asked for with LISTEN, NOTIFY and UNLISTEN, and who the session listens to.
 
 use super::Scratch;
-use super::functions::session_functions;
+use super::session_function::session_functions;
 use crate::cluster::Cluster;
 use crate::notify::{Listener, Notification};
 use kilndb_base::hash::HashSet;

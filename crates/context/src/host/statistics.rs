@@ -9,7 +9,7 @@
 use super::POSTGRES_EPOCH_MICROS;
 use super::StatementHost;
 use super::arguments::text_of;
-use super::functions::{Call, session_functions, session_rows};
+use super::session_function::{Call, session_functions, session_rows};
 use crate::client::Progress;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_exec::stats::{DatabaseTotals, RelationTotals};

@@ -1,7 +1,7 @@
 //! Text search functions that return rows.
 
 use super::StatementHost;
-use super::functions::session_rows;
+use super::session_function::session_rows;
 use kilndb_base::{Error, Oid, Result, work};
 use kilndb_catalog::store::array;
 use kilndb_catalog::text_search::TextSearchKind;

@@ -2,7 +2,7 @@
 
 use super::StatementHost;
 use super::expression_text::canonical_condition;
-use super::functions::session_functions;
+use super::session_function::session_functions;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::format_type::quote_identifier as quote;

@@ -1,7 +1,7 @@
 //! Rows of the functions behind the system views: exactly the OUT columns that pg_proc tells of them.
 
 use super::StatementHost;
-use super::functions::{session_functions, session_rows};
+use super::session_function::{session_functions, session_rows};
 use crate::client::{SessionControl, WaitKind};
 use crate::settings::{Context, Kind, definitions};
 use kilndb_base::hash::HashMap;

@@ -3,7 +3,7 @@
 
 use super::language::*;
 use super::spi::*;
-use crate::host::session_functions::reg_lookup;
+use crate::host::functions::reg_lookup;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::functions::*;
 use kilndb_exec::RowSink;

@@ -1,7 +1,7 @@
 //! Functions that depend on the session or the catalogs.
 
 use super::arguments::{bool_of, int_of, oid_of, text_of};
-use super::functions::{self, Call, session_functions};
+use super::session_function::{self, Call, session_functions};
 use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
@@ -27,7 +27,7 @@ impl SessionHost for StatementHost<'_> {
         self.settings.number("gin_fuzzy_search_limit")
     }
     fn call_function(&self, function: SessionFunction, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum> {
-        functions::call(function, &mut Call { host: self, args, env })
+        session_function::call(function, &mut Call { host: self, args, env })
     }
     fn call_for_rows(
         &self,
@@ -35,7 +35,7 @@ impl SessionHost for StatementHost<'_> {
         args: &[Datum],
         env: &mut CallEnv<'_>,
     ) -> Result<Vec<Vec<Datum>>> {
-        functions::rows(function, &mut Call { host: self, args, env })
+        session_function::rows(function, &mut Call { host: self, args, env })
     }
     fn table_rules(&self, table: &std::sync::Arc<Table>) -> Result<partition::TableRules> {
         partition::table_rules(table, &self.reader, &self.cluster.engine)

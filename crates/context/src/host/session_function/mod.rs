@@ -48,7 +48,7 @@ macro_rules! session_functions {
     ($( $(#[$doc:meta])* fn $name:ident($call:ident) = $body:expr; )*) => { $(
         $(#[$doc])*
         pub(crate) fn $name(
-            $call: &mut $crate::host::functions::Call<'_, '_>,
+            $call: &mut $crate::host::session_function::Call<'_, '_>,
         ) -> kilndb_base::Result<kilndb_types::Datum> {
             $body
         }
@@ -59,7 +59,7 @@ macro_rules! session_rows {
     ($( $(#[$doc:meta])* fn $name:ident($call:ident) = $body:expr; )*) => { $(
         $(#[$doc])*
         pub(crate) fn $name(
-            $call: &mut $crate::host::functions::Call<'_, '_>,
+            $call: &mut $crate::host::session_function::Call<'_, '_>,
         ) -> kilndb_base::Result<Vec<Vec<kilndb_types::Datum>>> {
             $body
         }
