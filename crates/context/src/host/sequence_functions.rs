@@ -1,10 +1,10 @@
 //! nextval, currval, setval, lastval.
 
 use super::StatementHost;
-use super::session_function::session_functions;
+use super::functions::require_sequence;
 use super::identifiers::record;
 use super::sequence::{SequenceReserve, SequenceState, take_values};
-use super::functions::require_sequence;
+use super::session_function::session_functions;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::{CatalogView, SequenceOptions, Table, TableKind};
 use kilndb_storage::Transaction;
