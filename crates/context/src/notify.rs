@@ -52,16 +52,16 @@ const COMMITTED: u8 = 1;
 const ABORTED: u8 = 2;
 
 /// The place after an entry (or before the first one).
-struct Place {
+struct Position {
     number: u64,
-    next: OnceLock<Arc<Entry>>,
+    next: OnceLock<Arc<QueueItem>>,
 }
 
 /// What one transaction has sent.
-struct Entry {
+struct QueueItem {
     message: Arc<Message>,
     state: AtomicU8,
-    after: Arc<Place>,
+    after: Arc<Position>,
 }
 
 pub struct Message {
@@ -83,7 +83,7 @@ impl Drop for Room {
     }
 }
 
-impl Drop for Place {
+impl Drop for Position {
     /// A chain that nobody else holds goes without recursion.
     fn drop(&mut self) {
         let mut next = self.next.take();
@@ -94,9 +94,9 @@ impl Drop for Place {
 }
 
 struct Tail {
-    last: Arc<Place>,
+    last: Arc<Position>,
     /// Everything before it can be read.
-    readable: Arc<Place>,
+    readable: Arc<Position>,
 }
 
 #[derive(Default)]
@@ -121,7 +121,7 @@ pub struct Fullness {
 
 impl Queue {
     fn new(used_bytes: Arc<AtomicU64>) -> Queue {
-        let first = Arc::new(Place { number: 0, next: OnceLock::new() });
+        let first = Arc::new(Position { number: 0, next: OnceLock::new() });
         let tail = Tail { last: first.clone(), readable: first };
         Queue { tail: Mutex::new(tail), listeners: Mutex::default(), used_bytes, warned_nanos: AtomicU64::new(0) }
     }
@@ -163,8 +163,8 @@ impl Queue {
         let notifications = list.into_iter().map(Arc::unwrap_or_clone).collect();
         let message = Arc::new(Message { sender, notifications, _room: room });
         let mut tail = locked(&self.tail);
-        let after = Arc::new(Place { number: tail.last.number + 1, next: OnceLock::new() });
-        let entry = Arc::new(Entry { message, state: AtomicU8::new(PENDING), after: after.clone() });
+        let after = Arc::new(Position { number: tail.last.number + 1, next: OnceLock::new() });
+        let entry = Arc::new(QueueItem { message, state: AtomicU8::new(PENDING), after: after.clone() });
         // The last place has no next one: only this function sets it, under the lock.
         let _ = tail.last.next.set(entry.clone());
         tail.last = after;
@@ -175,7 +175,7 @@ impl Queue {
     }
 
     /// The end of an entry's transaction is known.
-    fn settle(&self, entry: &Entry, state: u8) {
+    fn settle(&self, entry: &QueueItem, state: u8) {
         entry.state.store(state, Ordering::Release);
         let mut readable = Vec::new();
         {
@@ -225,7 +225,7 @@ impl Queue {
 /// Notifications in the queue whose transaction has ended, or is about to. Not committed unless it is told so.
 pub struct Appended {
     queue: Arc<Queue>,
-    entry: Arc<Entry>,
+    entry: Arc<QueueItem>,
 }
 
 impl Appended {
@@ -246,7 +246,7 @@ impl Drop for Appended {
 pub struct Listener {
     queue: Arc<Queue>,
     control: Arc<SessionControl>,
-    place: Arc<Place>,
+    place: Arc<Position>,
     position: Arc<AtomicU64>,
     channels: Vec<Box<str>>,
 }

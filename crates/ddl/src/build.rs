@@ -71,7 +71,7 @@ fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bo
 }
 
 /// A table whose keys several threads gather: each takes the blocks that the others have not.
-struct Part {
+struct KeyScan {
     table: Arc<Table>,
     index: Arc<Index>,
     classes: Vec<Class>,
@@ -83,7 +83,7 @@ struct Part {
 /// Smaller tables are read before a helper has begun.
 const BLOCKS_PER_HELPER: u32 = 1024;
 
-impl Part {
+impl KeyScan {
     /// `progress`: where it is told how far all are.
     fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
         let mut needed = vec![Want::Nothing; self.table.columns.len()];
@@ -235,7 +235,7 @@ impl Definitions<'_> {
             .as_mut()
             .ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         let mut previous: Option<Vec<u8>> = None;
-        let mut twin = None;
+        let mut duplicate = None;
         let sorted = MergedKeys::new(&mut sorters)?;
         progress.set(STEP, 5);
         let mut loaded = 0;
@@ -245,7 +245,7 @@ impl Definitions<'_> {
             progress.set(ROWS_DONE, loaded);
             if index.unique && !has_null {
                 if previous.as_ref() == Some(&key) {
-                    twin = Some(rid);
+                    duplicate = Some(rid);
                     return Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate key"));
                 }
                 previous = Some(key.clone());
@@ -253,7 +253,7 @@ impl Definitions<'_> {
             Ok((key, rid))
         });
         let built = tree.index_build(txn, &mut entries, runtime);
-        match twin {
+        match duplicate {
             Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
             None => built,
         }
@@ -314,7 +314,7 @@ impl Definitions<'_> {
         let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
         let helpers = if shared { self.context().settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
-        let part = Arc::new(Part {
+        let part = Arc::new(KeyScan {
             table: table.clone(),
             index: index.clone(),
             classes,

@@ -108,7 +108,7 @@ impl Definitions<'_> {
         if let Some(fixed) = e.schema.filter(|fixed| *fixed != schema_name) {
             return Err(Error::unsupported(format!("extension \"{name}\" must be installed in schema \"{fixed}\"")));
         }
-        self.refuse_twins(e, schema)?;
+        self.refuse_installed_names(e, schema)?;
         let (oid, owner) = (self.context().cluster.next_oid()?, self.context().identity.current_role);
         let environment = self.context_mut().environment(runtime)?;
         let host = environment.host();
@@ -119,7 +119,7 @@ impl Definitions<'_> {
     }
 
     /// Somebody's function may have a signature of the extension's.
-    fn refuse_twins(&mut self, e: &Extension, schema: Oid) -> Result<()> {
+    fn refuse_installed_names(&mut self, e: &Extension, schema: Oid) -> Result<()> {
         for (function, types) in extension::signatures(e.name) {
             let rows =
                 self.context_mut().catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(function)])?;
@@ -183,7 +183,7 @@ impl Definitions<'_> {
         let Some(e) = extension::extension(&name).filter(|e| e.is_relocatable()) else {
             return Err(Error::unsupported(format!("extension \"{name}\" does not support SET SCHEMA")));
         };
-        self.refuse_twins(e, schema)?;
+        self.refuse_installed_names(e, schema)?;
         for (table, member) in self.members_of(oid)? {
             if let Some((_, index)) = MEMBER_TABLES.iter().find(|(known, _)| *known == table) {
                 self.update_row(table, *index, member, runtime, |row| {

@@ -189,20 +189,20 @@ impl Definitions<'_> {
             .txn
             .as_mut()
             .ok_or_else(|| Error::internal("no transaction to enter rows in"))?;
-        let mut twin: Option<RowId> = None;
+        let mut duplicate: Option<RowId> = None;
         for (n, entry) in MergedKeys::new(&mut sorters)?.enumerate() {
             let (mut key, rid, has_null) = entry?;
             key.extend_from_slice(&Relation::heap_name(heap.id()));
             let uniqueness = if has_null { Uniqueness::NotUnique } else { Uniqueness::UniqueFromNow };
             if tree.index_insert(txn, &heap, &key, rid, uniqueness, runtime)? != IndexInsert::Inserted {
-                twin = Some(rid);
+                duplicate = Some(rid);
                 break;
             }
             if n % 256 == 0 {
                 runtime.checkpoint()?;
             }
         }
-        match twin {
+        match duplicate {
             Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
             None => Ok(()),
         }

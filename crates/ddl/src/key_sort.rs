@@ -160,7 +160,7 @@ pub(super) struct RunReader<'a> {
     offset: u64,
 }
 
-type Entry = (Vec<u8>, u64, bool);
+type SortedKey = (Vec<u8>, u64, bool);
 
 impl<'a> RunReader<'a> {
     fn new(run: &'a Run) -> RunReader<'a> {
@@ -185,7 +185,7 @@ impl<'a> RunReader<'a> {
         self.offset += got as u64;
         Ok(self.buffer.len() >= count)
     }
-    fn next(&mut self) -> Result<Option<Entry>> {
+    fn next(&mut self) -> Result<Option<SortedKey>> {
         if !self.available(HEAD_BYTES)? {
             return Ok(None);
         }

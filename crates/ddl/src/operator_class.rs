@@ -53,7 +53,7 @@ impl Member {
 }
 
 /// What members are added to. Without a class the family alone.
-struct Place<'a> {
+struct FamilyTarget<'a> {
     method: &'static AccessMethod,
     family: Oid,
     family_names: &'a str,
@@ -95,7 +95,7 @@ impl Definitions<'_> {
         method: &AccessMethod,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        self.refuse_operator_twin(Kind::Family, method, schema, name, false)?;
+        self.refuse_same_operator_object(Kind::Family, method, schema, name, false)?;
         let (oid, owner) = (self.new_oid(schema)?, self.context().identity.current_role);
         let row = [
             ("oid", Datum::Oid(oid)),
@@ -140,7 +140,7 @@ impl Definitions<'_> {
             },
             _ => self.operator_object(Kind::Family, method, &given, runtime)?,
         };
-        let place = Place { method, family, family_names: &given.join("."), class: None };
+        let place = FamilyTarget { method, family, family_names: &given.join("."), class: None };
         let (mut members, mut stored) = (Vec::new(), 0);
         for item in s.items() {
             match item.itemtype {
@@ -161,7 +161,7 @@ impl Definitions<'_> {
                 method.name
             )));
         }
-        self.refuse_operator_twin(Kind::Class, method, schema, name, false)?;
+        self.refuse_same_operator_object(Kind::Class, method, schema, name, false)?;
         if s.is_default {
             self.refuse_default(name, method, (type_name, type_oid))?;
         }
@@ -184,7 +184,7 @@ impl Definitions<'_> {
             ("opckeytype", Datum::Oid(0)),
         ];
         self.write_catalog(runtime, |w| w.insert(PG_OPCLASS, &row).map(|_| ()))?;
-        self.insert_members(&members, &Place { class: Some((oid, type_oid)), ..place }, runtime)
+        self.insert_members(&members, &FamilyTarget { class: Some((oid, type_oid)), ..place }, runtime)
     }
 
     /// A class of users cannot be a type's default.
@@ -224,7 +224,7 @@ impl Definitions<'_> {
             return Err(superuser_only("alter an operator family"));
         }
         let family_names = names.join(".");
-        let place = Place { method, family, family_names: &family_names, class: None };
+        let place = FamilyTarget { method, family, family_names: &family_names, class: None };
         let mut members = Vec::new();
         for item in s.items() {
             members.push(match item.itemtype {
@@ -280,7 +280,7 @@ impl Definitions<'_> {
     fn dropped_member(
         &mut self,
         item: &nodes::CreateOpClassItem,
-        place: &Place<'_>,
+        place: &FamilyTarget<'_>,
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<Member> {
@@ -300,7 +300,7 @@ impl Definitions<'_> {
     fn operator_member(
         &mut self,
         item: &nodes::CreateOpClassItem,
-        place: &Place<'_>,
+        place: &FamilyTarget<'_>,
         type_oid: Oid,
         source: &Arc<str>,
         runtime: &dyn Runtime,
@@ -355,7 +355,7 @@ impl Definitions<'_> {
     fn function_member(
         &mut self,
         item: &nodes::CreateOpClassItem,
-        place: &Place<'_>,
+        place: &FamilyTarget<'_>,
         type_oid: Oid,
         source: &Arc<str>,
         runtime: &dyn Runtime,
@@ -393,7 +393,7 @@ impl Definitions<'_> {
         Err(invalid(format!("{} number {} for ({types}) appears more than once", last.word(), last.number)))
     }
 
-    fn insert_members(&mut self, members: &[Member], place: &Place<'_>, runtime: &dyn Runtime) -> Result<()> {
+    fn insert_members(&mut self, members: &[Member], place: &FamilyTarget<'_>, runtime: &dyn Runtime) -> Result<()> {
         for m in members {
             // The name is that of an existing family only.
             if !place.family_names.is_empty() && self.member_row(m, place.family)?.is_some() {
@@ -441,7 +441,13 @@ impl Definitions<'_> {
 
     /// A member goes with its class, if that could not be without it; else it is the family's, and goes with what it is
     /// made of.
-    fn bind_member(&mut self, row: (Oid, Oid), m: &Member, place: &Place<'_>, runtime: &dyn Runtime) -> Result<()> {
+    fn bind_member(
+        &mut self,
+        row: (Oid, Oid),
+        m: &Member,
+        place: &FamilyTarget<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let class = match place.class {
             _ if m.left != m.right || (m.is_function && m.number != 1) => None,
             Some((class, ty)) if ty == m.left => Some(class),
@@ -475,7 +481,7 @@ impl Definitions<'_> {
         Ok(self.context_mut().catalog_lookup(table, index, &key)?.into_iter().next())
     }
 
-    fn delete_members(&mut self, members: &[Member], place: &Place<'_>, runtime: &dyn Runtime) -> Result<()> {
+    fn delete_members(&mut self, members: &[Member], place: &FamilyTarget<'_>, runtime: &dyn Runtime) -> Result<()> {
         for m in members {
             let types = self.types_shown(m, runtime)?;
             let Some(row) = self.member_row(m, place.family)? else {

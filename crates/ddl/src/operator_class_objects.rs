@@ -131,7 +131,7 @@ impl Definitions<'_> {
     }
 
     /// 42710 if there is one of that name.
-    pub(super) fn refuse_operator_twin(
+    pub(super) fn refuse_same_operator_object(
         &mut self,
         kind: Kind,
         method: &AccessMethod,
@@ -186,7 +186,7 @@ impl Definitions<'_> {
         let oid = self.operator_object(kind, method, &names, runtime)?;
         let row = self.owned_operator_object(kind, oid, &names)?;
         let columns = kind.columns();
-        self.refuse_operator_twin(kind, method, row.oid(columns.schema), new_name, true)?;
+        self.refuse_same_operator_object(kind, method, row.oid(columns.schema), new_name, true)?;
         self.update_row(columns.table, columns.by_oid, oid, runtime, |row| {
             row.set(columns.name, Datum::text(new_name))
         })?;
@@ -205,7 +205,7 @@ impl Definitions<'_> {
         let row = self.owned_operator_object(kind, oid, &names)?;
         let columns = kind.columns();
         if schema != row.oid(columns.schema) {
-            self.refuse_operator_twin(kind, method, schema, row.text(columns.name).unwrap_or(""), true)?;
+            self.refuse_same_operator_object(kind, method, schema, row.text(columns.name).unwrap_or(""), true)?;
             self.update_row(columns.table, columns.by_oid, oid, runtime, |row| {
                 row.set(columns.schema, Datum::Oid(schema))
             })?;

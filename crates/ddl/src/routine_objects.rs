@@ -227,13 +227,19 @@ impl Definitions<'_> {
         Ok(tag)
     }
 
-    fn refuse_twin(&mut self, f: &FunctionInfo, schema: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
+    fn refuse_same_signature(
+        &mut self,
+        f: &FunctionInfo,
+        schema: Oid,
+        name: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
-        let twin = rows.iter().any(|r| {
+        let exists = rows.iter().any(|r| {
             r.oid("pronamespace") == schema
                 && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(f.arg_types.iter().copied())
         });
-        if !twin {
+        if !exists {
             return Ok(());
         }
         let schema = self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
@@ -257,7 +263,7 @@ impl Definitions<'_> {
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("a rename without a routine")) };
         let Some(f) = self.routine_named(o, s.rename_type, false, runtime)? else { return Ok(tag) };
         self.changeable_routine(&f)?;
-        self.refuse_twin(&f, f.schema_oid, new_name, runtime)?;
+        self.refuse_same_signature(&f, f.schema_oid, new_name, runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proname", Datum::text(new_name)))?;
         Ok(tag)
     }
@@ -272,7 +278,7 @@ impl Definitions<'_> {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
         }
         if schema != f.schema_oid {
-            self.refuse_twin(&f, schema, &f.name, runtime)?;
+            self.refuse_same_signature(&f, schema, &f.name, runtime)?;
             self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| {
                 row.set("pronamespace", Datum::Oid(schema))
             })?;

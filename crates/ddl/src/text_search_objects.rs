@@ -17,7 +17,7 @@ pub(super) type Object = (TextSearchKind, Oid);
 
 /// A function that a parser or a template wants: parameter, column, arguments, the function that there is (0: several),
 /// and what it is called if it is missing.
-struct Part {
+struct FunctionOption {
     parameter: &'static str,
     column: &'static str,
     arguments: &'static [Oid],
@@ -30,18 +30,18 @@ const fn part(
     arguments: &'static [Oid],
     only: Oid,
     required: Option<&'static str>,
-) -> Part {
-    Part { parameter, column, arguments, only, required }
+) -> FunctionOption {
+    FunctionOption { parameter, column, arguments, only, required }
 }
 const INTERNAL: Oid = 2281;
-const PARSER_PARTS: &[Part] = &[
+const PARSER_PARTS: &[FunctionOption] = &[
     part("start", "prsstart", &[INTERNAL, oids::INT4], 3717, Some("start")),
     part("gettoken", "prstoken", &[INTERNAL, INTERNAL, INTERNAL], 3718, Some("gettoken")),
     part("end", "prsend", &[INTERNAL], 3719, Some("end")),
     part("headline", "prsheadline", &[INTERNAL, INTERNAL, oids::TSQUERY], 3720, None),
     part("lextypes", "prslextype", &[INTERNAL], 3721, Some("lextypes")),
 ];
-const TEMPLATE_PARTS: &[Part] = &[
+const TEMPLATE_PARTS: &[FunctionOption] = &[
     part("init", "tmplinit", &[INTERNAL], 0, None),
     part("lexize", "tmpllexize", &[INTERNAL, INTERNAL, INTERNAL, INTERNAL], 0, Some("lexize")),
 ];
@@ -88,11 +88,11 @@ impl Definitions<'_> {
         let oid = self.text_search_named(kind, &names, runtime)?;
         let row = self.owned_text_search(kind, oid, &names)?;
         let (table, _, index, name_column, schema_column) = kind.table();
-        self.refuse_text_search_twin(kind, row.oid(schema_column), new_name)?;
+        self.refuse_same_text_search(kind, row.oid(schema_column), new_name)?;
         self.update_row(table, index, oid, runtime, |row| row.set(name_column, Datum::text(new_name)))?;
         Ok(tag("ALTER", kind))
     }
-    fn refuse_text_search_twin(&mut self, kind: TextSearchKind, schema: Oid, name: &str) -> Result<()> {
+    fn refuse_same_text_search(&mut self, kind: TextSearchKind, schema: Oid, name: &str) -> Result<()> {
         let (table, index, ..) = kind.table();
         if self.context_mut().catalog_lookup(table, index, &[Datum::text(name), Datum::Oid(schema)])?.is_empty() {
             return Ok(());
@@ -117,7 +117,7 @@ impl Definitions<'_> {
         let (table, _, index, name_column, schema_column) = kind.table();
         let old = row.oid(schema_column);
         if schema != old {
-            self.refuse_text_search_twin(kind, schema, row.text(name_column).unwrap_or(""))?;
+            self.refuse_same_text_search(kind, schema, row.text(name_column).unwrap_or(""))?;
             self.update_row(table, index, oid, runtime, |row| row.set(schema_column, Datum::Oid(schema)))?;
         }
         Ok(tag("ALTER", kind))
@@ -191,7 +191,7 @@ impl Definitions<'_> {
         Ok(tag("CREATE", kind))
     }
     /// The function that a parameter names.
-    fn part_function(&mut self, part: &Part, value: &[String], runtime: &dyn Runtime) -> Result<Oid> {
+    fn part_function(&mut self, part: &FunctionOption, value: &[String], runtime: &dyn Runtime) -> Result<Oid> {
         let value: Vec<&str> = value.iter().map(String::as_str).collect();
         let (schema, name) = split(&value);
         self.context_mut().with_catalog(runtime, |host| {

@@ -26,91 +26,91 @@ enum Op {
 
 /// A variable of an integer type of so many bits, or a truth value (0).
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct VariableSlot {
     number: u32,
     bits: u32,
 }
 
 #[derive(Clone, Debug)]
-enum Node {
+enum IntegerOperation {
     Int(i64),
     Bool(bool),
-    Variable(Place),
+    Variable(VariableSlot),
     /// What loops are made of: `variable op variable`, `variable op constant`.
     OfTwo {
         op: Op,
         bits: u32,
-        left: Place,
-        right: Place,
+        left: VariableSlot,
+        right: VariableSlot,
     },
     WithConst {
         op: Op,
         bits: u32,
-        left: Place,
+        left: VariableSlot,
         right: i64,
     },
     CompareTwo {
         op: IntOp,
-        left: Place,
-        right: Place,
+        left: VariableSlot,
+        right: VariableSlot,
     },
     CompareConst {
         op: IntOp,
-        left: Place,
+        left: VariableSlot,
         right: i64,
     },
     /// In the range of so many bits.
     Arithmetic {
         op: Op,
         bits: u32,
-        args: Box<[Node; 2]>,
+        args: Box<[IntegerOperation; 2]>,
     },
     Negate {
         bits: u32,
-        arg: Box<Node>,
+        arg: Box<IntegerOperation>,
     },
     /// To so many bits.
     Narrow {
         bits: u32,
-        arg: Box<Node>,
+        arg: Box<IntegerOperation>,
     },
     Compare {
         op: IntOp,
-        args: Box<[Node; 2]>,
+        args: Box<[IntegerOperation; 2]>,
     },
-    And(Box<[Node]>),
-    Or(Box<[Node]>),
-    Not(Box<Node>),
+    And(Box<[IntegerOperation]>),
+    Or(Box<[IntegerOperation]>),
+    Not(Box<IntegerOperation>),
     IsNull {
         variable: u32,
         negated: bool,
     },
     IsTrue {
-        arg: Box<Node>,
+        arg: Box<IntegerOperation>,
         wanted: bool,
     },
 }
 
 /// A small expression, and the type of its value.
 #[derive(Clone, Debug)]
-pub struct Quick {
-    node: Node,
+pub struct IntegerExpression {
+    node: IntegerOperation,
     type_oid: Oid,
 }
 
 /// Where values of variables are.
-pub trait QuickValues {
+pub trait VariableValues {
     /// None: the variable is no scalar.
     fn scalar(&self, variable: u32) -> Option<&Datum>;
 }
 
-impl Place {
-    fn of(n: u32, type_oid: Oid, uses: &[Variable]) -> Option<Place> {
+impl VariableSlot {
+    fn of(n: u32, type_oid: Oid, uses: &[Variable]) -> Option<VariableSlot> {
         let bits = if type_oid == oids::BOOL { 0 } else { bits_of(type_oid)? };
-        Some(Place { number: uses.get(n as usize)?.number, bits })
+        Some(VariableSlot { number: uses.get(n as usize)?.number, bits })
     }
     #[inline(always)]
-    fn int(self, values: &impl QuickValues) -> Option<i64> {
+    fn int(self, values: &impl VariableValues) -> Option<i64> {
         match (values.scalar(self.number)?, self.bits) {
             (Datum::Int8(v), 64) => Some(*v),
             (Datum::Int4(v), 32) => Some(i64::from(*v)),
@@ -174,58 +174,73 @@ fn compare(op: IntOp, l: i64, r: i64) -> bool {
     }
 }
 
-impl Node {
-    fn of(e: &Expr, uses: &[Variable]) -> Option<Node> {
+impl IntegerOperation {
+    fn of(e: &Expr, uses: &[Variable]) -> Option<IntegerOperation> {
         Some(match &e.kind {
-            ExprKind::Const(Datum::Int2(v)) if e.ty == oids::INT2 => Node::Int(i64::from(*v)),
-            ExprKind::Const(Datum::Int4(v)) if e.ty == oids::INT4 => Node::Int(i64::from(*v)),
-            ExprKind::Const(Datum::Int8(v)) if e.ty == oids::INT8 => Node::Int(*v),
-            ExprKind::Const(Datum::Bool(v)) => Node::Bool(*v),
-            ExprKind::Param(n) => Node::Variable(Place::of(*n as u32, e.ty, uses)?),
-            ExprKind::Func(f) if !f.returns_set => Node::of_function(f, e.ty, uses)?,
-            ExprKind::And(list) => Node::And(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
-            ExprKind::Or(list) => Node::Or(list.iter().map(|e| Node::of(e, uses)).collect::<Option<_>>()?),
-            ExprKind::Not(arg) => Node::Not(Box::new(Node::of(arg, uses)?)),
+            ExprKind::Const(Datum::Int2(v)) if e.ty == oids::INT2 => IntegerOperation::Int(i64::from(*v)),
+            ExprKind::Const(Datum::Int4(v)) if e.ty == oids::INT4 => IntegerOperation::Int(i64::from(*v)),
+            ExprKind::Const(Datum::Int8(v)) if e.ty == oids::INT8 => IntegerOperation::Int(*v),
+            ExprKind::Const(Datum::Bool(v)) => IntegerOperation::Bool(*v),
+            ExprKind::Param(n) => IntegerOperation::Variable(VariableSlot::of(*n as u32, e.ty, uses)?),
+            ExprKind::Func(f) if !f.returns_set => IntegerOperation::of_function(f, e.ty, uses)?,
+            ExprKind::And(list) => {
+                IntegerOperation::And(list.iter().map(|e| IntegerOperation::of(e, uses)).collect::<Option<_>>()?)
+            }
+            ExprKind::Or(list) => {
+                IntegerOperation::Or(list.iter().map(|e| IntegerOperation::of(e, uses)).collect::<Option<_>>()?)
+            }
+            ExprKind::Not(arg) => IntegerOperation::Not(Box::new(IntegerOperation::of(arg, uses)?)),
             ExprKind::IsNull { arg, negated } => match arg.kind {
                 ExprKind::Param(n) if arg.ty != oids::RECORD => {
-                    Node::IsNull { variable: uses.get(n as usize)?.number, negated: *negated }
+                    IntegerOperation::IsNull { variable: uses.get(n as usize)?.number, negated: *negated }
                 }
                 _ => return None,
             },
             ExprKind::BoolTest { arg, test: test @ (BoolTestKind::True | BoolTestKind::False) } => {
-                Node::IsTrue { arg: Box::new(Node::of(arg, uses)?), wanted: *test == BoolTestKind::True }
+                IntegerOperation::IsTrue {
+                    arg: Box::new(IntegerOperation::of(arg, uses)?),
+                    wanted: *test == BoolTestKind::True,
+                }
             }
             _ => return None,
         })
     }
 
-    fn of_function(f: &FuncExpr, result: Oid, uses: &[Variable]) -> Option<Node> {
+    fn of_function(f: &FuncExpr, result: Oid, uses: &[Variable]) -> Option<IntegerOperation> {
         match f.args.as_slice() {
             [l, r] => {
                 bits_of(l.ty)?;
                 bits_of(r.ty)?;
-                let args = [Node::of(l, uses)?, Node::of(r, uses)?];
+                let args = [IntegerOperation::of(l, uses)?, IntegerOperation::of(r, uses)?];
                 if let Some(op) = int_compare(f.oid) {
                     return Some(match args {
-                        [Node::Variable(left), Node::Variable(right)] => Node::CompareTwo { op, left, right },
-                        [Node::Variable(left), Node::Int(right)] => Node::CompareConst { op, left, right },
-                        args => Node::Compare { op, args: Box::new(args) },
+                        [IntegerOperation::Variable(left), IntegerOperation::Variable(right)] => {
+                            IntegerOperation::CompareTwo { op, left, right }
+                        }
+                        [IntegerOperation::Variable(left), IntegerOperation::Int(right)] => {
+                            IntegerOperation::CompareConst { op, left, right }
+                        }
+                        args => IntegerOperation::Compare { op, args: Box::new(args) },
                     });
                 }
                 let (op, bits) = (arithmetic(f.oid)?, bits_of(result)?);
                 Some(match args {
-                    [Node::Variable(left), Node::Variable(right)] => Node::OfTwo { op, bits, left, right },
-                    [Node::Variable(left), Node::Int(right)] => Node::WithConst { op, bits, left, right },
-                    args => Node::Arithmetic { op, bits, args: Box::new(args) },
+                    [IntegerOperation::Variable(left), IntegerOperation::Variable(right)] => {
+                        IntegerOperation::OfTwo { op, bits, left, right }
+                    }
+                    [IntegerOperation::Variable(left), IntegerOperation::Int(right)] => {
+                        IntegerOperation::WithConst { op, bits, left, right }
+                    }
+                    args => IntegerOperation::Arithmetic { op, bits, args: Box::new(args) },
                 })
             }
             [arg] => {
-                let (bits, of) = (bits_of(result)?, Box::new(Node::of(arg, uses)?));
+                let (bits, of) = (bits_of(result)?, Box::new(IntegerOperation::of(arg, uses)?));
                 match f.oid {
                     // Unary minus.
-                    212 | 213 | 462 => Some(Node::Negate { bits, arg: of }),
+                    212 | 213 | 462 => Some(IntegerOperation::Negate { bits, arg: of }),
                     // Conversions among integers.
-                    313 | 314 | 480 | 481 | 714 | 754 => Some(Node::Narrow { bits, arg: of }),
+                    313 | 314 | 480 | 481 | 714 | 754 => Some(IntegerOperation::Narrow { bits, arg: of }),
                     _ => None,
                 }
             }
@@ -234,38 +249,40 @@ impl Node {
     }
 
     #[inline]
-    fn int(&self, values: &impl QuickValues) -> Option<i64> {
+    fn int(&self, values: &impl VariableValues) -> Option<i64> {
         match self {
-            Node::OfTwo { op, bits, left, right } => op.of(*bits, left.int(values)?, right.int(values)?),
-            Node::WithConst { op, bits, left, right } => op.of(*bits, left.int(values)?, *right),
-            Node::Variable(place) => place.int(values),
-            Node::Int(v) => Some(*v),
+            IntegerOperation::OfTwo { op, bits, left, right } => op.of(*bits, left.int(values)?, right.int(values)?),
+            IntegerOperation::WithConst { op, bits, left, right } => op.of(*bits, left.int(values)?, *right),
+            IntegerOperation::Variable(place) => place.int(values),
+            IntegerOperation::Int(v) => Some(*v),
             other => other.deeper_int(values),
         }
     }
 
     #[inline(never)]
-    fn deeper_int(&self, values: &impl QuickValues) -> Option<i64> {
+    fn deeper_int(&self, values: &impl VariableValues) -> Option<i64> {
         match self {
-            Node::Arithmetic { op, bits, args } => op.of(*bits, args[0].int(values)?, args[1].int(values)?),
-            Node::Negate { bits, arg } => within(*bits, arg.int(values)?.checked_neg()?),
-            Node::Narrow { bits, arg } => within(*bits, arg.int(values)?),
+            IntegerOperation::Arithmetic { op, bits, args } => op.of(*bits, args[0].int(values)?, args[1].int(values)?),
+            IntegerOperation::Negate { bits, arg } => within(*bits, arg.int(values)?.checked_neg()?),
+            IntegerOperation::Narrow { bits, arg } => within(*bits, arg.int(values)?),
             _ => None,
         }
     }
 
     #[inline]
-    fn truth(&self, values: &impl QuickValues) -> Option<bool> {
+    fn truth(&self, values: &impl VariableValues) -> Option<bool> {
         match self {
-            Node::Compare { op, args } => Some(compare(*op, args[0].int(values)?, args[1].int(values)?)),
-            Node::CompareTwo { op, left, right } => Some(compare(*op, left.int(values)?, right.int(values)?)),
-            Node::CompareConst { op, left, right } => Some(compare(*op, left.int(values)?, *right)),
-            Node::Bool(v) => Some(*v),
-            Node::Variable(place) => match values.scalar(place.number)? {
+            IntegerOperation::Compare { op, args } => Some(compare(*op, args[0].int(values)?, args[1].int(values)?)),
+            IntegerOperation::CompareTwo { op, left, right } => {
+                Some(compare(*op, left.int(values)?, right.int(values)?))
+            }
+            IntegerOperation::CompareConst { op, left, right } => Some(compare(*op, left.int(values)?, *right)),
+            IntegerOperation::Bool(v) => Some(*v),
+            IntegerOperation::Variable(place) => match values.scalar(place.number)? {
                 Datum::Bool(v) => Some(*v),
                 _ => None,
             },
-            Node::And(list) => {
+            IntegerOperation::And(list) => {
                 for e in list {
                     if !e.truth(values)? {
                         return Some(false);
@@ -273,7 +290,7 @@ impl Node {
                 }
                 Some(true)
             }
-            Node::Or(list) => {
+            IntegerOperation::Or(list) => {
                 for e in list {
                     if e.truth(values)? {
                         return Some(true);
@@ -281,32 +298,32 @@ impl Node {
                 }
                 Some(false)
             }
-            Node::Not(arg) => arg.truth(values).map(|v| !v),
-            Node::IsNull { variable, negated } => match values.scalar(*variable)? {
+            IntegerOperation::Not(arg) => arg.truth(values).map(|v| !v),
+            IntegerOperation::IsNull { variable, negated } => match values.scalar(*variable)? {
                 // Which may be NULL in all its fields.
                 Datum::Record(_) => None,
                 value => Some(value.is_null() != *negated),
             },
-            Node::IsTrue { arg, wanted } => Some(arg.truth(values)? == *wanted),
+            IntegerOperation::IsTrue { arg, wanted } => Some(arg.truth(values)? == *wanted),
             _ => None,
         }
     }
 }
 
-impl Quick {
+impl IntegerExpression {
     /// None: it takes more than integers and truth values. `uses`: the variables that parameters stand for.
-    pub(crate) fn of(e: &Expr, uses: &[Variable]) -> Option<Quick> {
+    pub(crate) fn of(e: &Expr, uses: &[Variable]) -> Option<IntegerExpression> {
         if bits_of(e.ty).is_none() && e.ty != oids::BOOL {
             return None;
         }
-        Some(Quick { node: Node::of(e, uses)?, type_oid: e.ty })
+        Some(IntegerExpression { node: IntegerOperation::of(e, uses)?, type_oid: e.ty })
     }
     pub fn type_oid(&self) -> Oid {
         self.type_oid
     }
     /// The value; None: the long way finds it.
     #[inline]
-    pub fn evaluate(&self, values: &impl QuickValues) -> Option<Datum> {
+    pub fn evaluate(&self, values: &impl VariableValues) -> Option<Datum> {
         Some(match self.type_oid {
             oids::INT4 => Datum::Int4(self.node.int(values)? as i32),
             oids::INT8 => Datum::Int8(self.node.int(values)?),
@@ -316,11 +333,11 @@ impl Quick {
     }
     /// The value of an integer expression.
     #[inline]
-    pub fn int(&self, values: &impl QuickValues) -> Option<i64> {
+    pub fn int(&self, values: &impl VariableValues) -> Option<i64> {
         if self.type_oid == oids::BOOL { None } else { self.node.int(values) }
     }
     #[inline]
-    pub fn truth(&self, values: &impl QuickValues) -> Option<bool> {
+    pub fn truth(&self, values: &impl VariableValues) -> Option<bool> {
         if self.type_oid == oids::BOOL { self.node.truth(values) } else { None }
     }
 }
@@ -331,24 +348,24 @@ mod tests {
 
     struct Values(Vec<Datum>);
 
-    impl QuickValues for Values {
+    impl VariableValues for Values {
         fn scalar(&self, variable: u32) -> Option<&Datum> {
             self.0.get(variable as usize)
         }
     }
 
-    fn variable(n: u32) -> Node {
-        Node::Variable(Place { number: n, bits: 32 })
+    fn variable(n: u32) -> IntegerOperation {
+        IntegerOperation::Variable(VariableSlot { number: n, bits: 32 })
     }
 
     #[test]
     fn a_value_of_another_type_is_left_alone() {
         let values = Values(vec![Datum::Int4(7), Datum::Int8(7)]);
-        let sum = |left, right| Node::OfTwo {
+        let sum = |left, right| IntegerOperation::OfTwo {
             op: Op::Plus,
             bits: 32,
-            left: Place { number: left, bits: 32 },
-            right: Place { number: right, bits: 32 },
+            left: VariableSlot { number: left, bits: 32 },
+            right: VariableSlot { number: right, bits: 32 },
         };
         assert_eq!(sum(0, 0).int(&values), Some(14));
         assert_eq!(sum(0, 1).int(&values), None);
@@ -357,8 +374,8 @@ mod tests {
     #[test]
     fn what_is_no_plain_integer_is_left_alone() {
         let values = Values(vec![Datum::Int4(7), Datum::Int4(i32::MAX), Datum::Null, Datum::Int4(0)]);
-        let of = |op, l, r| Quick {
-            node: Node::Arithmetic { op, bits: 32, args: Box::new([variable(l), variable(r)]) },
+        let of = |op, l, r| IntegerExpression {
+            node: IntegerOperation::Arithmetic { op, bits: 32, args: Box::new([variable(l), variable(r)]) },
             type_oid: oids::INT4,
         };
         assert!(matches!(of(Op::Plus, 0, 0).evaluate(&values), Some(Datum::Int4(14))));
@@ -371,12 +388,12 @@ mod tests {
     #[test]
     fn conditions_know_null_from_false() {
         let values = Values(vec![Datum::Int4(7), Datum::Null]);
-        let quick = |node| Quick { node, type_oid: oids::BOOL };
-        let equal = |l, r| Node::Compare { op: IntOp::Eq, args: Box::new([variable(l), variable(r)]) };
+        let quick = |node| IntegerExpression { node, type_oid: oids::BOOL };
+        let equal = |l, r| IntegerOperation::Compare { op: IntOp::Eq, args: Box::new([variable(l), variable(r)]) };
         assert_eq!(quick(equal(0, 0)).truth(&values), Some(true));
         assert_eq!(quick(equal(0, 1)).truth(&values), None);
-        assert_eq!(quick(Node::IsNull { variable: 1, negated: false }).truth(&values), Some(true));
-        assert_eq!(quick(Node::Not(Box::new(equal(0, 0)))).truth(&values), Some(false));
-        assert_eq!(quick(Node::And(Box::new([equal(0, 0), equal(0, 1)]))).truth(&values), None);
+        assert_eq!(quick(IntegerOperation::IsNull { variable: 1, negated: false }).truth(&values), Some(true));
+        assert_eq!(quick(IntegerOperation::Not(Box::new(equal(0, 0)))).truth(&values), Some(false));
+        assert_eq!(quick(IntegerOperation::And(Box::new([equal(0, 0), equal(0, 1)]))).truth(&values), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Expressions over variables of any plain type, computed where the variables are: what [`super::quick`] is for
+//! Expressions over variables of any plain type, computed where the variables are: what [`super::integer_expression`] is for
 //! integers.
 //!
 //! Invariants
@@ -7,7 +7,7 @@
 //! 2. An expression in here depends on nothing but its variables: on no catalog, session, clock or setting at the time
 //!    it was made.
 
-use super::quick::QuickValues;
+use super::integer_expression::VariableValues;
 use super::spi::Variable;
 use kilndb_base::{Error, Oid};
 use kilndb_bind::ir;
@@ -18,30 +18,30 @@ use kilndb_types::functions::ScalarFn;
 use kilndb_types::{Datum, EvalContext, cast};
 
 #[derive(Clone)]
-enum Node {
+enum Operation {
     Const(Datum),
     Variable(u32),
-    Call1 { f: ScalarFn, strict: bool, arg: Box<Node> },
-    Call2 { f: ScalarFn, strict: bool, args: Box<[Node; 2]> },
-    Call { f: ScalarFn, strict: bool, args: Box<[Node]> },
-    CompareInt { op: IntOp, args: Box<[Node; 2]> },
-    Arithmetic { op: Arithmetic, wide: bool, f: ScalarFn, args: Box<[Node; 2]> },
-    Cast { f: cast::CastFn, typmod: i32, explicit: bool, arg: Box<Node> },
-    InOut { from: Oid, to: Oid, typmod: i32, explicit: bool, arg: Box<Node> },
-    Typmod { ty: Oid, typmod: i32, explicit: bool, arg: Box<Node> },
-    And(Box<[Node]>),
-    Or(Box<[Node]>),
-    Not(Box<Node>),
-    IsNull { negated: bool, arg: Box<Node> },
-    IsTrue { wanted: Option<bool>, negated: bool, arg: Box<Node> },
-    Coalesce(Box<[Node]>),
-    Case { whens: Box<[(Node, Node)]>, otherwise: Box<Node> },
+    Call1 { f: ScalarFn, strict: bool, arg: Box<Operation> },
+    Call2 { f: ScalarFn, strict: bool, args: Box<[Operation; 2]> },
+    Call { f: ScalarFn, strict: bool, args: Box<[Operation]> },
+    CompareInt { op: IntOp, args: Box<[Operation; 2]> },
+    Arithmetic { op: Arithmetic, wide: bool, f: ScalarFn, args: Box<[Operation; 2]> },
+    Cast { f: cast::CastFn, typmod: i32, explicit: bool, arg: Box<Operation> },
+    InOut { from: Oid, to: Oid, typmod: i32, explicit: bool, arg: Box<Operation> },
+    Typmod { ty: Oid, typmod: i32, explicit: bool, arg: Box<Operation> },
+    And(Box<[Operation]>),
+    Or(Box<[Operation]>),
+    Not(Box<Operation>),
+    IsNull { negated: bool, arg: Box<Operation> },
+    IsTrue { wanted: Option<bool>, negated: bool, arg: Box<Operation> },
+    Coalesce(Box<[Operation]>),
+    Case { whens: Box<[(Operation, Operation)]>, otherwise: Box<Operation> },
 }
 
 /// A compiled expression over variables, and the type of its value.
 #[derive(Clone)]
-pub struct Direct {
-    node: Node,
+pub struct VariableExpression {
+    node: Operation,
     type_oid: Oid,
     typmod: i32,
 }
@@ -65,11 +65,11 @@ pub(crate) fn has_constants_of_settings(e: &ir::Expr) -> bool {
     e.any(&|e| matches!(e.kind, ExprKind::Const(_)) && !is_self_contained(e.ty))
 }
 
-impl Direct {
+impl VariableExpression {
     /// None: it takes more than that. `uses`: the variables that parameters stand for. The expression must be
     /// self-contained.
-    pub(crate) fn of(e: &CExpr, uses: &[Variable], type_oid: Oid, typmod: i32) -> Option<Direct> {
-        Some(Direct { node: Node::of(e, uses)?, type_oid, typmod })
+    pub(crate) fn of(e: &CExpr, uses: &[Variable], type_oid: Oid, typmod: i32) -> Option<VariableExpression> {
+        Some(VariableExpression { node: Operation::of(e, uses)?, type_oid, typmod })
     }
     pub fn type_oid(&self) -> Oid {
         self.type_oid
@@ -77,39 +77,39 @@ impl Direct {
     pub fn typmod(&self) -> i32 {
         self.typmod
     }
-    pub(crate) fn evaluate(&self, values: &impl QuickValues, cx: &EvalContext<'_>) -> Computed<Datum> {
+    pub(crate) fn evaluate(&self, values: &impl VariableValues, cx: &EvalContext<'_>) -> Computed<Datum> {
         self.node.eval(values, cx)
     }
 }
 
-impl Node {
-    fn of(e: &CExpr, uses: &[Variable]) -> Option<Node> {
-        let boxed = |e: &CExpr| Node::of(e, uses).map(Box::new);
-        let list = |l: &[CExpr]| l.iter().map(|e| Node::of(e, uses)).collect::<Option<Box<[Node]>>>();
-        let pair = |args: &[CExpr; 2]| Some(Box::new([Node::of(&args[0], uses)?, Node::of(&args[1], uses)?]));
+impl Operation {
+    fn of(e: &CExpr, uses: &[Variable]) -> Option<Operation> {
+        let boxed = |e: &CExpr| Operation::of(e, uses).map(Box::new);
+        let list = |l: &[CExpr]| l.iter().map(|e| Operation::of(e, uses)).collect::<Option<Box<[Operation]>>>();
+        let pair = |args: &[CExpr; 2]| Some(Box::new([Operation::of(&args[0], uses)?, Operation::of(&args[1], uses)?]));
         Some(match e {
-            CExpr::Const(d) => Node::Const(d.clone()),
-            CExpr::Param(n) => Node::Variable(uses.get(*n)?.number),
-            CExpr::Call1 { f, strict, arg } => Node::Call1 { f: *f, strict: *strict, arg: boxed(arg)? },
-            CExpr::Call2 { f, strict, args } => Node::Call2 { f: *f, strict: *strict, args: pair(args)? },
-            CExpr::Call { f, strict, args } => Node::Call { f: *f, strict: *strict, args: list(args)? },
-            CExpr::CompareInt { op, args } => Node::CompareInt { op: *op, args: pair(args)? },
+            CExpr::Const(d) => Operation::Const(d.clone()),
+            CExpr::Param(n) => Operation::Variable(uses.get(*n)?.number),
+            CExpr::Call1 { f, strict, arg } => Operation::Call1 { f: *f, strict: *strict, arg: boxed(arg)? },
+            CExpr::Call2 { f, strict, args } => Operation::Call2 { f: *f, strict: *strict, args: pair(args)? },
+            CExpr::Call { f, strict, args } => Operation::Call { f: *f, strict: *strict, args: list(args)? },
+            CExpr::CompareInt { op, args } => Operation::CompareInt { op: *op, args: pair(args)? },
             CExpr::Arithmetic { op, wide, f, args } => {
-                Node::Arithmetic { op: *op, wide: *wide, f: *f, args: pair(args)? }
+                Operation::Arithmetic { op: *op, wide: *wide, f: *f, args: pair(args)? }
             }
             CExpr::Cast { f, typmod, explicit, arg } => {
-                Node::Cast { f: *f, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
+                Operation::Cast { f: *f, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
             }
             CExpr::InOut { from, to, typmod, explicit, arg } if is_self_contained(*from) && is_self_contained(*to) => {
-                Node::InOut { from: *from, to: *to, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
+                Operation::InOut { from: *from, to: *to, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
             }
             CExpr::Typmod { ty, typmod, explicit, arg } => {
-                Node::Typmod { ty: *ty, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
+                Operation::Typmod { ty: *ty, typmod: *typmod, explicit: *explicit, arg: boxed(arg)? }
             }
-            CExpr::And(args) => Node::And(list(args)?),
-            CExpr::Or(args) => Node::Or(list(args)?),
-            CExpr::Not(arg) => Node::Not(boxed(arg)?),
-            CExpr::IsNull { arg, negated, row: false } => Node::IsNull { negated: *negated, arg: boxed(arg)? },
+            CExpr::And(args) => Operation::And(list(args)?),
+            CExpr::Or(args) => Operation::Or(list(args)?),
+            CExpr::Not(arg) => Operation::Not(boxed(arg)?),
+            CExpr::IsNull { arg, negated, row: false } => Operation::IsNull { negated: *negated, arg: boxed(arg)? },
             CExpr::BoolTest { arg, test } => {
                 let (wanted, negated) = match test {
                     BoolTestKind::True => (Some(true), false),
@@ -119,15 +119,15 @@ impl Node {
                     BoolTestKind::Unknown => (None, false),
                     BoolTestKind::NotUnknown => (None, true),
                 };
-                Node::IsTrue { wanted, negated, arg: boxed(arg)? }
+                Operation::IsTrue { wanted, negated, arg: boxed(arg)? }
             }
-            CExpr::Coalesce(args) => Node::Coalesce(list(args)?),
+            CExpr::Coalesce(args) => Operation::Coalesce(list(args)?),
             CExpr::Case { arg: None, whens, otherwise } => {
                 let whens = whens
                     .iter()
-                    .map(|(when, then)| Some((Node::of(when, uses)?, Node::of(then, uses)?)))
+                    .map(|(when, then)| Some((Operation::of(when, uses)?, Operation::of(then, uses)?)))
                     .collect::<Option<_>>()?;
-                Node::Case { whens, otherwise: boxed(otherwise)? }
+                Operation::Case { whens, otherwise: boxed(otherwise)? }
             }
             _ => return None,
         })
@@ -135,22 +135,22 @@ impl Node {
 
     /// The value if it is there already.
     #[inline]
-    fn held<'v>(&'v self, values: &'v impl QuickValues) -> Computed<Option<&'v Datum>> {
+    fn held<'v>(&'v self, values: &'v impl VariableValues) -> Computed<Option<&'v Datum>> {
         match self {
-            Node::Variable(n) => values.scalar(*n).map(Some).ok_or(Stop::LongWay),
-            Node::Const(d) => Ok(Some(d)),
+            Operation::Variable(n) => values.scalar(*n).map(Some).ok_or(Stop::LongWay),
+            Operation::Const(d) => Ok(Some(d)),
             _ => Ok(None),
         }
     }
 
-    fn int(&self, values: &impl QuickValues, cx: &EvalContext<'_>) -> Computed<Option<i64>> {
+    fn int(&self, values: &impl VariableValues, cx: &EvalContext<'_>) -> Computed<Option<i64>> {
         match self.held(values)? {
             Some(d) => Ok(int_of(d)),
             None => Ok(int_of(&self.eval(values, cx)?)),
         }
     }
 
-    fn truth(&self, values: &impl QuickValues, cx: &EvalContext<'_>) -> Computed<Option<bool>> {
+    fn truth(&self, values: &impl VariableValues, cx: &EvalContext<'_>) -> Computed<Option<bool>> {
         let of = |d: &Datum| if let Datum::Bool(b) = d { Some(*b) } else { None };
         match self.held(values)? {
             Some(d) => Ok(of(d)),
@@ -162,7 +162,7 @@ impl Node {
     #[inline]
     fn with<R>(
         &self,
-        values: &impl QuickValues,
+        values: &impl VariableValues,
         cx: &EvalContext<'_>,
         f: impl FnOnce(&Datum) -> Computed<R>,
     ) -> Computed<R> {
@@ -172,28 +172,28 @@ impl Node {
         }
     }
 
-    fn eval(&self, values: &impl QuickValues, cx: &EvalContext<'_>) -> Computed<Datum> {
+    fn eval(&self, values: &impl VariableValues, cx: &EvalContext<'_>) -> Computed<Datum> {
         match self {
-            Node::Const(d) => Ok(d.clone()),
-            Node::Variable(n) => values.scalar(*n).cloned().ok_or(Stop::LongWay),
-            Node::Call1 { f, strict, arg } => arg.with(values, cx, |a| {
+            Operation::Const(d) => Ok(d.clone()),
+            Operation::Variable(n) => values.scalar(*n).cloned().ok_or(Stop::LongWay),
+            Operation::Call1 { f, strict, arg } => arg.with(values, cx, |a| {
                 if *strict && a.is_null() {
                     return Ok(Datum::Null);
                 }
                 Ok(f(cx, std::slice::from_ref(a))?)
             }),
-            Node::Call2 { f, strict, args } => {
+            Operation::Call2 { f, strict, args } => {
                 let a = [args[0].eval(values, cx)?, args[1].eval(values, cx)?];
                 if *strict && (a[0].is_null() || a[1].is_null()) {
                     return Ok(Datum::Null);
                 }
                 Ok(f(cx, &a)?)
             }
-            Node::CompareInt { op, args } => Ok(match (args[0].int(values, cx)?, args[1].int(values, cx)?) {
+            Operation::CompareInt { op, args } => Ok(match (args[0].int(values, cx)?, args[1].int(values, cx)?) {
                 (Some(l), Some(r)) => Datum::Bool(compare_int(*op, l, r)),
                 _ => Datum::Null,
             }),
-            Node::Arithmetic { op, wide, f, args } => {
+            Operation::Arithmetic { op, wide, f, args } => {
                 let (Some(l), Some(r)) = (args[0].int(values, cx)?, args[1].int(values, cx)?) else {
                     return Ok(Datum::Null);
                 };
@@ -204,29 +204,31 @@ impl Node {
     }
 
     #[inline(never)]
-    fn eval_more(&self, values: &impl QuickValues, cx: &EvalContext<'_>) -> Computed<Datum> {
-        let unless_null = |arg: &Node, f: &dyn Fn(&Datum) -> kilndb_base::Result<Datum>| {
+    fn eval_more(&self, values: &impl VariableValues, cx: &EvalContext<'_>) -> Computed<Datum> {
+        let unless_null = |arg: &Operation, f: &dyn Fn(&Datum) -> kilndb_base::Result<Datum>| {
             arg.with(values, cx, |a| if a.is_null() { Ok(Datum::Null) } else { Ok(f(a)?) })
         };
         match self {
-            Node::Call { f, strict, args } => {
+            Operation::Call { f, strict, args } => {
                 let args = args.iter().map(|a| a.eval(values, cx)).collect::<Computed<Vec<_>>>()?;
                 if *strict && args.iter().any(Datum::is_null) { Ok(Datum::Null) } else { Ok(f(cx, &args)?) }
             }
-            Node::Cast { f, typmod, explicit, arg } => unless_null(arg, &|a| f(a, *typmod, *explicit, cx)),
-            Node::InOut { from, to, typmod, explicit, arg } => unless_null(arg, &|a| match (*from, a) {
+            Operation::Cast { f, typmod, explicit, arg } => unless_null(arg, &|a| f(a, *typmod, *explicit, cx)),
+            Operation::InOut { from, to, typmod, explicit, arg } => unless_null(arg, &|a| match (*from, a) {
                 (kilndb_types::oids::UNKNOWN, Datum::Text(t)) => kilndb_types::io::input(*to, t, *typmod, cx),
                 _ => cast::cast_via_text(*from, *to, a, *typmod, *explicit, cx),
             }),
-            Node::Typmod { ty, typmod, explicit, arg } => {
+            Operation::Typmod { ty, typmod, explicit, arg } => {
                 unless_null(arg, &|a| cast::apply_typmod(*ty, a.clone(), *typmod, *explicit, cx))
             }
-            Node::And(list) => Node::combine(list, false, values, cx),
-            Node::Or(list) => Node::combine(list, true, values, cx),
-            Node::Not(arg) => Ok(arg.truth(values, cx)?.map_or(Datum::Null, |v| Datum::Bool(!v))),
-            Node::IsNull { negated, arg } => arg.with(values, cx, |a| Ok(Datum::Bool(a.is_null() != *negated))),
-            Node::IsTrue { wanted, negated, arg } => Ok(Datum::Bool((arg.truth(values, cx)? == *wanted) != *negated)),
-            Node::Coalesce(list) => {
+            Operation::And(list) => Operation::combine(list, false, values, cx),
+            Operation::Or(list) => Operation::combine(list, true, values, cx),
+            Operation::Not(arg) => Ok(arg.truth(values, cx)?.map_or(Datum::Null, |v| Datum::Bool(!v))),
+            Operation::IsNull { negated, arg } => arg.with(values, cx, |a| Ok(Datum::Bool(a.is_null() != *negated))),
+            Operation::IsTrue { wanted, negated, arg } => {
+                Ok(Datum::Bool((arg.truth(values, cx)? == *wanted) != *negated))
+            }
+            Operation::Coalesce(list) => {
                 for e in list {
                     let v = e.eval(values, cx)?;
                     if !v.is_null() {
@@ -235,7 +237,7 @@ impl Node {
                 }
                 Ok(Datum::Null)
             }
-            Node::Case { whens, otherwise } => {
+            Operation::Case { whens, otherwise } => {
                 for (when, then) in whens {
                     if when.truth(values, cx)? == Some(true) {
                         return then.eval(values, cx);
@@ -248,7 +250,12 @@ impl Node {
     }
 
     /// AND, which `settled` = false settles; OR, which true does.
-    fn combine(list: &[Node], settled: bool, values: &impl QuickValues, cx: &EvalContext<'_>) -> Computed<Datum> {
+    fn combine(
+        list: &[Operation],
+        settled: bool,
+        values: &impl VariableValues,
+        cx: &EvalContext<'_>,
+    ) -> Computed<Datum> {
         let mut null = false;
         for e in list {
             match e.truth(values, cx)? {
