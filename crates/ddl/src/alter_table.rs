@@ -6,6 +6,7 @@ use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
+use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
 use kilndb_catalog::{CatalogView, Table, TableKind};
@@ -202,7 +203,7 @@ impl Definitions<'_> {
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
         let has_rows = !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
-            && !self.query(&format!("SELECT 1 FROM {} LIMIT 1", self.qualified_name(table)), runtime)?.is_empty();
+            && self.table_with_row(table, RowCondition::All, runtime)?.is_some();
         let has_domain = self.type_info(column.type_oid, runtime)?.kind == b'd';
         let constant = match &column.default_sql {
             Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {

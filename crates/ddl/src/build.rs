@@ -7,6 +7,7 @@ use crate::host::{NullSink, RowsSink};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_bind::table_query::{RowCondition, RowValue, TableQuery};
 use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Index, Table};
 use kilndb_exec::RowSink;
@@ -132,6 +133,34 @@ impl Definitions<'_> {
         let mut sink = RowsSink::default();
         self.query_into(sql, runtime, &mut sink)?;
         Ok(sink.rows)
+    }
+
+    /// As [`Definitions::query`], of a query over one table.
+    pub(crate) fn rows_of(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
+        let mut sink = RowsSink::default();
+        self.rows_into(query, runtime, &mut sink)?;
+        Ok(sink.rows)
+    }
+
+    fn rows_into(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        let plan = self.context_mut().plan_table_query(query, runtime)?;
+        self.run_at_newest(&plan, runtime, sink)
+    }
+
+    /// The table, or of a partitioned one the partition, that some row fulfilling the condition is in. None: there is no
+    /// such row.
+    pub(crate) fn table_with_row(
+        &mut self,
+        table: &Arc<Table>,
+        condition: RowCondition<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Arc<Table>>> {
+        let query = TableQuery { table, values: vec![RowValue::TableOid], condition, is_one: true };
+        match self.rows_of(&query, runtime)?.first().and_then(|row| row.first()) {
+            Some(Datum::Oid(oid)) if *oid != table.oid => self.context_mut().table_by_oid(*oid, runtime).map(Some),
+            Some(_) => Ok(Some(table.clone())),
+            None => Ok(None),
+        }
     }
 
     /// Runs an UPDATE of ALTER TABLE, which gives rows the value of a new column: no trigger fires.
@@ -276,20 +305,19 @@ impl Definitions<'_> {
             self.refuse_for_global(index, "at this isolation level, moving rows")?;
         }
         let mut sorter = self.new_key_sorter(1)();
-        let quote = kilndb_catalog::format_type::quote_identifier;
-        let keys: Vec<String> = index
-            .keys
-            .iter()
-            .map(|k| match &k.expression_sql {
-                Some(sql) => format!("({sql})"),
-                None => quote(&table.columns[k.attnum as usize - 1].name),
-            })
-            .collect();
-        let filter = index.predicate_sql.as_ref().map(|p| format!(" WHERE {p}")).unwrap_or_default();
-        let sql = format!("SELECT ctid, {} FROM {}{filter}", keys.join(", "), self.qualified_name(table));
+        let keys = index.keys.iter().map(|k| match &k.expression_sql {
+            Some(sql) => RowValue::Expression(sql),
+            None => RowValue::Column(k.attnum),
+        });
+        let query = TableQuery {
+            table,
+            values: std::iter::once(RowValue::Place).chain(keys).collect(),
+            condition: index.predicate_sql.as_deref().map_or(RowCondition::All, RowCondition::True),
+            is_one: false,
+        };
         let classes = self.inverted_classes(index, runtime)?;
         let mut sink = KeySink { sorter: &mut sorter, index, classes: &classes, key: Vec::new() };
-        self.query_into(&sql, runtime, &mut sink)?;
+        self.rows_into(&query, runtime, &mut sink)?;
         Ok(vec![sorter])
     }
 

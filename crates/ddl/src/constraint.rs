@@ -6,6 +6,7 @@ use super::partition_keys::NameCounter;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, Over};
+use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
@@ -361,14 +362,7 @@ impl Definitions<'_> {
         sql: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let from = self.qualified_name(table);
-        let rows = self.query(&format!("SELECT tableoid FROM {from} WHERE NOT ({sql}) LIMIT 1"), runtime)?;
-        let table = match rows.first().and_then(|row| row.first()) {
-            // The partition that the row is in.
-            Some(Datum::Oid(oid)) if *oid != table.oid => self.context_mut().table_by_oid(*oid, runtime)?,
-            Some(_) => table.clone(),
-            None => return Ok(()),
-        };
+        let Some(table) = self.table_with_row(table, RowCondition::False(sql), runtime)? else { return Ok(()) };
         Err(Error::new(
             sqlstate::CHECK_VIOLATION,
             format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name),

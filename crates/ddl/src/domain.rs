@@ -9,6 +9,7 @@ use super::types::{NewType, insert_type};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::Over;
+use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
@@ -289,8 +290,8 @@ impl Definitions<'_> {
             return Ok(());
         }
         for (table, column) in self.columns_of_domain(info.oid, runtime)? {
-            let (from, quoted) = (self.qualified_name(&table), quote_identifier(&column));
-            if !self.query(&format!("SELECT 1 FROM {from} WHERE ({quoted}) IS NULL LIMIT 1"), runtime)?.is_empty() {
+            let Some(attnum) = table.columns.iter().find(|c| c.name == column).map(|c| c.attnum) else { continue };
+            if self.table_with_row(&table, RowCondition::Null(attnum), runtime)?.is_some() {
                 return Err(Error::new(
                     sqlstate::NOT_NULL_VIOLATION,
                     format!("column \"{column}\" of table \"{}\" contains null values", table.name),

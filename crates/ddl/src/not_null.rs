@@ -8,6 +8,7 @@ use super::alter_table::column_of;
 use super::constraint::NewConstraint;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{Column, Table};
@@ -94,14 +95,8 @@ impl Definitions<'_> {
     }
 
     fn refuse_nulls(&mut self, table: &Arc<Table>, column: &Column, runtime: &dyn Runtime) -> Result<()> {
-        let quoted = kilndb_catalog::format_type::quote_identifier(&column.name);
-        let sql = format!("SELECT tableoid FROM {} WHERE {quoted} IS NULL LIMIT 1", self.qualified_name(table));
-        let table = match self.query(&sql, runtime)?.first().and_then(|row| row.first()) {
-            // The partition that the row is in.
-            Some(Datum::Oid(oid)) if *oid != table.oid => self.context_mut().table_by_oid(*oid, runtime)?,
-            Some(_) => table.clone(),
-            None => return Ok(()),
-        };
+        let is_null = RowCondition::Null(column.attnum);
+        let Some(table) = self.table_with_row(table, is_null, runtime)? else { return Ok(()) };
         let message = format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name);
         Err(Error::new(sqlstate::NOT_NULL_VIOLATION, message)
             .with_table(&table.schema_name, &table.name)

@@ -9,6 +9,7 @@ use super::text_search;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::Over;
+use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::operator_class::{self, ClassFunctions, UserClass};
@@ -600,8 +601,7 @@ impl Definitions<'_> {
         let parent = self.context_mut().table_by_oid(map.table, runtime)?;
         let condition =
             self.context_mut().with_catalog(runtime, |host| host.bound_condition(&parent, &map.key, bound))?;
-        let sql = format!("SELECT 1 FROM {} WHERE {condition} LIMIT 1", self.qualified_name(&default));
-        if self.query(&sql, runtime)?.is_empty() {
+        if self.table_with_row(&default, RowCondition::True(&condition), runtime)?.is_none() {
             return Ok(());
         }
         let message = format!(

@@ -4,6 +4,7 @@ use super::Definitions;
 use super::partition::own_columns;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::partition::Bound;
 use kilndb_catalog::store::CatalogRow;
@@ -226,8 +227,7 @@ impl Definitions<'_> {
                 None => own,
             })
         })?;
-        let sql = format!("SELECT 1 FROM {} WHERE ({condition}) IS NOT TRUE LIMIT 1", self.qualified_name(child));
-        if self.query(&sql, runtime)?.is_empty() {
+        if self.table_with_row(child, RowCondition::NotTrue(&condition), runtime)?.is_none() {
             return Ok(());
         }
         let message = format!("partition constraint of relation \"{}\" is violated by some row", child.name);

@@ -7,6 +7,7 @@ use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir::{BoundStatement, LockStrength};
 use kilndb_bind::lifting::Lifting;
+use kilndb_bind::table_query::TableQuery;
 use kilndb_catalog::changes::Asked;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::temporary::is_temporary;
@@ -214,6 +215,19 @@ impl SessionContext {
             plan.places = places;
         }
         Ok(plan)
+    }
+
+    /// The plan of a query that the engine itself makes.
+    pub fn plan_table_query(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        self.plan_or_lock(runtime, |context, asked| {
+            let environment = context.environment(runtime)?;
+            let mut host = environment.host();
+            host.reader.asked = Some(asked);
+            let bound = query.bind(&host.reader)?;
+            context.shared.scratch.without_notices(|| {
+                kilndb_plan::plan(bound, Vec::new(), &host.reader, &context.cluster.engine, &host.eval())
+            })
+        })
     }
 
     /// False if temporary objects would be found where the plan has found others, or what it uses has changed.
