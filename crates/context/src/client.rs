@@ -18,8 +18,8 @@ pub struct FieldInfo<'a> {
     pub format: i16,
 }
 
-/// The client's end of a session. Nothing is sent until a flush point.
-pub trait Client {
+/// The client's end of a session: results of statements. Nothing is sent until a flush point.
+pub trait Client: Remarks + CopyStream {
     fn row_description(&mut self, fields: &[FieldInfo<'_>]);
     fn no_data(&mut self);
     fn parameter_description(&mut self, types: &[Oid]);
@@ -28,17 +28,25 @@ pub trait Client {
     fn command_complete(&mut self, tag: &str);
     fn empty_query(&mut self);
     fn portal_suspended(&mut self);
+}
+
+/// What a client is told besides results, at any time.
+pub trait Remarks {
     fn notice(&mut self, notice: &Error);
     fn parameter_status(&mut self, name: &str, value: &str);
     fn notification(&mut self, process_id: i32, channel: &str, payload: &str);
+    /// Waits while too much output is pending.
+    fn throttle(&mut self) -> Result<()>;
+}
+
+/// COPY from and to the client.
+pub trait CopyStream {
     fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()>;
     /// Appends the next piece of COPY data; false at the end. A CopyFail is an error.
     fn copy_in_read(&mut self, data: &mut Vec<u8>) -> Result<bool>;
     fn copy_out_begin(&mut self, binary: bool, columns: usize);
     fn copy_out_data(&mut self, data: &[u8]) -> Result<()>;
     fn copy_out_end(&mut self);
-    /// Waits while too much output is pending.
-    fn throttle(&mut self) -> Result<()>;
 }
 
 /// Waiting, and reaching the client in the midst of a statement.
