@@ -1,12 +1,12 @@
 //! Commands that are not planned: transaction control, settings, prepared statements, maintenance, and the door to DDL.
 
 use super::Session;
-use super::modes::{Modes, is_mode};
+use super::modes::Modes;
 use super::prepared::{is_plannable, row_columns};
 use super::run::{SinkMaker, command_tag, known_format};
 use crate::client::{Client, Runtime};
 use crate::log::statement_tag;
-use crate::settings::{SettingScope, check_privilege, definition, unrecognized};
+use crate::settings::{SetBy, SettingScope, check_privilege, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
@@ -196,16 +196,12 @@ impl Session {
     }
 
     pub(crate) fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
-        match name {
-            "role" => return self.set_role(value, scope),
-            "session_authorization" => return self.set_session_authorization(Some(value), scope),
-            _ => {}
-        }
-        if is_mode(name) {
-            return self.set_mode(name, value);
-        }
-        if name.eq_ignore_ascii_case("temp_buffers") {
-            self.refuse_other_temp_buffers(value)?;
+        match set_by(name) {
+            SetBy::Role => return self.set_role(value, scope),
+            SetBy::SessionAuthorization => return self.set_session_authorization(Some(value), scope),
+            SetBy::TransactionMode => return self.set_mode(name, value),
+            SetBy::TemporaryBuffers => self.refuse_other_temp_buffers(value)?,
+            SetBy::Value => {}
         }
         self.refuse_setting(name)?;
         self.settings.set(name, value, scope)
@@ -220,11 +216,11 @@ impl Session {
     }
 
     fn reset_value(&mut self, name: &str, scope: SettingScope) -> Result<()> {
-        match name {
-            "role" => self.reset_role(scope),
-            "session_authorization" => self.set_session_authorization(None, scope),
-            _ if is_mode(name) => Err(Error::unsupported(format!("parameter \"{name}\" cannot be reset"))),
-            _ => {
+        match set_by(name) {
+            SetBy::Role => self.reset_role(scope),
+            SetBy::SessionAuthorization => self.set_session_authorization(None, scope),
+            SetBy::TransactionMode => Err(Error::unsupported(format!("parameter \"{name}\" cannot be reset"))),
+            SetBy::Value | SetBy::TemporaryBuffers => {
                 self.refuse_setting(name)?;
                 self.settings.reset(name, scope)
             }
@@ -636,6 +632,11 @@ pub(crate) fn given_value(s: &nodes::VariableSetStmt) -> Result<String> {
         return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("SET {name} takes only one argument")));
     }
     Ok(join_setting(name, &values))
+}
+
+/// What a change of the setting is; of what users have made up it is a value.
+fn set_by(name: &str) -> SetBy {
+    definition(name).map_or(SetBy::Value, |d| d.descriptor.set_by)
 }
 
 /// Settings that are lists in PostgreSQL.
