@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the registry of functions: crates/types/src/functions/table.rs (a descriptor for each function that is there)
-and crates/sql/src/session/functions/table.rs (the handlers of the session's own). With --check it writes nothing and
+and crates/sql/src/host/session_function/table.rs (the handlers of the session's own). With --check it writes nothing and
 fails if one of them is not as it would write it.
 
 What PostgreSQL says of a function is in crates/catalog/data/pg_proc.tsv (extension_proc.tsv for extensions). What it
@@ -294,7 +294,7 @@ def texts():
         list_ = tables[kind]
         out += ["", "#[rustfmt::skip]", f"pub(super) static {constant}: [(Oid, {handler}); {len(list_)}] = ["]
         out += [f"    ({oid}, {path})," for oid, path in list_] + ["];"]
-    return {FUNCTIONS / "table.rs": types, SESSION / "session/functions/table.rs": "\n".join(out) + "\n"}
+    return {FUNCTIONS / "table.rs": types, SESSION / "host/session_function/table.rs": "\n".join(out) + "\n"}
 
 
 def main():

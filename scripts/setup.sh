@@ -77,6 +77,8 @@ for group in "$@"; do
         ;;
     test)
         need_python
+        # Clusters of earlier builds are kept packed (tests/clusters).
+        command -v xz >/dev/null 2>&1 || need xz-utils
         { given psql && given pgbench && given pg_dump; } || fetch_later clients
         ;;
     postgres)

@@ -4,10 +4,10 @@
 //! Compiled into the crate `storage`, whose log is nobody else's business.
 
 use crate::page;
+use crate::wal::frame::{SEGMENT, frame};
 use crate::wal::reader::LogReader;
 use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::Segments;
-use crate::wal::{SEGMENT, frame};
 use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use kilndb_base::network::{Listener, Stream};
 use std::io;
@@ -88,13 +88,13 @@ fn framed(data: &[u8]) {
 fn read_segment(bytes: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     let env = Arc::new(OneFile(Arc::new(Bytes(bytes))));
     let segments = Segments::new(env, PathBuf::from("wal"), Default::default());
-    let mut reader = LogReader::new(&segments, SEGMENT);
+    let mut reader = LogReader::new(&segments, SEGMENT, 0);
     let mut found = Vec::new();
-    while let Some((end, body)) = reader.next().expect("a file that can be read") {
-        assert_eq!(end, reader.lsn);
-        found.push(body);
+    while let Some(record) = reader.read_framed().expect("a file that can be read") {
+        assert_eq!(record.end, reader.lsn());
+        found.push(record.body);
     }
-    (found, reader.lsn)
+    (found, reader.lsn())
 }
 
 /// A world with one file, segment 1, to be read.

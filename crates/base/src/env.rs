@@ -134,7 +134,10 @@ impl Env for OsEnv {
         }
     }
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
-        std::thread::Builder::new().name(name.to_string()).stack_size(crate::stack::STACK_BYTES).spawn(body)
+        let builder = std::thread::Builder::new().name(name.to_string()).stack_size(crate::stack::STACK_BYTES);
+        // A simulation has handles of its own, made of the system's.
+        #[allow(clippy::useless_conversion)]
+        builder.spawn(body).map(JoinHandle::from)
     }
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
         use std::os::unix::fs::OpenOptionsExt;

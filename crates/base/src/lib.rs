@@ -15,6 +15,7 @@ pub mod hash;
 pub mod ids;
 pub mod memory;
 pub mod network;
+pub mod overlay;
 pub mod park;
 pub mod planted;
 pub mod prefetch;

@@ -15,9 +15,10 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::{PG_CLASS, PG_OPERATOR, PG_PROC, PG_TS_CONFIG, PG_TS_DICT, PG_TYPE};
+use kilndb_catalog::value_host::with_context;
 use kilndb_catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
 use kilndb_syntax::Node;
-use kilndb_types::oids;
+use kilndb_types::{Datum, io, oids};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ enum Edit {
 }
 
 /// What a full name in a text stands for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub enum Named {
     /// A relation; by which name columns of it are told, if it is its own.
     Relation(Oid, Option<String>),
@@ -46,8 +47,8 @@ pub enum Named {
     /// A constant of this reg… type.
     Constant(Oid, Oid),
     Column(ColumnName),
-    /// A constant that is this label of this enum.
-    Label(Oid, Oid),
+    /// A constant of this type, which has labels of an enum in it.
+    Value(Oid, Datum),
 }
 
 /// A column's name in a text.
@@ -112,8 +113,8 @@ pub struct Names {
     references: RefCell<BTreeSet<Reference>>,
     /// Names that are full already.
     full: RefCell<Vec<(i32, Named)>>,
-    /// Constants of enums: where, the type, the label.
-    labels: RefCell<Vec<(i32, Oid, Oid)>>,
+    /// Constants with labels of enums in them: where, the type, the value.
+    values: RefCell<Vec<(i32, Oid, Datum)>>,
     /// Where columns are named, and how; -1: nowhere.
     columns: RefCell<BTreeSet<(i32, Reference, String)>>,
     /// Where a column alone is what a query returns, without a name for it.
@@ -130,6 +131,8 @@ pub type FullName<'f> = &'f dyn Fn(Oid, &str) -> Option<String>;
 pub enum Over<'a> {
     Nothing,
     Table(&'a Arc<Table>),
+    /// A default: a value of this type and modifier, which may name columns of the table (a generated column's).
+    Default(Option<&'a Arc<Table>>, (Oid, i32)),
     /// OLD and NEW of a trigger's condition.
     Rows(&'a Table),
     /// VALUE, of this type.
@@ -144,7 +147,7 @@ impl Names {
             constants: RefCell::default(),
             references: RefCell::default(),
             full: RefCell::default(),
-            labels: RefCell::default(),
+            values: RefCell::default(),
             columns: RefCell::default(),
             bare_outputs: RefCell::default(),
             unnamed_outputs: RefCell::default(),
@@ -197,10 +200,10 @@ impl Names {
                 names.push((at, length, Named::Constant(ty, oid)));
             }
         }
-        for (loc, ty, label) in self.labels.take() {
+        for (loc, ty, value) in self.values.take() {
             let Ok(at) = usize::try_from(loc) else { continue };
-            if let Some(length) = text.get(at..).and_then(|rest| quoted_length(rest, b'\'')) {
-                names.push((at, length, Named::Label(ty, label)));
+            if let Some(length) = text.get(at..).and_then(literal_length) {
+                names.push((at, length, Named::Value(ty, value)));
             }
         }
         names.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
@@ -297,6 +300,35 @@ fn quoted_length(text: &str, quote: u8) -> Option<usize> {
     }
 }
 
+/// The length of a string constant: `'…'`, or `E'…'` with backslashes.
+fn literal_length(text: &str) -> Option<usize> {
+    let Some(escaped) = text.strip_prefix(['E', 'e']) else { return quoted_length(text, b'\'') };
+    let mut bytes = escaped.bytes().enumerate().skip(1).peekable();
+    loop {
+        match bytes.next()? {
+            (_, b'\\') => drop(bytes.next()),
+            (at, b'\'') if bytes.next_if(|(_, next)| *next == b'\'').is_none() => return Some(at + 2),
+            _ => {}
+        }
+    }
+}
+
+/// A type's values have labels of an enum in them, by themselves, in elements, fields or bounds.
+fn has_labels(ty: Oid, catalog: &dyn CatalogView, depth: usize) -> bool {
+    // A type is made of types that were there before it: the limit only guards against damage.
+    if ty < FIRST_USER_OID || depth > 64 {
+        return false;
+    }
+    let Ok(Some(info)) = catalog.type_by_oid(ty) else { return false };
+    let within = |ty: Oid| has_labels(ty, catalog, depth + 1);
+    let fields = || catalog.table_by_oid(info.table_oid).ok().flatten();
+    !info.labels.is_empty()
+        || within(info.base_type)
+        || within(info.element)
+        || info.range.as_ref().is_some_and(|range| within(range.subtype))
+        || info.table_oid != 0 && fields().is_some_and(|t| t.columns.iter().any(|c| !c.dropped && within(c.type_oid)))
+}
+
 impl Binder<'_> {
     /// Where names of the text that is being bound are noted, if they are wanted.
     pub(super) fn wanted_names(&self) -> Option<&Names> {
@@ -381,13 +413,12 @@ impl Binder<'_> {
         }
     }
 
-    /// A constant of a user's type, if that is an enum.
-    pub(super) fn note_label(&self, ty: Oid, text: &str, loc: i32) {
-        let Some(names) = self.wanted_names().filter(|_| ty >= FIRST_USER_OID) else { return };
-        if let Ok(Some(info)) = self.catalog.type_by_oid(ty)
-            && let Some(label) = info.labels.iter().find(|label| label.label == text)
-        {
-            names.labels.borrow_mut().push((loc, ty, label.oid));
+    /// A constant of a user's type, if it has labels of an enum in it: they may get other names.
+    pub(super) fn note_value(&self, ty: Oid, text: &str, loc: i32) {
+        let Some(names) = self.wanted_names().filter(|_| has_labels(ty, self.catalog, 0)) else { return };
+        // What cannot be read is an error, which whoever binds the constant tells.
+        if let Ok(value) = with_context(self.catalog, |cx| io::input(ty, text, -1, cx)) {
+            names.values.borrow_mut().push((loc, ty, value));
         }
     }
 
@@ -445,6 +476,9 @@ fn names_of_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> 
         match over {
             Over::Nothing => super::bind_expression_node(&binder, first.val(), None, None)?.expr,
             Over::Table(table) => super::bind_expression_node(&binder, first.val(), Some(table), None)?.expr,
+            Over::Default(table, target) => {
+                super::bind_expression_node(&binder, first.val(), table, Some(target))?.expr
+            }
             Over::Rows(table) => binder.bind_when(first.val(), table, binder.new_rel(), binder.new_rel())?,
             Over::Domain(base) => binder.bind_expr(first.val(), &super::domain::scope_of(base))?,
         };

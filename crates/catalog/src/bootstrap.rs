@@ -6,6 +6,7 @@
 //! 2. A boot map row is 12 bytes, little-endian: database OID (0: shared), system relation OID, storage relation id. With
 //!    system relation OID 0 its last four bytes are the version of the database's catalogs instead.
 
+use super::access_method::{ACCESS_METHODS, AccessMethod};
 use super::builtin::{
     BOOTSTRAP_SUPERUSER, BUILTINS, FILES, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, PUBLIC, SystemTable, Tsv,
     number,
@@ -267,10 +268,12 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let opfamily = &FILES.pg_opfamily;
     let method = opfamily.column("opfmethod");
     // Of methods that indexes can have.
-    let has_method = |field: Option<&str>| matches!(field, Some("403" | "405" | "2742" | "3580"));
+    let has_method =
+        |field: Option<&str>| AccessMethod::of_oid(number(field)).is_some_and(|method| method.kind.is_some());
     let families: kilndb_base::hash::HashSet<Oid> =
         opfamily.rows.iter().filter(|r| has_method(r[method])).map(|r| number(r[0])).collect();
-    needed.extend(ACCESS_METHODS.map(|(_, _, handler)| handler));
+    needed.insert(HEAP_METHOD.2);
+    needed.extend(ACCESS_METHODS.iter().map(|method| method.handler));
     needed.extend(
         amproc.rows.iter().filter(|r| families.contains(&number(r[family]))).map(|r| number::<Oid>(r[function])),
     );
@@ -318,16 +321,8 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_text_search(writer, eval)
 }
 
-/// Access methods and their handlers: that of tables, and those of indexes, some of which exist by name only.
-const ACCESS_METHODS: [(Oid, &str, Oid); 7] = [
-    (2, "heap", 3),
-    (403, "btree", 330),
-    (405, "hash", 331),
-    (783, "gist", 332),
-    (2742, "gin", 333),
-    (4000, "spgist", 334),
-    (3580, "brin", 335),
-];
+/// The access method of tables: OID, name, handler.
+const HEAP_METHOD: (Oid, &str, Oid) = (2, "heap", 3);
 
 /// What parser and templates name; it is never called by statements.
 fn text_search_functions() -> impl Iterator<Item = Oid> {
@@ -450,8 +445,8 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
             &[(PG_LANGUAGE, PLPGSQL)],
         )?;
     }
-    for (oid, name, handler) in ACCESS_METHODS {
-        let kind = if oid == 2 { b't' } else { b'i' };
+    let indexes = ACCESS_METHODS.iter().map(|method| ((method.oid, method.name, method.handler), b'i'));
+    for ((oid, name, handler), kind) in std::iter::once((HEAP_METHOD, b't')).chain(indexes) {
         let row = [
             ("oid", Datum::Oid(oid)),
             ("amname", Datum::text(name)),
@@ -696,71 +691,10 @@ fn copy_user_relations(
                 new.set_heap(target.id());
             }
             moved.insert(old.id().0, new.id().0);
-            match old.kind() {
-                RelationKind::Inverted => copy_inverted(txn, &old, &new, snapshot, &new_rids, park)?,
-                _ => copy_index(txn, &old, &new, &new_rids, park)?,
-            }
+            new.index_copy(txn, (&old, snapshot), &|rid| new_rids.get(&rid).copied(), park)?;
         }
     }
     Ok(())
-}
-
-fn copy_index(
-    txn: &mut Transaction,
-    old: &Arc<kilndb_storage::Relation>,
-    new: &Arc<kilndb_storage::Relation>,
-    new_rids: &HashMap<kilndb_base::RowId, kilndb_base::RowId>,
-    park: &dyn Park,
-) -> Result<()> {
-    let mut entries = Vec::new();
-    let mut scan = old.index_scan(std::ops::Bound::Unbounded, std::ops::Bound::Unbounded, false);
-    let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
-    loop {
-        let more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
-        let mut start = 0;
-        for (at, (rid, end)) in rids.iter().zip(&ends).enumerate() {
-            // A retired entry is not one of the row as it is.
-            if let Some(new_rid) = new_rids.get(rid).filter(|_| !scan.is_retired(at)) {
-                entries.push((keys[start..*end as usize].to_vec(), *new_rid));
-            }
-            start = *end as usize;
-        }
-        keys.clear();
-        ends.clear();
-        rids.clear();
-        if !more {
-            break;
-        }
-    }
-    entries.sort();
-    new.index_build(txn, &mut entries.into_iter().map(Ok), park)
-}
-
-/// The terms of an inverted index, as it keeps them.
-fn copy_inverted(
-    txn: &mut Transaction,
-    old: &Arc<kilndb_storage::Relation>,
-    new: &Arc<kilndb_storage::Relation>,
-    snapshot: &kilndb_storage::Snapshot,
-    new_rids: &HashMap<kilndb_base::RowId, kilndb_base::RowId>,
-    park: &dyn Park,
-) -> Result<()> {
-    let mut postings = Vec::new();
-    let mut scan = old.inverted_scan(snapshot)?;
-    scan.pending(&mut |rid, terms| {
-        if let Some(new_rid) = new_rids.get(&rid) {
-            postings.extend(terms.terms()?.into_iter().map(|term| (term.to_vec(), *new_rid)));
-        }
-        Ok(())
-    })?;
-    scan.all(&mut |term, rows| {
-        let moved = rows.iter().filter_map(|row| new_rids.get(&kilndb_base::RowId::from_u64(*row)));
-        postings.extend(moved.map(|rid| (term.to_vec(), *rid)));
-        park.checkpoint()
-    })?;
-    postings.sort();
-    postings.dedup();
-    new.inverted_build(txn, &mut postings.into_iter().map(Ok), park)
 }
 
 /// All system relations of a database, opened.

@@ -9,6 +9,7 @@
 //! 4. Temporary objects, and tables with a session's own storage, are in the session's own cache alone
 //!    ([`TemporaryCatalog::cache`]).
 
+use super::access_method::{AccessMethod, BTREE_METHOD};
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
 pub use super::changes::Asked;
 use super::changes::{ChangeLog, Changes};
@@ -591,7 +592,7 @@ impl CatalogReader<'_> {
             include: attnums.iter().skip(key_count).map(|n| *n as i16).collect(),
             predicate_sql: row.text("indpred").map(str::to_string),
             valid: row.bool("indisvalid"),
-            method: method_name(class.oid("relam")).to_string(),
+            method: AccessMethod::of(class.oid("relam")),
             part_of,
             is_global: storage.0 != 0 && (is_in_whole || class.char("relkind") == b'I'),
             is_in_whole,
@@ -724,7 +725,7 @@ impl CatalogReader<'_> {
                 include: Vec::new(),
                 predicate_sql: None,
                 valid: true,
-                method: "btree".to_string(),
+                method: AccessMethod::of(BTREE_METHOD),
                 part_of: 0,
                 is_global: false,
                 is_in_whole: false,

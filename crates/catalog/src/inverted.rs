@@ -2,7 +2,7 @@
 
 use super::builtin::{FILES, Tsv, number};
 use super::extension::INVERTED_CLASSES;
-use super::{CatalogView, GIN_METHOD};
+use super::{AccessMethod, CatalogView};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::LazyLock;
 use kilndb_base::{Error, Oid, Result};
@@ -20,7 +20,7 @@ fn add_strategies(classes: &Tsv, operators: &Tsv, all: &mut HashMap<(Oid, Oid), 
     let (oid, method, family) = (classes.column("oid"), classes.column("opcmethod"), classes.column("opcfamily"));
     let (of_family, strategy, operator) =
         (operators.column("amopfamily"), operators.column("amopstrategy"), operators.column("amopopr"));
-    for class in classes.rows.iter().filter(|r| number::<Oid>(r[method]) == GIN_METHOD) {
+    for class in classes.rows.iter().filter(|r| AccessMethod::of(number(r[method])).has_terms()) {
         for row in operators.rows.iter().filter(|r| r[of_family] == class[family]) {
             all.insert((number(class[oid]), number(row[operator])), number(row[strategy]));
         }

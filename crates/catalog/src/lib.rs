@@ -8,6 +8,7 @@
 //! Must not know: statements and their syntax, plans, what is kept of an opened partition, sessions and their settings.
 //! Of storage it knows what system tables are kept in: relations, snapshots, transactions that write rows.
 
+pub mod access_method;
 pub mod bootstrap;
 pub mod builtin;
 pub mod cache;
@@ -23,6 +24,7 @@ pub mod inverted;
 pub mod key_range;
 pub mod known_partitions;
 pub mod lock_class;
+pub mod logged_changes;
 pub mod model;
 pub mod operator_class;
 mod operator_read;
@@ -39,4 +41,5 @@ pub mod trigger;
 mod type_read;
 pub mod user_types;
 pub mod value_host;
+pub use access_method::{ACCESS_METHODS, AccessMethod, BTREE_METHOD, HASH_METHOD, OptionValue};
 pub use model::*;

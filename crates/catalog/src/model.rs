@@ -1,5 +1,6 @@
 //! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
 
+use super::access_method::AccessMethod;
 use super::element_statistics::{ElementStatistics, KnownElements};
 use super::known_partitions::KeptPartition;
 use kilndb_base::{Oid, RelationId, Result};
@@ -7,22 +8,6 @@ use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
 use kilndb_types::row::RowDescriptor;
 use std::sync::Arc;
-
-/// OIDs of index methods.
-pub const BTREE_METHOD: Oid = 403;
-pub const HASH_METHOD: Oid = 405;
-pub const GIN_METHOD: Oid = 2742;
-pub const BRIN_METHOD: Oid = 3580;
-
-/// What else there may be is a B-tree; so are hash and brin in all but their names (docs/compatibility.md).
-pub fn method_name(method: Oid) -> &'static str {
-    match method {
-        HASH_METHOD => "hash",
-        GIN_METHOD => "gin",
-        BRIN_METHOD => "brin",
-        _ => "btree",
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableKind {
@@ -140,7 +125,7 @@ pub struct Index {
     /// Partial index predicate as SQL text.
     pub predicate_sql: Option<String>,
     pub valid: bool,
-    pub method: String,
+    pub method: &'static AccessMethod,
     /// The index of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
     /// It has one tree for all partitions (docs/decisions/0022), or is a part of one that has.
@@ -150,20 +135,12 @@ pub struct Index {
 }
 
 impl Index {
-    /// Of many terms a row (docs/decisions/0023).
-    pub fn is_inverted(&self) -> bool {
-        self.method == "gin"
-    }
-    pub fn method_oid(&self) -> Oid {
-        match self.method.as_str() {
-            "hash" => HASH_METHOD,
-            "gin" => GIN_METHOD,
-            "brin" => BRIN_METHOD,
-            _ => BTREE_METHOD,
-        }
+    /// Each row has many terms in it, rather than one key (docs/decisions/0023).
+    pub fn has_terms(&self) -> bool {
+        self.method.has_terms()
     }
     pub fn storage_kind(&self) -> RelationKind {
-        if self.is_inverted() { RelationKind::Inverted } else { RelationKind::BTree }
+        self.method.storage_kind()
     }
 }
 

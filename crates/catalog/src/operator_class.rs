@@ -10,7 +10,7 @@
 use super::builtin::FIRST_USER_OID;
 use super::cache::CatalogReader;
 use super::ids::*;
-use super::{BTREE_METHOD, CatalogView, FunctionInfo, method_name};
+use super::{AccessMethod, BTREE_METHOD, CatalogView, FunctionInfo};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::{Datum, oids, partition_hash};
 use std::cmp::Ordering;
@@ -99,7 +99,7 @@ impl CatalogReader<'_> {
             let (name, shown) = (row.text("opcname").unwrap_or(""), self.format_type(input_type, -1));
             let message = format!(
                 "operator class \"{name}\" of access method {} is missing support function {number} for type {shown}",
-                method_name(method)
+                AccessMethod::of(method).name
             );
             Error::new(sqlstate::INVALID_OBJECT_DEFINITION, message)
         });

@@ -13,7 +13,7 @@ use super::row_set::{Gathering, RowSet};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result};
 use kilndb_plan::{Bitmap, InvertedAccess};
-use kilndb_storage::{InvertedScan, PendingTerms, kept_term};
+use kilndb_storage::{PendingTerms, TermScan};
 use kilndb_types::inverted::{Class, Need, Query, Wanted};
 use memchr::memmem::Finder;
 use std::sync::Arc;
@@ -109,9 +109,9 @@ fn index_rows(
         (None, Some(tree)) => (access.index.oid, tree),
         (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
     };
-    let mut scan = tree.inverted_scan(&cx.snapshot)?;
+    let mut scan = tree.term_scan(&cx.snapshot)?;
     rt.count_searches(access.shown, 1);
-    let pending: Vec<PendingWanted> = all.wanted.iter().map(PendingWanted::of).collect();
+    let pending: Vec<PendingWanted> = all.wanted.iter().map(|w| PendingWanted::of(w, &*scan)).collect();
     let mut found = Gathering::new(cx.work_mem_bytes);
     scan.pending(&mut |rid, row| {
         let mut terms = None;
@@ -165,12 +165,12 @@ struct PendingWanted {
     finder: Option<Finder<'static>>,
 }
 impl PendingWanted {
-    fn of(w: &Wanted) -> PendingWanted {
+    fn of(w: &Wanted, scan: &dyn TermScan) -> PendingWanted {
         /// Terms up to here are kept whole, whatever is in them.
         const WHOLE: usize = 490;
         match &w.upper {
             None => {
-                let lower = kept_term(&w.lower).into_owned();
+                let lower = scan.kept_term(&w.lower).into_owned();
                 let finder = Some(Finder::new(&PendingTerms::bytes_of(&lower)).into_owned());
                 PendingWanted { wanted: Wanted { lower, upper: None }, is_vague: false, finder }
             }
@@ -193,7 +193,7 @@ impl PendingWanted {
 }
 
 struct Search<'q> {
-    scan: InvertedScan,
+    scan: Box<dyn TermScan>,
     wanted: &'q [Wanted],
     /// How often each is asked for.
     uses: Vec<usize>,

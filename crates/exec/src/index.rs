@@ -160,7 +160,7 @@ pub fn put_entry(
     {
         return Ok(None);
     }
-    if p.is_inverted() {
+    if p.has_terms() {
         return Ok(Some(false));
     }
     let mut null = false;

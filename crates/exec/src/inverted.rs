@@ -10,7 +10,7 @@ use super::index;
 use kilndb_base::{Result, RowId};
 use kilndb_bind::ir::DmlKind;
 use kilndb_plan::{IndexPlan, ModifyPlan};
-use kilndb_storage::Relation;
+use kilndb_storage::{Relation, TermChange};
 use kilndb_types::{Datum, key};
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub fn insert(p: &IndexPlan, row: &[Datum], rid: RowId, rt: &mut Runtime, cx: &m
         return Ok(());
     }
     cx.usage.wrote_index(p.oid, 1);
-    p.relation.inverted_insert(cx.txn, rid, &terms)
+    p.relation.change_terms(cx.txn, rid, TermChange::Inserted(&terms))
 }
 
 /// Are two values one, or equal? What an assignment did not touch is the same piece of memory.
@@ -77,7 +77,7 @@ pub fn changes(
 ) -> Result<Vec<NewTerms>> {
     let mut out = Vec::new();
     let is_insert = m.statement.kind == DmlKind::Insert;
-    for (n, p) in m.indexes.iter().enumerate().filter(|(_, p)| p.is_inverted()) {
+    for (n, p) in m.indexes.iter().enumerate().filter(|(_, p)| p.has_terms()) {
         let differs = |c: &usize| match (old.get(*c), new.get(*c), m.table.columns.get(*c)) {
             (Some(old), Some(new), Some(column)) => !is_same(column.type_oid, old, new),
             _ => true,
@@ -97,7 +97,7 @@ pub fn apply(m: &ModifyPlan, rid: RowId, changes: &[NewTerms], cx: &mut ExecCont
     changes.iter().try_for_each(|(n, terms)| {
         let p = &m.indexes[*n];
         cx.usage.wrote_index(p.oid, 1);
-        p.relation.inverted_update(cx.txn, rid, terms)
+        p.relation.change_terms(cx.txn, rid, TermChange::Updated(terms))
     })
 }
 
@@ -112,7 +112,7 @@ impl Retired {
         let mut out = Retired::default();
         for (n, p) in m.indexes.iter().enumerate() {
             match index::entry(p, old, rt, cx)? {
-                Some(_) if p.is_inverted() => out.inverted.push(n),
+                Some(_) if p.has_terms() => out.inverted.push(n),
                 Some((key, _)) => out.keys.push((n, key)),
                 None => {}
             }
@@ -125,6 +125,6 @@ impl Retired {
     }
     /// After the row has been deleted.
     pub fn apply(&self, m: &ModifyPlan, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
-        self.inverted.iter().try_for_each(|n| m.indexes[*n].relation.inverted_delete(cx.txn, rid))
+        self.inverted.iter().try_for_each(|n| m.indexes[*n].relation.change_terms(cx.txn, rid, TermChange::Deleted))
     }
 }

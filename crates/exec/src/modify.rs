@@ -481,7 +481,7 @@ impl ModifyState {
         let mut key_update = false;
         let insert = m.statement.kind == DmlKind::Insert;
         for (n, p) in m.indexes.iter().enumerate() {
-            if p.is_inverted() || !insert && !p.is_touched(&m.changed) {
+            if p.has_terms() || !insert && !p.is_touched(&m.changed) {
                 continue;
             }
             let before = index::entry(p, old, rt, cx)?;

@@ -14,7 +14,7 @@ use super::modify::{ModifyState, takes_rows_together};
 use super::{index, write};
 use kilndb_base::{Result, RowId};
 use kilndb_plan::ModifyPlan;
-use kilndb_storage::RowBatch;
+use kilndb_storage::{RowBatch, TermChange};
 use kilndb_types::{Datum, row};
 
 /// Memory that batches use again.
@@ -257,8 +257,8 @@ impl ModifyState {
             self.changed += done as u64;
             for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
                 let mut gone = entries.take(&s.rids, at + done);
-                match p.is_inverted() {
-                    true => gone.try_for_each(|(rid, _)| p.relation.inverted_delete(cx.txn, rid))?,
+                match p.has_terms() {
+                    true => gone.try_for_each(|(rid, _)| p.relation.change_terms(cx.txn, rid, TermChange::Deleted))?,
                     false => p.relation.retire_many(cx.txn, m.heap()?, gone)?,
                 }
             }

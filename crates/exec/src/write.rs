@@ -136,7 +136,7 @@ pub fn insert_entries(
         if only.is_some_and(|o| !o[n]) {
             continue;
         }
-        if p.is_inverted() {
+        if p.has_terms() {
             inverted::insert(p, values, rid, rt, cx)?;
             continue;
         }
@@ -218,7 +218,7 @@ fn insert_entries_into(
         let mut alike = None;
         let mut numbers = Vec::new();
         while let Some(rid) = rows.rids.get(from).filter(|_| from < before) {
-            if p.is_inverted() {
+            if p.has_terms() {
                 inverted::insert(p, rows.row(from), *rid, rt, cx)?;
             } else {
                 let start = keys.bytes.len();

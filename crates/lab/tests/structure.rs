@@ -285,3 +285,144 @@ fn a_symbol_that_does_not_exist_is_noticed() {
     assert!(!exists("lab::client::NoSuchType"));
     assert!(!exists("crates/nosuch"));
 }
+
+// ---- the modules of storage
+
+/// Storage's modules from the lowest layer to the highest: a module uses those of its own layer and of lower ones. A
+/// file belongs to the longest path that it begins with.
+const STORAGE_LAYERS: &[(&str, &[&str])] = &[
+    ("plain things", &["crc", "page", "reserve", "sync_switch", "space", "method::registry"]),
+    ("formats", &["undo::many", "undo::record", "heap::page", "btree::node", "wal::frame", "wal::tag", "wal::record"]),
+    ("words of the interface, settings, counters", &["api", "tuning", "stats", "accesses"]),
+    ("the log", &["wal"]),
+    ("pages in memory", &["buffer", "image"]),
+    ("what transactions leave and wait for", &["undo", "locks", "btree::dead_prefix"]),
+    ("states", &["txn::table", "txn::purge_queue", "txn::unended", "btree::sweep_queue"]),
+    ("what all share: each of these knows the others", &["core", "directory", "ssi"]),
+    ("transactions", &["txn", "ssi::hooks", "locks::owner", "places"]),
+    ("rows", &["heap", "txn::visibility", "ahead", "cell", "report"]),
+    ("what an index method is", &["method"]),
+    ("index methods", &["btree", "inverted"]),
+    ("taking back, cleaning up", &["txn::rollback", "txn::purge", "undo::compact", "method::dispatch"]),
+    ("checkpoints and recovery", &["control", "image::taking", "checkpoint", "restore", "recovery"]),
+    ("the engine", &["cleaner", "engine"]),
+    ("who uses an engine, or looks at what it leaves", &["private", "check", "inspect"]),
+];
+/// Files of storage that know each other.
+const STORAGE_CIRCLE: &[&str] = &["core", "directory", "ssi", "ssi::locks", "ssi::ranges"];
+/// What is compiled for tests alone, and the list of modules.
+const NO_STORAGE_MODULES: &[&str] = &["lib", "stops", "stops::tests", "ssi::tests", "recovery::tests", "wal::fuzz"];
+
+/// The files of storage as module paths, and what each uses of the others.
+fn storage_uses() -> BTreeMap<String, BTreeSet<String>> {
+    let source = root().join("crates/storage/src");
+    let mut files = Vec::new();
+    rust_files(&source, &mut files);
+    let path_of = |file: &Path| {
+        let name = file.strip_prefix(&source).unwrap_or(file).with_extension("");
+        let name = name.to_string_lossy().replace('/', "::");
+        name.strip_suffix("::mod").map(str::to_string).unwrap_or(name)
+    };
+    let texts: BTreeMap<String, String> = files.iter().map(|file| (path_of(file), read(file))).collect();
+    let modules = texts.iter().filter(|(module, _)| !NO_STORAGE_MODULES.contains(&module.as_str()));
+    let used = |(module, text): (&String, &String)| {
+        let paths = paths_used(module, &code_of(text));
+        let found = paths.iter().filter_map(|path| longest_prefix(path, |prefix| texts.contains_key(prefix)));
+        (module.clone(), found.filter(|other| other != module).collect())
+    };
+    modules.map(used).collect()
+}
+/// Without comments, and without what is compiled for tests alone.
+fn code_of(text: &str) -> String {
+    let mut code = String::new();
+    let without_tests = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let mut lines = without_tests.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            lines.next();
+            continue;
+        }
+        code += line.split("//").next().unwrap_or("");
+        code.push('\n');
+    }
+    code.replace("pub(crate)", "pub").replace("pub(super)", "pub")
+}
+/// Paths from the crate's root that begin with `crate` or `super`.
+fn paths_used(module: &str, code: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for root in ["crate::", "super::"] {
+        for (at, _) in code.match_indices(root) {
+            let is_word = code[..at].chars().next_back().is_some_and(|c| c.is_alphanumeric() || "_:$".contains(c));
+            if is_word {
+                continue;
+            }
+            let mut own: Vec<&str> = if root == "super::" { module.split("::").collect() } else { Vec::new() };
+            let mut rest = &code[at..];
+            while let Some(after) = rest.strip_prefix("super::") {
+                own.pop();
+                rest = after;
+            }
+            let rest = rest.strip_prefix("crate::").unwrap_or(rest);
+            let end = rest.find(|c: char| !(c.is_alphanumeric() || "_:".contains(c))).unwrap_or(rest.len());
+            let (path, group) = rest.split_at(end);
+            own.extend(path.trim_end_matches("::").split("::").filter(|word| !word.is_empty()));
+            paths.push(own.join("::"));
+            if let Some(list) = group.strip_prefix('{').and_then(|list| list.split('}').next()) {
+                paths.extend(list.split(',').map(|one| format!("{}::{}", own.join("::"), one.trim())));
+            }
+        }
+    }
+    paths
+}
+/// The longest beginning of a path that is of some kind.
+fn longest_prefix(path: &str, is_one: impl Fn(&str) -> bool) -> Option<String> {
+    let words: Vec<&str> = path.split("::").collect();
+    (1..=words.len()).rev().map(|count| words[..count].join("::")).find(|prefix| is_one(prefix))
+}
+fn storage_layer(module: &str) -> Option<usize> {
+    let layer_of = |path: &str| STORAGE_LAYERS.iter().position(|(_, modules)| modules.contains(&path));
+    longest_prefix(module, |prefix| layer_of(prefix).is_some()).and_then(|path| layer_of(&path))
+}
+
+#[test]
+fn no_module_of_storage_uses_a_higher_one() {
+    let mut wrong = Vec::new();
+    for (module, used) in storage_uses() {
+        let Some(layer) = storage_layer(&module) else {
+            wrong.push(format!("{module} is in no layer"));
+            continue;
+        };
+        let higher = used.iter().filter(|other| storage_layer(other).is_some_and(|of_other| of_other > layer));
+        wrong.extend(higher.map(|other| format!("{module} uses {other}, which is above it")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn no_files_of_storage_use_each_other_in_a_circle() {
+    let mut uses = storage_uses();
+    for (module, used) in &mut uses {
+        used.retain(|other| !STORAGE_CIRCLE.contains(&module.as_str()) || !STORAGE_CIRCLE.contains(&other.as_str()));
+    }
+    // What uses nothing that is left is in no circle.
+    loop {
+        let ends: Vec<String> = uses.iter().filter(|(_, used)| used.is_empty()).map(|(m, _)| m.clone()).collect();
+        if ends.is_empty() {
+            break;
+        }
+        uses.retain(|module, _| !ends.contains(module));
+        let left: BTreeSet<String> = uses.keys().cloned().collect();
+        uses.values_mut().for_each(|used| used.retain(|other| left.contains(other)));
+    }
+    assert!(uses.is_empty(), "circles, and what uses them: {uses:#?}");
+}
+
+#[test]
+fn uses_are_found_in_code() {
+    let code = code_of(
+        "use crate::a::{b, c::D};\n// crate::e\npub(super) fn f(x: super::g::H) {}\n#[cfg(test)]\nuse crate::i;\n",
+    );
+    let found: BTreeSet<String> = paths_used("top::own", &code).into_iter().collect();
+    let expected = ["a", "a::b", "a::c::D", "top::g::H"];
+    assert_eq!(found, expected.map(str::to_string).into());
+}

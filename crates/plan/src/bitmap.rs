@@ -108,7 +108,7 @@ impl Planner<'_> {
         pages: f64,
     ) -> Result<Option<Path>> {
         let mut paths = Vec::new();
-        for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
+        for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
             if self.predicate_implied(rel, table, index, preds)? {
                 paths.extend(self.inverted_path(rel, table, index, (preds, selectivities), total)?);
             }
@@ -220,7 +220,7 @@ impl Planner<'_> {
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
             let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
             let mut found: Option<Path> = None;
-            for index in table.indexes.iter().filter(|i| i.valid && i.is_inverted()) {
+            for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
                 if !self.predicate_implied(rel, table, index, &parts)? {
                     continue;
                 }

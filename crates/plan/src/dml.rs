@@ -307,7 +307,7 @@ impl Planner<'_> {
             let index = &b.index;
             let suffix = index.is_global.then(|| Relation::heap_name(table.storage));
             let (unique, nulls_not_distinct, deferrable) = (index.unique, index.nulls_not_distinct, index.deferrable);
-            let of_class = index.keys.iter().filter(|_| index.is_inverted());
+            let of_class = index.keys.iter().filter(|_| index.has_terms());
             let classes =
                 of_class.map(|k| inverted_class(k.opclass, k.type_oid, self.catalog)).collect::<Result<_>>()?;
             let shape = Arc::new(IndexShape {

@@ -265,12 +265,12 @@ fn of_deleted_rows(d: &Dml) -> Option<HashSet<i16>> {
     if d.kind != DmlKind::Delete || !d.returning.is_empty() || d.table.partition_key.is_some() || has_triggers {
         return None;
     }
-    // Rows are taken out of an inverted index by their ids.
-    let (inverted, trees): (Vec<_>, Vec<_>) = d.indexes.iter().partition(|index| index.index.is_inverted());
+    // Rows are taken out of an index of terms by their ids.
+    let (of_terms, of_keys): (Vec<_>, Vec<_>) = d.indexes.iter().partition(|index| index.index.has_terms());
     let mut used: Vec<ColId> = Vec::new();
-    inverted.iter().flat_map(|index| &index.predicate).for_each(|e| e.columns(&mut used));
+    of_terms.iter().flat_map(|index| &index.predicate).for_each(|e| e.columns(&mut used));
     let referenced = d.table.referenced_by.iter().flat_map(|key| key.referenced_columns.iter().copied());
-    Some(trees.iter().flat_map(|index| index.columns()).chain(referenced).chain(used.iter().map(|c| c.att)).collect())
+    Some(of_keys.iter().flat_map(|index| index.columns()).chain(referenced).chain(used.iter().map(|c| c.att)).collect())
 }
 
 fn note_expr(e: &Expr, list: &mut Vec<ColId>, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId, usize>) {

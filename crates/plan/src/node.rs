@@ -487,19 +487,19 @@ pub struct IndexShape {
     pub values: Vec<CExpr>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
-    /// Of the keys of an inverted index; of another index none.
+    /// Of the columns of an index of terms; of another index none.
     pub classes: Vec<Class>,
 }
 
 impl IndexPlan {
     #[inline]
-    pub fn is_inverted(&self) -> bool {
+    pub fn has_terms(&self) -> bool {
         !self.shape.classes.is_empty()
     }
     /// May the row's entry be another one after an UPDATE that changes these columns?
     #[inline]
     pub fn is_touched(&self, changed: &[bool]) -> bool {
-        self.predicate.is_some() && !self.is_inverted()
+        self.predicate.is_some() && !self.has_terms()
             || self.shape.depends.iter().any(|c| changed.get(*c).copied().unwrap_or(true))
     }
 }
@@ -510,7 +510,7 @@ impl IndexShape {
         let is_plain = self.keys.iter().all(|k| k.attnum != 0) && index.predicate_sql.is_none();
         let flags = (self.unique, self.nulls_not_distinct, self.deferrable);
         is_plain
-            && self.classes.is_empty() != index.is_inverted()
+            && self.classes.is_empty() != index.has_terms()
             && flags == (index.unique, index.nulls_not_distinct, index.deferrable)
             && self.keys == index.keys
     }

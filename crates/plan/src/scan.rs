@@ -136,7 +136,7 @@ impl Planner<'_> {
         let all = if implied.is_empty() { preds } else { &all };
         let mut best: Option<(f64, Arc<Index>, Match, f64, bool)> = None;
         for index in &table.indexes {
-            if !index.valid || index.method != "btree" {
+            if !index.valid || !index.method.is_ordered {
                 continue;
             }
             if index.predicate_sql.is_some() && !self.predicate_implied(rel, table, index, preds)? {
@@ -178,7 +178,7 @@ impl Planner<'_> {
                 best = Some((cost, index.clone(), m, rows, useful_order));
             }
         }
-        let bitmap = match table.indexes.iter().any(|i| i.is_inverted()) {
+        let bitmap = match table.indexes.iter().any(|i| i.has_terms()) {
             true => self.bitmap_path(rel, table, (preds, &selectivities), total, pages)?,
             false => None,
         };

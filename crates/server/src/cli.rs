@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::handover::Handover;
+use crate::inspect;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ kilndb is a database server for hot data that speaks PostgreSQL's protocol and d
 Usage:
   kilndb serve -D DIR [-h HOST] [-p PORT] [-k SOCKET_DIR] [-c NAME=VALUE]... [--accept-lost-log]
   kilndb check -D DIR
+  kilndb inspect relations|log|page|tree|undo -D DIR [...]
   kilndb --version
   kilndb --help
 
@@ -25,6 +27,17 @@ serve   starts the server; makes the cluster if DIR is missing or empty
                   may contradict itself
 
 check   verifies every structure of a cluster that no server has open; exit 1 if something is wrong
+
+inspect shows a structure of a cluster that no server has open in words, and writes nothing;
+        RELATION is a table's or an index's pg_class.relfilenode
+  inspect relations -D DIR            what the last checkpoint notes
+  inspect log  -D DIR [--from LSN] [--to LSN]
+                                      records of the log, from where recovery would begin
+  inspect page -D DIR RELATION BLOCK  a page: its header, and rows or entries
+  inspect tree -D DIR RELATION [--keys]
+                                      an index: levels, nodes, how full they are, keys
+  inspect undo -D DIR RELATION BLOCK SLOT
+                                      the versions of a row
 ";
 
 /// The word for an engine that a supervisor starts.
@@ -88,6 +101,10 @@ pub enum Command {
     Check {
         data_dir: PathBuf,
     },
+    Inspect {
+        data_dir: PathBuf,
+        what: inspect::What,
+    },
 }
 
 pub fn parse(arguments: &[String]) -> Result<Command, String> {
@@ -102,6 +119,10 @@ pub fn parse(arguments: &[String]) -> Result<Command, String> {
         Some("check") => {
             let options = parse_serve(&arguments[1..])?;
             Ok(Command::Check { data_dir: options.data_dir })
+        }
+        Some("inspect") => {
+            let (data_dir, what) = inspect::parse(&arguments[1..])?;
+            Ok(Command::Inspect { data_dir, what })
         }
         Some(other) => Err(format!("unknown command \"{other}\"")),
     }

@@ -228,7 +228,8 @@ impl Connection {
     pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<Shared>, worker: usize) -> Connection {
         let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.ends());
         connection_log::received(&shared, &control);
-        let limit_nanos = shared.instance.settings().number("authentication_timeout").max(1) as u64 * 1_000_000_000;
+        let limit_nanos =
+            shared.instance.cluster.settings().number("authentication_timeout").max(1) as u64 * 1_000_000_000;
         control.idle_deadline_nanos.store(process_monotonic_nanos() + limit_nanos, Ordering::Relaxed);
         Connection {
             socket,

@@ -29,7 +29,7 @@ fn activity_of(control: &SessionControl) -> Activity {
 fn write(shared: &Shared, control: &SessionControl, command: &str, fields: &ErrorFields) {
     let session = LoggedSession { control, command, transaction_id: 0 };
     let record = LogRecord { fields, statement: None, verbosity: Verbosity::Default, session: Some(session) };
-    shared.instance.log_sink().write(&record);
+    shared.instance.cluster.log_sink().write(&record);
 }
 
 /// `host=127.0.0.1 port=34882`
@@ -41,7 +41,7 @@ fn whence(activity: &Activity) -> String {
 
 /// A connection has come.
 pub fn received(shared: &Shared, control: &SessionControl) {
-    let settings = shared.instance.settings();
+    let settings = shared.instance.cluster.settings();
     let is_told = has_aspect(settings.get("log_connections"), "receipt");
     if is_told && LogLevel::of_setting(settings.get("log_min_messages")).admits(Severity::Log) {
         let message = format!("connection received: {}", whence(&activity_of(control)));
@@ -51,7 +51,7 @@ pub fn received(shared: &Shared, control: &SessionControl) {
 
 /// It has failed before it was a session.
 pub fn failed(shared: &Shared, control: &SessionControl, e: &Error) {
-    if LogLevel::of_setting(shared.instance.settings().get("log_min_messages")).admits(e.0.severity) {
+    if LogLevel::of_setting(shared.instance.cluster.settings().get("log_min_messages")).admits(e.0.severity) {
         write(shared, control, "startup", &e.0);
     }
 }

@@ -108,7 +108,7 @@ fn accept_all(listener: &impl AsFd, dealer: &Dealer, shared: &Shared, accept: im
             Err(_) if shared.stopping() => {}
             Err(e) if is_shortage(&e) && crowd.make_room(shared) => shared.env.sleep(ROOM_IS_MADE_WITHIN),
             Err(e) => {
-                shared.instance.log(Severity::Log, &format!("could not accept a connection: {e}"));
+                shared.instance.cluster.log(Severity::Log, &format!("could not accept a connection: {e}"));
                 shared.env.sleep(Duration::from_millis(50));
             }
         }
@@ -156,7 +156,7 @@ impl Crowd {
                 "file descriptors are short: closed {} connections that had not sent a startup packet yet",
                 self.closed
             );
-            shared.instance.log(Severity::Log, &message);
+            shared.instance.cluster.log(Severity::Log, &message);
             *self = Crowd { closed: 0, told: Some(Instant::now()), ..*self };
         }
         true

@@ -2,6 +2,7 @@
 
 mod allocator;
 mod apart;
+mod check;
 mod cli;
 mod code_pages;
 mod connection;
@@ -9,6 +10,7 @@ mod connection_log;
 mod crash;
 mod folder;
 mod handover;
+mod inspect;
 mod large_blocks;
 mod listen;
 mod log;
@@ -57,7 +59,8 @@ fn main() -> ExitCode {
         }
         Ok(cli::Command::Serve(options)) => return supervisor::serve(options).unwrap_or_else(|e| failed(&e)),
         Ok(cli::Command::Engine(handover, options)) => serve::serve(options, handover),
-        Ok(cli::Command::Check { data_dir }) => return check(data_dir),
+        Ok(cli::Command::Check { data_dir }) => return check::check(&data_dir).unwrap_or_else(|e| failed(&e)),
+        Ok(cli::Command::Inspect { data_dir, what }) => inspect::run(&data_dir, &what),
         Err(message) => {
             eprintln!("kilndb: {message}\nTry \"kilndb --help\" for more information.");
             return ExitCode::from(2);
@@ -66,32 +69,6 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => failed(&e),
-    }
-}
-
-fn check(data_dir: std::path::PathBuf) -> ExitCode {
-    let env = std::sync::Arc::new(kilndb_base::env::OsEnv);
-    folder::wait_for_end(&data_dir);
-    let report = match kilndb_storage::check_report(env, data_dir.clone()) {
-        Ok(report) => report,
-        Err(e) => return failed(&e),
-    };
-    let folder = data_dir.display();
-    for what in &report.unchecked {
-        println!("not checked: {what}");
-    }
-    for problem in &report.problems {
-        println!("{problem}");
-    }
-    match report.problems.len() {
-        0 => {
-            println!("{folder}: no problems found");
-            ExitCode::SUCCESS
-        }
-        n => {
-            println!("{folder}: {n} problems found");
-            ExitCode::FAILURE
-        }
     }
 }
 

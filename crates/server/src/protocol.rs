@@ -89,7 +89,7 @@ pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>
         connection_log::disconnected(shared, &runtime.control, &session);
         let closed = catch_unwind(AssertUnwindSafe(|| session.close(runtime)));
         if closed.is_err() {
-            shared.instance.log(Severity::Warning, "a session failed while it was closed");
+            shared.instance.cluster.log(Severity::Warning, "a session failed while it was closed");
         }
     }
     step.phase = Phase::Finished;

@@ -17,7 +17,7 @@ use kilndb_base::env::{Env, OsEnv, raise_descriptor_limit};
 use kilndb_base::{Result, Severity};
 use kilndb_sql::log::{LogRecord, LogSink};
 use kilndb_sql::settings::ServerSettings;
-use kilndb_sql::{Instance, InstanceOptions};
+use kilndb_sql::{Cluster, ClusterOptions, Instance};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     raise_descriptor_limit();
     let env: Arc<dyn Env> = Arc::new(OsEnv);
     let workers = std::thread::available_parallelism().map_or(2, |n| n.get());
-    let config = Instance::read_config(&options.data_dir, &options.command_line_settings())?;
+    let config = Cluster::read_config(&options.data_dir, &options.command_line_settings())?;
     let log = Arc::new(ServerLog::new(env.clone(), options.data_dir.clone()));
     log.configure(&config);
     if is_restart && !config.flag("restart_after_crash") {
@@ -48,7 +48,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     log.start_writer()?;
     memory::limit_statements(&config, |severity, message| log.tell(severity, message));
     let port = config.port();
-    let instance = Instance::open(InstanceOptions {
+    let cluster = ClusterOptions {
         env: env.clone(),
         data_dir: options.data_dir.clone(),
         workers,
@@ -56,8 +56,8 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
         config,
         accept_lost_log: options.accept_lost_log,
         limits: Default::default(),
-        languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)],
-    })?;
+    };
+    let instance = Instance::open(cluster, vec![Arc::new(kilndb_plpgsql::PlPgSql)])?;
 
     let shared = Arc::new(Shared::new(instance.clone(), env.clone()));
     let mut inboxes = Vec::new();
@@ -91,7 +91,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
             log.tell(Severity::Warning, "a worker thread failed");
         }
     }
-    instance.shutdown()?;
+    instance.cluster.shutdown()?;
     log.tell(Severity::Log, "database system is shut down");
     log.flush();
     Ok(())
@@ -103,7 +103,7 @@ fn wait_for_stop(instance: &Instance, log: &ServerLog, reports: Option<&UnixStre
         match signals::wait() {
             libc::SIGHUP => {
                 log.tell(Severity::Log, "received SIGHUP, reloading configuration files");
-                if let Err(e) = instance.reload_settings() {
+                if let Err(e) = instance.cluster.reload_settings() {
                     log.tell(Severity::Log, e.message());
                 }
                 report(reports, supervisor::RELOADED);

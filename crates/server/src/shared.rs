@@ -66,13 +66,13 @@ impl Shared {
             ..Activity::default()
         };
         let control = Arc::new(SessionControl::new(process_id, secret, wake, attention, activity));
-        self.instance.sessions().add(control.clone());
+        self.instance.cluster.sessions().add(control.clone());
         self.strangers().insert(process_id, control.clone());
         control
     }
 
     pub fn unregister_session(&self, process_id: i32) {
-        self.instance.sessions().remove(process_id);
+        self.instance.cluster.sessions().remove(process_id);
         self.introduced(process_id);
     }
 
@@ -98,7 +98,7 @@ impl Shared {
     /// Takes one of max_connections' places. Answers how many are left.
     pub fn admit(&self) -> Result<usize> {
         let mut admitted = self.admitted.lock().unwrap_or_else(|e| e.into_inner());
-        let Some(left) = self.instance.max_connections().checked_sub(*admitted + 1) else {
+        let Some(left) = self.instance.cluster.max_connections().checked_sub(*admitted + 1) else {
             return Err(Error::new(sqlstate::TOO_MANY_CONNECTIONS, "sorry, too many clients already"));
         };
         *admitted += 1;
@@ -110,7 +110,7 @@ impl Shared {
 
     /// A CancelRequest: the secret's first bytes must be what the session was told (4 bytes for protocol 3.0).
     pub fn cancel(&self, process_id: i32, secret: &[u8]) {
-        if let Some(control) = self.instance.sessions().get(process_id)
+        if let Some(control) = self.instance.cluster.sessions().get(process_id)
             && (secret.len() == 4 || secret.len() == control.secret.len())
             && control.secret.starts_with(secret)
         {

@@ -21,7 +21,7 @@ use crate::log::write as log_line;
 use crate::notify::{Notifier, SOCKET_VARIABLE};
 use crate::signals::{self, SignalFd};
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_sql::Instance;
+use kilndb_sql::Cluster;
 use std::io::{self, Read};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -64,7 +64,7 @@ pub fn serve(options: ServeOptions) -> Result<ExitCode> {
     }
     folder::prepare(&options.data_dir)?;
     let lock = folder::lock(&options.data_dir)?;
-    let config = Instance::read_config(&options.data_dir, &options.command_line_settings())?;
+    let config = Cluster::read_config(&options.data_dir, &options.command_line_settings())?;
     // Ports first: a taken one must not cost a recovery.
     let patience = if lock.has_waited { PORT_IS_FREE_WITHIN } else { Duration::ZERO };
     let port = config.port();

@@ -228,7 +228,7 @@ impl Worker {
     }
 
     fn sleep(&mut self, events: &mut Events) {
-        if self.is_idle() && self.shared.instance.engine.is_flush_wanted() {
+        if self.is_idle() && self.shared.instance.cluster.engine.is_flush_wanted() {
             let _ = self.poll.poll(events, Some(Duration::ZERO));
             if !events.is_empty() || self.inbox.has_mail.load(Ordering::Acquire) {
                 return;
@@ -254,13 +254,13 @@ impl Worker {
 
     /// Those who wait for the log have waited long enough, or there is nobody else to wait for.
     fn begin_flush(&mut self, is_idle: bool) {
-        self.shared.instance.engine.begin_flush(is_idle);
+        self.shared.instance.cluster.engine.begin_flush(is_idle);
         self.flush_from_nanos = 0;
     }
 
     /// While sessions run, a flush that is wanted begins after a while.
     fn look_after_flush(&mut self) {
-        if !self.shared.instance.engine.is_flush_wanted() {
+        if !self.shared.instance.cluster.engine.is_flush_wanted() {
             self.flush_from_nanos = 0;
             return;
         }

@@ -10,7 +10,7 @@ use kilndb_base::sync::{Arc, JoinHandle, Weak};
 use kilndb_sim::disk::SimEnv;
 use kilndb_sim::random::Choice;
 use kilndb_sql::settings::ServerSettings;
-use kilndb_sql::{Instance, InstanceOptions};
+use kilndb_sql::{ClusterOptions, Instance};
 use kilndb_storage::StorageLimits;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -355,7 +355,7 @@ impl Process {
                 process.kill();
             }
         };
-        let instance = Instance::open(InstanceOptions {
+        let cluster = ClusterOptions {
             env: Arc::new(SharedEnv(Arc::new(env))),
             data_dir: PathBuf::from(FOLDER),
             workers: WORKERS,
@@ -363,8 +363,8 @@ impl Process {
             config,
             accept_lost_log: false,
             limits: options.limits,
-            languages: vec![Arc::new(kilndb_plpgsql::PlPgSql)],
-        });
+        };
+        let instance = Instance::open(cluster, vec![Arc::new(kilndb_plpgsql::PlPgSql)]);
         instance.map_err(|e| format!("{} {}", e.sqlstate().as_str(), e.message()))
     }
 

@@ -300,7 +300,7 @@ fn serve(instance: &Arc<Instance>, channel: &Channel, number: u32) {
     let attention: WakeHandle = Arc::new(NoAttention);
     let control = SessionControl::new(1000 + number as i32, vec![0; 32], wake, attention, Activity::default());
     let runtime = ThreadRuntime { park, control: Arc::new(control), worker: number as usize % WORKERS };
-    instance.sessions().add(runtime.control.clone());
+    instance.cluster.sessions().add(runtime.control.clone());
     let options = StartupOptions { user: "postgres".into(), database: "postgres".into(), settings: Vec::new() };
     let connected = work::under(&runtime, || Session::connect(instance.clone(), options, &runtime));
     let mut session = match connected {
@@ -325,7 +325,7 @@ fn serve(instance: &Arc<Instance>, channel: &Channel, number: u32) {
         }
     }
     work::under(&runtime, || session.close(&runtime));
-    instance.sessions().remove(runtime.control.process_id);
+    instance.cluster.sessions().remove(runtime.control.process_id);
 }
 
 /// A request up to where a client would be answered with ReadyForQuery.

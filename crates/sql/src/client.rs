@@ -288,3 +288,11 @@ impl SessionControl {
         self.wake.wake();
     }
 }
+
+/// Monotonic nanoseconds; 0 for no limit.
+pub(crate) fn deadline_after(limit_ms: u64) -> u64 {
+    match limit_ms {
+        0 => 0,
+        ms => process_monotonic_nanos().saturating_add(ms.saturating_mul(1_000_000)),
+    }
+}

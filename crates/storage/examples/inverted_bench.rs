@@ -81,17 +81,17 @@ fn main() {
         let mut t = e.begin(Isolation::ReadCommitted, 0);
         if row < rows {
             let rid = heap.insert(&mut t, &[7; 500]).expect("a row");
-            index.inverted_insert(&mut t, rid, &terms).expect("its terms");
+            index.change_terms(&mut t, rid, TermChange::Inserted(&terms)).expect("its terms");
             rids.push(rid);
         } else {
             let rid = rids[(random >> 33) as usize % rids.len()];
-            index.inverted_update(&mut t, rid, &terms).expect("its terms");
+            index.change_terms(&mut t, rid, TermChange::Updated(&terms)).expect("its terms");
         }
         t.commit(CommitMode::Async, &park).expect("a commit");
         writing += began.elapsed().as_secs_f64();
         if row % between == between - 1 {
             let began = Instant::now();
-            e.inverted_flush(&index, &park).expect("a merge");
+            index.index_flush(&park).expect("a merge");
             merging += began.elapsed().as_secs_f64();
         }
     }

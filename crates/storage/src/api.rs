@@ -2,7 +2,7 @@
 //!
 //! Must not know: how any of it is done.
 
-use crate::undo::CHUNK;
+use crate::undo::record::CHUNK;
 use kilndb_base::{RowId, Severity};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -97,13 +97,56 @@ pub struct SerializableModes {
     /// The caller's number for its session, shown with its locks.
     pub session: u64,
 }
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RelationKind {
-    Heap,
-    BTree,
-    Cell,
-    /// Many terms for a row, many rows for a term.
-    Inverted,
+macro_rules! make_relation_kinds {
+    ($($(#[$doc:meta])* $kind:ident = $number:literal, pages: $pages:ident, has_background_work: $works:literal,
+       $($method:ident)::+;)*) => {
+        /// What a relation is. Each index method has a kind.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum RelationKind {
+            Heap,
+            Cell,
+            $($(#[$doc])* $kind,)*
+        }
+        impl RelationKind {
+            const ALL: &[RelationKind] = &[RelationKind::Heap, RelationKind::Cell, $(RelationKind::$kind,)*];
+            /// In the directory file and in the log.
+            pub(crate) const fn number(self) -> u8 {
+                match self {
+                    RelationKind::Heap => 1,
+                    RelationKind::Cell => 3,
+                    $(RelationKind::$kind => $number,)*
+                }
+            }
+            /// Of its pages.
+            pub(crate) const fn page_kind(self) -> u8 {
+                match self {
+                    RelationKind::Heap => crate::page::KIND_HEAP,
+                    RelationKind::Cell => crate::page::KIND_CELL,
+                    $(RelationKind::$kind => crate::page::$pages,)*
+                }
+            }
+            pub const fn is_index(self) -> bool {
+                match self {
+                    RelationKind::Heap | RelationKind::Cell => false,
+                    $(RelationKind::$kind => true,)*
+                }
+            }
+            /// An index on which a background thread works.
+            pub(crate) const fn has_background_work(self) -> bool {
+                match self {
+                    RelationKind::Heap | RelationKind::Cell => false,
+                    $(RelationKind::$kind => $works,)*
+                }
+            }
+        }
+    };
+}
+index_methods!(make_relation_kinds);
+
+impl RelationKind {
+    pub(crate) fn of_number(number: u8) -> Option<RelationKind> {
+        RelationKind::ALL.iter().copied().find(|kind| kind.number() == number)
+    }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {

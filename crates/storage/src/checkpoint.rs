@@ -11,12 +11,13 @@
 use crate::buffer::Which;
 use crate::control::{self, Checkpoint, RelationEntry};
 use crate::core::Core;
-use crate::directory::{GONE, kind_number, persistence_number};
-use crate::image::Taking;
+use crate::directory::{GONE, persistence_number};
+use crate::image::taking::Taking;
 use crate::stats::{Event, IoObject};
 use crate::tuning::Tuning;
 use crate::txn::table::Status;
-use crate::wal::SEGMENT;
+use crate::wal::frame::SEGMENT;
+use crate::wal::frame::shown_lsn;
 use crate::wal::segment::Recycled;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::planted::{self, Bug};
@@ -60,11 +61,6 @@ impl Reason {
     fn is_spread(self) -> bool {
         matches!(self, Reason::Time | Reason::Volume)
     }
-}
-
-/// As PostgreSQL writes it.
-pub(crate) fn shown_lsn(lsn: u64) -> String {
-    format!("{:X}/{:X}", lsn >> 32, lsn as u32)
 }
 
 #[derive(Default)]
@@ -363,7 +359,7 @@ fn note(core: &Core, redo: u64, clean: bool, generation: u64) -> Checkpoint {
         let blocks = r.blocks.load(Acquire);
         relations.push(RelationEntry {
             id: r.id,
-            kind: kind_number(r.kind),
+            kind: r.kind.number(),
             persistence: persistence_number(r.persistence),
             heap: r.heap.load(Relaxed),
             has_all_rows: r.has_all_rows(),

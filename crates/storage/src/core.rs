@@ -7,7 +7,7 @@
 //! Must not know: SQL.
 
 use crate::api::EngineConfig;
-use crate::btree::sweep::Sweeps;
+use crate::btree::sweep_queue::Sweeps;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
 use crate::locks::rows::{Next, RowLocks};
@@ -17,9 +17,9 @@ use crate::space::Space;
 use crate::ssi::Ssi;
 use crate::stats::Stats;
 use crate::tuning::{Tuning, TuningCell};
-use crate::txn::purge::PurgeQueue;
-use crate::txn::rollback::UnendedRollbacks;
+use crate::txn::purge_queue::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
+use crate::txn::unended::UnendedRollbacks;
 use crate::undo::Undo;
 use crate::wal::record::{Op, Record, Target, encode, encode_change, encode_compensate};
 use crate::wal::{Log, RedoHold};
@@ -43,8 +43,8 @@ pub struct Core {
     pub ssi: Ssi,
     pub purge: PurgeQueue,
     pub sweeps: Sweeps,
-    /// Inverted indexes, some of which may be gone.
-    pub inverted: Mutex<Vec<u32>>,
+    /// Indexes that a background thread works on, some of which may be gone.
+    pub worked_indexes: Mutex<Vec<u32>>,
     pub owners: AtomicU64,
     pub stop: AtomicBool,
     pub stats: Arc<Stats>,
@@ -63,6 +63,9 @@ pub struct Core {
     pub oldest_seen: AtomicU64,
     pub unended: UnendedRollbacks,
 }
+
+/// Bytes of a commit record before its lists, at most: the kind, a transaction, the number of dropped relations.
+pub const COMMIT_HEAD: usize = 1 + 10 + 5;
 
 impl Core {
     /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
@@ -93,7 +96,7 @@ impl Core {
             ssi: Default::default(),
             purge: Default::default(),
             sweeps: Default::default(),
-            inverted: Mutex::default(),
+            worked_indexes: Mutex::default(),
             owners: AtomicU64::new(1),
             stop: AtomicBool::new(false),
             stats: pool_stats,
@@ -138,17 +141,19 @@ impl Core {
     }
     /// Finds out which transaction ids nobody asks for any more, so that their places can be used again.
     pub fn free_xids(&self) {
-        self.undo.discard(&self.pool, &self.directory, &self.log, self.visible_to_all());
+        self.undo.discard(&self.pool, &self.directory.space, &self.log, self.visible_to_all());
         // In this order: who begins meanwhile gets an id above all that are looked at here.
         self.xids.unfinished();
         self.xids.free_below(self.undo.oldest_xid());
     }
     /// Logs what a commit is about to drop. Returns what goes into the commit record itself; as long as the guard
     /// lives, recovery reads all of these records, or none.
-    pub fn log_drops(&self, xid: u64, drops: &[u32]) -> (Vec<u32>, Option<RedoHold<'_>>) {
+    /// `with`: bytes that the commit record has besides.
+    pub fn log_drops(&self, xid: u64, drops: &[u32], with: usize) -> (Vec<u32>, Option<RedoHold<'_>>) {
         // A byte for the kind, ten for the transaction, five for each relation.
         let most = ((self.config.limits.record_bytes - 11) / 5).max(1);
-        if drops.len() <= most {
+        if drops.len() <= most && (with == 0 || COMMIT_HEAD + 5 * drops.len() + with <= self.config.limits.record_bytes)
+        {
             return (drops.to_vec(), None);
         }
         let hold = self.log.hold_redo();

@@ -11,7 +11,7 @@
 
 use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
-use crate::buffer::{Pool, WriteGuard};
+use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::image::Image;
 use crate::page::{self, View, at};
@@ -24,6 +24,7 @@ use kilndb_base::prefetch::LINE_BYTES;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, OnceLock, RwLock};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
+use std::any::Any;
 
 const MOST_HINTS: usize = 1024;
 /// In place of a tree's heap: each entry's key ends with the number of its own.
@@ -94,6 +95,16 @@ pub const GONE: u64 = u64::MAX;
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
+/// What an index's method has in memory, made when it is first asked for.
+#[derive(Default)]
+pub(crate) struct MethodState(OnceLock<Box<dyn Any + Send + Sync>>);
+impl MethodState {
+    /// None: the relation is of another method, whose state is of another type.
+    pub(crate) fn of<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
+        self.0.get_or_init(|| Box::new(T::default())).downcast_ref()
+    }
+}
+
 /// A storage relation, cheap to keep in a cached plan. What every statement looks at comes first: among thousands of
 /// relations each is in no cache of the processor, and one line is asked for ahead, with the one behind it
 /// ([`crate::ahead`]).
@@ -127,8 +138,7 @@ pub struct Relation {
     unseen: Mutex<std::ops::Range<u32>>,
     /// An unlogged cell's contents after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
-    /// Of an inverted index.
-    pub(crate) inverted: Option<Box<crate::inverted::InvertedState>>,
+    pub(crate) method_state: MethodState,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
     /// Of an index: each row of its heap, or of the heaps that it has entries of, has one entry (for the checker).
@@ -262,7 +272,7 @@ impl Relation {
             None => return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "relation is full")),
             Some(slot) => match slot.load(Acquire) {
                 0 => {
-                    let start = core.directory.take_pages(&core.pool, extent_pages(index))?;
+                    let start = core.pool.take_pages(&core.directory.space, extent_pages(index))?;
                     // In memory first: a checkpoint that comes in between may note it twice, but never not.
                     slot.store(start, Release);
                     if self.logged() {
@@ -275,11 +285,7 @@ impl Relation {
         };
         let mut guard = core.pool.write_new(start + off)?;
         guard.bytes()[at::FLAGS] = self.page_flags();
-        let kind = match self.kind {
-            RelationKind::Heap => page::KIND_HEAP,
-            RelationKind::BTree | RelationKind::Inverted => page::KIND_TREE,
-            RelationKind::Cell => page::KIND_CELL,
-        };
+        let kind = self.kind.page_kind();
         // Readers of the new block wait for its latch.
         self.blocks.store(block + 1, Release);
         core.emit_plain(self, 0, &[(self.target(block), Op::Init { kind, level })], &[0], &mut [&mut guard])?;
@@ -376,15 +382,15 @@ impl Directory {
             initial: Mutex::default(),
             image: (persistence == Persistence::Kept).then(|| Box::new(Image::new(&core.config.data_dir, id))),
             dead_prefixes: DeadPrefixes::default(),
-            inverted: (kind == RelationKind::Inverted).then(Box::default),
+            method_state: MethodState::default(),
             reads: RelationReads::default(),
             has_all_rows: AtomicBool::new(false),
         });
         if persistence == Persistence::Kept {
             self.has_kept.store(true, Release);
         }
-        if kind == RelationKind::Inverted {
-            crate::lock(&core.inverted).push(id);
+        if kind.has_background_work() {
+            crate::lock(&core.worked_indexes).push(id);
         }
         if persistence == Persistence::Temporary {
             relation.exclude_from_serializability();
@@ -392,10 +398,6 @@ impl Directory {
         self.relations.write().unwrap_or_else(|e| e.into_inner()).insert(id, relation.clone());
         self.next_id.fetch_max(id + 1, Relaxed);
         relation
-    }
-    /// Free pages side by side, for which the file of pages has room.
-    pub fn take_pages(&self, pool: &Pool, pages: u32) -> Result<u32> {
-        crate::lock(&self.space).take(pages, &mut |start, pages| pool.fill_hole(start, pages))
     }
     /// Takes a relation out that no commit has dropped: its creation is rolled back.
     pub fn remove_uncommitted(&self, core: &Core, id: u32) {
@@ -430,19 +432,6 @@ impl Directory {
     }
 }
 
-pub fn kind_number(kind: RelationKind) -> u8 {
-    match kind {
-        RelationKind::Heap => 1,
-        RelationKind::BTree => 2,
-        RelationKind::Cell => 3,
-        RelationKind::Inverted => 4,
-    }
-}
-pub fn kind_of(number: u8) -> Option<RelationKind> {
-    [RelationKind::Heap, RelationKind::BTree, RelationKind::Cell, RelationKind::Inverted]
-        .into_iter()
-        .find(|k| kind_number(*k) == number)
-}
 pub fn persistence_number(p: Persistence) -> u8 {
     match p {
         Persistence::Logged => 1,

@@ -11,12 +11,13 @@ use crate::api::*;
 use crate::buffer::Pool;
 use crate::buffer::doublewrite::{AREA_BYTES, Area, DoubleWrite};
 use crate::checkpoint::{Checkpointer, Reason};
+use crate::cleaner;
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
-use crate::directory::{Relation, extent_pages, kind_number, persistence_number};
-use crate::inverted::MergeBatch;
-use crate::locks::table::LockOwner;
+use crate::directory::{Relation, extent_pages, persistence_number};
+use crate::locks::owner::LockOwner;
 use crate::locks::waits_for::Waiting;
+use crate::method::work::IndexWorkers;
 use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::stats::{ACTORS, IoActor, IoObject, Stats, StatsGroup, act_as};
 use crate::sync_switch::SyncSwitch;
@@ -24,10 +25,10 @@ use crate::tuning::Tuning;
 use crate::txn::Transaction;
 use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::undo::Undo;
-use crate::undo::compact::Compactor;
+use crate::wal::Log;
+use crate::wal::frame::SEGMENT;
 use crate::wal::record::{Record, encode};
 use crate::wal::segment::{Segments, failed};
-use crate::wal::{Log, SEGMENT};
 use kilndb_base::env::{Env, File, Lock, Locked, Open};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
@@ -141,13 +142,13 @@ impl Engine {
         let private = self.private.clone();
         self.spawn("cleaner", move |core| {
             act_as(IoActor::BackgroundWriter);
-            run_cleaner(core, &private);
+            cleaner::run(core, &private);
         })?;
         self.spawn("index-merger", |core| {
             act_as(IoActor::BackgroundWriter);
-            let mut batch = MergeBatch::default();
+            let mut workers = IndexWorkers::default();
             while !core.stop.load(Acquire) {
-                let busy = core.inverted_round(&mut batch);
+                let busy = core.index_work_round(&mut workers);
                 core.env.sleep(Duration::from_millis(if busy { 1 } else { 20 }));
             }
         })?;
@@ -261,7 +262,7 @@ impl Engine {
             core.env.sleep(Duration::from_millis(1));
         }
         core.undo.close_streams();
-        core.undo.discard(&core.pool, &core.directory, &core.log, u64::MAX);
+        core.undo.discard(&core.pool, &core.directory.space, &core.log, u64::MAX);
         let outcome = self.checkpointer.checkpoint(core, Reason::Shutdown, &[]);
         core.log.stop();
         if let Some(f) = flusher {
@@ -285,7 +286,7 @@ impl Engine {
         let relation = core.directory.add(core, id, kind, persistence, xid);
         if persistence != Persistence::Temporary {
             let record =
-                Record::Create { xid, rel: id, kind: kind_number(kind), persistence: persistence_number(persistence) };
+                Record::Create { xid, rel: id, kind: kind.number(), persistence: persistence_number(persistence) };
             core.log.append(&encode(&record));
             txn.logged_work = true;
         }
@@ -318,10 +319,6 @@ impl Engine {
         }
         self.core.directory.remove(&self.core, id.0);
         Ok(())
-    }
-    /// Waits until what is pending in an inverted index has been merged; how many bytes of terms that were.
-    pub fn inverted_flush(&self, relation: &Arc<Relation>, park: &dyn Park) -> Result<u64> {
-        relation.flush_pending(park)
     }
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.core
@@ -384,7 +381,7 @@ impl Engine {
     }
     /// Bytes of undo that some snapshot or transaction still needs (or may need).
     pub fn undo_bytes(&self) -> u64 {
-        self.core.undo.count() as u64 * crate::undo::CHUNK
+        self.core.undo.count() as u64 * crate::undo::record::CHUNK
     }
     /// Transactions whose deletes wait to be purged.
     pub fn purge_backlog(&self) -> usize {
@@ -526,45 +523,3 @@ fn reserve_area(file: &dyn File, config: &EngineConfig, c: &Checkpoint) -> Resul
 
 /// A change of so many rows at once is of a statement in bulk.
 const BULK_ROWS: usize = 64;
-/// Stores looked after in one round: with more of them, each has its turn less often.
-const STORES_PER_ROUND: usize = 256;
-
-fn clean_private(private: &Mutex<Vec<Weak<Core>>>, round: u64) -> bool {
-    let stores = {
-        let mut all = crate::lock(private);
-        let parts = all.len().div_ceil(STORES_PER_ROUND);
-        let part = (round % parts.max(1) as u64) as usize;
-        if part == 0 {
-            all.retain(|s| s.strong_count() > 0);
-        }
-        all.iter().skip(part * STORES_PER_ROUND).take(STORES_PER_ROUND).cloned().collect::<Vec<_>>()
-    };
-    let mut busy = false;
-    for store in &stores {
-        // Upgraded one by one: none of them may be kept alive for longer than its turn.
-        busy |= store.upgrade().is_some_and(|store| crate::private::clean(&store));
-    }
-    busy
-}
-
-/// Purges, discards undo, cleans pages ahead of the clock.
-fn run_cleaner(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
-    let mut round = 0u64;
-    let mut compactor = Compactor::new(core);
-    while !core.stop.load(Acquire) {
-        let mut busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
-        busy |= core.sweep_round();
-        core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
-        core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
-        busy |= compactor.round(core);
-        core.pool.clean_ahead();
-        core.log.prepare_room();
-        core.pool.gather_dense();
-        round += 1;
-        busy |= clean_private(private, round);
-        if round.is_multiple_of(256) {
-            core.free_xids();
-        }
-        core.env.sleep(Duration::from_millis(if busy { 1 } else { 5 }));
-    }
-}

@@ -7,6 +7,10 @@
 //!
 //! Must not know: SQL values, types, plans, sessions, sockets. It compares bytes.
 
+#[macro_use]
+#[path = "method/registry.rs"]
+mod registry;
+
 pub mod accesses;
 pub mod ahead;
 mod api;
@@ -15,6 +19,7 @@ mod buffer;
 mod cell;
 mod check;
 mod checkpoint;
+mod cleaner;
 #[cfg(test)]
 #[path = "../tests/support/cluster.rs"]
 mod cluster;
@@ -28,12 +33,15 @@ mod heap;
 #[path = "../tests/support/hooked.rs"]
 mod hooked;
 mod image;
+mod inspect;
 mod inverted;
 mod locks;
+mod method;
 mod page;
 mod places;
 mod private;
 mod recovery;
+mod report;
 mod reserve;
 mod restore;
 mod space;
@@ -55,14 +63,17 @@ pub mod fuzz_log_records;
 pub use api::*;
 pub use btree::node::MAX_KEY;
 pub use btree::scan::IndexScan;
-pub use check::{CheckReport, check, check_report};
+pub use check::{check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
 pub use heap::write::RetiredKey;
-pub use inverted::{InvertedScan, PendingTerms, kept_term};
-pub use locks::table::LockOwner;
+pub use inspect::{Inspector, Lines, LogRange};
+pub use locks::owner::LockOwner;
 pub use locks::waits_for::Waiting;
+pub use method::terms::{PendingTerms, TermChange, TermScan};
+pub use method::{IndexContents, IndexEntries, MethodProperties, MovedRows};
 pub use private::{PrivateStore, is_private};
+pub use report::CheckReport;
 pub use ssi::locks::{ReadLockInfo, ReadLockKind, ReadLockLimits};
 pub use stats::{
     ACTORS, BackgroundWriterStats, CheckpointStats, IoActor, IoLine, IoObject, OBJECTS, Stats, StatsGroup,

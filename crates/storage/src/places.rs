@@ -9,10 +9,11 @@
 //!
 //! Must not know: what is in the pages.
 
+use crate::buffer::Verdict;
 use crate::core::Core;
 use crate::directory::{block_at, extent_pages};
 use crate::page::{KIND_UNDO, PageBytes, at, get32};
-use crate::undo::CHUNK_PAGES;
+use crate::undo::record::CHUNK_PAGES;
 use std::fmt;
 use std::sync::Arc;
 
@@ -36,14 +37,6 @@ impl fmt::Display for PagePlace {
             PagePlace::Undo { chunk, page } => write!(f, "page {page} of undo chunk {chunk}"),
         }
     }
-}
-
-pub enum Verdict {
-    Right,
-    /// Nothing has been written there since the place was given to undo: what is there was somebody else's.
-    Unreached,
-    /// What is wrong.
-    Wrong(String),
 }
 
 /// Where the header says that the page belongs; None: it was never written.

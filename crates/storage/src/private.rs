@@ -17,7 +17,6 @@ use crate::buffer::Pool;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::engine::Engine;
-use crate::inverted::MergeBatch;
 use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
@@ -224,19 +223,4 @@ impl Snapshot {
 #[cold]
 fn not_attached() -> Error {
     Error::internal("a temporary relation outside of its session's transaction")
-}
-
-/// One round of the cleaner. False: there was nothing to do.
-pub(crate) fn clean(core: &Core) -> bool {
-    if core.stop.load(Acquire) {
-        return false;
-    }
-    core.oldest_seen.store(core.snapshots.oldest(core.log.last_csn()), Relaxed);
-    let busy = core.purge.len() > 0 && (core.purge_round(false) > 0 || core.purge.ready() > 0);
-    let busy = core.inverted_round(&mut MergeBatch::default()) || busy;
-    core.undo.discard(&core.pool, &core.directory, &core.log, core.visible_to_all());
-    if core.xids.in_use() > 1024 {
-        core.free_xids();
-    }
-    busy
 }

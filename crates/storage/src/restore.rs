@@ -7,13 +7,12 @@
 //!
 //! Must not know: SQL.
 
-use crate::api::RelationKind;
 use crate::control::{Checkpoint, RelationEntry};
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::image;
 use crate::page::{self, at};
-use crate::undo::CHUNK_PAGES;
+use crate::undo::record::CHUNK_PAGES;
 use kilndb_base::env::File;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Result, Severity};
@@ -60,10 +59,7 @@ impl Core {
         let kept: Vec<Arc<Relation>> = self.directory.list().into_iter().filter(|r| r.image.is_some()).collect();
         let (mut found, mut incomplete) = (BTreeMap::new(), BTreeSet::new());
         for relation in &kept {
-            let heap = match relation.kind {
-                RelationKind::BTree | RelationKind::Inverted => relation.heap.load(Relaxed),
-                _ => relation.id,
-            };
+            let heap = if relation.kind.is_index() { relation.heap.load(Relaxed) } else { relation.id };
             let entry = entries.get(&relation.id).filter(|e| e.creator == 0 || ended_well.contains(&e.creator));
             match (entry, image::open(&*self.env, &self.config.data_dir, relation.id)?) {
                 (Some(entry), Some(file)) => {
@@ -112,7 +108,7 @@ impl Core {
         }
         let file = image::open_undo(&*self.env, &self.config.data_dir, c.generation)?;
         for (index, number) in c.image_chunks.iter().enumerate() {
-            let first = self.directory.take_pages(&self.pool, CHUNK_PAGES)?;
+            let first = self.pool.take_pages(&self.directory.space, CHUNK_PAGES)?;
             for i in 0..CHUNK_PAGES {
                 let saved = image::read_undo(&*file, c.generation, index, *number, i)?;
                 let mut page = self.pool.write_new(first + i)?;

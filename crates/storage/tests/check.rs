@@ -222,11 +222,11 @@ fn inverted(is_merged: bool, terms: &dyn Fn(usize) -> Vec<Vec<u8>>) -> (Cluster,
     index.set_heap(heap.id());
     cluster.change(|t| {
         for (n, rid) in rids.iter().enumerate().skip(10) {
-            index.inverted_insert(t, *rid, &terms(n)).unwrap();
+            index.change_terms(t, *rid, TermChange::Inserted(&terms(n))).unwrap();
         }
     });
     if is_merged {
-        cluster.engine.inverted_flush(&index, &ThreadPark::new()).unwrap();
+        index.index_flush(&ThreadPark::new()).unwrap();
     }
     (cluster, index.id().0, heap.id().0)
 }

@@ -68,7 +68,7 @@ fn by_index(
     wanted: &dyn Fn(u16) -> bool,
     ranges: &[(Vec<u8>, Option<Vec<u8>>)],
 ) -> BTreeSet<u64> {
-    let mut scan = index.inverted_scan(s).unwrap();
+    let mut scan = index.term_scan(s).unwrap();
     let mut found = Vec::new();
     scan.pending(&mut |rid, row| {
         let terms = row.terms()?;
@@ -79,7 +79,7 @@ fn by_index(
         }
         let is_in = |term: &[u8]| {
             ranges.iter().any(|(lower, upper)| match upper {
-                None => term == &*kept_term(lower),
+                None => term == &*RelationKind::Inverted.kept_term(lower),
                 Some(upper) => term >= &lower[..] && term < &upper[..],
             })
         };
@@ -125,7 +125,7 @@ fn compare(heap: &Relation, index: &Arc<Relation>, s: &Snapshot, rng: &mut Rng, 
         having(&wanted),
         "{what}: rows with a prefix"
     );
-    let mut scan = index.inverted_scan(s).unwrap();
+    let mut scan = index.term_scan(s).unwrap();
     scan.pending(&mut |_, _| Ok(())).unwrap();
     let mut terms = Vec::new();
     scan.all(&mut |term, rows| {
@@ -168,7 +168,7 @@ fn transaction(
             (0..=3, _) | (_, None) => {
                 let numbers = some_numbers(rng);
                 let rid = heap.insert(&mut t, &row(&numbers, rng.below(60) as u8))?;
-                index.inverted_insert(&mut t, rid, &terms_of(&numbers))?;
+                index.change_terms(&mut t, rid, TermChange::Inserted(&terms_of(&numbers)))?;
                 now.insert(rid.to_u64(), numbers);
             }
             (4 | 5, Some(rid)) => {
@@ -177,7 +177,7 @@ fn transaction(
                     heap.update(&mut t, RowId::from_u64(rid), &s, &row(&numbers, rng.below(60) as u8), &[], &W, park)?;
                 assert_eq!(done, WriteOutcome::Done);
                 if numbers != now[&rid] {
-                    index.inverted_update(&mut t, RowId::from_u64(rid), &terms_of(&numbers))?;
+                    index.change_terms(&mut t, RowId::from_u64(rid), TermChange::Updated(&terms_of(&numbers)))?;
                 }
                 now.insert(rid, numbers);
             }
@@ -195,7 +195,7 @@ fn transaction(
             }
             (7, Some(rid)) => {
                 assert_eq!(heap.delete(&mut t, RowId::from_u64(rid), &s, &[], &W, park)?, WriteOutcome::Done);
-                index.inverted_delete(&mut t, RowId::from_u64(rid))?;
+                index.change_terms(&mut t, RowId::from_u64(rid), TermChange::Deleted)?;
                 now.remove(&rid);
             }
             (8, _) => saved.push((t.savepoint(), now.clone())),
@@ -231,7 +231,7 @@ fn the_index_finds_what_a_scan_finds() {
                 rows = now;
             }
             match rng.below(120) {
-                0..=3 => _ = e.inverted_flush(&index, &p).unwrap(),
+                0..=3 => _ = index.index_flush(&p).unwrap(),
                 4 | 5 => {
                     let mut t = e.begin(Isolation::RepeatableRead, 1);
                     let s = t.take_snapshot();
@@ -289,7 +289,7 @@ fn readers_and_writers_at_once() {
         let (e, index, stop_merging) = (&e, &index, &stop);
         scope.spawn(move || {
             while !stop_merging.load(Relaxed) {
-                e.inverted_flush(index, &ThreadPark::new()).unwrap();
+                index.index_flush(&ThreadPark::new()).unwrap();
             }
         });
         /// Also when a comparison fails: the others are waited for.
@@ -329,11 +329,11 @@ fn an_index_that_is_built_is_in_order() {
     let rows_of = |n: usize| &rids[..900 + n];
     let name = |n: usize| format!("t{n:05}").into_bytes();
     let mut postings = (0..1500).flat_map(|n| rows_of(n).iter().map(move |rid| Ok((name(n), *rid))));
-    index.inverted_build(&mut t, &mut postings, &p).unwrap();
+    index.index_build(&mut t, &mut postings, &p).unwrap();
     t.commit(CommitMode::Async, &p).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
-    let mut scan = index.inverted_scan(&s).unwrap();
+    let mut scan = index.term_scan(&s).unwrap();
     scan.pending(&mut |_, _| Ok(())).unwrap();
     for n in 0..1500 {
         let mut found = Vec::new();
@@ -364,17 +364,17 @@ fn a_scan_goes_on_with_a_block_that_has_changed() {
     let rids: Vec<RowId> = (0..24_000).map(|_| heap.insert(&mut t, &row(&BTreeSet::from([0]), 1)).unwrap()).collect();
     let insert = |t: &mut Transaction, nth: usize| {
         for rid in rids.iter().skip(nth).step_by(4) {
-            index.inverted_insert(t, *rid, std::slice::from_ref(&word)).unwrap();
+            index.change_terms(t, *rid, TermChange::Inserted(std::slice::from_ref(&word))).unwrap();
         }
     };
     insert(&mut t, 3);
     t.commit(CommitMode::Async, &p).unwrap();
-    e.inverted_flush(&index, &p).unwrap();
+    index.index_flush(&p).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
     // Each time some more blocks are read before the others change.
     for nth in 0..3 {
-        let mut scan = index.inverted_scan(&s).unwrap();
+        let mut scan = index.term_scan(&s).unwrap();
         scan.pending(&mut |_, _| Ok(())).unwrap();
         let mut found = BTreeSet::new();
         let mut blocks = 0;
@@ -384,7 +384,7 @@ fn a_scan_goes_on_with_a_block_that_has_changed() {
                 let mut t = e.begin(Isolation::ReadCommitted, 1);
                 insert(&mut t, nth);
                 t.commit(CommitMode::Async, &p)?;
-                e.inverted_flush(&index, &p)?;
+                index.index_flush(&p)?;
             }
             blocks += 1;
             Ok(())
@@ -417,10 +417,10 @@ fn dead_postings_go() {
         let s = t.take_snapshot();
         for rid in std::mem::take(&mut rows).into_keys() {
             assert_eq!(heap.delete(&mut t, RowId::from_u64(rid), &s, &[], &W, &p).unwrap(), WriteOutcome::Done);
-            index.inverted_delete(&mut t, RowId::from_u64(rid)).unwrap();
+            index.change_terms(&mut t, RowId::from_u64(rid), TermChange::Deleted).unwrap();
         }
         drop(s);
-        e.inverted_flush(&index, &p).unwrap();
+        index.index_flush(&p).unwrap();
         t.commit(CommitMode::Async, &p).unwrap();
         while e.purge_backlog() > 0 {
             std::thread::sleep(Duration::from_millis(1));
@@ -483,7 +483,7 @@ fn nothing_is_missing_after_a_crash() {
                     Err(_) if env.dead() => break,
                     Err(err) => panic!("seed {seed} round {round}: {err}"),
                 }
-                if rng.one_in(30) && e.inverted_flush(&index, &park).is_err() {
+                if rng.one_in(30) && index.index_flush(&park).is_err() {
                     break;
                 }
                 if rng.one_in(60) {

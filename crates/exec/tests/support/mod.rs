@@ -241,7 +241,7 @@ impl Db {
                 include: Vec::new(),
                 predicate_sql: None,
                 valid: true,
-                method: "btree".into(),
+                method: kilndb_catalog::AccessMethod::of(kilndb_catalog::BTREE_METHOD),
                 part_of: 0,
                 is_global: false,
                 is_in_whole: false,

@@ -1,7 +1,7 @@
 //! COPY to and from files of the server, for superusers.
 
 use super::{Input, Output};
-use crate::session::Session;
+use crate::context::SessionContext;
 use kilndb_base::env::{File, Open};
 use kilndb_base::{Error, Result, sqlstate};
 use std::io;
@@ -80,48 +80,46 @@ impl Output for FileOutput {
     }
 }
 
-impl Session {
-    fn refuse_server_file(&mut self, direction: &str, role: &str) -> Result<()> {
-        let name = self.role_name.clone();
-        if self.instance.role_row(&name)?.is_some_and(|r| r.bool("rolsuper")) {
-            return Ok(());
-        }
-        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to COPY {direction} a file"))
-            .with_detail(format!("Only roles with privileges of the \"{role}\" role may COPY {direction} a file."))
-            .with_hint("Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone."))
+fn refuse_server_file(context: &SessionContext, direction: &str, role: &str) -> Result<()> {
+    let name = context.identity.role_name.clone();
+    if context.cluster.role_row(&name)?.is_some_and(|r| r.bool("rolsuper")) {
+        return Ok(());
     }
+    Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to COPY {direction} a file"))
+        .with_detail(format!("Only roles with privileges of the \"{role}\" role may COPY {direction} a file."))
+        .with_hint("Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone."))
+}
 
-    pub(super) fn copy_input_file(&mut self, name: &str) -> Result<FileInput> {
-        self.refuse_server_file("from", "pg_read_server_files")?;
-        // A relative path is one in the data folder.
-        let path = self.instance.data_dir.join(name);
-        let file = self.instance.env.open(&path, Open::ReadOnly).map_err(|e| {
-            failed(format!("could not open file \"{name}\" for reading"), &e).with_hint(
-                "COPY FROM instructs the PostgreSQL server process to read a file. You may want a client-side facility such as psql's \\copy.",
-            )
-        })?;
-        let mut input = FileInput { file, name: name.to_string(), offset: 0 };
-        // A folder can be opened, but not read.
-        input.read(&mut Vec::new())?;
-        input.offset = 0;
-        Ok(input)
-    }
+pub(super) fn open_input(context: &SessionContext, name: &str) -> Result<FileInput> {
+    refuse_server_file(context, "from", "pg_read_server_files")?;
+    // A relative path is one in the data folder.
+    let path = context.cluster.data_dir.join(name);
+    let file = context.cluster.env.open(&path, Open::ReadOnly).map_err(|e| {
+        failed(format!("could not open file \"{name}\" for reading"), &e).with_hint(
+            "COPY FROM instructs the PostgreSQL server process to read a file. You may want a client-side facility such as psql's \\copy.",
+        )
+    })?;
+    let mut input = FileInput { file, name: name.to_string(), offset: 0 };
+    // A folder can be opened, but not read.
+    input.read(&mut Vec::new())?;
+    input.offset = 0;
+    Ok(input)
+}
 
-    pub(super) fn copy_output_file(&mut self, name: &str) -> Result<FileOutput> {
-        self.refuse_server_file("to", "pg_write_server_files")?;
-        let path = Path::new(name);
-        if !path.is_absolute() {
-            return Err(Error::new(sqlstate::INVALID_NAME, "relative path not allowed for COPY to file"));
-        }
-        let file = self.instance.env.open(path, Open::Truncate).map_err(|e| {
-            let error = failed(format!("could not open file \"{name}\" for writing"), &e);
-            match e.raw_os_error() {
-                Some(libc::ENOENT | libc::EACCES) => error.with_hint(
-                    "COPY TO instructs the PostgreSQL server process to write a file. You may want a client-side facility such as psql's \\copy.",
-                ),
-                _ => error,
-            }
-        })?;
-        Ok(FileOutput { file, name: name.to_string(), offset: 0, waiting: Vec::new() })
+pub(super) fn open_output(context: &SessionContext, name: &str) -> Result<FileOutput> {
+    refuse_server_file(context, "to", "pg_write_server_files")?;
+    let path = Path::new(name);
+    if !path.is_absolute() {
+        return Err(Error::new(sqlstate::INVALID_NAME, "relative path not allowed for COPY to file"));
     }
+    let file = context.cluster.env.open(path, Open::Truncate).map_err(|e| {
+        let error = failed(format!("could not open file \"{name}\" for writing"), &e);
+        match e.raw_os_error() {
+            Some(libc::ENOENT | libc::EACCES) => error.with_hint(
+                "COPY TO instructs the PostgreSQL server process to write a file. You may want a client-side facility such as psql's \\copy.",
+            ),
+            _ => error,
+        }
+    })?;
+    Ok(FileOutput { file, name: name.to_string(), offset: 0, waiting: Vec::new() })
 }

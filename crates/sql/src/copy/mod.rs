@@ -15,62 +15,59 @@ use options::{CopyOptions, Format};
 pub(crate) use write::SinkParts;
 
 use crate::client::{Client, ProgressKind, Runtime};
+use crate::context::SessionContext;
 use crate::session::Session;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::{Column, Table, TableKind};
 use kilndb_syntax::{Statement, nodes};
 use std::sync::Arc;
 
-impl Session {
-    pub(crate) fn copy_command(
-        &mut self,
-        s: &nodes::CopyStmt,
-        statement: &Statement,
-        runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<String> {
-        if s.is_program {
-            return Err(Error::unsupported("COPY with PROGRAM is not supported"));
-        }
-        self.begin_statement(runtime)?;
-        let options = CopyOptions::parse(s)?;
-        let progress = &runtime.control().progress;
-        progress.begin(ProgressKind::Copy, 0);
-        progress.set(COMMAND, if s.is_from { 1 } else { 2 });
-        progress.set(KIND, if s.filename().is_some() { 1 } else { 3 });
-        let count = if s.is_from {
-            self.copy_from(s, statement, &options, runtime, client)
-        } else {
-            self.copy_to(s, statement, &options, runtime, client)
-        };
-        progress.end();
-        let count = count?;
-        if let Some(txn) = &mut self.txn {
-            txn.next_command();
-        }
-        Ok(format!("COPY {count}"))
+pub(crate) fn run(
+    session: &mut Session,
+    s: &nodes::CopyStmt,
+    statement: &Statement,
+    runtime: &dyn Runtime,
+    client: &mut dyn Client,
+) -> Result<String> {
+    if s.is_program {
+        return Err(Error::unsupported("COPY with PROGRAM is not supported"));
     }
+    session.context.begin_statement(runtime)?;
+    let options = CopyOptions::parse(s)?;
+    let progress = &runtime.control().progress;
+    progress.begin(ProgressKind::Copy, 0);
+    progress.set(COMMAND, if s.is_from { 1 } else { 2 });
+    progress.set(KIND, if s.filename().is_some() { 1 } else { 3 });
+    let count = if s.is_from {
+        read::copy_from(session, s, statement, &options, runtime, client)
+    } else {
+        write::copy_to(session, s, statement, &options, runtime, client)
+    };
+    progress.end();
+    let count = count?;
+    if let Some(txn) = &mut session.context.transaction.txn {
+        txn.next_command();
+    }
+    Ok(format!("COPY {count}"))
+}
 
-    fn copy_table(&mut self, s: &nodes::CopyStmt, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        let r = s.relation().ok_or_else(|| Error::internal("COPY without a table"))?;
-        let table = self.relation_of(r, runtime)?;
-        let direction = if s.is_from { "to" } else { "from" };
-        match table.kind {
-            TableKind::Table => Ok(table),
-            TableKind::Partitioned if s.is_from => Ok(table),
-            kind => {
-                let word = match kind {
-                    TableKind::View => "view",
-                    TableKind::Partitioned => "partitioned table",
-                    TableKind::Sequence => "sequence",
-                    _ => "non-table relation",
-                };
-                let e = Error::new(
-                    sqlstate::WRONG_OBJECT_TYPE,
-                    format!("cannot copy {direction} {word} \"{}\"", table.name),
-                );
-                Err(if s.is_from { e } else { e.with_hint("Try the COPY (SELECT ...) TO variant.") })
-            }
+fn copy_table(context: &mut SessionContext, s: &nodes::CopyStmt, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+    let r = s.relation().ok_or_else(|| Error::internal("COPY without a table"))?;
+    let table = context.relation_of(r, runtime)?;
+    let direction = if s.is_from { "to" } else { "from" };
+    match table.kind {
+        TableKind::Table => Ok(table),
+        TableKind::Partitioned if s.is_from => Ok(table),
+        kind => {
+            let word = match kind {
+                TableKind::View => "view",
+                TableKind::Partitioned => "partitioned table",
+                TableKind::Sequence => "sequence",
+                _ => "non-table relation",
+            };
+            let e =
+                Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot copy {direction} {word} \"{}\"", table.name));
+            Err(if s.is_from { e } else { e.with_hint("Try the COPY (SELECT ...) TO variant.") })
         }
     }
 }

@@ -1,5 +1,7 @@
 //! COPY FROM: bytes from the client into rows for the executor's INSERT.
 
+use super::copy_table;
+use super::file::open_input;
 use super::lines::{KeptLines, shown};
 use super::marks::{LineMarks, MarkedBytes};
 use super::{BYTES, BYTES_TOTAL, CopyOptions, Format, Input, ROWS, copy_columns};
@@ -527,74 +529,72 @@ impl RowSource for CopySource<'_> {
     }
 }
 
-impl Session {
-    pub(super) fn copy_from(
-        &mut self,
-        s: &nodes::CopyStmt,
-        statement: &Statement,
-        options: &CopyOptions,
-        runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<u64> {
-        let table = self.copy_table(s, runtime)?;
-        if table.persistence != b't' {
-            self.refuse_if_read_only("COPY FROM")?;
-        }
-        self.is_writable_table(&table)?;
-        let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-        let plan = {
-            let environment = self.environment(runtime)?;
-            let host = environment.host();
-            let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
-            let filter = (s.where_clause(), statement.source());
-            let bound = kilndb_bind::bind_row_source(&table, &attnums, filter, &host.reader)?;
-            kilndb_plan::plan_with(bound, Vec::new(), &host.reader, &self.instance.engine)?
-        };
-        let mut client = client;
-        let mut file = match s.filename() {
-            Some(name) => Some(self.copy_input_file(name)?),
-            None => None,
-        };
-        if file.is_none() {
-            client.copy_in_begin(options.format == Format::Binary, columns.len())?;
-        }
-        if let Some(file) = &file {
-            runtime.control().progress.set(BYTES_TOTAL, file.bytes() as i64);
-        }
-        let mut source = CopySource {
-            input: match &mut file {
-                Some(file) => file,
-                None => &mut client,
-            },
-            options,
-            table,
-            columns,
-            data: Vec::new(),
-            at: 0,
-            end_of_data: false,
-            finished: false,
-            line: 0,
-            header_seen: false,
-            fields: Vec::new(),
-            scratch: Vec::new(),
-            progress: &runtime.control().progress,
-            current: None,
-            converted: None,
-            concern: Concern::Nothing,
-            lines: KeptLines::default(),
-            marked: MarkedBytes::new(options.delimiter),
-            marks: LineMarks::default(),
-        };
-        source.progress.concerns(source.table.oid);
-        let done = self.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));
-        match done {
-            Ok(progress) => Ok(progress.rows),
-            Err(mut e) => {
-                if let Some(context) = source.context().filter(|_| e.0.severity <= kilndb_base::Severity::Error) {
-                    e.add_context(&context);
-                }
-                Err(e)
+pub(super) fn copy_from(
+    session: &mut Session,
+    s: &nodes::CopyStmt,
+    statement: &Statement,
+    options: &CopyOptions,
+    runtime: &dyn Runtime,
+    client: &mut dyn Client,
+) -> Result<u64> {
+    let table = copy_table(&mut session.context, s, runtime)?;
+    if table.persistence != b't' {
+        session.context.refuse_if_read_only("COPY FROM")?;
+    }
+    refuse_catalog(&table)?;
+    let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
+    let plan = {
+        let environment = session.context.environment(runtime)?;
+        let host = environment.host();
+        let attnums: Vec<i16> = columns.iter().map(|c| c.attnum).collect();
+        let filter = (s.where_clause(), statement.source());
+        let bound = kilndb_bind::bind_row_source(&table, &attnums, filter, &host.reader)?;
+        kilndb_plan::plan_with(bound, Vec::new(), &host.reader, &session.context.cluster.engine)?
+    };
+    let mut client = client;
+    let mut file = match s.filename() {
+        Some(name) => Some(open_input(&session.context, name)?),
+        None => None,
+    };
+    if file.is_none() {
+        client.copy_in_begin(options.format == Format::Binary, columns.len())?;
+    }
+    if let Some(file) = &file {
+        runtime.control().progress.set(BYTES_TOTAL, file.bytes() as i64);
+    }
+    let mut source = CopySource {
+        input: match &mut file {
+            Some(file) => file,
+            None => &mut client,
+        },
+        options,
+        table,
+        columns,
+        data: Vec::new(),
+        at: 0,
+        end_of_data: false,
+        finished: false,
+        line: 0,
+        header_seen: false,
+        fields: Vec::new(),
+        scratch: Vec::new(),
+        progress: &runtime.control().progress,
+        current: None,
+        converted: None,
+        concern: Concern::Nothing,
+        lines: KeptLines::default(),
+        marked: MarkedBytes::new(options.delimiter),
+        marks: LineMarks::default(),
+    };
+    source.progress.concerns(source.table.oid);
+    let done = session.run_to_sink(&plan, &[], runtime, SinkMaker::Source(&mut source));
+    match done {
+        Ok(progress) => Ok(progress.rows),
+        Err(mut e) => {
+            if let Some(context) = source.context().filter(|_| e.0.severity <= kilndb_base::Severity::Error) {
+                e.add_context(&context);
             }
+            Err(e)
         }
     }
 }
@@ -611,4 +611,15 @@ mod tests {
         assert_eq!(unescape(b"x"), (b'x', 1));
         assert_eq!(unescape(b"\\"), (b'\\', 1));
     }
+}
+
+/// 42501 for a system table.
+fn refuse_catalog(table: &Table) -> Result<()> {
+    if table.is_catalog {
+        return Err(Error::new(
+            sqlstate::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied for table {}", table.name),
+        ));
+    }
+    Ok(())
 }

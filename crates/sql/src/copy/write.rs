@@ -1,5 +1,7 @@
 //! COPY TO.
 
+use super::copy_table;
+use super::file::open_output;
 use super::{BYTES, CopyOptions, Format, Output, ROWS, copy_columns};
 use crate::client::{Client, ProgressSlot, Runtime};
 use crate::session::Session;
@@ -150,75 +152,72 @@ impl RowSink for CopySink<'_> {
 
 const BINARY_HEADER: &[u8] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
-impl Session {
-    pub(super) fn copy_to(
-        &mut self,
-        s: &nodes::CopyStmt,
-        statement: &Statement,
-        options: &CopyOptions,
-        runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<u64> {
-        let plan = match s.query() {
-            Node::None => {
-                let table = self.copy_table(s, runtime)?;
-                runtime.control().progress.concerns(table.oid);
-                let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-                let quote = kilndb_catalog::format_type::quote_identifier;
-                let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
-                let sql =
-                    format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
-                let script = kilndb_syntax::parse(&sql)?;
-                let query = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
-                self.make_plan(&query, &[], runtime)?
-            }
-            query => self.make_plan_of(query, statement.source().clone(), &[], runtime)?,
-        };
-        if plan.columns.is_empty() && plan.command != "SELECT" {
-            return Err(Error::unsupported("COPY query must have a RETURNING clause"));
+pub(super) fn copy_to(
+    session: &mut Session,
+    s: &nodes::CopyStmt,
+    statement: &Statement,
+    options: &CopyOptions,
+    runtime: &dyn Runtime,
+    client: &mut dyn Client,
+) -> Result<u64> {
+    let plan = match s.query() {
+        Node::None => {
+            let table = copy_table(&mut session.context, s, runtime)?;
+            runtime.control().progress.concerns(table.oid);
+            let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
+            let quote = kilndb_catalog::format_type::quote_identifier;
+            let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
+            let sql = format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
+            let script = kilndb_syntax::parse(&sql)?;
+            let query = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
+            session.context.make_plan(&query, &[], runtime)?
         }
-        let progress = &runtime.control().progress;
-        let columns = column_types(&plan);
-        let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
-        let header = if options.format == Format::Binary { BINARY_HEADER } else { &[] };
-        if let Some(name) = s.filename() {
-            let mut file = self.copy_output_file(name)?;
-            let parts = CopyParts { output: &mut file, options, columns, names, progress, header };
-            let rows = self.copy_rows(&plan, parts, runtime)?;
-            file.finish()?;
-            return Ok(rows);
-        }
-        let mut client = client;
-        client.copy_out_begin(options.format == Format::Binary, columns.len());
-        let parts = CopyParts { output: &mut client, options, columns, names, progress, header };
-        let rows = self.copy_rows(&plan, parts, runtime)?;
-        client.copy_out_end();
-        Ok(rows)
+        query => session.context.make_plan_of(query, statement.source(), &[], runtime)?,
+    };
+    if plan.columns.is_empty() && plan.command != "SELECT" {
+        return Err(Error::unsupported("COPY query must have a RETURNING clause"));
     }
+    let progress = &runtime.control().progress;
+    let columns = column_types(&plan);
+    let names: Vec<String> = plan.columns.iter().map(|c| c.name.clone()).collect();
+    let header = if options.format == Format::Binary { BINARY_HEADER } else { &[] };
+    if let Some(name) = s.filename() {
+        let mut file = open_output(&session.context, name)?;
+        let parts = CopyParts { output: &mut file, options, columns, names, progress, header };
+        let rows = copy_rows(session, &plan, parts, runtime)?;
+        file.finish()?;
+        return Ok(rows);
+    }
+    let mut client = client;
+    client.copy_out_begin(options.format == Format::Binary, columns.len());
+    let parts = CopyParts { output: &mut client, options, columns, names, progress, header };
+    let rows = copy_rows(session, &plan, parts, runtime)?;
+    client.copy_out_end();
+    Ok(rows)
+}
 
-    fn copy_rows(&mut self, plan: &Arc<Plan>, mut parts: CopyParts<'_>, runtime: &dyn Runtime) -> Result<u64> {
-        let (options, names) = (parts.options, &parts.names);
-        if options.header && options.format != Format::Binary {
-            let mut line = Vec::new();
-            for (i, name) in names.iter().enumerate() {
-                if i > 0 {
-                    line.push(options.delimiter);
-                }
-                match options.format {
-                    Format::Csv => write_csv_field(name.as_bytes(), options, false, names.len() == 1, &mut line),
-                    _ => write_text_field(name.as_bytes(), options.delimiter, &mut line),
-                }
+fn copy_rows(session: &mut Session, plan: &Arc<Plan>, mut parts: CopyParts<'_>, runtime: &dyn Runtime) -> Result<u64> {
+    let (options, names) = (parts.options, &parts.names);
+    if options.header && options.format != Format::Binary {
+        let mut line = Vec::new();
+        for (i, name) in names.iter().enumerate() {
+            if i > 0 {
+                line.push(options.delimiter);
             }
-            line.push(b'\n');
-            parts.output.write(&line)?;
+            match options.format {
+                Format::Csv => write_csv_field(name.as_bytes(), options, false, names.len() == 1, &mut line),
+                _ => write_text_field(name.as_bytes(), options.delimiter, &mut line),
+            }
         }
-        let rows = self.run_to_sink(plan, &[], runtime, SinkMaker::Copy(&mut parts))?.rows;
-        if options.format == Format::Binary {
-            let header = if rows == 0 { parts.header } else { &[] };
-            parts.output.write(&[header, &(-1i16).to_be_bytes()].concat())?;
-        }
-        Ok(rows)
+        line.push(b'\n');
+        parts.output.write(&line)?;
     }
+    let rows = session.run_to_sink(plan, &[], runtime, SinkMaker::Copy(&mut parts))?.rows;
+    if options.format == Format::Binary {
+        let header = if rows == 0 { parts.header } else { &[] };
+        parts.output.write(&[header, &(-1i16).to_be_bytes()].concat())?;
+    }
+    Ok(rows)
 }
 
 #[cfg(test)]

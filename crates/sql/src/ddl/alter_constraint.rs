@@ -2,7 +2,7 @@
 //!
 //! Invariant: all rows of pg_constraint that belong to one foreign key say the same.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::Table;
@@ -12,7 +12,7 @@ use kilndb_syntax::nodes;
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn alter_constraint(
         &mut self,
         table: &Arc<Table>,
@@ -20,7 +20,8 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let name = a.conname().unwrap_or("");
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let row = rows.into_iter().find(|row| row.text("conname") == Some(name)).ok_or_else(|| {
             Error::new(
                 sqlstate::UNDEFINED_OBJECT,
@@ -46,7 +47,7 @@ impl Session {
         let becomes_enforced = a.alter_enforceability && a.is_enforced && !row.bool("conenforced");
         if becomes_enforced && let Some(key) = table.foreign_keys.iter().find(|key| key.oid == row.oid("oid")).cloned()
         {
-            let target = self.table_by_oid(key.referenced_table, runtime)?;
+            let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
             self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
         }
         self.alter_key(&row, a, runtime)
@@ -75,12 +76,15 @@ impl Session {
     fn derived(&mut self, table: &Table, row: &CatalogRow, runtime: &dyn Runtime) -> Result<Error> {
         let mut top = row.clone();
         while top.oid("conparentid") != 0 {
-            let above =
-                self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(top.oid("conparentid"))])?;
+            let above = self.context_mut().catalog_lookup(
+                PG_CONSTRAINT,
+                PG_CONSTRAINT_OID_INDEX,
+                &[Datum::Oid(top.oid("conparentid"))],
+            )?;
             top = above.into_iter().next().ok_or_else(|| Error::internal("a part of a constraint that is gone"))?;
         }
         let (name, of) = (row.text("conname").unwrap_or(""), top.text("conname").unwrap_or("").to_string());
-        let above = self.table_by_oid(top.oid("conrelid"), runtime)?;
+        let above = self.context_mut().table_by_oid(top.oid("conrelid"), runtime)?;
         let message = format!("cannot alter constraint \"{name}\" on relation \"{}\"", table.name);
         Ok(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
             .with_detail(format!(

@@ -1,7 +1,7 @@
 //! ALTER TABLE through a tree of partitions: what is allowed on a partition by itself, and what the partitions do after
 //! their parent.
 
-use super::Session;
+use super::Definitions;
 use super::constraint::NewConstraint;
 use super::partition::own_columns;
 use super::trigger_clone::firing_mode;
@@ -19,7 +19,7 @@ fn malformed(message: String) -> Error {
     Error::new(sqlstate::INVALID_TABLE_DEFINITION, message)
 }
 
-impl Session {
+impl Definitions<'_> {
     /// One command on a table and its partitions. `recursing`: the parent's command goes on here.
     pub(super) fn alter_tree(
         &mut self,
@@ -66,9 +66,9 @@ impl Session {
         // Foreign keys know their parts.
         let of_key = c.subtype == A::AT_ValidateConstraint
             && table.foreign_keys.iter().any(|k| Some(k.name.as_str()) == c.name());
-        let before = self.table_by_oid(table.oid, runtime)?;
+        let before = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.alter_command(table, c, source, runtime)?;
-        let after = self.table_by_oid(table.oid, runtime)?;
+        let after = self.context_mut().table_by_oid(table.oid, runtime)?;
         if !only && recurses(c) && !of_key {
             self.alter_below(&partitions, c, source, runtime)?;
         }
@@ -114,7 +114,7 @@ impl Session {
     fn pass_on_identity(&mut self, parent: &Table, name: &str, runtime: &dyn Runtime) -> Result<()> {
         let identity = super::alter_table::column_of(parent, name)?.identity;
         for partition in self.partition_oids(parent.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             let column = super::alter_table::column_of(&child, name)?;
             if identity != 0 && column.identity == 0 && column.default_sql.is_some() {
@@ -127,7 +127,7 @@ impl Session {
                 row.set("attidentity", Datum::Char(identity))
             })?;
             if child.kind == TableKind::Partitioned {
-                let child = self.table_by_oid(child.oid, runtime)?;
+                let child = self.context_mut().table_by_oid(child.oid, runtime)?;
                 self.pass_on_identity(&child, name, runtime)?;
             }
         }
@@ -142,7 +142,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             if child.columns.iter().any(|k| !k.dropped && k.name == column.name) {
                 return Err(Error::new(
@@ -170,7 +170,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for partition in partitions {
-            let child = self.table_by_oid(*partition, runtime)?;
+            let child = self.context_mut().table_by_oid(*partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             self.alter_tree(&child, c, false, true, source, runtime)?;
         }
@@ -192,7 +192,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             match child.checks.iter().find(|k| k.name == check.name) {
                 Some(own) if own.sql == check.sql => {
@@ -233,7 +233,7 @@ impl Session {
                 }
             }
             if child.kind == TableKind::Partitioned {
-                let child = self.table_by_oid(child.oid, runtime)?;
+                let child = self.context_mut().table_by_oid(child.oid, runtime)?;
                 if let Some(own) = child.checks.iter().find(|k| k.name == check.name).cloned() {
                     self.pass_on_check(&child, &own, runtime)?;
                 }
@@ -244,12 +244,14 @@ impl Session {
 
     /// Not-null constraints that a partitioned table has and its partitions do not.
     pub(super) fn pass_on_not_nulls(&mut self, parent: &Table, runtime: &dyn Runtime) -> Result<()> {
-        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])? {
+        for row in
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])?
+        {
             if row.char("contype") != b'n' {
                 continue;
             }
             for partition in self.partition_oids(parent.oid, runtime)? {
-                let child = self.table_by_oid(partition, runtime)?;
+                let child = self.context_mut().table_by_oid(partition, runtime)?;
                 let own = own_columns(parent, &child, &row.numbers("conkey"));
                 let Some(attnum) = own.first().copied() else { continue };
                 match self.not_null_row(&child, attnum)? {
@@ -273,7 +275,7 @@ impl Session {
             }
         }
         for partition in self.partition_oids(parent.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             if child.kind == TableKind::Partitioned {
                 self.pass_on_not_nulls(&child, runtime)?;
             }
@@ -289,9 +291,13 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
-            let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
+            let own = self.context_mut().catalog_lookup(
+                PG_CONSTRAINT,
+                PG_CONSTRAINT_CONRELID_INDEX,
+                &[Datum::Oid(child.oid)],
+            )?;
             let columns: Vec<i64> =
                 own_columns(parent, &child, &row.numbers("conkey")).iter().map(|n| i64::from(*n)).collect();
             let found = own.iter().find(|r| {
@@ -339,15 +345,18 @@ impl Session {
                 _ => "cannot drop identity from a column of a partition".into(),
             })),
             A::AT_DropNotNull if exists => {
-                let parent = self.table_by_oid(table.partition_of, runtime)?;
+                let parent = self.context_mut().table_by_oid(table.partition_of, runtime)?;
                 if parent.columns.iter().any(|k| !k.dropped && k.name == name && k.not_null) {
                     return Err(malformed(format!("column \"{name}\" is marked NOT NULL in parent table")));
                 }
                 Ok(())
             }
             A::AT_DropConstraint => {
-                let rows =
-                    self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+                let rows = self.context_mut().catalog_lookup(
+                    PG_CONSTRAINT,
+                    PG_CONSTRAINT_CONRELID_INDEX,
+                    &[Datum::Oid(table.oid)],
+                )?;
                 match rows.iter().find(|r| r.text("conname") == Some(name)) {
                     Some(row) if row.int("coninhcount") > 0 => Err(malformed(format!(
                         "cannot drop inherited constraint \"{name}\" of relation \"{}\"",

@@ -1,6 +1,6 @@
 //! ALTER TABLE.
 
-use super::Session;
+use super::Definitions;
 use super::persistence::{LOGGED, UNLOGGED};
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
@@ -14,8 +14,8 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
-impl Session {
-    pub(super) fn alter_table(
+impl Definitions<'_> {
+    pub(crate) fn alter_table(
         &mut self,
         s: &nodes::AlterTableStmt,
         source: &Arc<str>,
@@ -24,15 +24,15 @@ impl Session {
         let word = super::object_word(s.objtype);
         let tag = format!("ALTER {}", word.to_uppercase());
         let r = s.relation().ok_or_else(|| Error::internal("ALTER TABLE without a table"))?;
-        let Some(table) = self.find_relation_of(r, runtime)? else {
+        let Some(table) = self.context_mut().find_relation_of(r, runtime)? else {
             if s.missing_ok {
-                self.notice(
+                self.context().notice(
                     Severity::Notice,
                     format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
                 );
                 return Ok(tag);
             }
-            return Err(super::missing_relation(r));
+            return Err(crate::context::missing_relation(r));
         };
         if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
@@ -42,7 +42,7 @@ impl Session {
         self.lock_for_ddl(&table, mode, runtime)?;
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
-            let now = self.table_by_oid(table.oid, runtime)?;
+            let now = self.context_mut().table_by_oid(table.oid, runtime)?;
             if matches!(c.subtype, A::AT_SetLogged | A::AT_SetUnLogged) && now.persistence != table.persistence {
                 return Err(Error::unsupported("cannot change persistence setting twice"));
             }
@@ -94,8 +94,9 @@ impl Session {
             A::AT_SetCompression => self.set_column_compression(table, name, c.def(), runtime),
             A::AT_SetOptions | A::AT_ResetOptions => self.set_column_options(table, name, c, runtime),
             A::AT_ChangeOwner => {
-                let owner =
-                    self.role_oid(c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.role_name.clone()))?;
+                let owner = self.role_oid(
+                    c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.context().identity.role_name.clone()),
+                )?;
                 self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
                     row.set("relowner", Datum::Oid(owner))
                 })
@@ -146,7 +147,7 @@ impl Session {
         if table.columns.iter().any(|k| !k.dropped && k.name == name) {
             let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
             if c.missing_ok {
-                self.own.scratch.notices.borrow_mut().push(Error::notice(
+                self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
                     sqlstate::DUPLICATE_COLUMN,
                     Severity::Notice,
                     format!("{message}, skipping"),
@@ -169,7 +170,7 @@ impl Session {
         if table.kind == TableKind::Partitioned {
             self.add_column_below(table, &column, runtime)?;
         }
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         if not_null {
             self.add_not_null(&table, attnum, &column.not_null_clause, runtime)?;
         }
@@ -250,14 +251,14 @@ impl Session {
         typmod: i32,
         runtime: &dyn Runtime,
     ) -> Result<Option<Datum>> {
-        let volatile = self.with_catalog(runtime, |host| {
+        let volatile = self.context_mut().with_catalog(runtime, |host| {
             let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))?;
             Ok(bound.expr.is_volatile())
         })?;
         if volatile {
             return Ok(None);
         }
-        let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
+        let name = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
         let rows = self.query(&format!("SELECT CAST(({sql}) AS {name})"), runtime)?;
         Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).filter(|d| !d.is_null()))
     }
@@ -274,7 +275,7 @@ impl Session {
         let column = column_of(table, name)?.clone();
         let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
         let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
-        let (type_oid, typmod) = self.resolve_type(t, source, runtime)?;
+        let (type_oid, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
         self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
         self.refuse_new_type(table, &column, runtime)?;
         if !table.referenced_by.is_empty()
@@ -284,7 +285,8 @@ impl Session {
             return Err(Error::unsupported("changing the type of a column that a foreign key uses is not supported"));
         }
         let quote = kilndb_catalog::format_type::quote_identifier;
-        let type_name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
+        let type_name =
+            self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
         let value = match definition.raw_default() {
             Node::None => quote(name),
             node => kilndb_syntax::expression_sql(node)?,
@@ -324,9 +326,9 @@ impl Session {
         if is_partitioned {
             return Ok(());
         }
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.empty_table(&table, runtime)?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.load_rows(&table, &rows, runtime)
     }
 
@@ -361,7 +363,7 @@ impl Session {
         type_name: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let checked = self.with_catalog(runtime, |host| {
+        let checked = self.context_mut().with_catalog(runtime, |host| {
             kilndb_bind::bind_expression(value, Some(table), &host.reader, Some(target)).map(|_| ())
         });
         checked.map_err(|mut e| {
@@ -384,15 +386,15 @@ impl Session {
                 self.refuse_for_global(index, "changing the type of a key column")?;
             }
             for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
-                let class = self.with_catalog(runtime, |host| {
-                    super::index_class::default_class(index.method_oid(), type_oid, &host.reader)
+                let class = self.context_mut().with_catalog(runtime, |host| {
+                    crate::host::default_class(index.method.oid, type_oid, &host.reader)
                 })?;
                 let class = match class {
                     Some(class) => class,
-                    None if index.is_inverted() => return Err(self.no_class(index, type_oid, runtime)?),
+                    None if index.has_terms() => return Err(self.no_class(index, type_oid, runtime)?),
                     None => key.opclass,
                 };
-                let stored = self.stored_type(index.method_oid(), class, type_oid, runtime)?;
+                let stored = self.stored_type(index.method.oid, class, type_oid, runtime)?;
                 self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(stored)))?;
                 let classes: Vec<Datum> =
                     index.keys.iter().map(|k| Datum::Oid(if k.attnum == attnum { class } else { k.opclass })).collect();
@@ -405,8 +407,9 @@ impl Session {
     }
 
     fn no_class(&mut self, index: &kilndb_catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
-        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-        let message = format!("data type {shown} has no default operator class for access method \"{}\"", index.method);
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let message =
+            format!("data type {shown} has no default operator class for access method \"{}\"", index.method.name);
         Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
             "You must specify an operator class for the index or define a default operator class for the data type.",
         ))
@@ -414,7 +417,7 @@ impl Session {
 
     /// Stores rows (values of the live columns) in an empty table and builds its indexes.
     fn load_rows(&mut self, table: &Arc<Table>, rows: &[Vec<Datum>], runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
+        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
         let (mut batch, mut rids, mut full) = (kilndb_storage::RowBatch::default(), Vec::new(), Vec::new());
         for chunk in rows.chunks(1024) {
             batch.bytes.clear();
@@ -433,12 +436,17 @@ impl Session {
                 kilndb_types::row::encode_row(&table.descriptor, &full, &mut batch.bytes)?;
                 batch.rows.push((kilndb_base::RowId::default(), start, batch.bytes.len() as u32));
             }
-            self.instance.engine.pace_bulk(batch.rows.len(), runtime)?;
-            let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to load rows in"))?;
+            self.context().cluster.engine.pace_bulk(batch.rows.len(), runtime)?;
+            let txn = self
+                .context_mut()
+                .transaction
+                .txn
+                .as_mut()
+                .ok_or_else(|| Error::internal("no transaction to load rows in"))?;
             heap.insert_many(txn, &batch, &mut rids)?;
             runtime.checkpoint()?;
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
         for index in &table.indexes {
@@ -455,11 +463,12 @@ impl Session {
         missing_ok: bool,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name)) else {
             let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
             if missing_ok {
-                self.notice(Severity::Notice, format!("{message}, skipping"));
+                self.context().notice(Severity::Notice, format!("{message}, skipping"));
                 return Ok(());
             }
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
@@ -485,7 +494,8 @@ impl Session {
                 row.set("convalidated", Datum::Bool(true))
             });
         }
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         if let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name) && r.char("contype") == b'n') {
             return self.validate_not_null(table, row, runtime);
         }
@@ -498,7 +508,7 @@ impl Session {
         if !key.enforced {
             return Err(not_enforced());
         }
-        let target = self.table_by_oid(key.referenced_table, runtime)?;
+        let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
         self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
         self.mark_key_valid(key.oid, runtime)
     }
@@ -514,7 +524,7 @@ impl Session {
         let changed = match table.kind {
             _ if reset => Vec::new(),
             TableKind::Index => {
-                let rows = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table.oid)])?;
+                let rows = self.context_mut().catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table.oid)])?;
                 let options = self.index_options(list)?;
                 super::index_class::check_options(rows.first().map_or(0, |row| row.oid("relam")), &options)?;
                 options
@@ -538,7 +548,7 @@ impl Session {
             };
             row.set("reloptions", value);
         })?;
-        let now = self.table_by_oid(table.oid, runtime)?;
+        let now = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.follow_recovery(&now, runtime)
     }
 }

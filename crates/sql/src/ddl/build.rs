@@ -1,9 +1,9 @@
 //! Filling an index from its table, and queries that DDL asks of its own database.
 
-use super::Session;
+use super::Definitions;
 use super::key_sort::{KeySorter, MergedKeys};
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
-use crate::session::run::{NullSink, RowsSink, SinkMaker};
+use crate::host::{NullSink, RowsSink};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Result, RowId, sqlstate};
@@ -11,7 +11,7 @@ use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Index, Table};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
-use kilndb_storage::{Relation, RelationKind, RowBatch, Snapshot, kept_term};
+use kilndb_storage::{Relation, RowBatch, Snapshot};
 use kilndb_types::Datum;
 use kilndb_types::inverted::Class;
 use kilndb_types::key::encode_key;
@@ -39,7 +39,7 @@ struct KeySink<'a> {
     key: Vec<u8>,
 }
 
-/// The key of a row, or in an inverted index, whose classes these are, its terms.
+/// The key of a row, or in an index of terms, whose classes these are, its terms.
 fn push_entries(
     index: &Index,
     classes: &[Class],
@@ -56,7 +56,8 @@ fn push_entries(
     for ((column, class), value) in (0..).zip(classes).zip(values) {
         class.terms(column, value, &mut terms)?;
     }
-    terms.iter().try_for_each(|term| sorter.push(&kept_term(term), rid, false))
+    let kind = index.storage_kind();
+    terms.iter().try_for_each(|term| sorter.push(&kind.kept_term(term), rid, false))
 }
 
 fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bool> {
@@ -125,7 +126,7 @@ impl RowSink for KeySink<'_> {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Runs a query of our own making, on all that there is by now, and returns its rows.
     pub(crate) fn query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
         let mut sink = RowsSink::default();
@@ -135,12 +136,10 @@ impl Session {
 
     /// Runs an UPDATE of ALTER TABLE, which gives rows the value of a new column: no trigger fires.
     pub(crate) fn rewrite_rows(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<u64> {
-        let script = kilndb_syntax::parse(sql)?;
-        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal statement"))?;
         // Statements of functions in the defaults are planned while the plan runs, and fire triggers.
-        self.is_rewriting = true;
-        let plan = self.make_plan(&statement, &[], runtime);
-        self.is_rewriting = false;
+        self.context_mut().catalogs.is_rewriting = true;
+        let plan = self.plan_own(sql, runtime);
+        self.context_mut().catalogs.is_rewriting = false;
         self.run_at_newest(&plan?, runtime, &mut NullSink)
     }
 
@@ -149,25 +148,30 @@ impl Session {
         self.run_at_newest(&plan, runtime, sink)
     }
 
-    /// As [`Session::query_into`], of what the transaction's statements see.
+    /// As [`Definitions::query_into`], of what the transaction's statements see.
     pub(crate) fn query_seen(&mut self, sql: &str, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
         let plan = self.plan_own(sql, runtime)?;
-        Ok(self.run_to_sink(&plan, &[], runtime, SinkMaker::Sink(sink))?.rows)
+        let context = self.context_mut();
+        context.check_read_only(&plan)?;
+        context.lock_tables(&plan, runtime)?;
+        let snapshot = context.take_snapshot(runtime)?;
+        self.host.run_plan(&plan, snapshot, runtime, sink)
     }
 
     fn plan_own(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
         let script = kilndb_syntax::parse(sql)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
-        self.make_plan(&statement, &[], runtime)
+        self.context_mut().make_plan(&statement, &[], runtime)
     }
 
     /// A definition concerns all rows that there are, also those that a snapshot which the transaction keeps does not
     /// see: what it stores anew, checks or enters in an index is there for others.
     fn run_at_newest(&mut self, plan: &Arc<Plan>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
-        self.check_read_only(plan)?;
-        self.lock_tables(plan, runtime)?;
-        let snapshot = self.catalog_snapshot()?;
-        Ok(self.advance(plan, &[], &mut None, snapshot, None, runtime, SinkMaker::Sink(sink))?.rows)
+        let context = self.context_mut();
+        context.check_read_only(plan)?;
+        context.lock_tables(plan, runtime)?;
+        let snapshot = context.catalog_snapshot()?;
+        self.host.run_plan(plan, snapshot, runtime, sink)
     }
 
     /// Sorts the keys of all rows and builds the tree from them.
@@ -183,10 +187,10 @@ impl Session {
         index: &Arc<Index>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
+        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
         if !index.is_in_whole {
-            let tree = self.own.temporary.relation(&self.instance.engine, index.storage)?;
-            if index.predicate_sql.is_none() && tree.kind() == RelationKind::BTree {
+            let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
+            if index.predicate_sql.is_none() && tree.kind().method().is_some_and(|m| m.leads_to_all_rows) {
                 tree.set_heap_of_all_rows(table.storage);
             } else {
                 tree.set_heap(table.storage);
@@ -212,7 +216,7 @@ impl Session {
     ) -> Result<()> {
         let progress = &runtime.control().progress;
         progress.set(INDEX, i64::from(index.oid));
-        progress.set(METHOD, i64::from(index.method_oid()));
+        progress.set(METHOD, i64::from(index.method.oid));
         progress.set(PHASE, 2);
         progress.set(STEP, 2);
         progress.set(BLOCKS_TOTAL, i64::from(blocks));
@@ -223,8 +227,13 @@ impl Session {
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
         progress.set(ROWS_TOTAL, sorters.iter().map(|s| s.count as i64).sum());
-        let tree = self.own.temporary.relation(&self.instance.engine, index.storage)?;
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
+        let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         let mut previous: Option<Vec<u8>> = None;
         let mut twin = None;
         let sorted = MergedKeys::new(&mut sorters)?;
@@ -243,10 +252,7 @@ impl Session {
             }
             Ok((key, rid))
         });
-        let built = match index.is_inverted() {
-            true => tree.inverted_build(txn, &mut entries, runtime),
-            false => tree.index_build(txn, &mut entries, runtime),
-        };
+        let built = tree.index_build(txn, &mut entries, runtime);
         match twin {
             Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
             None => built,
@@ -263,7 +269,9 @@ impl Session {
         if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
             return self.collect_column_keys(table, index, runtime);
         }
-        if index.is_in_whole && self.txn.as_ref().is_some_and(|txn| txn.isolation().keeps_snapshot()) {
+        if index.is_in_whole
+            && self.context().transaction.txn.as_ref().is_some_and(|txn| txn.isolation().keeps_snapshot())
+        {
             // The query would not see rows that are newer than the snapshot.
             self.refuse_for_global(index, "at this isolation level, moving rows")?;
         }
@@ -292,14 +300,19 @@ impl Session {
         index: &Arc<Index>,
         runtime: &dyn Runtime,
     ) -> Result<Vec<KeySorter>> {
-        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
+        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
         let classes = self.inverted_classes(index, runtime)?;
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to build an index in"))?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to build an index in"))?;
         // All that is there now, whatever the transaction's snapshot: others will look for it here.
         txn.next_command();
         let snapshot = txn.catalog_snapshot();
         let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
-        let helpers = if shared { self.settings.helpers_per_index } else { 0 };
+        let helpers = if shared { self.context().settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
         let part = Arc::new(Part {
             table: table.clone(),
@@ -311,7 +324,7 @@ impl Session {
         });
         let team = {
             let (part, new_sorter) = (part.clone(), new_sorter.clone());
-            self.instance.helpers.start(helpers, runtime.wake_handle(), move |park| {
+            self.context().cluster.helpers.start(helpers, runtime.wake_handle(), move |park| {
                 let mut sorter = new_sorter();
                 part.collect(&mut sorter, park, None)?;
                 sorter.sort_now();
@@ -327,16 +340,17 @@ impl Session {
         Ok(sorters)
     }
 
-    /// Of an inverted index's columns; of another index none.
+    /// Of the columns of an index of terms; of another index none.
     fn inverted_classes(&mut self, index: &Index, runtime: &dyn Runtime) -> Result<Vec<Class>> {
-        let keys = index.keys.iter().filter(|_| index.is_inverted());
-        self.with_catalog(runtime, |host| keys.map(|k| inverted_class(k.opclass, k.type_oid, &host.reader)).collect())
+        let keys = index.keys.iter().filter(|_| index.has_terms());
+        self.context_mut()
+            .with_catalog(runtime, |host| keys.map(|k| inverted_class(k.opclass, k.type_oid, &host.reader)).collect())
     }
 
     /// Makes sorters, so many of which share the memory that maintenance may take.
     fn new_key_sorter(&self, sharers: usize) -> impl Fn() -> KeySorter + Clone + Send + Sync + 'static {
-        let (env, folder) = (self.instance.env.clone(), self.instance.data_dir.clone());
-        let budget_bytes = self.settings.maintenance_work_mem_bytes as usize / sharers;
+        let (env, folder) = (self.context().cluster.env.clone(), self.context().cluster.data_dir.clone());
+        let budget_bytes = self.context().settings.maintenance_work_mem_bytes as usize / sharers;
         move || KeySorter::new(env.clone(), &folder, budget_bytes)
     }
 

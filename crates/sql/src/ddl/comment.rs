@@ -1,29 +1,29 @@
 //! COMMENT ON.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::ids::*;
-use kilndb_storage::{LockMode, WaitPolicy};
+use kilndb_storage::WaitPolicy;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
-impl Session {
-    pub(super) fn comment(&mut self, s: &nodes::CommentStmt, runtime: &dyn Runtime) -> Result<()> {
+impl Definitions<'_> {
+    pub(crate) fn comment(&mut self, s: &nodes::CommentStmt, runtime: &dyn Runtime) -> Result<()> {
         let text = s.comment().filter(|t| !t.is_empty());
         let (class, object, sub) = match s.objtype {
             O::OBJECT_TABLE | O::OBJECT_VIEW | O::OBJECT_INDEX | O::OBJECT_SEQUENCE => {
                 let (schema, name) = super::qualified(s.object());
-                let found = self.with_catalog(runtime, |host| host.reader.find_relation(schema, name))?;
+                let found = self.context_mut().with_catalog(runtime, |host| host.reader.find_relation(schema, name))?;
                 let missing = || Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));
                 (PG_CLASS, found.ok_or_else(missing)?, 0)
             }
             O::OBJECT_COLUMN => self.commented_column(s.object(), runtime)?,
             O::OBJECT_SCHEMA => {
                 let name = s.object().as_str().unwrap_or("").to_string();
-                let found = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
+                let found = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
                 let missing = || Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
                 (PG_NAMESPACE, found.ok_or_else(missing)?, 0)
             }
@@ -49,7 +49,8 @@ impl Session {
             _ => return Err(Error::unsupported("COMMENT ON this kind of object is not supported")),
         };
         if class == PG_CLASS {
-            self.lock_table(object, LockMode::ShareUpdateExclusive, WaitPolicy::Wait, runtime)?;
+            let mode = self.table_lock();
+            self.context_mut().lock_table(object, mode, WaitPolicy::Wait, runtime)?;
         }
         let key = [Datum::Oid(object), Datum::Oid(class), Datum::Int4(sub)];
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key, runtime)?;
@@ -78,7 +79,7 @@ impl Session {
             [.., schema, table, column] => (*column, *table, Some(*schema)),
             _ => return Err(Error::new(sqlstate::SYNTAX_ERROR, "column name must be qualified")),
         };
-        let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
         let found = found
             .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
         let attnum = found.columns.iter().find(|c| !c.dropped && c.name == column).map(|c| c.attnum);
@@ -99,10 +100,11 @@ impl Session {
             [.., schema, table, name] => (Some(*schema), *table, *name),
             _ => return Err(Error::internal("COMMENT ON CONSTRAINT without a table")),
         };
-        let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
         let found = found
             .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(found.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(found.oid)])?;
         let row = rows.iter().find(|r| r.text("conname") == Some(name)).map(|r| r.oid("oid"));
         let missing = || {
             Error::new(
@@ -114,11 +116,11 @@ impl Session {
     }
 
     fn comment_database(&mut self, name: &str, text: Option<&str>, runtime: &dyn Runtime) -> Result<()> {
-        let row = self.instance.database_row(name)?;
+        let row = self.context().cluster.database_row(name)?;
         let row = row
             .ok_or_else(|| Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist")))?;
         let oid = row.oid("oid");
-        for old in self.catalog_scan(PG_SHDESCRIPTION)? {
+        for old in self.context_mut().catalog_scan(PG_SHDESCRIPTION)? {
             if old.oid("objoid") == oid && old.oid("classoid") == PG_DATABASE {
                 self.write_catalog(runtime, |w| w.delete(&old))?;
             }

@@ -1,6 +1,6 @@
 //! PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY.
 
-use super::Session;
+use super::Definitions;
 use super::index::NewIndex;
 use super::partition_keys::NameCounter;
 use crate::client::Runtime;
@@ -124,7 +124,7 @@ fn is_enforced(c: &nodes::Constraint, all: &[&nodes::Constraint]) -> bool {
     c.is_enforced && !attributes.any(|k| k.contype == C::CONSTR_ATTR_NOT_ENFORCED)
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Adds one constraint. `all`: the constraints of the same command, for names already spoken for.
     pub(super) fn add_constraint(
         &mut self,
@@ -135,7 +135,7 @@ impl Session {
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let table = self.table_by_oid(table, runtime)?;
+        let table = self.context_mut().table_by_oid(table, runtime)?;
         let deferral = deferral_of(c, all);
         match c.contype {
             C::CONSTR_PRIMARY | C::CONSTR_UNIQUE => self.add_key(&table, c, column, deferral, false, runtime),
@@ -189,7 +189,7 @@ impl Session {
             &super::strings(c.including()).iter().map(|s| s.to_string()).collect::<Vec<_>>(),
             "key",
         )?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         let new = NewIndex {
             name: name.clone(),
             keys: columns.iter().map(|n| super::index::plain_key(&table, *n)).collect::<Result<_>>()?,
@@ -283,7 +283,7 @@ impl Session {
 
     /// NOT VALID, which says nothing of a new table.
     fn skips_validation(&self, c: &nodes::Constraint) -> bool {
-        c.skip_validation && self.ddl_command != "CREATE TABLE"
+        c.skip_validation && self.command != "CREATE TABLE"
     }
 
     fn add_check(
@@ -294,7 +294,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let sql = kilndb_syntax::expression_sql(c.raw_expr())?;
-        let used = self.with_catalog(runtime, |host| {
+        let used = self.context_mut().with_catalog(runtime, |host| {
             let bound = kilndb_bind::bind_expression(&sql, Some(table), &host.reader, Some((oids::BOOL, -1)));
             let bound = bound.map_err(|mut e| {
                 e.0.position = None;
@@ -365,7 +365,7 @@ impl Session {
         let rows = self.query(&format!("SELECT tableoid FROM {from} WHERE NOT ({sql}) LIMIT 1"), runtime)?;
         let table = match rows.first().and_then(|row| row.first()) {
             // The partition that the row is in.
-            Some(Datum::Oid(oid)) if *oid != table.oid => self.table_by_oid(*oid, runtime)?,
+            Some(Datum::Oid(oid)) if *oid != table.oid => self.context_mut().table_by_oid(*oid, runtime)?,
             Some(_) => table.clone(),
             None => return Ok(()),
         };
@@ -386,7 +386,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let target = c.pktable().ok_or_else(|| Error::internal("a foreign key without a target"))?;
-        let target = self.relation_of(target, runtime)?;
+        let target = self.context_mut().relation_of(target, runtime)?;
         if !matches!(target.kind, TableKind::Table | TableKind::Partitioned) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -513,7 +513,7 @@ impl Session {
         let mut operators = Vec::new();
         for (mine, theirs) in columns.iter().zip(target_columns) {
             let (mine, theirs) = (&table.columns[*mine as usize - 1], &target.columns[*theirs as usize - 1]);
-            let found = self.with_catalog(runtime, |host| {
+            let found = self.context_mut().with_catalog(runtime, |host| {
                 let exact = host
                     .reader
                     .operators(None, "=")?
@@ -531,7 +531,7 @@ impl Session {
                 Ok(if implicit { host.reader.ordering_operators(theirs.type_oid)?.map(|o| o.equal) } else { None })
             })?;
             let Some(operator) = found else {
-                let (left, right) = self.with_catalog(runtime, |host| {
+                let (left, right) = self.context_mut().with_catalog(runtime, |host| {
                     Ok((host.reader.format_type(mine.type_oid, -1), host.reader.format_type(theirs.type_oid, -1)))
                 })?;
                 return Err(Error::new(sqlstate::DATATYPE_MISMATCH, format!("foreign key constraint \"{name}\" cannot be implemented"))
@@ -577,7 +577,7 @@ impl Session {
         let rows = self.query(&sql, runtime)?;
         let Some((Datum::Oid(place), row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
         // Of a partitioned table, the partition.
-        let place = self.table_by_oid(*place, runtime)?;
+        let place = self.context_mut().table_by_oid(*place, runtime)?;
         let values: Vec<String> =
             row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
         let names: Vec<&str> = columns.iter().map(|n| table.columns[*n as usize - 1].name.as_str()).collect();
@@ -653,8 +653,8 @@ impl Session {
 
     /// The columns of its table that a check names.
     fn columns_named(&mut self, sql: &str, table: Oid, runtime: &dyn Runtime) -> Result<Vec<i16>> {
-        let table = self.table_by_oid(table, runtime)?;
-        let references = self.with_catalog(runtime, |host| {
+        let table = self.context_mut().table_by_oid(table, runtime)?;
+        let references = self.context_mut().with_catalog(runtime, |host| {
             Ok(BoundText::expression(sql, Over::Table(&table), &host.reader)?.references())
         })?;
         let of_table = references.iter().filter(|r| r.class == PG_CLASS && r.object == table.oid && r.column > 0);
@@ -673,7 +673,7 @@ impl Session {
             let label = if number == 0 { suffix.to_string() } else { format!("{suffix}{number}") };
             let name = object_name(&table.name, &columns.join("_"), &label);
             let schema = table.schema_oid;
-            if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?.is_none() {
+            if self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?.is_none() {
                 return Ok(name);
             }
         }
@@ -688,7 +688,7 @@ impl Session {
         taken: &[&str],
         runtime: &dyn Runtime,
     ) -> Result<String> {
-        let known = self.with_catalog(runtime, |host| host.reader.constraints_of(table.oid))?;
+        let known = self.context_mut().with_catalog(runtime, |host| host.reader.constraints_of(table.oid))?;
         for number in 0.. {
             let label = if number == 0 { suffix.to_string() } else { format!("{suffix}{number}") };
             let name = object_name(&table.name, &columns.join("_"), &label);

@@ -1,6 +1,6 @@
 //! CREATE TABLE: columns, types, defaults, then constraints.
 
-use super::Session;
+use super::Definitions;
 use super::like::{Likes, NewPlace};
 use super::not_null::NotNullClause;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
@@ -60,8 +60,17 @@ pub(crate) fn storage_persistence(letter: u8) -> Persistence {
     }
 }
 
-impl Session {
-    pub(super) fn create_table(
+/// No column of a table is called as those that every table has.
+pub(super) fn refuse_system_name(name: &str) -> Result<()> {
+    if !matches!(name, "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
+        return Ok(());
+    }
+    let message = format!("column name \"{name}\" conflicts with a system column name");
+    Err(Error::new(sqlstate::DUPLICATE_COLUMN, message))
+}
+
+impl Definitions<'_> {
+    pub(crate) fn create_table(
         &mut self,
         s: &nodes::CreateStmt,
         source: &Arc<str>,
@@ -234,9 +243,9 @@ impl Session {
         if_not_exists: bool,
         runtime: &dyn Runtime,
     ) -> Result<bool> {
-        let taken = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, name))?.is_some();
+        let taken = self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, name))?.is_some();
         if taken && if_not_exists {
-            self.own.scratch.notices.borrow_mut().push(Error::notice(
+            self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::DUPLICATE_TABLE,
                 Severity::Notice,
                 format!("{word} \"{name}\" already exists, skipping"),
@@ -257,10 +266,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<NewColumn> {
         let name = c.colname().unwrap_or("").to_string();
-        if matches!(name.as_str(), "ctid" | "xmin" | "xmax" | "cmin" | "cmax" | "tableoid") {
-            let message = format!("column name \"{name}\" conflicts with a system column name");
-            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
-        }
+        refuse_system_name(&name)?;
         let t = c.type_name().ok_or_else(|| Error::internal("a column without a type"))?;
         let names: Vec<&str> = t.names().iter().filter_map(|n| n.sval()).collect();
         let serial = match names.last().copied() {
@@ -281,7 +287,7 @@ impl Session {
             column.default_sql = Some(super::default::nextval_of(sequence));
             column.sequence = Some(sequence);
         } else {
-            (column.type_oid, column.typmod) = self.resolve_type(t, source, runtime)?;
+            (column.type_oid, column.typmod) = self.context_mut().resolve_type(t, source, runtime)?;
         }
         let info = self.type_info(column.type_oid, runtime)?;
         if info.kind == b'p' && column.type_oid != oids::RECORD_ARRAY {
@@ -360,13 +366,13 @@ impl Session {
     }
 
     pub(crate) fn type_info(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Arc<TypeInfo>> {
-        let found = self.with_catalog(runtime, |host| host.reader.type_by_oid(oid))?;
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.type_by_oid(oid))?;
         found.ok_or_else(|| Error::internal(format!("type {oid} does not exist")))
     }
 
     pub(super) fn collation_oid(&mut self, names: &[String], _runtime: &dyn Runtime) -> Result<Oid> {
         let name = names.last().map(String::as_str).unwrap_or("");
-        let rows = self.catalog_scan(PG_COLLATION)?;
+        let rows = self.context_mut().catalog_scan(PG_COLLATION)?;
         let found = rows.iter().find(|r| r.text("collname") == Some(name)).map(|r| r.oid("oid"));
         found.ok_or_else(|| {
             Error::new(
@@ -377,7 +383,7 @@ impl Session {
     }
 
     fn insert_not_nulls(&mut self, table: Oid, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<()> {
-        let table = self.table_by_oid(table, runtime)?;
+        let table = self.context_mut().table_by_oid(table, runtime)?;
         // Names that were chosen come first: the others get names that are free.
         for named in [true, false] {
             for (i, column) in columns.iter().enumerate() {
@@ -458,7 +464,7 @@ impl Session {
             }
             _ => RelationId(0),
         };
-        let owner = self.current_role;
+        let owner = self.context().identity.current_role;
         let storages = new.columns.iter().map(|c| self.type_storage(c.type_oid)).collect::<Result<Vec<_>>>()?;
         self.write_catalog(runtime, |w| {
             let mut class = vec![
@@ -497,18 +503,20 @@ impl Session {
     }
 
     pub(crate) fn new_storage(&mut self, kind: RelationKind, persistence: u8) -> Result<RelationId> {
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to make storage in"))?;
+        let context = self.context_mut();
+        let txn = context.transaction.txn.as_mut();
+        let txn = txn.ok_or_else(|| Error::internal("no transaction to make storage in"))?;
         match persistence {
             // Every session will have its own.
             GLOBAL => return Ok(RelationId(0)),
             b't' => {
-                let store = self.own.temporary.open_store()?;
+                let store = context.shared.temporary.open_store()?;
                 txn.attach(store);
                 return Ok(store.create_relation(txn, kind)?.id());
             }
             _ => {}
         }
-        Ok(self.instance.engine.create_relation(txn, kind, storage_persistence(persistence))?.id())
+        Ok(context.cluster.engine.create_relation(txn, kind, storage_persistence(persistence))?.id())
     }
 
     /// Ties serial and identity columns' sequences to their columns.

@@ -1,6 +1,6 @@
 //! CREATE DATABASE, DROP DATABASE.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_catalog::bootstrap;
@@ -9,12 +9,11 @@ use kilndb_catalog::store::CatalogWriter;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
-impl Session {
-    pub(super) fn create_database(&mut self, s: &nodes::CreatedbStmt, runtime: &dyn Runtime) -> Result<()> {
-        self.refuse_in_block("CREATE DATABASE")?;
+impl Definitions<'_> {
+    pub(crate) fn create_database(&mut self, s: &nodes::CreatedbStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.dbname().unwrap_or("").to_string();
         let mut template = "template1".to_string();
-        let mut owner = self.current_role;
+        let mut owner = self.context().identity.current_role;
         for option in s.options() {
             let text = option_text(option.arg());
             match option.defname().unwrap_or("") {
@@ -42,21 +41,23 @@ impl Session {
                 other => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("option \"{other}\" not recognized"))),
             }
         }
-        if self.instance.database_row(&name)?.is_some() {
+        if self.context().cluster.database_row(&name)?.is_some() {
             return Err(Error::new(sqlstate::DUPLICATE_DATABASE, format!("database \"{name}\" already exists")));
         }
-        let source = self.instance.database_row(&template)?;
+        let source = self.context().cluster.database_row(&template)?;
         let source = source.ok_or_else(|| {
             Error::new(sqlstate::INVALID_CATALOG_NAME, format!("template database \"{template}\" does not exist"))
         })?;
-        let oid = self.instance.next_oid()?;
-        let map = bootstrap::read_boot_map(&self.instance.engine)?;
-        let source = bootstrap::open_store(&self.instance.engine, &map, source.oid("oid"))?;
-        let engine = self.instance.engine.clone();
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to make a database in"))?;
+        let oid = self.context().cluster.next_oid()?;
+        let map = bootstrap::read_boot_map(&self.context().cluster.engine)?;
+        let source = bootstrap::open_store(&self.context().cluster.engine, &map, source.oid("oid"))?;
+        let engine = self.context().cluster.engine.clone();
+        let context = self.context_mut();
+        let txn = context.transaction.txn.as_mut();
+        let txn = txn.ok_or_else(|| Error::internal("no transaction to make a database in"))?;
         bootstrap::copy_database(&engine, txn, &source, oid, runtime)?;
         let mut writer = CatalogWriter {
-            store: &self.database.store,
+            store: &context.database.store,
             txn,
             park: runtime,
             temporary: None,
@@ -68,26 +69,26 @@ impl Session {
         self.finish_implicit(runtime)
     }
 
-    pub(super) fn drop_database(&mut self, s: &nodes::DropdbStmt, runtime: &dyn Runtime) -> Result<()> {
-        self.refuse_in_block("DROP DATABASE")?;
+    pub(crate) fn drop_database(&mut self, s: &nodes::DropdbStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.dbname().unwrap_or("").to_string();
         let force = s.options().iter().any(|o| matches!(o, Node::DefElem(d) if d.defname() == Some("force")));
-        let Some(row) = self.instance.database_row(&name)? else {
+        let Some(row) = self.context().cluster.database_row(&name)? else {
             if s.missing_ok {
-                self.notice(Severity::Notice, format!("database \"{name}\" does not exist, skipping"));
+                self.context().notice(Severity::Notice, format!("database \"{name}\" does not exist, skipping"));
                 return Ok(());
             }
             return Err(Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist")));
         };
         let oid = row.oid("oid");
-        if oid == self.database.oid {
+        if oid == self.context().database.oid {
             return Err(Error::new(sqlstate::OBJECT_IN_USE, "cannot drop the currently open database"));
         }
         if row.bool("datistemplate") {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot drop a template database"));
         }
         let connected: Vec<_> = self
-            .instance
+            .context()
+            .cluster
             .sessions()
             .all()
             .into_iter()
@@ -108,12 +109,17 @@ impl Session {
             )
             .with_detail(detail));
         }
-        let engine = self.instance.engine.clone();
+        let engine = self.context().cluster.engine.clone();
         let map = bootstrap::read_boot_map(&engine)?;
         let store = bootstrap::open_store(&engine, &map, oid)?;
-        let snapshot = self.catalog_snapshot()?;
+        let snapshot = self.context_mut().catalog_snapshot()?;
         let classes = store.scan(PG_CLASS, &snapshot)?;
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop a database in"))?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to drop a database in"))?;
         for class in classes.iter().filter(|c| !c.bool("relisshared") && c.oid("relfilenode") != 0) {
             engine.drop_relation(txn, kilndb_base::RelationId(class.oid("relfilenode")))?;
         }
@@ -121,7 +127,7 @@ impl Session {
         self.drop_stored("setdatabase", oid, runtime)?;
         self.delete_rows(PG_DATABASE, PG_DATABASE_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.finish_implicit(runtime)?;
-        self.instance.forget_database(oid);
+        self.host.forget_database(oid);
         Ok(())
     }
 }

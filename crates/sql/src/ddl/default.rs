@@ -5,10 +5,10 @@
 //! 2. The default of a serial column names its sequence by OID, so that renaming or moving the sequence keeps it
 //!    working.
 
-use super::Session;
+use super::Definitions;
 use super::create_table::NewColumn;
 use crate::client::Runtime;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::ir::{Expr, ExprKind};
 use kilndb_bind::names::Over;
@@ -71,11 +71,11 @@ pub(super) fn nextval_of(sequence: Oid) -> String {
     format!("nextval('{sequence}'::regclass)")
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let oid = self.new_oid(table)?;
-        let table = self.table_by_oid(table, runtime)?;
-        let (_used, _functions, stored, typed) = self.with_catalog(runtime, |host| {
+        let table = self.context_mut().table_by_oid(table, runtime)?;
+        let (_used, _functions, stored, typed) = self.context_mut().with_catalog(runtime, |host| {
             // Positions are of the expression's text, not of the statement's.
             let bound = kilndb_bind::bind_expression(sql, Some(&table), &host.reader, None).map_err(|mut e| {
                 e.0.position = None;
@@ -111,7 +111,7 @@ impl Session {
     /// Forgets the default of one column, or of all of a table's.
     pub(super) fn delete_defaults(&mut self, table: Oid, attnum: Option<i16>, runtime: &dyn Runtime) -> Result<()> {
         let key: Vec<Datum> = std::iter::once(Datum::Oid(table)).chain(attnum.map(Datum::Int2)).collect();
-        for row in self.catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &key)? {
+        for row in self.context_mut().catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_ADRELID_ADNUM_INDEX, &key)? {
             self.write_catalog(runtime, |w| w.delete(&row))?;
         }
         Ok(())
@@ -176,7 +176,7 @@ impl Session {
         target: (Oid, i32),
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some(target));
             bound.map(|_| ()).map_err(|mut e| {
                 e.0.position = None;

@@ -1,6 +1,6 @@
 //! pg_depend: who needs whom.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir::Expr;
@@ -19,11 +19,11 @@ pub(super) fn refuse_temporary_routines(e: &Expr) -> Result<()> {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Rows of pg_depend that refer to an object (any column of it if `column` is 0).
     pub(super) fn dependents(&mut self, class: Oid, object: Oid, column: i32) -> Result<Vec<CatalogRow>> {
         let key = [Datum::Oid(class), Datum::Oid(object)];
-        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_REFERENCE_INDEX, &key)?;
+        let rows = self.context_mut().catalog_lookup(PG_DEPEND, PG_DEPEND_REFERENCE_INDEX, &key)?;
         Ok(rows.into_iter().filter(|r| column == 0 || r.int("refobjsubid") == i64::from(column)).collect())
     }
 
@@ -35,7 +35,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let key = [Datum::Oid(dependent.0), Datum::Oid(dependent.1)];
-        let rows = self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?;
+        let rows = self.context_mut().catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?;
         for row in rows.iter().filter(|r| kind.is_none_or(|k| r.char("deptype") == k)) {
             self.write_catalog(runtime, |w| w.delete(row))?;
         }
@@ -51,7 +51,7 @@ impl Session {
         runtime: &dyn Runtime,
         change: impl FnOnce(&mut CatalogRow),
     ) -> Result<()> {
-        let mut rows = self.catalog_lookup(table, index, &[Datum::Oid(oid)])?;
+        let mut rows = self.context_mut().catalog_lookup(table, index, &[Datum::Oid(oid)])?;
         let row = rows.pop().ok_or_else(|| Error::internal(format!("cache lookup failed for object {oid}")))?;
         let mut new = row.clone();
         change(&mut new);
@@ -66,7 +66,7 @@ impl Session {
         change: impl FnOnce(&mut CatalogRow),
     ) -> Result<()> {
         let key = [Datum::Oid(table), Datum::Int2(attnum)];
-        let mut rows = self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?;
+        let mut rows = self.context_mut().catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?;
         let row = rows
             .pop()
             .ok_or_else(|| Error::internal(format!("column {attnum} of table {table} is not in the catalogs")))?;
@@ -77,7 +77,7 @@ impl Session {
 
     /// Deletes all rows of a system table that an index finds by a key prefix.
     pub(super) fn delete_rows(&mut self, table: Oid, index: Oid, key: &[Datum], runtime: &dyn Runtime) -> Result<()> {
-        for row in self.catalog_lookup(table, index, key)? {
+        for row in self.context_mut().catalog_lookup(table, index, key)? {
             self.write_catalog(runtime, |w| w.delete(&row))?;
         }
         Ok(())

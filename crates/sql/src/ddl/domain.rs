@@ -4,7 +4,7 @@
 //! 1. Checks are kept as text over VALUE (`conbin`), and looked at again by whoever binds a conversion to the domain.
 //! 2. A constraint is added only once all stored values keep it.
 
-use super::Session;
+use super::Definitions;
 use super::types::{NewType, insert_type};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -76,8 +76,8 @@ fn domain_clauses(s: &nodes::CreateDomainStmt, source: &str) -> Result<Clauses> 
     Ok(clauses)
 }
 
-impl Session {
-    pub(super) fn create_domain(
+impl Definitions<'_> {
+    pub(crate) fn create_domain(
         &mut self,
         s: &nodes::CreateDomainStmt,
         source: &Arc<str>,
@@ -86,7 +86,7 @@ impl Session {
         let names: Vec<String> = s.domainname().iter().filter_map(|n| n.sval().map(str::to_string)).collect();
         let (schema, name) = self.new_type_name(&names, runtime)?;
         let t = s.type_name().ok_or_else(|| Error::internal("a domain without a type"))?;
-        let (base, typmod) = self.resolve_type(t, source, runtime)?;
+        let (base, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
         let info = self.type_info(base, runtime)?;
         if !matches!(info.kind, b'b' | b'c' | b'd' | b'e' | b'r' | b'm') {
             let shown = self.type_shown(base, runtime)?;
@@ -113,8 +113,8 @@ impl Session {
             self.check_default(sql, &name, (base, typmod), runtime)?;
         }
         super::types::refuse_temporary(schema)?;
-        let (oid, array, owner) = (self.new_oid(schema)?, self.new_oid(schema)?, self.current_role);
-        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(base)])?;
+        let (oid, array, owner) = (self.new_oid(schema)?, self.new_oid(schema)?, self.context().identity.current_role);
+        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(base)])?;
         let like = rows.first().ok_or_else(|| Error::internal("a type without a row"))?;
         let mut columns: Vec<(&'static str, Datum)> = [
             "typlen",
@@ -160,7 +160,7 @@ impl Session {
 
     /// The check must be a condition on VALUE alone.
     fn check_domain_check(&mut self, sql: &str, base: Oid, runtime: &dyn Runtime) -> Result<()> {
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let bound = kilndb_bind::domain::check(sql, base, &host.reader)
                 .and_then(|e| super::depend::refuse_temporary_routines(&e));
             bound.map_err(|mut e| {
@@ -171,7 +171,8 @@ impl Session {
     }
 
     fn domain_constraint_name(&mut self, domain: Oid, name: &str, given: Option<&str>, suffix: &str) -> Result<String> {
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(domain)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(domain)])?;
         let is_taken = |name: &str| rows.iter().any(|r| r.text("conname") == Some(name));
         if let Some(given) = given {
             if is_taken(given) {
@@ -217,7 +218,7 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))
     }
 
-    pub(super) fn alter_domain(
+    pub(crate) fn alter_domain(
         &mut self,
         s: &nodes::AlterDomainStmt,
         source: &Arc<str>,
@@ -273,7 +274,7 @@ impl Session {
     }
 
     fn domain_constraints(&mut self, domain: Oid) -> Result<Vec<CatalogRow>> {
-        self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(domain)])
+        self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(domain)])
     }
 
     fn drop_domain_not_null(&mut self, info: &TypeInfo, runtime: &dyn Runtime) -> Result<()> {
@@ -346,7 +347,7 @@ impl Session {
         let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name)) else {
             let message = format!("constraint \"{name}\" of domain \"{}\" does not exist", info.name);
             if missing_ok {
-                self.notice(kilndb_base::Severity::Notice, format!("{message}, skipping"));
+                self.context().notice(kilndb_base::Severity::Notice, format!("{message}, skipping"));
                 return Ok(());
             }
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
@@ -405,7 +406,9 @@ impl Session {
             match row.oid("classid") {
                 PG_TYPE => columns.extend(self.columns_of_domain(object, runtime)?),
                 PG_CLASS => {
-                    let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))? else {
+                    let Some(table) =
+                        self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(object))?
+                    else {
                         continue;
                     };
                     let column =
@@ -419,11 +422,12 @@ impl Session {
                 _ => {}
             }
         }
-        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(domain)])?;
+        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(domain)])?;
         let array = rows.first().map_or(0, |r| r.oid("typarray"));
         for row in self.dependents(PG_TYPE, array, 0)? {
             let object = row.oid("objid");
             if let Some(table) = self
+                .context_mut()
                 .with_catalog(runtime, |host| host.reader.table_by_oid(object))?
                 .filter(|_| row.oid("classid") == PG_CLASS)
                 && matches!(table.kind, TableKind::Table | TableKind::Partitioned)
@@ -448,7 +452,7 @@ impl Session {
         for ty in self.row_types(composite)? {
             for row in self.dependents(PG_TYPE, ty, 0)?.into_iter().filter(|r| r.oid("classid") == PG_CLASS) {
                 let object = row.oid("objid");
-                let user = self.with_catalog(runtime, |host| host.reader.table_by_oid(object))?;
+                let user = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(object))?;
                 if let Some(user) = user.filter(|t| matches!(t.kind, TableKind::Table | TableKind::Partitioned)) {
                     let column =
                         user.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();

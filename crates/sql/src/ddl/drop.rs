@@ -1,6 +1,6 @@
 //! DROP.
 
-use super::Session;
+use super::Definitions;
 use super::operator_class_objects::Kind;
 use super::text_search::kind_of;
 use crate::client::Runtime;
@@ -15,8 +15,8 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-impl Session {
-    pub(super) fn drop_objects(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
+impl Definitions<'_> {
+    pub(crate) fn drop_objects(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
         let cascade = s.behavior == DropBehavior::DROP_CASCADE;
         let (kind, tag) = match s.remove_type {
             O::OBJECT_TABLE => (TableKind::Table, "DROP TABLE"),
@@ -39,7 +39,7 @@ impl Session {
         };
         let mut targets: Vec<Arc<Table>> = Vec::new();
         for object in s.objects() {
-            let (schema, name) = super::qualified_relation(object, &self.database.name)?;
+            let (schema, name) = super::qualified_relation(object, &self.context().database.name)?;
             if let Some(table) = self.find_to_drop(schema, name, kind, s.missing_ok, runtime)? {
                 targets.push(table);
             }
@@ -71,7 +71,7 @@ impl Session {
             if !s.missing_ok {
                 return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("{word} \"{object}\" does not exist")));
             }
-            self.notice(Severity::Notice, format!("{word} \"{object}\" does not exist, skipping"));
+            self.context().notice(Severity::Notice, format!("{word} \"{object}\" does not exist, skipping"));
         }
         Ok(tag.to_string())
     }
@@ -86,17 +86,18 @@ impl Session {
     ) -> Result<Option<Arc<Table>>> {
         let word = super::kind_word(kind);
         if let Some(schema) = schema
-            && !self.with_catalog(runtime, |host| host.reader.schema_exists(schema))?
+            && !self.context_mut().with_catalog(runtime, |host| host.reader.schema_exists(schema))?
         {
             if missing_ok {
-                self.notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
+                self.context().notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
                 return Ok(None);
             }
             return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
         }
-        let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, name))? else {
+        let Some(table) = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_name(schema, name))?
+        else {
             if missing_ok {
-                self.notice(Severity::Notice, format!("{word} \"{name}\" does not exist, skipping"));
+                self.context().notice(Severity::Notice, format!("{word} \"{name}\" does not exist, skipping"));
                 return Ok(None);
             }
             let code = if word == "index" { sqlstate::UNDEFINED_OBJECT } else { sqlstate::UNDEFINED_TABLE };
@@ -115,18 +116,19 @@ impl Session {
     fn lock_to_drop(&mut self, target: &Table, all: &[Arc<Table>], runtime: &dyn Runtime) -> Result<()> {
         let mut locked = target.oid;
         if target.kind == TableKind::Index {
-            let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(target.oid)])?;
+            let rows =
+                self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(target.oid)])?;
             locked = rows.first().map_or(0, |row| row.oid("indrelid"));
         } else if target.partition_of != 0 && !all.iter().any(|t| t.oid == target.partition_of) {
-            let parent = self.table_by_oid(target.partition_of, runtime)?;
+            let parent = self.context_mut().table_by_oid(target.partition_of, runtime)?;
             self.lock_for_ddl(&parent, LockMode::AccessExclusive, runtime)?;
         }
-        let table = self.table_by_oid(locked, runtime)?;
+        let table = self.context_mut().table_by_oid(locked, runtime)?;
         self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime).map(|_| ())
     }
 
     pub(crate) fn drop_table_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        match self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+        match self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
             Some(table) => self.delete_objects(&[Reference::object(PG_CLASS, table.oid)], true, runtime),
             None => Ok(()),
         }
@@ -152,7 +154,9 @@ impl Session {
             self.delete_class(index.oid, Some(index.storage).filter(|_| !index.is_in_whole), runtime)?;
         }
         self.delete_rows(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
-        for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])? {
+        for constraint in
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?
+        {
             self.delete_key_triggers(constraint.oid("oid"), runtime)?;
             self.write_catalog(runtime, |w| w.delete(&constraint))?;
         }
@@ -166,7 +170,7 @@ impl Session {
         if let Some((catalog, index)) = own_rows {
             self.delete_rows(catalog, index, &[Datum::Oid(table.oid)], runtime)?;
         }
-        for type_row in self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(table.type_oid)])? {
+        for type_row in self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(table.type_oid)])? {
             let array = type_row.oid("typarray");
             self.delete_rows(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(array)], runtime)?;
             let comment = [Datum::Oid(table.type_oid), Datum::Oid(PG_TYPE)];
@@ -182,7 +186,7 @@ impl Session {
         if table.type_oid == 0 {
             return Ok(Vec::new());
         }
-        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(table.type_oid)])?;
+        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(table.type_oid)])?;
         Ok(std::iter::once(table.type_oid).chain(rows.first().map(|r| r.oid("typarray")).filter(|t| *t != 0)).collect())
     }
 
@@ -197,11 +201,11 @@ impl Session {
         let oid = index.oid;
         let storage = if index.is_in_whole { RelationId(0) } else { index.storage };
         // Its parts go with an index of a partitioned table.
-        for part in self.catalog_lookup(PG_INHERITS, PG_INHERITS_PARENT_INDEX, &[Datum::Oid(oid)])? {
+        for part in self.context_mut().catalog_lookup(PG_INHERITS, PG_INHERITS_PARENT_INDEX, &[Datum::Oid(oid)])? {
             self.remove_part(part.oid("inhrelid"), runtime)?;
         }
         if storage.0 != 0 && heap.0 != 0 && !is_private(storage) {
-            self.instance.engine.move_read_locks(storage, heap)?;
+            self.context().cluster.engine.move_read_locks(storage, heap)?;
         }
         self.delete_rows(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_class(oid, Some(storage), runtime)
@@ -209,9 +213,9 @@ impl Session {
 
     /// The part of an index that goes, with the constraint that it is for.
     fn remove_part(&mut self, part: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(part)])?;
+        let rows = self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(part)])?;
         let Some(row) = rows.first() else { return Ok(()) };
-        let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        let table = self.context_mut().table_by_oid(row.oid("indrelid"), runtime)?;
         let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         let Some(own) = table.indexes.iter().find(|i| i.oid == part).cloned() else { return Ok(()) };
         if own.constraint != 0 {
@@ -231,7 +235,7 @@ impl Session {
 
     /// pg_class, pg_attribute, pg_depend, comments and storage of a relation.
     fn delete_class(&mut self, oid: Oid, storage: Option<RelationId>, runtime: &dyn Runtime) -> Result<()> {
-        self.usage.dropped(oid);
+        self.context_mut().transaction.usage.dropped(oid);
         self.delete_rows(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(oid)], runtime)?;
@@ -245,7 +249,7 @@ impl Session {
         if let Some(storage) = storage.filter(|s| s.0 != 0) {
             self.drop_storage(storage)?;
             if !is_temporary(oid) && is_private(storage) {
-                self.own.temporary.replace_instance(oid, None);
+                self.context().shared.temporary.replace_instance(oid, None);
             }
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! 1. Who uses a column stands in pg_depend: whatever in a definition's text reads like the column's name says nothing.
 //! 2. A column of a partitioned table goes together with that of its partitions.
 
-use super::Session;
+use super::Definitions;
 use super::dependency::derived::INTERNAL;
 use super::renaming::bound_parts;
 use crate::client::Runtime;
@@ -15,11 +15,14 @@ use kilndb_catalog::{Column, Table, TableKind};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
-impl Session {
+impl Definitions<'_> {
     /// Does an expression of the table's partition key name the column?
     pub(super) fn is_in_key_expression(&mut self, table: &Table, attnum: i16) -> Result<bool> {
-        let keys =
-            self.catalog_lookup(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let keys = self.context_mut().catalog_lookup(
+            PG_PARTITIONED_TABLE,
+            PG_PARTITIONED_TABLE_PARTRELID_INDEX,
+            &[Datum::Oid(table.oid)],
+        )?;
         let is_plain = keys.iter().any(|row| row.numbers("partattrs").contains(&i64::from(attnum)));
         let rows = self.dependents(PG_CLASS, table.oid, 0)?;
         let is_part = rows.iter().any(|row| {
@@ -41,15 +44,15 @@ impl Session {
         let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name) else {
             let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
             if missing_ok {
-                self.notice(Severity::Notice, format!("{message}, skipping"));
+                self.context().notice(Severity::Notice, format!("{message}, skipping"));
                 return Ok(());
             }
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
         };
         let mut named = vec![Reference::column(table.oid, column.attnum)];
         if table.kind == TableKind::Partitioned {
-            for partition in self.with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
-                let partition = self.table_by_oid(partition, runtime)?;
+            for partition in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+                let partition = self.context_mut().table_by_oid(partition, runtime)?;
                 let own = partition.columns.iter().find(|c| !c.dropped && c.name == name);
                 named.extend(own.map(|own| Reference::column(partition.oid, own.attnum)));
             }
@@ -59,7 +62,7 @@ impl Session {
 
     /// A column that nobody needs any more goes.
     pub(super) fn delete_column(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
-        let table = self.table_by_oid(table, runtime)?;
+        let table = self.context_mut().table_by_oid(table, runtime)?;
         let Some(column) = table.columns.iter().find(|c| !c.dropped && c.attnum == attnum) else { return Ok(()) };
         self.refuse_stored_rows(&table, runtime)?;
         self.delete_statistics(table.oid, Some(attnum), runtime)?;
@@ -67,7 +70,7 @@ impl Session {
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &comment, runtime)?;
         // Rows keep the value: what it is stored as must be known when the type is gone.
         let type_oid = column.type_oid;
-        let stored = self.with_catalog(runtime, |host| host.reader.storage_type(type_oid))?;
+        let stored = self.context_mut().with_catalog(runtime, |host| host.reader.storage_type(type_oid))?;
         let stored = if stored >= kilndb_catalog::builtin::FIRST_USER_OID { oids::RECORD } else { stored };
         self.update_attribute(table.oid, attnum, runtime, |row| {
             row.set("atttypid", Datum::Oid(stored));
@@ -108,7 +111,7 @@ impl Session {
 
     /// 0A000 if the value of a generated column, whose row of pg_attrdef this is, is computed from the column.
     fn refuse_generated(&mut self, table: &Table, name: &str, default: Oid) -> Result<()> {
-        let rows = self.catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, &[Datum::Oid(default)])?;
+        let rows = self.context_mut().catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, &[Datum::Oid(default)])?;
         let generated = rows
             .first()
             .and_then(|row| table.columns.iter().find(|c| i64::from(c.attnum) == row.int("adnum") && c.generated != 0));
@@ -132,8 +135,8 @@ impl Session {
             _ => (PG_INDEX_INDEXRELID_INDEX, &["indexprs", "indpred"][..]),
         };
         let class = if user.class == PG_CONSTRAINT { PG_CONSTRAINT } else { PG_INDEX };
-        let rows = self.catalog_lookup(class, index, &[Datum::Oid(user.object)])?;
-        self.with_catalog(runtime, |host| {
+        let rows = self.context_mut().catalog_lookup(class, index, &[Datum::Oid(user.object)])?;
+        self.context_mut().with_catalog(runtime, |host| {
             for (row, column) in rows.iter().flat_map(|row| texts.iter().map(move |column| (row, *column))) {
                 let Some(text) = row.text(column) else { continue };
                 let parts = bound_parts(host, class, row, column, text)?;

@@ -3,11 +3,11 @@
 //! Invariants
 //! 1. What belongs to an extension comes and goes with it alone.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
-use kilndb_catalog::extension::{self, EXTENSIONS, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
+use kilndb_catalog::extension::{self, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_syntax::raw::DropBehavior;
@@ -60,9 +60,9 @@ impl Options {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn extension_row(&mut self, name: &str) -> Result<Option<CatalogRow>> {
-        Ok(self.catalog_lookup(PG_EXTENSION, PG_EXTENSION_NAME_INDEX, &[Datum::text(name)])?.pop())
+        Ok(self.context_mut().catalog_lookup(PG_EXTENSION, PG_EXTENSION_NAME_INDEX, &[Datum::text(name)])?.pop())
     }
 
     pub(super) fn commented_extension(&mut self, object: Node<'_>) -> Result<Oid> {
@@ -70,7 +70,7 @@ impl Session {
         self.extension_row(name)?.map(|row| row.oid("oid")).ok_or_else(|| missing(name))
     }
 
-    pub(super) fn create_extension(
+    pub(crate) fn create_extension(
         &mut self,
         s: &nodes::CreateExtensionStmt,
         source: &str,
@@ -84,7 +84,7 @@ impl Session {
                 return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
             }
             let notice = Error::notice(sqlstate::DUPLICATE_OBJECT, Severity::Notice, format!("{message}, skipping"));
-            self.own.scratch.notices.borrow_mut().push(notice);
+            self.context().shared.scratch.notices.borrow_mut().push(notice);
             return Ok(());
         }
         let options = Options::of(s, source)?;
@@ -97,7 +97,7 @@ impl Session {
                 "extension \"{name}\" has no installation script nor update path for version \"{version}\""
             )));
         }
-        if !self.is_superuser() && !e.trusted {
+        if !self.context().is_superuser() && !e.trusted {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 format!("permission denied to create extension \"{name}\""),
@@ -109,8 +109,8 @@ impl Session {
             return Err(Error::unsupported(format!("extension \"{name}\" must be installed in schema \"{fixed}\"")));
         }
         self.refuse_twins(e, schema)?;
-        let (oid, owner) = (self.instance.next_oid()?, self.current_role);
-        let environment = self.environment(runtime)?;
+        let (oid, owner) = (self.context().cluster.next_oid()?, self.context().identity.current_role);
+        let environment = self.context_mut().environment(runtime)?;
         let host = environment.host();
         self.write_catalog(runtime, |w| {
             extension::insert_members(w, name, schema, owner, &host.eval())?;
@@ -121,7 +121,8 @@ impl Session {
     /// Somebody's function may have a signature of the extension's.
     fn refuse_twins(&mut self, e: &Extension, schema: Oid) -> Result<()> {
         for (function, types) in extension::signatures(e.name) {
-            let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(function)])?;
+            let rows =
+                self.context_mut().catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(function)])?;
             let is_twin = |r: &CatalogRow| {
                 r.oid("pronamespace") == schema
                     && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(types.iter().copied())
@@ -137,7 +138,7 @@ impl Session {
     }
 
     fn owned_extension(&mut self, row: &CatalogRow) -> Result<()> {
-        if self.is_superuser() || row.oid("extowner") == self.current_role {
+        if self.context().is_superuser() || row.oid("extowner") == self.context().identity.current_role {
             return Ok(());
         }
         Err(Error::new(
@@ -146,7 +147,7 @@ impl Session {
         ))
     }
 
-    pub(super) fn alter_extension(&mut self, s: &nodes::AlterExtensionStmt) -> Result<()> {
+    pub(crate) fn alter_extension(&mut self, s: &nodes::AlterExtensionStmt) -> Result<()> {
         let name = s.extname().unwrap_or("");
         let row = self.extension_row(name)?.ok_or_else(|| missing(name))?;
         self.owned_extension(&row)?;
@@ -163,7 +164,8 @@ impl Session {
                 "extension \"{name}\" has no update path from version \"{installed}\" to version \"{wanted}\""
             )));
         }
-        self.notice(Severity::Notice, format!("version \"{installed}\" of extension \"{name}\" is already installed"));
+        self.context()
+            .notice(Severity::Notice, format!("version \"{installed}\" of extension \"{name}\" is already installed"));
         Ok(())
     }
 
@@ -210,7 +212,7 @@ impl Session {
                     going.push((name.to_string(), row.oid("oid")));
                 }
                 None if s.missing_ok => {
-                    self.notice(Severity::Notice, format!("extension \"{name}\" does not exist, skipping"))
+                    self.context().notice(Severity::Notice, format!("extension \"{name}\" does not exist, skipping"))
                 }
                 None => return Err(missing(name)),
             }
@@ -228,24 +230,4 @@ impl Session {
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(table)], runtime)?;
         self.delete_rows(table, index, &[Datum::Oid(oid)], runtime)
     }
-}
-
-/// Rows of pg_available_extensions(): name, version, comment.
-pub(crate) fn available() -> Vec<Vec<Datum>> {
-    EXTENSIONS.iter().map(|e| vec![Datum::text(e.name), Datum::text(e.version), Datum::text(e.comment)]).collect()
-}
-
-/// Rows of pg_available_extension_versions().
-pub(crate) fn available_versions() -> Vec<Vec<Datum>> {
-    let row = |e: &Extension| {
-        let schema = e.schema.map_or(Datum::Null, Datum::text);
-        let flags = [true, e.trusted, e.is_relocatable()].map(Datum::Bool);
-        [
-            vec![Datum::text(e.name), Datum::text(e.version)],
-            flags.to_vec(),
-            vec![schema, Datum::Null, Datum::text(e.comment)],
-        ]
-        .concat()
-    };
-    EXTENSIONS.iter().map(row).collect()
 }

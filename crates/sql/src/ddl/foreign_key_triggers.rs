@@ -7,7 +7,7 @@
 //!    key that is not enforced has none.
 //! 2. A part's triggers point at those of the row that it is a part of (`tgparentid`).
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::Table;
@@ -65,17 +65,20 @@ fn wanted(key: &CatalogRow, has_actions: bool, has_checks: bool) -> Vec<Wanted> 
     all
 }
 
-impl Session {
+impl Definitions<'_> {
     fn key_triggers(&mut self, key: Oid) -> Result<Vec<CatalogRow>> {
-        self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(key)])
+        self.context_mut().catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(key)])
     }
 
     /// Gives a foreign key's row of pg_constraint the triggers that it is to have, and takes away others.
     pub(super) fn settle_key_triggers(&mut self, key: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
+        let rows = self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
         let Some(row) = rows.first().filter(|row| row.char("contype") == b'f') else { return Ok(()) };
-        let above =
-            self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(row.oid("conparentid"))])?;
+        let above = self.context_mut().catalog_lookup(
+            PG_CONSTRAINT,
+            PG_CONSTRAINT_OID_INDEX,
+            &[Datum::Oid(row.oid("conparentid"))],
+        )?;
         let above = above.first();
         let is_reference_part = above.is_some_and(|above| above.oid("conrelid") == row.oid("conrelid"));
         let enforced = row.bool("conenforced");
@@ -140,7 +143,7 @@ impl Session {
             ("tgargs", Datum::Bytea(Arc::from([].as_slice()))),
         ];
         self.write_catalog(runtime, |w| w.insert(PG_TRIGGER, &values).map(|_| ()))?;
-        let class = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table)])?;
+        let class = self.context_mut().catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table)])?;
         if class.first().is_some_and(|c| !c.bool("relhastriggers")) {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table, runtime, |row| {
                 row.set("relhastriggers", Datum::Bool(true))
@@ -183,10 +186,13 @@ impl Session {
         if !kilndb_catalog::trigger::is_of_key(trigger) {
             return Ok(());
         }
-        let rows =
-            self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(trigger.oid("tgconstraint"))])?;
+        let rows = self.context_mut().catalog_lookup(
+            PG_CONSTRAINT,
+            PG_CONSTRAINT_OID_INDEX,
+            &[Datum::Oid(trigger.oid("tgconstraint"))],
+        )?;
         let key = rows.first().ok_or_else(|| Error::internal("a trigger of a foreign key that is gone"))?;
-        let table = self.table_by_oid(key.oid("conrelid"), runtime)?;
+        let table = self.context_mut().table_by_oid(key.oid("conrelid"), runtime)?;
         let constraint =
             format!("constraint {} on table {}", key.text("conname").unwrap_or(""), self.shown_name(&table, runtime)?);
         let message = format!("cannot drop {} because {constraint} requires it", self.trigger_shown(trigger, runtime)?);
@@ -196,7 +202,7 @@ impl Session {
 
     /// ENABLE, DISABLE TRIGGER: only a superuser switches foreign keys.
     pub(super) fn refuse_system_trigger(&self, trigger: &CatalogRow) -> Result<()> {
-        if !trigger.bool("tgisinternal") || self.is_superuser() {
+        if !trigger.bool("tgisinternal") || self.context().is_superuser() {
             return Ok(());
         }
         let name = trigger.text("tgname").unwrap_or("");

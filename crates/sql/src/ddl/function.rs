@@ -5,15 +5,15 @@
 //! 2. What REPLACE leaves is callable by whoever could call what was there: same kind, result, names of input
 //!    arguments.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::routine::cache::{RoutineKey, definition_of};
-use crate::routine::{ArgumentMode, Spi};
+use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::Over;
 use kilndb_bind::{self, is_polymorphic};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::routine::ArgumentMode;
 use kilndb_catalog::store::{CatalogRow, array, vector};
 use kilndb_catalog::{CatalogView, FunctionInfo};
 use kilndb_syntax::raw::VariableSetKind as V;
@@ -137,7 +137,7 @@ fn routine_body(s: &nodes::CreateFunctionStmt, clauses: &Clauses, language: &str
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// `is_procedure`: what a procedure has not is refused.
     pub(super) fn routine_clauses<'n>(
         &mut self,
@@ -235,10 +235,10 @@ impl Session {
         let name = s.name().unwrap_or("").to_string();
         let value = match s.kind {
             V::VAR_RESET_ALL => return Ok((None, None)),
-            V::VAR_SET_VALUE => Some(crate::session::utility::given_value(s)?),
-            V::VAR_SET_CURRENT => {
-                Some(self.settings.get(&name).ok_or_else(|| crate::settings::unrecognized(&name))?.to_string())
-            }
+            V::VAR_SET_VALUE => Some(crate::context::settings::given_value(s)?),
+            V::VAR_SET_CURRENT => Some(
+                self.context().settings.get(&name).ok_or_else(|| crate::settings::unrecognized(&name))?.to_string(),
+            ),
             _ => None,
         };
         crate::settings::check_setting(&name, value.as_deref())?;
@@ -246,7 +246,7 @@ impl Session {
         Ok((Some(name), value))
     }
 
-    pub(super) fn create_function(
+    pub(crate) fn create_function(
         &mut self,
         s: &nodes::CreateFunctionStmt,
         source: &Arc<str>,
@@ -298,7 +298,10 @@ impl Session {
         let mut values = vec![
             ("proname", text(name)),
             ("pronamespace", Datum::Oid(schema)),
-            ("proowner", Datum::Oid(existing.as_ref().map_or(self.current_role, |old| old.oid("proowner")))),
+            (
+                "proowner",
+                Datum::Oid(existing.as_ref().map_or(self.context().identity.current_role, |old| old.oid("proowner"))),
+            ),
             ("prolang", Datum::Oid(language_oid)),
             ("procost", Datum::Float4(clauses.cost.unwrap_or(default_cost))),
             ("prorows", Datum::Float4(if returns_set { clauses.rows.unwrap_or(1000.0) } else { 0.0 })),
@@ -347,7 +350,7 @@ impl Session {
                 self.write_catalog(runtime, |w| w.insert(PG_PROC, &values).map(|_| ()))?;
             }
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
         self.validate_routine(oid, source, &body, runtime)?;
@@ -358,7 +361,7 @@ impl Session {
     }
 
     pub(super) fn language_oid(&mut self, name: &str) -> Result<Oid> {
-        let rows = self.catalog_scan(PG_LANGUAGE)?;
+        let rows = self.context_mut().catalog_scan(PG_LANGUAGE)?;
         let found = rows.iter().find(|r| r.text("lanname") == Some(name)).map(|r| r.oid("oid"));
         let missing = || Error::new(sqlstate::UNDEFINED_OBJECT, format!("language \"{name}\" does not exist"));
         let oid = found.ok_or_else(missing)?;
@@ -369,7 +372,7 @@ impl Session {
     }
 
     fn same_signature(&mut self, schema: Oid, name: &str, inputs: &[Oid]) -> Result<Option<CatalogRow>> {
-        let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
+        let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
         let same = |r: &CatalogRow| {
             r.oid("pronamespace") == schema
                 && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(inputs.iter().copied())
@@ -395,7 +398,7 @@ impl Session {
                 _ => ArgumentMode::In,
             };
             let t = p.arg_type().ok_or_else(|| Error::internal("an argument without a type"))?;
-            let (ty, _) = self.resolve_type(t, source, runtime)?;
+            let (ty, _) = self.context_mut().resolve_type(t, source, runtime)?;
             if t.setof {
                 return Err(at(
                     invalid(if s.is_procedure {
@@ -460,7 +463,7 @@ impl Session {
             oids::ANY => oids::ANY,
             oids::ANYARRAY => oids::ANYELEMENT,
             oids::ANYCOMPATIBLEARRAY => oids::ANYCOMPATIBLE,
-            _ => self.with_catalog(runtime, |host| {
+            _ => self.context_mut().with_catalog(runtime, |host| {
                 Ok(host.reader.type_by_oid(ty)?.filter(|t| t.category == b'A').map_or(0, |t| t.element))
             })?,
         };
@@ -478,7 +481,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let sql = kilndb_syntax::expression_sql(node)?;
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let binder = kilndb_bind::Binder::new(&host.reader, source.clone(), Vec::new());
             let target = (!is_polymorphic(ty)).then_some((ty, -1));
             kilndb_bind::bind_expression_node(&binder, node, None, target).map(|_| ()).map_err(|mut e| {
@@ -511,11 +514,11 @@ impl Session {
                 .map(|ty| (ty, false))
                 .ok_or_else(|| invalid("function result type must be specified"));
         };
-        let (ty, _) = self.resolve_type(t, source, runtime)?;
+        let (ty, _) = self.context_mut().resolve_type(t, source, runtime)?;
         if let Some(output) = signature.output
             && output != ty
         {
-            let name = self.with_catalog(runtime, |host| Ok(host.reader.format_type(output, -1)))?;
+            let name = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(output, -1)))?;
             return Err(invalid(format!("function result type must be {name} because of OUT parameters")));
         }
         Ok((ty, t.setof))
@@ -575,7 +578,7 @@ impl Session {
                 format!("function \"{name}\" already exists with same argument types"),
             ));
         }
-        if !self.is_superuser() && old.oid("proowner") != self.current_role {
+        if !self.context().is_superuser() && old.oid("proowner") != self.context().identity.current_role {
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of function {name}")));
         }
         let kind = if s.is_procedure { b'p' } else { b'f' };
@@ -589,7 +592,7 @@ impl Session {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot change routine kind")
                 .with_detail(format!("\"{name}\" is {word}.")));
         }
-        let (info, shown) = self.with_catalog(runtime, |host| {
+        let (info, shown) = self.context_mut().with_catalog(runtime, |host| {
             let info = host.reader.function_info(old);
             let types: Vec<String> = info.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
             Ok((info, format!("{name}({})", types.join(","))))
@@ -635,7 +638,7 @@ impl Session {
     /// A body in SQL syntax names the same under every search path.
     fn keep_body(&mut self, oid: Oid, body: &str, runtime: &dyn Runtime) -> Result<()> {
         let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
-        let definition = self.with_catalog(runtime, |host| {
+        let definition = self.context_mut().with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             definition_of(host, &info, &key, true)
         })?;
@@ -649,13 +652,12 @@ impl Session {
     /// Has the language check the body.
     fn validate_routine(&mut self, oid: Oid, source: &str, body: &str, runtime: &dyn Runtime) -> Result<()> {
         let key = RoutineKey { oid, types: Vec::new(), table: 0, trigger: 0 };
-        let (definition, info) = self.with_catalog(runtime, |host| {
+        let (definition, info) = self.context_mut().with_catalog(runtime, |host| {
             let info = host.reader.function_by_oid(oid)?.ok_or_else(|| Error::internal("a function vanished"))?;
             Ok((definition_of(host, &info, &key, true)?, info))
         })?;
-        let language = self.language_of(&info.language)?;
-        let mut spi = Spi { session: self, runtime, read_only: false, atomic: true, snapshot: None };
-        language.validate(&definition, &mut spi).map_err(|e| transposed(e, source, body))
+        let checked = self.host.check_routine(&definition, &info.language, runtime);
+        checked.map_err(|e| transposed(e, source, body))
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! Must not know: how entries name their heaps.
 
-use super::Session;
+use super::Definitions;
 use super::index::NewIndex;
 use super::key_sort::MergedKeys;
 use crate::client::Runtime;
@@ -37,7 +37,7 @@ pub(super) fn refuse_partition(child: &Table) -> Result<()> {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Storage of a partitioned table's index: none, if each partition has a tree of its own.
     pub(super) fn new_global_tree(&mut self, table: &Table, new: &NewIndex) -> Result<RelationId> {
         if !needs_one_tree(table, new.unique, &new.keys) {
@@ -49,7 +49,7 @@ impl Session {
 
     fn new_tree(&mut self, table: &Table) -> Result<RelationId> {
         let tree = self.new_storage(RelationKind::BTree, table.persistence)?;
-        self.instance.engine.relation(tree)?.set_entries_name_heap();
+        self.context().cluster.engine.relation(tree)?.set_entries_name_heap();
         Ok(tree)
     }
 
@@ -66,7 +66,7 @@ impl Session {
             return Ok(());
         }
         for partition in self.partition_oids(table.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             if let Some(part) = child.indexes.iter().find(|i| i.part_of == index).map(|i| i.oid) {
                 self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| {
                     row.set("relpages", Datum::Int4(0))
@@ -92,7 +92,7 @@ impl Session {
         }
         let mut found = Vec::new();
         for partition in self.partition_oids(table.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             if let Some(part) = child.indexes.iter().find(|i| i.part_of == index) {
                 found.extend(self.parts_below(&child, part.oid, runtime)?);
             }
@@ -111,7 +111,7 @@ impl Session {
     /// Trees of an index, or of its parts, that are not wanted any more.
     fn drop_trees(&mut self, table: &Arc<Table>, index: &Index, new: RelationId, runtime: &dyn Runtime) -> Result<()> {
         if index.storage.0 != 0 && !index.is_in_whole {
-            self.instance.engine.move_read_locks(
+            self.context().cluster.engine.move_read_locks(
                 index.storage,
                 if table.kind == TableKind::Partitioned { new } else { table.storage },
             )?;
@@ -125,7 +125,7 @@ impl Session {
             return Ok(());
         }
         for partition in self.partition_oids(table.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
             refuse_partition(&child)?;
             if let Some(part) = child.indexes.iter().find(|i| i.part_of == index.oid).cloned() {
@@ -143,7 +143,7 @@ impl Session {
             TableKind::Partitioned if needs_one_tree(table, own.unique, &own.keys) => self.new_tree(table)?,
             TableKind::Partitioned => {
                 for partition in self.partition_oids(table.oid, runtime)? {
-                    let child = self.table_by_oid(partition, runtime)?;
+                    let child = self.context_mut().table_by_oid(partition, runtime)?;
                     if let Some(part) = child.indexes.iter().find(|i| i.part_of == index).cloned() {
                         self.give_trees(&child, part.oid, runtime)?;
                     }
@@ -153,7 +153,7 @@ impl Session {
             _ => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
         };
         self.set_tree(table, index, tree, runtime)?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.fill_tree(&table, index, runtime)
     }
 
@@ -165,22 +165,30 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let tree = self.new_tree(table)?;
-        self.instance.engine.move_read_locks(index.storage, tree)?;
+        self.context().cluster.engine.move_read_locks(index.storage, tree)?;
         self.drop_storage(index.storage)?;
         self.set_tree(table, index.oid, tree, runtime)?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.fill_tree(&table, index.oid, runtime)
     }
 
     fn tree_and_heap(&self, table: &Table, index: &Index) -> Result<(Arc<Relation>, Arc<Relation>)> {
-        Ok((self.instance.engine.relation(index.storage)?, self.instance.engine.relation(table.storage)?))
+        Ok((
+            self.context().cluster.engine.relation(index.storage)?,
+            self.context().cluster.engine.relation(table.storage)?,
+        ))
     }
 
     /// Enters the rows of a partition whose index has become a part.
     pub(super) fn enter_rows(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
         let (tree, heap) = self.tree_and_heap(table, index)?;
         let mut sorters = self.gather_keys(table, index, runtime)?;
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to enter rows in"))?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to enter rows in"))?;
         let mut twin: Option<RowId> = None;
         for (n, entry) in MergedKeys::new(&mut sorters)?.enumerate() {
             let (mut key, rid, has_null) = entry?;
@@ -211,7 +219,7 @@ impl Session {
         refuse_partition(table)?;
         self.drop_trees(table, own, tree, runtime)?;
         self.tell_parts(table, own.oid, runtime)?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         if !table.indexes.iter().any(|i| i.oid == own.oid && i.is_in_whole) {
             return Err(Error::internal("an index that is not in what it is a part of"));
         }
@@ -231,7 +239,12 @@ impl Session {
     fn retire_rows_of(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
         let (tree, heap) = self.tree_and_heap(table, index)?;
         let mut sorters = self.gather_keys(table, index, runtime)?;
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to detach in"))?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to detach in"))?;
         for (n, entry) in MergedKeys::new(&mut sorters)?.enumerate() {
             let (mut key, rid, _) = entry?;
             key.extend_from_slice(&Relation::heap_name(heap.id()));
@@ -246,7 +259,7 @@ impl Session {
     /// After that: each index that was in the tree gets one of its own.
     pub(super) fn leave_whole(&mut self, before: &Table, runtime: &dyn Runtime) -> Result<()> {
         for index in before.indexes.iter().filter(|i| i.is_in_whole) {
-            let table = self.table_by_oid(before.oid, runtime)?;
+            let table = self.context_mut().table_by_oid(before.oid, runtime)?;
             self.tell_parts(&table, index.oid, runtime)?;
             self.give_trees(&table, index.oid, runtime)?;
         }
@@ -255,9 +268,10 @@ impl Session {
 
     /// The table's heap goes with this transaction: what it leaves in trees that it shares is taken out afterwards.
     pub(super) fn leave_entries(&mut self, table: &Table) {
-        let Some(txn) = self.txn.as_mut() else { return };
+        let context = self.context_mut();
+        let Some(txn) = context.transaction.txn.as_mut() else { return };
         for index in table.indexes.iter().filter(|i| i.is_in_whole && i.storage.0 != 0) {
-            self.instance.engine.sweep_index(txn, index.storage);
+            context.cluster.engine.sweep_index(txn, index.storage);
         }
     }
 

@@ -1,6 +1,6 @@
 //! ALTER COLUMN … ADD GENERATED, SET GENERATED, DROP IDENTITY; and whose sequence a sequence is.
 
-use super::Session;
+use super::Definitions;
 use super::alter_table::column_of;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -27,7 +27,7 @@ fn not_identity(table: &Table, column: &Column) -> String {
     format!("column \"{}\" of relation \"{}\" is not an identity column", column.name, table.name)
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn add_identity(
         &mut self,
         table: &Arc<Table>,
@@ -93,7 +93,7 @@ impl Session {
         if options.is_empty() {
             return Ok(());
         }
-        let sequence = self.table_by_oid(sequence, runtime)?;
+        let sequence = self.context_mut().table_by_oid(sequence, runtime)?;
         self.change_sequence(&sequence, options, source, runtime)
     }
 
@@ -107,7 +107,7 @@ impl Session {
         let column = column_of(table, name)?;
         if column.identity == 0 {
             if missing_ok {
-                self.notice(Severity::Notice, format!("{}, skipping", not_identity(table, column)));
+                self.context().notice(Severity::Notice, format!("{}, skipping", not_identity(table, column)));
                 return Ok(());
             }
             return Err(state(not_identity(table, column)));
@@ -124,22 +124,25 @@ impl Session {
 
     /// The row of pg_depend that ties a sequence to a column: 'i' of an identity column, 'a' of OWNED BY.
     pub(super) fn sequence_link(&mut self, sequence: Oid) -> Result<Option<CatalogRow>> {
-        let rows =
-            self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(PG_CLASS), Datum::Oid(sequence)])?;
+        let rows = self.context_mut().catalog_lookup(
+            PG_DEPEND,
+            PG_DEPEND_DEPENDER_INDEX,
+            &[Datum::Oid(PG_CLASS), Datum::Oid(sequence)],
+        )?;
         Ok(rows.into_iter().find(|r| r.oid("refclassid") == PG_CLASS && b"ai".contains(&r.char("deptype"))))
     }
 
     /// A relation's name, with its schema if that is not searched.
     pub(super) fn shown_name(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<String> {
         let quote = kilndb_catalog::format_type::quote_identifier;
-        let visible =
-            self.with_catalog(runtime, |host| host.reader.find_relation(None, &table.name))? == Some(table.oid);
+        let visible = self.context_mut().with_catalog(runtime, |host| host.reader.find_relation(None, &table.name))?
+            == Some(table.oid);
         Ok(if visible { quote(&table.name) } else { format!("{}.{}", quote(&table.schema_name), quote(&table.name)) })
     }
 
     /// CREATE or ALTER SEQUENCE … OWNED BY.
     pub(super) fn own_sequence(&mut self, sequence: Oid, names: &[String], runtime: &dyn Runtime) -> Result<()> {
-        let own = self.table_by_oid(sequence, runtime)?;
+        let own = self.context_mut().table_by_oid(sequence, runtime)?;
         let linked = self.sequence_link(sequence)?;
         let target = match names {
             [none] if none == "none" => None,
@@ -153,7 +156,7 @@ impl Session {
             }
         };
         if let Some(link) = linked.filter(|l| l.char("deptype") == b'i') {
-            let table = self.table_by_oid(link.oid("refobjid"), runtime)?;
+            let table = self.context_mut().table_by_oid(link.oid("refobjid"), runtime)?;
             return Err(Error::unsupported("cannot change ownership of identity sequence")
                 .with_detail(format!("Sequence \"{}\" is linked to table \"{}\".", own.name, table.name)));
         }
@@ -173,7 +176,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<(Oid, i16)> {
         use kilndb_catalog::TableKind as K;
-        let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
         let found = found.ok_or_else(|| {
             let shown = schema.map_or(table.to_string(), |s| format!("{s}.{table}"));
             Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist"))
@@ -200,7 +203,7 @@ impl Session {
             return Ok(());
         }
         let Some(link) = self.sequence_link(table.oid)? else { return Ok(()) };
-        let owner = self.table_by_oid(link.oid("refobjid"), runtime)?;
+        let owner = self.context_mut().table_by_oid(link.oid("refobjid"), runtime)?;
         Err(Error::unsupported("cannot move an owned sequence into another schema")
             .with_detail(format!("Sequence \"{}\" is linked to table \"{}\".", table.name, owner.name)))
     }

@@ -1,6 +1,6 @@
 //! CREATE INDEX: definition and catalog rows; `build` fills it.
 
-use super::{Session, index_class};
+use super::{Definitions, index_class};
 use crate::client::Runtime;
 use crate::ddl::create_table::{NewColumn, insert_attribute};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -9,8 +9,8 @@ use kilndb_catalog::builtin::BUILTINS;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{array, vector};
-use kilndb_catalog::{GIN_METHOD, IndexKey, Table, TableKind};
-use kilndb_storage::{LockMode, RelationKind};
+use kilndb_catalog::{AccessMethod, IndexKey, Table, TableKind};
+use kilndb_storage::LockMode;
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::{Datum, oids};
@@ -51,13 +51,10 @@ pub(super) fn plain_key(table: &Table, attnum: i16) -> Result<IndexKey> {
     })
 }
 
-impl Session {
-    pub(super) fn create_index(&mut self, s: &nodes::IndexStmt, runtime: &dyn Runtime) -> Result<()> {
-        if s.concurrent {
-            self.refuse_in_block("CREATE INDEX CONCURRENTLY")?;
-        }
+impl Definitions<'_> {
+    pub(crate) fn create_index(&mut self, s: &nodes::IndexStmt, runtime: &dyn Runtime) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE INDEX without a table"))?;
-        let table = self.relation_of(relation, runtime)?;
+        let table = self.context_mut().relation_of(relation, runtime)?;
         if !matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -66,7 +63,7 @@ impl Session {
         }
         let method = index_class::method_of(s.access_method())?;
         index_class::check_method(s, method)?;
-        let table = self.lock_for_ddl(&table, LockMode::Share, runtime)?;
+        let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
         let mut keys = Vec::new();
         let mut names = Vec::new();
         for element in s.index_params() {
@@ -142,10 +139,10 @@ impl Session {
                 row.set("indisvalid", Datum::Bool(false))
             });
         }
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         let Some(whole) = table.indexes.iter().find(|i| i.oid == index).cloned() else { return Ok(()) };
         for partition in partitions {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             let child = self.lock_for_ddl(&child, LockMode::Share, runtime)?;
             self.copy_index_to(&table, &whole, &child, runtime)?;
         }
@@ -159,7 +156,7 @@ impl Session {
         target: Option<(Oid, i32)>,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let bound = kilndb_bind::bind_expression(sql, Some(table), &host.reader, target).and_then(|b| {
                 if b.expr.is_immutable() {
                     return Ok(b.expr.ty);
@@ -233,12 +230,12 @@ impl Session {
         let storage = match is_partitioned {
             _ if new.in_whole => kilndb_base::RelationId(0),
             true => self.new_global_tree(table, new)?,
-            false if new.method == GIN_METHOD => {
-                self.new_storage_like(RelationKind::Inverted, table.persistence, table.storage)?
+            false => {
+                let kind = AccessMethod::of(new.method).storage_kind();
+                self.new_storage_like(kind, table.persistence, table.storage)?
             }
-            false => self.new_storage_like(RelationKind::BTree, table.persistence, table.storage)?,
         };
-        let owner = self.current_role;
+        let owner = self.context().identity.current_role;
         let columns = self.index_columns(table, new, runtime)?;
         let storages = columns.iter().map(|c| self.type_storage(c.type_oid)).collect::<Result<Vec<_>>>()?;
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
@@ -307,7 +304,7 @@ impl Session {
                 row.set("relhasindex", Datum::Bool(true))
             })?;
         }
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
         let index = index.ok_or_else(|| Error::internal("a new index is not in the catalogs"))?;
         if !is_partitioned && !new.in_whole {

@@ -1,108 +1,58 @@
 //! Index methods and operator classes: which there are, which a column gets, and what a method refuses.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
+use crate::host::default_class;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::builtin::BUILTINS;
-use kilndb_catalog::extension::default_inverted_class;
 use kilndb_catalog::ids::PG_OPCLASS;
 use kilndb_catalog::inverted::inverted_class;
-use kilndb_catalog::{BRIN_METHOD, BTREE_METHOD, CatalogView, GIN_METHOD, HASH_METHOD, method_name};
+use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, OptionValue};
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
 use kilndb_types::inverted::Class;
 use kilndb_types::{key, oids};
 
-/// Inverted classes that are the default of their types.
-const GIN_ARRAY_OPS: Oid = 10064;
-const GIN_TSVECTOR_OPS: Oid = 10073;
-const GIN_JSONB_OPS: Oid = 10090;
-
 pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
-    match name {
-        None | Some("btree") => Ok(BTREE_METHOD),
-        Some("gin") => Ok(GIN_METHOD),
-        Some("hash") => Ok(HASH_METHOD),
-        Some("brin") => Ok(BRIN_METHOD),
-        Some(other @ ("gist" | "spgist")) => {
-            Err(Error::unsupported(format!("access method \"{other}\" is not supported")))
-        }
-        Some(other) => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{other}\" does not exist"))),
+    let Some(name) = name else { return Ok(BTREE_METHOD) };
+    match AccessMethod::named(name) {
+        Some(method) if method.kind.is_some() => Ok(method.oid),
+        Some(_) => Err(Error::unsupported(format!("access method \"{name}\" is not supported"))),
+        None => Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("access method \"{name}\" does not exist"))),
     }
 }
 
-/// What an index of another method than btree cannot be.
+/// What an index of this method cannot be.
 pub(super) fn check_method(s: &nodes::IndexStmt, method: Oid) -> Result<()> {
-    if method == BTREE_METHOD {
-        return Ok(());
-    }
-    let refused = |what: &str| {
-        Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method_name(method))))
-    };
-    if s.unique {
+    let method = AccessMethod::of(method);
+    let refused =
+        |what: &str| Err(Error::unsupported(format!("access method \"{}\" does not support {what}", method.name)));
+    if s.unique && !method.can_be_unique {
         return refused("unique indexes");
     }
-    if s.index_including_params().into_iter().next().is_some() {
+    if s.index_including_params().into_iter().next().is_some() && !method.can_include {
         return refused("included columns");
     }
-    if method == HASH_METHOD && s.index_params().into_iter().count() > 1 {
+    if s.index_params().into_iter().count() > 1 && !method.can_have_several_columns {
         return refused("multicolumn indexes");
     }
     Ok(())
 }
 
 pub(super) fn check_order(e: &nodes::IndexElem, method: Oid) -> Result<()> {
+    let method = AccessMethod::of(method);
     let refused = |what: &str| {
-        Err(Error::unsupported(format!("access method \"{}\" does not support {what} options", method_name(method))))
+        Err(Error::unsupported(format!("access method \"{}\" does not support {what} options", method.name)))
     };
-    if method != BTREE_METHOD && e.ordering != SortByDir::SORTBY_DEFAULT {
+    if !method.is_ordered && e.ordering != SortByDir::SORTBY_DEFAULT {
         return refused("ASC/DESC");
     }
-    if method != BTREE_METHOD && e.nulls_ordering != SortByNulls::SORTBY_NULLS_DEFAULT {
+    if !method.is_ordered && e.nulls_ordering != SortByNulls::SORTBY_NULLS_DEFAULT {
         return refused("NULLS FIRST/LAST");
     }
     Ok(())
 }
 
-/// The default class of a type.
-pub(crate) fn default_class(method: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> Result<Option<Oid>> {
-    if method == GIN_METHOD {
-        let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
-        return Ok(match type_oid {
-            _ if info.kind == b'd' => return default_class(method, info.base_type, catalog),
-            oids::TSVECTOR => Some(GIN_TSVECTOR_OPS),
-            oids::JSONB => Some(GIN_JSONB_OPS),
-            _ if info.element != 0 => Some(GIN_ARRAY_OPS),
-            // Classes of an extension, if it is there.
-            _ => match default_inverted_class(type_oid, info.kind == b'e') {
-                Some(oid) if catalog.has_operator_class(oid)? => Some(oid),
-                _ => None,
-            },
-        });
-    }
-    let known = |type_oid: Oid| match method {
-        BTREE_METHOD => BUILTINS.btree_classes.get(&type_oid).map(|c| c.oid),
-        other => BUILTINS.default_classes.get(&(other, type_oid)).copied(),
-    };
-    if let Some(class) = known(type_oid) {
-        return Ok(Some(class));
-    }
-    let Some(info) = catalog.type_by_oid(type_oid)? else { return Ok(None) };
-    let stand_in = match info.kind {
-        b'd' => return default_class(method, info.base_type, catalog),
-        b'e' => oids::ANYENUM,
-        b'c' => oids::RECORD,
-        b'r' => oids::ANYRANGE,
-        b'm' => oids::ANYMULTIRANGE,
-        _ if info.element != 0 => oids::ANYARRAY,
-        _ if type_oid == oids::VARCHAR => oids::TEXT,
-        _ if type_oid == oids::CIDR => oids::INET,
-        _ => return Ok(None),
-    };
-    Ok(known(stand_in))
-}
-
-impl Session {
+impl Definitions<'_> {
     /// The class of an index column: that of the name, or the default one.
     pub(super) fn index_class(
         &mut self,
@@ -116,11 +66,13 @@ impl Session {
             [.., schema, class] => self.named_class(Some(schema), class, method, type_oid, runtime)?,
             [class] => self.named_class(None, class, method, type_oid, runtime)?,
             [] => {
-                let found = self.with_catalog(runtime, |host| default_class(method, type_oid, &host.reader))?;
-                let is_known = method == GIN_METHOD || key::is_indexable(type_oid) || type_oid > 16384;
-                let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+                let found =
+                    self.context_mut().with_catalog(runtime, |host| default_class(method, type_oid, &host.reader))?;
+                let is_known = AccessMethod::of(method).has_terms() || key::is_indexable(type_oid) || type_oid > 16384;
+                let shown =
+                    self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
                 found.filter(|_| is_known).ok_or_else(|| {
-                    let method = method_name(method);
+                    let method = AccessMethod::of(method).name;
                     Error::new(sqlstate::UNDEFINED_OBJECT, format!("data type {shown} has no default operator class for access method \"{method}\""))
                         .with_hint("You must specify an operator class for the index or define a default operator class for the data type.")
                 })?
@@ -132,9 +84,9 @@ impl Session {
                 names.join(".")
             )));
         }
-        if method == GIN_METHOD
+        if AccessMethod::of(method).has_terms()
             && let Class::Array(element) =
-                self.with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
+                self.context_mut().with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
         {
             self.check_elements(element, runtime)?;
         }
@@ -142,11 +94,12 @@ impl Session {
     }
 
     fn check_elements(&mut self, element: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let found = self.with_catalog(runtime, |host| default_class(BTREE_METHOD, element, &host.reader))?;
+        let found =
+            self.context_mut().with_catalog(runtime, |host| default_class(BTREE_METHOD, element, &host.reader))?;
         if found.is_some() && (key::is_indexable(element) || element > 16384) {
             return Ok(());
         }
-        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(element, -1)))?;
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(element, -1)))?;
         Err(Error::new(
             sqlstate::UNDEFINED_FUNCTION,
             format!("could not identify a comparison function for type {shown}"),
@@ -161,10 +114,10 @@ impl Session {
         type_oid: Oid,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        let mut rows = self.catalog_scan(PG_OPCLASS)?;
-        let schemas = self.with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))?;
+        let mut rows = self.context_mut().catalog_scan(PG_OPCLASS)?;
+        let schemas = self.context_mut().with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))?;
         rows.retain(|r| schemas.contains(&r.oid("opcnamespace")));
-        let base = self.with_catalog(runtime, |host| {
+        let base = self.context_mut().with_catalog(runtime, |host| {
             let mut oid = type_oid;
             while let Some(info) = host.reader.type_by_oid(oid)?.filter(|i| i.kind == b'd') {
                 oid = info.base_type;
@@ -175,7 +128,7 @@ impl Session {
         let mut of_name =
             rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == method).peekable();
         if of_name.peek().is_none() {
-            let method = method_name(method);
+            let method = AccessMethod::of(method).name;
             let name = schema.map_or(name.to_string(), |schema| format!("{schema}.{name}"));
             return Err(Error::new(
                 sqlstate::UNDEFINED_OBJECT,
@@ -193,7 +146,7 @@ impl Session {
             input => input == base,
         };
         let found = of_name.find(|r| fits(r.oid("opcintype"))).map(|r| r.oid("oid"));
-        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         found.ok_or_else(|| {
             Error::new(
                 sqlstate::DATATYPE_MISMATCH,
@@ -210,10 +163,10 @@ impl Session {
         type_oid: Oid,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        if method != GIN_METHOD {
+        if !AccessMethod::of(method).has_terms() {
             return Ok(type_oid);
         }
-        Ok(match self.with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
+        Ok(match self.context_mut().with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
             Class::Array(element) => element,
             Class::TsVector | Class::Jsonb => oids::TEXT,
             Class::JsonbPath | Class::Trigram => oids::INT4,
@@ -227,16 +180,15 @@ pub(super) fn check_options(method: Oid, options: &[String]) -> Result<()> {
     for option in options {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
         let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
-        match (method, name) {
-            (BTREE_METHOD | HASH_METHOD, "fillfactor") => {}
-            (GIN_METHOD, "fastupdate") | (BRIN_METHOD, "autosummarize") | (BTREE_METHOD, "deduplicate_items") => {
-                if !is_boolean(value) {
-                    return invalid(format!("invalid value for boolean option \"{name}\": {value}"));
-                }
+        let known = AccessMethod::of(method).options.iter().find(|(option, _)| *option == name);
+        match known.map(|(_, value)| *value) {
+            Some(OptionValue::Any) => {}
+            Some(OptionValue::Boolean) if is_boolean(value) => {}
+            Some(OptionValue::Boolean) => {
+                return invalid(format!("invalid value for boolean option \"{name}\": {value}"));
             }
-            (GIN_METHOD, "gin_pending_list_limit") => check_number(name, value, 64, 2_147_483_647)?,
-            (BRIN_METHOD, "pages_per_range") => check_number(name, value, 1, 131_072)?,
-            _ => return invalid(format!("unrecognized parameter \"{name}\"")),
+            Some(OptionValue::Between(least, most)) => check_number(name, value, least, most)?,
+            None => return invalid(format!("unrecognized parameter \"{name}\"")),
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! CREATE TABLE (LIKE …): columns at once; constraints, indexes and comments when the table is there.
 
-use super::Session;
+use super::Definitions;
 use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
@@ -35,7 +35,7 @@ pub(super) struct Likes(Vec<(Arc<Table>, u32)>);
 impl Likes {
     pub fn add(
         &mut self,
-        session: &mut Session,
+        definitions: &mut Definitions<'_>,
         like: &nodes::TableLikeClause,
         columns: &mut Vec<NewColumn>,
         place: &NewPlace<'_>,
@@ -43,7 +43,7 @@ impl Likes {
     ) -> Result<()> {
         use kilndb_catalog::TableKind as K;
         let r = like.relation().ok_or_else(|| Error::internal("LIKE without a table"))?;
-        let table = session.relation_of(r, runtime)?;
+        let table = definitions.context_mut().relation_of(r, runtime)?;
         if !matches!(table.kind, K::Table | K::View | K::Partitioned | K::Composite) {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
@@ -58,16 +58,16 @@ impl Likes {
                     format!("column \"{}\" specified more than once", column.name),
                 ));
             }
-            columns.push(session.like_column(&table, column, like.options, place, runtime)?);
+            columns.push(definitions.like_column(&table, column, like.options, place, runtime)?);
         }
         self.0.push((table, like.options));
         Ok(())
     }
 
     /// CHECK constraints.
-    pub fn copy_checks(&self, session: &mut Session, new: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub fn copy_checks(&self, definitions: &mut Definitions<'_>, new: Oid, runtime: &dyn Runtime) -> Result<()> {
         for (table, _) in self.0.iter().filter(|(_, options)| options & CONSTRAINTS != 0) {
-            let target = session.table_by_oid(new, runtime)?;
+            let target = definitions.context_mut().table_by_oid(new, runtime)?;
             for check in &table.checks {
                 let copy = NewConstraint {
                     name: &check.name,
@@ -85,10 +85,10 @@ impl Likes {
                     is_inherited: false,
                     part_of: 0,
                 };
-                session.insert_constraint(&copy, runtime)?;
+                definitions.insert_constraint(&copy, runtime)?;
             }
             let checks = (target.checks.len() + table.checks.len()) as i16;
-            session.update_row(PG_CLASS, PG_CLASS_OID_INDEX, new, runtime, |row| {
+            definitions.update_row(PG_CLASS, PG_CLASS_OID_INDEX, new, runtime, |row| {
                 row.set("relchecks", Datum::Int2(checks))
             })?;
         }
@@ -96,25 +96,25 @@ impl Likes {
     }
 
     /// Indexes with their constraints, comments.
-    pub fn copy_rest(&self, session: &mut Session, new: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub fn copy_rest(&self, definitions: &mut Definitions<'_>, new: Oid, runtime: &dyn Runtime) -> Result<()> {
         for (table, options) in &self.0 {
             if options & INDEXES != 0 {
                 for index in &table.indexes {
-                    let copy = session.copy_index(table, index, new, runtime)?;
+                    let copy = definitions.copy_index(table, index, new, runtime)?;
                     if options & COMMENTS != 0 {
-                        session.copy_comment((PG_CLASS, index.oid, 0), (PG_CLASS, copy, 0), runtime)?;
+                        definitions.copy_comment((PG_CLASS, index.oid, 0), (PG_CLASS, copy, 0), runtime)?;
                     }
                 }
             }
             if options & COMMENTS != 0 {
-                session.copy_comments(table, new, options & CONSTRAINTS != 0, runtime)?;
+                definitions.copy_comments(table, new, options & CONSTRAINTS != 0, runtime)?;
             }
         }
         Ok(())
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     fn like_column(
         &mut self,
         table: &Table,
@@ -157,7 +157,7 @@ impl Session {
     }
 
     fn copy_index(&mut self, table: &Table, index: &Arc<Index>, new: Oid, runtime: &dyn Runtime) -> Result<Oid> {
-        let target = self.table_by_oid(new, runtime)?;
+        let target = self.context_mut().table_by_oid(new, runtime)?;
         // Columns keep their names, not their numbers.
         let moved = |attnum: i16| -> i16 {
             let name = usize::try_from(attnum - 1).ok().and_then(|i| table.columns.get(i)).map(|c| &c.name);
@@ -165,17 +165,21 @@ impl Session {
         };
         let mut keys = index.keys.clone();
         keys.iter_mut().filter(|k| k.attnum != 0).for_each(|k| k.attnum = moved(k.attnum));
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let constraint = rows.iter().find(|r| r.oid("conindid") == index.oid && b"pu".contains(&r.char("contype")));
-        let attributes =
-            self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(index.oid)])?;
+        let attributes = self.context_mut().catalog_lookup(
+            PG_ATTRIBUTE,
+            PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
+            &[Datum::Oid(index.oid)],
+        )?;
         let names: Vec<String> = attributes.iter().filter_map(|a| a.text("attname").map(str::to_string)).collect();
         let name = match (index.primary, constraint.is_some()) {
             (true, _) => self.free_name(&target, &[], "pkey", runtime)?,
             (false, true) => self.free_name(&target, &names, "key", runtime)?,
             (false, false) => self.free_name(&target, &names, "idx", runtime)?,
         };
-        let options = self.with_catalog(runtime, |host| {
+        let options = self.context_mut().with_catalog(runtime, |host| {
             Ok(host.reader.class_row(index.oid)?.map(|c| c.texts("reloptions")).unwrap_or_default())
         })?;
         let copy = NewIndex {
@@ -188,7 +192,7 @@ impl Session {
             immediate: !index.deferrable,
             predicate: index.predicate_sql.clone(),
             options,
-            method: index.method_oid(),
+            method: index.method.oid,
             in_whole: false,
         };
         let oid = self.insert_index(&target, &copy, runtime)?;
@@ -206,7 +210,7 @@ impl Session {
     }
 
     fn copy_comments(&mut self, table: &Table, new: Oid, constraints: bool, runtime: &dyn Runtime) -> Result<()> {
-        let target = self.table_by_oid(new, runtime)?;
+        let target = self.context_mut().table_by_oid(new, runtime)?;
         for column in table.columns.iter().filter(|c| !c.dropped) {
             if let Some(copy) = target.columns.iter().find(|c| c.name == column.name) {
                 self.copy_comment(
@@ -216,8 +220,10 @@ impl Session {
                 )?;
             }
         }
-        let old = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
-        let fresh = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(new)])?;
+        let old =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let fresh =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(new)])?;
         for row in old.iter().filter(|r| (r.char("contype") == b'c' && constraints) || r.char("contype") == b'n') {
             if let Some(copy) = fresh.iter().find(|f| f.text("conname") == row.text("conname")) {
                 self.copy_comment((PG_CONSTRAINT, row.oid("oid"), 0), (PG_CONSTRAINT, copy.oid("oid"), 0), runtime)?;
@@ -228,7 +234,7 @@ impl Session {
 
     fn copy_comment(&mut self, from: (Oid, Oid, i32), to: (Oid, Oid, i32), runtime: &dyn Runtime) -> Result<()> {
         let key = [Datum::Oid(from.1), Datum::Oid(from.0), Datum::Int4(from.2)];
-        for row in self.catalog_lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key)? {
+        for row in self.context_mut().catalog_lookup(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &key)? {
             let text = row.text("description").unwrap_or("").to_string();
             self.write_catalog(runtime, |w| {
                 let values = [

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Every change goes through [`CatalogWriter`]; storage relations are created and dropped in the same transaction.
-//! 2. After each change [`Session::catalog_changed`] is called, so that the next look-up sees it.
+//! 2. After each change [`SessionContext::catalog_changed`] is called, so that the next look-up sees it.
 //! 3. An object that others depend on is dropped only with CASCADE (pg_depend: see [`dependency`]).
 
 mod alter_constraint;
@@ -40,18 +40,17 @@ mod partition_keys;
 mod persistence;
 mod physical;
 mod range_type;
-mod reindex;
+pub(crate) mod reindex;
 mod renaming;
 mod role;
 mod role_setting;
 mod routine_objects;
 mod schema;
 pub(crate) mod sequence;
-pub(crate) mod sequence_functions;
 mod stored_text;
 mod table_as;
 mod temporary_objects;
-mod text_search;
+pub(crate) mod text_search;
 mod text_search_objects;
 mod trigger;
 mod trigger_clone;
@@ -60,101 +59,111 @@ mod types;
 mod vacuum;
 mod view;
 
-use crate::client::{Client, Runtime};
-use crate::session::Session;
+use crate::client::Runtime;
+use crate::context::{Block, SessionContext};
+use crate::host::routine_definition;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::global::GLOBAL;
-use kilndb_catalog::store::{CatalogRow, CatalogWriter};
-use kilndb_catalog::{CatalogView, Table, TableKind, temporary};
-use kilndb_storage::{LockMode, WaitPolicy};
+use kilndb_catalog::store::CatalogWriter;
+use kilndb_catalog::trigger::TriggerOperation;
+use kilndb_catalog::{Table, TableKind};
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
+use kilndb_storage::{LockMode, Snapshot, WaitPolicy};
 use kilndb_syntax::raw::ObjectType as O;
-use kilndb_syntax::{Node, Statement, nodes};
-use kilndb_types::Datum;
+use kilndb_syntax::{Node, nodes};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-impl Session {
-    pub(crate) fn run_ddl(
+/// What definitions ask of whoever makes them.
+pub(crate) trait DefinitionHost {
+    fn context(&self) -> &SessionContext;
+    fn context_mut(&mut self) -> &mut SessionContext;
+    /// Runs a plan, with the locks that it needs, on what the snapshot sees. Returns how many rows there were.
+    fn run_plan(
         &mut self,
-        statement: &Statement,
+        plan: &Arc<Plan>,
+        snapshot: Snapshot,
         runtime: &dyn Runtime,
-        client: &mut dyn Client,
-    ) -> Result<String> {
-        self.begin_statement(runtime)?;
-        let node = statement.node();
-        let source = statement.source().clone();
-        if let Some(command) = command_name(&node) {
-            self.refuse_if_read_only(command)?;
-        }
-        self.ddl_command = command_name(&node).unwrap_or("ALTER TABLE");
-        let tag = match node {
-            Node::CreateStmt(s) => self.create_table(s, &source, runtime).map(|()| "CREATE TABLE".to_string()),
-            Node::CreateTableAsStmt(s) => self.create_table_as(s, &source, runtime),
-            Node::SelectStmt(s) => self.select_into(s, node, &source, runtime),
-            Node::IndexStmt(s) => self.create_index(s, runtime).map(|()| "CREATE INDEX".to_string()),
-            Node::CreateSeqStmt(s) => self.create_sequence(s, &source, runtime).map(|()| "CREATE SEQUENCE".to_string()),
-            Node::AlterSeqStmt(s) => self.alter_sequence(s, &source, runtime).map(|()| "ALTER SEQUENCE".to_string()),
-            Node::CreateSchemaStmt(s) => self.create_schema(s, runtime, client).map(|()| "CREATE SCHEMA".to_string()),
-            Node::ViewStmt(s) => self.create_view(s, &source, runtime).map(|()| "CREATE VIEW".to_string()),
-            Node::CreatedbStmt(s) => self.create_database(s, runtime).map(|()| "CREATE DATABASE".to_string()),
-            Node::DropdbStmt(s) => self.drop_database(s, runtime).map(|()| "DROP DATABASE".to_string()),
-            Node::AlterTableStmt(s) => self.alter_table(s, &source, runtime),
-            Node::RenameStmt(s) => self.rename(s, runtime),
-            Node::AlterObjectSchemaStmt(s) => self.set_schema(s, runtime),
-            Node::AlterOwnerStmt(s) => self.set_owner(s, runtime),
-            Node::DropStmt(s) => self.drop_objects(s, runtime),
-            Node::CreateTrigStmt(s) => self.create_trigger(s, &source, runtime).map(|()| "CREATE TRIGGER".to_string()),
-            Node::TruncateStmt(s) => self.truncate(s, runtime).map(|()| "TRUNCATE TABLE".to_string()),
-            Node::CommentStmt(s) => self.comment(s, runtime).map(|()| "COMMENT".to_string()),
-            Node::CreateRoleStmt(s) => self.create_role(s, runtime).map(|()| "CREATE ROLE".to_string()),
-            Node::AlterRoleSetStmt(s) => self.alter_role_set(s, runtime).map(|()| "ALTER ROLE".to_string()),
-            Node::AlterDatabaseSetStmt(s) => self.alter_database_set(s, runtime).map(|()| "ALTER DATABASE".to_string()),
-            Node::AlterDatabaseStmt(s) => {
-                self.alter_database(s, &source, runtime).map(|()| "ALTER DATABASE".to_string())
-            }
-            Node::AlterRoleStmt(s) => self.alter_role(s, runtime).map(|()| "ALTER ROLE".to_string()),
-            Node::DropRoleStmt(s) => self.drop_role(s, runtime).map(|()| "DROP ROLE".to_string()),
-            Node::AlterFunctionStmt(s) => self.alter_function(s, &source, runtime),
-            Node::CreateFunctionStmt(s) => {
-                let tag = if s.is_procedure { "CREATE PROCEDURE" } else { "CREATE FUNCTION" };
-                self.create_function(s, &source, runtime).map(|()| tag.to_string())
-            }
-            Node::CompositeTypeStmt(s) => {
-                self.create_composite_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string())
-            }
-            Node::CreateEnumStmt(s) => self.create_enum(s, runtime).map(|()| "CREATE TYPE".to_string()),
-            Node::CreateRangeStmt(s) => self.create_range_type(s, &source, runtime).map(|()| "CREATE TYPE".to_string()),
-            Node::AlterEnumStmt(s) => self.alter_enum(s, runtime).map(|()| "ALTER TYPE".to_string()),
-            Node::CreateDomainStmt(s) => self.create_domain(s, &source, runtime).map(|()| "CREATE DOMAIN".to_string()),
-            Node::AlterDomainStmt(s) => self.alter_domain(s, &source, runtime).map(|()| "ALTER DOMAIN".to_string()),
-            Node::DefineStmt(s) if text_search::kind_of(s.kind).is_some() => self.define_text_search(s, runtime),
-            Node::AlterTSConfigurationStmt(s) => self.alter_config(s, runtime),
-            Node::AlterTSDictionaryStmt(s) => self.alter_dictionary(s, runtime),
-            Node::CreateOpClassStmt(s) => {
-                self.create_operator_class(s, &source, runtime).map(|()| "CREATE OPERATOR CLASS".to_string())
-            }
-            Node::CreateOpFamilyStmt(s) => {
-                self.create_operator_family(s, runtime).map(|()| "CREATE OPERATOR FAMILY".to_string())
-            }
-            Node::AlterOpFamilyStmt(s) => {
-                self.alter_operator_family(s, &source, runtime).map(|()| "ALTER OPERATOR FAMILY".to_string())
-            }
-            Node::CreateExtensionStmt(s) => {
-                self.create_extension(s, &source, runtime).map(|()| "CREATE EXTENSION".to_string())
-            }
-            Node::AlterExtensionStmt(s) => self.alter_extension(s).map(|()| "ALTER EXTENSION".to_string()),
-            Node::ReindexStmt(s) => self.reindex(s, !self.in_explicit_block(), runtime),
-            other => Err(Error::unsupported(format!("{} is not supported", statement_name(&other)))),
-        };
-        if tag.is_err() {
-            self.changed_definitions.clear();
-        }
-        if let Some(txn) = &mut self.txn {
+        sink: &mut dyn RowSink,
+    ) -> Result<u64>;
+    /// Does a statement that has begun and not ended use such a plan?
+    fn any_running(&self, uses: &dyn Fn(&Plan) -> bool) -> bool;
+    /// Ends the transaction.
+    fn commit(&mut self, runtime: &dyn Runtime) -> Result<()>;
+    /// Makes a definition that another one has in it.
+    fn define(&mut self, definition: &DefinitionStatement<'_>) -> Result<String>;
+    /// Fires a table's statement triggers.
+    fn fire_statement_triggers(
+        &mut self,
+        table: &Arc<Table>,
+        operation: TriggerOperation,
+        bits: i16,
+        runtime: &dyn Runtime,
+    ) -> Result<()>;
+    /// Has a routine's language check its body.
+    fn check_routine(
+        &mut self,
+        definition: &routine_definition::Definition,
+        language: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()>;
+    /// Nobody uses a database any more, nor by its name.
+    fn forget_database(&self, database: Oid);
+}
+
+/// A definition that is to be made.
+pub(crate) struct DefinitionStatement<'a> {
+    pub node: Node<'a>,
+    /// The text that was parsed.
+    pub source: &'a Arc<str>,
+    pub runtime: &'a dyn Runtime,
+}
+
+/// One command's changes of the system tables: what commands have in common.
+pub(crate) struct Definitions<'a> {
+    host: &'a mut dyn DefinitionHost,
+    /// The command's tag.
+    command: &'static str,
+    /// The lock on the table that the command is about, where the command alone tells it.
+    lock: Option<LockMode>,
+    /// Objects whose definitions have been written, and whose dependencies are not settled yet.
+    changed: BTreeSet<(Oid, Oid)>,
+}
+
+impl<'a> Definitions<'a> {
+    pub fn new(host: &'a mut dyn DefinitionHost, command: &'static str, lock: Option<LockMode>) -> Definitions<'a> {
+        Definitions { host, command, lock, changed: BTreeSet::new() }
+    }
+}
+
+impl Definitions<'_> {
+    pub(super) fn context(&self) -> &SessionContext {
+        self.host.context()
+    }
+    pub(super) fn context_mut(&mut self) -> &mut SessionContext {
+        self.host.context_mut()
+    }
+
+    /// What a command has come to: its dependencies are settled if it has worked.
+    pub(crate) fn finish_command(&mut self, done: Result<String>, runtime: &dyn Runtime) -> Result<String> {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
-        let tag = tag?;
+        let tag = done?;
         self.settle_dependencies(runtime)?;
         Ok(tag)
+    }
+
+    /// The lock that the command takes on the table that it is about.
+    fn table_lock(&self) -> LockMode {
+        self.lock.unwrap_or(LockMode::AccessExclusive)
+    }
+
+    /// Ends an implicit transaction.
+    fn finish_implicit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if self.context().transaction.block == Block::Implicit { self.host.commit(runtime) } else { Ok(()) }
     }
 
     /// Changes system tables. What was looked up before is stale afterwards.
@@ -163,96 +172,19 @@ impl Session {
         runtime: &dyn Runtime,
         change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>,
     ) -> Result<R> {
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
-        let temporary = Some(&self.own.temporary);
-        let mut writer = CatalogWriter {
-            store: &self.database.store,
-            txn,
-            park: runtime,
-            temporary,
-            wrote_shared: false,
-            changes: Default::default(),
-            defined: Vec::new(),
-        };
-        let done = change(&mut writer);
-        self.changed_definitions.extend(writer.defined.drain(..));
-        if writer.wrote_shared {
-            let changes = std::mem::take(&mut writer.changes);
-            txn.next_command();
-            self.catalog_changed(&changes);
-        }
+        let (done, defined) = self.context_mut().write_catalog(runtime, change)?;
+        self.changed.extend(defined);
         done
-    }
-
-    /// Rows of a system table as this transaction sees them.
-    pub(crate) fn catalog_lookup(&mut self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
-        let snapshot = self.catalog_snapshot()?;
-        temporary::lookup(&self.database.store, &self.own.temporary, table, index, key, &snapshot)
-    }
-    pub(crate) fn catalog_scan(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
-        let snapshot = self.catalog_snapshot()?;
-        temporary::scan(&self.database.store, &self.own.temporary, table, &snapshot)
-    }
-
-    /// Asks the catalogs.
-    pub(crate) fn with_catalog<R>(
-        &mut self,
-        runtime: &dyn Runtime,
-        ask: impl FnOnce(&crate::session::environment::StatementHost<'_>) -> Result<R>,
-    ) -> Result<R> {
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        ask(&host)
-    }
-
-    pub(crate) fn resolve_type(
-        &mut self,
-        t: &nodes::TypeName,
-        source: &Arc<str>,
-        runtime: &dyn Runtime,
-    ) -> Result<(Oid, i32)> {
-        self.with_catalog(runtime, |host| {
-            kilndb_bind::Binder::new(&host.reader, source.clone(), Vec::new()).resolve_type(t)
-        })
-    }
-
-    /// The relation named, of any kind; 42P01 if there is none.
-    pub(crate) fn relation_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        self.find_relation_of(r, runtime)?.ok_or_else(|| missing_relation(r))
-    }
-
-    pub(crate) fn find_relation_of(
-        &mut self,
-        r: &nodes::RangeVar,
-        runtime: &dyn Runtime,
-    ) -> Result<Option<Arc<Table>>> {
-        kilndb_bind::refuse_other_database(r, &self.database.name)?;
-        let (schema, name) = (r.schemaname(), r.relname().unwrap_or(""));
-        self.with_catalog(runtime, |host| host.reader.table_by_name(schema, name))
-    }
-
-    /// An ordinary table; 42809 for anything else.
-    pub(crate) fn table_of(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        let table = self.relation_of(r, runtime)?;
-        if matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
-            return Ok(table);
-        }
-        Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)))
-    }
-
-    pub(crate) fn table_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        let found = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
-        found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {oid} does not exist")))
     }
 
     /// A running statement of this session does not expect a table that it uses to change.
     fn refuse_if_running(&self, table: &Table, mode: LockMode) -> Result<()> {
-        if mode <= LockMode::RowExclusive || matches!(self.ddl_command, "CREATE TRIGGER" | "COMMENT") {
+        if mode <= LockMode::RowExclusive || matches!(self.command, "CREATE TRIGGER" | "COMMENT") {
             return Ok(());
         }
         let uses = |plan: &kilndb_plan::Plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid);
-        if self.running_plans.iter().any(|plan| uses(plan)) || self.own.portals.any_open(uses) {
-            let command = if self.ddl_command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.ddl_command };
+        if self.host.any_running(&uses) {
+            let command = if self.command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.command };
             let message = format!(
                 "cannot {command} \"{}\" because it is being used by active queries in this session",
                 table.name
@@ -271,11 +203,11 @@ impl Session {
             ));
         }
         self.refuse_if_running(table, mode)?;
-        self.lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        self.context_mut().lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         if table.persistence == GLOBAL
             && mode > LockMode::RowExclusive
-            && self.own.temporary.is_used_by_others(table.oid)
+            && self.context().shared.temporary.is_used_by_others(table.oid)
         {
             let message = format!(
                 "cannot change global temporary table \"{}\" because other sessions have rows in it",
@@ -288,7 +220,7 @@ impl Session {
 
     /// Is a relation temporary that is to be made under this name? So it is if it says so, or if its schema is.
     pub(super) fn will_be_temporary(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<bool> {
-        kilndb_bind::refuse_other_database(r, &self.database.name)?;
+        kilndb_bind::refuse_other_database(r, &self.context().database.name)?;
         if r.relpersistence as u8 == b't' {
             return Ok(true);
         }
@@ -304,8 +236,8 @@ impl Session {
 
     /// Is it the session's temporary schema where an object is made under this name?
     pub(super) fn is_own_temporary_schema(&mut self, schema: Option<&str>, runtime: &dyn Runtime) -> Result<bool> {
-        let own = self.own.temporary.schema();
-        self.with_catalog(runtime, |host| match schema {
+        let own = self.context().shared.temporary.schema();
+        self.context_mut().with_catalog(runtime, |host| match schema {
             Some("pg_temp") => Ok(true),
             Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
             None => Ok(host.reader.creation_schema == Some("pg_temp")),
@@ -322,8 +254,9 @@ impl Session {
         if temporary {
             if let Some(name) = schema
                 && name != "pg_temp"
-                && (self.own.temporary.schema().is_none()
-                    || self.with_catalog(runtime, |host| host.reader.schema_oid(name))? != self.own.temporary.schema())
+                && (self.context().shared.temporary.schema().is_none()
+                    || self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(name))?
+                        != self.context().shared.temporary.schema())
             {
                 if name.starts_with("pg_temp_") {
                     return Err(Error::new(
@@ -342,13 +275,14 @@ impl Session {
         let name = match schema {
             Some(name) => name.to_string(),
             None => self
+                .context_mut()
                 .with_catalog(runtime, |host| Ok(host.reader.creation_schema.map(str::to_string)))?
                 .ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?,
         };
-        let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
+        let oid = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
         let oid =
             oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
-        if oid == PG_CATALOG && !self.allow_system_objects {
+        if oid == PG_CATALOG && !self.context().catalogs.allow_system_objects {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 "permission denied to create in schema \"pg_catalog\"",
@@ -356,161 +290,6 @@ impl Session {
             .with_detail("System catalog modifications are currently disallowed."));
         }
         Ok((oid, name))
-    }
-}
-
-pub(crate) fn missing_relation(r: &nodes::RangeVar) -> Error {
-    let name = match r.schemaname() {
-        Some(schema) => format!("{schema}.{}", r.relname().unwrap_or("")),
-        None => r.relname().unwrap_or("").to_string(),
-    };
-    Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-}
-
-/// The command's tag, for those that a read-only transaction refuses.
-pub(crate) fn command_name(node: &Node<'_>) -> Option<&'static str> {
-    let altered = |kind: O::Type| match kind {
-        O::OBJECT_INDEX => "ALTER INDEX",
-        O::OBJECT_VIEW => "ALTER VIEW",
-        O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
-        O::OBJECT_SCHEMA => "ALTER SCHEMA",
-        O::OBJECT_TRIGGER => "ALTER TRIGGER",
-        O::OBJECT_TYPE | O::OBJECT_ATTRIBUTE => "ALTER TYPE",
-        O::OBJECT_DOMAIN | O::OBJECT_DOMCONSTRAINT => "ALTER DOMAIN",
-        O::OBJECT_DATABASE => "ALTER DATABASE",
-        O::OBJECT_ROLE => "ALTER ROLE",
-        O::OBJECT_TSCONFIGURATION => "ALTER TEXT SEARCH CONFIGURATION",
-        O::OBJECT_TSDICTIONARY => "ALTER TEXT SEARCH DICTIONARY",
-        O::OBJECT_TSPARSER => "ALTER TEXT SEARCH PARSER",
-        O::OBJECT_TSTEMPLATE => "ALTER TEXT SEARCH TEMPLATE",
-        O::OBJECT_EXTENSION => "ALTER EXTENSION",
-        O::OBJECT_OPCLASS => "ALTER OPERATOR CLASS",
-        O::OBJECT_OPFAMILY => "ALTER OPERATOR FAMILY",
-        _ => "ALTER TABLE",
-    };
-    Some(match node {
-        Node::CreateStmt(_) => "CREATE TABLE",
-        Node::CreateTableAsStmt(_) => "CREATE TABLE AS",
-        Node::SelectStmt(_) => "SELECT INTO",
-        Node::IndexStmt(_) => "CREATE INDEX",
-        Node::CreateSeqStmt(_) => "CREATE SEQUENCE",
-        Node::AlterSeqStmt(_) => "ALTER SEQUENCE",
-        Node::CreateSchemaStmt(_) => "CREATE SCHEMA",
-        Node::ViewStmt(_) => "CREATE VIEW",
-        Node::CreatedbStmt(_) => "CREATE DATABASE",
-        Node::DropdbStmt(_) => "DROP DATABASE",
-        Node::AlterTableStmt(s) => altered(s.objtype),
-        Node::RenameStmt(s) => match s.rename_type {
-            O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE => altered(s.relation_type),
-            kind => altered(kind),
-        },
-        Node::AlterObjectSchemaStmt(s) => altered(s.object_type),
-        Node::AlterOwnerStmt(s) => altered(s.object_type),
-        Node::DropStmt(s) => match s.remove_type {
-            O::OBJECT_INDEX => "DROP INDEX",
-            O::OBJECT_VIEW => "DROP VIEW",
-            O::OBJECT_SEQUENCE => "DROP SEQUENCE",
-            O::OBJECT_SCHEMA => "DROP SCHEMA",
-            O::OBJECT_TABLE => "DROP TABLE",
-            O::OBJECT_TRIGGER => "DROP TRIGGER",
-            O::OBJECT_FUNCTION => "DROP FUNCTION",
-            O::OBJECT_PROCEDURE => "DROP PROCEDURE",
-            O::OBJECT_ROUTINE => "DROP ROUTINE",
-            O::OBJECT_TYPE => "DROP TYPE",
-            O::OBJECT_DOMAIN => "DROP DOMAIN",
-            O::OBJECT_TSCONFIGURATION => "DROP TEXT SEARCH CONFIGURATION",
-            O::OBJECT_TSDICTIONARY => "DROP TEXT SEARCH DICTIONARY",
-            O::OBJECT_TSPARSER => "DROP TEXT SEARCH PARSER",
-            O::OBJECT_TSTEMPLATE => "DROP TEXT SEARCH TEMPLATE",
-            O::OBJECT_EXTENSION => "DROP EXTENSION",
-            O::OBJECT_OPCLASS => "DROP OPERATOR CLASS",
-            O::OBJECT_OPFAMILY => "DROP OPERATOR FAMILY",
-            _ => return None,
-        },
-        Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSCONFIGURATION => "CREATE TEXT SEARCH CONFIGURATION",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSDICTIONARY => "CREATE TEXT SEARCH DICTIONARY",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSPARSER => "CREATE TEXT SEARCH PARSER",
-        Node::DefineStmt(s) if s.kind == O::OBJECT_TSTEMPLATE => "CREATE TEXT SEARCH TEMPLATE",
-        Node::AlterTSConfigurationStmt(_) => "ALTER TEXT SEARCH CONFIGURATION",
-        Node::AlterTSDictionaryStmt(_) => "ALTER TEXT SEARCH DICTIONARY",
-        Node::CreateTrigStmt(_) => "CREATE TRIGGER",
-        Node::CreateFunctionStmt(s) if s.is_procedure => "CREATE PROCEDURE",
-        Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
-        Node::CompositeTypeStmt(_) | Node::CreateEnumStmt(_) | Node::CreateRangeStmt(_) => "CREATE TYPE",
-        Node::AlterEnumStmt(_) => "ALTER TYPE",
-        Node::CreateDomainStmt(_) => "CREATE DOMAIN",
-        Node::CreateExtensionStmt(_) => "CREATE EXTENSION",
-        Node::CreateOpClassStmt(_) => "CREATE OPERATOR CLASS",
-        Node::CreateOpFamilyStmt(_) => "CREATE OPERATOR FAMILY",
-        Node::AlterOpFamilyStmt(_) => "ALTER OPERATOR FAMILY",
-        Node::AlterExtensionStmt(_) => "ALTER EXTENSION",
-        Node::AlterDomainStmt(_) => "ALTER DOMAIN",
-        Node::TruncateStmt(_) => "TRUNCATE TABLE",
-        Node::CommentStmt(_) => "COMMENT",
-        Node::CreateRoleStmt(_) => "CREATE ROLE",
-        Node::AlterRoleStmt(_) | Node::AlterRoleSetStmt(_) => "ALTER ROLE",
-        Node::AlterDatabaseStmt(_) | Node::AlterDatabaseSetStmt(_) => "ALTER DATABASE",
-        Node::DropRoleStmt(_) => "DROP ROLE",
-        _ => return None,
-    })
-}
-
-/// What a statement that is not supported is called. (The nodes' Debug text fails for some kinds.)
-fn statement_name(node: &Node<'_>) -> &'static str {
-    match node {
-        Node::GrantStmt(_) => "GRANT and REVOKE",
-        Node::GrantRoleStmt(_) => "GRANT and REVOKE of roles",
-        Node::AlterDefaultPrivilegesStmt(_) => "ALTER DEFAULT PRIVILEGES",
-        Node::CreateFunctionStmt(_) => "CREATE FUNCTION",
-        Node::AlterFunctionStmt(_) => "ALTER FUNCTION",
-        Node::CreatePolicyStmt(_) => "CREATE POLICY",
-        Node::AlterPolicyStmt(_) => "ALTER POLICY",
-        Node::AlterTypeStmt(_) => "ALTER TYPE",
-        Node::DefineStmt(_) => "CREATE AGGREGATE, OPERATOR, TYPE or COLLATION",
-        Node::AlterOperatorStmt(_) => "ALTER OPERATOR",
-        Node::CreateCastStmt(_) => "CREATE CAST",
-        Node::CreateConversionStmt(_) => "CREATE CONVERSION",
-        Node::CreateTransformStmt(_) => "CREATE TRANSFORM",
-        Node::AlterExtensionContentsStmt(_) => "ALTER EXTENSION ... ADD and DROP",
-        Node::CreatePLangStmt(_) => "CREATE LANGUAGE",
-        Node::CreateAmStmt(_) => "CREATE ACCESS METHOD",
-        Node::CreateStatsStmt(_) => "CREATE STATISTICS",
-        Node::AlterStatsStmt(_) => "ALTER STATISTICS",
-        Node::CreateTableSpaceStmt(_) => "CREATE TABLESPACE",
-        Node::DropTableSpaceStmt(_) => "DROP TABLESPACE",
-        Node::AlterTableSpaceOptionsStmt(_) => "ALTER TABLESPACE",
-        Node::AlterTableMoveAllStmt(_) => "ALTER TABLE ALL IN TABLESPACE",
-        Node::CreateForeignServerStmt(_) => "CREATE SERVER",
-        Node::AlterForeignServerStmt(_) => "ALTER SERVER",
-        Node::CreateFdwStmt(_) => "CREATE FOREIGN DATA WRAPPER",
-        Node::AlterFdwStmt(_) => "ALTER FOREIGN DATA WRAPPER",
-        Node::ImportForeignSchemaStmt(_) => "IMPORT FOREIGN SCHEMA",
-        Node::CreateUserMappingStmt(_) => "CREATE USER MAPPING",
-        Node::AlterUserMappingStmt(_) => "ALTER USER MAPPING",
-        Node::DropUserMappingStmt(_) => "DROP USER MAPPING",
-        Node::CreateEventTrigStmt(_) => "CREATE EVENT TRIGGER",
-        Node::AlterEventTrigStmt(_) => "ALTER EVENT TRIGGER",
-        Node::CreatePublicationStmt(_) => "CREATE PUBLICATION",
-        Node::AlterPublicationStmt(_) => "ALTER PUBLICATION",
-        Node::CreateSubscriptionStmt(_) => "CREATE SUBSCRIPTION",
-        Node::AlterSubscriptionStmt(_) => "ALTER SUBSCRIPTION",
-        Node::DropSubscriptionStmt(_) => "DROP SUBSCRIPTION",
-        Node::RuleStmt(_) => "CREATE RULE",
-        Node::RefreshMatViewStmt(_) => "REFRESH MATERIALIZED VIEW",
-        Node::ClusterStmt(_) => "CLUSTER",
-        Node::CallStmt(_) => "CALL",
-        Node::DoStmt(_) => "DO",
-        Node::LoadStmt(_) => "LOAD",
-        Node::SecLabelStmt(_) => "SECURITY LABEL",
-        Node::ReassignOwnedStmt(_) => "REASSIGN OWNED",
-        Node::DropOwnedStmt(_) => "DROP OWNED",
-        Node::AlterCollationStmt(_) => "ALTER COLLATION",
-        Node::AlterObjectDependsStmt(_) => "ALTER ... DEPENDS ON EXTENSION",
-        Node::AlterTSDictionaryStmt(_) => "ALTER TEXT SEARCH DICTIONARY",
-        Node::AlterTSConfigurationStmt(_) => "ALTER TEXT SEARCH CONFIGURATION",
-        Node::ReplicaIdentityStmt(_) => "REPLICA IDENTITY",
-        _ => "this statement",
     }
 }
 

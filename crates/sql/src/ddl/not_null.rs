@@ -3,7 +3,7 @@
 //! Invariant: a user table's column has a row exactly if its flag is set. (Tables of older data folders may lack rows:
 //! what removes one does not insist.)
 
-use super::Session;
+use super::Definitions;
 use super::alter_table::column_of;
 use super::constraint::NewConstraint;
 use crate::client::Runtime;
@@ -41,10 +41,11 @@ pub(super) fn in_primary_key(table: &Table, attnum: i16) -> bool {
     table.indexes.iter().any(|i| i.primary && i.keys.iter().any(|k| k.attnum == attnum))
 }
 
-impl Session {
+impl Definitions<'_> {
     /// The row of a column's NOT NULL.
     pub(super) fn not_null_row(&mut self, table: &Table, attnum: i16) -> Result<Option<CatalogRow>> {
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         Ok(rows.into_iter().find(|r| r.char("contype") == b'n' && r.numbers("conkey") == [i64::from(attnum)]))
     }
 
@@ -83,7 +84,8 @@ impl Session {
     }
 
     fn refuse_taken_constraint(&mut self, table: &Table, name: &str) -> Result<()> {
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         if rows.iter().any(|r| r.text("conname") == Some(name)) {
             let message = format!("constraint \"{name}\" for relation \"{}\" already exists", table.name);
             return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
@@ -96,7 +98,7 @@ impl Session {
         let sql = format!("SELECT tableoid FROM {} WHERE {quoted} IS NULL LIMIT 1", self.qualified_name(table));
         let table = match self.query(&sql, runtime)?.first().and_then(|row| row.first()) {
             // The partition that the row is in.
-            Some(Datum::Oid(oid)) if *oid != table.oid => self.table_by_oid(*oid, runtime)?,
+            Some(Datum::Oid(oid)) if *oid != table.oid => self.context_mut().table_by_oid(*oid, runtime)?,
             Some(_) => table.clone(),
             None => return Ok(()),
         };

@@ -4,7 +4,7 @@
 //!
 //! Invariant: a class of users is never a type's default one: sorting, grouping and joins know PostgreSQL's own.
 
-use super::Session;
+use super::Definitions;
 use super::dependency::{Dependency, is_pinned};
 use super::operator_class_objects::Kind;
 use super::text_search::{FIRST_UNPINNED_OID, split};
@@ -12,7 +12,7 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::reference::Reference;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::{BTREE_METHOD, CatalogView, FunctionInfo, HASH_METHOD};
+use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, FunctionInfo, HASH_METHOD};
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, NodeList, nodes};
 use kilndb_types::{Datum, oids};
@@ -23,40 +23,8 @@ const ITEM_FUNCTION: i32 = 2;
 
 const INTERNAL: Oid = 2281;
 
-/// What an index method has to say of its families.
-pub(super) struct Method {
-    pub oid: Oid,
-    pub name: &'static str,
-    /// Strategies have numbers up to this one; 0: they are the class's own affair.
-    strategies: i32,
-    functions: i32,
-    /// The number of the function that reads a class's options.
-    options_function: i32,
-    orders_by_operator: bool,
-}
-
-const fn method(
-    oid: Oid,
-    name: &'static str,
-    strategies: i32,
-    functions: i32,
-    options_function: i32,
-    orders_by_operator: bool,
-) -> Method {
-    Method { oid, name, strategies, functions, options_function, orders_by_operator }
-}
-
-static METHODS: [Method; 6] = [
-    method(BTREE_METHOD, "btree", 5, 6, 5, false),
-    method(HASH_METHOD, "hash", 1, 3, 3, false),
-    method(783, "gist", 0, 12, 10, true),
-    method(2742, "gin", 0, 7, 7, false),
-    method(4000, "spgist", 0, 7, 7, true),
-    method(3580, "brin", 0, 15, 5, false),
-];
-
-pub(super) fn method_named(name: &str) -> Result<&'static Method> {
-    if let Some(found) = METHODS.iter().find(|m| m.name == name) {
+pub(super) fn method_named(name: &str) -> Result<&'static AccessMethod> {
+    if let Some(found) = AccessMethod::named(name) {
         return Ok(found);
     }
     if name == "heap" {
@@ -86,7 +54,7 @@ impl Member {
 
 /// What members are added to. Without a class the family alone.
 struct Place<'a> {
-    method: &'static Method,
+    method: &'static AccessMethod,
     family: Oid,
     family_names: &'a str,
     /// The class that is being made, and its type.
@@ -109,8 +77,8 @@ fn names_of(list: &kilndb_syntax::CastNodeList<nodes::String>) -> Vec<&str> {
     list.iter().filter_map(|n| n.sval()).collect()
 }
 
-impl Session {
-    pub(super) fn create_operator_family(
+impl Definitions<'_> {
+    pub(crate) fn create_operator_family(
         &mut self,
         s: &nodes::CreateOpFamilyStmt,
         runtime: &dyn Runtime,
@@ -118,7 +86,7 @@ impl Session {
         let names = names_of(s.opfamilyname());
         let (schema, _) = self.creation_schema(split(&names).0, false, runtime)?;
         let method = method_named(s.amname().unwrap_or(""))?;
-        if !self.is_superuser() {
+        if !self.context().is_superuser() {
             return Err(superuser_only("create an operator family"));
         }
         self.insert_operator_family(split(&names).1, schema, method, runtime).map(|_| ())
@@ -128,11 +96,11 @@ impl Session {
         &mut self,
         name: &str,
         schema: Oid,
-        method: &Method,
+        method: &AccessMethod,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
         self.refuse_operator_twin(Kind::Family, method, schema, name, false)?;
-        let (oid, owner) = (self.new_oid(schema)?, self.current_role);
+        let (oid, owner) = (self.new_oid(schema)?, self.context().identity.current_role);
         let row = [
             ("oid", Datum::Oid(oid)),
             ("opfmethod", Datum::Oid(method.oid)),
@@ -153,7 +121,7 @@ impl Session {
         }
     }
 
-    pub(super) fn create_operator_class(
+    pub(crate) fn create_operator_class(
         &mut self,
         s: &nodes::CreateOpClassStmt,
         source: &Arc<str>,
@@ -163,11 +131,11 @@ impl Session {
         let name = split(&names).1;
         let (schema, _) = self.creation_schema(split(&names).0, false, runtime)?;
         let method = method_named(s.amname().unwrap_or(""))?;
-        if !self.is_superuser() {
+        if !self.context().is_superuser() {
             return Err(superuser_only("create an operator class"));
         }
         let type_name = s.datatype().ok_or_else(|| Error::internal("an operator class without a type"))?;
-        let (type_oid, _) = self.resolve_type(type_name, source, runtime)?;
+        let (type_oid, _) = self.context_mut().resolve_type(type_name, source, runtime)?;
         let given = super::strings(s.opfamilyname());
         let family = match given.as_slice() {
             [] => match self.operator_object_in(Kind::Family, method, schema, name)? {
@@ -185,13 +153,13 @@ impl Session {
                 _ if stored != 0 => return Err(invalid("storage type specified more than once")),
                 _ => {
                     let ty = item.storedtype().ok_or_else(|| Error::internal("STORAGE without a type"))?;
-                    stored = self.resolve_type(ty, source, runtime)?.0;
+                    stored = self.context_mut().resolve_type(ty, source, runtime)?.0;
                 }
             }
             self.refuse_twice(&members, runtime)?;
         }
         // Kept in indexes as another type.
-        if stored != 0 && stored != type_oid && matches!(method.oid, BTREE_METHOD | HASH_METHOD) {
+        if stored != 0 && stored != type_oid && !method.can_store_other_type {
             return Err(invalid(format!(
                 "storage type cannot be different from data type for access method \"{}\"",
                 method.name
@@ -207,7 +175,7 @@ impl Session {
                 method.name
             )));
         }
-        let (oid, owner) = (self.new_oid(schema)?, self.current_role);
+        let (oid, owner) = (self.new_oid(schema)?, self.context().identity.current_role);
         let row = [
             ("oid", Datum::Oid(oid)),
             ("opcmethod", Datum::Oid(method.oid)),
@@ -227,10 +195,10 @@ impl Session {
     fn refuse_default(
         &mut self,
         name: &str,
-        method: &Method,
+        method: &AccessMethod,
         (type_name, type_oid): (&nodes::TypeName, Oid),
     ) -> Result<()> {
-        let rows = self.catalog_scan(PG_OPCLASS)?;
+        let rows = self.context_mut().catalog_scan(PG_OPCLASS)?;
         // As it was written.
         let shown = names_of(type_name.names()).join(".")
             + if type_name.array_bounds().iter().next().is_some() { "[]" } else { "" };
@@ -247,7 +215,7 @@ impl Session {
         )))
     }
 
-    pub(super) fn alter_operator_family(
+    pub(crate) fn alter_operator_family(
         &mut self,
         s: &nodes::AlterOpFamilyStmt,
         source: &Arc<str>,
@@ -256,7 +224,7 @@ impl Session {
         let method = method_named(s.amname().unwrap_or(""))?;
         let names = names_of(s.opfamilyname());
         let family = self.operator_object(Kind::Family, method, &names, runtime)?;
-        if !self.is_superuser() {
+        if !self.context().is_superuser() {
             return Err(superuser_only("alter an operator family"));
         }
         let family_names = names.join(".");
@@ -283,7 +251,7 @@ impl Session {
         }
     }
 
-    fn check_number(&self, item: &nodes::CreateOpClassItem, method: &Method) -> Result<()> {
+    fn check_number(&self, item: &nodes::CreateOpClassItem, method: &AccessMethod) -> Result<()> {
         let (word, most) = match item.itemtype {
             ITEM_OPERATOR if method.strategies == 0 => ("operator", i32::from(i16::MAX)),
             ITEM_OPERATOR => ("operator", method.strategies),
@@ -301,7 +269,7 @@ impl Session {
         for node in list {
             let Node::TypeName(t) = node else { continue };
             if types.len() < 2 {
-                types.push(self.resolve_type(t, source, runtime)?.0);
+                types.push(self.context_mut().resolve_type(t, source, runtime)?.0);
             } else {
                 return Err(syntax("one or two argument types must be specified"));
             }
@@ -346,7 +314,7 @@ impl Session {
         let mut types = Vec::new();
         for argument in named.objargs() {
             types.push(match argument {
-                Node::TypeName(t) => self.resolve_type(t, source, runtime)?.0,
+                Node::TypeName(t) => self.context_mut().resolve_type(t, source, runtime)?.0,
                 _ => 0,
             });
         }
@@ -359,12 +327,12 @@ impl Session {
         };
         let names = super::strings(named.objname());
         let (schema, name) = split(&names);
-        let all = self.with_catalog(runtime, |host| host.reader.operators(schema, name))?;
+        let all = self.context_mut().with_catalog(runtime, |host| host.reader.operators(schema, name))?;
         let Some(operator) = all.iter().find(|o| o.left == left && o.right == right) else {
-            let shown = |t: Oid, host: &crate::session::environment::StatementHost<'_>| {
+            let shown = |t: Oid, host: &crate::host::StatementHost<'_>| {
                 if t == 0 { String::new() } else { host.reader.format_type(t, -1) }
             };
-            let types = self.with_catalog(runtime, |host| Ok((shown(left, host), shown(right, host))))?;
+            let types = self.context_mut().with_catalog(runtime, |host| Ok((shown(left, host), shown(right, host))))?;
             let message = format!("operator does not exist: {} {} {}", types.0, names.join("."), types.1);
             return Err(Error::new(sqlstate::UNDEFINED_FUNCTION, message.replace(":  ", ": ")));
         };
@@ -411,7 +379,7 @@ impl Session {
     }
 
     fn types_shown(&mut self, m: &Member, runtime: &dyn Runtime) -> Result<String> {
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             Ok(format!("{},{}", host.reader.format_type(m.left, -1), host.reader.format_type(m.right, -1)))
         })
     }
@@ -442,7 +410,7 @@ impl Session {
                 );
                 return Err(Error::new(sqlstate::DUPLICATE_OBJECT, message));
             }
-            let oid = self.instance.next_oid()?;
+            let oid = self.context().cluster.next_oid()?;
             let purpose = if m.sort_family == 0 { b's' } else { b'o' };
             let table = if m.is_function { PG_AMPROC } else { PG_AMOP };
             self.write_catalog(runtime, |w| {
@@ -500,7 +468,7 @@ impl Session {
     }
 
     fn class_of_family(&mut self, family: Oid, type_oid: Oid) -> Result<Option<Oid>> {
-        let rows = self.catalog_scan(PG_OPCLASS)?;
+        let rows = self.context_mut().catalog_scan(PG_OPCLASS)?;
         Ok(rows.iter().find(|r| r.oid("opcfamily") == family && r.oid("opcintype") == type_oid).map(|r| r.oid("oid")))
     }
 
@@ -508,7 +476,7 @@ impl Session {
         let (table, index) =
             if m.is_function { (PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX) } else { (PG_AMOP, PG_AMOP_FAM_STRAT_INDEX) };
         let key = [Datum::Oid(family), Datum::Oid(m.left), Datum::Oid(m.right), Datum::Int2(m.number as i16)];
-        Ok(self.catalog_lookup(table, index, &key)?.into_iter().next())
+        Ok(self.context_mut().catalog_lookup(table, index, &key)?.into_iter().next())
     }
 
     fn delete_members(&mut self, members: &[Member], place: &Place<'_>, runtime: &dyn Runtime) -> Result<()> {
@@ -533,7 +501,8 @@ impl Session {
                     false => (PG_OPERATOR, row.oid("amopopr")),
                 };
                 let made_of = self
-                    .with_catalog(runtime, |host| crate::session::describe::shown(host, object.0, object.1, 0))?
+                    .context_mut()
+                    .with_catalog(runtime, |host| crate::host::describe::shown(host, object.0, object.1, 0))?
                     .unwrap_or_default();
                 let made_of = made_of.split_once(' ').map_or("", |(_, name)| name);
                 let message = format!("cannot drop {shown}: {made_of} because {class} requires it");
@@ -550,7 +519,7 @@ impl Session {
 /// The types that a function is for, as it was said, or as its arguments are: 0 where neither tells. Checks what the
 /// method calls it with.
 fn member_types_of(
-    method: &Method,
+    method: &AccessMethod,
     number: i32,
     f: &Arc<FunctionInfo>,
     given: (Oid, Oid),

@@ -1,12 +1,13 @@
 //! Operator classes and families as objects: names, schemas, owners, DROP, and members that go with what they are made
 //! of.
 
-use super::Session;
-use super::operator_class::{Method, method_named};
+use super::Definitions;
+use super::operator_class::method_named;
 use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
+use kilndb_catalog::AccessMethod;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_syntax::raw::ObjectType as O;
@@ -70,7 +71,7 @@ pub(super) fn kind_of(object: O::Type) -> Option<Kind> {
 }
 
 /// Commands name the access method first.
-fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static Method, Vec<&'a str>)> {
+fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static AccessMethod, Vec<&'a str>)> {
     let Node::NodeList(list) = object else { return Err(Error::internal("an operator class without a name")) };
     let mut names = super::strings(list);
     if names.is_empty() {
@@ -79,39 +80,39 @@ fn method_and_names<'a>(object: Node<'a>) -> Result<(&'static Method, Vec<&'a st
     Ok((method_named(names.remove(0))?, names))
 }
 
-fn missing(kind: Kind, method: &Method, names: &[&str]) -> Error {
+fn missing(kind: Kind, method: &AccessMethod, names: &[&str]) -> Error {
     let message =
         format!("{} \"{}\" does not exist for access method \"{}\"", kind.word(), names.join("."), method.name);
     Error::new(sqlstate::UNDEFINED_OBJECT, message)
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn operator_object_in(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         schema: Oid,
         name: &str,
     ) -> Result<Option<Oid>> {
         let columns = kind.columns();
         let key = [Datum::Oid(method.oid), Datum::text(name), Datum::Oid(schema)];
-        Ok(self.catalog_lookup(columns.table, columns.by_name, &key)?.first().map(|r| r.oid("oid")))
+        Ok(self.context_mut().catalog_lookup(columns.table, columns.by_name, &key)?.first().map(|r| r.oid("oid")))
     }
 
     fn find_operator_object(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         names: &[&str],
         runtime: &dyn Runtime,
     ) -> Result<Option<Oid>> {
         let (schema, name) = split(names);
         if let Some(schema) = schema
-            && self.with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
+            && self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
         {
             return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
         }
-        for schema in self.with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))? {
+        for schema in self.context_mut().with_catalog(runtime, |host| host.reader.schemas_to_search(schema, false))? {
             if let Some(found) = self.operator_object_in(kind, method, schema, name)? {
                 return Ok(Some(found));
             }
@@ -122,7 +123,7 @@ impl Session {
     pub(super) fn operator_object(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         names: &[&str],
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
@@ -133,7 +134,7 @@ impl Session {
     pub(super) fn refuse_operator_twin(
         &mut self,
         kind: Kind,
-        method: &Method,
+        method: &AccessMethod,
         schema: Oid,
         name: &str,
         says_schema: bool,
@@ -143,27 +144,29 @@ impl Session {
         }
         let mut message = format!("{} \"{name}\" for access method \"{}\" already exists", kind.word(), method.name);
         if says_schema {
-            let rows = self.catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
+            let rows =
+                self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
             message.push_str(&format!(" in schema \"{}\"", rows.first().and_then(|r| r.text("nspname")).unwrap_or("")));
         }
         Err(Error::new(sqlstate::DUPLICATE_OBJECT, message))
     }
 
     pub(super) fn operator_object_shown(&mut self, kind: Kind, oid: Oid, runtime: &dyn Runtime) -> Result<String> {
-        let shown =
-            self.with_catalog(runtime, |host| crate::session::describe::shown(host, kind.columns().table, oid, 0))?;
+        let shown = self
+            .context_mut()
+            .with_catalog(runtime, |host| crate::host::describe::shown(host, kind.columns().table, oid, 0))?;
         Ok(shown.unwrap_or_else(|| format!("{} {oid}", kind.word())))
     }
 
     /// The row of an object that the session's role may change.
     fn owned_operator_object(&mut self, kind: Kind, oid: Oid, names: &[&str]) -> Result<CatalogRow> {
         let columns = kind.columns();
-        let rows = self.catalog_lookup(columns.table, columns.by_oid, &[Datum::Oid(oid)])?;
+        let rows = self.context_mut().catalog_lookup(columns.table, columns.by_oid, &[Datum::Oid(oid)])?;
         let row = rows
             .into_iter()
             .next()
             .ok_or_else(|| Error::internal(format!("cache lookup failed for {} {oid}", kind.word())))?;
-        if row.oid(columns.owner) == self.current_role || self.is_superuser() {
+        if row.oid(columns.owner) == self.context().identity.current_role || self.context().is_superuser() {
             return Ok(row);
         }
         Err(Error::new(
@@ -259,7 +262,7 @@ impl Session {
                     if s.missing_ok
                         && matches!(e.sqlstate(), sqlstate::UNDEFINED_OBJECT | sqlstate::INVALID_SCHEMA_NAME) =>
                 {
-                    self.notice(Severity::Notice, format!("{}, skipping", e.message()));
+                    self.context().notice(Severity::Notice, format!("{}, skipping", e.message()));
                 }
                 Err(e) => return Err(e),
             }
@@ -272,8 +275,11 @@ impl Session {
 
     /// The class that cannot be without a member, if the member is of one.
     pub(super) fn class_of_member(&mut self, table: Oid, member: Oid) -> Result<Option<Oid>> {
-        let rows =
-            self.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &[Datum::Oid(table), Datum::Oid(member)])?;
+        let rows = self.context_mut().catalog_lookup(
+            PG_DEPEND,
+            PG_DEPEND_DEPENDER_INDEX,
+            &[Datum::Oid(table), Datum::Oid(member)],
+        )?;
         Ok(rows
             .iter()
             .find(|r| r.char("deptype") == b'i' && r.oid("refclassid") == PG_OPCLASS)

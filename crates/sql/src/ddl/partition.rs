@@ -1,7 +1,7 @@
 //! PARTITION BY, PARTITION OF: partition keys and bounds, and what a partition gets from the table that it is a part
 //! of.
 
-use super::Session;
+use super::Definitions;
 use super::constraint::NewConstraint;
 use super::create_table::NewColumn;
 use super::index::NewIndex;
@@ -39,16 +39,16 @@ fn malformed(message: impl Into<String>) -> Error {
 }
 
 /// Calls functions of users' operator classes by statements.
-struct Calls<'s> {
-    session: &'s mut Session,
+struct Calls<'s, 'd> {
+    definitions: &'s mut Definitions<'d>,
     runtime: &'s dyn Runtime,
 }
 
-impl ClassFunctions for Calls<'_> {
+impl ClassFunctions for Calls<'_, '_> {
     fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let types = operator_class::argument_types(function, class);
         let quote = kilndb_catalog::format_type::quote_identifier;
-        let sql = self.session.with_catalog(self.runtime, |host| {
+        let sql = self.definitions.context_mut().with_catalog(self.runtime, |host| {
             let schema = host.reader.schema_name(function.schema_oid)?.unwrap_or_default();
             let mut literals = Vec::new();
             for (value, ty) in arguments.into_iter().zip(types) {
@@ -60,12 +60,12 @@ impl ClassFunctions for Calls<'_> {
             }
             Ok(format!("SELECT {}.{}({})", quote(&schema), quote(&function.name), literals.join(", ")))
         })?;
-        let rows = self.session.query(&sql, self.runtime)?;
+        let rows = self.definitions.query(&sql, self.runtime)?;
         Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Stores the partition key of a new table.
     pub(super) fn insert_partition_key(
         &mut self,
@@ -74,7 +74,7 @@ impl Session {
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let table = self.table_by_oid(table, runtime)?;
+        let table = self.context_mut().table_by_oid(table, runtime)?;
         let strategy = Strategy::of(spec.strategy as u8);
         let elements: Vec<&nodes::PartitionElem> = spec.part_params().iter().collect();
         if strategy == Strategy::List && elements.len() > 1 {
@@ -160,7 +160,8 @@ impl Session {
         let info = self.type_info(type_oid, runtime)?;
         if e.collation().len() > 0 {
             if info.collation == 0 {
-                let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+                let shown =
+                    self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
                 return Err(Error::new(
                     sqlstate::DATATYPE_MISMATCH,
                     format!("collations are not supported by type {shown}"),
@@ -182,7 +183,7 @@ impl Session {
         table: &Arc<Table>,
         runtime: &dyn Runtime,
     ) -> Result<(Oid, bool, bool, Vec<i16>)> {
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let found = kilndb_bind::bind_expression(sql, Some(table), &host.reader, None).and_then(|b| {
                 if !is_temporary(table.oid) {
                     super::depend::refuse_temporary_routines(&b.expr)?;
@@ -246,7 +247,7 @@ impl Session {
         } else if let (Some(class), true) = (found, usable) {
             return Ok(class);
         }
-        let shown = self.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
         if found.is_some() {
             return Err(Error::unsupported(format!("partitioning by {word} of type {shown} is not supported")));
         }
@@ -269,7 +270,7 @@ impl Session {
         let Some(Node::RangeVar(r)) = s.inh_relations().iter().next() else {
             return Err(Error::internal("PARTITION OF without a table"));
         };
-        let parent = self.relation_of(r, runtime)?;
+        let parent = self.context_mut().relation_of(r, runtime)?;
         let parent = self.lock_for_ddl(&parent, LockMode::AccessExclusive, runtime)?;
         if parent.kind != TableKind::Partitioned {
             return Err(definition(format!("\"{}\" is not partitioned", parent.name)));
@@ -307,7 +308,7 @@ impl Session {
     }
 
     pub(crate) fn partition_map(&mut self, table: Oid, runtime: &dyn Runtime) -> Result<Arc<PartitionMap>> {
-        self.with_catalog(runtime, |host| host.reader.partition_map(table))
+        self.context_mut().with_catalog(runtime, |host| host.reader.partition_map(table))
     }
 
     /// A bound, checked against the key.
@@ -362,7 +363,7 @@ impl Session {
                     for known in &list {
                         is_known |= match (known.is_null(), value.is_null()) {
                             (false, false) => {
-                                key.compare(0, known, &value, &mut Calls { session: self, runtime })?.is_eq()
+                                key.compare(0, known, &value, &mut Calls { definitions: self, runtime })?.is_eq()
                             }
                             (a, b) => a == b,
                         };
@@ -384,8 +385,8 @@ impl Session {
                 }
                 let lower = self.bound_edges(&key, b.lowerdatums(), source, runtime)?;
                 let upper = self.bound_edges(&key, b.upperdatums(), source, runtime)?;
-                if key.compare_edges(&lower, &upper, &mut Calls { session: self, runtime })?.is_ge() {
-                    let texts = self.with_catalog(runtime, |host| {
+                if key.compare_edges(&lower, &upper, &mut Calls { definitions: self, runtime })?.is_ge() {
+                    let texts = self.context_mut().with_catalog(runtime, |host| {
                         let text = |edges: &[Edge]| host.shown_edges(&key, edges);
                         Ok((text(&lower)?, text(&upper)?))
                     })?;
@@ -463,7 +464,7 @@ impl Session {
             );
         }
         let sql = kilndb_syntax::expression_sql(node)?;
-        let ty = self.with_catalog(runtime, |host| Ok(bound_type(part.base_type, &host.reader)))?;
+        let ty = self.context_mut().with_catalog(runtime, |host| Ok(bound_type(part.base_type, &host.reader)))?;
         let rows = self.query(&format!("SELECT CAST(({sql}) AS {ty})"), runtime).map_err(|mut e| {
             e.0.position = None;
             e.or_position(position)
@@ -486,8 +487,8 @@ impl Session {
         }
         // The place of a partition that is being detached is taken.
         let whole = if map.pending.is_empty() { map.clone() } else { Arc::new(map.whole()) };
-        if let Some(at) = whole.overlap(bound, &mut Calls { session: self, runtime })? {
-            let other = self.table_by_oid(whole.partitions[at].oid, runtime)?;
+        if let Some(at) = whole.overlap(bound, &mut Calls { definitions: self, runtime })? {
+            let other = self.context_mut().table_by_oid(whole.partitions[at].oid, runtime)?;
             let message = match bound {
                 Bound::Default => {
                     format!("partition \"{name}\" conflicts with existing default partition \"{}\"", other.name)
@@ -505,7 +506,7 @@ impl Session {
         if let Some((m, oid)) = smaller
             && modulus % m != 0
         {
-            let other = self.table_by_oid(oid, runtime)?;
+            let other = self.context_mut().table_by_oid(oid, runtime)?;
             return Err(e().with_detail(format!(
                 "The new modulus {modulus} is not divisible by {m}, the modulus of existing partition \"{}\".",
                 other.name
@@ -514,7 +515,7 @@ impl Session {
         if let Some((m, oid)) = larger
             && m % modulus != 0
         {
-            let other = self.table_by_oid(oid, runtime)?;
+            let other = self.context_mut().table_by_oid(oid, runtime)?;
             return Err(e().with_detail(format!(
                 "The new modulus {modulus} is not a factor of {m}, the modulus of existing partition \"{}\".",
                 other.name
@@ -532,7 +533,8 @@ impl Session {
         map: Arc<PartitionMap>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let text = self.with_catalog(runtime, |host| partition::bound_text(&map.key, bound, &host.reader))?;
+        let text =
+            self.context_mut().with_catalog(runtime, |host| partition::bound_text(&map.key, bound, &host.reader))?;
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_INHERITS,
@@ -559,18 +561,18 @@ impl Session {
             // Plans may have counted on partitions that are not.
             let mut changes = kilndb_catalog::changes::Changes::default();
             changes.objects.insert(parent.oid);
-            self.catalog_changed(&changes);
+            self.context_mut().catalog_changed(&changes);
         }
         let added = Partition { oid: child, bound: Arc::new(bound.clone()), is_partitioned, is_pending: false };
         let map = Arc::new(map.with(added));
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             host.reader.set_partition_map(map);
             Ok(())
         })
     }
 
     fn mark_parent(&mut self, parent: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(parent)])?;
+        let rows = self.context_mut().catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(parent)])?;
         if rows.first().is_some_and(|r| !r.bool("relhassubclass")) {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, parent, runtime, |row| {
                 row.set("relhassubclass", Datum::Bool(true))
@@ -593,10 +595,11 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let (Some(at), false) = (map.default_partition(), matches!(bound, Bound::Default)) else { return Ok(()) };
-        let default = self.table_by_oid(map.partitions[at].oid, runtime)?;
+        let default = self.context_mut().table_by_oid(map.partitions[at].oid, runtime)?;
         let default = self.lock_for_ddl(&default, LockMode::AccessExclusive, runtime)?;
-        let parent = self.table_by_oid(map.table, runtime)?;
-        let condition = self.with_catalog(runtime, |host| host.bound_condition(&parent, &map.key, bound))?;
+        let parent = self.context_mut().table_by_oid(map.table, runtime)?;
+        let condition =
+            self.context_mut().with_catalog(runtime, |host| host.bound_condition(&parent, &map.key, bound))?;
         let sql = format!("SELECT 1 FROM {} WHERE {condition} LIMIT 1", self.qualified_name(&default));
         if self.query(&sql, runtime)?.is_empty() {
             return Ok(());
@@ -610,8 +613,10 @@ impl Session {
 
     /// Checks, not-null constraints and keys of the parent, for a new partition.
     pub(super) fn copy_to_partition(&mut self, parent: &Arc<Table>, child: Oid, runtime: &dyn Runtime) -> Result<()> {
-        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])? {
-            let table = self.table_by_oid(child, runtime)?;
+        for row in
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])?
+        {
+            let table = self.context_mut().table_by_oid(child, runtime)?;
             let name = row.text("conname").unwrap_or("");
             match row.char("contype") {
                 b'c' if !row.bool("connoinherit") => {
@@ -636,7 +641,7 @@ impl Session {
             }
         }
         for index in &parent.indexes {
-            let table = self.table_by_oid(child, runtime)?;
+            let table = self.context_mut().table_by_oid(child, runtime)?;
             self.copy_index_to(parent, index, &table, runtime)?;
         }
         self.copy_references(parent, child, runtime)?;
@@ -658,9 +663,9 @@ impl Session {
         child: Oid,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
+        let rows = self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(key)])?;
         let Some(row) = rows.first() else { return Ok(()) };
-        let table = self.table_by_oid(child, runtime)?;
+        let table = self.context_mut().table_by_oid(child, runtime)?;
         if let Some(whole) = parent.foreign_keys.iter().find(|k| k.oid == key)
             && self.adopt_foreign_key(parent, whole, &table, runtime)?
         {
@@ -687,7 +692,7 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
         self.settle_key_triggers(oid, runtime)?;
         if table.kind == TableKind::Partitioned {
-            let table = self.table_by_oid(child, runtime)?;
+            let table = self.context_mut().table_by_oid(child, runtime)?;
             for partition in self.partition_oids(child, runtime)? {
                 self.copy_foreign_key(&table, oid, partition, runtime)?;
             }
@@ -728,7 +733,7 @@ impl Session {
             self.insert_constraint(&constraint, runtime)?;
         }
         self.make_part(index, oid, child, runtime)?;
-        let child = self.table_by_oid(child.oid, runtime)?;
+        let child = self.context_mut().table_by_oid(child.oid, runtime)?;
         if let Some(part) =
             child.indexes.iter().find(|i| i.oid == oid && i.is_in_whole && child.kind == TableKind::Table).cloned()
         {
@@ -804,7 +809,7 @@ impl Session {
             "idx"
         };
         let name = self.free_name(child, if index.primary { &[] } else { &names }, suffix, runtime)?;
-        let options = self.with_catalog(runtime, |host| {
+        let options = self.context_mut().with_catalog(runtime, |host| {
             Ok(host.reader.class_row(index.oid)?.map(|c| c.texts("reloptions")).unwrap_or_default())
         })?;
         Ok(NewIndex {
@@ -817,7 +822,7 @@ impl Session {
             immediate: !index.deferrable,
             predicate: index.predicate_sql.clone(),
             options,
-            method: index.method_oid(),
+            method: index.method.oid,
             in_whole: index.is_global,
         })
     }
@@ -840,7 +845,7 @@ impl Session {
 
 /// Are the keys, the condition and the kind of an index those of one to be made?
 fn is_alike(own: &Index, new: &NewIndex, whole: &Index) -> bool {
-    own.method_oid() == new.method
+    own.method.oid == new.method
         && own.unique == new.unique
         && own.nulls_not_distinct == new.nulls_not_distinct
         && own.include == new.include

@@ -1,6 +1,6 @@
 //! ATTACH PARTITION, of tables and of indexes.
 
-use super::Session;
+use super::Definitions;
 use super::partition::own_columns;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -21,7 +21,7 @@ pub(super) fn wrong_object(message: String) -> Error {
     Error::new(sqlstate::WRONG_OBJECT_TYPE, message)
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn attach_partition(
         &mut self,
         parent: &Arc<Table>,
@@ -40,7 +40,7 @@ impl Session {
             ))
             .with_detail("This operation is not supported for tables."));
         }
-        let child = self.relation_of(r, runtime)?;
+        let child = self.context_mut().relation_of(r, runtime)?;
         if !matches!(child.kind, TableKind::Table | TableKind::Partitioned) {
             return Err(wrong_object(format!("\"{}\" is not a table", child.name)));
         }
@@ -48,7 +48,7 @@ impl Session {
         if child.partition_of != 0 {
             return Err(wrong_object(format!("\"{}\" is already a partition", child.name)));
         }
-        let below = self.with_catalog(runtime, |host| host.reader.partition_tree(child.oid))?;
+        let below = self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(child.oid))?;
         if below.contains(&parent.oid) {
             return Err(Error::new(sqlstate::DUPLICATE_TABLE, "circular inheritance not allowed")
                 .with_detail(format!("\"{}\" is already a child of \"{}\".", parent.name, child.name)));
@@ -85,7 +85,7 @@ impl Session {
             })?;
         }
         for index in &parent.indexes {
-            let child = self.table_by_oid(child.oid, runtime)?;
+            let child = self.context_mut().table_by_oid(child.oid, runtime)?;
             self.copy_index_to(parent, index, &child, runtime)?;
         }
         self.clone_triggers(parent, child.oid, runtime)?;
@@ -149,8 +149,11 @@ impl Session {
 
     /// The parent's checks and not-null constraints must be the child's already.
     fn take_over_constraints(&mut self, parent: &Table, child: &Table, runtime: &dyn Runtime) -> Result<()> {
-        let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
-        for row in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])? {
+        let own =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
+        for row in
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])?
+        {
             let name = row.text("conname").unwrap_or("");
             let found = match row.char("contype") {
                 b'c' if !row.bool("connoinherit") => {
@@ -216,7 +219,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let key = parent.partition_key.clone().ok_or_else(|| Error::internal("a partitioned table without a key"))?;
-        let condition = self.with_catalog(runtime, |host| {
+        let condition = self.context_mut().with_catalog(runtime, |host| {
             let own = host.bound_condition(parent, &key, bound)?;
             Ok(match host.partition_condition(parent)? {
                 Some(above) => format!("({above}) AND ({own})"),
@@ -233,7 +236,7 @@ impl Session {
 
     /// ALTER INDEX … ATTACH PARTITION.
     fn attach_index(&mut self, whole: &Arc<Table>, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<()> {
-        let part = self.relation_of(r, runtime)?;
+        let part = self.context_mut().relation_of(r, runtime)?;
         if part.kind != TableKind::Index {
             return Err(wrong_object(format!("\"{}\" is not an index", part.name)));
         }
@@ -288,9 +291,9 @@ impl Session {
     }
 
     pub(super) fn index_and_table(&mut self, index: Oid, runtime: &dyn Runtime) -> Result<(Arc<Table>, Arc<Index>)> {
-        let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index)])?;
+        let rows = self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index)])?;
         let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
-        let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        let table = self.context_mut().table_by_oid(row.oid("indrelid"), runtime)?;
         let found = table.indexes.iter().find(|i| i.oid == index).cloned();
         found.map(|i| (table, i)).ok_or_else(|| Error::internal("an index that its table does not have"))
     }
@@ -301,7 +304,7 @@ impl Session {
             return Ok(());
         }
         for partition in self.partition_oids(parent.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             if !child.indexes.iter().any(|i| i.part_of == whole.oid && i.valid) {
                 return Ok(());
             }

@@ -7,7 +7,7 @@
 //!    older snapshot (`exec::partition::seen_map`). Its bound still holds for who names it, and its place is taken.
 //! 3. What makes it a table of its own is done when all are gone that held a lock on the parent when it became pending.
 
-use super::Session;
+use super::Definitions;
 use super::constraint::NewConstraint;
 use super::partition_attach::wrong_object;
 use super::partition_keys::is_reference_part;
@@ -51,7 +51,7 @@ pub(super) fn lock_for_partitions(s: &nodes::AlterTableStmt) -> Option<LockMode>
     (light || detaches_concurrently(s)).then_some(LockMode::ShareUpdateExclusive)
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn detach_partition(
         &mut self,
         parent: &Arc<Table>,
@@ -66,10 +66,9 @@ impl Session {
             ))
             .with_detail("This operation is not supported for tables."));
         }
-        let child = self.relation_of(r, runtime)?;
+        let child = self.context_mut().relation_of(r, runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
         if p.concurrent {
-            self.refuse_in_block("ALTER TABLE ... DETACH CONCURRENTLY")?;
             if map.default_partition().is_some() {
                 return Err(state("cannot detach partitions concurrently when a default partition exists".into()));
             }
@@ -105,7 +104,7 @@ impl Session {
             ))
             .with_detail("This operation is not supported for tables."));
         }
-        let child = self.relation_of(r, runtime)?;
+        let child = self.context_mut().relation_of(r, runtime)?;
         refuse_stranger(parent, &child)?;
         let map = self.partition_map(parent.oid, runtime)?;
         if !map.pending.iter().any(|p| p.oid == child.oid) {
@@ -113,7 +112,7 @@ impl Session {
                 .with_detail("There's no pending concurrent detach."));
         }
         // Whoever broke it off has not waited for all of them.
-        let own = self.txn.as_ref().map(|txn| txn.lock_owner_id());
+        let own = self.context().transaction.txn.as_ref().map(|txn| txn.lock_owner_id());
         self.wait_for_holders(parent.oid, own, runtime)?;
         let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
         self.detach_now(parent, &child, runtime)
@@ -127,7 +126,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         if let Some(other) = map.pending.first() {
-            let other = self.table_by_oid(other.oid, runtime)?;
+            let other = self.context_mut().table_by_oid(other.oid, runtime)?;
             return Err(state(format!(
                 "partition \"{}\" already pending detach in partitioned table \"{}.{}\"",
                 other.name, parent.schema_name, parent.name
@@ -135,7 +134,9 @@ impl Session {
             .with_hint(FINALIZE_HINT));
         }
         let child = self.lock_for_ddl(child, LockMode::ShareUpdateExclusive, runtime)?;
-        for row in self.catalog_lookup(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)])? {
+        for row in
+            self.context_mut().catalog_lookup(PG_INHERITS, PG_INHERITS_RELID_SEQNO_INDEX, &[Datum::Oid(child.oid)])?
+        {
             let mut pending = row.clone();
             pending.set("inhdetachpending", Datum::Bool(true));
             self.write_catalog(runtime, |w| w.update(&row, &pending.values))?;
@@ -143,11 +144,11 @@ impl Session {
         if parent.partition_key.as_ref().is_some_and(|k| k.strategy != Strategy::Hash) {
             self.keep_bound_as_check(&child, runtime)?;
         }
-        self.commit(runtime)?;
+        self.host.commit(runtime)?;
         self.wait_for_holders(parent.oid, None, runtime)?;
-        self.begin_statement(runtime)?;
+        self.context_mut().begin_statement(runtime)?;
         let [parent_now, child_now] =
-            [parent, &child].map(|t| self.with_catalog(runtime, |host| host.reader.table_by_oid(t.oid)));
+            [parent, &child].map(|t| self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(t.oid)));
         let parent = parent_now?
             .ok_or_else(|| state(format!("partitioned table \"{}\" was removed concurrently", parent.name)))?;
         let child =
@@ -163,13 +164,13 @@ impl Session {
 
     /// The bound as a check of the partition's own, unless it has that check already.
     fn keep_bound_as_check(&mut self, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
-        let Some(condition) = self.with_catalog(runtime, |host| host.partition_condition(child))? else {
+        let Some(condition) = self.context_mut().with_catalog(runtime, |host| host.partition_condition(child))? else {
             return Ok(());
         };
         if child.checks.iter().any(|k| k.sql == condition || format!("({})", k.sql) == condition) {
             return Ok(());
         }
-        let used: Vec<String> = self.with_catalog(runtime, |host| {
+        let used: Vec<String> = self.context_mut().with_catalog(runtime, |host| {
             let bound = BoundText::expression(&condition, Over::Table(child), &host.reader)?;
             let is_used = |c: &&Column| !c.dropped && bound.refers_to(Reference::column(child.oid, c.attnum));
             Ok(child.columns.iter().filter(is_used).map(|c| c.name.clone()).collect())
@@ -214,7 +215,7 @@ impl Session {
         }
         if table.kind == TableKind::Partitioned {
             for partition in self.partition_oids(table.oid, runtime)? {
-                let child = self.table_by_oid(partition, runtime)?;
+                let child = self.context_mut().table_by_oid(partition, runtime)?;
                 let child = self.lock_for_ddl(&child, LockMode::ShareUpdateExclusive, runtime)?;
                 self.add_bound_check(&child, name, condition, true, runtime)?;
             }
@@ -225,8 +226,8 @@ impl Session {
     /// Waits until all are gone that hold a lock on the table now. Who comes later is not waited for, and waits for
     /// nobody.
     fn wait_for_holders(&mut self, table: Oid, own: Option<u64>, runtime: &dyn Runtime) -> Result<()> {
-        let tag = LockTag(RELATION_LOCK, u64::from(self.database.oid), u64::from(table));
-        let engine = self.instance.engine.clone();
+        let tag = LockTag(RELATION_LOCK, u64::from(self.context().database.oid), u64::from(table));
+        let engine = self.context().cluster.engine.clone();
         let holders = || -> HashSet<u64> {
             let locks = engine.locks_snapshot().into_iter();
             locks.filter(|l| l.granted && l.tag == tag && Some(l.owner) != own).map(|l| l.owner).collect()
@@ -269,7 +270,8 @@ impl Session {
                 }
             })?;
         }
-        let own = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
+        let own =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(child.oid)])?;
         for row in &own {
             if row.int("coninhcount") > 0 && !is_reference_part(row, &own) {
                 self.change_constraint(row, runtime, |row| {
@@ -289,7 +291,7 @@ impl Session {
         self.leave_whole(child, runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
         let map = Arc::new(map.without(child.oid));
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             host.reader.set_partition_map(map);
             Ok(())
         })?;

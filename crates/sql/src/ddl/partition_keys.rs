@@ -7,7 +7,7 @@
 //!    *referencing* table have.
 //! 2. New rows of the referencing table are checked for the first of them alone.
 
-use super::Session;
+use super::Definitions;
 use super::partition::own_columns;
 use crate::client::Runtime;
 use kilndb_base::hash::HashSet;
@@ -25,21 +25,25 @@ pub(super) struct NameCounter {
     last: u32,
 }
 
-impl Session {
+impl Definitions<'_> {
     fn constraint_row(&mut self, oid: Oid) -> Result<Option<CatalogRow>> {
-        Ok(self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)])?.into_iter().next())
+        Ok(self
+            .context_mut()
+            .catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)])?
+            .into_iter()
+            .next())
     }
 
     /// The rows of pg_constraint that point at a foreign key's.
     pub(super) fn parts_of_key(&mut self, key: &CatalogRow) -> Result<Vec<CatalogRow>> {
-        self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONPARENTID_INDEX, &[Datum::Oid(key.oid("oid"))])
+        self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONPARENTID_INDEX, &[Datum::Oid(key.oid("oid"))])
     }
 
     fn free_key_name(&mut self, base: &str, schema: Oid, counter: &mut NameCounter) -> Result<String> {
         loop {
             counter.last += 1;
             let name = super::constraint::object_name(base, "", &counter.last.to_string());
-            let taken = self.catalog_lookup(
+            let taken = self.context_mut().catalog_lookup(
                 PG_CONSTRAINT,
                 PG_CONSTRAINT_CONNAME_NSP_INDEX,
                 &[Datum::text(&name), Datum::Oid(schema)],
@@ -77,7 +81,7 @@ impl Session {
         // All of them first: what is written makes the catalogs' foreign keys be read anew.
         let mut partitions = Vec::new();
         for partition in self.partition_oids(target.oid, runtime)? {
-            let child = self.table_by_oid(partition, runtime)?;
+            let child = self.context_mut().table_by_oid(partition, runtime)?;
             partitions.push(self.lock_for_ddl(&child, LockMode::ShareRowExclusive, runtime)?);
         }
         let base = self.whole_key(&row)?;
@@ -123,7 +127,7 @@ impl Session {
         for key in &parent.referenced_by {
             if let Some(row) = self.constraint_row(key.oid)? {
                 let base = self.whole_key(&row)?;
-                let child = self.table_by_oid(child, runtime)?;
+                let child = self.context_mut().table_by_oid(child, runtime)?;
                 self.reference_partition(&row, &base, parent, &child, &mut NameCounter::default(), runtime)?;
             }
         }
@@ -145,7 +149,7 @@ impl Session {
             .cloned()
             .collect();
         for key in parts.iter().filter(|key| key.enforced) {
-            let other = self.table_by_oid(key.table, runtime)?;
+            let other = self.context_mut().table_by_oid(key.table, runtime)?;
             self.lock_for_ddl(&other, LockMode::Share, runtime)?;
             self.refuse_referenced_rows(child, key, &other, runtime)?;
         }
@@ -213,7 +217,7 @@ impl Session {
                 continue;
             }
             let name = like.map_or(&key.name, |own| &own.name);
-            let target = self.table_by_oid(key.referenced_table, runtime)?;
+            let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
             let columns = own_columns(parent, child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
             self.validate_foreign_key(child, &columns, &target, &key.referenced_columns, name, runtime)?;
         }
@@ -266,7 +270,7 @@ impl Session {
     /// these.
     pub(super) fn own_foreign_keys(&mut self, child: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
         for key in child.foreign_keys.iter().filter(|k| k.part_of != 0) {
-            let target = self.table_by_oid(key.referenced_table, runtime)?;
+            let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
             self.reference_partitions(key.oid, &target, &mut NameCounter::default(), runtime)?;
         }
         Ok(())

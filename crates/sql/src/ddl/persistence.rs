@@ -4,10 +4,10 @@
 //! 1. A table, its indexes and the sequences that its columns own change together.
 //! 2. Until commit nothing of the old storage is touched, so a rollback, or a crash, finds it as it was.
 
-use super::Session;
+use super::Definitions;
 use super::create_table::KEPT;
-use super::sequence::SequenceState;
 use crate::client::Runtime;
+use crate::host::SequenceState;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
@@ -37,7 +37,7 @@ pub(super) fn storage_letter(persistence: u8, options: &[String]) -> u8 {
     if persistence == UNLOGGED && kept { KEPT } else { persistence }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// New storage in place of `old`, or beside it: kept at checkpoints if that is.
     pub(super) fn new_storage_like(
         &mut self,
@@ -53,11 +53,11 @@ impl Session {
         // A partitioned table has no storage.
         Ok(storage.0 != 0
             && !is_private(storage)
-            && self.instance.engine.relation(storage)?.persistence() == Persistence::Kept)
+            && self.context().cluster.engine.relation(storage)?.persistence() == Persistence::Kept)
     }
 
     fn options_of(&mut self, table: Oid) -> Result<Vec<String>> {
-        let rows = self.catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table)])?;
+        let rows = self.context_mut().catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table)])?;
         Ok(rows.first().map(|row| row.texts("reloptions")).unwrap_or_default())
     }
 
@@ -76,7 +76,8 @@ impl Session {
 
     /// A new sequence of a column comes back from a crash as its table does.
     pub(super) fn keep_with_table(&mut self, sequence: Oid, table: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let (sequence, table) = (self.table_by_oid(sequence, runtime)?, self.table_by_oid(table, runtime)?);
+        let (sequence, table) =
+            (self.context_mut().table_by_oid(sequence, runtime)?, self.context_mut().table_by_oid(table, runtime)?);
         if sequence.persistence != UNLOGGED
             || table.persistence != UNLOGGED
             || self.is_kept(sequence.storage)? == self.is_kept(table.storage)?
@@ -111,8 +112,8 @@ impl Session {
             .indexes
             .iter()
             .try_for_each(|index| self.refuse_for_global(index, "changing whether a partition is logged"))?;
-        if self.pending.checks.iter().any(|c| c.table == table.oid)
-            || self.pending.triggers.iter().any(|t| t.table == table.oid && t.done_at.is_none())
+        if self.context().transaction.pending.checks.iter().any(|c| c.table == table.oid)
+            || self.context().transaction.pending.triggers.iter().any(|t| t.table == table.oid && t.done_at.is_none())
         {
             let message = format!("cannot ALTER TABLE \"{}\" because it has pending trigger events", table.name);
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
@@ -127,7 +128,7 @@ impl Session {
     fn move_owned(&mut self, table: &Table, letter: u8, runtime: &dyn Runtime) -> Result<()> {
         for row in self.dependents(PG_CLASS, table.oid, 0)? {
             if b"ai".contains(&row.char("deptype")) && row.oid("classid") == PG_CLASS {
-                let owned = self.table_by_oid(row.oid("objid"), runtime)?;
+                let owned = self.context_mut().table_by_oid(row.oid("objid"), runtime)?;
                 if owned.kind == TableKind::Sequence {
                     self.move_sequence(&owned, letter, runtime)?;
                 }
@@ -144,7 +145,7 @@ impl Session {
             if other == table.oid {
                 continue;
             }
-            let other = self.table_by_oid(other, runtime)?;
+            let other = self.context_mut().table_by_oid(other, runtime)?;
             let message = match (to, other.persistence) {
                 (LOGGED, LOGGED) | (UNLOGGED, UNLOGGED) => continue,
                 (LOGGED, _) => format!(
@@ -172,7 +173,7 @@ impl Session {
     ) -> Result<RelationId> {
         let (oid, old) = relation;
         let new = self.new_storage(kind, letter)?;
-        self.instance.engine.move_read_locks(old, new)?;
+        self.context().cluster.engine.move_read_locks(old, new)?;
         self.drop_storage(old)?;
         let shown = if letter == KEPT { UNLOGGED } else { letter };
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
@@ -189,7 +190,7 @@ impl Session {
             self.replace_with((index.oid, index.storage), index.storage_kind(), letter, runtime)?;
         }
         self.move_rows(table.storage, new, runtime)?;
-        let moved = self.table_by_oid(table.oid, runtime)?;
+        let moved = self.context_mut().table_by_oid(table.oid, runtime)?;
         for index in &moved.indexes {
             self.build_index(&moved, index, runtime)?;
         }
@@ -198,15 +199,17 @@ impl Session {
 
     /// The rows that are there now, whatever the transaction's snapshot: nobody else may be writing.
     fn move_rows(&mut self, from: RelationId, to: RelationId, runtime: &dyn Runtime) -> Result<()> {
-        let (source, target) = (self.instance.engine.relation(from)?, self.instance.engine.relation(to)?);
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to copy rows in"))?;
+        let context = self.context_mut();
+        let engine = &context.cluster.engine;
+        let (source, target) = (engine.relation(from)?, engine.relation(to)?);
+        let txn = context.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction to copy rows in"))?;
         txn.next_command();
         let snapshot = txn.catalog_snapshot();
         let (mut batch, mut rids) = (RowBatch::default(), Vec::new());
         for block in 0..source.pages() {
             batch.clear();
             source.scan_block(block, &snapshot, &mut batch)?;
-            self.instance.engine.pace_bulk(batch.rows.len(), runtime)?;
+            engine.pace_bulk(batch.rows.len(), runtime)?;
             target.insert_many(txn, &batch, &mut rids)?;
             runtime.checkpoint()?;
         }
@@ -215,10 +218,10 @@ impl Session {
     }
 
     fn move_sequence(&mut self, sequence: &Table, letter: u8, runtime: &dyn Runtime) -> Result<()> {
-        let state = SequenceState::decode(&self.instance.engine.relation(sequence.storage)?.cell_read()?)?;
+        let state = SequenceState::decode(&self.context().cluster.engine.relation(sequence.storage)?.cell_read()?)?;
         let cell = self.replace_with((sequence.oid, sequence.storage), RelationKind::Cell, letter, runtime)?;
         self.begin_sequence(cell, SequenceState { log_count: 0, ..state })?;
-        self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+        self.context().shared.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
         Ok(())
     }
 
@@ -226,6 +229,6 @@ impl Session {
     pub(super) fn begin_sequence(&mut self, cell: RelationId, state: SequenceState) -> Result<()> {
         let mut bytes = Vec::new();
         state.encode(&mut bytes);
-        self.own.temporary.relation(&self.instance.engine, cell)?.cell_init(&bytes)
+        self.context().shared.temporary.relation(&self.context().cluster.engine, cell)?.cell_init(&bytes)
     }
 }

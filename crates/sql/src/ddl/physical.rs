@@ -2,7 +2,7 @@
 //! dumped, and has no effect. ALTER TABLE … CLUSTER ON, REPLICA IDENTITY, ALTER COLUMN … SET STORAGE, SET COMPRESSION,
 //! SET (n_distinct = …).
 
-use super::Session;
+use super::Definitions;
 use super::alter_table::column_of;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -23,11 +23,11 @@ fn index_named<'t>(table: &'t Table, name: &str) -> Result<&'t Arc<Index>> {
     })
 }
 
-impl Session {
+impl Definitions<'_> {
     /// How values of a type are stored: bytes (negative: they differ), and PostgreSQL's letter of the strategy for
     /// large ones.
     pub(super) fn type_storage(&mut self, ty: Oid) -> Result<(i16, u8)> {
-        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(ty)])?;
+        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(ty)])?;
         let row = rows.first().ok_or_else(|| Error::internal(format!("cache lookup failed for type {ty}")))?;
         Ok((row.int("typlen") as i16, row.char("typstorage")))
     }
@@ -122,7 +122,7 @@ impl Session {
         let index = name.map(|name| index_named(table, name)).transpose()?;
         if let Some(index) = index {
             let refused = |why: String| Err(Error::unsupported(why));
-            if !matches!(index.method.as_str(), "btree" | "gist") {
+            if !index.method.can_cluster {
                 return refused(format!(
                     "cannot cluster on index \"{}\" because access method does not support clustering",
                     index.name
@@ -163,7 +163,7 @@ impl Session {
     fn mark_indexes(&mut self, table: &Table, mark: &str, chosen: Oid, runtime: &dyn Runtime) -> Result<()> {
         for index in &table.indexes {
             let rows: Vec<CatalogRow> =
-                self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index.oid)])?;
+                self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(index.oid)])?;
             for row in rows.iter().filter(|row| row.bool(mark) != (index.oid == chosen)) {
                 let mut new = row.clone();
                 new.set(mark, Datum::Bool(index.oid == chosen));

@@ -2,7 +2,7 @@
 //!
 //! Invariant: multirange type, constructors and cast depend on the range type internally ('i') and go with it.
 
-use super::Session;
+use super::Definitions;
 use super::types::{NewType, insert_type, refuse_temporary};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -81,8 +81,8 @@ struct Constructor<'a> {
     is_strict: bool,
 }
 
-impl Session {
-    pub(super) fn create_range_type(
+impl Definitions<'_> {
+    pub(crate) fn create_range_type(
         &mut self,
         s: &nodes::CreateRangeStmt,
         source: &Arc<str>,
@@ -131,6 +131,7 @@ impl Session {
             None => {
                 let made = multirange_name(&name);
                 if !self
+                    .context_mut()
                     .catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(&made), Datum::Oid(schema)])?
                     .is_empty()
                 {
@@ -147,8 +148,9 @@ impl Session {
         }
         let mut new_oid = || self.new_oid(schema);
         let (array_oid, multirange, multirange_array, oid) = (new_oid()?, new_oid()?, new_oid()?, new_oid()?);
-        let owner = self.current_role;
+        let owner = self.context().identity.current_role;
         let align = self
+            .context_mut()
             .catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(subtype)])?
             .first()
             .map_or(b'i', |r| r.char("typalign"));
@@ -240,7 +242,7 @@ impl Session {
             match d.defname().unwrap_or("") {
                 "subtype" => {
                     let ty = match d.arg() {
-                        Node::TypeName(t) => self.resolve_type(t, source, runtime)?.0,
+                        Node::TypeName(t) => self.context_mut().resolve_type(t, source, runtime)?.0,
                         _ => self.type_named(&names_of(d, TYPE_NAME)?, runtime)?.oid,
                     };
                     set(&mut definition.subtype, ty, d)?;
@@ -262,11 +264,12 @@ impl Session {
     }
 
     fn subtype_opclass(&mut self, named: Option<&[String]>, subtype: Oid, runtime: &dyn Runtime) -> Result<Oid> {
-        let found =
-            self.with_catalog(runtime, |host| super::index_class::default_class(BTREE_METHOD, subtype, &host.reader))?;
+        let found = self
+            .context_mut()
+            .with_catalog(runtime, |host| crate::host::default_class(BTREE_METHOD, subtype, &host.reader))?;
         let shown = self.type_shown(subtype, runtime)?;
         if let Some(name) = named.and_then(|n| n.last()) {
-            let rows = self.catalog_scan(PG_OPCLASS)?;
+            let rows = self.context_mut().catalog_scan(PG_OPCLASS)?;
             let mut classes =
                 rows.iter().filter(|r| r.text("opcname") == Some(name) && r.oid("opcmethod") == 403).peekable();
             if classes.peek().is_none() {
@@ -304,7 +307,7 @@ impl Session {
             [name] => (None, name.as_str()),
             [] => (None, ""),
         };
-        let found = self.with_catalog(runtime, |host| host.reader.functions(schema, name))?;
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.functions(schema, name))?;
         let shown = self.type_shown(subtype, runtime)?;
         let signature = format!("{}({shown}, {shown})", named.join("."));
         let Some(f) = found.iter().find(|f| f.arg_types == [subtype, subtype]) else {
@@ -331,7 +334,7 @@ impl Session {
             ("oid", Datum::Oid(oid)),
             ("proname", Datum::text(c.name)),
             ("pronamespace", Datum::Oid(c.schema)),
-            ("proowner", Datum::Oid(self.current_role)),
+            ("proowner", Datum::Oid(self.context().identity.current_role)),
             ("prolang", Datum::Oid(12)),
             ("procost", Datum::Float4(1.0)),
             ("prorows", Datum::Float4(0.0)),

@@ -2,64 +2,69 @@
 //!
 //! CONCURRENTLY is accepted where PostgreSQL accepts it and locks as REINDEX does.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, Table, TableKind};
-use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ReindexObjectType as R;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
-impl Session {
-    pub(super) fn reindex(&mut self, s: &nodes::ReindexStmt, alone: bool, runtime: &dyn Runtime) -> Result<String> {
-        let mut concurrently = false;
+/// REINDEX … CONCURRENTLY. The last of several options counts.
+pub(crate) fn is_concurrent(s: &nodes::ReindexStmt) -> bool {
+    let is_on = |option: &nodes::DefElem| match option.arg() {
+        Node::String(word) => !matches!(word.sval(), Some("off" | "false" | "0")),
+        Node::Integer(number) => number.ival != 0,
+        Node::Boolean(flag) => flag.boolval,
+        _ => true,
+    };
+    s.params().iter().filter(|o| o.defname() == Some("concurrently")).last().is_some_and(is_on)
+}
+
+impl Definitions<'_> {
+    pub(crate) fn reindex(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
         for option in s.params() {
-            let off = matches!(option.arg(), Node::String(v) if matches!(v.sval(), Some("off" | "false" | "0")))
-                || matches!(option.arg(), Node::Integer(i) if i.ival == 0)
-                || matches!(option.arg(), Node::Boolean(b) if !b.boolval);
             match option.defname().unwrap_or("") {
-                "concurrently" => concurrently = !off,
-                "verbose" => {}
+                "concurrently" | "verbose" => {}
                 "tablespace" => return Err(Error::unsupported("REINDEX with TABLESPACE is not supported")),
                 other => {
                     return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("unrecognized REINDEX option \"{other}\"")));
                 }
             }
         }
-        if concurrently && !alone {
-            self.refuse_in_block("REINDEX CONCURRENTLY")?;
-        }
         match s.kind {
-            R::REINDEX_OBJECT_INDEX => self.reindex_one(s, runtime)?,
-            R::REINDEX_OBJECT_TABLE => self.reindex_named_table(s, runtime)?,
-            _ => self.reindex_many(s, runtime)?,
+            R::REINDEX_OBJECT_INDEX => self.reindex_one(s, runtime),
+            R::REINDEX_OBJECT_TABLE => self.reindex_named_table(s, runtime),
+            _ => self.reindex_many(s, runtime),
         }
-        Ok("REINDEX".to_string())
     }
 
     fn reindex_one(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.relation().ok_or_else(|| Error::internal("REINDEX without a name"))?;
-        let index = self.relation_of(name, runtime)?;
+        let index = self.context_mut().relation_of(name, runtime)?;
         if index.kind != TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not an index", index.name)));
         }
         if index.oid < FIRST_USER_OID {
             return Err(Error::unsupported("REINDEX of system catalogs is not supported"));
         }
-        let rows = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[kilndb_types::Datum::Oid(index.oid)])?;
+        let rows = self.context_mut().catalog_lookup(
+            PG_INDEX,
+            PG_INDEX_INDEXRELID_INDEX,
+            &[kilndb_types::Datum::Oid(index.oid)],
+        )?;
         let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
-        let table = self.table_by_oid(row.oid("indrelid"), runtime)?;
+        let table = self.context_mut().table_by_oid(row.oid("indrelid"), runtime)?;
         if let Some((whole, shared)) = self.tree_of_part(&table, index.oid, runtime)? {
-            let whole = self.lock_for_ddl(&whole, LockMode::AccessExclusive, runtime)?;
+            let whole = self.lock_for_ddl(&whole, self.table_lock(), runtime)?;
             return self.rebuild_index(&whole, shared, runtime);
         }
         if table.kind == TableKind::Partitioned {
-            self.refuse_in_block("REINDEX INDEX")?;
+            self.context().refuse_in_block("REINDEX INDEX")?;
         }
-        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
         self.rebuild_index(&table, index.oid, runtime)
     }
 
@@ -73,7 +78,7 @@ impl Session {
     ) -> Result<Option<(Arc<Table>, Oid)>> {
         let (mut table, mut index, mut found) = (table.clone(), index, None);
         while let Some(part) = table.indexes.iter().find(|i| i.oid == index && i.is_in_whole).cloned() {
-            table = self.table_by_oid(table.partition_of, runtime)?;
+            table = self.context_mut().table_by_oid(table.partition_of, runtime)?;
             index = part.part_of;
             found = Some((table.clone(), index));
         }
@@ -82,7 +87,7 @@ impl Session {
 
     fn reindex_named_table(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.relation().ok_or_else(|| Error::internal("REINDEX without a name"))?;
-        let table = self.relation_of(name, runtime)?;
+        let table = self.context_mut().relation_of(name, runtime)?;
         if !matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
             let message = format!("\"{}\" is not a table or materialized view", table.name);
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
@@ -91,47 +96,46 @@ impl Session {
             return Err(Error::unsupported("REINDEX of system catalogs is not supported"));
         }
         if table.kind == TableKind::Partitioned {
-            self.refuse_in_block("REINDEX TABLE")?;
+            self.context().refuse_in_block("REINDEX TABLE")?;
         }
         if !self.rebuild_indexes(&table, runtime)? {
-            self.notice(Severity::Notice, format!("table \"{}\" has no indexes to reindex", table.name));
+            self.context().notice(Severity::Notice, format!("table \"{}\" has no indexes to reindex", table.name));
         }
         Ok(())
     }
 
     /// SCHEMA and DATABASE: all tables of users there.
     fn reindex_many(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
-        let word = match s.kind {
-            R::REINDEX_OBJECT_SCHEMA => "SCHEMA",
-            R::REINDEX_OBJECT_SYSTEM => return Err(Error::unsupported("REINDEX SYSTEM is not supported")),
-            _ => "DATABASE",
-        };
-        self.refuse_in_block(&format!("REINDEX {word}"))?;
+        if s.kind == R::REINDEX_OBJECT_SYSTEM {
+            return Err(Error::unsupported("REINDEX SYSTEM is not supported"));
+        }
         let mut schema = None;
         if let Some(name) = s.name() {
             if s.kind == R::REINDEX_OBJECT_SCHEMA {
-                let found = self.with_catalog(runtime, |host| host.reader.schema_oid(name))?;
+                let found = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(name))?;
                 let missing = || Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"));
                 schema = Some(found.ok_or_else(missing)?);
-            } else if name != self.database.name {
+            } else if name != self.context().database.name {
                 return Err(Error::unsupported("can only reindex the currently open database"));
             }
         }
-        for row in self.catalog_scan(PG_CLASS)? {
+        for row in self.context_mut().catalog_scan(PG_CLASS)? {
             let oid = row.oid("oid");
             let wanted = schema.is_none_or(|schema| row.oid("relnamespace") == schema);
             if !matches!(row.char("relkind"), b'r' | b'p') || oid < FIRST_USER_OID || !wanted {
                 continue;
             }
             // Another session may have dropped it meanwhile.
-            let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else { continue };
+            let Some(table) = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else {
+                continue;
+            };
             if table.kind != TableKind::Partitioned {
                 self.rebuild_indexes(&table, runtime)?;
                 continue;
             }
             // Partitions have their turn; what they share is the partitioned table's.
             for index in table.indexes.iter().filter(|i| i.is_global && !i.is_in_whole) {
-                let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+                let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
                 self.rebuild_index(&table, index.oid, runtime)?;
             }
         }
@@ -140,7 +144,7 @@ impl Session {
 
     /// False if there are none. Of a partitioned table: those of its partitions, and trees that these share.
     fn rebuild_indexes(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
-        let table = self.lock_for_ddl(table, LockMode::AccessExclusive, runtime)?;
+        let table = self.lock_for_ddl(table, self.table_lock(), runtime)?;
         let mut any = false;
         for index in
             table.indexes.iter().filter(|i| !i.is_in_whole && (i.is_global || table.kind != TableKind::Partitioned))
@@ -150,7 +154,7 @@ impl Session {
         }
         if table.kind == TableKind::Partitioned {
             for partition in self.partition_oids(table.oid, runtime)? {
-                let child = self.table_by_oid(partition, runtime)?;
+                let child = self.context_mut().table_by_oid(partition, runtime)?;
                 any |= self.rebuild_indexes(&child, runtime)?;
             }
         }
@@ -172,8 +176,8 @@ impl Session {
         }
         if table.kind == TableKind::Partitioned {
             for partition in self.partition_oids(table.oid, runtime)? {
-                let child = self.table_by_oid(partition, runtime)?;
-                let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+                let child = self.context_mut().table_by_oid(partition, runtime)?;
+                let child = self.lock_for_ddl(&child, self.table_lock(), runtime)?;
                 if let Some(part) = child.indexes.iter().find(|i| i.part_of == index) {
                     self.rebuild_index(&child, part.oid, runtime)?;
                 }
@@ -181,7 +185,7 @@ impl Session {
             return Ok(());
         }
         self.replace_storage(index, old.storage, old.storage_kind(), table.persistence, runtime)?;
-        let table = self.table_by_oid(table.oid, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
         self.build_index_for(super::build::REINDEX, &table, &index, runtime)
     }

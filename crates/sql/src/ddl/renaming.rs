@@ -5,11 +5,11 @@
 //! 1. What a text means is looked up before the change, by the names that it has; what it is written with afterwards,
 //!    by OID.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::routine::cache::{RoutineKey, definition_of};
-use crate::routine::sql_language::Arguments;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
+use crate::host::routine_definition::Arguments;
+use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked};
 use kilndb_bind::reference::Reference;
@@ -17,9 +17,11 @@ use kilndb_bind::variables::Variables;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::partition::{self, Bound, PartitionKey};
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, builtin::PG_CATALOG};
 use kilndb_types::{Datum, Host};
+use std::sync::Arc;
 
 /// System tables with texts: the table, the column that tells rows apart, columns of texts.
 const TEXTS: [(Oid, &str, &[&str]); 8] = [
@@ -33,15 +35,35 @@ const TEXTS: [(Oid, &str, &[&str]); 8] = [
     (PG_PROC, "oid", &["proargdefaults", "prosqlbody"]),
 ];
 
-/// A text of a row, in its parts.
-struct Kept {
+/// A text of a row.
+struct KeptText {
     table: Oid,
     key: (&'static str, Oid),
     column: &'static str,
-    parts: Vec<Tracked>,
+    meaning: Meaning,
 }
 
-impl Session {
+/// What a text says, by OIDs and values.
+enum Meaning {
+    Expressions(Vec<Tracked>),
+    PartitionBound(Arc<PartitionKey>, Arc<Bound>),
+}
+
+impl Meaning {
+    /// The text that says it now.
+    fn written(&self, host: &StatementHost<'_>) -> Result<String> {
+        match self {
+            Meaning::Expressions(parts) => {
+                let parts: Vec<String> =
+                    parts.iter().map(|part| part.with_names(&|named| current_name(host, named))).collect();
+                Ok(parts.join(&EXPRESSION_SEPARATOR.to_string()))
+            }
+            Meaning::PartitionBound(key, bound) => partition::bound_text(key, bound, &host.reader),
+        }
+    }
+}
+
+impl Definitions<'_> {
     /// Changes names by `change`. `words`: a text that has none of them in it does not name what changes. `columns`: what
     /// gets another name, with the present one.
     pub(super) fn with_texts_renamed<R>(
@@ -49,12 +71,15 @@ impl Session {
         words: &[String],
         columns: &[(Reference, String)],
         runtime: &dyn Runtime,
-        change: impl FnOnce(&mut Session) -> Result<R>,
+        change: impl FnOnce(&mut Definitions<'_>) -> Result<R>,
     ) -> Result<R> {
         let mut kept = Vec::new();
         for (table, key, texts) in TEXTS {
-            for row in
-                self.catalog_scan(table)?.iter().filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
+            for row in self
+                .context_mut()
+                .catalog_scan(table)?
+                .iter()
+                .filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
             {
                 for column in texts {
                     let is_natural = |text: &str| !columns.is_empty() && text.to_ascii_uppercase().contains("NATURAL");
@@ -62,29 +87,27 @@ impl Session {
                         |text: &&str| words.iter().any(|word| text.contains(word.as_str())) || is_natural(text);
                     let Some(text) = row.text(column).filter(may_name) else { continue };
                     // What cannot be bound any more is left as it is.
-                    if let Ok(parts) = self.with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
+                    if let Ok(parts) =
+                        self.context_mut().with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
                     {
                         refuse_nameless(&parts, columns)?;
-                        kept.push(Kept { table, key: (key, row.oid(key)), column, parts });
+                        let meaning = Meaning::Expressions(parts);
+                        kept.push(KeptText { table, key: (key, row.oid(key)), column, meaning });
                     }
                 }
             }
         }
+        kept.extend(self.partition_bounds_with(words, runtime)?);
         let done = change(self)?;
         if kept.is_empty() {
             return Ok(done);
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
         for text in kept {
-            let separator = EXPRESSION_SEPARATOR.to_string();
-            let new = self.with_catalog(runtime, |host| {
-                let parts: Vec<String> =
-                    text.parts.iter().map(|part| part.with_names(&|named| current_name(host, named))).collect();
-                Ok(parts.join(&separator))
-            })?;
-            let rows = self.catalog_scan(text.table)?;
+            let new = self.context_mut().with_catalog(runtime, |host| text.meaning.written(host))?;
+            let rows = self.context_mut().catalog_scan(text.table)?;
             let Some(row) =
                 rows.iter().find(|row| row.oid(text.key.0) == text.key.1 && row.text(text.column) != Some(&new))
             else {
@@ -95,6 +118,27 @@ impl Session {
             self.write_catalog(runtime, |w| w.update(row, &changed.values))?;
         }
         Ok(done)
+    }
+}
+
+impl Definitions<'_> {
+    /// Bounds of partitions that have one of the words in them.
+    fn partition_bounds_with(&mut self, words: &[String], runtime: &dyn Runtime) -> Result<Vec<KeptText>> {
+        let mut bounds = Vec::new();
+        for row in self.context_mut().catalog_scan(PG_CLASS)? {
+            let has_word = |text: &str| words.iter().any(|word| text.contains(word.as_str()));
+            if !row.text("relpartbound").is_some_and(has_word) {
+                continue;
+            }
+            let partition = row.oid("oid");
+            let meaning = self.context_mut().with_catalog(runtime, |host| {
+                let map = host.reader.partition_map(host.reader.partition_parent(partition)?)?;
+                Ok(map.bound_of(partition).map(|bound| Meaning::PartitionBound(map.key.clone(), bound.clone())))
+            })?;
+            let key = ("oid", partition);
+            bounds.extend(meaning.map(|meaning| KeptText { table: PG_CLASS, key, column: "relpartbound", meaning }));
+        }
+        Ok(bounds)
     }
 }
 
@@ -165,6 +209,25 @@ pub(super) fn bound_parts<'t>(
         }
         (PG_PARTITIONED_TABLE, Some(relation)) => key_expressions(Over::Table(&relation)),
         (PG_TRIGGER, Some(relation)) => expressions(Over::Rows(&relation)),
+        (PG_ATTRDEF, Some(relation)) => {
+            let column = relation.columns.iter().find(|c| i32::from(c.attnum) == row.int("adnum") as i32);
+            let column = column.ok_or_else(|| Error::internal("a default without a column"))?;
+            expressions(Over::Default(Some(&relation), (column.type_oid, column.typmod)))
+        }
+        (PG_TYPE, _) => expressions(Over::Default(None, (row.oid("typbasetype"), row.int("typtypmod") as i32))),
+        (PG_PROC, _) => {
+            let missing = || Error::internal("a function vanished");
+            let info = catalog.function_by_oid(row.oid("oid"))?.ok_or_else(missing)?;
+            let texts: Vec<&str> = text.split(EXPRESSION_SEPARATOR).collect();
+            let first = info.arg_types.len().saturating_sub(texts.len());
+            let types = info.arg_types.iter().skip(first);
+            let one = |(part, ty): (&'t str, &Oid)| {
+                let is_polymorphic = catalog.type_by_oid(*ty)?.is_some_and(|info| info.kind == b'p');
+                let over = if is_polymorphic { Over::Nothing } else { Over::Default(None, (*ty, -1)) };
+                Ok(("", BoundText::expression(part, over, catalog)?))
+            };
+            texts.into_iter().zip(types).map(one).collect()
+        }
         (_, Some(relation)) => expressions(Over::Table(&relation)),
         (PG_CONSTRAINT, None) => {
             let base = catalog.type_by_oid(row.oid("contypid"))?.map_or(0, |info| info.base_type);
@@ -203,11 +266,7 @@ fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
                 (false, false) => Some(quote(&column.name)),
             }
         }
-        Named::Label(ty, label) => {
-            let info = host.reader.type_by_oid(*ty).ok()??;
-            let label = info.labels.iter().find(|known| known.oid == *label)?;
-            Some(format!("'{}'", label.label.replace('\'', "''")))
-        }
+        Named::Value(ty, value) => partition::quoted(*ty, value, &host.reader).ok(),
         Named::Constant(kind, oid) => {
             let shown = host.with_path(&[PG_CATALOG]).reg_output(*kind, *oid);
             Some(format!("'{}'", shown.replace('\'', "''")))

@@ -1,6 +1,6 @@
 //! CREATE, ALTER and DROP ROLE.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_catalog::ids::*;
@@ -37,19 +37,19 @@ fn attributes<'n>(options: impl IntoIterator<Item = &'n nodes::DefElem>) -> Resu
     Ok(values)
 }
 
-impl Session {
-    pub(super) fn create_role(&mut self, s: &nodes::CreateRoleStmt, runtime: &dyn Runtime) -> Result<()> {
+impl Definitions<'_> {
+    pub(crate) fn create_role(&mut self, s: &nodes::CreateRoleStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.role().unwrap_or("");
         if name.starts_with("pg_") {
             return Err(Error::new(sqlstate::RESERVED_NAME, format!("role name \"{name}\" is reserved"))
                 .with_detail("Role names starting with \"pg_\" are reserved."));
         }
-        if self.instance.role_row(name)?.is_some()
-            || !self.catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)])?.is_empty()
+        if self.context().cluster.role_row(name)?.is_some()
+            || !self.context_mut().catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)])?.is_empty()
         {
             return Err(Error::new(sqlstate::DUPLICATE_OBJECT, format!("role \"{name}\" already exists")));
         }
-        let oid = self.instance.next_oid()?;
+        let oid = self.context().cluster.next_oid()?;
         let is_user = s.stmt_type == kilndb_syntax::raw::RoleStmtType::ROLESTMT_USER;
         let mut row = vec![
             ("oid", Datum::Oid(oid)),
@@ -62,7 +62,7 @@ impl Session {
         self.write_catalog(runtime, |w| w.insert(PG_AUTHID, &row).map(|_| ()))
     }
 
-    pub(super) fn alter_role(&mut self, s: &nodes::AlterRoleStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_role(&mut self, s: &nodes::AlterRoleStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.role().and_then(|r| r.rolename()).unwrap_or("");
         let changes = attributes(s.options())?;
         let oid = self.role_oid(name)?;
@@ -73,23 +73,23 @@ impl Session {
         })
     }
 
-    pub(super) fn drop_role(&mut self, s: &nodes::DropRoleStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn drop_role(&mut self, s: &nodes::DropRoleStmt, runtime: &dyn Runtime) -> Result<()> {
         for role in s.roles() {
             let Node::RoleSpec(r) = role else { continue };
             let name = r.rolename().unwrap_or("");
-            let rows = self.catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)])?;
+            let rows = self.context_mut().catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(name)])?;
             let Some(row) = rows.first() else {
                 if s.missing_ok {
-                    self.notice(Severity::Notice, format!("role \"{name}\" does not exist, skipping"));
+                    self.context().notice(Severity::Notice, format!("role \"{name}\" does not exist, skipping"));
                     continue;
                 }
                 return Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")));
             };
             let oid = row.oid("oid");
-            if oid == self.current_role {
+            if oid == self.context().identity.current_role {
                 return Err(Error::new(sqlstate::OBJECT_IN_USE, "current user cannot be dropped"));
             }
-            let owned = self.catalog_scan(PG_CLASS)?.iter().filter(|c| c.oid("relowner") == oid).count();
+            let owned = self.context_mut().catalog_scan(PG_CLASS)?.iter().filter(|c| c.oid("relowner") == oid).count();
             if owned > 0 {
                 return Err(Error::new(
                     sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,

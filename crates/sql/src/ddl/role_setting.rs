@@ -6,9 +6,9 @@
 //!    written; it was checked when it was stored, and is checked again by whoever starts with it.
 //! 2. A row without items is deleted.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::session::utility::given_value;
+use crate::context::settings::given_value;
 use crate::settings::{check_setting, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::ids::*;
@@ -17,26 +17,27 @@ use kilndb_syntax::raw::{RoleSpecType as R, VariableSetKind as V};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 
-impl Session {
+impl Definitions<'_> {
     /// The role that a statement means; 42704 if there is none.
     pub(super) fn role_of(&mut self, role: &nodes::RoleSpec) -> Result<CatalogRow> {
         let name = match role.roletype {
-            R::ROLESPEC_CURRENT_ROLE | R::ROLESPEC_CURRENT_USER => self.role_name.to_string(),
-            R::ROLESPEC_SESSION_USER => self.session_user.to_string(),
+            R::ROLESPEC_CURRENT_ROLE | R::ROLESPEC_CURRENT_USER => self.context().identity.role_name.to_string(),
+            R::ROLESPEC_SESSION_USER => self.context().identity.session_user.to_string(),
             R::ROLESPEC_PUBLIC => "public".to_string(),
             _ => role.rolename().unwrap_or("").to_string(),
         };
-        let found = self.catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(&name)])?.pop();
+        let found = self.context_mut().catalog_lookup(PG_AUTHID, PG_AUTHID_ROLNAME_INDEX, &[Datum::text(&name)])?.pop();
         found.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
     }
 
     fn database_of(&mut self, name: &str) -> Result<CatalogRow> {
-        let found = self.catalog_lookup(PG_DATABASE, PG_DATABASE_DATNAME_INDEX, &[Datum::text(name)])?.pop();
+        let found =
+            self.context_mut().catalog_lookup(PG_DATABASE, PG_DATABASE_DATNAME_INDEX, &[Datum::text(name)])?.pop();
         found.ok_or_else(|| Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist")))
     }
 
     fn refuse_unless_owner(&self, database: &CatalogRow) -> Result<()> {
-        if self.is_superuser() || database.oid("datdba") == self.current_role {
+        if self.context().is_superuser() || database.oid("datdba") == self.context().identity.current_role {
             return Ok(());
         }
         let name = database.text("datname").unwrap_or("");
@@ -53,13 +54,13 @@ impl Session {
         Ok("ALTER DATABASE".to_string())
     }
 
-    pub(super) fn alter_role_set(&mut self, s: &nodes::AlterRoleSetStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_role_set(&mut self, s: &nodes::AlterRoleSetStmt, runtime: &dyn Runtime) -> Result<()> {
         let mut role_oid = 0;
         if let Some(spec) = s.role() {
             refuse_reserved(spec)?;
             let role = self.role_of(spec)?;
             role_oid = role.oid("oid");
-            self.refuse_foreign_role(&role, role_oid == self.current_role)?;
+            self.refuse_foreign_role(&role, role_oid == self.context().identity.current_role)?;
         }
         let mut database_oid = 0;
         if let Some(name) = s.database() {
@@ -69,7 +70,7 @@ impl Session {
                 self.refuse_unless_owner(&database)?;
             }
         }
-        if role_oid == 0 && database_oid == 0 && !self.is_superuser() {
+        if role_oid == 0 && database_oid == 0 && !self.context().is_superuser() {
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "permission denied to alter setting")
                 .with_detail("Only roles with the SUPERUSER attribute may alter settings globally."));
         }
@@ -79,7 +80,7 @@ impl Session {
     /// A superuser is altered by superusers, another role by who may make roles (or by itself, where that is all
     /// right).
     pub(super) fn refuse_foreign_role(&self, role: &CatalogRow, is_own: bool) -> Result<()> {
-        if self.is_superuser() {
+        if self.context().is_superuser() {
             return Ok(());
         }
         let refused = |detail: String| {
@@ -90,7 +91,7 @@ impl Session {
                 "Only roles with the SUPERUSER attribute may alter roles with the SUPERUSER attribute.".to_string(),
             );
         }
-        if is_own || self.role_flag("rolcreaterole") {
+        if is_own || self.context().role_flag("rolcreaterole") {
             return Ok(());
         }
         let name = role.text("rolname").unwrap_or("");
@@ -99,7 +100,7 @@ impl Session {
         ))
     }
 
-    pub(super) fn alter_database_set(&mut self, s: &nodes::AlterDatabaseSetStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_database_set(&mut self, s: &nodes::AlterDatabaseSetStmt, runtime: &dyn Runtime) -> Result<()> {
         let database = self.database_of(s.dbname().unwrap_or(""))?;
         self.refuse_unless_owner(&database)?;
         self.change_stored(database.oid("oid"), 0, s.setstmt(), runtime)
@@ -117,13 +118,14 @@ impl Session {
         let value = match set.kind {
             V::VAR_SET_VALUE => Some(given_value(set)?),
             V::VAR_SET_CURRENT => {
-                self.settings.get(name).ok_or_else(|| unrecognized(name))?;
-                Some(self.shown(name))
+                self.context().settings.get(name).ok_or_else(|| unrecognized(name))?;
+                Some(self.context().shown(name))
             }
             _ => None,
         };
         let key = [Datum::Oid(database), Datum::Oid(role)];
-        let row = self.catalog_lookup(PG_DB_ROLE_SETTING, PG_DB_ROLE_SETTING_DATABASE_ROLE_INDEX, &key)?.pop();
+        let row =
+            self.context_mut().catalog_lookup(PG_DB_ROLE_SETTING, PG_DB_ROLE_SETTING_DATABASE_ROLE_INDEX, &key)?.pop();
         let mut items = row.as_ref().map_or(Vec::new(), |r| r.texts("setconfig"));
         if set.kind == V::VAR_RESET_ALL {
             items.retain(|item| self.refuse_storing(item.split('=').next().unwrap_or(""), None).is_err());
@@ -160,9 +162,9 @@ impl Session {
     fn refuse_storing(&mut self, name: &str, value: Option<&str>) -> Result<()> {
         check_setting(name, value)?;
         match definition(name) {
-            Some(_) => self.refuse_setting(name)?,
+            Some(_) => self.context().refuse_setting(name)?,
             // What an unknown setting is for, and who may set it, is not known either.
-            None if !self.is_superuser() => {
+            None if !self.context().is_superuser() => {
                 return Err(Error::new(
                     sqlstate::INSUFFICIENT_PRIVILEGE,
                     format!("permission denied to set parameter \"{name}\""),
@@ -172,10 +174,10 @@ impl Session {
         }
         if let ("role" | "session_authorization", Some(role)) = (name, value)
             && role != "none"
-            && self.instance.role_row(role)?.is_none()
+            && self.context().cluster.role_row(role)?.is_none()
         {
             let message = format!("role \"{role}\" does not exist");
-            self.own.scratch.notices.borrow_mut().push(Error::notice(
+            self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::UNDEFINED_OBJECT,
                 Severity::Notice,
                 message,
@@ -186,14 +188,14 @@ impl Session {
 
     /// The settings of a role or a database that goes.
     pub(super) fn drop_stored(&mut self, column: &str, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        for row in self.catalog_scan(PG_DB_ROLE_SETTING)?.iter().filter(|row| row.oid(column) == oid) {
+        for row in self.context_mut().catalog_scan(PG_DB_ROLE_SETTING)?.iter().filter(|row| row.oid(column) == oid) {
             self.write_catalog(runtime, |w| w.delete(row))?;
         }
         Ok(())
     }
 
     /// ALTER DATABASE with options.
-    pub(super) fn alter_database(
+    pub(crate) fn alter_database(
         &mut self,
         s: &nodes::AlterDatabaseStmt,
         source: &str,
@@ -226,7 +228,7 @@ impl Session {
         }
         let database = self.database_of(s.dbname().unwrap_or(""))?;
         self.refuse_unless_owner(&database)?;
-        if database.oid("oid") == self.database.oid
+        if database.oid("oid") == self.context().database.oid
             && changes.iter().any(|c| matches!(c, ("datallowconn", Datum::Bool(false))))
         {
             return Err(Error::new(

@@ -1,6 +1,6 @@
 //! DROP, ALTER and COMMENT ON of functions and procedures: which one is meant, and who needs it.
 
-use super::Session;
+use super::Definitions;
 use super::function::{invalid, set_config};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -23,6 +23,18 @@ fn word_of(kind: O::Type) -> &'static str {
     }
 }
 
+/// Argument types as the parser has left them: a type that a keyword names has its schema.
+fn written_types(o: &nodes::ObjectWithArgs) -> String {
+    let written = |argument: Node<'_>| {
+        let Node::TypeName(t) = argument else { return String::new() };
+        let names: Vec<&str> = t.names().iter().filter_map(|s| s.sval()).collect();
+        let percent = if t.pct_type { "%TYPE" } else { "" };
+        let brackets = if t.array_bounds().is_empty() { "" } else { "[]" };
+        format!("{}{percent}{brackets}", names.join("."))
+    };
+    o.objargs().iter().map(written).collect::<Vec<_>>().join(",")
+}
+
 fn tag_of(kind: O::Type) -> &'static str {
     match kind {
         O::OBJECT_PROCEDURE => "PROCEDURE",
@@ -32,7 +44,7 @@ fn tag_of(kind: O::Type) -> &'static str {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// The routine that a name with argument types means. None: there is none, and that is all right.
     pub(super) fn routine_named(
         &mut self,
@@ -49,10 +61,10 @@ impl Session {
         };
         let word = word_of(kind);
         if let Some(schema) = &schema
-            && !self.with_catalog(runtime, |host| host.reader.schema_exists(schema))?
+            && !self.context_mut().with_catalog(runtime, |host| host.reader.schema_exists(schema))?
         {
             return if missing_ok {
-                self.notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
+                self.context().notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
                 Ok(None)
             } else {
                 Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")))
@@ -61,26 +73,26 @@ impl Session {
         let mut types = Vec::new();
         for argument in o.objargs() {
             let Node::TypeName(t) = argument else { continue };
-            match self.resolve_type(t, &Arc::from(""), runtime) {
+            match self.context_mut().resolve_type(t, &Arc::from(""), runtime) {
                 Ok((ty, _)) => types.push(ty),
                 Err(mut e) => {
                     e.0.position = None;
                     if missing_ok && e.sqlstate() == sqlstate::UNDEFINED_OBJECT {
-                        self.notice(Severity::Notice, format!("{}, skipping", e.message()));
+                        self.context().notice(Severity::Notice, format!("{}, skipping", e.message()));
                         return Ok(None);
                     }
                     return Err(e);
                 }
             }
         }
-        let all = self.with_catalog(runtime, |host| host.reader.functions(schema.as_deref(), &name))?;
+        let all = self.context_mut().with_catalog(runtime, |host| host.reader.functions(schema.as_deref(), &name))?;
         let is_kind = |f: &FunctionInfo| match kind {
             O::OBJECT_PROCEDURE => f.kind == b'p',
             O::OBJECT_ROUTINE => true,
             O::OBJECT_AGGREGATE => f.kind == b'a',
             _ => f.kind != b'p',
         };
-        let shown = self.with_catalog(runtime, |host| {
+        let shown = self.context_mut().with_catalog(runtime, |host| {
             let list: Vec<String> = types.iter().map(|t| host.reader.format_type(*t, -1)).collect();
             let qualified = schema.as_ref().map_or(name.clone(), |s| format!("{s}.{name}"));
             Ok((
@@ -101,7 +113,7 @@ impl Session {
             }
             if first.is_none() {
                 if missing_ok {
-                    self.notice(Severity::Notice, format!("{word} {}() does not exist, skipping", shown.0));
+                    self.context().notice(Severity::Notice, format!("{word} {}() does not exist, skipping", shown.0));
                     return Ok(None);
                 }
                 return Err(Error::new(
@@ -124,7 +136,9 @@ impl Session {
                 format!("{} is not {} {word}", shown.2, if word == "aggregate" { "an" } else { "a" }),
             )),
             None if missing_ok => {
-                self.notice(Severity::Notice, format!("{word} {} does not exist, skipping", shown.2));
+                let types = written_types(o);
+                self.context()
+                    .notice(Severity::Notice, format!("{word} {}({types}) does not exist, skipping", shown.0));
                 Ok(None)
             }
             None => Err(Error::new(sqlstate::UNDEFINED_FUNCTION, format!("{word} {} does not exist", shown.1))),
@@ -132,17 +146,20 @@ impl Session {
     }
 
     fn owned_routine(&mut self, f: &FunctionInfo) -> Result<()> {
-        if !kilndb_catalog::extension::may_go(f.oid) {
-            return Err(Error::new(
-                sqlstate::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop function {} because it is required by the database system", f.name),
-            ));
-        }
-        if self.is_superuser() || f.owner == self.current_role {
+        if self.context().is_superuser() || f.owner == self.context().identity.current_role {
             return Ok(());
         }
         let word = if f.kind == b'p' { "procedure" } else { "function" };
         Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("must be owner of {word} {}", f.name)))
+    }
+
+    /// A routine that its owner may change. Those of the system are part of the program and stay as they are.
+    fn changeable_routine(&mut self, f: &FunctionInfo) -> Result<()> {
+        self.owned_routine(f)?;
+        if kilndb_catalog::extension::may_go(f.oid) {
+            return Ok(());
+        }
+        Err(Error::unsupported(format!("changing function {}, which is the system's own, is not supported", f.name)))
     }
 
     pub(super) fn drop_routines(&mut self, s: &nodes::DropStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -159,7 +176,7 @@ impl Session {
         Ok(format!("DROP {}", tag_of(s.remove_type)))
     }
 
-    pub(super) fn alter_function(
+    pub(crate) fn alter_function(
         &mut self,
         s: &nodes::AlterFunctionStmt,
         source: &str,
@@ -168,7 +185,7 @@ impl Session {
         let tag = format!("ALTER {}", tag_of(s.objtype));
         let o = s.func().ok_or_else(|| Error::internal("ALTER FUNCTION without a function"))?;
         let Some(f) = self.routine_named(o, s.objtype, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         if f.kind == b'a' {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is an aggregate function", f.name)));
         }
@@ -179,7 +196,7 @@ impl Session {
                 "ROWS is not applicable when function does not return a set",
             ));
         }
-        if c.leakproof == Some(true) && !self.is_superuser() {
+        if c.leakproof == Some(true) && !self.context().is_superuser() {
             return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, "only superuser can define a leakproof function"));
         }
         let config = set_config(&f.config, &c.config);
@@ -211,7 +228,7 @@ impl Session {
     }
 
     fn refuse_twin(&mut self, f: &FunctionInfo, schema: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
+        let rows = self.context_mut().catalog_lookup(PG_PROC, PG_PROC_PRONAME_ARGS_NSP_INDEX, &[Datum::text(name)])?;
         let twin = rows.iter().any(|r| {
             r.oid("pronamespace") == schema
                 && r.numbers("proargtypes").iter().map(|n| *n as Oid).eq(f.arg_types.iter().copied())
@@ -219,9 +236,9 @@ impl Session {
         if !twin {
             return Ok(());
         }
-        let schema = self.catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
+        let schema = self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
         let schema = schema.first().and_then(|r| r.text("nspname")).unwrap_or("").to_string();
-        let types = self.with_catalog(runtime, |host| {
+        let types = self.context_mut().with_catalog(runtime, |host| {
             Ok(f.arg_types.iter().map(|t| host.reader.format_type(*t, -1)).collect::<Vec<_>>().join(", "))
         })?;
         Err(Error::new(
@@ -239,7 +256,7 @@ impl Session {
         let tag = format!("ALTER {}", tag_of(s.rename_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("a rename without a routine")) };
         let Some(f) = self.routine_named(o, s.rename_type, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         self.refuse_twin(&f, f.schema_oid, new_name, runtime)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proname", Datum::text(new_name)))?;
         Ok(tag)
@@ -249,7 +266,7 @@ impl Session {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("SET SCHEMA without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
         if is_temporary(schema) != is_temporary(f.schema_oid) {
             return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
@@ -272,7 +289,7 @@ impl Session {
         let tag = format!("ALTER {}", tag_of(s.object_type));
         let Node::ObjectWithArgs(o) = s.object() else { return Err(Error::internal("OWNER TO without a routine")) };
         let Some(f) = self.routine_named(o, s.object_type, false, runtime)? else { return Ok(tag) };
-        self.owned_routine(&f)?;
+        self.changeable_routine(&f)?;
         self.update_row(PG_PROC, PG_PROC_OID_INDEX, f.oid, runtime, |row| row.set("proowner", Datum::Oid(owner)))?;
         Ok(tag)
     }

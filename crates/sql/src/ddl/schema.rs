@@ -1,17 +1,19 @@
 //! Schemas, and moving and renaming what is in them.
 
+use super::DefinitionStatement;
+use super::create_table::refuse_system_name;
 use super::text_search::kind_of;
-use super::{Session, operator_class_objects};
-use crate::client::{Client, Runtime};
+use super::{Definitions, operator_class_objects};
+use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
 use kilndb_catalog::TableKind;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::temporary::is_temporary;
-use kilndb_storage::LockMode;
 use kilndb_syntax::raw::ObjectType as O;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
+use std::sync::Arc;
 
 /// What others may need comes first.
 fn turn(element: &Node<'_>) -> u8 {
@@ -35,12 +37,12 @@ fn relation_of_element<'s>(element: &Node<'s>) -> Option<&'s nodes::RangeVar> {
     }
 }
 
-impl Session {
-    pub(super) fn create_schema(
+impl Definitions<'_> {
+    pub(crate) fn create_schema(
         &mut self,
         s: &nodes::CreateSchemaStmt,
+        source: &Arc<str>,
         runtime: &dyn Runtime,
-        client: &mut dyn Client,
     ) -> Result<()> {
         let role = s.authrole().and_then(|r| r.rolename()).map(str::to_string);
         let name = s.schemaname().map(str::to_string).or(role.clone()).unwrap_or_default();
@@ -50,11 +52,11 @@ impl Session {
         }
         let owner = match &role {
             Some(role) => self.role_oid(role)?,
-            None => self.current_role,
+            None => self.context().identity.current_role,
         };
-        if self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?.is_some() {
+        if self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?.is_some() {
             if s.if_not_exists {
-                self.own.scratch.notices.borrow_mut().push(Error::notice(
+                self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
                     sqlstate::DUPLICATE_SCHEMA,
                     Severity::Notice,
                     format!("schema \"{name}\" already exists, skipping"),
@@ -67,7 +69,7 @@ impl Session {
         let mut elements: Vec<Node<'_>> = s.schema_elts().iter().collect();
         elements.sort_by_key(turn);
         for element in elements {
-            self.create_element(&name, element, runtime, client)?;
+            self.create_element(&name, element, source, runtime)?;
         }
         Ok(())
     }
@@ -77,8 +79,8 @@ impl Session {
         &mut self,
         schema: &str,
         element: Node<'_>,
+        source: &Arc<str>,
         runtime: &dyn Runtime,
-        client: &mut dyn Client,
     ) -> Result<()> {
         if let Some(other) = relation_of_element(&element).and_then(|r| r.schemaname()).filter(|other| *other != schema)
         {
@@ -86,20 +88,17 @@ impl Session {
                 format!("CREATE specifies a schema ({other}) different from the one being created ({schema})");
             return Err(Error::new(sqlstate::INVALID_SCHEMA_DEFINITION, message));
         }
-        let script = kilndb_syntax::parse(&kilndb_syntax::statement_sql(element)?)?;
-        let statement =
-            script.statements().pop().ok_or_else(|| Error::internal("an element of a schema that is no statement"))?;
-        let path = self.settings.search_path.clone();
-        self.settings.search_path.insert(0, schema.to_string());
-        self.forget_path();
-        let done = self.run_ddl(&statement, runtime, client);
-        self.settings.search_path = path;
-        self.forget_path();
+        let path = self.context().settings.search_path.clone();
+        self.context_mut().settings.search_path.insert(0, schema.to_string());
+        self.context_mut().forget_path();
+        let done = self.host.define(&DefinitionStatement { node: element, source, runtime });
+        self.context_mut().settings.search_path = path;
+        self.context_mut().forget_path();
         done.map(|_| ())
     }
 
     pub(super) fn insert_schema(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<Oid> {
-        let oid = self.instance.next_oid()?;
+        let oid = self.context().cluster.next_oid()?;
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_NAMESPACE,
@@ -111,7 +110,7 @@ impl Session {
     }
 
     pub(crate) fn role_oid(&mut self, name: &str) -> Result<Oid> {
-        let row = self.instance.role_row(name)?;
+        let row = self.context().cluster.role_row(name)?;
         row.map(|r| r.oid("oid"))
             .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
     }
@@ -123,12 +122,12 @@ impl Session {
             // `pg_temp` is a word for a schema, not the name of one.
             let found = match name {
                 "pg_temp" => None,
-                _ => self.with_catalog(runtime, |host| host.reader.schema_oid(name))?,
+                _ => self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(name))?,
             };
             match found {
                 Some(oid) => named.push(Reference::object(PG_NAMESPACE, oid)),
                 None if s.missing_ok => {
-                    self.notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"))
+                    self.context().notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"))
                 }
                 None => {
                     let message = format!("schema \"{name}\" does not exist");
@@ -140,7 +139,7 @@ impl Session {
         Ok("DROP SCHEMA".to_string())
     }
 
-    pub(super) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn rename(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
         let mut words = words_of(s.object());
         words.extend(s.subname().map(str::to_string));
         words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
@@ -155,7 +154,7 @@ impl Session {
         ) {
             words.clear();
         }
-        self.with_texts_renamed(&words, &[], runtime, |session| session.rename_object(s, runtime))
+        self.with_texts_renamed(&words, &[], runtime, |definitions| definitions.rename_object(s, runtime))
     }
 
     fn rename_object(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -168,7 +167,7 @@ impl Session {
             O::OBJECT_TABCONSTRAINT => self.rename_constraint(s, &new_name, runtime),
             O::OBJECT_SCHEMA => {
                 let old = s.subname().unwrap_or("");
-                let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(old))?;
+                let oid = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(old))?;
                 let oid = oid.ok_or_else(|| {
                     Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{old}\" does not exist"))
                 })?;
@@ -193,17 +192,17 @@ impl Session {
         let word = super::object_word(s.rename_type);
         let tag = format!("ALTER {}", word.to_uppercase());
         let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
-        let Some(table) = self.find_relation_of(r, runtime)? else {
+        let Some(table) = self.context_mut().find_relation_of(r, runtime)? else {
             if s.missing_ok {
-                self.notice(
+                self.context().notice(
                     Severity::Notice,
                     format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
                 );
                 return Ok(tag);
             }
-            return Err(super::missing_relation(r));
+            return Err(crate::context::missing_relation(r));
         };
-        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
         self.name_is_taken(table.schema_oid, new_name, "relation", false, runtime)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             row.set("relname", Datum::text(new_name))
@@ -215,7 +214,7 @@ impl Session {
         }
         if table.kind == TableKind::Index {
             // A constraint shares its index's name.
-            for row in self.catalog_scan(PG_CONSTRAINT)? {
+            for row in self.context_mut().catalog_scan(PG_CONSTRAINT)? {
                 if row.oid("conindid") == table.oid && b"pu".contains(&row.char("contype")) {
                     let mut new = row.clone();
                     new.set("conname", Datum::text(new_name));
@@ -228,11 +227,14 @@ impl Session {
 
     fn rename_column(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
         let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
-        let table = self.relation_of(r, runtime)?;
-        let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
+        let table = self.context_mut().relation_of(r, runtime)?;
+        let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
         let old = s.subname().unwrap_or("");
         if !table.columns.iter().any(|c| !c.dropped && c.name == old) {
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, format!("column \"{old}\" does not exist")));
+        }
+        if !matches!(table.kind, TableKind::Composite | TableKind::View) {
+            refuse_system_name(new_name)?;
         }
         if table.columns.iter().any(|c| !c.dropped && c.name == new_name) {
             return Err(Error::new(
@@ -247,17 +249,18 @@ impl Session {
             ));
         }
         let mut renamed = Vec::new();
-        for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
-            let member = self.table_by_oid(oid, runtime)?;
-            let member = self.lock_for_ddl(&member, LockMode::AccessExclusive, runtime)?;
+        for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+            let member = self.context_mut().table_by_oid(oid, runtime)?;
+            let member = self.lock_for_ddl(&member, self.table_lock(), runtime)?;
             if let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) {
                 renamed.push((Reference::column(oid, column.attnum), old.to_string()));
             }
         }
-        self.with_texts_renamed(&[old.replace('"', "\"\"")], &renamed, runtime, |session| {
+        self.with_texts_renamed(&[old.replace('"', "\"\"")], &renamed, runtime, |definitions| {
             for (column, _) in &renamed {
                 let new_name = Datum::text(new_name);
-                session.update_attribute(column.object, column.column, runtime, |row| row.set("attname", new_name))?;
+                definitions
+                    .update_attribute(column.object, column.column, runtime, |row| row.set("attname", new_name))?;
             }
             Ok(())
         })?;
@@ -271,9 +274,10 @@ impl Session {
 
     fn rename_constraint(&mut self, s: &nodes::RenameStmt, new_name: &str, runtime: &dyn Runtime) -> Result<String> {
         let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
-        let table = self.table_of(r, runtime)?;
+        let table = self.context_mut().table_of(r, runtime)?;
         let old = s.subname().unwrap_or("");
-        let rows = self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
         let row = rows.iter().find(|r| r.text("conname") == Some(old)).ok_or_else(|| {
             Error::new(
                 sqlstate::UNDEFINED_OBJECT,
@@ -292,14 +296,14 @@ impl Session {
         Ok("ALTER TABLE".to_string())
     }
 
-    pub(super) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn set_schema(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
         let mut words = words_of(s.object());
         words.extend(s.relation().and_then(|r| r.relname()).map(str::to_string));
         if s.object_type == O::OBJECT_EXTENSION {
             // Whatever it has may be named.
             words = vec![String::new()];
         }
-        self.with_texts_renamed(&words, &[], runtime, |session| session.move_object(s, runtime))
+        self.with_texts_renamed(&words, &[], runtime, |definitions| definitions.move_object(s, runtime))
     }
 
     fn move_object(&mut self, s: &nodes::AlterObjectSchemaStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -324,7 +328,7 @@ impl Session {
                 "ALTER … SET SCHEMA is supported for tables, views, sequences and indexes only",
             ));
         };
-        let table = self.relation_of(r, runtime)?;
+        let table = self.context_mut().relation_of(r, runtime)?;
         self.refuse_owned_sequence(&table, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), s.newschema() == Some("pg_temp"), runtime)?;
         if is_temporary(schema) != is_temporary(table.schema_oid) {
@@ -352,13 +356,13 @@ impl Session {
         Ok(format!("ALTER {}", word.to_uppercase()))
     }
 
-    pub(super) fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn set_owner(&mut self, s: &nodes::AlterOwnerStmt, runtime: &dyn Runtime) -> Result<String> {
         let role = s.newowner().ok_or_else(|| Error::internal("OWNER TO without a role"))?;
         let owner = self.role_of(role)?.oid("oid");
         match s.object_type {
             O::OBJECT_SCHEMA => {
                 let name = s.object().as_str().unwrap_or("").to_string();
-                let oid = self.with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
+                let oid = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
                 let oid = oid.ok_or_else(|| {
                     Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))
                 })?;

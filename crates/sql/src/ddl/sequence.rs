@@ -2,41 +2,17 @@
 //!
 //! Cell format, little-endian: last value i64, is_called u8, values logged ahead i64.
 
-use super::Session;
+use super::Definitions;
 use super::create_table::{NewColumn, NewTable};
 use crate::client::Runtime;
-use kilndb_base::{Error, Lsn, Oid, Result, sqlstate};
+use crate::host::SequenceState;
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::SequenceOptions;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
-use kilndb_storage::{Relation, RelationKind};
+use kilndb_storage::RelationKind;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SequenceState {
-    pub last_value: i64,
-    pub is_called: bool,
-    pub log_count: i64,
-}
-
-impl SequenceState {
-    pub fn decode(bytes: &[u8]) -> Result<SequenceState> {
-        let mut reader = kilndb_base::bytes::Reader::new(bytes);
-        match (reader.i64(), reader.u8(), reader.i64()) {
-            (Some(last_value), Some(called), Some(log_count)) => {
-                Ok(SequenceState { last_value, is_called: called != 0, log_count })
-            }
-            _ => Err(Error::corrupted("a sequence's cell is too short")),
-        }
-    }
-    pub fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.clear();
-        bytes.extend_from_slice(&self.last_value.to_le_bytes());
-        bytes.push(u8::from(self.is_called));
-        bytes.extend_from_slice(&self.log_count.to_le_bytes());
-    }
-}
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
@@ -168,7 +144,7 @@ impl Given {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     fn given_options<'n>(
         &mut self,
         options: impl IntoIterator<Item = Node<'n>>,
@@ -192,7 +168,7 @@ impl Session {
             match d.defname().unwrap_or("") {
                 "as" => {
                     if let Node::TypeName(t) = d.arg() {
-                        let (type_oid, _) = self.resolve_type(t, &std::sync::Arc::from(""), runtime)?;
+                        let (type_oid, _) = self.context_mut().resolve_type(t, &std::sync::Arc::from(""), runtime)?;
                         if !matches!(type_oid, oids::INT2 | oids::INT4 | oids::INT8) {
                             return Err(invalid("sequence type must be smallint, integer, or bigint"));
                         }
@@ -223,7 +199,7 @@ impl Session {
         Ok(given)
     }
 
-    pub(super) fn create_sequence(
+    pub(crate) fn create_sequence(
         &mut self,
         s: &nodes::CreateSeqStmt,
         source: &str,
@@ -279,7 +255,8 @@ impl Session {
         for number in 0.. {
             let label = if number == 0 { "seq".to_string() } else { format!("seq{number}") };
             let candidate = super::constraint::object_name(table, column, &label);
-            if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &candidate))?.is_none() {
+            if self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, &candidate))?.is_none()
+            {
                 return Ok(candidate);
             }
         }
@@ -315,28 +292,28 @@ impl Session {
     }
 
     pub(crate) fn sequence_options(&mut self, oid: Oid) -> Result<SequenceOptions> {
-        let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
+        let rows = self.context_mut().catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(oid)])?;
         rows.first()
             .map(SequenceOptions::of_row)
             .ok_or_else(|| Error::internal(format!("sequence {oid} has no definition")))
     }
 
-    pub(super) fn alter_sequence(
+    pub(crate) fn alter_sequence(
         &mut self,
         s: &nodes::AlterSeqStmt,
         source: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("ALTER SEQUENCE without a name"))?;
-        let Some(sequence) = self.find_relation_of(r, runtime)? else {
+        let Some(sequence) = self.context_mut().find_relation_of(r, runtime)? else {
             if s.missing_ok {
-                self.notice(
+                self.context().notice(
                     kilndb_base::Severity::Notice,
                     format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
                 );
                 return Ok(());
             }
-            return Err(super::missing_relation(r));
+            return Err(crate::context::missing_relation(r));
         };
         if sequence.kind != kilndb_catalog::TableKind::Sequence {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", sequence.name))
@@ -360,7 +337,12 @@ impl Session {
             let previous = self.sequence_options(sequence.oid)?;
             let options = given.options(Some(&previous), oids::INT8)?;
             let mut state = SequenceState::decode(
-                &self.own.temporary.relation(&self.instance.engine, sequence.storage)?.cell_read()?,
+                &self
+                    .context()
+                    .shared
+                    .temporary
+                    .relation(&self.context().cluster.engine, sequence.storage)?
+                    .cell_read()?,
             )?;
             given.restart_in(&mut state, &options)?;
             let cell = self.replace_storage(
@@ -371,8 +353,12 @@ impl Session {
                 runtime,
             )?;
             self.begin_sequence(cell, state)?;
-            self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
-            let rows = self.catalog_lookup(PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX, &[Datum::Oid(sequence.oid)])?;
+            self.context().shared.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
+            let rows = self.context_mut().catalog_lookup(
+                PG_SEQUENCE,
+                PG_SEQUENCE_SEQRELID_INDEX,
+                &[Datum::Oid(sequence.oid)],
+            )?;
             if let Some(row) = rows.first() {
                 let mut new = row.clone();
                 for (name, value) in sequence_row(sequence.oid, &options) {
@@ -399,56 +385,4 @@ fn sequence_row(oid: Oid, o: &SequenceOptions) -> Vec<(&'static str, Datum)> {
         ("seqcache", Datum::Int8(o.cache)),
         ("seqcycle", Datum::Bool(o.cycle)),
     ]
-}
-
-/// Values written to the log ahead of use, so that not every nextval() is logged.
-const LOGGED_AHEAD: i64 = 32;
-
-/// Takes `options.cache` values; returns the first and how many follow it, and how far the log must be on disk before
-/// anybody may be told of them.
-pub(crate) fn take_values(cell: &Relation, name: &str, o: &SequenceOptions) -> Result<((i64, i64), Lsn)> {
-    cell.cell_modify_ahead(&mut |bytes, checkpointed| {
-        let state = SequenceState::decode(bytes)?;
-        let next = |value: i64| match value.checked_add(o.increment) {
-            Some(v) if v >= o.min && v <= o.max => Some(v),
-            _ if o.cycle => Some(if o.increment > 0 { o.min } else { o.max }),
-            _ => None,
-        };
-        let first = if state.is_called { next(state.last_value) } else { Some(state.last_value) };
-        let Some(first) = first else {
-            let (bound, limit) = if o.increment > 0 { ("maximum", o.max) } else { ("minimum", o.min) };
-            return Err(Error::new(
-                sqlstate::SEQUENCE_GENERATOR_LIMIT_EXCEEDED,
-                format!("nextval: reached {bound} value of sequence \"{name}\" ({limit})"),
-            ));
-        };
-        let mut last = first;
-        let mut taken = 1;
-        while taken < o.cache {
-            match last.checked_add(o.increment) {
-                Some(v) if v >= o.min && v <= o.max => last = v,
-                _ => break,
-            }
-            taken += 1;
-        }
-        let log_now = checkpointed || state.log_count < taken || !state.is_called;
-        if log_now {
-            // What the log says is where a crash would go on: ahead of everything given out.
-            let mut ahead = last;
-            let mut count = 0;
-            while count < LOGGED_AHEAD {
-                match ahead.checked_add(o.increment) {
-                    Some(v) if v >= o.min && v <= o.max => ahead = v,
-                    _ => break,
-                }
-                count += 1;
-            }
-            SequenceState { last_value: last, is_called: true, log_count: count }.encode(bytes);
-            let mut logged = Vec::new();
-            SequenceState { last_value: ahead, is_called: true, log_count: 0 }.encode(&mut logged);
-            return Ok(((first, taken - 1), Some(logged)));
-        }
-        SequenceState { last_value: last, is_called: true, log_count: state.log_count - taken }.encode(bytes);
-        Ok(((first, taken - 1), None))
-    })
 }

@@ -1,11 +1,11 @@
 //! Definitions are kept as text. Before they are, every name in them gets its schema, so that they mean the same to
 //! whoever uses them, whatever his search path.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::routine::language::Definition;
-use crate::routine::sql_language::Arguments;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
+use crate::host::routine_definition::Arguments;
+use crate::host::routine_definition::Definition;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::names::{Over, qualified_expression, qualified_queries};
 use kilndb_bind::variables::Variables;
@@ -26,13 +26,13 @@ fn nowhere(mut e: Error) -> Error {
     e
 }
 
-impl Session {
+impl Definitions<'_> {
     /// An expression as it is kept.
     pub(super) fn stored_expression(&mut self, sql: &str, over: Over<'_>, runtime: &dyn Runtime) -> Result<String> {
         let bind = |host: &StatementHost<'_>| {
             qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text))
         };
-        self.with_catalog(runtime, bind).map_err(nowhere)
+        self.context_mut().with_catalog(runtime, bind).map_err(nowhere)
     }
 
     /// A query as it is kept.
@@ -40,12 +40,12 @@ impl Session {
         let bind = |host: &StatementHost<'_>| {
             qualified_queries(sql, &host.reader, None, &|kind, text| full_name(host, kind, text))
         };
-        self.with_catalog(runtime, bind).map_err(nowhere)
+        self.context_mut().with_catalog(runtime, bind).map_err(nowhere)
     }
 
     /// A body in SQL syntax as it is kept.
     pub(super) fn stored_body(&mut self, sql: &str, definition: &Definition, runtime: &dyn Runtime) -> Result<String> {
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let arguments = Arguments { definition, values: &[] };
             let variables = Variables::new(&arguments);
             qualified_queries(sql, &host.reader, Some(&variables), &|kind, text| full_name(host, kind, text))

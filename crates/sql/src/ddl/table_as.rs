@@ -1,6 +1,6 @@
 //! CREATE TABLE AS and SELECT INTO.
 
-use super::Session;
+use super::Definitions;
 use super::create_table::NewTable;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::view::result_columns;
@@ -11,8 +11,8 @@ use kilndb_syntax::raw::ObjectType;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
-impl Session {
-    pub(super) fn create_table_as(
+impl Definitions<'_> {
+    pub(crate) fn create_table_as(
         &mut self,
         s: &nodes::CreateTableAsStmt,
         source: &Arc<str>,
@@ -29,7 +29,7 @@ impl Session {
         self.create_from_query(into, &query, s.if_not_exists, source, runtime)
     }
 
-    pub(super) fn select_into(
+    pub(crate) fn select_into(
         &mut self,
         s: &nodes::SelectStmt,
         node: Node<'_>,
@@ -70,7 +70,7 @@ impl Session {
         }
         let script = kilndb_syntax::parse(query)?;
         let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
-        let plan = self.make_plan(&statement, &[], runtime)?;
+        let plan = self.context_mut().make_plan(&statement, &[], runtime)?;
         let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;
         let mut options = self.storage_options(into.options())?;
         if global {
@@ -83,9 +83,9 @@ impl Session {
         if into.skip_data {
             return Ok("CREATE TABLE AS".to_string());
         }
-        let table = self.table_by_oid(oid, runtime)?;
+        let table = self.context_mut().table_by_oid(oid, runtime)?;
         let insert = format!("INSERT INTO {} {query}", self.qualified_name(&table));
-        let rows = self.query_seen(&insert, runtime, &mut crate::session::run::NullSink)?;
+        let rows = self.query_seen(&insert, runtime, &mut crate::host::NullSink)?;
         Ok(format!("SELECT {rows}"))
     }
 }

@@ -1,10 +1,9 @@
 //! A session's temporary schema, what makes a table global temporary, what happens to temporary tables at commit, and
 //! their end.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::session::OnCommit;
-use crate::settings::{check_value, definition};
+use crate::context::OnCommit;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::reference::Reference;
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
@@ -13,13 +12,12 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::temporary::{TEMPORARY_SCHEMA, is_temporary};
 use kilndb_catalog::{CatalogView, Table};
 use kilndb_types::Datum;
-use std::rc::Rc;
 
-impl Session {
+impl Definitions<'_> {
     /// `pg_temp_N`, made at first use.
     pub(super) fn own_temporary_schema(&mut self, runtime: &dyn Runtime) -> Result<Oid> {
-        if self.own.temporary.schema().is_none() {
-            let name = Datum::text(format!("pg_temp_{}", self.process_id));
+        if self.context().shared.temporary.schema().is_none() {
+            let name = Datum::text(format!("pg_temp_{}", self.context().process_id));
             self.write_catalog(runtime, |w| {
                 let row = [
                     ("oid", Datum::Oid(TEMPORARY_SCHEMA)),
@@ -29,14 +27,18 @@ impl Session {
                 w.insert(PG_NAMESPACE, &row).map(|_| ())
             })?;
             // The search path may name it.
-            self.forget_path();
+            self.context_mut().forget_path();
         }
         Ok(TEMPORARY_SCHEMA)
     }
 
     /// An OID for a new object: the session's own for one of (or in) something temporary.
     pub(crate) fn new_oid(&mut self, belongs_to: Oid) -> Result<Oid> {
-        if is_temporary(belongs_to) { Ok(self.own.temporary.new_oid()) } else { self.instance.next_oid() }
+        if is_temporary(belongs_to) {
+            Ok(self.context().shared.temporary.new_oid())
+        } else {
+            self.context().cluster.next_oid()
+        }
     }
 
     /// ON COMMIT of a new table.
@@ -54,39 +56,22 @@ impl Session {
             ));
         }
         match action {
-            A::ONCOMMIT_DROP => self.on_commit.push((table, OnCommit::Drop)),
-            A::ONCOMMIT_DELETE_ROWS => self.on_commit.push((table, OnCommit::DeleteRows)),
+            A::ONCOMMIT_DROP => self.context_mut().transaction.on_commit.push((table, OnCommit::Drop)),
+            A::ONCOMMIT_DELETE_ROWS => self.context_mut().transaction.on_commit.push((table, OnCommit::DeleteRows)),
             _ => {}
         }
         Ok(())
     }
 
-    /// The private store has the size with which it was opened.
-    pub(crate) fn refuse_other_temp_buffers(&mut self, value: &str) -> Result<()> {
-        let Some(definition) = definition("temp_buffers").filter(|_| self.own.temporary.store().is_some()) else {
-            return Ok(());
-        };
-        if check_value(definition, value)? == self.settings.get("temp_buffers").unwrap_or("") {
-            return Ok(());
-        }
-        Err(Error::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"temp_buffers\": {value}"),
-        )
-        .with_detail(
-            "\"temp_buffers\" cannot be changed after any temporary tables have been accessed in the session.",
-        ))
-    }
-
     /// What is due at the commit for temporary tables.
     pub(crate) fn run_on_commit(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        if self.on_commit.is_empty() {
+        if self.context().transaction.on_commit.is_empty() {
             return Ok(());
         }
-        let due = self.on_commit.clone();
+        let due = self.context().transaction.on_commit.clone();
         let mut emptied = Vec::new();
         for (oid, action) in &due {
-            if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(*oid))?
+            if let Some(table) = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(*oid))?
                 && *action == OnCommit::DeleteRows
             {
                 emptied.push(table);
@@ -96,7 +81,7 @@ impl Session {
             self.refuse_to_empty(table, &due, runtime)?;
         }
         for table in &emptied {
-            if self.own.temporary.relation(&self.instance.engine, table.storage)?.pages() > 0 {
+            if self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?.pages() > 0 {
                 self.empty_table(table, runtime)?;
             }
         }
@@ -108,21 +93,13 @@ impl Session {
         Ok(())
     }
 
-    /// What is known of temporary sequences that are no more: their OIDs may be given again.
-    pub(crate) fn forget_gone_sequences(&mut self) {
-        let temporary = &self.own.temporary;
-        let is_there = |oid: &Oid| !is_temporary(*oid) || temporary.has_relation(*oid);
-        self.own.scratch.currval.borrow_mut().retain(|oid, _| is_there(oid));
-        self.own.scratch.sequence_cache.borrow_mut().retain(|oid, _| is_there(oid));
-    }
-
     /// A table that is emptied, with a foreign key to it from one that is not.
     fn refuse_to_empty(&mut self, table: &Table, due: &[(Oid, OnCommit)], runtime: &dyn Runtime) -> Result<()> {
         for key in &table.referenced_by {
             if due.contains(&(key.table, OnCommit::DeleteRows)) {
                 continue;
             }
-            let other = self.table_by_oid(key.table, runtime)?;
+            let other = self.context_mut().table_by_oid(key.table, runtime)?;
             return Err(Error::unsupported("unsupported ON COMMIT and foreign key combination").with_detail(format!(
                 "Table \"{}\" references \"{}\", but they do not have the same ON COMMIT setting.",
                 other.name, table.name
@@ -134,28 +111,20 @@ impl Session {
     /// DISCARD TEMP: all temporary tables, views, sequences and routines of the session, and its rows in global
     /// temporary tables.
     pub(crate) fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        let relations = self.own.temporary.scan(PG_CLASS).into_iter().filter(|r| !b"iIc".contains(&r.char("relkind")));
+        let relations =
+            self.context().shared.temporary.scan(PG_CLASS).into_iter().filter(|r| !b"iIc".contains(&r.char("relkind")));
         let mut named: Vec<Reference> = relations.map(|r| Reference::object(PG_CLASS, r.oid("oid"))).collect();
-        for (class, rows) in [PG_TYPE, PG_PROC].map(|class| (class, self.own.temporary.scan(class))) {
+        for (class, rows) in [PG_TYPE, PG_PROC].map(|class| (class, self.context().shared.temporary.scan(class))) {
             named.extend(rows.iter().map(|r| Reference::object(class, r.oid("oid"))));
         }
         self.delete_objects(&named, true, runtime)?;
-        for (oid, storage) in self.own.temporary.instances() {
+        for (oid, storage) in self.context().shared.temporary.instances() {
             self.drop_storage(storage)?;
-            self.own.temporary.replace_instance(oid, None);
+            self.context().shared.temporary.replace_instance(oid, None);
         }
         // Cascades within one's own scratch space are nobody's news.
-        self.own.scratch.notices.borrow_mut().clear();
+        self.context().shared.scratch.notices.borrow_mut().clear();
         Ok(())
-    }
-
-    /// The end of the session, whose transaction is over: nobody else knows of its objects.
-    pub(crate) fn drop_temporary_objects(&mut self) {
-        self.own.prepared.clear();
-        // No statement runs that looks at them.
-        if let Some(own) = Rc::get_mut(&mut self.own) {
-            own.temporary.close();
-        }
     }
 }
 

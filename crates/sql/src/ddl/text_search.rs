@@ -1,7 +1,7 @@
 //! TEXT SEARCH CONFIGURATION and DICTIONARY: CREATE, and ALTER of what they do. Parsers and templates, names, owners
 //! and DROP are in `text_search_objects`.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::ids::*;
@@ -63,7 +63,7 @@ fn text_or_null(text: &str) -> Datum {
     if text.is_empty() { Datum::Null } else { Datum::text(text) }
 }
 
-pub(super) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
+pub(crate) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
     Some(match object {
         O::OBJECT_TSCONFIGURATION => TextSearchKind::Config,
         O::OBJECT_TSDICTIONARY => TextSearchKind::Dictionary,
@@ -73,7 +73,7 @@ pub(super) fn kind_of(object: O::Type) -> Option<TextSearchKind> {
     })
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(super) fn text_search_named(
         &mut self,
         kind: TextSearchKind,
@@ -82,11 +82,12 @@ impl Session {
     ) -> Result<Oid> {
         let (schema, name) = split(names);
         if let Some(schema) = schema
-            && self.with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
+            && self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
         {
             return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
         }
-        let found = self.with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))?;
+        let found =
+            self.context_mut().with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))?;
         found.ok_or_else(|| missing(kind, &names.join(".")))
     }
     pub(super) fn commented_text_search(
@@ -109,7 +110,7 @@ impl Session {
         let (schema, name) = split(names);
         let (schema, _) = self.creation_schema(schema, false, runtime)?;
         let (table, index, _, name_column, schema_column) = kind.table();
-        if !self.catalog_lookup(table, index, &[Datum::text(name), Datum::Oid(schema)])?.is_empty() {
+        if !self.context_mut().catalog_lookup(table, index, &[Datum::text(name), Datum::Oid(schema)])?.is_empty() {
             let table_name = match kind {
                 TextSearchKind::Config => "pg_ts_config",
                 TextSearchKind::Dictionary => "pg_ts_dict",
@@ -124,7 +125,7 @@ impl Session {
         Ok(schema)
     }
 
-    pub(super) fn define_text_search(&mut self, s: &nodes::DefineStmt, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn define_text_search(&mut self, s: &nodes::DefineStmt, runtime: &dyn Runtime) -> Result<String> {
         let names: Vec<&str> = s.defnames().iter().filter_map(|n| n.sval()).collect();
         let options: Vec<(String, Vec<String>)> =
             s.definition().iter().map(|d| (d.defname().unwrap_or("").to_string(), option_names(d))).collect();
@@ -164,12 +165,14 @@ impl Session {
         }
         let mut rows = Vec::new();
         if let Some(source) = source {
-            let row = self.catalog_lookup(PG_TS_CONFIG, PG_TS_CONFIG_OID_INDEX, &[Datum::Oid(source)])?;
+            let row = self.context_mut().catalog_lookup(PG_TS_CONFIG, PG_TS_CONFIG_OID_INDEX, &[Datum::Oid(source)])?;
             parser = row.first().map(|r| r.oid("cfgparser"));
-            rows = self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(source)])?;
+            rows =
+                self.context_mut().catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(source)])?;
         }
         let invalid = || Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "text search parser is required");
-        let (parser, oid, owner) = (parser.ok_or_else(invalid)?, self.new_oid(schema)?, self.current_role);
+        let (parser, oid, owner) =
+            (parser.ok_or_else(invalid)?, self.new_oid(schema)?, self.context().identity.current_role);
         let name = Datum::text(split(names).1);
         self.write_catalog(runtime, |w| {
             w.insert(
@@ -235,8 +238,11 @@ impl Session {
         let required = || Error::new(sqlstate::INVALID_OBJECT_DEFINITION, "text search template is required");
         let template = template.ok_or_else(required)?;
         let options = options_text(&given);
-        let made = self.with_catalog(runtime, |host| host.reader.new_text_search_dictionary(template, &options))?;
-        let (oid, owner, name) = (self.new_oid(schema)?, self.current_role, Datum::text(split(names).1));
+        let made = self
+            .context_mut()
+            .with_catalog(runtime, |host| host.reader.new_text_search_dictionary(template, &options))?;
+        let (oid, owner, name) =
+            (self.new_oid(schema)?, self.context().identity.current_role, Datum::text(split(names).1));
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_TS_DICT,
@@ -251,10 +257,11 @@ impl Session {
             )
             .map(|_| ())
         })?;
-        self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &options, &made)))
+        self.context_mut()
+            .with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &options, &made)))
     }
     /// Files are read again, whatever the options.
-    pub(super) fn alter_dictionary(
+    pub(crate) fn alter_dictionary(
         &mut self,
         s: &nodes::AlterTSDictionaryStmt,
         runtime: &dyn Runtime,
@@ -269,15 +276,17 @@ impl Session {
             options.extend(given_option(d));
         }
         let (template, text) = (row.oid("dicttemplate"), options_text(&options));
-        let made = self.with_catalog(runtime, |host| host.reader.new_text_search_dictionary(template, &text))?;
+        let made =
+            self.context_mut().with_catalog(runtime, |host| host.reader.new_text_search_dictionary(template, &text))?;
         self.update_row(PG_TS_DICT, PG_TS_DICT_OID_INDEX, oid, runtime, |row| {
             row.set("dictinitoption", text_or_null(&text))
         })?;
-        self.with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &text, &made)))?;
+        self.context_mut()
+            .with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &text, &made)))?;
         Ok("ALTER TEXT SEARCH DICTIONARY".to_string())
     }
 
-    pub(super) fn alter_config(
+    pub(crate) fn alter_config(
         &mut self,
         s: &nodes::AlterTSConfigurationStmt,
         runtime: &dyn Runtime,
@@ -308,7 +317,7 @@ impl Session {
                         if !s.missing_ok {
                             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
                         }
-                        self.notice(Severity::Notice, format!("{message}, skipping"));
+                        self.context().notice(Severity::Notice, format!("{message}, skipping"));
                     }
                 }
             }
@@ -316,7 +325,11 @@ impl Session {
                 let [old, new] = dictionaries[..] else {
                     return Err(Error::internal("REPLACE wants two dictionaries"));
                 };
-                let rows = self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config)])?;
+                let rows = self.context_mut().catalog_lookup(
+                    PG_TS_CONFIG_MAP,
+                    PG_TS_CONFIG_MAP_INDEX,
+                    &[Datum::Oid(config)],
+                )?;
                 let is_meant = |kind: i64| kinds.is_empty() || kinds.iter().any(|(k, _)| i64::from(*k) == kind);
                 for row in rows.iter().filter(|r| r.oid("mapdict") == old && is_meant(r.int("maptokentype"))) {
                     let mut changed = row.clone();
@@ -329,6 +342,7 @@ impl Session {
                     if s.override_ {
                         self.remove_mappings(config, *kind, runtime)?;
                     } else if !self
+                        .context_mut()
                         .catalog_lookup(
                             PG_TS_CONFIG_MAP,
                             PG_TS_CONFIG_MAP_INDEX,
@@ -350,8 +364,11 @@ impl Session {
         Ok("ALTER TEXT SEARCH CONFIGURATION".to_string())
     }
     fn remove_mappings(&mut self, config: Oid, kind: i32, runtime: &dyn Runtime) -> Result<usize> {
-        let rows =
-            self.catalog_lookup(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, &[Datum::Oid(config), Datum::Int4(kind)])?;
+        let rows = self.context_mut().catalog_lookup(
+            PG_TS_CONFIG_MAP,
+            PG_TS_CONFIG_MAP_INDEX,
+            &[Datum::Oid(config), Datum::Int4(kind)],
+        )?;
         for row in &rows {
             self.write_catalog(runtime, |w| w.delete(row))?;
         }

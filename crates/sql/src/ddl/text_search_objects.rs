@@ -1,7 +1,7 @@
 //! What text search objects of all kinds have: names, schemas, owners, DROP. And parsers and templates, which are made
 //! of functions: there are PostgreSQL's own.
 
-use super::Session;
+use super::Definitions;
 use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -60,14 +60,14 @@ fn names_of<'a>(object: Node<'a>) -> Vec<&'a str> {
     if let Node::NodeList(list) = object { super::strings(list) } else { Vec::new() }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// The row of an object that the session's role may change.
     pub(super) fn owned_text_search(&mut self, kind: TextSearchKind, oid: Oid, names: &[&str]) -> Result<CatalogRow> {
         let (table, _, index, ..) = kind.table();
-        let rows = self.catalog_lookup(table, index, &[Datum::Oid(oid)])?;
+        let rows = self.context_mut().catalog_lookup(table, index, &[Datum::Oid(oid)])?;
         let row = rows.into_iter().next().ok_or_else(|| missing(kind, &names.join(".")))?;
-        let is_owner = owner_column(kind).is_some_and(|column| row.oid(column) == self.current_role);
-        if is_owner || self.is_superuser() {
+        let is_owner = owner_column(kind).is_some_and(|column| row.oid(column) == self.context().identity.current_role);
+        if is_owner || self.context().is_superuser() {
             return Ok(row);
         }
         let message = match owner_column(kind) {
@@ -94,10 +94,10 @@ impl Session {
     }
     fn refuse_text_search_twin(&mut self, kind: TextSearchKind, schema: Oid, name: &str) -> Result<()> {
         let (table, index, ..) = kind.table();
-        if self.catalog_lookup(table, index, &[Datum::text(name), Datum::Oid(schema)])?.is_empty() {
+        if self.context_mut().catalog_lookup(table, index, &[Datum::text(name), Datum::Oid(schema)])?.is_empty() {
             return Ok(());
         }
-        let rows = self.catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
+        let rows = self.context_mut().catalog_lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(schema)])?;
         let schema = rows.first().and_then(|r| r.text("nspname")).unwrap_or("");
         Err(Error::new(
             sqlstate::DUPLICATE_OBJECT,
@@ -145,7 +145,7 @@ impl Session {
         options: &[(String, Vec<String>)],
         runtime: &dyn Runtime,
     ) -> Result<String> {
-        if !self.is_superuser() {
+        if !self.context().is_superuser() {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
                 format!("must be superuser to create {}s", kind.word()),
@@ -194,7 +194,7 @@ impl Session {
     fn part_function(&mut self, part: &Part, value: &[String], runtime: &dyn Runtime) -> Result<Oid> {
         let value: Vec<&str> = value.iter().map(String::as_str).collect();
         let (schema, name) = split(&value);
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let found =
                 host.reader.functions(schema, name)?.iter().find(|f| f.arg_types == part.arguments).map(|f| f.oid);
             let unknown = || {
@@ -220,22 +220,23 @@ impl Session {
             let names = names_of(object);
             let (schema, name) = split(&names);
             if let Some(schema) = schema
-                && self.with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
+                && self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(schema))?.is_none()
             {
                 let message = format!("schema \"{schema}\" does not exist");
                 if !s.missing_ok {
                     return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, message));
                 }
-                self.notice(Severity::Notice, format!("{message}, skipping"));
+                self.context().notice(Severity::Notice, format!("{message}, skipping"));
                 continue;
             }
-            let Some(oid) = self.with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))?
+            let Some(oid) =
+                self.context_mut().with_catalog(runtime, |host| host.reader.text_search_object(kind, schema, name))?
             else {
                 let error = missing(kind, &names.join("."));
                 if !s.missing_ok {
                     return Err(error);
                 }
-                self.notice(Severity::Notice, format!("{}, skipping", error.message()));
+                self.context().notice(Severity::Notice, format!("{}, skipping", error.message()));
                 continue;
             };
             self.owned_text_search(kind, oid, &names)?;

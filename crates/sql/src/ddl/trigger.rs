@@ -1,6 +1,6 @@
 //! CREATE TRIGGER, and what changes triggers afterwards.
 
-use super::Session;
+use super::Definitions;
 use super::constraint::NewConstraint;
 use super::trigger_clone::Which;
 use crate::client::Runtime;
@@ -30,8 +30,8 @@ struct Transitions {
     new: Option<String>,
 }
 
-impl Session {
-    pub(super) fn create_trigger(
+impl Definitions<'_> {
+    pub(crate) fn create_trigger(
         &mut self,
         s: &nodes::CreateTrigStmt,
         source: &Arc<str>,
@@ -39,7 +39,7 @@ impl Session {
     ) -> Result<()> {
         let r = s.relation().ok_or_else(|| Error::internal("CREATE TRIGGER without a table"))?;
         let name = s.trigname().unwrap_or("");
-        let table = self.relation_of(r, runtime)?;
+        let table = self.context_mut().relation_of(r, runtime)?;
         if table.is_catalog {
             return Err(Error::new(
                 sqlstate::INSUFFICIENT_PRIVILEGE,
@@ -57,16 +57,13 @@ impl Session {
             check_instead(s)?;
         }
         let transitions = check_transitions(s, &table)?;
-        let table = if table.kind == TableKind::View {
-            table
-        } else {
-            self.lock_for_ddl(&table, LockMode::ShareRowExclusive, runtime)?
-        };
+        let table =
+            if table.kind == TableKind::View { table } else { self.lock_for_ddl(&table, self.table_lock(), runtime)? };
         let when = self.checked_condition(s, &table, source, runtime)?;
         let columns = named_columns(s, &table)?;
         let function = self.trigger_function(s, runtime)?;
         let other = match s.constrrel() {
-            Some(other) => self.table_of(other, runtime)?.oid,
+            Some(other) => self.context_mut().table_of(other, runtime)?.oid,
             None => 0,
         };
         let existing = self.trigger_row(table.oid, name)?;
@@ -138,8 +135,11 @@ impl Session {
     }
 
     pub(super) fn trigger_row(&mut self, table: Oid, name: &str) -> Result<Option<CatalogRow>> {
-        let rows =
-            self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table), Datum::text(name)])?;
+        let rows = self.context_mut().catalog_lookup(
+            PG_TRIGGER,
+            PG_TRIGGER_TGRELID_TGNAME_INDEX,
+            &[Datum::Oid(table), Datum::text(name)],
+        )?;
         Ok(rows.into_iter().next())
     }
 
@@ -150,7 +150,7 @@ impl Session {
             [.., schema, name] => (Some(*schema), *name),
             [] => return Err(Error::internal("a trigger without a function")),
         };
-        let all = self.with_catalog(runtime, |host| host.reader.functions(schema, name))?;
+        let all = self.context_mut().with_catalog(runtime, |host| host.reader.functions(schema, name))?;
         let found = all.iter().find(|f| f.arg_types.is_empty() && f.kind == b'f');
         let shown = names.join(".");
         let found = found
@@ -176,7 +176,7 @@ impl Session {
         if matches!(s.when_clause(), Node::None) {
             return Ok(None);
         }
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let binder = Binder::new(&host.reader, source.clone(), Vec::new());
             let (old, new) = (binder.new_rel(), binder.new_rel());
             let e = binder.bind_when(s.when_clause(), table, old, new)?;
@@ -200,22 +200,24 @@ impl Session {
             };
             if let Some(schema) = schema
                 && s.missing_ok
-                && !self.with_catalog(runtime, |host| host.reader.schema_exists(schema))?
+                && !self.context_mut().with_catalog(runtime, |host| host.reader.schema_exists(schema))?
             {
-                self.notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
+                self.context().notice(Severity::Notice, format!("schema \"{schema}\" does not exist, skipping"));
                 continue;
             }
-            let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, relation))? else {
+            let Some(table) =
+                self.context_mut().with_catalog(runtime, |host| host.reader.table_by_name(schema, relation))?
+            else {
                 let shown = schema.map_or(relation.to_string(), |schema| format!("{schema}.{relation}"));
                 if s.missing_ok {
-                    self.notice(Severity::Notice, format!("relation \"{shown}\" does not exist, skipping"));
+                    self.context().notice(Severity::Notice, format!("relation \"{shown}\" does not exist, skipping"));
                     continue;
                 }
                 return Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{shown}\" does not exist")));
             };
             let Some(row) = self.trigger_row(table.oid, name)? else {
                 if s.missing_ok {
-                    self.notice(
+                    self.context().notice(
                         Severity::Notice,
                         format!("trigger \"{name}\" for relation \"{relation}\" does not exist, skipping"),
                     );
@@ -249,7 +251,8 @@ impl Session {
 
     /// Those of a table that goes.
     pub(super) fn delete_triggers_of(&mut self, table: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])?;
         // Those of foreign keys go with these.
         for row in rows.iter().filter(|row| !is_of_key(row)) {
             self.delete_trigger(row, runtime)?;
@@ -258,12 +261,12 @@ impl Session {
     }
 
     pub(super) fn trigger_by_oid(&mut self, oid: Oid) -> Result<Option<CatalogRow>> {
-        Ok(self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)])?.into_iter().next())
+        Ok(self.context_mut().catalog_lookup(PG_TRIGGER, PG_TRIGGER_OID_INDEX, &[Datum::Oid(oid)])?.into_iter().next())
     }
 
     /// `trigger a on table t`.
     pub(super) fn trigger_shown(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<String> {
-        let table = self.table_by_oid(row.oid("tgrelid"), runtime)?;
+        let table = self.context_mut().table_by_oid(row.oid("tgrelid"), runtime)?;
         Ok(format!(
             "trigger {} on {} {}",
             row.text("tgname").unwrap_or(""),
@@ -280,14 +283,14 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let r = s.relation().ok_or_else(|| Error::internal("ALTER TRIGGER without a table"))?;
-        let table = self.relation_of(r, runtime)?;
+        let table = self.context_mut().relation_of(r, runtime)?;
         if table.kind != TableKind::View {
             self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
         }
         let old_name = s.subname().unwrap_or("");
         let row = self.trigger_row(table.oid, old_name)?.ok_or_else(|| missing(old_name, &table))?;
         if row.oid("tgparentid") != 0 {
-            let above = self.table_by_oid(table.partition_of, runtime)?;
+            let above = self.context_mut().table_by_oid(table.partition_of, runtime)?;
             return Err(Error::unsupported(format!(
                 "cannot rename trigger \"{old_name}\" on table \"{}\"",
                 table.name
@@ -318,7 +321,8 @@ impl Session {
         if let Which::All = which {
             self.complete_key_triggers(table, runtime)?;
         }
-        let rows = self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table.oid)])?;
+        let rows =
+            self.context_mut().catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table.oid)])?;
         let mut found = false;
         for row in rows.iter().filter(|row| which.is(row)) {
             found = true;
@@ -343,7 +347,7 @@ impl Session {
             [.., schema, table, name] => (Some(*schema), *table, *name),
             _ => return Err(Error::internal("COMMENT ON TRIGGER without a table")),
         };
-        let found = self.with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_name(schema, table))?;
         let found = found
             .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{table}\" does not exist")))?;
         let row = self.trigger_row(found.oid, name)?.ok_or_else(|| missing(name, &found))?;

@@ -5,7 +5,7 @@
 //!    DETACH.
 //! 2. What a copy depends on, its original depends on too, so objects that go are listed with the originals only.
 
-use super::Session;
+use super::Definitions;
 use super::constraint::NewConstraint;
 use super::partition::own_columns;
 use crate::client::Runtime;
@@ -65,9 +65,9 @@ pub(super) fn refuse_transitions(table: &Table) -> Result<()> {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     fn trigger_rows(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
-        self.catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])
+        self.context_mut().catalog_lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])
     }
 
     /// The copies of a table's trigger, each with its partition.
@@ -83,7 +83,7 @@ impl Session {
         let mut found = Vec::new();
         for partition in self.partition_oids(table.oid, runtime)? {
             if let Some(row) = self.trigger_rows(partition)?.into_iter().find(|row| row.oid("tgparentid") == trigger) {
-                found.push((self.table_by_oid(partition, runtime)?, row));
+                found.push((self.context_mut().table_by_oid(partition, runtime)?, row));
             }
         }
         Ok(found)
@@ -126,7 +126,7 @@ impl Session {
         replace: bool,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let child = self.table_by_oid(child, runtime)?;
+        let child = self.context_mut().table_by_oid(child, runtime)?;
         let child = self.lock_for_ddl(&child, LockMode::ShareRowExclusive, runtime)?;
         let trigger = Trigger::of_row(row);
         let existing = self.trigger_row(child.oid, &trigger.name)?;
@@ -172,7 +172,7 @@ impl Session {
         if row.int("tgtype") as i16 & ROW == 0 {
             return Ok(());
         }
-        let table = self.table_by_oid(row.oid("tgrelid"), runtime)?;
+        let table = self.context_mut().table_by_oid(row.oid("tgrelid"), runtime)?;
         for (partition, clone) in self.clones_of(&table, row.oid("oid"), runtime)? {
             self.lock_for_ddl(&partition, LockMode::AccessExclusive, runtime)?;
             self.delete_trigger(&clone, runtime)?;
@@ -214,7 +214,7 @@ impl Session {
                     return Err(super::trigger::duplicate(new_name, &partition));
                 }
                 if name != old_name {
-                    self.notice(
+                    self.context().notice(
                         Severity::Notice,
                         format!("renamed trigger \"{name}\" on relation \"{}\"", partition.name),
                     );

@@ -1,11 +1,11 @@
 //! TRUNCATE: new, empty storage for a table and its indexes; the old goes at commit.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::routine::TriggerOperation;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::trigger::TriggerOperation;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::{Isolation, LockMode, RelationKind, is_private};
 use kilndb_syntax::raw::DropBehavior;
@@ -13,23 +13,22 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-impl Session {
-    pub(super) fn truncate(&mut self, s: &nodes::TruncateStmt, runtime: &dyn Runtime) -> Result<()> {
-        self.refuse_if_read_only("TRUNCATE TABLE")?;
+impl Definitions<'_> {
+    pub(crate) fn truncate(&mut self, s: &nodes::TruncateStmt, runtime: &dyn Runtime) -> Result<()> {
         let mut tables: Vec<Arc<Table>> = Vec::new();
         for node in s.relations() {
             let Node::RangeVar(r) = node else { continue };
-            let table = self.table_of(r, runtime)?;
+            let table = self.context_mut().table_of(r, runtime)?;
             // Of a global temporary table only the session's own rows go.
-            let mode = if table.persistence == GLOBAL { LockMode::RowExclusive } else { LockMode::AccessExclusive };
+            let mode = if table.persistence == GLOBAL { LockMode::RowExclusive } else { self.table_lock() };
             let table = self.lock_for_ddl(&table, mode, runtime)?;
             if table.kind == TableKind::Partitioned && super::partition::says_only(r) {
                 return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot truncate only a partitioned table")
                     .with_hint("Do not specify the ONLY keyword, or use TRUNCATE ONLY on the partitions directly."));
             }
-            for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
+            for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
                 if !tables.iter().any(|t| t.oid == oid) {
-                    let table = self.table_by_oid(oid, runtime)?;
+                    let table = self.context_mut().table_by_oid(oid, runtime)?;
                     tables.push(self.lock_for_ddl(&table, mode, runtime)?);
                 }
             }
@@ -37,7 +36,7 @@ impl Session {
         self.add_referencing(&mut tables, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
         use kilndb_catalog::trigger::{BEFORE, TRUNCATE};
         for table in &tables {
-            self.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE | BEFORE, runtime)?;
+            self.host.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE | BEFORE, runtime)?;
         }
         for table in &tables {
             if table.kind == TableKind::Partitioned {
@@ -53,7 +52,7 @@ impl Session {
             }
         }
         for table in &tables {
-            self.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE, runtime)?;
+            self.host.fire_statement_triggers(table, TriggerOperation::Truncate, TRUNCATE, runtime)?;
         }
         Ok(())
     }
@@ -68,7 +67,7 @@ impl Session {
                 if tables.iter().any(|t| t.oid == key.table) {
                     continue;
                 }
-                let other = self.table_by_oid(key.table, runtime)?;
+                let other = self.context_mut().table_by_oid(key.table, runtime)?;
                 if !cascade {
                     return Err(Error::unsupported("cannot truncate a table referenced in a foreign key constraint")
                         .with_detail(format!("Table \"{}\" references \"{}\".", other.name, table.name))
@@ -77,10 +76,11 @@ impl Session {
                             other.name
                         )));
                 }
-                self.notice(kilndb_base::Severity::Notice, format!("truncate cascades to table \"{}\"", other.name));
-                for oid in self.with_catalog(runtime, |host| host.reader.partition_tree(other.oid))? {
+                self.context()
+                    .notice(kilndb_base::Severity::Notice, format!("truncate cascades to table \"{}\"", other.name));
+                for oid in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(other.oid))? {
                     if !tables.iter().any(|t| t.oid == oid) {
-                        let other = self.table_by_oid(oid, runtime)?;
+                        let other = self.context_mut().table_by_oid(oid, runtime)?;
                         tables.push(self.lock_for_ddl(&other, LockMode::AccessExclusive, runtime)?);
                     }
                 }
@@ -91,30 +91,32 @@ impl Session {
 
     /// All rows of a table are about to go: whoever is serializable and has read some comes before this transaction.
     pub(super) fn note_emptied(&mut self, heap: RelationId, runtime: &dyn Runtime) -> Result<()> {
-        if self.txn.as_ref().is_none_or(|txn| txn.isolation() != Isolation::Serializable) {
+        if self.context().transaction.txn.as_ref().is_none_or(|txn| txn.isolation() != Isolation::Serializable) {
             return Ok(());
         }
-        self.take_snapshot(runtime)?;
+        self.context_mut().take_snapshot(runtime)?;
         if is_private(heap) {
             return Ok(());
         }
-        self.txn.as_ref().map_or(Ok(()), |txn| self.instance.engine.empties(txn, heap))
+        self.context().transaction.txn.as_ref().map_or(Ok(()), |txn| self.context().cluster.engine.empties(txn, heap))
     }
 
     /// Takes effect at commit.
     pub(super) fn drop_storage(&mut self, storage: RelationId) -> Result<()> {
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
-        match self.own.temporary.store() {
+        let context = self.context_mut();
+        let txn = context.transaction.txn.as_mut();
+        let txn = txn.ok_or_else(|| Error::internal("no transaction to drop storage in"))?;
+        match context.shared.temporary.store() {
             Some(store) if is_private(storage) => {
                 txn.attach(store);
                 store.drop_relation(txn, storage)
             }
-            _ => self.instance.engine.drop_relation(txn, storage),
+            _ => context.cluster.engine.drop_relation(txn, storage),
         }
     }
 
     pub(super) fn empty_table(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
-        self.usage.emptied(table.oid);
+        self.context_mut().transaction.usage.emptied(table.oid);
         self.replace_storage(table.oid, table.storage, RelationKind::Heap, table.persistence, runtime)?;
         self.leave_entries(table);
         for index in table.indexes.iter().filter(|i| !i.is_in_whole) {
@@ -134,12 +136,12 @@ impl Session {
         if persistence == GLOBAL {
             let new = self.new_storage(kind, b't')?;
             self.drop_storage(old)?;
-            self.own.temporary.replace_instance(oid, Some(new));
+            self.context().shared.temporary.replace_instance(oid, Some(new));
             return Ok(new);
         }
         let new = self.new_storage_like(kind, persistence, old)?;
         if !is_private(old) {
-            self.instance.engine.move_read_locks(old, new)?;
+            self.context().cluster.engine.move_read_locks(old, new)?;
         }
         self.drop_storage(old)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
@@ -156,7 +158,7 @@ impl Session {
             if !b"ai".contains(&row.char("deptype")) || row.oid("classid") != PG_CLASS {
                 continue;
             }
-            let sequence = self.table_by_oid(row.oid("objid"), runtime)?;
+            let sequence = self.context_mut().table_by_oid(row.oid("objid"), runtime)?;
             if sequence.kind != TableKind::Sequence {
                 continue;
             }
@@ -170,19 +172,9 @@ impl Session {
             )?;
             self.begin_sequence(
                 cell,
-                super::sequence::SequenceState { last_value: options.start, is_called: false, log_count: 0 },
+                crate::host::SequenceState { last_value: options.start, is_called: false, log_count: 0 },
             )?;
-            self.own.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
-        }
-        Ok(())
-    }
-
-    pub(crate) fn is_writable_table(&self, table: &Table) -> Result<()> {
-        if table.is_catalog {
-            return Err(Error::new(
-                sqlstate::INSUFFICIENT_PRIVILEGE,
-                format!("permission denied for table {}", table.name),
-            ));
+            self.context().shared.scratch.sequence_cache.borrow_mut().remove(&sequence.oid);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! 1. A column depends on its type (pg_depend 'n'), so that a type's users are found without a scan.
 //! 2. A composite type whose values are stored somewhere keeps its attributes: stored values are read by position.
 
-use super::Session;
+use super::Definitions;
 use super::create_table::NewTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -85,7 +85,7 @@ fn missing_type(shown: &str) -> Error {
     Error::new(sqlstate::UNDEFINED_OBJECT, format!("type \"{shown}\" does not exist"))
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Schema and name of a type that is to be made.
     pub(super) fn new_type_name(&mut self, names: &[String], runtime: &dyn Runtime) -> Result<(Oid, String)> {
         let (schema, name) = match names {
@@ -101,7 +101,11 @@ impl Session {
 
     /// 42710 if there is a type of that name; one that was made for arrays gives way.
     pub(super) fn refuse_taken_type(&mut self, schema: Oid, name: &str, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(name), Datum::Oid(schema)])?;
+        let rows = self.context_mut().catalog_lookup(
+            PG_TYPE,
+            PG_TYPE_TYPNAME_NSP_INDEX,
+            &[Datum::text(name), Datum::Oid(schema)],
+        )?;
         let Some(row) = rows.first() else { return Ok(()) };
         let element = self
             .type_info(row.oid("typelem"), runtime)
@@ -119,6 +123,7 @@ impl Session {
             };
             if other != name
                 && self
+                    .context_mut()
                     .catalog_lookup(PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX, &[Datum::text(&other), Datum::Oid(schema)])?
                     .is_empty()
             {
@@ -128,13 +133,13 @@ impl Session {
                 break;
             }
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
         Ok(())
     }
 
-    pub(super) fn create_composite_type(
+    pub(crate) fn create_composite_type(
         &mut self,
         s: &nodes::CompositeTypeStmt,
         source: &Arc<str>,
@@ -142,10 +147,10 @@ impl Session {
     ) -> Result<()> {
         let relation = s.typevar().ok_or_else(|| Error::internal("CREATE TYPE without a name"))?;
         let name = relation.relname().unwrap_or("").to_string();
-        kilndb_bind::refuse_other_database(relation, &self.database.name)?;
+        kilndb_bind::refuse_other_database(relation, &self.context().database.name)?;
         let names: Vec<String> = relation.schemaname().map(str::to_string).into_iter().chain([name.clone()]).collect();
         let (schema, _) = self.new_type_name(&names, runtime)?;
-        if self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?.is_some() {
+        if self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?.is_some() {
             return Err(Error::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
         }
         let persistence = if kilndb_catalog::temporary::is_temporary(schema) { b't' } else { b'p' };
@@ -164,11 +169,11 @@ impl Session {
         Ok(())
     }
 
-    pub(super) fn create_enum(&mut self, s: &nodes::CreateEnumStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn create_enum(&mut self, s: &nodes::CreateEnumStmt, runtime: &dyn Runtime) -> Result<()> {
         let names: Vec<String> = s.type_name().iter().filter_map(|n| n.sval().map(str::to_string)).collect();
         let (schema, name) = self.new_type_name(&names, runtime)?;
         refuse_temporary(schema)?;
-        let (oid, array, owner) = (self.new_oid(schema)?, self.new_oid(schema)?, self.current_role);
+        let (oid, array, owner) = (self.new_oid(schema)?, self.new_oid(schema)?, self.context().identity.current_role);
         let columns = vec![
             ("typlen", Datum::Int2(4)),
             ("typbyval", Datum::Bool(true)),
@@ -209,7 +214,7 @@ impl Session {
     }
 
     /// ALTER TYPE … ADD VALUE and RENAME VALUE.
-    pub(super) fn alter_enum(&mut self, s: &nodes::AlterEnumStmt, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn alter_enum(&mut self, s: &nodes::AlterEnumStmt, runtime: &dyn Runtime) -> Result<()> {
         let names: Vec<String> = s.type_name().iter().filter_map(|n| n.sval().map(str::to_string)).collect();
         let info = self.type_named(&names, runtime)?;
         if info.kind != b'e' {
@@ -230,15 +235,18 @@ impl Session {
             if at(new).is_some() {
                 return Err(exists());
             }
-            let rows = self.catalog_lookup(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(info.oid)])?;
+            let rows =
+                self.context_mut().catalog_lookup(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(info.oid)])?;
             let row = rows
                 .iter()
                 .find(|r| r.oid("oid") == labels[found].oid)
                 .ok_or_else(|| Error::internal("an enum label without a row"))?;
             let mut changed = row.clone();
             changed.set("enumlabel", Datum::text(new));
-            return self.with_texts_renamed(&[old.replace('\'', "''")], &[], runtime, |session| {
-                session.write_catalog(runtime, |w| w.update(row, &changed.values))
+            // Within arrays, rows and quotes a label has escapes, but never between letters and digits.
+            let word = old.split(|c: char| !c.is_alphanumeric()).max_by_key(|run| run.len()).unwrap_or("");
+            return self.with_texts_renamed(&[word.to_string()], &[], runtime, |definitions| {
+                definitions.write_catalog(runtime, |w| w.update(row, &changed.values))
             });
         }
         check_label(new)?;
@@ -283,22 +291,22 @@ impl Session {
             [] => return Err(Error::internal("a type without a name")),
         };
         if let Some(schema) = schema
-            && !self.with_catalog(runtime, |host| host.reader.schema_exists(schema))?
+            && !self.context_mut().with_catalog(runtime, |host| host.reader.schema_exists(schema))?
         {
             return Err(Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")));
         }
-        let found = self.with_catalog(runtime, |host| host.reader.type_by_name(schema, name))?;
+        let found = self.context_mut().with_catalog(runtime, |host| host.reader.type_by_name(schema, name))?;
         found.ok_or_else(|| missing_type(&names.join(".")))
     }
 
     pub(super) fn type_shown(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<String> {
-        self.with_catalog(runtime, |host| Ok(host.reader.format_type(oid, -1)))
+        self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(oid, -1)))
     }
 
     pub(super) fn refuse_other_owner_of_type(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let rows = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?;
+        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?;
         let owner = rows.first().map_or(0, |r| r.oid("typowner"));
-        if self.is_superuser() || owner == self.current_role {
+        if self.context().is_superuser() || owner == self.context().identity.current_role {
             return Ok(());
         }
         let shown = self.type_shown(oid, runtime)?;
@@ -306,7 +314,7 @@ impl Session {
     }
 
     pub(super) fn notice_of(&mut self, state: kilndb_base::SqlState, message: String) {
-        self.own.scratch.notices.borrow_mut().push(Error::notice(state, Severity::Notice, message));
+        self.context().shared.scratch.notices.borrow_mut().push(Error::notice(state, Severity::Notice, message));
     }
 
     /// DROP TYPE and DROP DOMAIN.
@@ -328,7 +336,7 @@ impl Session {
                     if s.missing_ok
                         && matches!(e.sqlstate(), sqlstate::UNDEFINED_OBJECT | sqlstate::INVALID_SCHEMA_NAME) =>
                 {
-                    self.notice(Severity::Notice, format!("{}, skipping", e.message()));
+                    self.context().notice(Severity::Notice, format!("{}, skipping", e.message()));
                 }
                 Err(e) => return Err(e),
             }
@@ -355,7 +363,9 @@ impl Session {
         {
             self.delete_range_rows(ty, runtime)?;
         }
-        for constraint in self.catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(oid)])? {
+        for constraint in
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(oid)])?
+        {
             self.delete_constraint(constraint.oid("oid"), runtime)?;
         }
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_TYPE)], runtime)?;
@@ -388,7 +398,8 @@ impl Session {
             info.range.map_or(0, |r| r.subtype),
         ];
         if info.kind == b'c'
-            && let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
+            && let Some(table) =
+                self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
         {
             inner.extend(table.columns.iter().filter(|c| !c.dropped).map(|c| c.type_oid));
         }
@@ -406,14 +417,15 @@ impl Session {
                 if row.oid("classid") == PG_TYPE {
                     types.push(object);
                     types.extend(
-                        self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(object)])?
+                        self.context_mut()
+                            .catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(object)])?
                             .first()
                             .map(|r| r.oid("typarray")),
                     );
                     continue;
                 }
                 let user = if row.oid("classid") == PG_CLASS {
-                    self.with_catalog(runtime, |host| host.reader.table_by_oid(object))?
+                    self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(object))?
                 } else {
                     None
                 };
@@ -460,7 +472,8 @@ impl Session {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot alter array type {shown}"))
                 .with_hint(format!("You can alter type {element}, which will alter the array type as well.")));
         }
-        if let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
+        if let Some(table) =
+            self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(info.table_oid))?
             && info.kind == b'c'
         {
             if table.kind != TableKind::Composite {

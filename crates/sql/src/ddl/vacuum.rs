@@ -5,7 +5,7 @@
 //! 1. A command that is neither in a transaction block nor shares its message with others has a transaction for each
 //!    table, so locks do not pile up; any other is a part of the transaction that it finds.
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::FIRST_USER_OID;
@@ -31,8 +31,8 @@ struct Options {
 /// A table and the columns that were named.
 type Target<'a> = (Oid, String, Vec<&'a str>);
 
-impl Session {
-    pub(crate) fn vacuum_command(
+impl Definitions<'_> {
+    pub(crate) fn vacuum(
         &mut self,
         s: &nodes::VacuumStmt,
         alone: bool,
@@ -41,21 +41,12 @@ impl Session {
     ) -> Result<String> {
         let word = if s.is_vacuumcmd { "VACUUM" } else { "ANALYZE" };
         let options = options(s, source)?;
-        if s.is_vacuumcmd {
-            self.refuse_in_block("VACUUM")?;
-            if !alone {
-                return Err(Error::new(
-                    sqlstate::ACTIVE_SQL_TRANSACTION,
-                    "VACUUM cannot run inside a transaction block",
-                ));
-            }
-        }
-        self.begin_statement(runtime)?;
+        self.context_mut().begin_statement(runtime)?;
         let targets = self.vacuum_targets(s, &options, runtime)?;
         for (i, (oid, name, columns)) in targets.into_iter().enumerate() {
             if alone && i > 0 {
                 self.finish_implicit(runtime)?;
-                self.begin_statement(runtime)?;
+                self.context_mut().begin_statement(runtime)?;
             }
             self.vacuum_one(oid, &name, &columns, &options, runtime)?;
         }
@@ -74,7 +65,7 @@ impl Session {
         let mut targets = Vec::new();
         for target in s.rels() {
             if let Some(r) = target.relation() {
-                let table = self.relation_of(r, runtime)?;
+                let table = self.context_mut().relation_of(r, runtime)?;
                 if table.kind == TableKind::Partitioned && r.inh {
                     self.add_partitions(&table, target, &mut targets, runtime)?;
                 }
@@ -83,7 +74,7 @@ impl Session {
         }
         if s.rels().len() == 0 && options.analyze && !options.only_database_stats {
             // Partitioned tables after their partitions.
-            let rows = self.catalog_scan(PG_CLASS)?;
+            let rows = self.context_mut().catalog_scan(PG_CLASS)?;
             for kind in [b'r', b'p'] {
                 for row in rows.iter().filter(|row| row.char("relkind") == kind && row.oid("oid") >= FIRST_USER_OID) {
                     targets.push((row.oid("oid"), row.text("relname").unwrap_or("").to_string(), Vec::new()));
@@ -102,7 +93,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for oid in self.partition_oids(table.oid, runtime)? {
-            let partition = self.table_by_oid(oid, runtime)?;
+            let partition = self.context_mut().table_by_oid(oid, runtime)?;
             if partition.kind == TableKind::Partitioned {
                 self.add_partitions(&partition, target, targets, runtime)?;
             }
@@ -115,7 +106,7 @@ impl Session {
     fn add_up_partitions(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
         let mut rows = 0.0;
         for oid in self.partition_oids(table.oid, runtime)? {
-            rows += self.table_by_oid(oid, runtime)?.reltuples.max(0.0);
+            rows += self.context_mut().table_by_oid(oid, runtime)?.reltuples.max(0.0);
         }
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             row.set("reltuples", Datum::Float4(rows));
@@ -135,9 +126,9 @@ impl Session {
         let mode = if options.full { LockMode::AccessExclusive } else { LockMode::ShareUpdateExclusive };
         let verb = if options.vacuum { "vacuum" } else { "analyze" };
         let wait = if options.skip_locked { WaitPolicy::SkipLocked } else { WaitPolicy::Wait };
-        if !self.lock_table(oid, mode, wait, runtime)? {
+        if !self.context_mut().lock_table(oid, mode, wait, runtime)? {
             let message = format!("skipping {verb} of \"{name}\" --- lock not available");
-            self.own.scratch.notices.borrow_mut().push(Error::notice(
+            self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::LOCK_NOT_AVAILABLE,
                 Severity::Warning,
                 message,
@@ -145,27 +136,29 @@ impl Session {
             return Ok(());
         }
         // It may be gone meanwhile, or be another thing.
-        let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else { return Ok(()) };
+        let Some(table) = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else {
+            return Ok(());
+        };
         if table.kind == TableKind::Partitioned {
             check_columns(&table, columns)?;
             return if options.analyze { self.add_up_partitions(&table, runtime) } else { Ok(()) };
         }
         if table.kind != TableKind::Table {
-            self.notice(
+            self.context().notice(
                 Severity::Warning,
                 format!("skipping \"{name}\" --- cannot {verb} non-tables or special system tables"),
             );
             return Ok(());
         }
         check_columns(&table, columns)?;
-        let began = self.now();
+        let began = self.context().now();
         // What one session has in a global temporary table says nothing about the others'.
         if options.analyze && !table.is_catalog && table.persistence != GLOBAL {
             let rows = self.analyze_table(&table, columns, options.verbose, runtime)?;
-            let ended = self.now();
+            let ended = self.context().now();
             let took_ms = (ended - began) as f64 / 1000.0;
-            self.instance.statistics.maintained(
-                self.database.oid,
+            self.context().cluster.statistics.maintained(
+                self.context().database.oid,
                 oid,
                 Maintenance::Analyze,
                 ended,
@@ -174,14 +167,22 @@ impl Session {
             );
         }
         if options.vacuum && table.persistence != GLOBAL {
-            for index in table.indexes.iter().filter(|i| i.is_inverted()) {
-                let relation = self.own.temporary.relation(&self.instance.engine, index.storage)?;
-                self.instance.engine.inverted_flush(&relation, runtime)?;
+            for index in table.indexes.iter().filter(|i| i.has_terms()) {
+                let relation =
+                    self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
+                relation.index_flush(runtime)?;
             }
         }
         if options.vacuum {
-            let ended = self.now();
-            self.instance.statistics.maintained(self.database.oid, oid, Maintenance::Vacuum, ended, 0.0, None);
+            let ended = self.context().now();
+            self.context().cluster.statistics.maintained(
+                self.context().database.oid,
+                oid,
+                Maintenance::Vacuum,
+                ended,
+                0.0,
+                None,
+            );
         }
         Ok(())
     }
@@ -226,7 +227,7 @@ impl Session {
         }
         if target.is_some_and(|t| t > MOST) {
             let message = format!("lowering statistics target to {MOST}");
-            self.own.scratch.notices.borrow_mut().push(Error::notice(
+            self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::INVALID_PARAMETER_VALUE,
                 Severity::Warning,
                 message,

@@ -1,6 +1,6 @@
 //! CREATE VIEW: the query is kept as text and bound anew wherever the view is used.
 
-use super::Session;
+use super::Definitions;
 use super::create_table::{NewColumn, NewTable};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -30,13 +30,13 @@ pub(super) fn result_columns(plan: &Plan, aliases: &[&str], what: &str) -> Resul
     Ok(columns)
 }
 
-impl Session {
+impl Definitions<'_> {
     pub(crate) fn create_view(&mut self, s: &nodes::ViewStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         let r = s.view().ok_or_else(|| Error::internal("CREATE VIEW without a name"))?;
         if s.with_check_option != kilndb_syntax::raw::ViewCheckOption::NO_CHECK_OPTION {
             return Err(Error::unsupported("WITH CHECK OPTION is not supported"));
         }
-        let plan = self.make_plan_of(s.query(), source.clone(), &[], runtime)?;
+        let plan = self.context_mut().make_plan_of(s.query(), source, &[], runtime)?;
         if !plan.param_types.is_empty() {
             return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }
@@ -46,7 +46,7 @@ impl Session {
         let asked = self.will_be_temporary(r, runtime)?;
         let temporary = asked || uses_temporary;
         if uses_temporary && !asked {
-            self.notice(
+            self.context().notice(
                 kilndb_base::Severity::Notice,
                 format!("view \"{}\" will be a temporary view", r.relname().unwrap_or("")),
             );
@@ -55,7 +55,7 @@ impl Session {
         let name = r.relname().unwrap_or("").to_string();
         let text = self.view_text(s, &columns, runtime)?;
         let options = self.view_options(s)?;
-        let existing = self.with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
+        let existing = self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
         let oid = match existing {
             Some(oid) if s.replace => self.replace_view(oid, &columns, &options, runtime)?,
             Some(_) => {
@@ -88,7 +88,7 @@ impl Session {
 
     fn uses_temporary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
         for (oid, _) in &plan.locks {
-            if super::is_user_object(*oid) && self.table_by_oid(*oid, runtime)?.persistence == b't' {
+            if super::is_user_object(*oid) && self.context_mut().table_by_oid(*oid, runtime)?.persistence == b't' {
                 return Ok(true);
             }
         }
@@ -137,7 +137,7 @@ impl Session {
         options: &[String],
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        let view: Arc<Table> = self.table_by_oid(oid, runtime)?;
+        let view: Arc<Table> = self.context_mut().table_by_oid(oid, runtime)?;
         if view.kind != TableKind::View {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a view", view.name)));
         }
@@ -155,7 +155,7 @@ impl Session {
             }
             if (old.type_oid, old.typmod) != (new.type_oid, new.typmod) {
                 use kilndb_catalog::CatalogView;
-                let (a, b) = self.with_catalog(runtime, |host| {
+                let (a, b) = self.context_mut().with_catalog(runtime, |host| {
                     Ok((
                         host.reader.format_type(old.type_oid, old.typmod),
                         host.reader.format_type(new.type_oid, new.typmod),

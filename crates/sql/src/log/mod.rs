@@ -8,11 +8,7 @@
 //!
 //! Must not know: how lines look, files, sockets (docs/decisions/0038).
 
-mod statement_class;
-mod switches;
-
-pub use statement_class::{LoggedStatements, statement_class, statement_tag};
-pub use switches::{LogLevel, LogSwitches, Verbosity};
+pub use crate::settings::{LogLevel, LogSwitches, LoggedStatements, Verbosity};
 
 use crate::client::SessionControl;
 use crate::settings::ServerSettings;

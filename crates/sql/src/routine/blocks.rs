@@ -6,21 +6,21 @@ use kilndb_base::{Error, Result, sqlstate};
 impl Spi<'_> {
     /// Costs no log record and nothing shared.
     pub fn begin_subtransaction(&mut self) -> Result<Subtransaction> {
-        let depth = self.session.savepoints.len();
-        self.session.push_savepoint("");
+        let depth = self.session.context.transaction.savepoints.len();
+        self.session.context.push_savepoint("");
         self.snapshot = None;
         Ok(Subtransaction { depth })
     }
     pub fn release(&mut self, mark: Subtransaction) -> Result<()> {
-        self.session.savepoints.truncate(mark.depth);
-        self.session.pending.keep_triggers(mark.depth);
-        self.session.own.portals.keep_from(mark.depth);
+        self.session.context.transaction.savepoints.truncate(mark.depth);
+        self.session.context.transaction.pending.keep_triggers(mark.depth);
+        self.session.statements.portals.keep_from(mark.depth);
         Ok(())
     }
     /// Undoes what was done since; the error's own fields are the caller's to keep.
     pub fn roll_back_to(&mut self, mark: Subtransaction) -> Result<()> {
         self.session.undo_to_savepoint(mark.depth, self.runtime)?;
-        self.session.savepoints.truncate(mark.depth);
+        self.session.context.transaction.savepoints.truncate(mark.depth);
         self.snapshot = None;
         Ok(())
     }
@@ -29,7 +29,7 @@ impl Spi<'_> {
         if self.atomic {
             return refused("invalid transaction termination");
         }
-        if !self.session.savepoints.is_empty() {
+        if !self.session.context.transaction.savepoints.is_empty() {
             return refused("cannot commit while a subtransaction is active");
         }
         Ok(())

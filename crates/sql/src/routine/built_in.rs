@@ -3,7 +3,7 @@
 
 use super::language::*;
 use super::spi::*;
-use crate::session::host::reg_lookup;
+use crate::host::functions::reg_lookup;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::functions::*;
 use kilndb_exec::RowSink;
@@ -198,7 +198,7 @@ fn update(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
         return Ok(Datum::Record(new.clone()));
     }
     let (mut words, mut notices) = (Words::default(), Vec::new());
-    let config = spi.session.with_catalog(spi.runtime, |host| host.text_search_config(config))?;
+    let config = spi.session.context.with_catalog(spi.runtime, |host| host.text_search_config(config))?;
     for text in texts.into_iter().filter(|t| !t.is_null()) {
         words.add(&config, get::text(text)?, &mut notices)?;
     }
@@ -216,5 +216,5 @@ fn named_config(name: &str, spi: &mut Spi<'_>) -> Result<Oid> {
     if kilndb_catalog::qualified_name::split_qualified(name).is_none_or(|parts| parts.len() < 2) {
         return Err(invalid(&format!("text search configuration name \"{name}\" must be schema-qualified")));
     }
-    spi.session.with_catalog(spi.runtime, |host| reg_lookup(host, oids::REGCONFIG, name))
+    spi.session.context.with_catalog(spi.runtime, |host| reg_lookup(host, oids::REGCONFIG, name))
 }

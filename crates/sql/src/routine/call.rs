@@ -3,10 +3,11 @@
 //! Invariants
 //! 1. Whatever happens in a routine, role, settings of its SET clauses and savepoints are as before when it has ended.
 
-use super::cache::{Compiled, RoutineKey};
+use super::cache::Compiled;
 use super::language::*;
 use super::spi::Spi;
 use crate::client::Runtime;
+use crate::host::routine_definition::RoutineKey;
 use crate::session::Session;
 use crate::settings::SettingScope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -31,18 +32,18 @@ impl Routines<'_> {
     fn lend<R>(&mut self, held: Held<'_>, run: impl FnOnce(&mut Session, &Snapshot, &dyn Runtime) -> R) -> R {
         let Held { txn, pending, usage, snapshot } = held;
         let session = &mut *self.session;
-        session.txn = txn.take();
+        session.context.transaction.txn = txn.take();
         // What the routine runs is none of the statement's actions.
         let cascade = pending.cascade.take();
-        std::mem::swap(&mut session.pending, pending);
-        std::mem::swap(&mut session.usage, usage);
-        session.running_plans.push(self.plan.clone());
+        std::mem::swap(&mut session.context.transaction.pending, pending);
+        std::mem::swap(&mut session.context.transaction.usage, usage);
+        session.routines.running_plans.push(self.plan.clone());
         let done = run(session, snapshot, self.runtime);
-        session.running_plans.pop();
-        std::mem::swap(&mut session.pending, pending);
-        std::mem::swap(&mut session.usage, usage);
+        session.routines.running_plans.pop();
+        std::mem::swap(&mut session.context.transaction.pending, pending);
+        std::mem::swap(&mut session.context.transaction.usage, usage);
         pending.cascade = cascade;
-        txn.put_back(session.txn.take());
+        txn.put_back(session.context.transaction.txn.take());
         done
     }
 }
@@ -142,19 +143,19 @@ impl Session {
     ) -> Result<Datum> {
         self.enter()?;
         let before = Before {
-            role: (self.current_role, self.role_name.clone()),
-            settings_mark: self.settings.mark(),
-            savepoints: self.savepoints.len(),
+            role: (self.context.identity.current_role, self.context.identity.role_name.clone()),
+            settings_mark: self.context.settings.mark(),
+            savepoints: self.context.transaction.savepoints.len(),
             has_clauses: compiled.info.security_definer || !compiled.info.config.is_empty(),
         };
         let read_only = call.definition.is_read_only();
         // Not what the caller's trigger sees.
-        let hides = call.trigger.is_none() && self.own.temporary.is_in_trigger();
+        let hides = call.trigger.is_none() && self.context.shared.temporary.is_in_trigger();
         if hides {
-            self.own.temporary.push_transitions(Default::default());
+            self.context.shared.temporary.push_transitions(Default::default());
         }
-        let held = self.held_variables.take();
-        let settings_before = self.settings.generation;
+        let held = self.context.held_variables.take();
+        let settings_before = self.context.settings.generation;
         let entered = if before.has_clauses { self.take_clauses(compiled) } else { Ok(()) };
         let done = entered.and_then(|()| {
             let atomic = call.atomic;
@@ -162,50 +163,50 @@ impl Session {
             compiled.routine.call(call, &mut spi)
         });
         if hides {
-            self.own.temporary.pop_transitions();
+            self.context.shared.temporary.pop_transitions();
         }
-        self.held_variables = held;
+        self.context.held_variables = held;
         self.leave(before, done.is_err());
-        if self.settings.generation != settings_before {
-            *self.own.scratch.latest_settings.borrow_mut() = Some(self.settings.held());
+        if self.context.settings.generation != settings_before {
+            *self.context.shared.scratch.latest_settings.borrow_mut() = Some(self.context.settings.held());
         }
         done
     }
 
     fn enter(&mut self) -> Result<()> {
         kilndb_base::stack::check()?;
-        self.routine_depth += 1;
+        self.context.routine_depth += 1;
         Ok(())
     }
 
     fn leave(&mut self, before: Before, failed: bool) {
-        self.routine_depth -= 1;
+        self.context.routine_depth -= 1;
         if failed {
-            self.savepoints.truncate(before.savepoints);
+            self.context.transaction.savepoints.truncate(before.savepoints);
         }
         if before.has_clauses {
-            let mark = before.settings_mark.min(self.settings.mark());
-            self.settings.end_of_function(mark);
-            if self.current_role != before.role.0 {
-                (self.current_role, self.role_name) = before.role;
-                self.forget_path();
+            let mark = before.settings_mark.min(self.context.settings.mark());
+            self.context.settings.end_of_function(mark);
+            if self.context.identity.current_role != before.role.0 {
+                (self.context.identity.current_role, self.context.identity.role_name) = before.role;
+                self.context.forget_path();
             }
         }
     }
 
     /// SECURITY DEFINER and SET.
     fn take_clauses(&mut self, compiled: &Compiled) -> Result<()> {
-        if compiled.info.security_definer && self.current_role != compiled.info.owner {
+        if compiled.info.security_definer && self.context.identity.current_role != compiled.info.owner {
             let owner = compiled.info.owner;
-            let name = self.instance.role_name(owner)?.ok_or_else(|| {
+            let name = self.context.cluster.role_name(owner)?.ok_or_else(|| {
                 Error::new(sqlstate::UNDEFINED_OBJECT, format!("role with OID {owner} does not exist"))
             })?;
-            (self.current_role, self.role_name) = (owner, name.as_str().into());
-            self.forget_path();
+            (self.context.identity.current_role, self.context.identity.role_name) = (owner, name.as_str().into());
+            self.context.forget_path();
         }
         for item in &compiled.info.config {
             if let Some((name, value)) = item.split_once('=') {
-                self.set_value(name, value, SettingScope::Local)?;
+                self.context.set_value(name, value, SettingScope::Local)?;
             }
         }
         Ok(())
@@ -229,17 +230,17 @@ impl Session {
             is_validation: false,
         });
         let language = self.language_of(language)?;
-        let atomic = self.in_explicit_block() || self.routine_depth > 0;
+        let atomic = self.context.in_explicit_block() || self.context.routine_depth > 0;
         self.enter()?;
-        let (depth, savepoints) = (self.routine_depth, self.savepoints.len());
+        let (depth, savepoints) = (self.context.routine_depth, self.context.transaction.savepoints.len());
         let mut call =
             Call { definition: &definition, arguments: &[], expected: None, rows: None, trigger: None, atomic };
         let mut spi = Spi { session: self, runtime, read_only: false, atomic, snapshot: None };
         let done =
             language.compile(&definition, &mut spi).and_then(|routine| routine.call(&mut call, &mut spi)).map(|_| ());
-        self.routine_depth = depth - 1;
+        self.context.routine_depth = depth - 1;
         if done.is_err() {
-            self.savepoints.truncate(savepoints);
+            self.context.transaction.savepoints.truncate(savepoints);
         }
         done
     }

@@ -13,19 +13,19 @@ pub trait ContextSource {
 impl Spi<'_> {
     /// A routine begins. [`Spi::leave`] must follow, whatever happens.
     pub fn enter(&mut self, source: Rc<dyn ContextSource>) {
-        self.session.running_routines.push(source);
+        self.session.routines.running.push(source);
     }
     pub fn leave(&mut self) {
-        self.session.running_routines.pop();
+        self.session.routines.running.pop();
     }
     /// There is a cursor of that name.
     pub fn cursor_exists(&self, name: &str) -> bool {
-        self.session.own.portals.contains(name)
+        self.session.statements.portals.contains(name)
     }
     /// Lines of those that have called the innermost routine.
     pub fn callers(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for source in self.session.running_routines.iter().rev().skip(1) {
+        for source in self.session.routines.running.iter().rev().skip(1) {
             source.add_lines(&mut lines);
         }
         lines

@@ -2,6 +2,7 @@
 
 use super::language::RowShape;
 use super::spi::*;
+use crate::session::NewCursor;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_exec::RowSink;
 use kilndb_syntax::raw::FetchDirection as F;
@@ -33,9 +34,10 @@ impl Spi<'_> {
             Scroll::Scroll => Some(true),
             Scroll::NoScroll => Some(false),
         };
-        let opened = self.session.lock_tables(&plan, self.runtime).and_then(|()| {
+        let opened = self.session.context.lock_tables(&plan, self.runtime).and_then(|()| {
             let snapshot = self.statement_snapshot()?;
-            self.session.open_cursor(name, prepared.text(), plan, params, snapshot, scroll, self.runtime)
+            let text = prepared.text();
+            self.session.open_cursor(NewCursor { name, text, plan, params, snapshot, scroll }, self.runtime)
         });
         opened.map_err(|mut e| {
             if e.sqlstate() != sqlstate::DUPLICATE_CURSOR {
@@ -55,10 +57,7 @@ impl Spi<'_> {
         if !prepared.is_plannable() && !super::held::is_explained_query(&prepared.statement().node()) {
             return Err(Error::new(
                 sqlstate::INVALID_CURSOR_DEFINITION,
-                format!(
-                    "cannot open {} query as cursor",
-                    crate::ddl::command_name(&prepared.statement().node()).unwrap_or("utility")
-                ),
+                format!("cannot open {} query as cursor", crate::session::tag_of(&prepared.statement().node())),
             ));
         }
         self.open_cursor(name, &prepared, &Parameters(parameters), scroll)

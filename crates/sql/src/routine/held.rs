@@ -7,47 +7,14 @@
 
 use super::language::RowShape;
 use super::spi::{Spi, Variable, VariableConflict, VariableScope};
-use kilndb_base::{Error, Result};
-use kilndb_bind::ir::{BoundStatement, ExprKind};
+use crate::context::held::HeldVariables;
+use kilndb_base::Result;
 use kilndb_bind::variables::Variables;
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
-
-#[derive(Default)]
-pub(crate) struct HeldVariables {
-    /// Parts of a name, whether a star follows, and what it means.
-    names: Vec<(Vec<String>, bool, Variable)>,
-    numbered: Vec<(u32, Variable)>,
-    rows: Vec<(u32, Option<Arc<RowShape>>)>,
-    values: Vec<(u32, Datum)>,
-    conflict: VariableConflict,
-    language: &'static str,
-}
-
-impl VariableScope for HeldVariables {
-    fn resolve(&self, parts: &[&str], star: bool, _required: bool) -> Result<Option<Variable>> {
-        Ok(self.names.iter().find(|(known, with_star, _)| *with_star == star && known.iter().eq(parts)).map(|n| n.2))
-    }
-    fn parameter(&self, number: u32) -> Option<Variable> {
-        self.numbered.iter().find(|n| n.0 == number).map(|n| n.1)
-    }
-    fn conflict(&self) -> VariableConflict {
-        self.conflict
-    }
-    fn language(&self) -> &'static str {
-        self.language
-    }
-    fn row_of(&self, variable: u32) -> Result<Option<Arc<RowShape>>> {
-        Ok(self.rows.iter().find(|r| r.0 == variable).and_then(|r| r.1.clone()))
-    }
-    fn value(&self, variable: u32) -> Result<Datum> {
-        let found = self.values.iter().find(|v| v.0 == variable);
-        found.map(|v| v.1.clone()).ok_or_else(|| Error::internal("a variable without a value"))
-    }
-}
 
 /// Notes what is asked.
 struct Recorder<'a> {
@@ -110,7 +77,7 @@ impl Spi<'_> {
         let recorder = Recorder { scope, held: RefCell::default() };
         let (runtime, source) = (self.runtime, statement.source().clone());
         // What cannot be bound is refused when the command runs.
-        self.session.with_catalog(runtime, |host| {
+        self.session.context.with_catalog(runtime, |host| {
             let variables = Variables::new(&recorder);
             let eval = host.eval();
             let _ = kilndb_bind::bind_with_variables(query, source, &host.reader, &variables, Some(&eval));
@@ -130,22 +97,4 @@ impl Spi<'_> {
         }
         Ok(Some(Rc::new(held)))
     }
-}
-
-/// Puts values in the place of parameters.
-pub(crate) fn with_values(
-    mut bound: BoundStatement,
-    used: &[Variable],
-    held: &HeldVariables,
-) -> Result<BoundStatement> {
-    let (BoundStatement::Query(query) | BoundStatement::Explain { inner: query, .. }) = &mut bound;
-    query.rewrite(&mut |e| {
-        if let ExprKind::Param(n) = &e.kind
-            && let Some(v) = used.get(*n as usize)
-        {
-            e.kind = ExprKind::Const(held.value(v.number)?);
-        }
-        Ok(())
-    })?;
-    Ok(bound)
 }

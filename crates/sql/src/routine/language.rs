@@ -1,76 +1,13 @@
 //! What a procedural language is: it checks and compiles bodies, and what it has compiled can be called.
 
 use super::spi::Spi;
+pub use crate::host::routine_definition::{Definition, RoutineKind, TriggerTable, Volatility};
 use kilndb_base::{Oid, Result};
 pub use kilndb_catalog::routine::{Argument, ArgumentMode, RowColumn, RowShape};
 pub use kilndb_catalog::trigger::TriggerOperation;
 pub use kilndb_exec::routine::ResultRows;
 use kilndb_types::Datum;
 use std::sync::Arc;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum RoutineKind {
-    Function,
-    Procedure,
-    /// The block of a DO statement.
-    Inline,
-    Trigger,
-    EventTrigger,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Volatility {
-    Immutable,
-    Stable,
-    Volatile,
-}
-
-/// The table that a trigger function is compiled for.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TriggerTable {
-    pub oid: Oid,
-    pub row: Arc<RowShape>,
-}
-
-/// A routine as one way of calling it has it: polymorphic types are settled, a trigger function has its table.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Definition {
-    /// 0 for an inline block.
-    pub oid: Oid,
-    pub schema: String,
-    pub name: String,
-    /// Name and argument types, as regprocedure shows them: `f(integer,text)`; `inline_code_block` for a DO block.
-    pub signature: String,
-    pub kind: RoutineKind,
-    /// All of them, in the order in which they are declared.
-    pub arguments: Vec<Argument>,
-    /// VOID, TRIGGER, RECORD, a composite type, or another. A procedure's is RECORD if it has output arguments, else
-    /// VOID.
-    pub result_type: Oid,
-    pub returns_set: bool,
-    /// The result's columns if it is a row whose columns are known before the call: of a composite type, or of more
-    /// than one output argument (RETURNS TABLE of any number of columns counts as one). None: a scalar, or RECORD whose
-    /// caller says what it wants ([`Call::expected`]).
-    pub row: Option<Arc<RowShape>>,
-    pub body: Arc<str>,
-    pub volatility: Volatility,
-    pub trigger_table: Option<TriggerTable>,
-    /// Being checked by CREATE FUNCTION: polymorphic types are not settled.
-    pub is_validation: bool,
-}
-
-impl Definition {
-    /// STABLE and IMMUTABLE routines see what their caller sees, and change nothing.
-    pub fn is_read_only(&self) -> bool {
-        self.volatility != Volatility::Volatile
-    }
-    pub fn inputs(&self) -> impl Iterator<Item = (usize, &Argument)> {
-        self.arguments.iter().enumerate().filter(|(_, a)| a.mode.is_input())
-    }
-    pub fn outputs(&self) -> impl Iterator<Item = (usize, &Argument)> {
-        self.arguments.iter().enumerate().filter(|(_, a)| a.mode.is_output())
-    }
-}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TriggerTime {

@@ -18,6 +18,7 @@ mod cursors;
 pub mod direct;
 pub(crate) mod held;
 pub mod language;
+mod plans;
 pub mod quick;
 pub mod spi;
 pub(crate) mod sql_language;
@@ -26,7 +27,7 @@ mod text;
 mod trigger;
 pub(crate) mod types;
 
-pub(crate) use cache::{RoutineCache, RoutinesByDatabase};
+pub(crate) use cache::RoutinesByDatabase;
 pub(crate) use call::Routines;
 pub use context::ContextSource;
 pub use direct::Direct;
@@ -34,4 +35,20 @@ pub use kilndb_exec::RowSink;
 pub use language::*;
 pub use quick::{Quick, QuickValues};
 pub use spi::*;
-pub(crate) use statement::RoutinePlans;
+
+use cache::RoutineCache;
+use kilndb_base::sync::Arc;
+use kilndb_plan::Plan;
+use plans::RoutinePlans;
+use std::rc::Rc;
+
+/// The routines of a session: what they have been made into, and which are running.
+#[derive(Default)]
+pub(crate) struct RoutineState {
+    plans: RoutinePlans,
+    cache: RoutineCache,
+    /// Outer ones first.
+    running: Vec<Rc<dyn ContextSource>>,
+    /// Of statements that are running while a routine runs others.
+    pub running_plans: Vec<Arc<Plan>>,
+}

@@ -133,12 +133,12 @@ impl Spi<'_> {
     }
     /// A message to the client (client_min_messages decides) and the log; its severity is below ERROR.
     pub fn notice(&mut self, notice: Error) -> Result<()> {
-        self.session.own.scratch.notices.borrow_mut().push(notice);
+        self.session.context.shared.scratch.notices.borrow_mut().push(notice);
         self.session.tell_notices(self.runtime)
     }
     /// A setting's value as SHOW prints it; None: there is none of that name.
     pub fn setting(&self, name: &str) -> Option<String> {
-        self.session.settings.get(name).map(|_| self.session.shown(name))
+        self.session.context.settings.get(name).map(|_| self.session.context.shown(name))
     }
     /// Gives others their turn and looks whether the statement is to stop. To be called in every loop.
     pub fn checkpoint(&mut self) -> Result<()> {

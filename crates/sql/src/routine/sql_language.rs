@@ -3,6 +3,7 @@
 
 use super::language::*;
 use super::spi::*;
+use crate::host::routine_definition::Arguments;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::{Binder, is_polymorphic};
 use kilndb_catalog::CastContext;
@@ -15,44 +16,6 @@ pub(crate) struct SqlLanguage;
 
 struct SqlRoutine {
     statements: Vec<Arc<SpiPrepared>>,
-}
-
-/// The arguments as parameters: by number, by name, by the function's name and theirs.
-pub(crate) struct Arguments<'a> {
-    pub definition: &'a Definition,
-    pub values: &'a [Datum],
-}
-
-impl Arguments<'_> {
-    fn named(&self, name: &str) -> Option<Variable> {
-        let mut inputs = self.definition.inputs().enumerate();
-        let found = inputs.find(|(_, (_, a))| !a.name.is_empty() && a.name == name);
-        found.map(|(number, (_, a))| Variable { number: number as u32, type_oid: a.type_oid, typmod: -1 })
-    }
-}
-
-impl VariableScope for Arguments<'_> {
-    fn resolve(&self, parts: &[&str], _star: bool, _required: bool) -> Result<Option<Variable>> {
-        Ok(match parts {
-            [name] => self.named(name),
-            [function, name] if *function == self.definition.name => self.named(name),
-            _ => None,
-        })
-    }
-    fn parameter(&self, number: u32) -> Option<Variable> {
-        let index = number.checked_sub(1)?;
-        let (_, argument) = self.definition.inputs().nth(index as usize)?;
-        Some(Variable { number: index, type_oid: argument.type_oid, typmod: -1 })
-    }
-    fn conflict(&self) -> VariableConflict {
-        VariableConflict::UseColumn
-    }
-    fn language(&self) -> &'static str {
-        "SQL"
-    }
-    fn value(&self, variable: u32) -> Result<Datum> {
-        Ok(self.values.get(variable as usize).cloned().unwrap_or_default())
-    }
 }
 
 /// 0A000 for what may not stand in a function.
@@ -160,7 +123,7 @@ fn mismatch(definition: &Definition, spi: &mut Spi<'_>, detail: impl Into<String
 }
 
 fn is_assignable(spi: &mut Spi<'_>, from: Oid, to: Oid) -> Result<bool> {
-    spi.session.with_catalog(spi.runtime, |host| {
+    spi.session.context.with_catalog(spi.runtime, |host| {
         let binder = Binder::new(&host.reader, Arc::from(""), Vec::new());
         Ok(from == to || binder.can_coerce(from, to, CastContext::Assignment)?)
     })

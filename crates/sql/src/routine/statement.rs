@@ -6,24 +6,21 @@
 //! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
 
 use super::collect::Collector;
-use super::direct::{self, Direct, Stop};
+use super::direct::{Direct, Stop};
+use super::plans::{RoutinePlans, SharedPlan, SpiPlan};
 use super::quick::{Quick, QuickValues};
 use super::spi::*;
-use super::text::{SELECT, UPDATE, in_text, parse};
-use crate::client::Runtime;
+use super::text::{in_text, parse};
+use crate::session::command::{self, Access};
+use crate::session::run::PlanRun;
 use crate::session::run::SinkMaker;
-use crate::session::{Body, Session, Template};
-use kilndb_base::hash::HashMap;
+use crate::session::{Body, Template};
+use crate::session::{lifted_values, literal_arguments, look_up};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
-use kilndb_base::sync::{Arc, Mutex, PoisonError};
+use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::ir;
-use kilndb_bind::variables::Variables;
-use kilndb_catalog::cache::Asked;
-use kilndb_exec::expr::Evaluate;
-use kilndb_exec::{ExecContext, Execution, RowSink, Runtime as RunState};
-use kilndb_plan::expression::CExpr;
-use kilndb_plan::{Op, Plan};
+use kilndb_exec::{Execution, RowSink};
+use kilndb_plan::Plan;
 use kilndb_storage::Snapshot;
 use kilndb_syntax::literals::Scanned;
 use kilndb_syntax::{Node, Statement};
@@ -33,77 +30,14 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A statement or expression of a routine: parsed once, planned once per state of the catalogs. Shared by sessions.
 pub struct SpiPrepared {
-    id: u64,
-    text: Arc<str>,
-    mode: ParseMode,
-    statement: Statement,
+    pub(super) id: u64,
+    pub(super) text: Arc<str>,
+    pub(super) mode: ParseMode,
+    pub(super) statement: Statement,
     /// `target := text`, of which this is the right side.
-    assignment: Option<Arc<str>>,
-    shared: Mutex<Option<Shared>>,
+    pub(super) assignment: Option<Arc<str>>,
+    pub(super) shared: Mutex<Option<SharedPlan>>,
 }
-
-/// What a plan that sessions share was made for.
-#[derive(Clone)]
-struct Shared {
-    catalog_version: u64,
-    path: Arc<[Oid]>,
-    formats: u64,
-    plan: Arc<SpiPlan>,
-}
-
-/// Read-only.
-#[derive(Default)]
-pub(crate) struct SpiPlan {
-    /// None: a command.
-    plan: Option<Arc<Plan>>,
-    /// Of the catalogs that it was made with.
-    catalog_version: u64,
-    uses: Vec<Variable>,
-    simple: Option<Simple>,
-    quick: Option<Quick>,
-    direct: Option<Direct>,
-    row: Option<Arc<RowShape>>,
-}
-
-/// An expression without a query around it.
-struct Simple {
-    expr: CExpr,
-    type_oid: Oid,
-    typmod: i32,
-    /// It needs neither session nor catalogs; it may ask for the time.
-    is_of_moment: bool,
-}
-
-/// Everything that a session's plans depend on; when it moves, they are looked at again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Epoch {
-    catalog_version: u64,
-    settings: u64,
-    temporary: u64,
-    /// Changes of the catalogs within the session's own transaction.
-    own: u64,
-    role: Oid,
-}
-
-struct Known {
-    epoch: Epoch,
-    plan: Arc<SpiPlan>,
-    /// Room for evaluating it.
-    run: Option<Box<RunState>>,
-    /// An execution that has ended, to be run again.
-    execution: Option<Box<Execution>>,
-}
-
-/// The plans that a session's routines have used.
-#[derive(Default)]
-pub(crate) struct RoutinePlans {
-    statements: HashMap<u64, Known>,
-    /// Assignment conversions by types and type modifier.
-    conversions: HashMap<(Oid, Oid, i32), Known>,
-}
-
-/// A session that has used more begins anew.
-const PLANS_MAX: usize = 16_384;
 
 impl SpiPrepared {
     pub fn text(&self) -> &str {
@@ -160,307 +94,6 @@ fn command_of(node: &Node<'_>) -> Command {
     }
 }
 
-/// The only column of a query that is nothing but an expression.
-fn only_expression(q: &ir::Query) -> Option<&ir::Expr> {
-    let plain = matches!(q.body, ir::Body::Select)
-        && q.rels.is_empty()
-        && q.from.is_empty()
-        && q.ctes.is_empty()
-        && q.filter.is_none();
-    let single = q.group_by.is_empty()
-        && q.grouping_sets.is_none()
-        && q.having.is_none()
-        && !q.has_aggs
-        && q.windows.is_empty()
-        && !q.has_srf;
-    let whole = q.order_by.is_empty()
-        && matches!(q.distinct, ir::Distinct::No)
-        && q.limit.is_none()
-        && q.offset.is_none()
-        && q.locks.is_empty();
-    match q.targets.as_slice() {
-        [only] if plain && single && whole && !only.junk && !only.expr.has_sublink() => Some(&only.expr),
-        _ => None,
-    }
-}
-
-/// `kind`: of the expression, if the query is nothing else.
-fn simple_of(plan: &Plan, kind: Option<(bool, Oid, i32)>) -> Option<Simple> {
-    match (&plan.root.op, kind) {
-        (Op::Project { input, exprs }, Some((is_of_moment, type_oid, typmod)))
-            if matches!(input.op, Op::Result { filter: None }) && exprs.len() == 1 && plan.subplans.is_empty() =>
-        {
-            Some(Simple { expr: exprs[0].clone(), type_oid, typmod, is_of_moment })
-        }
-        _ => None,
-    }
-}
-
-impl Session {
-    pub(crate) fn epoch(&self) -> Epoch {
-        Epoch {
-            catalog_version: self.database.version(),
-            settings: self.settings.generation,
-            temporary: self.own.temporary.generation(),
-            own: self.own_changes,
-            role: self.current_role,
-        }
-    }
-
-    fn make_spi_plan(
-        &mut self,
-        prepared: &SpiPrepared,
-        scope: &dyn VariableScope,
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<SpiPlan>> {
-        if !prepared.is_plannable() {
-            return Ok(Arc::default());
-        }
-        self.plan_or_lock(runtime, |session, asked| session.make_spi_plan_at_once(prepared, scope, asked, runtime))
-    }
-
-    /// One attempt, with the definitions as they are now.
-    fn make_spi_plan_at_once(
-        &mut self,
-        prepared: &SpiPrepared,
-        scope: &dyn VariableScope,
-        asked: &Asked,
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<SpiPlan>> {
-        let catalog_version = self.database.version();
-        let environment = self.environment(runtime)?;
-        let mut host = environment.host();
-        host.reader.asked = Some(asked);
-        let variables = Variables::new(scope);
-        let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
-        let before = match prepared.mode {
-            ParseMode::Statement => "",
-            ParseMode::Expression => SELECT,
-            ParseMode::Assignment { .. } => UPDATE,
-        };
-        let in_own_text = |e| in_text(e, &prepared.text, before);
-        let eval = host.eval();
-        let bound = match (prepared.mode, node) {
-            (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
-                Some(target) => kilndb_bind::bind_assignment(
-                    target,
-                    usize::from(names),
-                    source,
-                    &host.reader,
-                    &variables,
-                    Some(&eval),
-                ),
-                None => Err(Error::internal("an assignment without a target")),
-            },
-            _ => kilndb_bind::bind_with_variables(node, source, &host.reader, &variables, Some(&eval)),
-        };
-        let mut bound = bound.map_err(in_own_text)?;
-        let places = if self.wants_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
-        let expression = match &bound {
-            ir::BoundStatement::Query(q) => only_expression(q),
-            _ => None,
-        };
-        let kind = expression.map(|e| (e.is_of_moment(), e.ty, e.typmod));
-        let is_timeless = expression.is_some_and(|e| e.is_self_contained());
-        let quick = expression.and_then(|e| Quick::of(e, &variables.used()));
-        let of_settings = expression.is_some_and(direct::has_constants_of_settings);
-        let plan = self
-            .own
-            .scratch
-            .without_notices(|| kilndb_plan::plan(bound, Vec::new(), &host.reader, &self.instance.engine, &eval));
-        let mut plan = plan.map_err(in_own_text)?;
-        if let Some(plan) = Arc::get_mut(&mut plan) {
-            plan.names = asked.names.take();
-            plan.is_private = asked.is_private.get();
-            plan.objects = asked.objects.take().into_iter().collect();
-            plan.columns.truncate(plan.columns.len() - 2 * places.len());
-            plan.places = places;
-        }
-        let uses = variables.into_used();
-        let simple = simple_of(&plan, kind);
-        let direct = simple
-            .as_ref()
-            .filter(|s| s.is_of_moment && is_timeless && !of_settings)
-            .and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
-        let row = row_of_plan(&plan);
-        Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, direct, row }))
-    }
-
-    /// The plan as things are now.
-    fn spi_plan(
-        &mut self,
-        prepared: &SpiPrepared,
-        scope: &dyn VariableScope,
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<SpiPlan>> {
-        let epoch = self.epoch();
-        if let Some(known) = self.routine_plans.statements.get(&prepared.id)
-            && known.epoch == epoch
-            && self.database.is_current(epoch.catalog_version)
-        {
-            return Ok(known.plan.clone());
-        }
-        let shared = prepared.shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let may_use = shared.filter(|s| {
-            !self.has_ddl
-                && self.database.is_current(s.catalog_version)
-                && s.formats == self.settings.format_fingerprint
-                && self.path_is(&s.path)
-                && s.plan.plan.as_ref().is_none_or(|plan| self.fits_temporary(plan, 0))
-        });
-        let plan = match may_use {
-            Some(s) => s.plan,
-            None => {
-                let plan = self.make_spi_plan(prepared, scope, runtime)?;
-                if !self.has_ddl
-                    && plan.plan.as_ref().is_none_or(|p| !p.is_private)
-                    && !crate::session::reads_the_clock(&prepared.text)
-                {
-                    let shared = Shared {
-                        catalog_version: epoch.catalog_version,
-                        path: self.search_path(),
-                        formats: self.settings.format_fingerprint,
-                        plan: plan.clone(),
-                    };
-                    *prepared.shared.lock().unwrap_or_else(PoisonError::into_inner) = Some(shared);
-                }
-                plan
-            }
-        };
-        if self.routine_plans.statements.len() >= PLANS_MAX {
-            self.routine_plans.statements.clear();
-        }
-        self.routine_plans
-            .statements
-            .insert(prepared.id, Known { epoch, plan: plan.clone(), run: None, execution: None });
-        Ok(plan)
-    }
-
-    /// [`Simple`] expressions that need neither session nor catalogs.
-    pub(super) fn evaluate_quickly(
-        &mut self,
-        prepared: &SpiPrepared,
-        scope: &dyn VariableScope,
-        snapshot: &Snapshot,
-        runtime: &dyn Runtime,
-    ) -> Option<Result<(Datum, Oid, i32)>> {
-        let epoch = self.epoch();
-        let mut plans = std::mem::take(&mut self.routine_plans);
-        let done = plans.statements.get_mut(&prepared.id).and_then(|known| {
-            self.quickly(known, epoch, snapshot, runtime, |uses, params| {
-                for v in uses {
-                    params.push(scope.checked_value(v)?);
-                }
-                Ok(())
-            })
-        });
-        self.routine_plans = plans;
-        done
-    }
-
-    /// As [`Session::evaluate_quickly`], of a conversion.
-    pub(super) fn convert_quickly(
-        &mut self,
-        value: &Datum,
-        key: (Oid, Oid, i32),
-        snapshot: &Snapshot,
-        runtime: &dyn Runtime,
-    ) -> Option<Result<Datum>> {
-        let epoch = self.epoch();
-        let mut plans = std::mem::take(&mut self.routine_plans);
-        let done = plans.conversions.get_mut(&key).and_then(|known| {
-            self.quickly(known, epoch, snapshot, runtime, |_, params| {
-                params.push(value.clone());
-                Ok(())
-            })
-        });
-        self.routine_plans = plans;
-        done.map(|done| done.map(|(value, ..)| value))
-    }
-
-    /// The plan of an assignment conversion; None: it goes through the text form.
-    pub(super) fn conversion(&mut self, key: (Oid, Oid, i32), runtime: &dyn Runtime) -> Result<Option<Arc<Plan>>> {
-        let epoch = self.epoch();
-        if let Some(known) = self.routine_plans.conversions.get(&key).filter(|k| k.epoch == epoch) {
-            return Ok(known.plan.plan.clone());
-        }
-        let (from, to, typmod) = key;
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        let bound = kilndb_bind::bind_conversion(from, to, typmod, &host.reader)?;
-        let planned = match bound {
-            Some((query, is_self_contained)) => {
-                let plan = kilndb_plan::plan(
-                    ir::BoundStatement::Query(ir::SharedQuery::new(query)),
-                    vec![from],
-                    &host.reader,
-                    &self.instance.engine,
-                    &host.eval(),
-                )?;
-                let simple = simple_of(&plan, Some((is_self_contained, to, typmod)));
-                SpiPlan { plan: Some(plan), simple, ..SpiPlan::default() }
-            }
-            None => SpiPlan::default(),
-        };
-        let plan = planned.plan.clone();
-        self.routine_plans
-            .conversions
-            .insert(key, Known { epoch, plan: Arc::new(planned), run: None, execution: None });
-        Ok(plan)
-    }
-
-    /// None: it must take the long way.
-    fn quickly(
-        &self,
-        known: &mut Known,
-        epoch: Epoch,
-        snapshot: &Snapshot,
-        runtime: &dyn Runtime,
-        fill: impl FnOnce(&[Variable], &mut Vec<Datum>) -> Result<()>,
-    ) -> Option<Result<(Datum, Oid, i32)>> {
-        let simple = known.plan.simple.as_ref().filter(|s| s.is_of_moment)?;
-        if known.epoch != epoch || !self.database.is_current(epoch.catalog_version) {
-            return None;
-        }
-        let run = match &mut known.run {
-            Some(run) => run,
-            none => none.insert(Box::new(RunState::new(known.plan.plan.clone()?, &[]))),
-        };
-        run.params.clear();
-        if let Err(e) = fill(&known.plan.uses, &mut run.params) {
-            return Some(Err(e));
-        }
-        run.once.iter_mut().for_each(|o| *o = None);
-        let (mut pending, mut usage) = Default::default();
-        let mut cx = ExecContext {
-            engine: &self.instance.engine,
-            txn: &mut kilndb_exec::TransactionSlot::empty(),
-            snapshot: snapshot.clone(),
-            park: runtime,
-            eval: kilndb_types::EvalContext {
-                format: &self.settings.format,
-                transaction_timestamp: self.transaction_timestamp,
-                statement_timestamp: self.statement_timestamp,
-                host: &kilndb_types::context::NoHost,
-                random_state: &self.own.scratch.random_state,
-            },
-            catalog: &kilndb_exec::parts::Nobody,
-            session: &kilndb_exec::parts::Nobody,
-            work_mem_bytes: 0,
-            hash_mem_bytes: 0,
-            temp: &self.database.temp,
-            source: None,
-            pending: &mut pending,
-            helpers: None,
-            usage: &mut usage,
-            routines: None,
-        };
-        let mut value = Datum::Null;
-        let done = simple.expr.eval_into(&[], &mut value, run, &mut cx);
-        Some(done.map(|()| (value, simple.type_oid, simple.typmod)))
-    }
-}
-
 /// Takes the only row of an expression.
 #[derive(Default)]
 struct OneRow {
@@ -479,7 +112,7 @@ impl Spi<'_> {
     /// Parses and plans; errors of both have their position in `text`.
     pub fn prepare(&mut self, text: &str, mode: ParseMode, scope: &dyn VariableScope) -> Result<Arc<SpiPrepared>> {
         let prepared = self.parse(text, mode)?;
-        self.session.spi_plan(&prepared, scope, self.runtime)?;
+        self.session.routines.plans.plan(&mut self.session.context, &prepared, scope, self.runtime)?;
         Ok(prepared)
     }
     /// The right side of `whole`, an assignment to a variable: whose errors are told with all of it.
@@ -488,7 +121,11 @@ impl Spi<'_> {
         if let Some(prepared) = Arc::get_mut(&mut prepared) {
             prepared.assignment = Some(Arc::from(whole));
         }
-        self.session.spi_plan(&prepared, scope, self.runtime).map_err(|e| prepared.in_assignment(e))?;
+        self.session
+            .routines
+            .plans
+            .plan(&mut self.session.context, &prepared, scope, self.runtime)
+            .map_err(|e| prepared.in_assignment(e))?;
         Ok(prepared)
     }
     /// Parses only: the first run plans.
@@ -514,7 +151,7 @@ impl Spi<'_> {
         prepared: &Arc<SpiPrepared>,
         scope: &dyn VariableScope,
     ) -> Result<Option<Arc<RowShape>>> {
-        Ok(self.session.spi_plan(prepared, scope, self.runtime)?.row.clone())
+        Ok(self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?.row.clone())
     }
 
     /// Runs a statement; `sink` gets the rows, of which there are at most `limit` (0: all).
@@ -525,7 +162,7 @@ impl Spi<'_> {
         limit: u64,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        let plan = self.session.spi_plan(prepared, scope, self.runtime)?;
+        let plan = self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?;
         self.run_planned(prepared, &plan, scope, limit, sink).map_err(|mut e| {
             e.add_context(&prepared.line_of_context());
             e
@@ -540,7 +177,7 @@ impl Spi<'_> {
         limit: u64,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        let plan = self.session.spi_plan(prepared, scope, self.runtime)?;
+        let plan = self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?;
         self.run_planned(prepared, &plan, scope, limit, sink)
     }
 
@@ -572,18 +209,15 @@ impl Spi<'_> {
                 return self.session.explained_execute(s, e, &prepared.statement, self.runtime);
             }
             let held = self.hold_variables(&prepared.statement, scope)?;
-            let before = std::mem::replace(&mut self.session.held_variables, held);
-            let plan = self.session.make_plan(&prepared.statement, &[], self.runtime);
-            self.session.held_variables = before;
+            let before = std::mem::replace(&mut self.session.context.held_variables, held);
+            let plan = self.session.context.make_plan(&prepared.statement, &[], self.runtime);
+            self.session.context.held_variables = before;
             return Ok((plan?, Vec::new()));
         }
-        let mut planned = self.session.spi_plan(prepared, scope, self.runtime)?;
+        let mut planned = self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?;
         // Rows that are locked may be named by CURRENT OF. (A cursor that only reads is not planned again for that.)
         if planned.plan.as_ref().is_some_and(|p| !p.is_read_only && p.command == "SELECT") {
-            self.session.wants_places = true;
-            let again = self.session.make_spi_plan(prepared, scope, self.runtime);
-            self.session.wants_places = false;
-            planned = again?;
+            planned = RoutinePlans::make_plan(prepared, scope, true, &mut self.session.context, self.runtime)?;
         }
         let plan = planned
             .plan
@@ -605,8 +239,9 @@ impl Spi<'_> {
             return Err(not_allowed_here(plan.command));
         }
         let (runtime, mut again) = (self.runtime, None);
-        self.session.lock_or_replan(plan, planned.catalog_version, runtime, |session| {
-            let made = again.insert(session.spi_plan(prepared, scope, runtime)?);
+        let (context, plans) = (&mut self.session.context, &mut self.session.routines.plans);
+        context.lock_or_replan(plan, planned.catalog_version, runtime, |context| {
+            let made = again.insert(plans.plan(context, prepared, scope, runtime)?);
             made.plan.clone().ok_or_else(|| Error::internal("a plan vanished"))
         })?;
         self.run_planned_locked(prepared, again.as_deref().unwrap_or(planned), scope, limit, sink)
@@ -623,7 +258,7 @@ impl Spi<'_> {
     ) -> Result<Outcome> {
         let Some(plan) = &planned.plan else { return Err(Error::internal("a plan vanished")) };
         // Whoever runs the same statement meanwhile (recursion) finds none.
-        let mut execution = match self.session.routine_plans.statements.get_mut(&prepared.id) {
+        let mut execution = match self.session.routines.plans.statements.get_mut(&prepared.id) {
             Some(known) => known.execution.take().filter(|e| Arc::ptr_eq(e.plan(), plan)),
             None => None,
         };
@@ -644,7 +279,7 @@ impl Spi<'_> {
         };
         if let Some(mut ended) = execution
             && ended.set_aside()
-            && let Some(known) = self.session.routine_plans.statements.get_mut(&prepared.id)
+            && let Some(known) = self.session.routines.plans.statements.get_mut(&prepared.id)
         {
             known.execution = Some(ended);
         }
@@ -663,8 +298,8 @@ impl Spi<'_> {
         if self.read_only && plan.changes_permanent {
             return Err(not_allowed_here(plan.command));
         }
-        self.session.check_read_only(plan)?;
-        self.session.lock_tables(plan, self.runtime)?;
+        self.session.context.check_read_only(plan)?;
+        self.session.context.lock_tables(plan, self.runtime)?;
         self.run_plan_in(&mut None, plan, params, limit, sink)
     }
 
@@ -679,8 +314,8 @@ impl Spi<'_> {
     ) -> Result<u64> {
         let snapshot = self.statement_snapshot()?;
         let limit = (limit != 0).then_some(limit);
-        let progress =
-            self.session.advance(plan, params, execution, snapshot, limit, self.runtime, SinkMaker::Sink(sink))?;
+        let run = PlanRun { plan, params, snapshot, max_rows: limit };
+        let progress = self.session.advance(run, execution, self.runtime, SinkMaker::Sink(sink))?;
         Ok(progress.rows)
     }
 
@@ -689,16 +324,16 @@ impl Spi<'_> {
         if let (true, Some(snapshot)) = (self.read_only, &self.snapshot) {
             return Ok(snapshot.clone());
         }
-        if let Some(txn) = &mut self.session.txn {
+        if let Some(txn) = &mut self.session.context.transaction.txn {
             txn.next_command();
         }
-        self.session.take_snapshot(self.runtime)
+        self.session.context.take_snapshot(self.runtime)
     }
 
     /// What quick evaluations see, which look at nothing.
     pub(super) fn hold_snapshot(&mut self) -> Result<()> {
         if self.snapshot.is_none() {
-            self.snapshot = Some(self.session.take_snapshot(self.runtime)?);
+            self.snapshot = Some(self.session.context.take_snapshot(self.runtime)?);
         }
         Ok(())
     }
@@ -733,14 +368,14 @@ impl Spi<'_> {
             }
             _ => {}
         }
-        if self.read_only && !matches!(node, Node::VariableShowStmt(_) | Node::FetchStmt(_) | Node::ExplainStmt(_)) {
-            return Err(not_allowed_here(crate::ddl::command_name(&node).unwrap_or("this command")));
+        if self.read_only && command::command_of(&node).access != Access::Reads {
+            return Err(not_allowed_here(command::tag_of(&node)));
         }
         let mut collector = Collector::new(sink);
         let held = self.hold_variables(statement, scope)?;
-        let before = std::mem::replace(&mut self.session.held_variables, held);
+        let before = std::mem::replace(&mut self.session.context.held_variables, held);
         let done = self.session.run_utility(statement, false, self.runtime, &mut collector);
-        self.session.held_variables = before;
+        self.session.context.held_variables = before;
         let tag = done?;
         let (row, rows) = collector.into_parts();
         let counted = tag.rsplit(' ').next().and_then(|n| n.parse().ok());
@@ -762,7 +397,7 @@ impl Spi<'_> {
         if !crate::session::is_plannable(&inner.node()) {
             return self.run_command(&inner.clone(), &NoVariables, limit, sink);
         }
-        let plan = self.session.plan_of(&prepared, self.runtime)?;
+        let plan = prepared.plan_in(&mut self.session.context, self.runtime)?;
         let processed = self.run_plan(&plan, &params, limit, sink)?;
         Ok(Outcome { command: command_of(&inner.node()), processed, row: row_of_plan(&plan) })
     }
@@ -826,7 +461,7 @@ impl Spi<'_> {
             if matches!(prepared.statement.node(), Node::TransactionStmt(_)) {
                 return Err(Error::unsupported("EXECUTE of transaction commands is not implemented"));
             }
-            let planned = self.session.make_spi_plan(&prepared, &scope, self.runtime)?;
+            let planned = RoutinePlans::make_plan(&prepared, &scope, false, &mut self.session.context, self.runtime)?;
             outcome = self.run_planned(&prepared, &planned, &scope, limit, sink)?;
         }
         Ok(outcome)
@@ -834,22 +469,22 @@ impl Spi<'_> {
 
     /// An expression that takes no more than integers and truth values.
     pub fn quick(&mut self, prepared: &SpiPrepared) -> Option<Quick> {
-        self.session.routine_plans.statements.get(&prepared.id)?.plan.quick.clone()
+        self.session.routines.plans.statements.get(&prepared.id)?.plan.quick.clone()
     }
 
     /// An expression that depends on nothing but its variables.
     pub fn direct(&mut self, prepared: &SpiPrepared) -> Option<Direct> {
-        self.session.routine_plans.statements.get(&prepared.id)?.plan.direct.clone()
+        self.session.routines.plans.statements.get(&prepared.id)?.plan.direct.clone()
     }
 
     /// The value; None: the long way finds it.
     pub fn compute(&self, direct: &Direct, values: &impl QuickValues) -> Option<Result<Datum>> {
         let context = kilndb_types::EvalContext {
-            format: &self.session.settings.format,
-            transaction_timestamp: self.session.transaction_timestamp,
-            statement_timestamp: self.session.statement_timestamp,
+            format: &self.session.context.settings.format,
+            transaction_timestamp: self.session.context.transaction.transaction_timestamp,
+            statement_timestamp: self.session.context.transaction.statement_timestamp,
             host: &kilndb_types::context::NoHost,
-            random_state: &self.session.own.scratch.random_state,
+            random_state: &self.session.context.shared.scratch.random_state,
         };
         match direct.evaluate(values, &context) {
             Ok(value) => Some(Ok(value)),
@@ -866,8 +501,8 @@ impl Spi<'_> {
         limit: u64,
         sink: &mut dyn RowSink,
     ) -> Result<Option<Outcome>> {
-        let Some(lookup) = self.session.look_up(text, scanned) else { return Ok(None) };
-        if let Some(known) = self.session.find_template(&lookup, text, scanned) {
+        let Some(lookup) = look_up(&self.session.context, text, scanned) else { return Ok(None) };
+        if let Some(known) = self.session.instance.templates.find(&lookup, text, scanned, &self.session.context) {
             return self.run_by_template(&known, text, scanned, limit, sink);
         }
         let Ok(script) = kilndb_syntax::parse(text) else { return Ok(None) };
@@ -890,7 +525,7 @@ impl Spi<'_> {
     ) -> Result<Option<Outcome>> {
         match &template.body {
             Body::Plan { plan, lifted } => {
-                let Ok(params) = self.session.lifted_values(lifted, text, scanned, self.runtime) else {
+                let Ok(params) = lifted_values(&mut self.session.context, lifted, text, scanned, self.runtime) else {
                     return Ok(None);
                 };
                 let processed = self.run_plan(plan, &params, limit, sink)?;
@@ -901,11 +536,12 @@ impl Spi<'_> {
                 if !prepared.is_plannable {
                     return Ok(None);
                 }
-                let Some(params) = self.session.literal_arguments(text, scanned, &prepared.param_types, self.runtime)
+                let Some(params) =
+                    literal_arguments(&mut self.session.context, text, scanned, &prepared.param_types, self.runtime)
                 else {
                     return Ok(None);
                 };
-                let plan = self.session.plan_of(&prepared, self.runtime)?;
+                let plan = prepared.plan_in(&mut self.session.context, self.runtime)?;
                 let processed = self.run_plan(&plan, &params, limit, sink)?;
                 Ok(Some(Outcome { command: command_of_plan(&plan), processed, row: row_of_plan(&plan) }))
             }
@@ -917,11 +553,17 @@ impl Spi<'_> {
     /// and starts no executor where the expression can do without.
     pub fn evaluate(&mut self, prepared: &Arc<SpiPrepared>, scope: &dyn VariableScope) -> Result<(Datum, Oid, i32)> {
         if let Some(snapshot) = &self.snapshot
-            && let Some(done) = self.session.evaluate_quickly(prepared, scope, snapshot, self.runtime)
+            && let Some(done) = self.session.routines.plans.evaluate_quickly(
+                &self.session.context,
+                prepared,
+                scope,
+                snapshot,
+                self.runtime,
+            )
         {
             return done;
         }
-        let planned = self.session.spi_plan(prepared, scope, self.runtime)?;
+        let planned = self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?;
         let Some(plan) = &planned.plan else {
             return Err(Error::new(sqlstate::SYNTAX_ERROR, "query did not return data")
                 .with_context(format!("query: {}", prepared.text())));

@@ -1,9 +1,9 @@
 //! Calls of trigger functions.
 
-use super::cache::RoutineKey;
 use super::call::Routines;
 use super::language::*;
 use crate::client::Runtime;
+use crate::host::routine_definition::RoutineKey;
 use crate::session::Session;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -48,7 +48,7 @@ fn time_of(t: &Trigger) -> TriggerTime {
 impl Routines<'_> {
     /// The rows of the running trigger's OLD TABLE or NEW TABLE.
     pub(super) fn transition_rows(&mut self, is_new: bool, rows: &mut dyn ResultRows) -> Result<()> {
-        let own = self.session.own.clone();
+        let own = self.session.context.shared.clone();
         let io = Io { space: &own.database.temp, park: self.runtime };
         let mut present = Vec::new();
         own.temporary.each_transition_row(is_new, io, &mut |table, row| {
@@ -98,8 +98,8 @@ impl Session {
             (visible.old_name, visible.new_name) = (t.old_table.clone(), t.new_table.clone());
             visible.rows = rows.as_mut().map(|rows| std::mem::take(*rows)).unwrap_or_default();
         }
-        self.own.temporary.push_transitions(visible);
-        self.own.scratch.trigger_depth.set(self.own.scratch.trigger_depth.get() + 1);
+        self.context.shared.temporary.push_transitions(visible);
+        self.context.shared.scratch.trigger_depth.set(self.context.shared.scratch.trigger_depth.get() + 1);
         let done = self.compiled(&key, runtime).and_then(|compiled| {
             let definition = compiled.definition.clone();
             let mut call = Call {
@@ -112,8 +112,8 @@ impl Session {
             };
             self.call_compiled(&compiled, &mut call, snapshot, runtime)
         });
-        self.own.scratch.trigger_depth.set(self.own.scratch.trigger_depth.get() - 1);
-        let seen = self.own.temporary.pop_transitions();
+        self.context.shared.scratch.trigger_depth.set(self.context.shared.scratch.trigger_depth.get() - 1);
+        let seen = self.context.shared.temporary.pop_transitions();
         if let (true, Some(rows)) = (t.has_transition_tables(), rows) {
             *rows = seen.rows;
         }
@@ -130,23 +130,24 @@ impl Session {
         let mut fired = false;
         let mut at = 0;
         // Functions may add to the list.
-        while let Some(pending) = self.pending.triggers.get(at) {
+        while let Some(pending) = self.context.transaction.pending.triggers.get(at) {
             at += 1;
             if pending.done_at.is_some() || only.is_some_and(|only| !only.contains(&pending.constraint)) {
                 continue;
             }
             fired = true;
             let pending: PendingTrigger = pending.clone();
-            self.pending.triggers[at - 1].done_at = Some(self.savepoints.len());
+            self.context.transaction.pending.triggers[at - 1].done_at = Some(self.context.transaction.savepoints.len());
             runtime.checkpoint()?;
-            let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(pending.table))? else {
+            let Some(table) = self.context.with_catalog(runtime, |host| host.reader.table_by_oid(pending.table))?
+            else {
                 continue;
             };
             let Some(t) = table.triggers.iter().find(|t| t.oid == pending.trigger).cloned() else { continue };
-            if let Some(txn) = &mut self.txn {
+            if let Some(txn) = &mut self.context.transaction.txn {
                 txn.next_command();
             }
-            let snapshot = self.take_snapshot(runtime)?;
+            let snapshot = self.context.take_snapshot(runtime)?;
             let fire = Fire {
                 trigger: &t,
                 table: &table,
@@ -168,15 +169,15 @@ impl Session {
         bits: i16,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let is_replica = self.settings.get("session_replication_role") == Some("replica");
+        let is_replica = self.context.settings.get("session_replication_role") == Some("replica");
         let is_due = |t: &&Arc<Trigger>| {
             !t.for_each_row() && t.is(bits) && t.is_after() == (bits & trigger::BEFORE == 0) && t.fires_as(is_replica)
         };
         for t in table.triggers.iter().filter(is_due) {
-            let snapshot = self.take_snapshot(runtime)?;
+            let snapshot = self.context.take_snapshot(runtime)?;
             let fire = Fire { trigger: t, table, operation, old: None, new: None, transitions: None };
             self.call_trigger_function(fire, Some(&snapshot), runtime)?;
-            if let Some(txn) = &mut self.txn {
+            if let Some(txn) = &mut self.context.transaction.txn {
                 txn.next_command();
             }
         }

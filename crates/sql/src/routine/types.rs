@@ -1,31 +1,16 @@
 //! Types and conversions, as routines ask for them.
 
-use super::language::{RowColumn, RowShape};
+use super::language::RowShape;
 use super::spi::Spi;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
+use crate::host::routine_definition::row_of_type;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::Binder;
-use kilndb_catalog::{CatalogView, Table};
+use kilndb_catalog::CatalogView;
 use kilndb_exec::RowSink;
 use kilndb_syntax::Node;
 use kilndb_types::{Datum, cast, io, oids};
 use std::sync::Arc;
-
-pub(crate) fn row_of_table(table: &Table) -> Arc<RowShape> {
-    let columns = table.columns.iter().filter(|c| !c.dropped);
-    let columns = columns.map(|c| RowColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod }).collect();
-    Arc::new(RowShape { type_oid: table.type_oid, columns })
-}
-
-/// The columns of a composite type or of a domain over one.
-pub(crate) fn row_of_type(catalog: &dyn CatalogView, type_oid: Oid) -> Result<Option<Arc<RowShape>>> {
-    let mut info = catalog.type_by_oid(type_oid)?;
-    while let Some(domain) = info.as_ref().filter(|t| t.kind == b'd') {
-        info = catalog.type_by_oid(domain.base_type)?;
-    }
-    let Some(info) = info.filter(|t| t.kind == b'c') else { return Ok(None) };
-    Ok(catalog.table_by_oid(info.table_oid)?.map(|table| row_of_table(&table)))
-}
 
 fn split(parts: &[&str]) -> (Option<String>, String) {
     match parts {
@@ -46,7 +31,7 @@ impl RowSink for First {
 
 impl Spi<'_> {
     fn ask<R>(&mut self, ask: impl FnOnce(&StatementHost<'_>) -> Result<R>) -> Result<R> {
-        self.session.with_catalog(self.runtime, ask)
+        self.session.context.with_catalog(self.runtime, ask)
     }
 
     /// `text` as in a declaration: `integer`, `numeric(10,2)[]`, `public.t`, `t.c%TYPE`.
@@ -125,11 +110,18 @@ impl Spi<'_> {
             return Ok(value);
         }
         if let Some(snapshot) = &self.snapshot
-            && let Some(done) = self.session.convert_quickly(&value, (from.0, to.0, to.1), snapshot, self.runtime)
+            && let Some(done) = self.session.routines.plans.convert_quickly(
+                &self.session.context,
+                &value,
+                (from.0, to.0, to.1),
+                snapshot,
+                self.runtime,
+            )
         {
             return done;
         }
-        let planned = self.session.conversion((from.0, to.0, to.1), self.runtime)?;
+        let planned =
+            self.session.routines.plans.conversion(&mut self.session.context, (from.0, to.0, to.1), self.runtime)?;
         match planned {
             Some(plan) => {
                 self.hold_snapshot()?;
@@ -146,13 +138,13 @@ impl Spi<'_> {
     }
     pub fn output(&mut self, value: &Datum, type_oid: Oid) -> Result<String> {
         let mut bytes = Vec::new();
-        self.session.with_value_context(std::iter::once(type_oid), self.runtime, |eval| {
+        self.session.context.with_value_context(std::iter::once(type_oid), self.runtime, |eval| {
             io::output_typmod(type_oid, -1, value, &mut bytes, eval)
         })?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
     pub fn input(&mut self, text: &str, type_oid: Oid, typmod: i32) -> Result<Datum> {
-        self.session.with_value_context(std::iter::once(type_oid), self.runtime, |eval| {
+        self.session.context.with_value_context(std::iter::once(type_oid), self.runtime, |eval| {
             let value = io::input(type_oid, text, typmod, eval)?;
             cast::apply_typmod(type_oid, value, typmod, false, eval)
         })

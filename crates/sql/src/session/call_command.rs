@@ -3,7 +3,7 @@
 use super::Session;
 use super::run::{ClientSink, SinkMaker};
 use crate::client::{Client, Runtime};
-use crate::routine::cache::RoutineKey;
+use crate::host::routine_definition::RoutineKey;
 use crate::routine::language::RowColumn;
 use crate::routine::{Call, NoVariables, RowShape, Variable, VariableScope};
 use kilndb_base::{Error, Oid, Result};
@@ -41,8 +41,8 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<String> {
-        self.begin_statement(runtime)?;
-        let atomic = self.in_explicit_block() || self.routine_depth > 0;
+        self.context.begin_statement(runtime)?;
+        let atomic = self.context.in_explicit_block() || self.context.routine_depth > 0;
         // What the procedure runs is not what the client has bound.
         let formats = self.utility_formats.take();
         if let Some((row, values)) = self.call_procedure(s, source, &NoVariables, atomic, runtime)? {
@@ -105,7 +105,7 @@ impl Session {
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<Option<Vec<OutputColumn>>> {
-        self.begin_statement(runtime)?;
+        self.context.begin_statement(runtime)?;
         let planned = self.plan_call(s, source, &NoVariables, runtime)?;
         let key = RoutineKey { oid: planned.oid, types: planned.types, table: 0, trigger: 0 };
         let compiled = self.compiled(&key, runtime)?;
@@ -120,11 +120,12 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<PlannedCall> {
         let call = s.funccall().ok_or_else(|| Error::internal("CALL without a procedure"))?;
-        let environment = self.environment(runtime)?;
+        let environment = self.context.environment(runtime)?;
         let host = environment.host();
         let variables = Variables::new(scope);
         let bound = kilndb_bind::bind_call(call, source.clone(), &host.reader, Some(&variables), Some(&host.eval()))?;
-        let plan = kilndb_plan::plan(bound.arguments, Vec::new(), &host.reader, &self.instance.engine, &host.eval())?;
+        let plan =
+            kilndb_plan::plan(bound.arguments, Vec::new(), &host.reader, &self.context.cluster.engine, &host.eval())?;
         let uses = variables.into_used();
         let outputs = bound
             .outputs
@@ -143,7 +144,7 @@ impl Session {
     ) -> Result<()> {
         let columns = output_columns(row);
         let formats = self.begin_rows(&columns, &[], client);
-        let environment = self.environment(runtime)?;
+        let environment = self.context.environment(runtime)?;
         let host = environment.host();
         ClientSink { client, columns: &columns, formats: &formats, eval: host.eval() }.row(values)
     }

@@ -5,8 +5,11 @@
 //! running one twice does no harm.
 
 use super::Session;
-use super::run::{RowsSink, SinkMaker};
+use super::run::PlanRun;
+use super::run::SinkMaker;
 use crate::client::Runtime;
+use crate::context::SessionContext;
+use crate::host::RowsSink;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_catalog::ids::*;
@@ -57,24 +60,25 @@ fn probe(table: &Table, attnums: &[i16], tail: &str) -> String {
 impl Session {
     /// Runs the pending checks of the constraints `only` (all without it) and forgets them.
     pub(super) fn run_pending_checks(&mut self, only: Option<&HashSet<Oid>>, runtime: &dyn Runtime) -> Result<()> {
-        if self.pending.checks.is_empty() {
+        if self.context.transaction.pending.checks.is_empty() {
             return Ok(());
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context.transaction.txn {
             txn.next_command();
         }
         let due = |c: &PendingCheck| only.is_none_or(|o| o.contains(&c.constraint));
-        let checks: Vec<PendingCheck> = self.pending.checks.iter().filter(|c| due(c)).cloned().collect();
+        let checks: Vec<PendingCheck> =
+            self.context.transaction.pending.checks.iter().filter(|c| due(c)).cloned().collect();
         let mut known: HashMap<(Oid, bool), Option<KeyChecks>> = HashMap::new();
         for check in &checks {
             runtime.checkpoint()?;
             if let Some((storage, rid)) = check.twin {
-                self.check_twin(check, storage, rid, runtime)?;
+                check_twin(&mut self.context, check, storage, rid, runtime)?;
                 continue;
             }
             let entry = (check.constraint, check.parent_gone);
             if !known.contains_key(&entry) {
-                let made = self.prepare_checks(check, runtime)?;
+                let made = prepare_checks(&mut self.context, check, runtime)?;
                 known.insert(entry, made);
             }
             if let Some(Some(parts)) = known.get(&entry) {
@@ -82,62 +86,10 @@ impl Session {
             }
         }
         // A rollback to a savepoint may bring back the state before: what was checked inside one is checked again.
-        if self.savepoints.is_empty() {
-            self.pending.checks.retain(|c| !due(c));
+        if self.context.transaction.savepoints.is_empty() {
+            self.context.transaction.pending.checks.retain(|c| !due(c));
         }
         Ok(())
-    }
-
-    /// Is the row the only one of its key in a unique index?
-    fn check_twin(
-        &mut self,
-        check: &PendingCheck,
-        storage: RelationId,
-        rid: RowId,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(check.table))?;
-        // A table that was rewritten has had its indexes built anew, with a check.
-        let Some(table) = table.filter(|t| t.storage == storage) else { return Ok(()) };
-        let Some(index) = table.indexes.iter().find(|i| i.constraint == check.constraint).cloned() else {
-            return Ok(());
-        };
-        let (heap, tree) = (
-            self.own.temporary.relation(&self.instance.engine, storage)?,
-            self.own.temporary.relation(&self.instance.engine, index.storage)?,
-        );
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
-        kilndb_exec::constraint::check_only_one(&table, &index, (&heap, &tree), rid, txn, runtime, &host.eval())
-    }
-
-    fn prepare_checks(&mut self, check: &PendingCheck, runtime: &dyn Runtime) -> Result<Option<KeyChecks>> {
-        let found = self.with_catalog(runtime, |host| {
-            // A table or constraint dropped meanwhile needs no check.
-            let Some(table) = host.reader.table_by_oid(check.table)? else { return Ok(None) };
-            let keys = if check.parent_gone { &table.referenced_by } else { &table.foreign_keys };
-            let Some(key) = keys.iter().find(|k| k.oid == check.constraint).cloned() else { return Ok(None) };
-            let (child, parent) =
-                (host.reader.table_by_oid(key.table)?, host.reader.table_by_oid(key.referenced_table)?);
-            Ok(child.zip(parent).map(|(child, parent)| (key, child, parent)))
-        })?;
-        let Some((key, child, parent)) = found else { return Ok(None) };
-        let types = if check.parent_gone {
-            column_types(&parent, &key.referenced_columns)
-        } else {
-            column_types(&child, &key.columns)
-        };
-        let find_child = self.plan_probe(&probe(&child, &key.columns, ""), &types, runtime)?;
-        let find_parent =
-            self.plan_probe(&probe(&parent, &key.referenced_columns, " FOR KEY SHARE"), &types, runtime)?;
-        Ok(Some(KeyChecks { key, child, parent, find_child, find_parent }))
-    }
-
-    fn plan_probe(&mut self, sql: &str, types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let script = kilndb_syntax::parse(sql)?;
-        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
-        self.make_plan(&statement, types, runtime)
     }
 
     fn run_check(&mut self, parts: &KeyChecks, check: &PendingCheck, runtime: &dyn Runtime) -> Result<()> {
@@ -173,7 +125,7 @@ impl Session {
         let (table, columns) =
             if check.parent_gone { (parent, &key.referenced_columns) } else { (child, &key.columns) };
         let (names, types) = (column_names(table, columns).join(", "), column_types(table, columns));
-        let shown = self.with_catalog(runtime, |host| {
+        let shown = self.context.with_catalog(runtime, |host| {
             let eval = host.eval();
             Ok(types
                 .iter()
@@ -192,26 +144,31 @@ impl Session {
     /// `newest`: what is committed by now, at every isolation level.
     fn has_row(&mut self, plan: &Arc<Plan>, key: &[Datum], newest: bool, runtime: &dyn Runtime) -> Result<bool> {
         let mut sink = RowsSink::default();
-        self.lock_tables(plan, runtime)?;
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check a constraint in"))?;
+        self.context.lock_tables(plan, runtime)?;
+        let txn = self
+            .context
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to check a constraint in"))?;
         let snapshot = if newest { txn.catalog_snapshot() } else { txn.take_snapshot().untracked() };
-        self.advance(plan, key, &mut None, snapshot, None, runtime, SinkMaker::Sink(&mut sink))?;
+        self.advance(PlanRun::whole(plan, key, snapshot), &mut None, runtime, SinkMaker::Sink(&mut sink))?;
         Ok(!sink.rows.is_empty())
     }
 
     /// SET CONSTRAINTS.
     pub(super) fn set_constraints(&mut self, s: &nodes::ConstraintsSetStmt, runtime: &dyn Runtime) -> Result<String> {
-        if !self.in_explicit_block() {
-            self.own.scratch.notices.borrow_mut().push(Error::notice(
+        if !self.context.in_explicit_block() {
+            self.context.shared.scratch.notices.borrow_mut().push(Error::notice(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 kilndb_base::Severity::Warning,
                 "SET CONSTRAINTS can only be used in transaction blocks",
             ));
         }
-        self.begin_statement(runtime)?;
+        self.context.begin_statement(runtime)?;
         if s.constraints().len() == 0 {
-            self.pending.modes.clear();
-            self.pending.modes.insert(0, s.deferred);
+            self.context.transaction.pending.modes.clear();
+            self.context.transaction.pending.modes.insert(0, s.deferred);
             if !s.deferred {
                 self.run_pending_checks(None, runtime)?;
                 self.fire_pending_triggers(None, runtime)?;
@@ -221,10 +178,10 @@ impl Session {
         let mut named = HashSet::new();
         for node in s.constraints() {
             let Node::RangeVar(r) = node else { continue };
-            named.extend(self.find_constraints(r, runtime)?);
+            named.extend(find_constraints(&mut self.context, r, runtime)?);
         }
         for oid in &named {
-            self.pending.modes.insert(*oid, s.deferred);
+            self.context.transaction.pending.modes.insert(*oid, s.deferred);
         }
         if !s.deferred {
             self.run_pending_checks(Some(&named), runtime)?;
@@ -232,35 +189,87 @@ impl Session {
         }
         Ok("SET CONSTRAINTS".to_string())
     }
+}
 
-    /// The constraints of that name in the schema, or in the first schema of the path that has one.
-    fn find_constraints(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
-        let name = r.relname().unwrap_or("");
-        let schemas = self.with_catalog(runtime, |host| host.reader.schemas_to_search(r.schemaname(), true))?;
-        let rows = self.catalog_scan(PG_CONSTRAINT)?;
-        for schema in schemas {
-            let found: Vec<_> =
-                rows.iter().filter(|c| c.oid("connamespace") == schema && c.text("conname") == Some(name)).collect();
-            if found.is_empty() {
-                continue;
-            }
-            if found.iter().all(|c| !c.bool("condeferrable")) {
-                return Err(Error::new(
-                    sqlstate::WRONG_OBJECT_TYPE,
-                    format!("constraint \"{name}\" is not deferrable"),
-                ));
-            }
-            // With those of partitions that point at them.
-            let mut oids: Vec<Oid> = found.iter().filter(|c| c.bool("condeferrable")).map(|c| c.oid("oid")).collect();
-            let mut at = 0;
-            while at < oids.len() {
-                let parts = rows.iter().filter(|c| c.oid("conparentid") == oids[at]).map(|c| c.oid("oid"));
-                let parts: Vec<Oid> = parts.filter(|oid| !oids.contains(oid)).collect();
-                oids.extend(parts);
-                at += 1;
-            }
-            return Ok(oids);
+/// Is the row the only one of its key in a unique index?
+fn check_twin(
+    context: &mut SessionContext,
+    check: &PendingCheck,
+    storage: RelationId,
+    rid: RowId,
+    runtime: &dyn Runtime,
+) -> Result<()> {
+    let table = context.with_catalog(runtime, |host| host.reader.table_by_oid(check.table))?;
+    // A table that was rewritten has had its indexes built anew, with a check.
+    let Some(table) = table.filter(|t| t.storage == storage) else { return Ok(()) };
+    let Some(index) = table.indexes.iter().find(|i| i.constraint == check.constraint).cloned() else {
+        return Ok(());
+    };
+    let (heap, tree) = (
+        context.shared.temporary.relation(&context.cluster.engine, storage)?,
+        context.shared.temporary.relation(&context.cluster.engine, index.storage)?,
+    );
+    let environment = context.environment(runtime)?;
+    let host = environment.host();
+    let txn =
+        context.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
+    kilndb_exec::constraint::check_only_one(&table, &index, (&heap, &tree), rid, txn, runtime, &host.eval())
+}
+
+fn prepare_checks(
+    context: &mut SessionContext,
+    check: &PendingCheck,
+    runtime: &dyn Runtime,
+) -> Result<Option<KeyChecks>> {
+    let found = context.with_catalog(runtime, |host| {
+        // A table or constraint dropped meanwhile needs no check.
+        let Some(table) = host.reader.table_by_oid(check.table)? else { return Ok(None) };
+        let keys = if check.parent_gone { &table.referenced_by } else { &table.foreign_keys };
+        let Some(key) = keys.iter().find(|k| k.oid == check.constraint).cloned() else { return Ok(None) };
+        let (child, parent) = (host.reader.table_by_oid(key.table)?, host.reader.table_by_oid(key.referenced_table)?);
+        Ok(child.zip(parent).map(|(child, parent)| (key, child, parent)))
+    })?;
+    let Some((key, child, parent)) = found else { return Ok(None) };
+    let types = if check.parent_gone {
+        column_types(&parent, &key.referenced_columns)
+    } else {
+        column_types(&child, &key.columns)
+    };
+    let find_child = plan_probe(context, &probe(&child, &key.columns, ""), &types, runtime)?;
+    let find_parent = plan_probe(context, &probe(&parent, &key.referenced_columns, " FOR KEY SHARE"), &types, runtime)?;
+    Ok(Some(KeyChecks { key, child, parent, find_child, find_parent }))
+}
+
+fn plan_probe(context: &mut SessionContext, sql: &str, types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+    let script = kilndb_syntax::parse(sql)?;
+    let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
+    context.make_plan(&statement, types, runtime)
+}
+
+/// The constraints of that name in the schema, or in the first schema of the path that has one.
+fn find_constraints(context: &mut SessionContext, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<Vec<Oid>> {
+    let name = r.relname().unwrap_or("");
+    let schemas = context.with_catalog(runtime, |host| host.reader.schemas_to_search(r.schemaname(), true))?;
+    let rows = context.catalog_scan(PG_CONSTRAINT)?;
+    for schema in schemas {
+        let found: Vec<_> =
+            rows.iter().filter(|c| c.oid("connamespace") == schema && c.text("conname") == Some(name)).collect();
+        if found.is_empty() {
+            continue;
         }
-        Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" does not exist")))
+        if found.iter().all(|c| !c.bool("condeferrable")) {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("constraint \"{name}\" is not deferrable")));
+        }
+        // With those of partitions that point at them.
+        let mut oids: Vec<Oid> = found.iter().filter(|c| c.bool("condeferrable")).map(|c| c.oid("oid")).collect();
+        let mut at = 0;
+        while at < oids.len() {
+            let parts = rows.iter().filter(|c| c.oid("conparentid") == oids[at]).map(|c| c.oid("oid"));
+            let parts: Vec<Oid> = parts.filter(|oid| !oids.contains(oid)).collect();
+            oids.extend(parts);
+            at += 1;
+        }
+        return Ok(oids);
     }
+    Err(Error::new(sqlstate::UNDEFINED_OBJECT, format!("constraint \"{name}\" does not exist")))
 }

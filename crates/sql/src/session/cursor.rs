@@ -4,11 +4,13 @@
 //! (SCROLL) or outlive its transaction (WITH HOLD, materialised at commit), beyond work_mem in a temporary file.
 
 use super::Session;
-use super::functions::session_functions;
+use super::command::is_plannable;
 use super::portal::{Portal, PortalState};
-use super::prepared::is_plannable;
-use super::run::{NullSink, SinkMaker};
+use super::prepared::Prepared;
+use super::run::{PlanRun, SinkMaker};
 use crate::client::{Client, Runtime};
+use crate::context::SessionContext;
+use crate::host::NullSink;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
@@ -28,17 +30,17 @@ pub(crate) struct CursorInfo {
     pub hold: bool,
     pub scroll: bool,
     /// BINARY: so it answers a FETCH that does not say how.
-    binary: bool,
+    pub binary: bool,
     /// Rows fetched so far (all of them, once `complete`), the first `passed` ones left out: a routine has had them.
-    rows: RowStore,
-    passed: usize,
+    pub rows: RowStore,
+    pub passed: usize,
     /// Opened by a routine, which goes on with it after a COMMIT.
-    of_routine: bool,
+    pub of_routine: bool,
     /// 0: before the first row; n: on row n; rows.len() + 1: after the last.
-    position: usize,
-    complete: bool,
+    pub position: usize,
+    pub complete: bool,
     /// The last row that was passed on without being kept.
-    last: Vec<Datum>,
+    pub last: Vec<Datum>,
 }
 
 /// Keeps rows for later.
@@ -69,57 +71,17 @@ impl RowSink for PassingSink<'_> {
     }
 }
 
-session_functions! {
-    /// The row that a cursor stands on, for WHERE CURRENT OF (`kilndb_bind::current_of`).
-    fn p0_current_of(call) = current_place(call.host, call.args);
-}
-
-/// Where the row is that a cursor stands on: its name, the table that the statement names, the table that the row must
-/// be of. NULL: it is of another partition.
-fn current_place(host: &super::environment::StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
-    use super::arguments::{oid_of, text_of};
-    let (name, root, table) = (text_of(args.first()), oid_of(args.get(1)), oid_of(args.get(2)));
-    let place = host.portals.with(&name, |portal| {
-        let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Err(missing(&name)) };
-        let state = |message: String| Err(Error::new(sqlstate::INVALID_CURSOR_STATE, message));
-        if cursor.hold && cursor.complete {
-            return state(format!("cursor \"{name}\" is held from a previous transaction"));
-        }
-        let Some(at) = plan.places.iter().position(|t| *t == root || *t == table) else {
-            use kilndb_catalog::CatalogView;
-            let shown = host.reader.table_by_oid(root)?.map_or_else(String::new, |t| t.name.clone());
-            let locks = plan.command == "SELECT" && !plan.is_read_only;
-            return state(match locks {
-                true => format!("cursor \"{name}\" does not have a FOR UPDATE/SHARE reference to table \"{shown}\""),
-                false => format!("cursor \"{name}\" is not a simply updatable scan of table \"{shown}\""),
-            });
-        };
-        if cursor.position == 0 || cursor.position > cursor.fetched() {
-            return state(format!("cursor \"{name}\" is not positioned on a row"));
-        }
-        let io = Io { space: &host.reader.database.temp, park: host.runtime };
-        let mut reader = StoreCursor::default();
-        let hidden = match (cursor.position - 1).checked_sub(cursor.passed) {
-            Some(kept) => cursor.rows.row(kept, &mut reader, io)?.get(plan.columns.len()..).unwrap_or(&[]),
-            None => cursor.last.as_slice(),
-        };
-        let is_here = matches!(hidden.get(2 * at + 1), Some(Datum::Oid(oid)) if *oid == table);
-        Ok(hidden.get(2 * at).filter(|_| is_here).cloned().unwrap_or_default())
-    });
-    place.unwrap_or_else(|| Err(missing(&name)))
-}
-
 impl CursorInfo {
     pub fn is_held(&self) -> bool {
         self.hold && self.complete
     }
     /// Rows fetched so far.
-    fn fetched(&self) -> usize {
+    pub fn fetched(&self) -> usize {
         self.passed + self.rows.len()
     }
 }
 
-fn missing(name: &str) -> Error {
+pub(super) fn missing(name: &str) -> Error {
     Error::new(sqlstate::INVALID_CURSOR_NAME, format!("cursor \"{name}\" does not exist"))
 }
 
@@ -132,30 +94,27 @@ impl Session {
     ) -> Result<String> {
         let name = s.portalname().unwrap_or("");
         let hold = s.options & CURSOR_OPT_HOLD != 0;
-        if !hold && !self.lives_longer_than_statement() {
+        if !hold && !self.context.lives_longer_than_statement() {
             return Err(Error::new(
                 sqlstate::NO_ACTIVE_SQL_TRANSACTION,
                 "DECLARE CURSOR can only be used in transaction blocks",
             ));
         }
-        if self.own.portals.contains(name) {
+        if self.statements.portals.contains(name) {
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
-        self.begin_statement(runtime)?;
+        self.context.begin_statement(runtime)?;
         let text = kilndb_syntax::statement_sql(s.query())?;
         let script = kilndb_syntax::parse(&text)?;
         let inner = script.statements().pop();
-        if !inner.as_ref().is_some_and(|i| is_plannable(&i.node())) {
+        let Some(inner) = inner.filter(|i| is_plannable(&i.node())) else {
             return Err(Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "DECLARE CURSOR must specify a SELECT"));
-        }
-        self.wants_places = true;
-        let planned = self.plan_cursor(statement, inner, runtime);
-        self.wants_places = false;
-        let (prepared, plan) = planned?;
-        let snapshot = self.take_snapshot(runtime)?;
+        };
+        let (prepared, plan) = self.plan_cursor(statement, &inner, runtime)?;
+        let snapshot = self.context.take_snapshot(runtime)?;
         let execution = self.start_execution(&plan, snapshot.clone(), runtime)?;
         let scroll = s.options & CURSOR_OPT_NO_SCROLL == 0 && (s.options & CURSOR_OPT_SCROLL != 0 || plan.is_read_only);
-        let rows = RowStore::new(plan.row_width(), self.settings.work_mem_bytes as usize);
+        let rows = RowStore::new(plan.row_width(), self.context.settings.work_mem_bytes as usize);
         let mut portal = Portal {
             prepared,
             params: Vec::new(),
@@ -174,13 +133,13 @@ impl Session {
                 complete: false,
                 last: Vec::new(),
             }),
-            level: self.savepoints.len(),
+            level: self.context.transaction.savepoints.len(),
             statement_name: None,
         };
         if hold {
             self.fill(&mut portal, usize::MAX, runtime)?;
         }
-        self.own.portals.insert(name, portal);
+        self.statements.portals.insert(name, portal);
         Ok("DECLARE CURSOR".to_string())
     }
 
@@ -188,16 +147,21 @@ impl Session {
     fn plan_cursor(
         &mut self,
         statement: &Statement,
-        inner: Option<Statement>,
+        inner: &Statement,
         runtime: &dyn Runtime,
-    ) -> Result<(Arc<super::prepared::Prepared>, Arc<Plan>)> {
-        let version = self.database.version();
-        let mut prepared = self.prepare_statement(statement.text(), inner.clone(), &[], true, runtime)?;
-        let plan = self.plan_of(&prepared, runtime)?;
-        let again = self.lock_or_replan(&plan, version, runtime, |session| {
+    ) -> Result<(Arc<Prepared>, Arc<Plan>)> {
+        let context = &mut self.context;
+        let version = context.database.version();
+        let planned = |context: &mut SessionContext| {
+            let prepared = Prepared::of_cursor(statement.text(), inner.clone(), context.now());
+            prepared.planned_in(context, runtime).map(Arc::new)
+        };
+        let mut prepared = planned(context)?;
+        let plan = prepared.plan_in(context, runtime)?;
+        let again = context.lock_or_replan(&plan, version, runtime, |context| {
             // Nobody has been told yet which columns it has.
-            prepared = session.prepare_statement(statement.text(), inner.clone(), &[], true, runtime)?;
-            session.plan_of(&prepared, runtime)
+            prepared = planned(context)?;
+            prepared.plan_in(context, runtime)
         })?;
         Ok((prepared, again.unwrap_or(plan)))
     }
@@ -210,7 +174,8 @@ impl Session {
     ) -> Result<Box<kilndb_exec::Execution>> {
         let mut execution = None;
         let mut sink = NullSink;
-        self.advance(plan, &[], &mut execution, snapshot, Some(0), runtime, SinkMaker::Sink(&mut sink))?;
+        let run = PlanRun { plan, params: &[], snapshot, max_rows: Some(0) };
+        self.advance(run, &mut execution, runtime, SinkMaker::Sink(&mut sink))?;
         execution.ok_or_else(|| Error::internal("an execution vanished"))
     }
 
@@ -226,19 +191,12 @@ impl Session {
             return Ok(());
         };
         let want = if count == usize::MAX { None } else { Some((count - cursor.fetched()) as u64) };
-        let database = self.database.clone();
+        let database = self.context.database.clone();
         let mut sink = StoreSink { rows: &mut cursor.rows, io: Io { space: &database.temp, park: runtime } };
         let mut running = Some(execution);
         let plan = plan.clone();
-        let progress = self.advance(
-            &plan,
-            &portal.params,
-            &mut running,
-            snapshot.clone(),
-            want,
-            runtime,
-            SinkMaker::Sink(&mut sink),
-        )?;
+        let run = PlanRun { plan: &plan, params: &portal.params, snapshot: snapshot.clone(), max_rows: want };
+        let progress = self.advance(run, &mut running, runtime, SinkMaker::Sink(&mut sink))?;
         cursor.complete = progress.finished;
         if let (false, Some(execution)) = (progress.finished, running) {
             portal.state = PortalState::Running { execution, snapshot };
@@ -253,8 +211,8 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<String> {
         let name = s.portalname().unwrap_or("");
-        let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
-        self.begin_statement(runtime)?;
+        let mut portal = self.statements.portals.remove(name).ok_or_else(|| missing(name))?;
+        self.context.begin_statement(runtime)?;
         if portal.cursor.is_none() {
             self.make_cursor(name, &mut portal, runtime)?;
         }
@@ -265,7 +223,7 @@ impl Session {
             }
             Ok(range.len())
         });
-        self.own.portals.insert(name, portal);
+        self.statements.portals.insert(name, portal);
         let verb = if s.ismove { "MOVE" } else { "FETCH" };
         sent.map(|count| format!("{verb} {count}"))
     }
@@ -276,15 +234,17 @@ impl Session {
             return Err(missing(name));
         };
         if let PortalState::Ready { version } = portal.state {
-            if let Some(again) =
-                self.lock_or_replan(&plan, version, runtime, |s| s.plan_of(&portal.prepared, runtime))?
+            if let Some(again) = self
+                .context
+                .lock_or_replan(&plan, version, runtime, |context| portal.prepared.plan_in(context, runtime))?
             {
                 plan = again;
             }
-            let snapshot = self.take_snapshot(runtime)?;
+            let snapshot = self.context.take_snapshot(runtime)?;
             let mut execution = None;
             let nowhere = SinkMaker::Sink(&mut NullSink);
-            self.advance(&plan, &portal.params, &mut execution, snapshot.clone(), Some(0), runtime, nowhere)?;
+            let run = PlanRun { plan: &plan, params: &portal.params, snapshot: snapshot.clone(), max_rows: Some(0) };
+            self.advance(run, &mut execution, runtime, nowhere)?;
             let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
             portal.state = PortalState::Running { execution, snapshot };
         }
@@ -292,7 +252,7 @@ impl Session {
             hold: false,
             scroll: false,
             binary: false,
-            rows: RowStore::new(plan.row_width(), self.settings.work_mem_bytes as usize),
+            rows: RowStore::new(plan.row_width(), self.context.settings.work_mem_bytes as usize),
             passed: 0,
             of_routine: false,
             position: 0,
@@ -383,10 +343,10 @@ impl Session {
         let (Some(cursor), Some(plan)) = (&portal.cursor, &portal.plan) else { return Ok(()) };
         let own: &[i16] = if cursor.binary { &[1] } else { &[] };
         let formats = self.begin_rows(&plan.columns, own, client);
-        let environment = self.environment(runtime)?;
+        let environment = self.context.environment(runtime)?;
         let host = environment.host();
         let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &formats, eval: host.eval() };
-        let io = Io { space: &self.database.temp, park: runtime };
+        let io = Io { space: &self.context.database.temp, park: runtime };
         let mut reader = StoreCursor::default();
         for (passed, index) in range.iter().enumerate() {
             if passed % 1024 == 0 {
@@ -400,32 +360,36 @@ impl Session {
     pub(crate) fn close_cursor(&mut self, name: Option<&str>) -> Result<String> {
         match name {
             None => {
-                self.own.portals.retain(|p| p.cursor.is_none());
+                self.statements.portals.retain(|p| p.cursor.is_none());
                 Ok("CLOSE CURSOR ALL".to_string())
             }
             Some(name) => {
-                self.own.portals.remove(name).ok_or_else(|| missing(name))?;
+                self.statements.portals.remove(name).ok_or_else(|| missing(name))?;
                 Ok("CLOSE CURSOR".to_string())
             }
         }
     }
 }
 
+/// A cursor that a routine opens.
+pub(crate) struct NewCursor<'a> {
+    /// None: one is made up.
+    pub name: Option<&'a str>,
+    /// Of the query.
+    pub text: &'a str,
+    pub plan: Arc<Plan>,
+    pub params: Vec<Datum>,
+    pub snapshot: Snapshot,
+    /// None: backwards if that costs nothing.
+    pub scroll: Option<bool>,
+}
+
 /// Cursors of routines.
 impl Session {
-    /// Opens a cursor on a plan; `name` None: one is made up. Returns the name.
-    #[allow(clippy::too_many_arguments)]
-    pub(crate) fn open_cursor(
-        &mut self,
-        name: Option<&str>,
-        text: &str,
-        plan: Arc<Plan>,
-        params: Vec<Datum>,
-        snapshot: Snapshot,
-        scroll: Option<bool>,
-        runtime: &dyn Runtime,
-    ) -> Result<String> {
-        if name.is_some_and(|name| self.own.portals.contains(name)) {
+    /// Opens a cursor on a plan, whose tables are locked. Returns its name.
+    pub(crate) fn open_cursor(&mut self, new: NewCursor<'_>, runtime: &dyn Runtime) -> Result<String> {
+        let NewCursor { name, text, plan, params, snapshot, scroll } = new;
+        if name.is_some_and(|name| self.statements.portals.contains(name)) {
             let name = name.unwrap_or_default();
             return Err(Error::new(sqlstate::DUPLICATE_CURSOR, format!("cursor \"{name}\" already in use")));
         }
@@ -434,24 +398,17 @@ impl Session {
             None => loop {
                 self.unnamed_portals += 1;
                 let name = format!("<unnamed portal {}>", self.unnamed_portals);
-                if !self.own.portals.contains(&name) {
+                if !self.statements.portals.contains(&name) {
                     break name;
                 }
             },
         };
         let mut execution = None;
-        self.advance(
-            &plan,
-            &params,
-            &mut execution,
-            snapshot.clone(),
-            Some(0),
-            runtime,
-            SinkMaker::Sink(&mut NullSink),
-        )?;
+        let run = PlanRun { plan: &plan, params: &params, snapshot: snapshot.clone(), max_rows: Some(0) };
+        self.advance(run, &mut execution, runtime, SinkMaker::Sink(&mut NullSink))?;
         let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
-        let prepared = Arc::new(super::prepared::Prepared::of_text(text, self.now()));
-        let rows = RowStore::new(plan.row_width(), self.settings.work_mem_bytes as usize);
+        let prepared = Arc::new(Prepared::of_text(text, self.context.now()));
+        let rows = RowStore::new(plan.row_width(), self.context.settings.work_mem_bytes as usize);
         let scroll = scroll.unwrap_or(plan.is_read_only);
         let portal = Portal {
             prepared,
@@ -471,15 +428,15 @@ impl Session {
                 complete: false,
                 last: Vec::new(),
             }),
-            level: self.savepoints.len(),
+            level: self.context.transaction.savepoints.len(),
             statement_name: None,
         };
-        self.own.portals.insert(&name, portal);
+        self.statements.portals.insert(&name, portal);
         Ok(name)
     }
 
     pub(crate) fn cursor_plan(&self, name: &str) -> Result<Arc<Plan>> {
-        let known = self.own.portals.with(name, |p| p.plan.clone().filter(|_| p.cursor.is_some()));
+        let known = self.statements.portals.with(name, |p| p.plan.clone().filter(|_| p.cursor.is_some()));
         known.flatten().ok_or_else(|| missing(name))
     }
 
@@ -492,9 +449,9 @@ impl Session {
         sink: Option<&mut dyn RowSink>,
         runtime: &dyn Runtime,
     ) -> Result<u64> {
-        let mut portal = self.own.portals.remove(name).ok_or_else(|| missing(name))?;
+        let mut portal = self.statements.portals.remove(name).ok_or_else(|| missing(name))?;
         let done = self.fetch_from(&mut portal, name, direction, how_many, sink, runtime);
-        self.own.portals.insert(name, portal);
+        self.statements.portals.insert(name, portal);
         done
     }
 
@@ -521,7 +478,7 @@ impl Session {
         let range = self.move_cursor(portal, direction, how_many, runtime)?;
         let (Some(cursor), Some(sink)) = (&portal.cursor, sink) else { return Ok(range.len() as u64) };
         let columns = portal.plan.as_ref().map_or(0, |p| p.columns.len());
-        let database = self.database.clone();
+        let database = self.context.database.clone();
         let io = Io { space: &database.temp, park: runtime };
         let mut reader = StoreCursor::default();
         for index in &range {
@@ -556,15 +513,8 @@ impl Session {
             columns: plan.columns.len(),
             last: if plan.places.is_empty() { None } else { Some(&mut kept) },
         };
-        let progress = self.advance(
-            &plan,
-            &portal.params,
-            &mut running,
-            snapshot.clone(),
-            want,
-            runtime,
-            SinkMaker::Sink(&mut passing),
-        )?;
+        let run = PlanRun { plan: &plan, params: &portal.params, snapshot: snapshot.clone(), max_rows: want };
+        let progress = self.advance(run, &mut running, runtime, SinkMaker::Sink(&mut passing))?;
         cursor.last = kept;
         cursor.position += progress.rows as usize;
         cursor.passed = cursor.position;
@@ -580,18 +530,18 @@ impl Session {
     /// Before a COMMIT or ROLLBACK of a procedure: its cursors go on with the rows that they have yet to give.
     pub(crate) fn hold_cursors_of_routines(&mut self, runtime: &dyn Runtime) -> Result<()> {
         let mut names = Vec::new();
-        self.own.portals.for_named(|name, p| {
+        self.statements.portals.for_named(|name, p| {
             if p.cursor.as_ref().is_some_and(|c| c.of_routine && !c.is_held()) {
                 names.push(name.to_string());
             }
         });
         for name in names {
-            let Some(mut portal) = self.own.portals.remove(&name) else { continue };
+            let Some(mut portal) = self.statements.portals.remove(&name) else { continue };
             let filled = self.fill(&mut portal, usize::MAX, runtime);
             if let Some(cursor) = &mut portal.cursor {
                 (cursor.hold, cursor.complete) = (true, true);
             }
-            self.own.portals.insert(&name, portal);
+            self.statements.portals.insert(&name, portal);
             filled?;
         }
         Ok(())

@@ -1,12 +1,13 @@
 //! The extended query protocol: Parse, Bind, Describe, Execute, Close, Sync.
 
 use super::Session;
+use super::command::{is_plannable, may_run_when_failed};
 use super::kept_rows::KeptRows;
 use super::logging::LoggedStep;
 use super::portal::{Portal, PortalState};
-use super::prepared::{Prepared, is_plannable, row_columns};
+use super::prepared::{CacheKey, Prepared, row_columns};
+use super::run::PlanRun;
 use super::run::{Format, SinkMaker, check_parameter_count, check_result_formats, command_tag, describe, known_format};
-use super::simple::may_run_when_failed;
 use crate::client::{Client, Runtime};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::node::OutputColumn;
@@ -27,23 +28,23 @@ impl Session {
         self.statement_started(sql, runtime);
         self.note_command("PARSE");
         self.parse_text(name, sql, param_types, runtime)?;
-        if self.times_statement() {
+        if self.context.times_statement() {
             self.log_duration(LoggedStep::Parse { name, sql }, runtime);
         }
         Ok(())
     }
 
     fn parse_text(&mut self, name: &str, sql: &str, param_types: &[Oid], runtime: &dyn Runtime) -> Result<()> {
-        let key = self.cache_key(sql, param_types);
+        let key = CacheKey::of(sql, param_types, &self.context);
         let known = key.as_ref().and_then(|k| self.instance.statements.get(k));
         if let Some(known) = known
-            && !self.in_explicit_failure()
-            && self.may_take(&known)
-            && (name.is_empty() || !self.own.prepared.contains(name))
+            && !self.context.in_explicit_failure()
+            && known.may_be_taken_in(&self.context)
+            && (name.is_empty() || !self.statements.prepared.contains(name))
         {
-            self.begin_statement(runtime)?;
-            self.fix_snapshot(runtime)?;
-            self.own.prepared.insert(name, known);
+            self.context.begin_statement(runtime)?;
+            self.context.fix_snapshot(runtime)?;
+            self.statements.prepared.insert(name, known);
             return Ok(());
         }
         let script = kilndb_syntax::parse(sql)?;
@@ -58,26 +59,37 @@ impl Session {
         if let Some(s) = &statement
             && !may_run_when_failed(&s.node())
         {
-            self.refuse_if_failed()?;
+            self.context.refuse_if_failed()?;
         }
-        if !name.is_empty() && self.own.prepared.contains(name) {
+        if !name.is_empty() && self.statements.prepared.contains(name) {
             return Err(Error::new(
                 sqlstate::DUPLICATE_PSTATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
             ));
         }
         if statement.as_ref().is_some_and(|s| is_plannable(&s.node())) {
-            self.begin_statement(runtime)?;
-            self.fix_snapshot(runtime)?;
+            self.context.begin_statement(runtime)?;
+            self.context.fix_snapshot(runtime)?;
         }
-        let prepared = self.prepare_statement(sql, statement, param_types, false, runtime)?;
-        self.share(key, &prepared);
-        self.own.prepared.insert(name, prepared);
+        let prepared = Prepared::new(sql, statement, param_types, self.context.now());
+        let prepared = self.prepare_statement(prepared, runtime)?;
+        self.instance.statements.share(key, &prepared, &self.context);
+        self.statements.prepared.insert(name, prepared);
         Ok(())
     }
 
+    /// Plans it, or finds out what its rows have: errors show at PREPARE.
+    pub(super) fn prepare_statement(&mut self, mut prepared: Prepared, runtime: &dyn Runtime) -> Result<Arc<Prepared>> {
+        if prepared.is_plannable {
+            prepared = prepared.planned_in(&mut self.context, runtime)?;
+        } else if let Some(statement) = &prepared.statement {
+            prepared.columns = self.utility_columns(statement, runtime)?;
+        }
+        Ok(Arc::new(prepared))
+    }
+
     pub(crate) fn find_prepared(&mut self, name: &str) -> Result<Arc<Prepared>> {
-        self.own.prepared.get(name).ok_or_else(|| {
+        self.statements.prepared.get(name).ok_or_else(|| {
             let message = if name.is_empty() {
                 "unnamed prepared statement does not exist".to_string()
             } else {
@@ -92,7 +104,7 @@ impl Session {
         self.note_command("BIND");
         self.time_step();
         if !prepared.may_run_when_failed {
-            self.refuse_if_failed()?;
+            self.context.refuse_if_failed()?;
         }
         let formats = request.param_formats.len();
         if formats > 1 && formats != request.params.len() {
@@ -102,19 +114,19 @@ impl Session {
             ));
         }
         check_parameter_count(request.params.len(), prepared.param_types.len(), request.statement)?;
-        if !request.portal.is_empty() && self.own.portals.contains(request.portal) {
+        if !request.portal.is_empty() && self.statements.portals.contains(request.portal) {
             return Err(Error::new(
                 sqlstate::DUPLICATE_CURSOR,
                 format!("cursor \"{}\" already exists", request.portal),
             ));
         }
         let (mut params, mut plan, mut columns) = (Vec::new(), None, None);
-        let version = self.database.version();
+        let version = self.context.database.version();
         if prepared.is_plannable {
-            self.begin_statement(runtime)?;
-            self.fix_snapshot(runtime)?;
+            self.context.begin_statement(runtime)?;
+            self.context.fix_snapshot(runtime)?;
             params = self.decode_params(&prepared, request, runtime)?;
-            let planned = self.plan_of(&prepared, runtime)?;
+            let planned = prepared.plan_in(&mut self.context, runtime)?;
             if let Some(columns) = row_columns(&planned) {
                 check_result_formats(request.result_formats, columns)?;
             }
@@ -136,15 +148,15 @@ impl Session {
             columns,
             state: PortalState::Ready { version },
             cursor: None,
-            level: self.savepoints.len(),
-            statement_name: (self.tells_of_statements() && !request.statement.is_empty())
+            level: self.context.transaction.savepoints.len(),
+            statement_name: (self.context.tells_of_statements() && !request.statement.is_empty())
                 .then(|| request.statement.into()),
         };
-        if self.times_statement() {
+        if self.context.times_statement() {
             let (name, portal_name) = (request.statement, request.portal);
             self.log_duration(LoggedStep::Bind { name, portal: portal_name, bound: &portal }, runtime);
         }
-        self.own.portals.insert(request.portal, portal);
+        self.statements.portals.insert(request.portal, portal);
         Ok(())
     }
 
@@ -157,16 +169,17 @@ impl Session {
         if request.params.is_empty() {
             return Ok(Vec::new());
         }
-        self.with_value_context(prepared.param_types.iter().copied(), runtime, |eval| decode(prepared, request, eval))
+        self.context
+            .with_value_context(prepared.param_types.iter().copied(), runtime, |eval| decode(prepared, request, eval))
     }
 
     pub fn describe_statement(&mut self, name: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
         let prepared = self.find_prepared(name)?;
         if prepared.is_plannable {
-            self.refuse_if_failed()?;
-            self.begin_statement(runtime)?;
+            self.context.refuse_if_failed()?;
+            self.context.begin_statement(runtime)?;
             client.parameter_description(&prepared.param_types);
-            let plan = self.plan_of(&prepared, runtime)?;
+            let plan = prepared.plan_in(&mut self.context, runtime)?;
             describe_rows(row_columns(&plan), &[], client);
             return Ok(());
         }
@@ -176,7 +189,7 @@ impl Session {
     }
 
     pub fn describe_portal(&mut self, name: &str, client: &mut dyn Client) -> Result<()> {
-        let known = self.own.portals.with(name, |portal| {
+        let known = self.statements.portals.with(name, |portal| {
             let columns = match &portal.plan {
                 Some(plan) => row_columns(plan),
                 None => portal.columns.as_deref(),
@@ -193,10 +206,10 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<()> {
-        let Some(mut portal) = self.own.portals.remove(name) else { return Err(missing_portal(name)) };
+        let Some(mut portal) = self.statements.portals.remove(name) else { return Err(missing_portal(name)) };
         self.statement_started(&portal.prepared.sql, runtime);
         let fetches = !matches!(portal.state, PortalState::Ready { .. });
-        if self.tells_of_statements() {
+        if self.context.tells_of_statements() {
             self.log_execute(LoggedStep::Execute { portal: name, bound: &portal, fetches }, runtime);
         }
         let mut plan = portal.plan.take();
@@ -214,11 +227,11 @@ impl Session {
             self.note_failed_text(&portal.prepared.sql);
             self.add_parameters(e, name, &portal, runtime)
         });
-        if done.is_ok() && self.times_statement() {
+        if done.is_ok() && self.context.times_statement() {
             self.log_duration(LoggedStep::Execute { portal: name, bound: &portal, fetches }, runtime);
         }
-        if done.is_ok() && self.txn.is_some() {
-            self.own.portals.insert(name, portal);
+        if done.is_ok() && self.context.transaction.txn.is_some() {
+            self.statements.portals.insert(name, portal);
         }
         done
     }
@@ -233,16 +246,16 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<()> {
         if !portal.prepared.may_run_when_failed {
-            self.refuse_if_failed()?;
+            self.context.refuse_if_failed()?;
         }
         let mut kept = match std::mem::replace(&mut portal.state, PortalState::Finished) {
             PortalState::Kept(kept) => kept,
             PortalState::Ready { .. } => {
                 let Some(statement) = portal.prepared.statement.clone() else { return Ok(()) };
-                let alone = !self.in_explicit_block();
+                let alone = !self.context.in_explicit_block();
                 if portal.columns.is_some() {
                     // Rows may be left for a later Execute, which the transaction keeps the portal for.
-                    self.begin_statement(runtime)?;
+                    self.context.begin_statement(runtime)?;
                 }
                 self.utility_formats = Some(portal.result_formats.clone());
                 let mut keeper = KeptRows::default();
@@ -283,17 +296,18 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<()> {
-        self.refuse_if_failed()?;
-        self.begin_statement(runtime)?;
+        self.context.refuse_if_failed()?;
+        self.context.begin_statement(runtime)?;
         self.note_command(plan.command);
         let (mut execution, snapshot) = match std::mem::replace(&mut portal.state, PortalState::Finished) {
             PortalState::Ready { version } => {
-                if let Some(again) =
-                    self.lock_or_replan(plan, version, runtime, |s| s.plan_of(&portal.prepared, runtime))?
+                if let Some(again) = self
+                    .context
+                    .lock_or_replan(plan, version, runtime, |context| portal.prepared.plan_in(context, runtime))?
                 {
                     *plan = again;
                 }
-                (None, self.take_snapshot(runtime)?)
+                (None, self.context.take_snapshot(runtime)?)
             }
             PortalState::Running { execution, snapshot } => (Some(execution), snapshot),
             PortalState::Kept(_) | PortalState::Finished => {
@@ -305,7 +319,8 @@ impl Session {
             }
         };
         let sink = SinkMaker::Client { client, formats: &portal.result_formats };
-        let progress = self.advance(plan, &portal.params, &mut execution, snapshot.clone(), max_rows, runtime, sink)?;
+        let run = PlanRun { plan, params: &portal.params, snapshot: snapshot.clone(), max_rows };
+        let progress = self.advance(run, &mut execution, runtime, sink)?;
         self.send_notices(client);
         if progress.finished {
             client.command_complete(&command_tag(plan, progress.rows));
@@ -320,9 +335,9 @@ impl Session {
 
     pub fn close_named(&mut self, portal: bool, name: &str) {
         if portal {
-            self.own.portals.remove(name);
+            self.statements.portals.remove(name);
         } else {
-            self.own.prepared.remove(name);
+            self.statements.prepared.remove(name);
         }
     }
 

@@ -7,10 +7,13 @@
 //! 3. Telling never fails a statement, and takes no cancel request away from it.
 
 use super::Session;
+use super::command::logged_class;
 use super::portal::Portal;
 use super::prepared::Prepared;
+use super::statements::ClientStatements;
 use crate::client::Runtime;
-use crate::log::{LogLevel, LogRecord, LoggedSession, LoggedStatements, statement_class};
+use crate::context::SessionContext;
+use crate::log::{LogLevel, LogRecord, LoggedSession, LoggedStatements};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::error::ErrorFields;
 use kilndb_base::sync::atomic::Ordering;
@@ -31,8 +34,6 @@ pub(super) struct StatementLog {
     is_told: bool,
     /// Microseconds since 2000.
     started: i64,
-    /// Of the open transaction everything is told.
-    is_sampled: bool,
     /// What EXECUTE runs.
     detail: Option<String>,
     /// The text of the statement that has just failed, where the message that ran it does not have it.
@@ -102,66 +103,34 @@ impl LoggedStep<'_> {
 }
 
 impl Session {
-    /// The log is to have the text of some statements.
-    pub(super) fn tells_of_statements(&self) -> bool {
-        self.settings.log.statements != LoggedStatements::None || self.times_statement()
-    }
-    /// The log may have to be told how long the statement took.
-    pub(super) fn times_statement(&self) -> bool {
-        self.settings.log.times_statements || self.log.is_sampled
-    }
     /// The clock of a step that has none of its own begins.
     pub(super) fn time_step(&mut self) {
-        if self.times_statement() {
-            self.log.started = self.now();
+        if self.context.times_statement() {
+            self.log.started = self.context.now();
         }
         self.log.is_told = false;
     }
+
     /// What is running, as its command tag begins.
     pub(super) fn note_command(&mut self, command: &'static str) {
-        if self.routine_depth == 0 {
+        if self.context.routine_depth == 0 {
             self.log.command = command;
         }
-    }
-    /// At the beginning of a transaction: whether all of its statements are told.
-    pub(super) fn sample_transaction(&mut self) {
-        let rate = self.settings.log.transaction_sample_rate;
-        self.log.is_sampled = rate > 0.0 && self.is_drawn(rate);
-    }
-    /// True with this probability.
-    fn is_drawn(&self, rate: f64) -> bool {
-        rate >= 1.0 || ((self.instance.env.random_u64() >> 11) as f64) < rate * (1u64 << 53) as f64
     }
 
     /// The statements of a message of the simple protocol, now that they are parsed.
     pub(super) fn log_script(&mut self, statements: &[Statement], sql: &str, runtime: &dyn Runtime) {
-        self.log.detail = statements.iter().find_map(|s| self.text_of_prepared(&s.node()));
-        let wanted = self.settings.log.statements;
-        if statements.iter().any(|s| wanted.includes(self.class_of(&s.node()))) {
+        self.log.detail = statements.iter().find_map(|s| text_of_prepared(&self.statements, &s.node()));
+        let wanted = self.context.settings.log.statements;
+        if statements.iter().any(|s| wanted.includes(class_of(&self.statements, &s.node()))) {
             self.log_statement(LoggedStep::Query { sql }, runtime);
         }
-    }
-
-    fn class_of(&self, node: &Node<'_>) -> LoggedStatements {
-        statement_class(node, &|name| {
-            let prepared = self.own.prepared.get(name)?;
-            let statement = prepared.statement.as_ref()?;
-            // What EXECUTE runs is no EXECUTE itself.
-            Some(statement_class(&statement.node(), &|_| None))
-        })
-    }
-
-    /// `prepare: …`, for EXECUTE.
-    fn text_of_prepared(&self, node: &Node<'_>) -> Option<String> {
-        let Node::ExecuteStmt(s) = node else { return None };
-        let prepared = self.own.prepared.get(s.name().unwrap_or(""))?;
-        prepared.from_sql.then(|| format!("prepare: {}", prepared.sql))
     }
 
     /// Before an Execute: the statement, if log_statement wants it.
     pub(super) fn log_execute(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) {
         let Some(statement) = step.bound().and_then(|portal| portal.prepared.statement.as_ref()) else { return };
-        if self.settings.log.statements.includes(self.class_of(&statement.node())) {
+        if self.context.settings.log.statements.includes(class_of(&self.statements, &statement.node())) {
             self.log_statement(step, runtime);
         }
     }
@@ -176,14 +145,14 @@ impl Session {
 
     /// Tells how long a step took, as far as the settings want it. To be called where [`Session::times_statement`].
     pub(super) fn log_duration(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) {
-        let elapsed_us = (self.now() - self.log.started).max(0) as u64;
-        let switches = self.settings.log;
+        let elapsed_us = (self.context.now() - self.log.started).max(0) as u64;
+        let switches = self.context.settings.log;
         let exceeds = |limit_ms: Option<u64>| limit_ms.is_some_and(|limit| elapsed_us / 1000 >= limit);
         let is_long = exceeds(switches.min_duration_ms);
         let is_drawn = exceeds(switches.min_duration_sample_ms)
             && switches.statement_sample_rate > 0.0
-            && self.is_drawn(switches.statement_sample_rate);
-        let tells_text = is_long || is_drawn || self.log.is_sampled;
+            && self.context.is_drawn(switches.statement_sample_rate);
+        let tells_text = is_long || is_drawn || self.context.transaction.is_sampled;
         if !tells_text && !switches.duration {
             return;
         }
@@ -199,49 +168,18 @@ impl Session {
     /// `Parameters: …`, or what EXECUTE runs.
     fn detail_of(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) -> Option<String> {
         let Some(portal) = step.bound() else { return self.log.detail.clone() };
-        let most = self.settings.log.parameter_max_bytes;
-        let values = self.parameters_as_text(&portal.prepared, &portal.params, most, runtime)?;
+        let most = self.context.settings.log.parameter_max_bytes;
+        let values = parameters_as_text(&mut self.context, &portal.prepared, &portal.params, most, runtime)?;
         Some(format!("Parameters: {values}"))
-    }
-
-    /// `$1 = '7', $2 = NULL`. `most`: so many bytes of each. None: there are none to be told.
-    fn parameters_as_text(
-        &mut self,
-        prepared: &Prepared,
-        params: &[Datum],
-        most: Option<usize>,
-        runtime: &dyn Runtime,
-    ) -> Option<String> {
-        if params.is_empty() || most == Some(0) {
-            return None;
-        }
-        let types: Vec<Oid> = prepared.param_types.clone();
-        let told = self.with_value_context(types.iter().copied(), runtime, |eval| {
-            let mut told = String::new();
-            for (i, (value, ty)) in params.iter().zip(&types).enumerate() {
-                let comma = if i == 0 { "" } else { ", " };
-                told.push_str(&format!("{comma}${} = ", i + 1));
-                if value.is_null() {
-                    told.push_str("NULL");
-                    continue;
-                }
-                let mut text = Vec::new();
-                io::output(*ty, value, &mut text, eval)?;
-                push_quoted(&mut told, &String::from_utf8_lossy(&text), most);
-            }
-            Ok(told)
-        });
-        // A value that cannot be told is not.
-        told.ok()
     }
 
     /// An error in a portal with parameters: tells them, if log_parameter_max_length_on_error has it so.
     pub(super) fn add_parameters(&mut self, mut e: Error, name: &str, portal: &Portal, runtime: &dyn Runtime) -> Error {
-        let most = self.settings.log.parameter_max_bytes_on_error;
+        let most = self.context.settings.log.parameter_max_bytes_on_error;
         if most == Some(0) || e.is_interruption() {
             return e;
         }
-        if let Some(values) = self.parameters_as_text(&portal.prepared, &portal.params, most, runtime) {
+        if let Some(values) = parameters_as_text(&mut self.context, &portal.prepared, &portal.params, most, runtime) {
             let whose = if name.is_empty() { "unnamed portal".to_string() } else { format!("portal \"{name}\"") };
             e.add_context(&format!("{whose} with parameters: {values}"));
         }
@@ -252,17 +190,19 @@ impl Session {
     pub(super) fn note_failed_text(&mut self, text: &Arc<str>) {
         self.log.failed_text = Some(text.clone());
     }
+
     /// Text of a prepared statement, for the line about a failure.
     pub fn prepared_text(&self, name: &str) -> Option<Arc<str>> {
-        self.own.prepared.get(name).map(|prepared| prepared.sql.clone())
+        self.statements.prepared.get(name).map(|prepared| prepared.sql.clone())
     }
 
     /// Tells of a failure. `text`: of the message's statement, if it has one.
     pub fn log_error(&mut self, e: &Error, text: Option<&str>, runtime: &dyn Runtime) {
         let failed = self.log.failed_text.take();
-        if self.settings.log.min_messages.admits(e.0.severity) {
-            let text =
-                text.or(failed.as_deref()).filter(|_| self.settings.log.min_error_statement.admits(e.0.severity));
+        if self.context.settings.log.min_messages.admits(e.0.severity) {
+            let text = text
+                .or(failed.as_deref())
+                .filter(|_| self.context.settings.log.min_error_statement.admits(e.0.severity));
             self.await_room(runtime);
             self.write_log(&e.0, text);
         }
@@ -271,27 +211,27 @@ impl Session {
     /// What routines and commands remark, as far as log_min_messages lets it through.
     pub(super) fn log_notice(&self, notice: &Error) {
         let severity = notice.0.severity;
-        if !self.settings.log.min_messages.admits(severity) {
+        if !self.context.settings.log.min_messages.admits(severity) {
             return;
         }
-        let control = self.instance.sessions().get(self.process_id);
+        let control = self.context.cluster.sessions().get(self.context.process_id);
         // Of a long text only what others see of it, too.
         let text = control
-            .filter(|_| self.settings.log.min_error_statement.admits(severity))
+            .filter(|_| self.context.settings.log.min_error_statement.admits(severity))
             .map(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).query.clone());
         self.write_log(&notice.0, text.as_deref());
     }
 
     /// A message of the session's own, such as that it ends.
     pub fn log_message(&self, message: String) {
-        if self.settings.log.min_messages <= LogLevel::Log {
+        if self.context.settings.log.min_messages <= LogLevel::Log {
             let record = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Log, message);
             self.write_log(&record.0, None);
         }
     }
 
     fn log_line(&self, message: String, detail: Option<String>, runtime: &dyn Runtime) {
-        if !self.settings.log.min_messages.admits(Severity::Log) {
+        if !self.context.settings.log.min_messages.admits(Severity::Log) {
             return;
         }
         let mut record = Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Log, message);
@@ -302,7 +242,7 @@ impl Session {
 
     /// Waits while what reads the log is behind.
     fn await_room(&self, runtime: &dyn Runtime) {
-        while self.instance.log_sink().is_congested() {
+        while self.context.cluster.log_sink().is_congested() {
             let until = process_monotonic_nanos() + CONGESTION_PAUSE_NANOS;
             if let Err(e) = runtime.park(Some(until)) {
                 if e.sqlstate() == sqlstate::QUERY_CANCELED {
@@ -315,31 +255,81 @@ impl Session {
     }
 
     fn write_log(&self, fields: &ErrorFields, statement: Option<&str>) {
-        let Some(control) = self.instance.sessions().get(self.process_id) else { return };
+        let Some(control) = self.context.cluster.sessions().get(self.context.process_id) else { return };
         let command = match (self.log.command, self.status()) {
             ("", b'T') => "idle in transaction",
             ("", b'E') => "idle in transaction (aborted)",
             ("", _) => "idle",
             (command, _) => command,
         };
-        let transaction_id = self.txn.as_ref().and_then(|txn| txn.xid()).map_or(0, |xid| xid.0);
+        let transaction_id = self.context.transaction.txn.as_ref().and_then(|txn| txn.xid()).map_or(0, |xid| xid.0);
         let session = LoggedSession { control: &control, command, transaction_id };
-        let record = LogRecord { fields, statement, verbosity: self.settings.log.verbosity, session: Some(session) };
-        self.instance.log_sink().write(&record);
+        let record =
+            LogRecord { fields, statement, verbosity: self.context.settings.log.verbosity, session: Some(session) };
+        self.context.cluster.log_sink().write(&record);
     }
 
     /// Does log_disconnections have the end of this session told?
     pub fn tells_of_disconnection(&self) -> bool {
-        self.settings.log.disconnections
+        self.context.settings.log.disconnections
     }
+
     /// The name of the client's program, if it has told one.
     pub fn application_name(&self) -> &str {
-        self.settings.get("application_name").unwrap_or("")
+        self.context.settings.get("application_name").unwrap_or("")
     }
+
     /// What log_connections lists, as the session began with it.
     pub fn connection_log(&self) -> &str {
-        self.settings.get("log_connections").unwrap_or("")
+        self.context.settings.get("log_connections").unwrap_or("")
     }
+}
+
+fn class_of(statements: &ClientStatements, node: &Node<'_>) -> LoggedStatements {
+    logged_class(node, &|name| {
+        let prepared = statements.prepared.get(name)?;
+        let statement = prepared.statement.as_ref()?;
+        // What EXECUTE runs is no EXECUTE itself.
+        Some(logged_class(&statement.node(), &|_| None))
+    })
+}
+
+/// `prepare: …`, for EXECUTE.
+fn text_of_prepared(statements: &ClientStatements, node: &Node<'_>) -> Option<String> {
+    let Node::ExecuteStmt(s) = node else { return None };
+    let prepared = statements.prepared.get(s.name().unwrap_or(""))?;
+    prepared.from_sql.then(|| format!("prepare: {}", prepared.sql))
+}
+
+/// `$1 = '7', $2 = NULL`. `most`: so many bytes of each. None: there are none to be told.
+fn parameters_as_text(
+    context: &mut SessionContext,
+    prepared: &Prepared,
+    params: &[Datum],
+    most: Option<usize>,
+    runtime: &dyn Runtime,
+) -> Option<String> {
+    if params.is_empty() || most == Some(0) {
+        return None;
+    }
+    let types: Vec<Oid> = prepared.param_types.clone();
+    let told = context.with_value_context(types.iter().copied(), runtime, |eval| {
+        let mut told = String::new();
+        for (i, (value, ty)) in params.iter().zip(&types).enumerate() {
+            let comma = if i == 0 { "" } else { ", " };
+            told.push_str(&format!("{comma}${} = ", i + 1));
+            if value.is_null() {
+                told.push_str("NULL");
+                continue;
+            }
+            let mut text = Vec::new();
+            io::output(*ty, value, &mut text, eval)?;
+            push_quoted(&mut told, &String::from_utf8_lossy(&text), most);
+        }
+        Ok(told)
+    });
+    // A value that cannot be told is not.
+    told.ok()
 }
 
 /// In quotes, with quotes inside doubled. Of a text longer than `most` bytes the beginning, and three dots.

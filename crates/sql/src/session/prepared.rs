@@ -1,19 +1,15 @@
 //! Prepared statements: parsed once, planned once per catalog version, shared between sessions.
 
-use super::Session;
-use super::simple::may_run_when_failed;
+use super::command::{is_plannable, may_run_when_failed};
 use crate::client::Runtime;
+use crate::context::{Explained, PlanRequest, SessionContext};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::ir::BoundStatement;
-use kilndb_bind::lifting::Lifting;
-use kilndb_catalog::cache::Asked;
-use kilndb_exec::Begun;
 use kilndb_plan::Plan;
-use kilndb_plan::node::{OutputColumn, Planning};
-use kilndb_syntax::{Node, Statement};
+use kilndb_plan::node::OutputColumn;
+use kilndb_syntax::Statement;
 use std::hash::BuildHasher;
 
 /// A named or unnamed statement. Without a statement it is the empty query.
@@ -27,6 +23,8 @@ pub(crate) struct Prepared {
     /// Bound and planned, rather than a utility command.
     pub is_plannable: bool,
     pub may_run_when_failed: bool,
+    /// The rows of its plan tell where they are: a cursor's.
+    tells_places: bool,
     /// What its rows have, which stays so while the statement has its name. None: it gives no rows.
     pub columns: Option<Arc<[OutputColumn]>>,
     planned: Mutex<Option<Planned>>,
@@ -63,27 +61,27 @@ pub(crate) struct CacheKey {
     formats: u64,
 }
 
-/// EXPLAIN EXECUTE.
-#[derive(Clone, Copy)]
-pub(super) struct Explained<'a> {
-    pub statement: &'a kilndb_syntax::nodes::ExplainStmt,
-    pub source: &'a Arc<str>,
-    pub values: Option<&'a [kilndb_types::Datum]>,
-}
-
-/// What a plan is wanted of; with `lifting`, literals become parameters.
-struct PlanRequest<'a> {
-    node: Node<'a>,
-    source: Arc<str>,
-    declared_types: &'a [Oid],
-    lifting: Option<&'a Lifting>,
-    explained: Option<Explained<'a>>,
-}
-
 /// Texts per shard; a full shard starts anew.
 const CACHED_STATEMENTS_PER_SHARD: usize = 512;
 /// Longer texts are not worth keeping.
 const CACHED_STATEMENT_BYTES: usize = 16 * 1024;
+
+impl CacheKey {
+    /// The key under which a text's prepared statement may be shared; None: it may not.
+    pub fn of(sql: &str, declared_types: &[Oid], context: &SessionContext) -> Option<CacheKey> {
+        if context.catalogs.has_ddl || sql.len() > CACHED_STATEMENT_BYTES || !context.is_path_current() {
+            return None;
+        }
+        Some(CacheKey {
+            database: context.database.oid,
+            catalog_version: context.database.version(),
+            sql: Arc::from(sql),
+            declared_types: declared_types.to_vec(),
+            path: context.search_path(),
+            formats: context.settings.format_fingerprint,
+        })
+    }
+}
 
 impl StatementCache {
     fn shard(&self, key: &CacheKey) -> &Mutex<HashMap<CacheKey, Arc<Prepared>>> {
@@ -92,7 +90,20 @@ impl StatementCache {
     pub fn get(&self, key: &CacheKey) -> Option<Arc<Prepared>> {
         self.shard(key).lock().unwrap_or_else(|e| e.into_inner()).get(key).cloned()
     }
-    pub fn put(&self, key: CacheKey, prepared: Arc<Prepared>) {
+    /// Other sessions may have it too, if it is fit for that.
+    pub fn share(&self, key: Option<CacheKey>, prepared: &Arc<Prepared>, context: &SessionContext) {
+        if let Some(key) = key
+            && !context.catalogs.has_ddl
+            && context.catalogs.path.schemas == key.path
+            && prepared.is_plannable
+            && prepared.may_be_shared()
+            && !reads_the_clock(&key.sql)
+        {
+            prepared.is_shared.store(true, Ordering::Relaxed);
+            self.put(key, prepared.clone());
+        }
+    }
+    fn put(&self, key: CacheKey, prepared: Arc<Prepared>) {
         let mut shard = self.shard(&key).lock().unwrap_or_else(|e| e.into_inner());
         if shard.len() >= CACHED_STATEMENTS_PER_SHARD {
             shard.clear();
@@ -109,18 +120,6 @@ pub(crate) fn reads_the_clock(sql: &str) -> bool {
         .any(|word| lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('(')))
 }
 
-/// Statements that are bound and planned; the others are utility commands.
-pub(crate) fn is_plannable(node: &Node<'_>) -> bool {
-    matches!(
-        node,
-        Node::SelectStmt(_) | Node::InsertStmt(_) | Node::UpdateStmt(_) | Node::DeleteStmt(_) | Node::MergeStmt(_)
-    ) && !is_select_into(node)
-}
-
-fn is_select_into(node: &Node<'_>) -> bool {
-    matches!(node, Node::SelectStmt(s) if s.into_clause().is_some())
-}
-
 /// None for a plan that gives no rows, not even empty ones.
 pub(crate) fn row_columns(plan: &Plan) -> Option<&[OutputColumn]> {
     (!plan.columns.is_empty() || plan.command == "SELECT").then_some(&plan.columns)
@@ -132,21 +131,110 @@ fn row_type(column: &OutputColumn) -> (&str, Oid, i32) {
 }
 
 impl Prepared {
-    /// What a cursor of a routine shows.
-    pub(crate) fn of_text(sql: &str, prepare_time: i64) -> Prepared {
+    /// Not planned yet.
+    pub(super) fn new(sql: &str, statement: Option<Statement>, declared_types: &[Oid], now: i64) -> Prepared {
         Prepared {
             sql: Arc::from(sql),
-            statement: None,
-            param_types: Vec::new(),
-            from_sql: true,
-            prepare_time,
-            is_plannable: true,
-            may_run_when_failed: false,
+            is_plannable: statement.as_ref().is_some_and(|s| is_plannable(&s.node())),
+            may_run_when_failed: statement.as_ref().is_none_or(|s| may_run_when_failed(&s.node())),
+            statement,
+            param_types: declared_types.to_vec(),
+            from_sql: false,
+            prepare_time: now,
+            tells_places: false,
             columns: None,
             planned: Mutex::new(None),
             is_shared: AtomicBool::new(false),
         }
     }
+    /// SQL-level PREPARE.
+    pub(super) fn of_command(sql: &str, statement: Option<Statement>, declared_types: &[Oid], now: i64) -> Prepared {
+        Prepared { from_sql: true, ..Prepared::new(sql, statement, declared_types, now) }
+    }
+    /// The query of a cursor.
+    pub(super) fn of_cursor(sql: &str, query: Statement, now: i64) -> Prepared {
+        Prepared { from_sql: true, tells_places: true, ..Prepared::new(sql, Some(query), &[], now) }
+    }
+    /// What a cursor of a routine shows.
+    pub(super) fn of_text(sql: &str, now: i64) -> Prepared {
+        Prepared {
+            from_sql: true,
+            is_plannable: true,
+            may_run_when_failed: false,
+            ..Prepared::new(sql, None, &[], now)
+        }
+    }
+
+    fn request<'a>(&'a self, statement: &'a Statement) -> PlanRequest<'a> {
+        PlanRequest {
+            declared_types: &self.param_types,
+            tells_places: self.tells_places,
+            ..PlanRequest::of(statement.node(), statement.source())
+        }
+    }
+    fn statement(&self) -> Result<Statement> {
+        self.statement.clone().ok_or_else(|| Error::internal("an empty statement has no plan"))
+    }
+
+    /// Plans it for the first time: errors show at PREPARE.
+    pub(super) fn planned_in(mut self, context: &mut SessionContext, runtime: &dyn Runtime) -> Result<Prepared> {
+        let statement = self.statement()?;
+        let catalog_version = context.database.version();
+        let plan = context.plan_with(&self.request(&statement), runtime)?;
+        self.param_types = plan.param_types.clone();
+        self.columns = row_columns(&plan).map(Arc::from);
+        self.remember(plan, catalog_version, context);
+        Ok(self)
+    }
+
+    /// The plan, made anew if the catalogs have changed.
+    pub(crate) fn plan_in(&self, context: &mut SessionContext, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        if let Some(known) = &mut *self.planned.lock().unwrap_or_else(|e| e.into_inner())
+            && !context.catalogs.has_ddl
+            && let Some(version) =
+                context.database.still_fits(known.catalog_version, &known.plan.objects, &known.plan.names)
+            && context.path_is(&known.path)
+            && context.fits_temporary(&known.plan, known.generation)
+        {
+            known.catalog_version = version;
+            return Ok(known.plan.clone());
+        }
+        let statement = self.statement()?;
+        let catalog_version = context.database.version();
+        let plan = context.plan_with(&self.request(&statement), runtime)?;
+        self.refuse_other_result(&plan)?;
+        self.remember(plan.clone(), catalog_version, context);
+        Ok(plan)
+    }
+
+    /// The plan to be shown; a plan for these very values, if they are given.
+    pub(super) fn plan_to_explain(
+        &self,
+        by: Explained<'_>,
+        context: &mut SessionContext,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
+        let statement = self.statement()?;
+        context.plan_with(&PlanRequest { explained: Some(by), ..self.request(&statement) }, runtime)
+    }
+
+    /// As [`SessionContext::fits_temporary`], of what another session has prepared.
+    pub(super) fn may_be_taken_in(&self, context: &SessionContext) -> bool {
+        context.shared.temporary.is_empty()
+            || self.plan().is_some_and(|plan| !plan.is_private && context.fits_temporary(&plan, 0))
+    }
+
+    /// `catalog_version`: as it was before the plan was made.
+    fn remember(&self, plan: Arc<Plan>, catalog_version: u64, context: &SessionContext) {
+        // What others use too must not hold what is this session's alone.
+        let is_for_all = !plan.is_private || !self.is_shared.load(Ordering::Relaxed);
+        if !context.catalogs.has_ddl && is_for_all {
+            let (path, generation) = (context.search_path(), context.shared.temporary.generation());
+            *self.planned.lock().unwrap_or_else(|e| e.into_inner()) =
+                Some(Planned { catalog_version, path, generation, plan });
+        }
+    }
+
     fn plan(&self) -> Option<Arc<Plan>> {
         self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.plan.clone())
     }
@@ -165,217 +253,5 @@ impl Prepared {
             _ => false,
         };
         if same { Ok(()) } else { Err(Error::unsupported("cached plan must not change result type")) }
-    }
-}
-
-impl Session {
-    /// Parses and, if it can be planned, plans: errors show at PREPARE.
-    pub(crate) fn prepare_statement(
-        &mut self,
-        sql: &str,
-        statement: Option<Statement>,
-        declared_types: &[Oid],
-        from_sql: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<Prepared>> {
-        let mut prepared = Prepared {
-            sql: Arc::from(sql),
-            is_plannable: statement.as_ref().is_some_and(|s| is_plannable(&s.node())),
-            may_run_when_failed: statement.as_ref().is_none_or(|s| may_run_when_failed(&s.node())),
-            statement,
-            param_types: declared_types.to_vec(),
-            from_sql,
-            prepare_time: self.now(),
-            columns: None,
-            planned: Mutex::new(None),
-            is_shared: AtomicBool::new(false),
-        };
-        let Some(statement) = prepared.statement.clone() else { return Ok(Arc::new(prepared)) };
-        if !prepared.is_plannable {
-            prepared.columns = self.utility_columns(&statement, runtime)?;
-        } else {
-            let catalog_version = self.database.version();
-            let plan = self.make_plan(&statement, declared_types, runtime)?;
-            prepared.param_types = plan.param_types.clone();
-            prepared.columns = row_columns(&plan).map(Arc::from);
-            self.remember(&prepared, plan, catalog_version);
-        }
-        Ok(Arc::new(prepared))
-    }
-
-    /// The key under which a text's prepared statement may be shared; None: it may not.
-    pub(super) fn cache_key(&self, sql: &str, declared_types: &[Oid]) -> Option<CacheKey> {
-        if self.has_ddl || sql.len() > CACHED_STATEMENT_BYTES || !self.is_path_current() {
-            return None;
-        }
-        Some(CacheKey {
-            database: self.database.oid,
-            catalog_version: self.database.version(),
-            sql: Arc::from(sql),
-            declared_types: declared_types.to_vec(),
-            path: self.path.2.clone(),
-            formats: self.settings.format_fingerprint,
-        })
-    }
-
-    pub(super) fn share(&self, key: Option<CacheKey>, prepared: &Arc<Prepared>) {
-        if let Some(key) = key
-            && !self.has_ddl
-            && self.path.2 == key.path
-            && prepared.is_plannable
-            && prepared.may_be_shared()
-            && !reads_the_clock(&key.sql)
-        {
-            prepared.is_shared.store(true, Ordering::Relaxed);
-            self.instance.statements.put(key, prepared.clone());
-        }
-    }
-
-    /// Binds and plans a statement as the catalogs are now.
-    pub(crate) fn make_plan(
-        &mut self,
-        statement: &Statement,
-        declared_types: &[Oid],
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<Plan>> {
-        self.make_plan_of(statement.node(), statement.source().clone(), declared_types, runtime)
-    }
-
-    pub(crate) fn make_plan_of(
-        &mut self,
-        node: Node<'_>,
-        source: Arc<str>,
-        declared_types: &[Oid],
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<Plan>> {
-        self.plan_with(node, source, declared_types, None, None, runtime)
-    }
-
-    /// The plan of what has been prepared, to be shown; a plan for these very values, if they are given.
-    pub(super) fn plan_to_explain(
-        &mut self,
-        prepared: &Prepared,
-        by: Explained<'_>,
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<Plan>> {
-        let statement = prepared.statement.clone().ok_or_else(|| Error::internal("an empty statement has no plan"))?;
-        self.plan_with(statement.node(), statement.source().clone(), &prepared.param_types, None, Some(by), runtime)
-    }
-
-    /// As [`Session::make_plan_of`]; with `lifting`, literals become parameters.
-    pub(super) fn plan_with(
-        &mut self,
-        node: Node<'_>,
-        source: Arc<str>,
-        declared_types: &[Oid],
-        lifting: Option<&Lifting>,
-        explained: Option<Explained<'_>>,
-        runtime: &dyn Runtime,
-    ) -> Result<Arc<Plan>> {
-        let request = PlanRequest { node, source, declared_types, lifting, explained };
-        self.plan_or_lock(runtime, |session, asked| session.plan_at_once(&request, asked, runtime))
-    }
-
-    /// One attempt, with the definitions as they are now.
-    fn plan_at_once(&mut self, request: &PlanRequest<'_>, asked: &Asked, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let PlanRequest { node, ref source, declared_types, lifting, explained } = *request;
-        let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
-        let environment = self.environment(runtime)?;
-        let mut host = environment.host();
-        host.reader.asked = Some(asked);
-        let mut param_types = declared_types.to_vec();
-        let mut bound = match &held {
-            Some(held) => {
-                let variables = kilndb_bind::variables::Variables::new(&**held);
-                let bound = kilndb_bind::bind_with_variables(
-                    node,
-                    source.clone(),
-                    &host.reader,
-                    &variables,
-                    Some(&host.eval()),
-                )?;
-                crate::routine::held::with_values(bound, &variables.used(), held)?
-            }
-            None => kilndb_bind::bind_node(
-                node,
-                source.clone(),
-                &host.reader,
-                &mut param_types,
-                lifting,
-                Some(&host.eval()),
-            )?,
-        };
-        if let Some(by) = explained {
-            bound = kilndb_bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
-        }
-        let places = if self.wants_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
-        let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-        let mut plan = self.own.scratch.without_notices(|| {
-            kilndb_plan::plan(bound, param_types, &host.reader, &self.instance.engine, &host.eval())
-        })?;
-        if let Some((nanos, accesses)) = begun.map(|begun| begun.taken())
-            && let Some(plan) = Arc::get_mut(&mut plan)
-        {
-            let shows_settings = plan.explain.as_ref().is_some_and(|o| o.settings);
-            let settings = if shows_settings { self.settings.changed_for_plans() } else { Vec::new() };
-            plan.planning = Planning { nanos, accesses, settings };
-        }
-        if let Some(plan) = Arc::get_mut(&mut plan) {
-            plan.names = asked.names.take();
-            plan.is_private = asked.is_private.get();
-            plan.objects = asked.objects.take().into_iter().collect();
-            plan.columns.truncate(plan.columns.len() - 2 * places.len());
-            plan.places = places;
-        }
-        Ok(plan)
-    }
-
-    /// The plan of a prepared statement, made anew if the catalogs have changed.
-    pub(crate) fn plan_of(&mut self, prepared: &Prepared, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        if let Some(known) = &mut *prepared.planned.lock().unwrap_or_else(|e| e.into_inner())
-            && !self.has_ddl
-            && let Some(version) =
-                self.database.still_fits(known.catalog_version, &known.plan.objects, &known.plan.names)
-            && self.path_is(&known.path)
-            && self.fits_temporary(&known.plan, known.generation)
-        {
-            known.catalog_version = version;
-            return Ok(known.plan.clone());
-        }
-        let statement = prepared.statement.clone().ok_or_else(|| Error::internal("an empty statement has no plan"))?;
-        let catalog_version = self.database.version();
-        let plan = self.make_plan(&statement, &prepared.param_types, runtime)?;
-        prepared.refuse_other_result(&plan)?;
-        self.remember(prepared, plan.clone(), catalog_version);
-        Ok(plan)
-    }
-
-    /// False if temporary objects would be found where the plan has found others, or what it uses has changed.
-    pub(crate) fn fits_temporary(&self, plan: &Plan, generation: u64) -> bool {
-        if plan.is_private {
-            return generation == self.own.temporary.generation();
-        }
-        self.own.temporary.is_empty() || !plan.names.iter().any(|name| self.own.temporary.has_name(name))
-    }
-
-    /// As [`Session::fits_temporary`], of what another session has prepared.
-    pub(super) fn may_take(&self, prepared: &Prepared) -> bool {
-        self.own.temporary.is_empty()
-            || prepared.plan().is_some_and(|plan| !plan.is_private && self.fits_temporary(&plan, 0))
-    }
-
-    pub(crate) fn path_is(&self, path: &Arc<[Oid]>) -> bool {
-        self.is_path_current() && (Arc::ptr_eq(&self.path.2, path) || self.path.2 == *path)
-    }
-
-    /// `catalog_version`: as it was before the plan was made.
-    fn remember(&self, prepared: &Prepared, plan: Arc<Plan>, catalog_version: u64) {
-        // What others use too must not hold what is this session's alone.
-        let is_for_all = !plan.is_private || !prepared.is_shared.load(Ordering::Relaxed);
-        if !self.has_ddl && is_for_all {
-            let (path, generation) = (self.path.2.clone(), self.own.temporary.generation());
-            *prepared.planned.lock().unwrap_or_else(|e| e.into_inner()) =
-                Some(Planned { catalog_version, path, generation, plan });
-        }
     }
 }

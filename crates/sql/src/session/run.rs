@@ -1,25 +1,18 @@
 //! Running a plan: locks, snapshot, execution, and rows on their way to the client.
 
 use super::Session;
-use super::environment::{Environment, StatementHost};
 use crate::client::{Client, FieldInfo, Runtime};
+use crate::host::Environment;
+use crate::host::NullSink;
 use crate::routine::Routines;
-use kilndb_base::hash::{HashSet, HashSetExt};
-use kilndb_base::{Error, Oid, Result, sqlstate, work};
-use kilndb_bind::ir::LockStrength;
-use kilndb_catalog::changes::Asked;
-use kilndb_catalog::lock_class::RELATION_LOCK;
-use kilndb_catalog::temporary::is_temporary;
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_exec::stats::Usage;
 use kilndb_exec::{ExecContext, Execution, PendingChecks, Progress, RowSink, TransactionSlot};
 use kilndb_plan::Plan;
-use kilndb_plan::node::{Node, Op, OutputColumn};
-use kilndb_storage::{LockMode, LockTag, Snapshot, WaitPolicy};
+use kilndb_plan::node::OutputColumn;
+use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, EvalContext, io};
 use std::sync::Arc;
-
-/// What changing a setting is taken for.
-const UNITS_PER_SETTING: usize = 2000;
 
 /// Sends rows to the client in the formats it asked for.
 pub(crate) struct ClientSink<'a> {
@@ -80,26 +73,6 @@ impl RowSink for ClientSink<'_> {
     }
 }
 
-/// A sink for statements whose rows nobody wants.
-pub(crate) struct NullSink;
-impl RowSink for NullSink {
-    fn row(&mut self, _values: &[Datum]) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// Keeps the rows.
-#[derive(Default)]
-pub(crate) struct RowsSink {
-    pub rows: Vec<Vec<Datum>>,
-}
-impl RowSink for RowsSink {
-    fn row(&mut self, values: &[Datum]) -> Result<()> {
-        self.rows.push(values.to_vec());
-        Ok(())
-    }
-}
-
 pub(crate) fn column_types(plan: &Plan) -> Vec<(Oid, i32)> {
     plan.columns.iter().map(|c| (c.type_oid, c.typmod)).collect()
 }
@@ -122,104 +95,6 @@ pub(crate) fn describe(columns: &[OutputColumn], formats: &[i16], client: &mut d
 }
 
 impl Session {
-    /// Takes the table locks that a plan needs.
-    pub(crate) fn lock_tables(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<()> {
-        for (table, mode) in &plan.locks {
-            self.lock_table(*table, *mode, WaitPolicy::Wait, runtime)?;
-        }
-        Ok(())
-    }
-
-    /// Takes the table locks of a plan that was made when the catalogs were of `version`. False: what it uses has
-    /// changed since, or may have, while this waited: another plan is to be made, with these locks held.
-    pub(crate) fn lock_plan(&mut self, plan: &Plan, version: u64, runtime: &dyn Runtime) -> Result<bool> {
-        self.check_read_only(plan)?;
-        self.lock_tables(plan, runtime)?;
-        Ok(self.database.still_fits(version, &plan.objects, &plan.names).is_some())
-    }
-
-    /// Has `attempt` make a plan. It looks at definitions before their tables are locked: if it fails, the reason may be
-    /// that another session is just changing what it has found. So it is repeated once that is locked as whoever reads
-    /// it does, and has changed meanwhile.
-    pub(crate) fn plan_or_lock<T>(
-        &mut self,
-        runtime: &dyn Runtime,
-        mut attempt: impl FnMut(&mut Session, &Asked) -> Result<T>,
-    ) -> Result<T> {
-        let mut locked = HashSet::new();
-        loop {
-            let (version, asked) = (self.database.version(), Asked::default());
-            let failed = match attempt(self, &asked) {
-                Err(e) => e,
-                made => return made,
-            };
-            let found: Vec<Oid> = asked.objects.take().into_iter().collect();
-            let fresh: Vec<Oid> = found.iter().copied().filter(|oid| locked.insert(*oid)).collect();
-            for oid in &fresh {
-                self.lock_table(*oid, LockMode::AccessShare, WaitPolicy::Wait, runtime)?;
-            }
-            let is_unchanged = self.database.still_fits(version, &found, &asked.names.take()).is_some();
-            if fresh.is_empty() || is_unchanged {
-                return Err(failed);
-            }
-        }
-    }
-
-    /// Locks the tables of a plan that was made when the catalogs were of `version`, and has `plan_anew` make another as
-    /// long as what it uses has changed meanwhile. None: the plan given is still right.
-    pub(crate) fn lock_or_replan(
-        &mut self,
-        plan: &Plan,
-        version: u64,
-        runtime: &dyn Runtime,
-        mut plan_anew: impl FnMut(&mut Session) -> Result<Arc<Plan>>,
-    ) -> Result<Option<Arc<Plan>>> {
-        if self.lock_plan(plan, version, runtime)? {
-            return Ok(None);
-        }
-        let mut held = plan.locks.clone();
-        loop {
-            let version = self.database.version();
-            let again = plan_anew(self)?;
-            // Definitions that were locked before they were read do not change.
-            let was_locked = again.locks.iter().all(|lock| held.contains(lock));
-            if self.lock_plan(&again, version, runtime)? || was_locked {
-                return Ok(Some(again));
-            }
-            held.extend(again.locks.iter().copied());
-        }
-    }
-
-    pub(crate) fn lock_table(
-        &mut self,
-        table: Oid,
-        mode: LockMode,
-        wait: WaitPolicy,
-        runtime: &dyn Runtime,
-    ) -> Result<bool> {
-        // System tables are protected by their row versions alone; temporary ones are nobody else's.
-        if table < kilndb_catalog::builtin::FIRST_USER_OID || is_temporary(table) {
-            return Ok(true);
-        }
-        let tag = LockTag(RELATION_LOCK, u64::from(self.database.oid), u64::from(table));
-        let txn = self.txn.as_mut().ok_or_else(|| Error::internal("no transaction to hold a table lock"))?;
-        txn.lock(tag, mode, wait, runtime)
-    }
-
-    pub(crate) fn check_read_only(&self, plan: &Plan) -> Result<()> {
-        if !plan.changes_permanent || !self.is_read_only() {
-            return Ok(());
-        }
-        let locks = (plan.command == "SELECT").then(|| first_row_lock(&plan.root)).flatten();
-        self.refuse_if_read_only(match locks {
-            Some(LockStrength::Update) => "SELECT FOR UPDATE",
-            Some(LockStrength::NoKeyUpdate) => "SELECT FOR NO KEY UPDATE",
-            Some(LockStrength::Share) => "SELECT FOR SHARE",
-            Some(LockStrength::KeyShare) => "SELECT FOR KEY SHARE",
-            None => plan.command,
-        })
-    }
-
     /// Runs a plan from start to end into `sink`; returns the rows counted for the command tag.
     pub(crate) fn run_to_sink(
         &mut self,
@@ -228,8 +103,8 @@ impl Session {
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
     ) -> Result<Progress> {
-        self.check_read_only(plan)?;
-        self.lock_tables(plan, runtime)?;
+        self.context.check_read_only(plan)?;
+        self.context.lock_tables(plan, runtime)?;
         self.run_locked(plan, params, runtime, make_sink)
     }
 
@@ -241,69 +116,55 @@ impl Session {
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
     ) -> Result<Progress> {
-        let snapshot = self.take_snapshot(runtime)?;
-        let mut execution = None;
-        let progress = self.advance(plan, params, &mut execution, snapshot, None, runtime, make_sink)?;
-        Ok(progress)
+        let snapshot = self.context.take_snapshot(runtime)?;
+        self.advance(PlanRun::whole(plan, params, snapshot), &mut None, runtime, make_sink)
     }
 
-    /// Starts an execution or goes on with it, for at most `max_rows` rows.
-    #[allow(clippy::too_many_arguments)]
+    /// Starts an execution or goes on with it.
     pub(crate) fn advance(
         &mut self,
-        plan: &Arc<Plan>,
-        params: &[Datum],
+        request: PlanRun<'_>,
         execution: &mut Option<Box<Execution>>,
-        snapshot: Snapshot,
-        max_rows: Option<u64>,
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
     ) -> Result<Progress> {
-        let environment = self.environment_at(&snapshot, runtime)?;
-        let host = environment.host();
-        let txn = self.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
-        let mut txn = TransactionSlot::new(txn);
-        let (mut pending, mut usage) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.usage));
-        let done = self.advance_with(
-            &environment,
-            &host,
-            (&mut txn, &mut pending, &mut usage),
-            plan,
-            params,
-            execution,
-            snapshot,
-            max_rows,
-            runtime,
-            make_sink,
-        );
-        (self.pending, self.usage) = (pending, usage);
-        self.txn = txn.into_inner();
+        let environment = self.context.environment_at(&request.snapshot, runtime)?;
+        let transaction = &mut self.context.transaction;
+        let txn = transaction.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
+        let mut lent = Lent {
+            txn: TransactionSlot::new(txn),
+            pending: std::mem::take(&mut transaction.pending),
+            usage: std::mem::take(&mut transaction.usage),
+        };
+        let done = self.advance_with(&environment, &mut lent, request, execution, make_sink);
+        let transaction = &mut self.context.transaction;
+        (transaction.pending, transaction.usage) = (lent.pending, lent.usage);
+        transaction.txn = lent.txn.into_inner();
         let progress = done?;
-        txn_next_command(self);
-        self.apply_set_config()?;
+        // What follows in the transaction sees what this command did.
+        if let Some(txn) = &mut transaction.txn {
+            txn.next_command();
+        }
+        self.context.apply_set_config()?;
         Ok(progress)
     }
 
     /// Runs the plan with what was taken out of the session, which is there for the routines that the plan calls.
-    #[allow(clippy::too_many_arguments)]
     fn advance_with(
         &mut self,
         environment: &Environment<'_>,
-        host: &StatementHost<'_>,
-        (txn, pending, usage): (&mut TransactionSlot, &mut PendingChecks, &mut Usage),
-        plan: &Arc<Plan>,
-        params: &[Datum],
+        lent: &mut Lent,
+        request: PlanRun<'_>,
         execution: &mut Option<Box<Execution>>,
-        snapshot: Snapshot,
-        max_rows: Option<u64>,
-        runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
     ) -> Result<Progress> {
+        let PlanRun { plan, params, snapshot, max_rows } = request;
+        let (host, runtime) = (&environment.host(), environment.runtime);
         let settings = &environment.settings;
         let mut routines = Routines { session: self, plan, runtime };
         let mut cx = ExecContext {
-            engine: &environment.own.instance.engine,
-            txn,
+            engine: &environment.shared.cluster.engine,
+            txn: &mut lent.txn,
             snapshot,
             park: runtime,
             eval: host.eval(),
@@ -311,11 +172,11 @@ impl Session {
             session: host,
             work_mem_bytes: settings.work_mem_bytes as usize,
             hash_mem_bytes: settings.hash_mem_bytes as usize,
-            temp: &environment.own.database.temp,
+            temp: &environment.shared.database.temp,
             source: None,
-            pending,
-            helpers: Some((&environment.own.instance.helpers, settings.helpers_per_query)),
-            usage,
+            pending: &mut lent.pending,
+            helpers: Some((&environment.shared.cluster.helpers, settings.helpers_per_query)),
+            usage: &mut lent.usage,
             routines: Some(&mut routines),
         };
         if execution.is_none() {
@@ -341,23 +202,29 @@ impl Session {
             }
         }
     }
+}
 
-    fn apply_set_config(&mut self) -> Result<()> {
-        use crate::settings::SettingScope;
-        for setting in self.own.scratch.set_config.take().into_list() {
-            work::step(UNITS_PER_SETTING)?;
-            let scope = if setting.is_local { SettingScope::Local } else { SettingScope::Session };
-            self.set_value(&setting.name, &setting.value, scope)?;
-        }
-        Ok(())
+/// A plan that is to run.
+pub(crate) struct PlanRun<'a> {
+    pub plan: &'a Arc<Plan>,
+    pub params: &'a [Datum],
+    pub snapshot: Snapshot,
+    /// After so many rows it stops, and may go on later.
+    pub max_rows: Option<u64>,
+}
+
+impl<'a> PlanRun<'a> {
+    /// To its end.
+    pub fn whole(plan: &'a Arc<Plan>, params: &'a [Datum], snapshot: Snapshot) -> PlanRun<'a> {
+        PlanRun { plan, params, snapshot, max_rows: None }
     }
 }
 
-/// What follows in the transaction sees what this command did.
-fn txn_next_command(session: &mut Session) {
-    if let Some(txn) = &mut session.txn {
-        txn.next_command();
-    }
+/// What a running plan has of the transaction.
+struct Lent {
+    txn: TransactionSlot,
+    pending: PendingChecks,
+    usage: Usage,
 }
 
 pub(crate) enum SinkMaker<'a> {
@@ -389,11 +256,4 @@ pub(crate) fn check_parameter_count(given: usize, needed: usize, name: &str) -> 
         sqlstate::PROTOCOL_VIOLATION,
         format!("bind message supplies {given} parameters, but prepared statement \"{name}\" requires {needed}"),
     ))
-}
-
-fn first_row_lock(node: &Node) -> Option<LockStrength> {
-    match &node.op {
-        Op::LockRows { targets, .. } => targets.first().map(|t| t.strength),
-        _ => node.children().into_iter().find_map(|child| first_row_lock(child)),
-    }
 }

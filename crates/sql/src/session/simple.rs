@@ -1,23 +1,24 @@
 //! The simple query protocol: a script in one message.
 
 use super::Session;
+use super::command::{command_of, may_run_when_failed};
 use super::logging::LoggedStep;
-use super::prepared::{is_plannable, row_columns};
+use super::prepared::row_columns;
 use super::run::{SinkMaker, command_tag, describe};
-use super::transaction::Block;
+use super::template::look_up;
 use crate::client::{Client, Runtime};
-use crate::log::statement_tag;
+use crate::context::Block;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_plan::Plan;
+use kilndb_syntax::Statement;
 use kilndb_syntax::literals::Scanned;
-use kilndb_syntax::{Node, Statement};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
 impl Session {
     pub fn simple_query(&mut self, sql: &str, runtime: &dyn Runtime, client: &mut dyn Client) -> Result<()> {
-        self.own.prepared.remove("");
-        self.own.portals.remove("");
+        self.statements.prepared.remove("");
+        self.statements.portals.remove("");
         self.statement_started(sql, runtime);
         let done = self.run_script(sql, runtime, client);
         let done = match done {
@@ -25,7 +26,7 @@ impl Session {
             Err(e) => Err(e),
         };
         self.send_notices(client);
-        if done.is_ok() && self.times_statement() {
+        if done.is_ok() && self.context.times_statement() {
             self.log_duration(LoggedStep::Query { sql }, runtime);
         }
         self.statement_ended(runtime);
@@ -50,10 +51,10 @@ impl Session {
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<()> {
-        let lookup = self.look_up(sql, scanned);
-        let known = lookup.as_ref().and_then(|l| self.find_template(l, sql, scanned));
+        let lookup = look_up(&self.context, sql, scanned);
+        let known = lookup.as_ref().and_then(|l| self.instance.templates.find(l, sql, scanned, &self.context));
         if let Some(class) = known.as_ref().and_then(|t| t.logged_class())
-            && self.settings.log.statements.includes(class)
+            && self.context.settings.log.statements.includes(class)
         {
             self.log_statement(LoggedStep::Query { sql }, runtime);
         }
@@ -64,7 +65,7 @@ impl Session {
         }
         let script = kilndb_syntax::parse(sql)?;
         let statements = script.statements();
-        if self.tells_of_statements() {
+        if self.context.tells_of_statements() {
             self.log_script(&statements, sql, runtime);
         }
         if let (Some(lookup), None, [statement]) = (&lookup, &known, statements.as_slice())
@@ -88,8 +89,8 @@ impl Session {
         }
         let alone = statements.len() == 1;
         for statement in &statements {
-            if self.block == Block::Failed && !may_run_when_failed(&statement.node()) {
-                self.refuse_if_failed()?;
+            if self.context.transaction.block == Block::Failed && !may_run_when_failed(&statement.node()) {
+                self.context.refuse_if_failed()?;
             }
             let tag = self.run_statement(statement, alone, runtime, client)?;
             // The last statement's own commit comes before its tag: a failing commit must not be preceded by success.
@@ -104,7 +105,7 @@ impl Session {
 
     /// Statements of one script share a transaction.
     fn is_script_open(&self) -> bool {
-        self.block == Block::Implicit
+        self.context.transaction.block == Block::Implicit
     }
 
     /// Runs one statement and returns its command tag. `alone`: no other statement shares its message.
@@ -116,13 +117,16 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<String> {
         let node = statement.node();
-        if is_plannable(&node) {
-            self.note_command(statement_tag(&node));
-            self.begin_statement(runtime)?;
-            self.fix_snapshot(runtime)?;
-            let version = self.database.version();
-            let plan = self.make_plan(statement, &[], runtime)?;
-            let again = self.lock_or_replan(&plan, version, runtime, |s| s.make_plan(statement, &[], runtime))?;
+        let command = command_of(&node);
+        if command.is_planned() {
+            self.note_command((command.tag)(node));
+            self.context.begin_statement(runtime)?;
+            self.context.fix_snapshot(runtime)?;
+            let version = self.context.database.version();
+            let plan = self.context.make_plan(statement, &[], runtime)?;
+            let again = self
+                .context
+                .lock_or_replan(&plan, version, runtime, |context| context.make_plan(statement, &[], runtime))?;
             let plan = again.unwrap_or(plan);
             if !plan.param_types.is_empty() {
                 return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
@@ -152,13 +156,17 @@ impl Session {
         use kilndb_base::sync::atomic::Ordering;
         let control = runtime.control();
         control.cancel_requested.store(false, Ordering::Release);
-        let now = self.now();
+        let now = self.context.now();
         self.count_time(false, now);
         self.log.begin(now);
-        control.statement_deadline_nanos.store(deadline_after(self.settings.statement_timeout_ms), Ordering::Relaxed);
+        control
+            .statement_deadline_nanos
+            .store(crate::client::deadline_after(self.context.settings.statement_timeout_ms), Ordering::Relaxed);
         control.idle_deadline_nanos.store(0, Ordering::Relaxed);
-        control.lock_timeout_nanos.store(self.settings.lock_timeout_ms.saturating_mul(1_000_000), Ordering::Relaxed);
-        self.update_activity(runtime, |a| {
+        control
+            .lock_timeout_nanos
+            .store(self.context.settings.lock_timeout_ms.saturating_mul(1_000_000), Ordering::Relaxed);
+        self.context.update_activity(runtime, |a| {
             a.state = "active";
             a.query_start = Some(now);
             a.state_change = now;
@@ -170,18 +178,18 @@ impl Session {
 
     pub(super) fn statement_ended(&mut self, runtime: &dyn Runtime) {
         runtime.control().statement_deadline_nanos.store(0, kilndb_base::sync::atomic::Ordering::Relaxed);
-        let now = self.now();
+        let now = self.context.now();
         self.count_time(true, now);
         let state = match self.status() {
             b'T' => "idle in transaction",
             b'E' => "idle in transaction (aborted)",
             _ => "idle",
         };
-        let ended = self.txn.is_none();
+        let ended = self.context.transaction.txn.is_none();
         self.set_idle_deadlines(runtime);
         self.publish_settings(runtime);
-        let owner = self.own.scratch.advisory.borrow().as_ref().map(kilndb_storage::LockOwner::id);
-        self.update_activity(runtime, |a| {
+        let owner = self.context.shared.scratch.advisory.borrow().as_ref().map(kilndb_storage::LockOwner::id);
+        self.context.update_activity(runtime, |a| {
             if ended {
                 (a.lock_owner, a.xact_start) = (owner, None);
             }
@@ -196,34 +204,15 @@ impl Session {
     fn set_idle_deadlines(&self, runtime: &dyn Runtime) {
         use kilndb_base::sync::atomic::Ordering;
         let control = runtime.control();
-        let in_transaction = self.txn.is_some() || self.in_explicit_failure();
+        let in_transaction = self.context.transaction.txn.is_some() || self.context.in_explicit_failure();
         if !in_transaction {
             control.transaction_deadline_nanos.store(0, Ordering::Relaxed);
         }
         let limit_ms = if in_transaction {
-            self.settings.idle_in_transaction_timeout_ms
+            self.context.settings.idle_in_transaction_timeout_ms
         } else {
-            self.settings.idle_session_timeout_ms
+            self.context.settings.idle_session_timeout_ms
         };
-        control.idle_deadline_nanos.store(deadline_after(limit_ms), Ordering::Relaxed);
-    }
-}
-
-/// Monotonic nanoseconds; 0 for no limit.
-pub(super) fn deadline_after(limit_ms: u64) -> u64 {
-    match limit_ms {
-        0 => 0,
-        ms => kilndb_base::env::process_monotonic_nanos().saturating_add(ms.saturating_mul(1_000_000)),
-    }
-}
-
-/// ROLLBACK, COMMIT and ROLLBACK TO are all that a failed transaction takes.
-pub(super) fn may_run_when_failed(node: &Node<'_>) -> bool {
-    use kilndb_syntax::raw::TransactionStmtKind::*;
-    match node {
-        Node::TransactionStmt(t) => {
-            matches!(t.kind, TRANS_STMT_COMMIT | TRANS_STMT_ROLLBACK | TRANS_STMT_ROLLBACK_TO | TRANS_STMT_PREPARE)
-        }
-        _ => false,
+        control.idle_deadline_nanos.store(crate::client::deadline_after(limit_ms), Ordering::Relaxed);
     }
 }

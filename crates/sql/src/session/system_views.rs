@@ -12,13 +12,13 @@ use std::sync::Arc;
 const SYSTEM_VIEWS: &str = include_str!("../../data/system_views.sql");
 
 /// Runs a session on the thread that starts the server.
-pub(super) struct StartRuntime {
+pub(crate) struct StartRuntime {
     park: ThreadPark,
     control: SessionControl,
 }
 
 impl StartRuntime {
-    pub(super) fn new() -> StartRuntime {
+    pub(crate) fn new() -> StartRuntime {
         let park = ThreadPark::new();
         let control = SessionControl::new(0, Vec::new(), park.wake_handle(), park.wake_handle(), Activity::default());
         StartRuntime { park, control }
@@ -49,35 +49,41 @@ impl Runtime for StartRuntime {
     }
 }
 
-impl Session {
-    /// In template1, in one transaction; nothing if they are there already.
-    pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
-        let runtime = StartRuntime::new();
-        let options =
-            StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
-        let mut session = Session::connect(instance, options, &runtime)?;
-        debug_assert_eq!(session.database.oid, TEMPLATE1);
-        session.allow_system_objects = true;
-        let made = session.run_view_script(&runtime);
-        session.close(&runtime);
-        made
-    }
+/// In template1, in one transaction; nothing if they are there already.
+pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
+    let runtime = StartRuntime::new();
+    let options =
+        StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
+    let mut session = Session::connect(instance, options, &runtime)?;
+    debug_assert_eq!(session.context.database.oid, TEMPLATE1);
+    session.context.catalogs.allow_system_objects = true;
+    let made = run_view_script(&mut session, &runtime);
+    session.close(&runtime);
+    made
+}
 
-    fn run_view_script(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        self.begin_block(runtime)?;
-        if self.with_catalog(runtime, |host| host.reader.find_relation(Some("pg_catalog"), "pg_tables"))?.is_some() {
-            return Ok(());
-        }
-        let script = kilndb_syntax::parse(SYSTEM_VIEWS)?;
-        for statement in script.statements() {
-            let Node::ViewStmt(view) = statement.node() else {
-                return Err(Error::internal("the script of system views has something else in it"));
-            };
-            self.create_view(view, statement.source(), runtime)?;
-            if let Some(txn) = &mut self.txn {
-                txn.next_command();
-            }
-        }
-        self.commit(runtime)
+fn run_view_script(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+    session.begin_block(runtime)?;
+    if session
+        .context
+        .with_catalog(runtime, |host| host.reader.find_relation(Some("pg_catalog"), "pg_tables"))?
+        .is_some()
+    {
+        return Ok(());
     }
+    let script = kilndb_syntax::parse(SYSTEM_VIEWS)?;
+    for statement in script.statements() {
+        let Node::ViewStmt(view) = statement.node() else {
+            return Err(Error::internal("the script of system views has something else in it"));
+        };
+        session.definitions("CREATE VIEW").create_view(view, statement.source(), runtime)?;
+        if let Some(txn) = &mut session.context.transaction.txn {
+            txn.next_command();
+        }
+    }
+    // The text search objects that the system comes with can be dropped, so others are held by them like users'.
+    if let Some(problem) = session.definitions("").settle_all_definitions(runtime)?.into_iter().next() {
+        return Err(Error::internal(problem));
+    }
+    session.commit(runtime)
 }

@@ -7,9 +7,10 @@
 //!    long way, whose errors have positions in the text.
 
 use super::Session;
-use super::prepared::{is_plannable, reads_the_clock};
-use super::transaction::Block;
+use super::command::is_plannable;
+use super::prepared::reads_the_clock;
 use crate::client::{Client, Runtime};
+use crate::context::{Block, PlanRequest, SessionContext};
 use crate::log::LoggedStatements;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
@@ -72,9 +73,20 @@ fn hash_of(shape: &[u8]) -> u64 {
 }
 
 impl TemplateCache {
-    fn find(&self, hash: u64, fits: impl Fn(&Template) -> bool) -> Option<Arc<Template>> {
+    /// The template that holds for a text in a session with this context.
+    pub fn find(
+        &self,
+        lookup: &Lookup,
+        sql: &str,
+        scanned: &Scanned,
+        context: &SessionContext,
+    ) -> Option<Arc<Template>> {
+        if !context.is_path_current() {
+            return None;
+        }
+        let hash = lookup.hash;
         let shard = self.shards[(hash % 16) as usize].lock().unwrap_or_else(PoisonError::into_inner);
-        shard.get(&hash)?.iter().find(|t| fits(t)).cloned()
+        shard.get(&hash)?.iter().find(|t| t.fits(context, sql, scanned)).cloned()
     }
 
     fn put(&self, hash: u64, template: Template) {
@@ -116,14 +128,14 @@ impl Template {
             Body::Unshared | Body::Execute(_) => None,
         }
     }
-    fn fits(&self, session: &Session, sql: &str, scanned: &Scanned) -> bool {
+    fn fits(&self, context: &SessionContext, sql: &str, scanned: &Scanned) -> bool {
         *self.shape == *scanned.shape
-            && self.database == session.database.oid
-            && self.is_current(&session.database)
-            && self.formats == session.settings.format_fingerprint
-            && (Arc::ptr_eq(&self.path, &session.path.2) || self.path == session.path.2)
+            && self.database == context.database.oid
+            && self.is_current(&context.database)
+            && self.formats == context.settings.format_fingerprint
+            && (Arc::ptr_eq(&self.path, &context.catalogs.path.schemas) || self.path == context.catalogs.path.schemas)
             && match &self.body {
-                Body::Plan { plan, .. } => session.fits_temporary(plan, 0),
+                Body::Plan { plan, .. } => context.fits_temporary(plan, 0),
                 _ => true,
             }
             && self.fixed.iter().all(|(i, text)| scanned.literals.get(*i).is_some_and(|l| l.text(sql) == &**text))
@@ -150,22 +162,6 @@ pub(crate) struct Lookup {
 }
 
 impl Session {
-    /// Scans `sql` into `scanned`; None if its template may not be shared or looked up.
-    pub(crate) fn look_up(&self, sql: &str, scanned: &mut Scanned) -> Option<Lookup> {
-        if sql.len() > TEMPLATE_BYTES || self.has_ddl || self.block == Block::Failed {
-            return None;
-        }
-        let catalog_version = self.database.version();
-        scanned.scan(sql).then(|| Lookup { hash: hash_of(&scanned.shape), catalog_version })
-    }
-
-    pub(crate) fn find_template(&self, lookup: &Lookup, sql: &str, scanned: &Scanned) -> Option<Arc<Template>> {
-        if !self.is_path_current() {
-            return None;
-        }
-        self.instance.templates.find(lookup.hash, |t| t.fits(self, sql, scanned))
-    }
-
     /// Runs a statement by its template. None: nothing was done, the statement must take the long way.
     pub(super) fn run_template(
         &mut self,
@@ -180,64 +176,15 @@ impl Session {
             Body::Command(statement) => self.run_utility(statement, true, runtime, client).map(Some),
             Body::Plan { plan, lifted } => {
                 let version = template.version();
-                self.begin_statement(runtime)?;
-                self.fix_snapshot(runtime)?;
-                match self.lifted_values(lifted, sql, scanned, runtime) {
-                    Ok(_) if !self.lock_plan(plan, version, runtime)? => Ok(None),
+                self.context.begin_statement(runtime)?;
+                self.context.fix_snapshot(runtime)?;
+                match lifted_values(&mut self.context, lifted, sql, scanned, runtime) {
+                    Ok(_) if !self.context.lock_plan(plan, version, runtime)? => Ok(None),
                     Ok(params) => self.run_plan_for_client(plan, &params, runtime, client).map(Some),
                     Err(_) => Ok(None),
                 }
             }
         }
-    }
-
-    /// Values of the literals for parameters of these types; None: they take more than reading.
-    pub(crate) fn literal_arguments(
-        &mut self,
-        sql: &str,
-        scanned: &Scanned,
-        types: &[Oid],
-        runtime: &dyn Runtime,
-    ) -> Option<Vec<Datum>> {
-        use kilndb_syntax::literals::LiteralKind as K;
-        if types.len() != scanned.literals.len() {
-            return None;
-        }
-        let values = self.with_value_context(types.iter().copied(), runtime, |eval| {
-            let value = |(literal, type_oid): (&Literal, &Oid)| {
-                Ok(match (literal.kind, *type_oid) {
-                    (K::Int4 | K::Int8, oids::INT2) => i16::try_from(literal.number).ok().map(Datum::Int2),
-                    (K::Int4 | K::Int8, oids::INT4) => i32::try_from(literal.number).ok().map(Datum::Int4),
-                    (K::Int4 | K::Int8, oids::INT8) => Some(Datum::Int8(literal.number)),
-                    (K::String, _) => Some(io::input(*type_oid, &literal.string(sql), -1, eval)?),
-                    _ => None,
-                })
-            };
-            scanned.literals.iter().zip(types).map(value).collect::<Result<Option<Vec<_>>>>()
-        });
-        values.ok().flatten()
-    }
-
-    pub(crate) fn lifted_values(
-        &mut self,
-        lifted: &[LiftedParam],
-        sql: &str,
-        scanned: &Scanned,
-        runtime: &dyn Runtime,
-    ) -> Result<Vec<Datum>> {
-        use kilndb_syntax::literals::LiteralKind as K;
-        self.with_value_context(lifted.iter().map(|p| p.type_oid), runtime, |eval| {
-            let value = |p: &LiftedParam| {
-                let literal = scanned.literals.get(p.literal).ok_or_else(|| Error::internal("a literal vanished"))?;
-                let number = if p.negated { -literal.number } else { literal.number };
-                Ok(match literal.kind {
-                    K::Int4 => Datum::Int4(number as i32),
-                    K::Int8 => Datum::Int8(number),
-                    K::String => io::input(p.type_oid, &literal.string(sql), -1, eval)?,
-                })
-            };
-            lifted.iter().map(value).collect()
-        })
     }
 
     /// Makes and stores the template of a statement that is alone in its message. None: it must take the long way.
@@ -253,10 +200,11 @@ impl Session {
         let mut lifted = Vec::new();
         let held_before = memory::account().held_bytes;
         let body = if is_plannable(&node) {
-            self.begin_statement(runtime)?;
+            self.context.begin_statement(runtime)?;
             let lifting = Lifting::new(statement.source().clone(), scanned.literals.clone());
-            match self.plan_with(node, statement.source().clone(), &[], Some(&lifting), None, runtime) {
-                Ok(plan) if self.literals_may_vary(&plan, runtime)? => {
+            let request = PlanRequest { lifting: Some(&lifting), ..PlanRequest::of(node, statement.source()) };
+            match self.context.plan_with(&request, runtime) {
+                Ok(plan) if literals_may_vary(&mut self.context, &plan, runtime)? => {
                     lifted = lifting.into_params();
                     Body::Plan { plan, lifted: lifted.clone() }
                 }
@@ -273,7 +221,7 @@ impl Session {
         } else {
             Body::Unshared
         };
-        if self.has_ddl || !self.is_path_current() {
+        if self.context.catalogs.has_ddl || !self.context.is_path_current() {
             return Ok(None);
         }
         // What such a literal means changes from one execution to the next.
@@ -284,10 +232,10 @@ impl Session {
         let fixed =
             scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
         let template = Template {
-            database: self.database.oid,
+            database: self.context.database.oid,
             catalog_version: AtomicU64::new(lookup.catalog_version),
-            path: self.path.2.clone(),
-            formats: self.settings.format_fingerprint,
+            path: self.context.catalogs.path.schemas.clone(),
+            formats: self.context.settings.format_fingerprint,
             shape: scanned.shape.as_slice().into(),
             fixed: fixed.map(|(i, l)| (i, l.text(sql).into())).collect(),
             body,
@@ -299,24 +247,7 @@ impl Session {
             return Ok(Some(Arc::new(template)));
         }
         self.instance.templates.put(lookup.hash, template);
-        Ok(self.find_template(lookup, sql, scanned))
-    }
-
-    /// False if a table of the plan has an index for which constants matter: on an expression, or partial.
-    fn literals_may_vary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
-        use kilndb_catalog::CatalogView;
-        if plan.param_types.is_empty() {
-            return Ok(true);
-        }
-        let environment = self.environment(runtime)?;
-        let host = environment.host();
-        for (table, _) in &plan.locks {
-            let Some(table) = host.reader.table_by_oid(*table)? else { continue };
-            if table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        Ok(self.instance.templates.find(lookup, sql, scanned, &self.context))
     }
 
     /// Sends what ends a statement that was alone in its message.
@@ -326,4 +257,79 @@ impl Session {
         client.command_complete(tag);
         Ok(())
     }
+}
+
+/// Scans `sql` into `scanned`; None if its template may not be shared or looked up.
+pub(crate) fn look_up(context: &SessionContext, sql: &str, scanned: &mut Scanned) -> Option<Lookup> {
+    if sql.len() > TEMPLATE_BYTES || context.catalogs.has_ddl || context.transaction.block == Block::Failed {
+        return None;
+    }
+    let catalog_version = context.database.version();
+    scanned.scan(sql).then(|| Lookup { hash: hash_of(&scanned.shape), catalog_version })
+}
+
+/// Values of the literals for parameters of these types; None: they take more than reading.
+pub(crate) fn literal_arguments(
+    context: &mut SessionContext,
+    sql: &str,
+    scanned: &Scanned,
+    types: &[Oid],
+    runtime: &dyn Runtime,
+) -> Option<Vec<Datum>> {
+    use kilndb_syntax::literals::LiteralKind as K;
+    if types.len() != scanned.literals.len() {
+        return None;
+    }
+    let values = context.with_value_context(types.iter().copied(), runtime, |eval| {
+        let value = |(literal, type_oid): (&Literal, &Oid)| {
+            Ok(match (literal.kind, *type_oid) {
+                (K::Int4 | K::Int8, oids::INT2) => i16::try_from(literal.number).ok().map(Datum::Int2),
+                (K::Int4 | K::Int8, oids::INT4) => i32::try_from(literal.number).ok().map(Datum::Int4),
+                (K::Int4 | K::Int8, oids::INT8) => Some(Datum::Int8(literal.number)),
+                (K::String, _) => Some(io::input(*type_oid, &literal.string(sql), -1, eval)?),
+                _ => None,
+            })
+        };
+        scanned.literals.iter().zip(types).map(value).collect::<Result<Option<Vec<_>>>>()
+    });
+    values.ok().flatten()
+}
+
+pub(crate) fn lifted_values(
+    context: &mut SessionContext,
+    lifted: &[LiftedParam],
+    sql: &str,
+    scanned: &Scanned,
+    runtime: &dyn Runtime,
+) -> Result<Vec<Datum>> {
+    use kilndb_syntax::literals::LiteralKind as K;
+    context.with_value_context(lifted.iter().map(|p| p.type_oid), runtime, |eval| {
+        let value = |p: &LiftedParam| {
+            let literal = scanned.literals.get(p.literal).ok_or_else(|| Error::internal("a literal vanished"))?;
+            let number = if p.negated { -literal.number } else { literal.number };
+            Ok(match literal.kind {
+                K::Int4 => Datum::Int4(number as i32),
+                K::Int8 => Datum::Int8(number),
+                K::String => io::input(p.type_oid, &literal.string(sql), -1, eval)?,
+            })
+        };
+        lifted.iter().map(value).collect()
+    })
+}
+
+/// False if a table of the plan has an index for which constants matter: on an expression, or partial.
+fn literals_may_vary(context: &mut SessionContext, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
+    use kilndb_catalog::CatalogView;
+    if plan.param_types.is_empty() {
+        return Ok(true);
+    }
+    let environment = context.environment(runtime)?;
+    let host = environment.host();
+    for (table, _) in &plan.locks {
+        let Some(table) = host.reader.table_by_oid(*table)? else { continue };
+        if table.indexes.iter().any(|i| i.predicate_sql.is_some() || i.keys.iter().any(|k| k.attnum == 0)) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }

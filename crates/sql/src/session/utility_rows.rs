@@ -11,18 +11,6 @@ use kilndb_syntax::{Node, Statement, nodes};
 use kilndb_types::oids;
 use std::sync::Arc;
 
-/// Only these answer with rows.
-pub(super) fn may_give_rows(node: &Node<'_>) -> bool {
-    matches!(
-        node,
-        Node::VariableShowStmt(_)
-            | Node::ExecuteStmt(_)
-            | Node::FetchStmt(_)
-            | Node::ExplainStmt(_)
-            | Node::CallStmt(_)
-    )
-}
-
 impl Session {
     /// What a utility command's rows have as things are now; None: it gives no rows. What is missing for it is told
     /// when it runs.
@@ -39,10 +27,10 @@ impl Session {
                     Some(plan) => row_columns(plan).map(Arc::from),
                     None => portal.columns.clone(),
                 };
-                self.own.portals.with(s.portalname().unwrap_or(""), columns).flatten()
+                self.statements.portals.with(s.portalname().unwrap_or(""), columns).flatten()
             }
             Node::ExecuteStmt(s) => {
-                self.own.prepared.get(s.name().unwrap_or("")).and_then(|prepared| prepared.columns.clone())
+                self.statements.prepared.get(s.name().unwrap_or("")).and_then(|prepared| prepared.columns.clone())
             }
             Node::CallStmt(s) => self.columns_of_call(s, statement.source(), runtime)?.map(Arc::from),
             _ => None,

@@ -2,8 +2,7 @@
 
 use super::registry::{Context, Definition, check_value, definition, definitions, show_value};
 use super::table::{Effect, SETTINGS, STATEMENT_MEM_LIMIT, TRIGRAM_SIMILARITY, TRIGRAM_STRICT_WORD, TRIGRAM_WORD};
-use super::{ServerSettings, unrecognized};
-use crate::log::LogSwitches;
+use super::{LogSwitches, ServerSettings, unrecognized};
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::PlannerSwitches;

@@ -25,8 +25,8 @@ struct Level {
 }
 
 impl Relation {
-    /// Builds an empty index from entries sorted by (key, rid). Replaces its contents.
-    pub fn index_build(
+    /// Builds an empty tree from entries sorted by (key, rid). Replaces its contents.
+    pub(crate) fn tree_build(
         &self,
         txn: &mut Transaction,
         entries: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,

@@ -17,6 +17,7 @@ use crate::buffer::WriteGuard;
 use crate::directory::{HEAP_NAME_BYTES, Relation};
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
+use crate::method::NewKey;
 use crate::page::{KIND_TREE, View};
 use crate::txn::table::Status;
 use crate::txn::{Snapshot, Transaction};
@@ -132,16 +133,9 @@ impl Relation {
         }
         Ok(())
     }
-    /// `heap` is where the row ids lead (to see who is alive). Waits for undecided conflicting rows.
-    pub fn index_insert(
-        &self,
-        txn: &mut Transaction,
-        heap: &Relation,
-        key: &[u8],
-        rid: RowId,
-        uniqueness: Uniqueness,
-        park: &dyn Park,
-    ) -> Result<IndexInsert> {
+    /// Waits for undecided conflicting rows.
+    pub(crate) fn tree_insert(&self, txn: &mut Transaction, new: &NewKey<'_>, park: &dyn Park) -> Result<IndexInsert> {
+        let NewKey { heap, key, rid, uniqueness } = *new;
         let txn = txn.of(self)?;
         Relation::check_key(key)?;
         txn.begin_write()?;
@@ -463,11 +457,5 @@ impl Relation {
             self.entries_of(Sought { key, names_heap: true })?.iter().map(|e| RelationId(e.heap)).collect();
         heaps.dedup();
         Ok(heaps)
-    }
-    /// Where entries name their heaps: the row, which stays, is to be found here no longer.
-    pub fn index_retire(&self, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
-        let txn = txn.of(self)?;
-        txn.begin_removal()?;
-        self.entry_retire(txn, key, rid.to_u64())
     }
 }

@@ -9,6 +9,7 @@
 use super::node::{self, Key, MAX_KEY, Side};
 use crate::api::{IndexInsert, RowBatch, Uniqueness};
 use crate::directory::Relation;
+use crate::method::NewKey;
 use crate::page::View;
 use crate::txn::Transaction;
 use kilndb_base::Result;
@@ -33,21 +34,20 @@ pub(super) fn free_place(v: &View, key: &[u8], rid: u64, unique: bool) -> Option
 }
 
 impl Relation {
-    /// As [`Relation::index_insert`] for one entry after the other (keys, and the row ids that they lead to). What
-    /// stopped one, and which: those before it are in.
-    pub fn index_insert_many(
+    /// As [`Relation::tree_insert`] for one entry after the other. What stopped one, and which: those before it are in.
+    pub(crate) fn tree_insert_many(
         &self,
         txn: &mut Transaction,
-        heap: &Relation,
         entries: &RowBatch,
-        uniqueness: Uniqueness,
+        new: &NewKey<'_>,
         park: &dyn Park,
     ) -> Result<Option<(usize, IndexInsert)>> {
         let mut done = 0;
         loop {
-            done += self.insert_run(txn, entries, done, uniqueness)?;
+            done += self.insert_run(txn, entries, done, new.uniqueness)?;
             let Some((rid, ..)) = entries.rows.get(done) else { return Ok(None) };
-            match self.index_insert(txn, heap, entries.row(done), *rid, uniqueness, park)? {
+            let next = NewKey { key: entries.row(done), rid: *rid, ..*new };
+            match self.tree_insert(txn, &next, park)? {
                 IndexInsert::Inserted => done += 1,
                 other => return Ok(Some((done, other))),
             }

@@ -10,11 +10,15 @@
 //! Must not know: what keys mean.
 
 pub mod build;
+pub(crate) mod check;
 pub mod dead_prefix;
 pub mod insert;
 pub mod insert_many;
+pub mod method;
 pub mod node;
+pub mod retire;
 pub mod scan;
 pub mod search;
 pub mod split;
 pub mod sweep;
+pub mod sweep_queue;

@@ -2,17 +2,14 @@
 //!
 //! Must not know: uniqueness.
 
-use super::node::{self, Key, RETIRED, Side};
+use super::node::{self, Key, Side};
 use crate::ahead;
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::page::{KIND_TREE, View};
-use crate::txn::Transaction;
-use crate::undo::record::{UndoKind, index_data};
 use crate::wal::record::Op;
 use kilndb_base::{Error, Result};
-use std::cell::OnceCell;
 use std::cmp::Ordering;
 
 /// Where a descent goes on.
@@ -158,26 +155,5 @@ impl Relation {
         let entry = node::build(key, rid, None, old);
         let ops = [(self.target(block), Op::TreeReplace { idx, entry: &entry })];
         self.core.emit_compensate(self, chain.0, chain.1, &ops, &[0], &mut [&mut page])
-    }
-    /// The row has another key now: marks the entry, so that it is nobody's conflict once we commit.
-    pub(crate) fn entry_retire(&self, txn: &mut Transaction, key: &[u8], rid: u64) -> Result<()> {
-        loop {
-            let (block, mut page) = self.latch_node(0, Key(key, rid))?;
-            let Some((idx, old)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
-            if old == 0 && node::room(page.page()) < 10 {
-                self.split(block, page, idx)?;
-                continue;
-            }
-            let mut record = txn.record(self, UndoKind::IndexMark, 0, 0, 0, 0);
-            record.data = index_data(&old.to_le_bytes(), rid, key);
-            let entry = OnceCell::new();
-            let target = self.target(block);
-            let build = |a| {
-                let entry = entry.get_or_init(|| node::build(key, rid, None, a | RETIRED));
-                vec![(target, Op::TreeReplace { idx, entry })]
-            };
-            txn.change(self, &record, build, &[0], &mut [&mut page])?;
-            return Ok(());
-        }
     }
 }

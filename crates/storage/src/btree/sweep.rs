@@ -12,35 +12,18 @@ use super::dead_prefix::FullKey;
 use crate::core::Core;
 use crate::directory::Relation;
 use kilndb_base::Result;
-use kilndb_base::sync::{Arc, Mutex};
-use std::collections::VecDeque;
+use kilndb_base::sync::Arc;
 use std::ops::Bound;
 
 const LEAVES_AT_ONCE: usize = 64;
 
-#[derive(Default)]
-pub struct Sweeps {
-    /// Trees, and how far each has been swept.
-    queue: Mutex<VecDeque<(u32, FullKey)>>,
-}
-
-impl Sweeps {
-    pub fn push(&self, tree: u32) {
-        let mut queue = crate::lock(&self.queue);
-        // One that is under way may be past what is wanted.
-        if !queue.iter().any(|(id, from)| *id == tree && from.0.is_empty()) {
-            queue.push_back((tree, FullKey::default()));
-        }
-    }
-}
-
 impl Core {
     /// Some leaves of the tree that is next; false: there was nothing to do.
     pub(crate) fn sweep_round(&self) -> bool {
-        let Some((id, from)) = crate::lock(&self.sweeps.queue).pop_front() else { return false };
+        let Some((id, from)) = self.sweeps.next() else { return false };
         let Some(tree) = self.directory.get(id).filter(|tree| tree.entries_name_heap()) else { return true };
         match tree.sweep(from) {
-            Ok(Some(next)) => crate::lock(&self.sweeps.queue).push_front((id, next)),
+            Ok(Some(next)) => self.sweeps.go_on((id, next)),
             Ok(None) => {}
             // The tree was dropped meanwhile; or the next sweep finds them.
             Err(e) if self.directory.get(id).is_some() => {

@@ -19,8 +19,8 @@ pub use evict::Which;
 
 use crate::accesses::{self, Count};
 use crate::page::{self, PAGE, PageBytes, View};
-use crate::places::Verdict;
 use crate::reserve::{LazyArray, Reserved};
+use crate::space::Space;
 use crate::stats::{Event, IoObject, Stats};
 use crate::wal::Log;
 use crate::wal::segment::failed;
@@ -40,6 +40,15 @@ const WRITING: u64 = 8;
 const VERSION_ONE: u64 = 1 << 8;
 /// Frames beyond the capacity, for threads that race, and for a while in which dirty pages cannot be written.
 const SLACK: usize = 256;
+
+/// Whether a page that was read is the one that belongs there.
+pub enum Verdict {
+    Right,
+    /// Nothing has been written there since the place was given to undo: what is there was somebody else's.
+    Unreached,
+    /// What is wrong.
+    Wrong(String),
+}
 
 type Judge = Box<dyn Fn(u32, &PageBytes) -> Verdict + Send + Sync>;
 
@@ -80,6 +89,10 @@ pub struct WriteGuard<'a> {
 }
 
 impl Pool {
+    /// Free pages side by side, for which the file of pages has room.
+    pub fn take_pages(&self, space: &Mutex<Space>, pages: u32) -> Result<u32> {
+        crate::lock(space).take(pages, &mut |start, pages| self.fill_hole(start, pages))
+    }
     /// `huge_pages`: ask the system for some.
     pub fn new(
         file: Arc<dyn File>,

@@ -7,8 +7,6 @@
 //!
 //! Must not know: SQL. So it does not compare keys with rows, and says so.
 
-mod tree;
-
 use crate::api::RelationKind;
 use crate::buffer::doublewrite::Area;
 use crate::control::{self, Checkpoint};
@@ -18,28 +16,17 @@ use crate::engine::{Purpose, lock_cluster};
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
 use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
-use crate::undo::CHUNK;
-use crate::wal::end;
-use crate::wal::reader::LogReader;
+use crate::report::CheckReport;
+use crate::undo::record::CHUNK;
+use crate::wal::end::LogEnd;
+use crate::wal::reader::{LogRead, LogReader};
 use crate::wal::segment::{Segments, failed};
 use kilndb_base::env::{Env, File, Lock, Open};
-use kilndb_base::hash::{HashMap, HashSet, HashSetExt};
+use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId, Severity};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// So many complaints of one kind about one relation are enough.
-const MOST: u64 = 20;
-
-/// What a check has found.
-#[derive(Debug, Default)]
-pub struct CheckReport {
-    /// What is wrong.
-    pub problems: Vec<String>,
-    /// What was not looked at, since storage cannot know how it should be.
-    pub unchecked: Vec<String>,
-}
 
 /// Verifies every structure of a cluster that no server has open; returns what is wrong. It needs no right to write.
 pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
@@ -133,15 +120,12 @@ fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport)
 fn check_relations(core: &Core, report: &mut CheckReport) {
     let (mut indexes, mut of_several_heaps) = (0u64, 0u64);
     for r in core.directory.list() {
-        indexes += u64::from(matches!(r.kind, RelationKind::BTree | RelationKind::Inverted));
+        indexes += u64::from(r.kind.is_index());
         of_several_heaps += u64::from(r.entries_name_heap());
         let outcome = match r.kind {
             RelationKind::Heap => check_heap(core, &r, &mut report.problems),
-            RelationKind::BTree => tree::check(core, &r, report),
-            RelationKind::Inverted => {
-                tree::check(core, &r, report).and_then(|()| crate::inverted::check::check(core, &r, report))
-            }
             RelationKind::Cell => r.cell_read().map(|_| ()),
+            _ => core.check_index(&r, report),
         };
         if let Err(e) = outcome {
             report.problems.push(format!("storage relation {}: {}", r.id, e.message()));
@@ -167,9 +151,14 @@ fn check_log(env: &Arc<dyn Env>, dir: &Path, c: &Checkpoint) -> Result<()> {
         known = known.max(Area::read(&*area)?.newest_lsn());
     }
     let segments = Segments::to_read(env.clone(), dir.join("wal"));
-    let mut reader = LogReader::new(&segments, c.redo);
-    while reader.next_record()?.is_some() {}
-    end::judge(&segments, reader.lsn, known)
+    let mut reader = LogReader::new(&segments, c.redo, known);
+    loop {
+        match reader.read_next()? {
+            LogRead::Record(_) => {}
+            LogRead::End(LogEnd::Ordinary) => return Ok(()),
+            LogRead::End(LogEnd::Damaged(damage)) => return Err(damage.error()),
+        }
+    }
 }
 fn check_image(env: &dyn Env, dir: &Path, rel: u32, entry: &ImageEntry, wrong: &mut Vec<String>) -> Result<()> {
     let Some(file) = image::open(env, dir, rel)? else {
@@ -262,58 +251,4 @@ fn check_heap(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
         wrong.push(format!("heap {}: piece ({},{}) does not exist", r.id, rid.block, rid.slot));
     }
     Ok(())
-}
-
-/// Rows by their ids.
-#[derive(Default)]
-pub(crate) struct RowSet(HashMap<u64, u64>);
-impl RowSet {
-    /// False: it was there.
-    pub(crate) fn add(&mut self, rid: RowId) -> bool {
-        let word = self.0.entry(rid.to_u64() / 64).or_default();
-        let bit = 1 << (rid.to_u64() % 64);
-        let is_new = *word & bit == 0;
-        *word |= bit;
-        is_new
-    }
-    fn has(&self, rid: RowId) -> bool {
-        self.0.get(&(rid.to_u64() / 64)).is_some_and(|word| word >> (rid.to_u64() % 64) & 1 != 0)
-    }
-}
-
-/// From heap to index: how many rows the heap has, and how many of them are not among those that an index leads to;
-/// the first of these.
-pub(crate) struct Unreached {
-    pub(crate) rows: u64,
-    pub(crate) unreached: u64,
-    pub(crate) first: Vec<RowId>,
-}
-pub(crate) fn unreached(core: &Core, heap: &Relation, reached: &RowSet) -> Result<Unreached> {
-    let mut found = Unreached { rows: 0, unreached: 0, first: Vec::new() };
-    for block in 0..heap.pages() {
-        let page = core.pool.write(heap.pid(block)?)?;
-        for slot in 1..=get16(page.page(), at::COUNT) {
-            let rid = RowId { block, slot: slot as u16 };
-            if !hp::word(page.view(), slot).is_some_and(is_row) {
-                continue;
-            }
-            found.rows += 1;
-            if !reached.has(rid) {
-                found.unreached += 1;
-                if found.unreached <= MOST {
-                    found.first.push(rid);
-                }
-            }
-        }
-    }
-    Ok(found)
-}
-/// By its version word: there is a row here, after a proper stop.
-fn is_row(word: u64) -> bool {
-    word & (hp::DELETED | hp::PIECE) == 0
-}
-/// There is a row of the heap here.
-pub(crate) fn has_row(core: &Core, heap: &Relation, rid: RowId) -> Result<bool> {
-    let Ok(pid) = heap.pid(rid.block) else { return Ok(false) };
-    core.pool.read(pid, |v| hp::word(v, usize::from(rid.slot)).is_some_and(is_row))
 }

@@ -17,16 +17,12 @@ use super::write::difference;
 use crate::api::{RowBatch, RowLockMode};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::page::{HEADER, PAGE};
 use crate::txn::visibility::Newest;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::many::{Span, put_shape, put_slots, shape_len};
-use crate::undo::record::{FIXED, RETIRED_HEAD, UndoKind, put_retired};
+use crate::undo::record::{DATA_MAX, UndoKind};
 use crate::wal::record::Op;
 use kilndb_base::{Result, RowId};
-
-/// Longest data of an undo record.
-const DATA_MAX: usize = PAGE - HEADER - FIXED;
 
 /// What rows with this word have in common.
 #[derive(Clone, Copy)]
@@ -309,31 +305,6 @@ impl Relation {
         let build =
             |a| vec![(target, Op::WordMany { first: usize::from(first.slot), slots: &record.data, word: a | flags })];
         txn.change(self, &record, build, &[0], &mut [page])?;
-        Ok(())
-    }
-    /// Entries of this index that lead to rows which this transaction has deleted from the heap: the rows' ids, the
-    /// keys.
-    pub fn retire_many<'k>(
-        &self,
-        txn: &mut Transaction,
-        heap: &Relation,
-        entries: impl Iterator<Item = (RowId, &'k [u8])>,
-    ) -> Result<()> {
-        let txn = txn.of(self)?;
-        let mut record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
-        for (rid, key) in entries {
-            if record.data.len() + RETIRED_HEAD + key.len() > DATA_MAX {
-                txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
-                record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
-            }
-            if record.data.is_empty() {
-                record.data.extend_from_slice(&heap.id.to_le_bytes());
-            }
-            put_retired(&mut record.data, rid.to_u64(), key);
-        }
-        if !record.data.is_empty() {
-            txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
-        }
         Ok(())
     }
     fn wrote_rows<T>(&self, txn: &Transaction, rows: &[T], rid: impl Fn(&T) -> RowId, replaced: &[u64]) -> Result<()> {

@@ -20,7 +20,7 @@ use super::page::{ADDRESS, DELETED, FORWARD};
 use crate::core::Core;
 use crate::txn::table::{LiveSnapshots, Status};
 use crate::txn::visibility::MADE_FORWARD;
-use crate::undo::CHUNK;
+use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
@@ -208,7 +208,8 @@ impl<'a> Prune<'a> {
             }
         }
         let core = self.core;
-        let place = core.undo.reserve(&core.pool, &core.directory, &core.log, self.worker, false, record.len())?;
+        let place =
+            core.undo.reserve(&core.pool, &core.directory.space, &core.log, self.worker, false, record.len())?;
         let address = place.address;
         core.undo.hold(address / CHUNK, record.xid);
         // The chunk keeps the id from here on; until now only the old chunk did, which may have gone.

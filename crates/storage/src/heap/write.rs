@@ -232,7 +232,7 @@ impl Relation {
         }
         self.settle(txn, rid, waited, true);
         for (index, key) in retired {
-            index.entry_retire(txn, key, rid.to_u64())?;
+            index.index_retire_of(txn, key, rid)?;
         }
         txn.wrote_row(self, rid, Some(replaced_csn))?;
         Ok(WriteOutcome::Done)

@@ -87,7 +87,7 @@ impl Iterator for Entries<'_> {
 impl Relation {
     /// Fills an empty index with postings sorted by (term, row id). Long terms that are cut alike may come in any order
     /// among themselves.
-    pub fn inverted_build(
+    pub(super) fn inverted_build(
         &self,
         txn: &mut Transaction,
         postings: &mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
@@ -103,6 +103,6 @@ impl Relation {
             next: None,
             failed: false,
         };
-        self.index_build(txn, &mut entries, park)
+        self.tree_build(txn, &mut entries, park)
     }
 }

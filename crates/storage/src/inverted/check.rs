@@ -5,9 +5,9 @@
 use super::entry::{self, HISTORY, History, LONGEST_TERM, PENDING, POSTING, Posting};
 use super::merge::Joiner;
 use crate::api::Persistence;
-use crate::check::{CheckReport, RowSet, has_row, unreached};
 use crate::core::Core;
 use crate::directory::Relation;
+use crate::report::{CheckReport, RowSet, has_row, unreached};
 use kilndb_base::bytes::Reader;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;

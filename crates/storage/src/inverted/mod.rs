@@ -18,19 +18,15 @@
 //! Must not know: what terms mean, rows' columns.
 
 mod build;
-pub(crate) mod check;
+mod check;
 mod dead;
 mod entry;
 mod merge;
+pub(crate) mod method;
 mod place;
 mod scan;
 mod sweep;
 mod write;
-
-pub(crate) use merge::Batch as MergeBatch;
-
-pub use entry::kept_term;
-pub use scan::{InvertedScan, PendingTerms};
 
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64};

@@ -12,22 +12,23 @@ use super::entry::{self, PENDING};
 use super::merge::Joiner;
 use crate::ahead;
 use crate::directory::Relation;
+use crate::method::terms::{PendingTerms, TermScan, TermVisitor};
 use crate::txn::Snapshot;
-use kilndb_base::bytes::{Reader, put_prefixed};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result, RowId};
+use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Finds rows by terms. All that it finds is to be rechecked in the version that the snapshot sees.
-pub struct InvertedScan {
+/// Finds rows by terms.
+pub(super) struct InvertedScan {
     relation: Arc<Relation>,
     has_read_pending: bool,
 }
 
 impl Relation {
     /// A serializable transaction counts as having read the whole table.
-    pub fn inverted_scan(self: &Arc<Self>, snapshot: &Snapshot) -> Result<InvertedScan> {
+    pub(super) fn inverted_scan(self: &Arc<Self>, snapshot: &Snapshot) -> Result<InvertedScan> {
         self.state()?;
         if let Some(heap) = self.core.directory.get(self.heap.load(Relaxed)) {
             heap.begin_scan(snapshot)?;
@@ -74,39 +75,8 @@ impl Relation {
     }
 }
 
-/// Is called with a term, or all that a posting's entry begins with, and some of its rows.
-pub type TermVisitor<'a> = dyn FnMut(&[u8], &[u64]) -> Result<()> + 'a;
-
-/// The terms of a pending row, in order, as [`super::kept_term`] makes them.
-#[derive(Clone, Copy)]
-pub struct PendingTerms<'a>(&'a [u8]);
-
-impl<'a> PendingTerms<'a> {
-    /// Each behind its length. Most rows have not what is looked for: then a search in these bytes for what
-    /// [`PendingTerms::bytes_of`] says of it finds nothing, and is far quicker than going through the terms. If it
-    /// does, it may be by chance.
-    pub fn bytes(self) -> &'a [u8] {
-        self.0
-    }
-    /// What a term (as it is kept) looks like among [`PendingTerms::bytes`].
-    pub fn bytes_of(kept: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(kept.len() + 2);
-        put_prefixed(&mut bytes, kept);
-        bytes
-    }
-    pub fn terms(self) -> Result<Vec<&'a [u8]>> {
-        let mut terms = Vec::with_capacity(self.0.len() / 8 + 1);
-        let mut r = Reader::new(self.0);
-        while !r.is_empty() {
-            terms.push(r.prefixed().ok_or_else(entry::damaged)?);
-        }
-        Ok(terms)
-    }
-}
-
-impl InvertedScan {
-    /// Rows that are not merged yet, each with its terms. First of all, and once.
-    pub fn pending(&mut self, visit: &mut dyn FnMut(RowId, PendingTerms<'_>) -> Result<()>) -> Result<()> {
+impl TermScan for InvertedScan {
+    fn pending(&mut self, visit: &mut dyn FnMut(RowId, PendingTerms<'_>) -> Result<()>) -> Result<()> {
         self.has_read_pending = true;
         let mut joiner = Joiner::default();
         self.relation.each_entry(PENDING, &mut |key, _| {
@@ -119,14 +89,7 @@ impl InvertedScan {
             Ok(true)
         })
     }
-    /// The rows (as [`RowId::to_u64`]) that have a term from `lower` up to (not including) `upper`, or exactly `lower`:
-    /// some at a time, in no order, and maybe more than once.
-    pub fn rows(
-        &mut self,
-        lower: &[u8],
-        upper: Option<&[u8]>,
-        visit: &mut dyn FnMut(&[u64]) -> Result<()>,
-    ) -> Result<()> {
+    fn rows(&mut self, lower: &[u8], upper: Option<&[u8]>, visit: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()> {
         let (from, to) = match upper {
             Some(upper) => (entry::term_bound(lower, false), entry::term_bound(upper, true)),
             None => {
@@ -140,11 +103,16 @@ impl InvertedScan {
         };
         self.read(from, to, &mut |_, rows| visit(rows))
     }
-    /// All terms, in order, each with its rows: some at a time, so a term may come more than once.
-    pub fn all(&mut self, visit: &mut TermVisitor<'_>) -> Result<()> {
+    fn all(&mut self, visit: &mut TermVisitor<'_>) -> Result<()> {
         let (from, to) = (entry::term_bound(&[], false), vec![entry::POSTING + 1]);
         self.read(from, to, &mut |own, rows| visit(&entry::unescaped(own), rows))
     }
+    fn kept_term<'t>(&self, term: &'t [u8]) -> Cow<'t, [u8]> {
+        entry::kept_term(term)
+    }
+}
+
+impl InvertedScan {
     fn read(&mut self, from: Vec<u8>, to: Vec<u8>, visit: &mut TermVisitor<'_>) -> Result<()> {
         if !self.has_read_pending {
             return Err(Error::internal("an inverted index was read before its pending rows"));

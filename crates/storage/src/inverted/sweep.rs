@@ -11,14 +11,12 @@
 
 use super::dead::DeadRows;
 use super::entry::{self, HISTORY, History, PENDING, POSTING, Posting};
-use super::merge::Batch;
 use crate::btree::node::{self, Key};
-use crate::core::Core;
 use crate::directory::Relation;
 use crate::page::{PageBytes, View};
 use crate::wal::record::Op;
-use kilndb_base::sync::atomic::Ordering::{Acquire, Relaxed};
-use kilndb_base::{Error, Result, Severity};
+use kilndb_base::Result;
+use kilndb_base::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 /// Where a thread that goes through an index is.
@@ -179,35 +177,5 @@ impl Relation {
             self.unlink_empty(block)?;
         }
         Ok(())
-    }
-}
-
-impl Core {
-    /// One round of the thread that looks after inverted indexes; true: there is more to do.
-    pub(crate) fn inverted_round(&self, batch: &mut Batch) -> bool {
-        let ids = crate::lock(&self.inverted).clone();
-        let mut busy = false;
-        for id in ids {
-            if self.stop.load(Acquire) {
-                return false;
-            }
-            let Some(relation) = self.directory.get(id) else {
-                crate::lock(&self.inverted).retain(|other| *other != id);
-                continue;
-            };
-            if relation.pages() == 0 {
-                continue;
-            }
-            match relation.inverted_step(self.env.monotonic_nanos(), batch) {
-                Ok(more) => busy |= more,
-                // Dropped meanwhile; or what is pending stays pending.
-                Err(e) if self.directory.get(id).is_some() => self.complain(&relation, &e),
-                Err(_) => {}
-            }
-        }
-        busy
-    }
-    fn complain(&self, relation: &Relation, e: &Error) {
-        self.tell(Severity::Warning, &format!("inverted index {}: {}", relation.id, e.message()));
     }
 }

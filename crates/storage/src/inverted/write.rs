@@ -60,25 +60,25 @@ pub(super) fn find_own<'v>(v: &'v View, own: &[u8]) -> (usize, Option<&'v [u8]>)
 
 impl Relation {
     pub(super) fn state(&self) -> Result<&super::InvertedState> {
-        self.inverted
-            .as_deref()
+        self.method_state
+            .of()
             .ok_or_else(|| Error::internal(format!("storage relation {} is no inverted index", self.id)))
     }
     /// A new row: it is found under these terms (sorted, each once).
-    pub fn inverted_insert(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
+    pub(super) fn inverted_insert(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
         self.put_terms(txn, rid.to_u64(), true, terms)
     }
     /// The row has other terms now. None: it is in the index no longer, and its deletion need not be told of.
-    pub fn inverted_update(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
+    pub(super) fn inverted_update(&self, txn: &mut Transaction, rid: RowId, terms: &[Vec<u8>]) -> Result<()> {
         self.put_terms(txn, rid.to_u64(), false, terms)
     }
     /// The row, which the transaction has just deleted, is to be found here no longer once it has committed.
-    pub fn inverted_delete(&self, txn: &mut Transaction, rid: RowId) -> Result<()> {
+    pub(super) fn inverted_delete(&self, txn: &mut Transaction, rid: RowId) -> Result<()> {
         let txn = txn.of(self)?;
         txn.begin_removal()?;
         let row = rid.to_u64();
         let old = self.history(row)?.present;
-        let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
+        let mut record = txn.record(self, UndoKind::OfMethod, 0, 0, 0, 0);
         record.data = Change { row, old, new: None }.bytes();
         txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
         txn.purge = true;
@@ -120,7 +120,7 @@ impl Relation {
             let Some((txn, change)) = undo.take() else {
                 return self.core.emit_plain(self, 0, &[op], &[0], &mut [&mut page]);
             };
-            let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
+            let mut record = txn.record(self, UndoKind::OfMethod, 0, 0, 0, 0);
             record.data = change.bytes();
             txn.change(self, &record, |_| vec![op], &[0], &mut [&mut page])?;
             return Ok(());
@@ -149,7 +149,7 @@ impl Relation {
             let replaces = found.is_some();
             let op =
                 if replaces { Op::TreeReplace { idx, entry: &entry } } else { Op::TreeInsert { idx, entry: &entry } };
-            let mut record = txn.record(self, UndoKind::Inverted, 0, 0, 0, 0);
+            let mut record = txn.record(self, UndoKind::OfMethod, 0, 0, 0, 0);
             record.data = Change { row, old, new: Some(new) }.bytes();
             let target = self.target(block);
             txn.change(self, &record, |_| vec![(target, op)], &[0], &mut [&mut page])?;
@@ -299,14 +299,14 @@ impl Relation {
 }
 
 impl Core {
-    pub(crate) fn undo_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
+    pub(super) fn undo_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
         let change = Change::of(record)?;
         let Some(new) = change.new else { return Ok(()) };
         let present = |now: Option<u32>| if now == Some(new) { change.old } else { now };
         relation.bury((change.row, new), present, Some((record.xid, record.prev)))
     }
     /// What the transaction, which has committed, has left behind is seen by nobody any more.
-    pub(crate) fn purge_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
+    pub(super) fn purge_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
         let change = Change::of(record)?;
         let Some(old) = change.old else { return Ok(()) };
         if change.new.is_some() {

@@ -14,10 +14,30 @@
 //!
 //! Must not know: the table.
 
-use super::table::TagHasher;
 use crate::api::{LockMode, LockTag};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::*};
 use std::hash::{Hash, Hasher};
+
+/// Hashes what is locked.
+#[derive(Default, Clone)]
+pub struct TagHasher(u64);
+impl Hasher for TagHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.write_u64(u64::from(*b));
+        }
+    }
+    fn write_u32(&mut self, v: u32) {
+        self.write_u64(u64::from(v));
+    }
+    fn write_u64(&mut self, v: u64) {
+        self.0 = (self.0.rotate_left(23) ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 ^= self.0 >> 32;
+    }
+}
 
 /// Few, as a transaction begins with the next group each time: what they have of the first places fits into the nearest
 /// cache.

@@ -1,5 +1,6 @@
 //! Waiting for one another: rows, tables and advisory locks, and the graph that finds deadlocks.
 pub mod fast;
+pub mod owner;
 pub mod rows;
 pub mod shares;
 pub mod table;

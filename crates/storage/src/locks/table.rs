@@ -9,7 +9,7 @@
 //! Must not know: what a tag means.
 
 use super::deadlock;
-use super::fast::{FastLock, FastLocks, conflicts_with_fast};
+use super::fast::{FastLock, FastLocks, TagHasher, conflicts_with_fast};
 use super::waits_for::{WaitGraph, Waiting};
 use crate::api::{LockInfo, LockMode, LockTag, WaitPolicy};
 use kilndb_base::park::{Park, WakeHandle};
@@ -17,26 +17,6 @@ use kilndb_base::sync::Mutex;
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
-
-#[derive(Default, Clone)]
-pub struct TagHasher(u64);
-impl Hasher for TagHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-    fn write(&mut self, bytes: &[u8]) {
-        for b in bytes {
-            self.write_u64(u64::from(*b));
-        }
-    }
-    fn write_u32(&mut self, v: u32) {
-        self.write_u64(u64::from(v));
-    }
-    fn write_u64(&mut self, v: u64) {
-        self.0 = (self.0.rotate_left(23) ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 32;
-    }
-}
 
 type Holder = (u64, LockMode);
 
@@ -395,49 +375,6 @@ impl LockTable {
     }
 }
 
-/// Holds advisory locks apart from transactions (a session). Dropping it releases them.
-pub struct LockOwner {
-    pub(crate) core: std::sync::Arc<crate::core::Core>,
-    pub(crate) owner: u64,
-    held: Vec<(LockTag, LockMode)>,
-}
-impl LockOwner {
-    /// With the number of the session's transaction, for the two not to block each other.
-    pub(crate) fn new(core: std::sync::Arc<crate::core::Core>, owner: u64) -> LockOwner {
-        LockOwner { core, owner, held: Vec::new() }
-    }
-    pub fn holds_nothing(&self) -> bool {
-        self.held.is_empty()
-    }
-    /// Ok(false): NoWait/SkipLocked and not free.
-    pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
-        let got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park)?;
-        if got {
-            self.held.push((tag, mode));
-        }
-        Ok(got)
-    }
-    /// False if this owner does not hold it.
-    pub fn unlock(&mut self, tag: LockTag, mode: LockMode) -> bool {
-        let Some(at) = self.held.iter().rposition(|h| *h == (tag, mode)) else { return false };
-        self.held.remove(at);
-        self.core.locks.unlock(&self.core.waits, self.owner, tag, mode)
-    }
-    pub fn unlock_all(&mut self) {
-        for (tag, mode) in std::mem::take(&mut self.held) {
-            self.core.locks.unlock(&self.core.waits, self.owner, tag, mode);
-        }
-    }
-    /// The number that `Engine::locks_snapshot` shows.
-    pub fn id(&self) -> u64 {
-        self.owner
-    }
-}
-impl Drop for LockOwner {
-    fn drop(&mut self) {
-        self.unlock_all();
-    }
-}
 pub fn not_available() -> Error {
     Error::new(sqlstate::LOCK_NOT_AVAILABLE, "could not obtain lock on row in relation")
 }

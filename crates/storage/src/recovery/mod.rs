@@ -15,34 +15,41 @@
 
 mod progress;
 mod replay;
+mod replayer;
+#[cfg(test)]
+mod tests;
 
 use crate::api::{Persistence, RelationKind};
-use crate::checkpoint::shown_lsn;
 use crate::control::Checkpoint;
 use crate::core::Core;
-use crate::directory::{extent_pages, kind_of, persistence_of};
+use crate::directory::{extent_pages, persistence_of};
 use crate::page::{self, PAGE};
 use crate::space::Space;
-use crate::undo::{CHUNK, CHUNK_PAGES};
-use crate::wal::reader::{LogReader, decode_at};
+use crate::undo::record::{CHUNK, CHUNK_PAGES};
+use crate::wal::end::LogEnd;
+use crate::wal::frame::shown_lsn;
+use crate::wal::reader::LogReader;
 use crate::wal::record::{Op, Record, encode};
 use crate::wal::segment::{failed, fresh_lsn};
-use crate::wal::{self, frame};
 use kilndb_base::planted::{self, Bug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
 use progress::{Ticks, seconds_since};
 use replay::Redo;
+use replayer::{NobodyLooks, ReplayStop, Replayer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Bytes of a link record with its frame: two varints of at most ten bytes, the CRC, the kind.
 const LINK_AT_MOST: u64 = 25;
+/// After so much of the log recovery looks whether it is time to tell how far it is.
+const PROGRESS_BYTES: u64 = 64 << 10;
 
 impl Core {
     pub(crate) fn load_checkpoint(self: &Arc<Core>, c: &Checkpoint) -> Result<()> {
         for r in &c.relations {
-            let (Some(kind), Some(persistence)) = (kind_of(r.kind), persistence_of(r.persistence)) else {
+            let (Some(kind), Some(persistence)) = (RelationKind::of_number(r.kind), persistence_of(r.persistence))
+            else {
                 return Err(Error::corrupted("directory: unknown relation kind"));
             };
             let relation = self.directory.add(self, r.id, kind, persistence, r.creator);
@@ -75,50 +82,43 @@ impl Core {
         self.log.segments().harden(c.redo, self.config.wal_buffers_bytes)?;
         self.pool.lenient.store(true, SeqCst);
         *crate::lock(&self.directory.space) = Space::unknown();
-        let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
-        for r in c.relations.iter().filter(|r| r.creator != 0) {
-            redo.made.entry(r.creator).or_default().push(r.id);
-        }
-        redo.ending = c.unended.iter().filter(|t| t.ending).map(|t| t.xid).collect();
-        for (xid, head, purge) in &c.unfinished {
-            redo.txns.insert(*xid, (*head, *purge));
-        }
-        let mut reader = LogReader::new(self.log.segments(), c.redo);
-        let mut records = 0u64;
+        let mut nobody = NobodyLooks;
+        let mut replayer = Replayer::new(self, c, &mut nobody);
+        let mut reader = LogReader::new(self.log.segments(), c.redo, self.known_durable.load(Relaxed));
         let mut ticks = Ticks::new(self, started);
-        loop {
-            let at = reader.lsn;
-            let Some((lsn, body)) = reader.next()? else { break };
-            let record = decode_at(&body, at)?;
-            if let Record::Link { to } = record {
-                // Its sync may have failed: then it is in the system's memory only.
-                self.log.segments().write(at, &frame(&body, at))?;
-                self.log.segments().sync(at, lsn)?;
-                reader.go_on_at(to)?;
-                continue;
+        let end = loop {
+            let pause = reader.lsn() + PROGRESS_BYTES;
+            match replayer.replay_to(&mut reader, pause)? {
+                ReplayStop::End(end) => break end,
+                ReplayStop::Reached | ReplayStop::ByObserver => {
+                    if let Some(elapsed) = ticks.due(self) {
+                        let lsn = shown_lsn(reader.lsn());
+                        let text = format!("redo in progress, elapsed time: {elapsed} s, current LSN: {lsn}");
+                        self.tell(Severity::Log, &text);
+                    }
+                }
             }
-            self.redo_record(lsn, record, &mut redo)?;
-            records += 1;
-            if records.is_multiple_of(1024)
-                && let Some(elapsed) = ticks.due(self)
-            {
-                self.tell(
-                    Severity::Log,
-                    &format!("redo in progress, elapsed time: {elapsed} s, current LSN: {}", shown_lsn(lsn)),
-                );
-            }
-        }
-        let known = self.judge_end(reader.lsn, &redo)?;
+        };
+        let known = self.judge_end(reader.lsn(), end)?;
         self.pool.lenient.store(false, SeqCst);
         let elapsed = seconds_since(self, started);
+        let (records, redo) = replayer.finish();
         self.tell(
             Severity::Log,
-            &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn)),
+            &format!("redo done at {}, {records} records, elapsed time: {elapsed} s", shown_lsn(reader.lsn())),
         );
-        self.link_log(reader.lsn, known, c.next_csn + records + 1)?;
+        self.link_log(reader.lsn(), known, c.next_csn + records + 1)?;
         self.xids.restart_at(redo.max_xid + 1);
         self.judge_suspects(&redo)?;
         self.rebuild_space().map_err(|e| Error::corrupted(format!("free space: {}", e.message())))?;
+        let (losers, purged) = self.end_unfinished(&redo, &mut ticks)?;
+        self.tell(Severity::Log, &format!("{losers} transactions rolled back, {purged} purged"));
+        // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins
+        // again.
+        self.restore_images(c, &redo.ended_well)
+    }
+    /// Rolls back the transactions that had not ended, and purges for those that had committed: how many of each.
+    fn end_unfinished(self: &Arc<Core>, redo: &Redo, ticks: &mut Ticks) -> Result<(usize, usize)> {
         // Losers back, newest first within each.
         let losers: Vec<(u64, u64)> =
             redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
@@ -150,7 +150,7 @@ impl Core {
         let mut purged = 0;
         for (xid, (head, purge)) in &redo.txns {
             if *purge {
-                let mut item = crate::txn::purge::Pending {
+                let mut item = crate::txn::purge_queue::Pending {
                     xid: *xid,
                     csn: 0,
                     heads: [*head, 0],
@@ -163,24 +163,21 @@ impl Core {
                 purged += 1;
             }
         }
-        self.tell(Severity::Log, &format!("{} transactions rolled back, {purged} purged", losers.len()));
-        // The undo's pages must not go to others before the undo is not needed: a recovery that is cut off begins
-        // again.
-        self.restore_images(c, &redo.ended_well)
+        Ok((losers.len(), purged))
     }
     /// May the log end here? A new one must begin beyond what is returned: pages may know of so much.
-    fn judge_end(&self, end: u64, redo: &Redo) -> Result<u64> {
-        let known = self.known_durable.load(Relaxed).max(redo.newest_page_lsn);
-        match if planted::is(Bug::LogEndsAnywhere) { Ok(()) } else { wal::end::judge(self.log.segments(), end, known) }
-        {
-            Err(e) if self.config.accept_lost_log => {
-                let text = "what follows is given up, as asked; what is left may contradict itself: dump it, and restore \
-                            it into a new cluster";
-                self.tell(Severity::Warning, &format!("{}: {text}", e.message()));
-                self.newest_lsn_of_all()
-            }
-            judged => judged.map(|()| end),
+    fn judge_end(&self, lsn: u64, end: LogEnd) -> Result<u64> {
+        let damage = match end {
+            LogEnd::Damaged(damage) if !planted::is(Bug::LogEndsAnywhere) => damage.error(),
+            LogEnd::Damaged(_) | LogEnd::Ordinary => return Ok(lsn),
+        };
+        if !self.config.accept_lost_log {
+            return Err(damage);
         }
+        let text = "what follows is given up, as asked; what is left may contradict itself: dump it, and restore it into \
+                    a new cluster";
+        self.tell(Severity::Warning, &format!("{}: {text}", damage.message()));
+        self.newest_lsn_of_all()
     }
     /// Reads every page.
     fn newest_lsn_of_all(&self) -> Result<u64> {

@@ -4,10 +4,11 @@
 //!
 //! Must not know: where the log ends, and what is done about what it leaves open.
 
+use crate::api::RelationKind;
 use crate::core::Core;
-use crate::directory::{kind_of, persistence_of};
+use crate::directory::persistence_of;
 use crate::page::{self, PAGE, at};
-use crate::undo::CHUNK;
+use crate::undo::record::CHUNK;
 use crate::wal::record::{Op, Record, Target};
 use kilndb_base::hash::HashMap;
 use kilndb_base::planted::{self, Bug};
@@ -16,7 +17,8 @@ use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-#[derive(Default)]
+/// What the records so far leave open.
+#[derive(Default, Debug, PartialEq)]
 pub(super) struct Redo {
     /// Chain head, only its purge is due.
     pub(super) txns: BTreeMap<u64, (u64, bool)>,
@@ -65,7 +67,7 @@ impl Core {
                 redo.txns.insert(xid, (next, false));
                 self.redo_ops(lsn, &ops, redo)?;
             }
-            Record::Commit { xid, purge, drops } => {
+            Record::Commit { xid, purge, drops, .. } => {
                 redo.max_xid = redo.max_xid.max(xid);
                 if redo.ending.contains(&xid) {
                     redo.ended_well.insert(xid);
@@ -102,7 +104,8 @@ impl Core {
                 if xid != 0 {
                     redo.txns.entry(xid).or_insert((0, false));
                 }
-                let (Some(kind), Some(persistence)) = (kind_of(kind), persistence_of(persistence)) else {
+                let (Some(kind), Some(persistence)) = (RelationKind::of_number(kind), persistence_of(persistence))
+                else {
                     return Err(Error::corrupted("log: unknown relation kind"));
                 };
                 match self.directory.get(rel) {

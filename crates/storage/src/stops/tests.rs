@@ -4,7 +4,7 @@ use super::{Stop, visiting};
 use crate::api::*;
 use crate::buffer::Which;
 use crate::checkpoint::Reason;
-use crate::cluster::{Dir, config};
+use crate::cluster::{Dir, config, copy_folder};
 use crate::directory::{Relation, extent_pages};
 use crate::engine::Engine;
 use crate::hooked::HookedEnv;
@@ -13,7 +13,6 @@ use kilndb_base::park::ThreadPark;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use kilndb_base::{Lsn, RelationId, RowId};
 use std::cell::RefCell;
-use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -31,16 +30,6 @@ fn open(dir: &Dir) -> kilndb_base::Result<Arc<Engine>> {
 fn open_in(dir: &Dir, env: Arc<dyn Env>) -> kilndb_base::Result<Arc<Engine>> {
     let limits = StorageLimits { record_bytes: 64, ..StorageLimits::default() };
     Engine::open(env, EngineConfig { limits, huge_pages: false, workers: 2, ..config(dir.0.clone(), 16 << 20) })
-}
-fn copy_folder(from: &Path, to: &Path) {
-    std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let to = to.join(entry.file_name());
-        match entry.file_type().unwrap().is_dir() {
-            true => copy_folder(&entry.path(), &to),
-            false => _ = std::fs::copy(entry.path(), &to).unwrap(),
-        }
-    }
 }
 fn commit(e: &Engine, mut t: crate::txn::Transaction) -> Lsn {
     let lsn = t.commit(CommitMode::Sync, &ThreadPark::new()).unwrap().unwrap();

@@ -10,13 +10,15 @@
 //! Must not know: SQL, sessions.
 
 pub mod purge;
+pub mod purge_queue;
 pub mod rollback;
 pub mod table;
+pub mod unended;
 pub mod visibility;
 
 use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
-use crate::core::Core;
+use crate::core::{COMMIT_HEAD, Core};
 use crate::directory::Relation;
 use crate::locks::deadlock;
 use crate::locks::fast::FastLock;
@@ -25,8 +27,9 @@ use crate::locks::shares::SharedLock;
 use crate::locks::table::UNTANGLE_MAX;
 use crate::locks::waits_for::Waiting;
 use crate::ssi::Reader;
+use crate::undo::RecordPlace;
+use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::undo::{CHUNK, RecordPlace};
 use crate::wal::record::{Op, Record, Target, encode};
 use crate::wal::room::SpaceUse;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
@@ -119,6 +122,8 @@ pub struct Transaction {
     pub(crate) drops: Vec<u32>,
     /// Trees that may have entries of what it drops.
     pub(crate) sweeps: Vec<u32>,
+    /// For the commit record.
+    catalog_changes: Vec<u8>,
     locks: Vec<(LockTag, LockMode, Option<FastLock>)>,
     pub(crate) shared: Vec<SharedLock>,
     unflushed: u64,
@@ -164,6 +169,7 @@ impl Transaction {
             creates: Vec::new(),
             drops: Vec::new(),
             sweeps: Vec::new(),
+            catalog_changes: Vec::new(),
             locks: Vec::new(),
             shared: Vec::new(),
             unflushed: 0,
@@ -408,8 +414,8 @@ impl Transaction {
         let mut made = made.filter(|r| !self.drops.contains(&r.id));
         made.any(|r| match r.kind {
             RelationKind::Heap => r.pages() > 0,
-            RelationKind::BTree | RelationKind::Inverted => !self.creates.contains(&r.heap.load(Relaxed)),
             RelationKind::Cell => false,
+            index => index.is_index() && !self.creates.contains(&r.heap.load(Relaxed)),
         })
     }
     /// Undoes everything since; row locks taken since are released.
@@ -454,6 +460,16 @@ impl Transaction {
             }
         }
     }
+    /// How long what [`Transaction::set_catalog_changes`] is given may be.
+    pub fn most_catalog_changes(&self) -> usize {
+        self.core.config.limits.record_bytes - COMMIT_HEAD
+    }
+    /// What the commit record is to say of changes of the catalogs, for whoever replays the log and has looked at them.
+    /// A transaction that logs nothing says nothing.
+    pub fn set_catalog_changes(&mut self, changes: Vec<u8>) {
+        assert!(changes.len() <= self.most_catalog_changes(), "longer than a commit record");
+        self.catalog_changes = changes;
+    }
     /// After this the locks are handed over and the changes are visible to new snapshots. Returns the LSN to wait for
     /// (None: nothing to wait for).
     pub fn commit(&mut self, mode: CommitMode, _park: &dyn Park) -> Result<Option<Lsn>> {
@@ -486,8 +502,10 @@ impl Transaction {
                 for relation in drops.iter().filter_map(|id| core.directory.get(*id)) {
                     relation.doomed.store(self.xid, Release);
                 }
-                let (listed, _hold) = core.log_drops(self.xid, &drops);
-                let body = encode(&Record::Commit { xid: self.xid, purge: self.purge, drops: listed });
+                let catalog_changes = std::mem::take(&mut self.catalog_changes);
+                let (drops_here, _hold) = core.log_drops(self.xid, &drops, catalog_changes.len());
+                let (xid, purge) = (self.xid, self.purge);
+                let body = encode(&Record::Commit { xid, purge, drops: drops_here, catalog_changes: &catalog_changes });
                 let (lsn, csn) = core.log.append_end(&body, publish);
                 if asynchronous || planted::is(Bug::CommitDoesNotWait) {
                     core.log.nudge(lsn);
@@ -520,7 +538,7 @@ impl Transaction {
             }
             let chunks = std::mem::take(&mut self.chunks);
             if self.purge {
-                core.purge.push(purge::Pending {
+                core.purge.push(purge_queue::Pending {
                     xid: self.xid,
                     csn,
                     heads: self.heads,
@@ -679,7 +697,7 @@ impl Transaction {
         }
     }
     pub(crate) fn reserve<'a>(core: &'a Core, worker: usize, logged: bool, len: usize) -> Result<RecordPlace<'a>> {
-        core.undo.reserve(&core.pool, &core.directory, &core.log, worker, logged, len)
+        core.undo.reserve(&core.pool, &core.directory.space, &core.log, worker, logged, len)
     }
     /// The record's chunk is held and the chain goes through it. Call while the place is still latched.
     pub(crate) fn chain(&mut self, relation: &Relation, kind: UndoKind, address: u64) {

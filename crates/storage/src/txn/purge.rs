@@ -8,6 +8,7 @@
 //!
 //! Must not know: SQL.
 
+use super::purge_queue::Pending;
 use super::table::{LiveSnapshots, Status};
 use crate::core::Core;
 use crate::directory::Relation;
@@ -15,58 +16,11 @@ use crate::heap::page::{self as hp, ADDRESS, DELETED};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
 use kilndb_base::planted::{self, Bug};
-use kilndb_base::sync::Mutex;
-use kilndb_base::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Result, RowId};
-use std::collections::{BTreeMap, VecDeque};
 
 /// How many versions of a row are looked through for its birth.
 const LONGEST: usize = 4096;
-
-pub struct Pending {
-    pub xid: u64,
-    pub csn: u64,
-    pub heads: [u64; 2],
-    pub chunks: Vec<u64>,
-    pub logged: bool,
-}
-#[derive(Default)]
-pub struct PurgeQueue {
-    /// Those that wait, and the one at hand: what was pushed and is not finished.
-    unfinished: AtomicUsize,
-    queue: Mutex<VecDeque<Pending>>,
-    /// Those that a snapshot stands in the way of, by that snapshot.
-    blocked: Mutex<BTreeMap<u64, Vec<Pending>>>,
-}
-impl PurgeQueue {
-    pub fn push(&self, item: Pending) {
-        self.unfinished.fetch_add(1, SeqCst);
-        crate::lock(&self.queue).push_back(item);
-    }
-    /// Includes the transaction that a round has taken out and works on.
-    pub fn len(&self) -> usize {
-        self.unfinished.load(SeqCst)
-    }
-    /// Nothing that was committed up to then waits to be purged.
-    pub fn is_settled(&self, csn: u64) -> bool {
-        let blocked = crate::lock(&self.blocked);
-        let queue = crate::lock(&self.queue);
-        let waiting = || queue.iter().chain(blocked.values().flatten());
-        // One more is at hand, and nobody knows which.
-        waiting().count() == self.unfinished.load(SeqCst) && waiting().all(|item| item.csn > csn)
-    }
-    pub fn ready(&self) -> usize {
-        crate::lock(&self.queue).len()
-    }
-    /// Those whose snapshot is gone may try again.
-    fn unblock(&self, live: &LiveSnapshots) {
-        let mut blocked = crate::lock(&self.blocked);
-        let gone: Vec<u64> = blocked.keys().filter(|b| !live.contains(**b)).copied().collect();
-        for b in gone {
-            crate::lock(&self.queue).extend(blocked.remove(&b).unwrap_or_default());
-        }
-    }
-}
 
 impl Core {
     /// CSN up to which everything is seen by every snapshot, and is on disk.
@@ -250,7 +204,7 @@ impl Core {
                 let (heap, entries) = record.retired()?;
                 self.purge_entries(&relation, heap, &entries)?;
             }
-            UndoKind::Inverted => self.purge_terms(&relation, record)?,
+            UndoKind::OfMethod => self.purge_of_method(&relation, record)?,
             UndoKind::DeleteMany => self.purge_rows(&relation, record, address)?,
             UndoKind::PieceRetire => {
                 // The record before it is the update that replaced the pieces: it names their row.

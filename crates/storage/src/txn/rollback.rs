@@ -15,41 +15,13 @@ use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
 use crate::undo::many::{Shape, Span, put_shape, put_slots};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{Op, Record, encode};
-use kilndb_base::hash::HashMap;
 use kilndb_base::park::Park;
 use kilndb_base::planted::{self, Bug};
-use kilndb_base::sync::Mutex;
-use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
+use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
 
 /// Steps between two looks at the clock: a step may be a whole page.
 const STEPS_AT_ONCE: usize = 16;
-
-/// Transactions that could not be rolled back, because a page cannot be read. Each stays in progress for everybody, so
-/// readers see what was there before it; whoever would have to wait for it gets an error instead. Recovery tries again.
-#[derive(Default)]
-pub struct UnendedRollbacks {
-    any: AtomicBool,
-    causes: Mutex<HashMap<u64, Error>>,
-}
-impl UnendedRollbacks {
-    fn add(&self, xid: u64, cause: &Error) {
-        crate::lock(&self.causes).insert(xid, cause.clone());
-        self.any.store(true, SeqCst);
-    }
-    /// Err: the transaction will not end as long as this process lives.
-    #[inline]
-    pub fn check(&self, xid: u64) -> Result<()> {
-        if self.any.load(SeqCst) { self.look_for(xid) } else { Ok(()) }
-    }
-    #[cold]
-    fn look_for(&self, xid: u64) -> Result<()> {
-        let Some(cause) = crate::lock(&self.causes).get(&xid).cloned() else { return Ok(()) };
-        Err(Error::corrupted(format!("transaction {xid} could not be rolled back"))
-            .with_detail(cause.message())
-            .with_hint("What it has changed cannot be changed again before the server has recovered the page."))
-    }
-}
 
 impl Transaction {
     /// It cannot be rolled back. Those that wait for it are not to wait for ever.
@@ -118,7 +90,7 @@ impl Core {
                 relation.entry_restamp(key, rid, address, stamp, (xid, next))?;
             }
             UndoKind::IndexRetire | UndoKind::IndexRetireMany | UndoKind::PieceRetire => {}
-            UndoKind::Inverted => self.undo_terms(&relation, &record)?,
+            UndoKind::OfMethod => self.undo_of_method(&relation, &record)?,
             UndoKind::UpdateMany | UndoKind::DeleteMany => self.undo_rows(&relation, &record, address)?,
             _ => self.undo_row(&relation, &record, address)?,
         }

@@ -8,8 +8,8 @@
 //!
 //! Must not know: how a chain is rebuilt.
 
+use super::record::{CHUNK, CHUNK_PAGES};
 use super::record::{FIXED, UndoKind, UndoRecord};
-use super::{CHUNK, CHUNK_PAGES};
 use crate::core::Core;
 use crate::heap::page as hp;
 use crate::heap::prune::Prune;
@@ -92,7 +92,7 @@ impl Core {
             }
         }
         if free && self.undo.unheld(number) {
-            self.undo.let_go(&self.pool, &self.directory, &self.log, number);
+            self.undo.let_go(&self.pool, &self.directory.space, &self.log, number);
         }
         Ok(())
     }

@@ -16,18 +16,16 @@ pub mod many;
 pub mod record;
 
 use crate::buffer::{Pool, WriteGuard};
-use crate::directory::Directory;
 use crate::page::{self, HEADER, PAGE};
 use crate::reserve::LazyArray;
+use crate::space::Space;
 use crate::wal::Log;
 use crate::wal::record::{Record, encode};
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use kilndb_base::sync::{Mutex, MutexGuard};
 use kilndb_base::{Error, Result, sqlstate};
-use record::{FIXED, UndoKind, UndoRecord};
+use record::{CHUNK, CHUNK_PAGES, FIXED, UndoKind, UndoRecord};
 
-pub const CHUNK_PAGES: u32 = 8;
-pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 /// A crash skips this share of the numbers: with these, changes that are not logged take chunks without a word in the
 /// log.
 const AHEAD_SHARE: usize = 16;
@@ -166,7 +164,7 @@ impl Undo {
     /// Gives a stream the next chunk, which it holds. Nobody sees a number below `next_chunk` that is not registered:
     /// it would be taken for one that is gone, and what its records say for known to all.
     /// Err: the chunk would come too close to the place of one that is still needed.
-    fn allocate(&self, pool: &Pool, directory: &Directory, logged: bool) -> Result<(u64, u32)> {
+    fn allocate(&self, pool: &Pool, space: &Mutex<Space>, logged: bool) -> Result<(u64, u32)> {
         let _one = crate::lock(&self.allocation);
         let number = self.next_chunk.load(Relaxed);
         // After a crash numbers go on further up, and must not meet those of before either.
@@ -174,7 +172,7 @@ impl Undo {
         if number - self.oldest.load(Acquire) >= most && number - self.find_oldest() >= most {
             return Err(no_chunk());
         }
-        let page = directory.take_pages(pool, CHUNK_PAGES)?;
+        let page = pool.take_pages(space, CHUNK_PAGES)?;
         self.put(number, page, logged, 1);
         Ok((number, page))
     }
@@ -238,7 +236,7 @@ impl Undo {
     pub fn reserve<'a>(
         &'a self,
         pool: &'a Pool,
-        directory: &Directory,
+        space: &Mutex<Space>,
         log: &Log,
         worker: usize,
         logged: bool,
@@ -254,7 +252,7 @@ impl Undo {
             stream.offset = stream.offset.next_multiple_of(PAGE as u64);
         }
         if stream.offset == 0 || stream.offset >= self.chunk_bytes {
-            let (number, first) = self.allocate(pool, directory, logged)?;
+            let (number, first) = self.allocate(pool, space, logged)?;
             if stream.chunk != 0 {
                 self.drop_holder(stream.chunk);
             }
@@ -343,7 +341,7 @@ impl Undo {
         Ok(matches!(kind, Some(UndoKind::UpdateMany | UndoKind::DeleteMany)))
     }
     /// Discards chunks that nobody needs: all transactions in them ended at or before `csn`.
-    pub fn discard(&self, pool: &Pool, directory: &Directory, log: &Log, csn: u64) -> usize {
+    pub fn discard(&self, pool: &Pool, space: &Mutex<Space>, log: &Log, csn: u64) -> usize {
         self.close_idle_streams();
         let mut last = crate::lock(&self.sweep);
         let is_due = self.is_sweep_due.swap(false, AcqRel);
@@ -363,7 +361,7 @@ impl Undo {
                 oldest = oldest.min(number);
                 continue;
             }
-            self.drop_chunk(pool, directory, log, number, page);
+            self.drop_chunk(pool, space, log, number, page);
             gone += 1;
         }
         self.oldest.store(oldest, Release);
@@ -383,7 +381,7 @@ impl Undo {
         self.page_of(chunk)
     }
     /// The chunk's space is free again. The caller knows that nobody needs its records.
-    fn drop_chunk(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64, page: u32) {
+    fn drop_chunk(&self, pool: &Pool, space: &Mutex<Space>, log: &Log, number: u64, page: u32) {
         let logged = self.word(number, PLACE).load(Relaxed) & LOGGED != 0;
         self.forget(number);
         if logged {
@@ -392,13 +390,13 @@ impl Undo {
         for pid in page..page + CHUNK_PAGES {
             pool.discard(pid);
         }
-        crate::lock(&directory.space).give(page, CHUNK_PAGES);
+        crate::lock(space).give(page, CHUNK_PAGES);
     }
     /// A chunk that no chain leads into goes, whatever snapshots there are.
-    fn let_go(&self, pool: &Pool, directory: &Directory, log: &Log, number: u64) {
+    fn let_go(&self, pool: &Pool, space: &Mutex<Space>, log: &Log, number: u64) {
         let _sweep = crate::lock(&self.sweep);
         if let Some(page) = self.page_of(number).filter(|_| !self.is_kept(number)) {
-            self.drop_chunk(pool, directory, log, number, page);
+            self.drop_chunk(pool, space, log, number, page);
             self.is_sweep_due.store(true, Release);
         }
     }

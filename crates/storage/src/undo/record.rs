@@ -7,10 +7,15 @@
 //! Must not know: how chunks are found.
 
 use super::many::{Shape, Slots};
+use crate::page::{HEADER, PAGE};
 use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result};
 
+pub const CHUNK_PAGES: u32 = 8;
+pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 pub const FIXED: usize = 42;
+/// Longest data of an undo record.
+pub const DATA_MAX: usize = PAGE - HEADER - FIXED;
 const _: () = assert!(FIXED == 2 + 1 + 1 + 4 + 8 + 8 + 8 + 4 + 4 + 2);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,9 +45,9 @@ pub enum UndoKind {
     DeleteMany = 13,
     /// As IndexRetire, of several rows. data: heap u32, then for each entry length of the key u16, row id u48, key.
     IndexRetireMany = 14,
-    /// A row's terms in an inverted index. data: row id, replaced generation + 1, new generation + 1 (0: none), as
-    /// varints.
-    Inverted = 15,
+    /// Of an index's method, which alone knows what the data says. For an inverted index: a row's terms, as row id,
+    /// replaced generation + 1, new generation + 1 (0: none), as varints.
+    OfMethod = 15,
 }
 const KINDS: [UndoKind; 15] = {
     use UndoKind::*;
@@ -61,7 +66,7 @@ const KINDS: [UndoKind; 15] = {
         UpdateMany,
         DeleteMany,
         IndexRetireMany,
-        Inverted,
+        OfMethod,
     ]
 };
 // In the log a kind has four bits.
@@ -82,7 +87,7 @@ impl UndoKind {
         }
     }
     /// There is something to purge once the transaction has committed and nobody sees what was before. Of
-    /// [`UndoKind::Inverted`] not always: the transaction says so itself.
+    /// [`UndoKind::OfMethod`] not always: the transaction says so itself.
     pub fn wants_purge(self) -> bool {
         use UndoKind::*;
         matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | PieceRetire)
@@ -109,7 +114,7 @@ pub type RetiredEntries<'a> = (u32, Vec<(u64, &'a [u8])>);
 
 impl UndoRecord {
     pub fn wants_purge(&self) -> bool {
-        self.kind.wants_purge() || self.kind == UndoKind::Inverted
+        self.kind.wants_purge() || self.kind == UndoKind::OfMethod
     }
     pub fn len(&self) -> usize {
         FIXED + self.data.len()

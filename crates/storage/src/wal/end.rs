@@ -9,11 +9,10 @@
 //!
 //! Must not know: what to do about it.
 
+use super::frame::{MAX_BODY, SEGMENT, mix, shown_lsn};
 use super::record::{Record, decode};
 use super::segment::{Segments, place_of};
 use super::tag::RecordKind;
-use super::{MAX_BODY, SEGMENT, mix};
-use crate::checkpoint::shown_lsn;
 use crate::crc::crc32c;
 use kilndb_base::{Error, Result};
 
@@ -61,28 +60,60 @@ fn newest_note_in(bytes: &[u8], first: u64) -> u64 {
     newest
 }
 
-/// Err: the log, which was durable up to `known` as far as others can tell, is damaged at `end`.
-pub fn judge(segments: &Segments, end: u64, known: u64) -> Result<()> {
-    let known = known.max(newest_note(segments, end)?);
+/// Why the log has no further record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LogEnd {
+    /// Nothing that is known to have been durable is missing: what is not here was never acknowledged.
+    Ordinary,
+    /// Something that was durable once is missing.
+    Damaged(LogDamage),
+}
+
+/// Where the log is damaged, and how that is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogDamage {
+    pub lsn: u64,
+    /// The segment's file, and the offset in it.
+    pub file: String,
+    pub offset: u64,
+    /// Files that should be there.
+    pub missing_files: Vec<String>,
+    /// The log was durable up to here at least.
+    pub durable_to: u64,
+}
+impl LogDamage {
+    pub fn error(&self) -> Error {
+        let mut message =
+            format!("the log is damaged at {} (file \"{}\", offset {}", shown_lsn(self.lsn), self.file, self.offset);
+        for file in &self.missing_files {
+            message += &format!("; there is no file \"{file}\"");
+        }
+        message += ")";
+        if self.durable_to > self.lsn {
+            message += &format!("; it was durable up to {} at least", shown_lsn(self.durable_to));
+        }
+        Error::corrupted(message)
+            .with_hint("Restore a backup, or start with --accept-lost-log to go on without what follows.")
+    }
+}
+
+/// Why the log ends here, which was durable up to `known` as far as others can tell.
+pub fn judge(segments: &Segments, end: u64, known: u64) -> Result<LogEnd> {
+    let durable_to = known.max(newest_note(segments, end)?);
     // A segment is made when its first byte is written.
     let is_missing = !end.is_multiple_of(SEGMENT) && !segments.has(end)?;
-    if known <= end && !is_missing {
-        return Ok(());
+    if durable_to <= end && !is_missing {
+        return Ok(LogEnd::Ordinary);
     }
     let (file, offset) = place_of(end);
-    let mut message = format!("the log is damaged at {} (file \"{file}\", offset {offset}", shown_lsn(end));
+    let mut missing_files = Vec::new();
     let reaches_to = end + MAX_BODY as u64;
     for lsn in [end, reaches_to] {
         if (lsn == end || lsn / SEGMENT > end / SEGMENT) && !segments.has(lsn)? {
-            message += &format!("; there is no file \"{}\"", place_of(lsn).0);
+            missing_files.push(place_of(lsn).0);
         }
     }
-    message += ")";
-    if known > end {
-        message += &format!("; it was durable up to {} at least", shown_lsn(known));
-    }
-    Err(Error::corrupted(message)
-        .with_hint("Restore a backup, or start with --accept-lost-log to go on without what follows."))
+    Ok(LogEnd::Damaged(LogDamage { lsn: end, file, offset, missing_files, durable_to }))
 }
 
 #[cfg(test)]

@@ -115,8 +115,9 @@ fn records(random: &mut Generator) -> Vec<Vec<u8>> {
     let ops: Vec<_> = operations(random, &bytes, &entry).into_iter().map(|op| (target, op)).collect();
     let (xid, rel, number) = (random.next(), random.next() as u32, random.next());
     let mut all = vec![
-        encode(&Record::Commit { xid, purge: true, drops: vec![rel, 0, 7] }),
-        encode(&Record::Commit { xid, purge: false, drops: Vec::new() }),
+        encode(&Record::Commit { xid, purge: true, drops: vec![rel, 0, 7], catalog_changes: &[] }),
+        encode(&Record::Commit { xid, purge: false, drops: Vec::new(), catalog_changes: &[] }),
+        encode(&Record::Commit { xid, purge: true, drops: vec![rel, 0], catalog_changes: &bytes }),
         encode(&Record::Abort { xid }),
         encode(&Record::PurgeDone { xid }),
         encode(&Record::Create { xid, rel, kind: 1, persistence: 2 }),

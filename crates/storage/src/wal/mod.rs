@@ -15,6 +15,7 @@
 //! Must not know: pages, what other bodies mean.
 
 pub mod end;
+pub mod frame;
 #[cfg(test)]
 mod fuzz;
 pub mod reader;
@@ -23,6 +24,7 @@ pub mod room;
 pub mod segment;
 pub mod tag;
 
+use self::frame::{MAX_BODY, SEGMENT, frame, frame_head, mix};
 use crate::accesses::{self, Count};
 use crate::api::WalStats;
 use crate::crc::crc32c;
@@ -38,8 +40,6 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
 
-pub const SEGMENT: u64 = 16 << 20;
-pub const MAX_BODY: usize = 1 << 16;
 /// A thread with sessions of its own may be kept for so long by a flush.
 const QUICK_FLUSH_NANOS: u64 = 400_000;
 /// So many flushes for one session each show that there is only one.
@@ -141,31 +141,6 @@ impl Drop for RedoHold<'_> {
             holds.swap_remove(at);
         }
     }
-}
-
-pub fn mix(crc: u32, lsn: u64) -> u32 {
-    crc ^ (lsn as u32) ^ ((lsn >> 32) as u32).wrapping_mul(0x9e37_79b1)
-}
-
-/// What stands before a body in the log, and its length.
-fn frame_head(body: &[u8], lsn: u64, crc: u32) -> ([u8; 14], usize) {
-    let mut head = [0u8; 14];
-    let mut n = 0;
-    let mut v = body.len();
-    while v >= 0x80 {
-        head[n] = v as u8 | 0x80;
-        v >>= 7;
-        n += 1;
-    }
-    head[n] = v as u8;
-    n += 1;
-    head[n..n + 4].copy_from_slice(&mix(crc, lsn).to_le_bytes());
-    (head, n + 4)
-}
-/// A record as it stands in the log at `lsn`.
-pub fn frame(body: &[u8], lsn: u64) -> Vec<u8> {
-    let (head, len) = frame_head(body, lsn, crc32c(body));
-    [&head[..len], body].concat()
 }
 
 impl Log {

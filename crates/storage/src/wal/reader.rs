@@ -1,81 +1,130 @@
-//! Records of the log, one after the other, from the files of its segments.
+//! Records of the log, one after the other, from the files of its segments; at their end, why there is no further one.
+//!
+//! Invariants
+//! 1. Links are followed: behind a link record the reader stands where it leads.
+//! 2. At the end of the log the reader stays where it is. It may be asked again: more may have been written.
 //!
 //! Must not know: what records do, a link aside.
 
+use super::end::{LogEnd, judge};
+use super::frame::{MAX_BODY, mix};
 use super::record::{Record, decode};
 use super::segment::{Segments, place_of};
-use super::{MAX_BODY, mix};
+use super::tag::RecordKind;
 use crate::crc::crc32c;
 use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result};
 
-/// Reads records one after the other until the log ends (or is torn).
+/// Bytes read at once.
+const READ_AHEAD: usize = 1 << 20;
+
+/// A record as it stands in the log.
+pub struct LogRecord {
+    pub start: u64,
+    /// Its LSN.
+    pub end: u64,
+    pub body: Vec<u8>,
+}
+impl LogRecord {
+    /// An error names the place.
+    pub fn decode(&self) -> Result<Record<'_>> {
+        decode(&self.body).map_err(|e| {
+            let (file, offset) = place_of(self.start);
+            Error::corrupted(format!("{} (file \"{file}\", offset {offset})", e.message()))
+        })
+    }
+}
+
+/// What comes next in the log.
+pub enum LogRead {
+    Record(LogRecord),
+    End(LogEnd),
+}
+
+/// Reads records one after the other until the log ends.
 pub struct LogReader<'a> {
     segments: &'a Segments,
-    pub lsn: u64,
+    lsn: u64,
+    /// The log was durable up to here at least, as others know.
+    durable: u64,
     buffer: Vec<u8>,
-    start: u64,
+    buffer_start: u64,
 }
 impl<'a> LogReader<'a> {
-    pub fn new(segments: &'a Segments, lsn: u64) -> LogReader<'a> {
-        LogReader { segments, lsn, buffer: Vec::new(), start: lsn }
+    /// `durable`: how far the log is known to have been durable, 0 if it is not known.
+    pub fn new(segments: &'a Segments, lsn: u64, durable: u64) -> LogReader<'a> {
+        LogReader { segments, lsn, durable, buffer: Vec::new(), buffer_start: lsn }
+    }
+    /// Where the next record begins, or the log ends.
+    pub fn lsn(&self) -> u64 {
+        self.lsn
+    }
+    /// The log was durable up to there as well: a page says so. A log that ends before that is damaged.
+    pub fn was_durable_to(&mut self, lsn: u64) {
+        self.durable = self.durable.max(lsn);
+    }
+    pub fn read_next(&mut self) -> Result<LogRead> {
+        match self.next_record()? {
+            Some(record) => Ok(LogRead::Record(record)),
+            None => Ok(LogRead::End(judge(self.segments, self.lsn, self.durable)?)),
+        }
+    }
+    fn next_record(&mut self) -> Result<Option<LogRecord>> {
+        let Some(record) = self.read_framed()? else { return Ok(None) };
+        if record.body.first().and_then(|head| RecordKind::of_head(*head)) == Some(RecordKind::Link)
+            && let Record::Link { to } = record.decode()?
+        {
+            self.go_on_at(to)?;
+        }
+        Ok(Some(record))
+    }
+    /// What is framed here as a record, whatever it is; links are not followed. None: there are no such bytes.
+    pub fn read_framed(&mut self) -> Result<Option<LogRecord>> {
+        let start = self.lsn;
+        Ok(self.next_body()?.map(|body| LogRecord { start, end: self.lsn, body }))
+    }
+    fn go_on_at(&mut self, lsn: u64) -> Result<()> {
+        if lsn < self.lsn {
+            return Err(Error::corrupted(format!("log: a link at {:X} leads back to {lsn:X}", self.lsn)));
+        }
+        self.buffer.clear();
+        (self.lsn, self.buffer_start) = (lsn, lsn);
+        Ok(())
     }
     fn frame(&self) -> Option<(usize, usize, u32)> {
-        let mut r = Reader::new(self.buffer.get((self.lsn - self.start) as usize..)?);
+        let mut r = Reader::new(self.buffer.get((self.lsn - self.buffer_start) as usize..)?);
         let before = r.remaining().len();
         let len = r.varint()? as usize;
         let crc = r.u32()?;
         Some((before - r.remaining().len(), len, crc))
     }
-    /// Follows a link.
-    pub fn go_on_at(&mut self, lsn: u64) -> Result<()> {
-        if lsn < self.lsn {
-            return Err(Error::corrupted(format!("log: a link at {:X} leads back to {lsn:X}", self.lsn)));
-        }
-        self.buffer.clear();
-        (self.lsn, self.start) = (lsn, lsn);
-        Ok(())
-    }
-    /// Where the next record ends, links included, which are followed.
-    pub fn next_record(&mut self) -> Result<Option<u64>> {
-        let at = self.lsn;
-        let Some((lsn, body)) = self.next()? else { return Ok(None) };
-        if let Record::Link { to } = decode_at(&body, at)? {
-            self.go_on_at(to)?;
-        }
-        Ok(Some(lsn))
-    }
-    /// End LSN and body of the next record.
-    pub fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+    fn next_body(&mut self) -> Result<Option<Vec<u8>>> {
+        assert!(self.buffer_start <= self.lsn);
         for attempt in 0..2 {
             if let Some((head, len, crc)) = self.frame() {
                 if len == 0 || len > MAX_BODY {
-                    return Ok(None);
+                    break;
                 }
-                let from = (self.lsn - self.start) as usize + head;
+                let from = (self.lsn - self.buffer_start) as usize + head;
                 if let Some(body) = self.buffer.get(from..from + len) {
                     if mix(crc32c(body), self.lsn) != crc {
-                        return Ok(None);
+                        break;
                     }
                     let body = body.to_vec();
                     self.lsn += (head + len) as u64;
-                    return Ok(Some((self.lsn, body)));
+                    return Ok(Some(body));
                 }
             }
             if attempt == 0 {
-                self.start = self.lsn;
-                self.buffer.resize(1 << 20, 0);
+                self.buffer_start = self.lsn;
+                self.buffer.resize(READ_AHEAD, 0);
                 let got = self.segments.read(self.lsn, &mut self.buffer)?;
                 self.buffer.truncate(got);
             }
         }
+        // What was read here is not to be taken for what will be here when the reader is asked again.
+        self.buffer.clear();
+        self.buffer_start = self.lsn;
         Ok(None)
     }
-}
-
-pub fn decode_at(body: &[u8], lsn: u64) -> Result<Record<'_>> {
-    decode(body).map_err(|e| {
-        let (file, offset) = place_of(lsn);
-        Error::corrupted(format!("{} (file \"{file}\", offset {offset})", e.message()))
-    })
 }

@@ -200,7 +200,23 @@ impl<'a> Op<'a> {
             }
         }
     }
-    fn tag(&self) -> OpTag {
+    /// The slot or the entry that it is about (the first, of several).
+    pub fn place(&self) -> Option<usize> {
+        match *self {
+            Op::Put { slot, .. } | Op::Patch { slot, .. } | Op::Word { slot, .. } | Op::Free { slot } => Some(slot),
+            Op::PutMany { first, .. }
+            | Op::FreeRange { first, .. }
+            | Op::PatchMany { first, .. }
+            | Op::WordMany { first, .. } => Some(first),
+            Op::TreeInsert { idx, .. }
+            | Op::TreeRemove { idx }
+            | Op::TreeReplace { idx, .. }
+            | Op::TreeExtend { idx, .. }
+            | Op::TreeCut { idx, .. } => Some(idx),
+            Op::Init { .. } | Op::TreeImage { .. } | Op::Cell { .. } => None,
+        }
+    }
+    pub fn tag(&self) -> OpTag {
         match self {
             Op::Init { .. } => OpTag::Init,
             Op::Put { .. } => OpTag::Put,
@@ -384,6 +400,8 @@ pub enum Record<'a> {
         xid: u64,
         purge: bool,
         drops: Vec<u32>,
+        /// What the transaction has changed in the catalogs, in words of the layers above; empty: nothing.
+        catalog_changes: &'a [u8],
     },
     /// Rolled back completely; the relations it had made are gone.
     Abort {
@@ -480,7 +498,7 @@ fn first_tag(undo: UndoKind) -> Option<OpTag> {
         | UndoKind::IndexRetire
         | UndoKind::PieceRetire
         | UndoKind::IndexRetireMany
-        | UndoKind::Inverted => None,
+        | UndoKind::OfMethod => None,
     }
 }
 fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, kind: Option<UndoKind>) {
@@ -560,9 +578,14 @@ pub fn encode(record: &Record<'_>) -> Vec<u8> {
         }
     };
     match record {
-        Record::Commit { xid, purge, drops } => {
+        Record::Commit { xid, purge, drops, catalog_changes: [] } => {
             numbers(flag_if(*purge), &[*xid]);
             drops.iter().for_each(|rel| put_varint(&mut out, u64::from(*rel)));
+        }
+        Record::Commit { xid, purge, drops, catalog_changes } => {
+            numbers(flag_if(*purge) | RecordKind::SECOND_FLAG, &[*xid, drops.len() as u64]);
+            drops.iter().for_each(|rel| put_varint(&mut out, u64::from(*rel)));
+            out.extend_from_slice(catalog_changes);
         }
         Record::Doom { xid, rels } => {
             numbers(0, &[*xid]);
@@ -663,10 +686,17 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         RecordKind::Commit => {
             let xid = r.varint()?;
             let mut drops = Vec::new();
-            while !r.is_empty() {
+            if head & RecordKind::SECOND_FLAG == 0 {
+                while !r.is_empty() {
+                    drops.push(get_u32(&mut r)?);
+                }
+                return Some(Record::Commit { xid, purge: is_flagged, drops, catalog_changes: &[] });
+            }
+            for _ in 0..r.varint()? {
                 drops.push(get_u32(&mut r)?);
             }
-            Record::Commit { xid, purge: is_flagged, drops }
+            let catalog_changes = Some(r.remaining()).filter(|changes| !changes.is_empty())?;
+            Record::Commit { xid, purge: is_flagged, drops, catalog_changes }
         }
         RecordKind::Abort => Record::Abort { xid: r.varint()? },
         RecordKind::PurgeDone => Record::PurgeDone { xid: r.varint()? },
@@ -696,4 +726,29 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
         RecordKind::Initial => Record::Initial { rel: get_u32(&mut r)?, bytes: r.prefixed()? },
         RecordKind::Durable => Record::Durable { to: r.varint()? },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As docs/format.md draws it; and as builds before it have written it.
+    #[test]
+    fn a_commit_record_byte_by_byte() {
+        let changes = b"changes";
+        let commit = Record::Commit { xid: 300, purge: true, drops: vec![5, 200], catalog_changes: changes };
+        let expected = [&[0x34, 0xac, 0x02, 0x02, 0x05, 0xc8, 0x01][..], changes].concat();
+        assert_eq!(encode(&commit), expected);
+        assert!(matches!(
+            decode(&expected).unwrap(),
+            Record::Commit { xid: 300, purge: true, drops, catalog_changes: b"changes" } if drops == [5, 200]
+        ));
+        let old = [0x14, 0xac, 0x02, 0x05, 0xc8, 0x01];
+        assert!(matches!(
+            decode(&old).unwrap(),
+            Record::Commit { xid: 300, purge: true, drops, catalog_changes: [] } if drops == [5, 200]
+        ));
+        // What is flagged is there.
+        assert!(decode(&[0x24, 0x05, 0x00]).is_err());
+    }
 }

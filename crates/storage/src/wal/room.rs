@@ -3,7 +3,7 @@
 //!
 //! Must not know: who writes, what the records mean.
 
-use super::SEGMENT;
+use super::frame::SEGMENT;
 use super::segment::Segments;
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};

@@ -6,7 +6,7 @@
 //!
 //! Must not know: records.
 
-use super::SEGMENT;
+use super::frame::SEGMENT;
 use crate::stats::{Event, IoObject, Stats};
 use kilndb_base::env::{Env, File, Open};
 use kilndb_base::planted::{self, Bug};

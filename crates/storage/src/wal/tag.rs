@@ -28,7 +28,6 @@ macro_rules! tags {
                 }
             }
             /// As docs/format.md calls it.
-            #[cfg(test)]
             pub const fn words(self) -> &'static str {
                 match self {
                     $($name::$tag => $words,)*
@@ -46,7 +45,7 @@ tags! {
         /// Bits 4 to 7 of the first byte: the undo record's kind.
         ChangeWithUndo = 0x02 "change with undo",
         Compensation = 0x03 "compensation",
-        /// Bit 4: a purge is due.
+        /// Bit 4: a purge is due. Bit 5: what the transaction has changed in the catalogs follows.
         Commit = 0x04 "commit",
         Abort = 0x05 "abort",
         PurgeDone = 0x06 "purge done",
@@ -63,11 +62,14 @@ tags! {
         Doom = 0x19 "doom",
     }
 }
+const _: () = assert!(RecordKind::FLAG == 1 << 4 && RecordKind::SECOND_FLAG == 1 << 5);
 const _: () = assert!(RecordKind::Doom.byte() == RecordKind::Drop.byte() | RecordKind::FLAG);
 
 impl RecordKind {
     /// Bit 4 of a first byte.
     pub const FLAG: u8 = 0x10;
+    /// Bit 5 of a first byte.
+    pub const SECOND_FLAG: u8 = 0x20;
 
     /// By a record's first byte. None: no such kind is known.
     #[inline]

@@ -1,6 +1,6 @@
 //! A cluster of a test's: its folder and how it is set up. The crate's own tests have this file too.
 use super::EngineConfig;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A folder that goes away with this value.
@@ -37,5 +37,16 @@ pub fn config(data_dir: PathBuf, buffers: u64) -> EngineConfig {
                 eprintln!("{s:?}: {t}")
             }
         }),
+    }
+}
+/// Copies a folder with all that is in it.
+pub fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let to = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy_folder(&entry.path(), &to),
+            false => _ = std::fs::copy(entry.path(), &to).unwrap(),
+        }
     }
 }

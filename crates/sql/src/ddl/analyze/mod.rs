@@ -11,7 +11,7 @@ mod compute;
 mod elements;
 mod sample;
 
-use super::Session;
+use super::Definitions;
 use crate::client::{ProgressKind, Runtime};
 use compute::{Facts, Statistics};
 use elements::ElementKind;
@@ -53,7 +53,7 @@ struct Target {
     element: (Oid, Oid, Oid),
 }
 
-impl Session {
+impl Definitions<'_> {
     /// `columns`: all if there are none. Returns how many rows the table has, it seems.
     pub(super) fn analyze_table(
         &mut self,
@@ -63,7 +63,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<i64> {
         if verbose {
-            self.notice(Severity::Info, format!("analyzing \"{}.{}\"", table.schema_name, table.name));
+            self.context().notice(Severity::Info, format!("analyzing \"{}.{}\"", table.schema_name, table.name));
         }
         let progress = &runtime.control().progress;
         progress.begin(ProgressKind::Analyze, table.oid);
@@ -83,10 +83,11 @@ impl Session {
         let targets = self.targets(table, columns, runtime)?;
         let most = targets.iter().map(|t| t.facts.target).max().unwrap_or(0);
         let wanted = FEWEST_ROWS.max(ROWS_PER_TARGET * most);
-        let heap = self.own.temporary.relation(&self.instance.engine, table.storage)?;
-        let snapshot = self.take_snapshot(runtime)?.untracked();
+        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
+        let snapshot = self.context_mut().take_snapshot(runtime)?.untracked();
         progress.set(PHASE, 1);
-        let sample = sample::take(&heap, &snapshot, wanted, self.instance.env.random_u64(), runtime, progress)?;
+        let sample =
+            sample::take(&heap, &snapshot, wanted, self.context().cluster.env.random_u64(), runtime, progress)?;
         if verbose {
             self.tell_of_sample(table, &sample);
         }
@@ -106,7 +107,7 @@ impl Session {
         let (name, read, blocks, seen) = (&table.name, sample.blocks_read, sample.blocks, sample.rows_seen);
         let (taken, rows) = (sample.rows.len(), sample.total_rows);
         let counted = format!("scanned {read} of {blocks} pages, containing {seen} live rows and 0 dead rows");
-        self.notice(
+        self.context().notice(
             Severity::Info,
             format!("\"{name}\": {counted}; {taken} rows in sample, {rows:.0} estimated total rows"),
         );
@@ -114,9 +115,13 @@ impl Session {
 
     /// Of a column, pg_attribute.attstattarget: its own statistics target, or the session's; 0 leaves it out.
     fn targets(&mut self, table: &Arc<Table>, columns: &[&str], runtime: &dyn Runtime) -> Result<Vec<Target>> {
-        let default = self.settings.get("default_statistics_target").and_then(|v| v.parse().ok()).unwrap_or(100);
-        let attributes =
-            self.catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &[Datum::Oid(table.oid)])?;
+        let default =
+            self.context().settings.get("default_statistics_target").and_then(|v| v.parse().ok()).unwrap_or(100);
+        let attributes = self.context_mut().catalog_lookup(
+            PG_ATTRIBUTE,
+            PG_ATTRIBUTE_RELID_ATTNUM_INDEX,
+            &[Datum::Oid(table.oid)],
+        )?;
         let mut targets = Vec::new();
         for column in table.columns.iter().filter(|c| !c.dropped && c.generated != b'v') {
             if !columns.is_empty() && !columns.contains(&column.name.as_str()) {
@@ -137,7 +142,8 @@ impl Session {
 
     fn target(&mut self, column: &Column, target: usize, runtime: &dyn Runtime) -> Result<Target> {
         let info = self.type_info(column.type_oid, runtime)?;
-        let operators = self.with_catalog(runtime, |host| host.reader.ordering_operators(column.type_oid))?;
+        let operators =
+            self.context_mut().with_catalog(runtime, |host| host.reader.ordering_operators(column.type_oid))?;
         let (elements, element) = self.element_kind(column, runtime)?;
         let is_ordered = operators.is_some() && elements != ElementKind::Lexemes;
         let facts = Facts { type_oid: column.type_oid, len: info.len, target, is_ordered, elements };
@@ -146,7 +152,7 @@ impl Session {
     }
 
     fn element_kind(&mut self, column: &Column, runtime: &dyn Runtime) -> Result<(ElementKind, (Oid, Oid, Oid))> {
-        self.with_catalog(runtime, |host| {
+        self.context_mut().with_catalog(runtime, |host| {
             let mut info = host.reader.type_by_oid(column.type_oid)?;
             while let Some(domain) = info.as_ref().filter(|t| t.kind == b'd') {
                 info = host.reader.type_by_oid(domain.base_type)?;
@@ -193,7 +199,7 @@ impl Session {
             columns.extend(names.into_iter().zip(values));
         }
         let key = [Datum::Oid(table), Datum::Int2(target.attnum)];
-        let known = self.catalog_lookup(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &key)?.pop();
+        let known = self.context_mut().catalog_lookup(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &key)?.pop();
         self.write_catalog(runtime, |w| match known {
             Some(old) => {
                 let mut new = old.clone();
@@ -218,7 +224,8 @@ impl Session {
             row.set("reltuples", rows.clone());
         })?;
         for index in &table.indexes {
-            let index_pages = self.own.temporary.relation(&self.instance.engine, index.storage)?.pages();
+            let index_pages =
+                self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?.pages();
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index.oid, runtime, |row| {
                 row.set("relpages", Datum::Int4(index_pages as i32));
                 row.set("reltuples", rows.clone());

@@ -8,7 +8,7 @@
 
 use super::walk::DeletionPlan;
 use crate::client::Runtime;
-use crate::ddl::Session;
+use crate::ddl::Definitions;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::reference::Reference;
@@ -31,7 +31,7 @@ impl WholeObjects {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Deletes what a command names, and what goes with it. Without `cascade`: 2BP01 if something else needs it.
     pub(crate) fn delete_objects(&mut self, named: &[Reference], cascade: bool, runtime: &dyn Runtime) -> Result<()> {
         self.settle_dependencies(runtime)?;
@@ -94,7 +94,7 @@ impl Session {
         oid: Oid,
         relation: &str,
     ) -> Result<Option<(CatalogRow, Oid)>> {
-        let row = self.catalog_lookup(class, index, &[Datum::Oid(oid)])?.pop();
+        let row = self.context_mut().catalog_lookup(class, index, &[Datum::Oid(oid)])?.pop();
         Ok(row.map(|row| {
             let relation = row.oid(relation);
             (row, relation)
@@ -102,9 +102,9 @@ impl Session {
     }
 
     fn delete_relation_or_index(&mut self, oid: Oid, wholes: &WholeObjects, runtime: &dyn Runtime) -> Result<()> {
-        let index = self.catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?.pop();
+        let index = self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &[Datum::Oid(oid)])?.pop();
         let Some(index) = index else {
-            let table = self.with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
+            let table = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))?;
             return match table {
                 Some(table) => self.delete_relation(&table, wholes.has_relation(table.partition_of), runtime),
                 None => Ok(()),
@@ -113,7 +113,7 @@ impl Session {
         if wholes.has_relation(index.oid("indrelid")) {
             return Ok(());
         }
-        let table = self.table_by_oid(index.oid("indrelid"), runtime)?;
+        let table = self.context_mut().table_by_oid(index.oid("indrelid"), runtime)?;
         let table = self.lock_for_ddl(&table, kilndb_storage::LockMode::AccessExclusive, runtime)?;
         let own = table.indexes.iter().find(|i| i.oid == oid).cloned();
         let own = own.ok_or_else(|| Error::internal("an index that its table does not have"))?;
@@ -122,7 +122,7 @@ impl Session {
 
     fn delete_constraint_of(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         if row.oid("conrelid") != 0 {
-            let table = self.table_by_oid(row.oid("conrelid"), runtime)?;
+            let table = self.context_mut().table_by_oid(row.oid("conrelid"), runtime)?;
             self.lock_for_ddl(&table, kilndb_storage::LockMode::AccessExclusive, runtime)?;
         }
         self.delete_constraint(row.oid("oid"), runtime)
@@ -136,7 +136,7 @@ impl Session {
     }
 
     fn delete_type(&mut self, oid: Oid, wholes: &WholeObjects, runtime: &dyn Runtime) -> Result<()> {
-        let Some(row) = self.catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?.pop() else {
+        let Some(row) = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?.pop() else {
             return Ok(());
         };
         if wholes.has_relation(row.oid("typrelid")) {

@@ -9,7 +9,7 @@
 
 use super::{Dependency, is_pinned};
 use crate::ddl::renaming::bound_parts;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::reference::Reference;
 use kilndb_catalog::ids::*;

@@ -3,20 +3,21 @@
 //! Invariants
 //! 1. The rows of an object whose class is one of [`derived_classes`] are those that [`derived::dependencies_of`] finds,
 //!    from the end of the command that defines the object on. No command writes them itself: writing a defining row
-//!    notes the object, and [`Session::settle_dependencies`] brings its rows up to date.
+//!    notes the object, and [`Definitions::settle_dependencies`] brings its rows up to date.
 //! 2. Declared rows are the exception: who owns a sequence, what belongs to an extension, and members of operator
 //!    families. Commands write them, and they go with the object.
-//! 3. An object is deleted only by [`Session::delete_objects`], after all that needs it.
+//! 3. An object is deleted only by [`Definitions::delete_objects`], after all that needs it.
 //!
 //! Must not know: the syntax of commands.
 
+mod check;
 mod delete;
 pub(super) mod derived;
 mod walk;
 
-use super::Session;
+use super::Definitions;
 use crate::client::Runtime;
-use crate::session::environment::StatementHost;
+use crate::host::StatementHost;
 use derived::{AUTO, EXTENSION, INTERNAL, dependencies_of};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::reference::Reference;
@@ -130,17 +131,17 @@ impl Compared {
     }
 }
 
-impl Session {
+impl Definitions<'_> {
     /// Brings pg_depend up to date for all objects that have been defined, changed or deleted since the last call.
     pub(crate) fn settle_dependencies(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        let changed = std::mem::take(&mut self.changed_definitions);
+        let changed = std::mem::take(&mut self.changed);
         if changed.is_empty() {
             return Ok(());
         }
-        if let Some(txn) = &mut self.txn {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
-        let compared = self.with_catalog(runtime, |host| {
+        let compared = self.context_mut().with_catalog(runtime, |host| {
             let tracked = changed.iter().filter(|(class, object)| is_tracked(*class, *object));
             tracked.map(|(class, object)| Compared::of(host, *class, *object)).collect::<Result<Vec<_>>>()
         })?;
@@ -184,7 +185,7 @@ impl Session {
     fn all_definitions(&mut self) -> Result<Vec<Reference>> {
         let mut all = Vec::new();
         for class in derived_classes() {
-            let rows = self.catalog_scan(class)?;
+            let rows = self.context_mut().catalog_scan(class)?;
             let tracked = rows.iter().map(|row| row.oid("oid")).filter(|oid| is_tracked(class, *oid));
             all.extend(tracked.map(|oid| Reference::object(class, oid)));
         }
@@ -197,7 +198,7 @@ impl Session {
         for object in self.all_definitions()? {
             match self.compare_definition(object, runtime) {
                 Ok(_) => {
-                    self.changed_definitions.insert((object.class, object.object));
+                    self.changed.insert((object.class, object.object));
                     self.settle_dependencies(runtime)?;
                 }
                 Err(e) => problems.push(self.unbound(object, &e, runtime)?),
@@ -206,34 +207,8 @@ impl Session {
         Ok(problems)
     }
 
-    /// What is wrong with the rows of any object, in words.
-    pub(crate) fn compare_all_definitions(&mut self, runtime: &dyn Runtime) -> Result<Vec<String>> {
-        let mut problems = Vec::new();
-        for object in self.all_definitions()? {
-            let compared = match self.compare_definition(object, runtime) {
-                Ok(compared) => compared,
-                Err(e) => {
-                    problems.push(self.unbound(object, &e, runtime)?);
-                    continue;
-                }
-            };
-            let superfluous = compared.superfluous();
-            let wrong = compared
-                .missing()
-                .into_iter()
-                .map(|d| (d, "lacks"))
-                .chain(superfluous.iter().map(|row| (Dependency::of_row(row), "should not have")));
-            for (d, verb) in wrong {
-                let (of, on) = (self.object_shown(d.dependent, runtime)?, self.object_shown(d.referenced, runtime)?);
-                let kind = d.kind as char;
-                problems.push(format!("pg_depend {verb} that {of} depends on {on} (deptype {kind})"));
-            }
-        }
-        Ok(problems)
-    }
-
     fn compare_definition(&mut self, object: Reference, runtime: &dyn Runtime) -> Result<Compared> {
-        self.with_catalog(runtime, |host| Compared::of(host, object.class, object.object))
+        self.context_mut().with_catalog(runtime, |host| Compared::of(host, object.class, object.object))
     }
 
     fn unbound(&mut self, object: Reference, e: &Error, runtime: &dyn Runtime) -> Result<String> {

@@ -12,8 +12,8 @@
 use super::derived::{AUTO, EXTENSION, INTERNAL, PARTITION_PRIMARY, PARTITION_SECONDARY};
 use super::{Dependency, is_pinned};
 use crate::client::Runtime;
-use crate::ddl::Session;
-use crate::session::describe;
+use crate::ddl::Definitions;
+use crate::host::describe;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::reference::Reference;
@@ -144,7 +144,7 @@ impl DeletionWalk<'_> {
     /// Adds an object after all that needs it.
     fn visit(
         &mut self,
-        session: &mut Session,
+        definitions: &mut Definitions<'_>,
         object: Reference,
         mut reasons: Reasons,
         runtime: &dyn Runtime,
@@ -155,17 +155,17 @@ impl DeletionWalk<'_> {
             return Ok(());
         }
         if is_pinned(object) {
-            let shown = session.object_shown(object, runtime)?;
+            let shown = definitions.object_shown(object, runtime)?;
             let message = format!("cannot drop {shown} because it is required by the database system");
             return Err(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message));
         }
-        let wholes = self.wholes_of(session, object)?;
+        let wholes = self.wholes_of(definitions, object)?;
         if wholes.partition.is_some() {
             reasons.add(Reasons::IS_PARTITION_PART);
         }
         if let Some(owner) = wholes.owner {
             if !self.path.is_empty() {
-                return self.visit_whole(session, object, owner.referenced, reasons, runtime);
+                return self.visit_whole(definitions, object, owner.referenced, reasons, runtime);
             }
             let whole = owner.referenced;
             if self.named.iter().any(|n| *n == whole || *n == Reference::object(whole.class, whole.object)) {
@@ -173,15 +173,15 @@ impl DeletionWalk<'_> {
                 return Ok(());
             }
             let required_by = wholes.partition.map_or(owner.referenced, |p| p.referenced);
-            return Err(session.required_by(object, required_by, runtime)?);
+            return Err(definitions.required_by(object, required_by, runtime)?);
         }
         let needs = match wholes.partition {
             Some(whole) => Some(whole.referenced),
             None => self.path.last().map(|(object, _)| *object),
         };
         self.path.push((object, reasons));
-        for (dependent, why) in session.dependents_in_order(object, runtime)? {
-            self.visit(session, dependent, why, runtime)?;
+        for (dependent, why) in definitions.dependents_in_order(object, runtime)? {
+            self.visit(definitions, dependent, why, runtime)?;
         }
         let reasons = self.path.pop().map_or(reasons, |(_, reasons)| reasons);
         self.plan.push(Doomed { object, reasons, needs });
@@ -189,11 +189,11 @@ impl DeletionWalk<'_> {
     }
 
     /// What `object` is a part of, if that is not on the way here already.
-    fn wholes_of(&mut self, session: &mut Session, object: Reference) -> Result<Wholes> {
+    fn wholes_of(&mut self, definitions: &mut Definitions<'_>, object: Reference) -> Result<Wholes> {
         let key = [Datum::Oid(object.class), Datum::Oid(object.object), Datum::Int4(i32::from(object.column))];
         let key = &key[..if object.column == 0 { 2 } else { 3 }];
         let mut wholes = Wholes::default();
-        for row in session.catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, key)? {
+        for row in definitions.context_mut().catalog_lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, key)? {
             let dependency = Dependency::of_row(&row);
             let whole = dependency.referenced;
             // A relation's column that is a part of the relation.
@@ -215,14 +215,14 @@ impl DeletionWalk<'_> {
     /// A part cannot go alone: goes on from the whole, as if that had been come to in the part's place.
     fn visit_whole(
         &mut self,
-        session: &mut Session,
+        definitions: &mut Definitions<'_>,
         part: Reference,
         whole: Reference,
         reasons: Reasons,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        if session.lock_to_delete(whole, runtime)? {
-            self.visit(session, whole, Reasons::WHOLE_OF_PART, runtime)?;
+        if definitions.lock_to_delete(whole, runtime)? {
+            self.visit(definitions, whole, Reasons::WHOLE_OF_PART, runtime)?;
             if !self.plan.contains(part, reasons) && !self.is_on_path(part, reasons) {
                 return Err(Error::internal(format!("{part:?} does not go with {whole:?}, whose part it is")));
             }
@@ -234,7 +234,7 @@ impl DeletionWalk<'_> {
 /// As many dependents as a message lists.
 const REPORTED_MAX: usize = 100;
 
-impl Session {
+impl Definitions<'_> {
     /// The objects that go with those that a command names; without `cascade` an error (2BP01) if that is more than
     /// follows of itself.
     pub(super) fn plan_deletion(
@@ -299,14 +299,14 @@ impl Session {
 
     fn tell_cascade(&mut self, count: usize, lines: &[String]) {
         if let [only] = lines {
-            return self.notice(Severity::Notice, only.clone());
+            return self.context().notice(Severity::Notice, only.clone());
         }
         let notice = Error::notice(
             sqlstate::SUCCESSFUL_COMPLETION,
             Severity::Notice,
             format!("drop cascades to {count} other objects"),
         );
-        self.own.scratch.notices.borrow_mut().push(notice.with_detail(lines.join("\n")));
+        self.context().shared.scratch.notices.borrow_mut().push(notice.with_detail(lines.join("\n")));
     }
 
     fn required_by(&mut self, part: Reference, whole: Reference, runtime: &dyn Runtime) -> Result<Error> {
@@ -318,8 +318,9 @@ impl Session {
 
     /// An object as messages call it.
     pub(crate) fn object_shown(&mut self, object: Reference, runtime: &dyn Runtime) -> Result<String> {
-        let shown =
-            self.with_catalog(runtime, |host| describe::shown(host, object.class, object.object, object.column))?;
+        let shown = self
+            .context_mut()
+            .with_catalog(runtime, |host| describe::shown(host, object.class, object.object, object.column))?;
         Ok(shown.unwrap_or_else(|| format!("object {} of catalog {}", object.object, object.class)))
     }
 
@@ -355,7 +356,8 @@ impl Session {
         if object.class != PG_CLASS {
             return Ok(true);
         }
-        let Some(table) = self.with_catalog(runtime, |host| host.reader.table_by_oid(object.object))? else {
+        let Some(table) = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(object.object))?
+        else {
             return Ok(false);
         };
         // An index is locked by its table.

@@ -1,0 +1,66 @@
+//! Entries of rows that go, or that have other keys now.
+//!
+//! Must not know: why.
+
+use super::node::{self, Key, RETIRED};
+use crate::directory::Relation;
+use crate::txn::Transaction;
+use crate::undo::record::{DATA_MAX, RETIRED_HEAD, UndoKind, index_data, put_retired};
+use crate::wal::record::Op;
+use kilndb_base::{Result, RowId};
+use std::cell::OnceCell;
+
+impl Relation {
+    /// The row has another key now: marks the entry, so that it is nobody's conflict once we commit.
+    pub(crate) fn entry_retire(&self, txn: &mut Transaction, key: &[u8], rid: u64) -> Result<()> {
+        loop {
+            let (block, mut page) = self.latch_node(0, Key(key, rid))?;
+            let Some((idx, old)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
+            if old == 0 && node::room(page.page()) < 10 {
+                self.split(block, page, idx)?;
+                continue;
+            }
+            let mut record = txn.record(self, UndoKind::IndexMark, 0, 0, 0, 0);
+            record.data = index_data(&old.to_le_bytes(), rid, key);
+            let entry = OnceCell::new();
+            let target = self.target(block);
+            let build = |a| {
+                let entry = entry.get_or_init(|| node::build(key, rid, None, a | RETIRED));
+                vec![(target, Op::TreeReplace { idx, entry })]
+            };
+            txn.change(self, &record, build, &[0], &mut [&mut page])?;
+            return Ok(());
+        }
+    }
+    /// Where entries name their heaps: the row, which stays, is to be found here no longer.
+    pub fn index_retire(&self, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
+        let txn = txn.of(self)?;
+        txn.begin_removal()?;
+        self.index_retire_of(txn, key, rid)
+    }
+    /// Entries of this index that lead to rows which this transaction has deleted from the heap: the rows' ids, the
+    /// keys.
+    pub fn retire_many<'k>(
+        &self,
+        txn: &mut Transaction,
+        heap: &Relation,
+        entries: impl Iterator<Item = (RowId, &'k [u8])>,
+    ) -> Result<()> {
+        let txn = txn.of(self)?;
+        let mut record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
+        for (rid, key) in entries {
+            if record.data.len() + RETIRED_HEAD + key.len() > DATA_MAX {
+                txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
+                record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
+            }
+            if record.data.is_empty() {
+                record.data.extend_from_slice(&heap.id.to_le_bytes());
+            }
+            put_retired(&mut record.data, rid.to_u64(), key);
+        }
+        if !record.data.is_empty() {
+            txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,30 @@
+//! Trees that are to be swept ([`super::sweep`]).
+//!
+//! Must not know: how.
+
+use super::dead_prefix::FullKey;
+use kilndb_base::sync::Mutex;
+use std::collections::VecDeque;
+
+#[derive(Default)]
+pub struct Sweeps {
+    /// Trees, and how far each has been swept.
+    queue: Mutex<VecDeque<(u32, FullKey)>>,
+}
+
+impl Sweeps {
+    pub fn next(&self) -> Option<(u32, FullKey)> {
+        crate::lock(&self.queue).pop_front()
+    }
+    /// The sweep that was taken out with [`Sweeps::next`] has come so far.
+    pub fn go_on(&self, sweep: (u32, FullKey)) {
+        crate::lock(&self.queue).push_front(sweep);
+    }
+    pub fn push(&self, tree: u32) {
+        let mut queue = crate::lock(&self.queue);
+        // One that is under way may be past what is wanted.
+        if !queue.iter().any(|(id, from)| *id == tree && from.0.is_empty()) {
+            queue.push_back((tree, FullKey::default()));
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What an index method is: its properties, and what it does for statements, rollback, purge and checks.
+//!
+//! Relation kinds that are methods, and the calls of a relation's method (`Relation::index_insert` and so on, in
+//! [`dispatch`]), are generated from [`crate::registry`]: one match each, no dynamic dispatch.
+//!
+//! Invariants
+//! 1. Whoever uses an index asks for properties, never for a method by its name.
+//! 2. A method with keys is told of each key of a row; one with terms is told of a row once, with all its terms.
+//!
+//! Must not know: what keys and terms mean.
+
+mod dispatch;
+pub(crate) mod terms;
+pub(crate) mod work;
+
+use crate::api::{IndexInsert, RowBatch, Uniqueness};
+use crate::core::Core;
+use crate::directory::Relation;
+use crate::report::CheckReport;
+use crate::txn::{Snapshot, Transaction};
+use crate::undo::record::UndoRecord;
+use kilndb_base::park::Park;
+use kilndb_base::{Error, Result, RowId};
+use std::borrow::Cow;
+use std::sync::Arc;
+use terms::{TermChange, TermScan};
+
+/// What entries of an index are made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IndexContents {
+    /// Each row has one key (or none); scans walk from key to key ([`Relation::index_scan`]).
+    Keys,
+    /// Each row has many terms (or none); scans find the rows of a term, in no order ([`Relation::term_scan`]), and what
+    /// they find is to be rechecked.
+    Terms,
+}
+
+/// What whoever plans, builds or defines an index must know of its method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MethodProperties {
+    pub name: &'static str,
+    pub contents: IndexContents,
+    /// Scans can give the entries in the order of their keys, forwards and backwards, and those within bounds.
+    pub is_ordered: bool,
+    /// It can refuse a second live row with the same key.
+    pub can_be_unique: bool,
+    /// One index can have the entries of several heaps, which the keys name.
+    pub can_span_heaps: bool,
+    /// A checker can tell which rows have no entry.
+    pub leads_to_all_rows: bool,
+}
+
+/// Keys or terms with the rows that have them, sorted.
+pub type IndexEntries<'a> = dyn Iterator<Item = Result<(Vec<u8>, RowId)>> + 'a;
+
+/// A new row's key.
+#[derive(Clone, Copy)]
+pub(crate) struct NewKey<'a> {
+    /// Where the row is (to see who is alive).
+    pub heap: &'a Relation,
+    pub key: &'a [u8],
+    pub rid: RowId,
+    pub uniqueness: Uniqueness,
+}
+
+/// The new id of a row of another heap.
+pub type MovedRows<'a> = dyn Fn(RowId) -> Option<RowId> + 'a;
+
+/// What a background thread that works on a method's indexes keeps from one to the next.
+pub(crate) trait IndexWorker: Send {
+    /// Some work on one index; true: there is more to do.
+    fn step(&mut self, index: &Arc<Relation>) -> Result<bool>;
+}
+
+/// An index method. What a method cannot do is an internal error: its properties say so.
+pub(crate) trait IndexMethod {
+    const PROPERTIES: MethodProperties;
+
+    /// Fills an empty index. Terms come as [`IndexMethod::kept_term`] makes them.
+    fn build(index: &Relation, txn: &mut Transaction, entries: &mut IndexEntries<'_>, park: &dyn Park) -> Result<()>;
+    /// Fills an empty index with what another of the same method has, as the snapshot sees it, of rows that have moved.
+    fn copy(
+        index: &Arc<Relation>,
+        txn: &mut Transaction,
+        source: (&Arc<Relation>, &Snapshot),
+        moved: &MovedRows<'_>,
+        park: &dyn Park,
+    ) -> Result<()>;
+    /// Structure, and where entries lead.
+    fn check(core: &Core, index: &Arc<Relation>, report: &mut CheckReport) -> Result<()>;
+
+    // ---- methods with keys
+
+    fn insert(index: &Relation, _: &mut Transaction, _: &NewKey<'_>, _: &dyn Park) -> Result<IndexInsert> {
+        Err(cannot(index, "take keys"))
+    }
+    /// As `insert` for one entry after the other. What stopped one, and which: those before it are in. `new`: what is the
+    /// same for all.
+    fn insert_many(
+        index: &Relation,
+        txn: &mut Transaction,
+        entries: &RowBatch,
+        new: &NewKey<'_>,
+        park: &dyn Park,
+    ) -> Result<Option<(usize, IndexInsert)>> {
+        let _ = (txn, entries, new, park);
+        Err(cannot(index, "take keys"))
+    }
+    /// The row, which stays or has just been changed by the transaction, has this key no longer.
+    fn retire(index: &Relation, _: &mut Transaction, _key: &[u8], _: RowId) -> Result<()> {
+        Err(cannot(index, "retire keys"))
+    }
+
+    // ---- methods with terms
+
+    fn change_terms(index: &Relation, _: &mut Transaction, _: RowId, _: TermChange<'_>) -> Result<()> {
+        Err(cannot(index, "take terms"))
+    }
+    fn term_scan(index: &Arc<Relation>, _: &Snapshot) -> Result<Box<dyn TermScan>> {
+        Err(cannot(index, "look for terms"))
+    }
+    /// The term as the index keeps it: long ones may be cut.
+    fn kept_term(term: &[u8]) -> Cow<'_, [u8]> {
+        Cow::Borrowed(term)
+    }
+
+    // ---- what a method has of its own
+
+    /// Takes back what an undo record of the method's own says ([`crate::undo::record::UndoKind::OfMethod`]).
+    fn undo(_: &Core, index: &Arc<Relation>, _: &UndoRecord) -> Result<()> {
+        Err(cannot(index, "undo a record"))
+    }
+    /// The transaction of the record has committed, and nobody sees any more what it has replaced.
+    fn purge(_: &Core, index: &Arc<Relation>, _: &UndoRecord) -> Result<()> {
+        Err(cannot(index, "purge a record"))
+    }
+    /// For a method with background work.
+    fn worker() -> Option<Box<dyn IndexWorker>> {
+        None
+    }
+    /// Waits until what statements have left to the background is done; how many bytes that were.
+    fn flush(_: &Arc<Relation>, _: &dyn Park) -> Result<u64> {
+        Ok(0)
+    }
+}
+
+fn cannot(index: &Relation, what: &str) -> Error {
+    Error::internal(format!("storage relation {} is no index that can {what}", index.id))
+}

@@ -1,0 +1,53 @@
+//! Transactions whose leavings are to be purged ([`super::purge`]).
+//!
+//! Must not know: how.
+
+use super::table::LiveSnapshots;
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::collections::{BTreeMap, VecDeque};
+
+pub struct Pending {
+    pub xid: u64,
+    pub csn: u64,
+    pub heads: [u64; 2],
+    pub chunks: Vec<u64>,
+    pub logged: bool,
+}
+#[derive(Default)]
+pub struct PurgeQueue {
+    /// Those that wait, and the one at hand: what was pushed and is not finished.
+    pub(super) unfinished: AtomicUsize,
+    pub(super) queue: Mutex<VecDeque<Pending>>,
+    /// Those that a snapshot stands in the way of, by that snapshot.
+    pub(super) blocked: Mutex<BTreeMap<u64, Vec<Pending>>>,
+}
+impl PurgeQueue {
+    pub fn push(&self, item: Pending) {
+        self.unfinished.fetch_add(1, SeqCst);
+        crate::lock(&self.queue).push_back(item);
+    }
+    /// Includes the transaction that a round has taken out and works on.
+    pub fn len(&self) -> usize {
+        self.unfinished.load(SeqCst)
+    }
+    /// Nothing that was committed up to then waits to be purged.
+    pub fn is_settled(&self, csn: u64) -> bool {
+        let blocked = crate::lock(&self.blocked);
+        let queue = crate::lock(&self.queue);
+        let waiting = || queue.iter().chain(blocked.values().flatten());
+        // One more is at hand, and nobody knows which.
+        waiting().count() == self.unfinished.load(SeqCst) && waiting().all(|item| item.csn > csn)
+    }
+    pub fn ready(&self) -> usize {
+        crate::lock(&self.queue).len()
+    }
+    /// Those whose snapshot is gone may try again.
+    pub(super) fn unblock(&self, live: &LiveSnapshots) {
+        let mut blocked = crate::lock(&self.blocked);
+        let gone: Vec<u64> = blocked.keys().filter(|b| !live.contains(**b)).copied().collect();
+        for b in gone {
+            crate::lock(&self.queue).extend(blocked.remove(&b).unwrap_or_default());
+        }
+    }
+}
