@@ -332,21 +332,7 @@ impl Binder<'_> {
             return Ok(e);
         }
         let element = self.element_of(base);
-        let has_length = |t: Oid| {
-            matches!(
-                t,
-                oids::BPCHAR
-                    | oids::VARCHAR
-                    | oids::NUMERIC
-                    | oids::TIME
-                    | oids::TIMETZ
-                    | oids::TIMESTAMP
-                    | oids::TIMESTAMPTZ
-                    | oids::INTERVAL
-                    | oids::BIT
-                    | oids::VARBIT
-            )
-        };
+        let has_length = |t: Oid| kilndb_types::types::descriptor(t).is_some_and(|ty| ty.modifier.is_some());
         if !has_length(base) && !has_length(element) {
             return Ok(e);
         }

@@ -8,38 +8,12 @@ use kilndb_types::{Datum, io, oids};
 
 /// Types whose text form means the same under all settings and needs no name look-up.
 fn settings_free(oid: Oid) -> bool {
+    if let Some(ty) = kilndb_types::types::descriptor(oid) {
+        return ty.is_settings_free;
+    }
     matches!(
         oid,
-        oids::BOOL
-            | oids::BYTEA
-            | oids::CHAR
-            | oids::NAME
-            | oids::INT8
-            | oids::INT2
-            | oids::INT4
-            | oids::TEXT
-            | oids::OID
-            | oids::TID
-            | oids::JSON
-            | oids::FLOAT4
-            | oids::FLOAT8
-            | oids::BPCHAR
-            | oids::VARCHAR
-            | oids::NUMERIC
-            | oids::UUID
-            | oids::XID
-            | oids::CID
-            | oids::PG_LSN
-            | oids::XID8
-            | oids::JSONB
-            | oids::BIT
-            | oids::VARBIT
-            | oids::CSTRING
-            | oids::INET
-            | oids::CIDR
-            | oids::MACADDR
-            | oids::MACADDR8
-            | oids::INT4RANGE
+        oids::INT4RANGE
             | oids::INT8RANGE
             | oids::NUMRANGE
             | oids::BOOL_ARRAY

@@ -3,7 +3,6 @@
 use super::Binder;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{ConstValue, Node, nodes};
-use kilndb_types::oids;
 
 impl Binder<'_> {
     /// OID and typmod of a TypeName.
@@ -112,45 +111,10 @@ impl Binder<'_> {
     }
 
     fn modifier_of(&self, ty: Oid, mods: &[i32], loc: i32) -> Result<i32> {
-        let bad = |m: String| self.err(sqlstate::INVALID_PARAMETER_VALUE, m, loc);
-        match (ty, mods) {
-            (oids::VARCHAR | oids::BPCHAR, [n]) => {
-                let name = if ty == oids::VARCHAR { "varchar" } else { "char" };
-                if *n < 1 {
-                    return bad(format!("length for type {name} must be at least 1"));
-                }
-                if *n > 10_485_760 {
-                    return bad(format!("length for type {name} cannot exceed 10485760"));
-                }
-                Ok(n + 4)
-            }
-            (oids::NUMERIC, [p]) | (oids::NUMERIC, [p, _]) => {
-                let s = mods.get(1).copied().unwrap_or(0);
-                if *p < 1 || *p > 1000 {
-                    return bad(format!("NUMERIC precision {p} must be between 1 and 1000"));
-                }
-                if !(-1000..=1000).contains(&s) {
-                    return bad(format!("NUMERIC scale {s} must be between -1000 and 1000"));
-                }
-                Ok(((p << 16) | (s & 0x7ff)) + 4)
-            }
-            (oids::TIME | oids::TIMETZ | oids::TIMESTAMP | oids::TIMESTAMPTZ, [p]) => Ok((*p).clamp(0, 6)),
-            (oids::INTERVAL, [range]) => Ok((range << 16) | 0xffff),
-            (oids::INTERVAL, [range, p]) => Ok((range << 16) | (*p).clamp(0, 6)),
-            (oids::BIT | oids::VARBIT, [n]) => {
-                let name = if ty == oids::BIT { "bit" } else { "varbit" };
-                if *n < 1 {
-                    return bad(format!("length for type {name} must be at least 1"));
-                }
-                if *n > 83_886_080 {
-                    return bad(format!("length for type {name} cannot exceed 83886080"));
-                }
-                Ok(*n)
-            }
-            (oids::VARCHAR | oids::BPCHAR | oids::NUMERIC | oids::TIME | oids::TIMESTAMP | oids::TIMESTAMPTZ, _) => {
-                bad("invalid type modifier".into())
-            }
-            _ => bad(format!("type modifier is not allowed for type \"{}\"", self.type_name(ty))),
-        }
+        let read = match kilndb_types::types::descriptor(ty).and_then(|t| t.modifier) {
+            Some(modifier) => (modifier.read)(mods),
+            None => Err(format!("type modifier is not allowed for type \"{}\"", self.type_name(ty))),
+        };
+        read.or_else(|message| self.err(sqlstate::INVALID_PARAMETER_VALUE, message, loc))
     }
 }

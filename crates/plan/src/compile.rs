@@ -9,6 +9,7 @@ use kilndb_bind::ir::*;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_types::functions::descriptor::{IntOp, IntWidth, Support};
 use kilndb_types::functions::{self, FunctionKind, ScalarFn};
+use kilndb_types::types::HeldAs;
 use kilndb_types::{Datum, cast, key, oids};
 use std::sync::Arc;
 
@@ -572,30 +573,10 @@ impl Planner<'_> {
 
 /// Do values of both types use the same variant of Datum?
 fn same_datum(from: Oid, to: Oid) -> bool {
-    let class = |t: Oid| match t {
-        oids::TEXT
-        | oids::VARCHAR
-        | oids::BPCHAR
-        | oids::NAME
-        | oids::UNKNOWN
-        | oids::CSTRING
-        | oids::JSON
-        | oids::XML => 1,
-        oids::OID
-        | oids::XID
-        | oids::CID
-        | oids::REGCLASS
-        | oids::REGTYPE
-        | oids::REGPROC
-        | oids::REGPROCEDURE
-        | oids::REGOPER
-        | oids::REGOPERATOR
-        | oids::REGNAMESPACE
-        | oids::REGROLE
-        | oids::REGCONFIG
-        | oids::REGDICTIONARY
-        | oids::REGCOLLATION => 2,
-        _ => 0,
+    let class = |t: Oid| match kilndb_types::types::descriptor(t).map(|ty| ty.held_as) {
+        Some(HeldAs::Text) => 1,
+        Some(HeldAs::Oid | HeldAs::NamedOid) => 2,
+        Some(HeldAs::Itself) | None => 0,
     };
     from == to || class(from) != 0 && class(from) == class(to)
 }

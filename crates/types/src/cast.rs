@@ -1,7 +1,7 @@
 //! Casts between built-in types and length coercion.
 
 use crate::numeric::Numeric;
-use crate::{Datum, EvalContext, datetime, io, oids::*, pieces};
+use crate::{Datum, EvalContext, datetime, io, oids::*, pieces, types};
 use kilndb_base::{Error, Oid, Result, shared, sqlstate};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -117,7 +117,7 @@ fn bits_of_hex(digits: &str) -> Result<String> {
     }
     Ok(bits)
 }
-fn bit_length(type_oid: Oid, bits: &str, typmod: i32, explicit: bool) -> Result<Datum> {
+pub(crate) fn bit_length(type_oid: Oid, bits: &str, typmod: i32, explicit: bool) -> Result<Datum> {
     let want = if typmod > 0 { typmod as usize } else { bits.len() };
     let kept = match type_oid {
         BIT if bits.len() != want && !explicit => {
@@ -147,25 +147,19 @@ pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool) ->
     if typmod < 0 {
         return Ok(datum);
     }
-    Ok(match (type_oid, &datum) {
-        (VARCHAR, Datum::Text(s)) if s.len() as i64 > i64::from(typmod) - 4 => varchar(s, typmod, explicit)?,
-        (BPCHAR, Datum::Text(s)) => bpchar(s, typmod, explicit)?,
-        (NUMERIC, Datum::Numeric(n)) => Datum::Numeric(Arc::new(n.apply_typmod(typmod)?)),
-        (TIMESTAMP, Datum::Timestamp(v)) => Datum::Timestamp(datetime::round_timestamp(*v, typmod)?),
-        (TIMESTAMPTZ, Datum::TimestampTz(v)) => Datum::TimestampTz(datetime::round_timestamp(*v, typmod)?),
-        (TIME, Datum::Time(v)) => Datum::Time(datetime::round_time(*v, typmod)),
-        (TIMETZ, Datum::TimeTz(v, z)) => Datum::TimeTz(datetime::round_time(*v, typmod), *z),
-        (INTERVAL, Datum::Interval(v)) => Datum::Interval(Arc::new(datetime::interval_typmod(**v, typmod)?)),
-        (BIT | VARBIT, Datum::Text(s)) => bit_length(type_oid, s, typmod, explicit)?,
-        (_, Datum::Array(a)) if a.element_type != type_oid => {
+    if let Some(modifier) = types::descriptor(type_oid).and_then(|ty| ty.modifier) {
+        return (modifier.apply)(datum, typmod, explicit);
+    }
+    match &datum {
+        Datum::Array(a) if a.element_type != type_oid => {
             let mut copy = (**a).clone();
             for e in &mut copy.elements {
                 *e = apply_typmod(a.element_type, std::mem::take(e), typmod, explicit)?;
             }
-            Datum::Array(Arc::new(copy))
+            Ok(Datum::Array(Arc::new(copy)))
         }
-        _ => datum,
-    })
+        _ => Ok(datum),
+    }
 }
 /// I/O conversion: the text form of `source` read as `target`.
 pub fn cast_via_text(

@@ -159,9 +159,5 @@ impl Host for NoHost {
 
 /// Types whose values mean the same in every session and are read without looking anything up.
 pub fn is_self_contained(type_oid: Oid) -> bool {
-    use crate::oids::*;
-    matches!(
-        type_oid,
-        BOOL | BYTEA | NAME | INT2 | INT4 | INT8 | TEXT | FLOAT4 | FLOAT8 | NUMERIC | BPCHAR | VARCHAR | UUID | OID
-    )
+    crate::types::descriptor(type_oid).is_some_and(|ty| ty.is_self_contained)
 }

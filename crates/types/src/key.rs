@@ -5,7 +5,7 @@
 
 use crate::datum::not_decoded;
 use crate::numeric::{Kind, Numeric};
-use crate::{Array, Datum, Interval, oids, range};
+use crate::{Array, Datum, Interval, oids, range, types};
 use kilndb_base::{Error, Oid, Result, work};
 use std::cmp::Ordering;
 
@@ -84,6 +84,7 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
         Datum::MacAddr(v) => out.extend_from_slice(v),
         Datum::MacAddr8(v) => out.extend_from_slice(v),
         Datum::AclItem(v) => out.extend_from_slice(&v.to_bytes()),
+        Datum::Opaque(v) => out.extend_from_slice(&v.bytes),
         Datum::Range(v) => range::sort_key(v, &encode_value, out)?,
         Datum::Multirange(v) => {
             for r in &v.ranges {
@@ -153,20 +154,17 @@ fn encode_array(type_oid: Oid, v: &Array, out: &mut Vec<u8>) -> Result<()> {
 
 /// True if the type has a btree operator class.
 pub fn is_indexable(type_oid: Oid) -> bool {
-    use oids::*;
+    if let Some(ty) = types::descriptor(type_oid) {
+        return ty.is_ordered;
+    }
+    // What is made of other types: arrays (of what is ordered), ranges, users' types.
     match type_oid {
-        JSON | XML | PG_NODE_TREE | XID | CID | ACLITEM | UNKNOWN | CSTRING | VOID | ACLITEM_ARRAY | 199 | 143
-        | 1011 | 1012 => false,
-        // Geometry, and pseudo-types.
-        600..=604 | 628 | 718 | 719 | 1017..=1020 | 1027 | 629 | 2278..=2282 | 2276 => false,
-        BOOL | BYTEA | CHAR | NAME | INT8 | INT2 | INT4 | TEXT | OID | TID | OIDVECTOR | FLOAT4 | FLOAT8 | BPCHAR
-        | VARCHAR | DATE | TIME | TIMESTAMP | TIMESTAMPTZ | INTERVAL | TIMETZ | NUMERIC | UUID | PG_LSN | XID8
-        | RECORD | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG | REGDICTIONARY
-        | REGNAMESPACE | REGROLE | REGCOLLATION | BIT | VARBIT | MONEY | ANYARRAY | REFCURSOR | JSONB | 3807
-        | TSVECTOR | TSQUERY | TSVECTOR_ARRAY | TSQUERY_ARRAY | INET | CIDR | MACADDR | MACADDR8 => true,
+        oids::ACLITEM_ARRAY | 199 | 143 | 1011 | 1012 | 1017..=1020 | 1027 => false,
+        oids::ANYARRAY | 3807 | oids::TSVECTOR_ARRAY | oids::TSQUERY_ARRAY => true,
         1000..=1034
         | 651
         | 775
+        | 791
         | 1040
         | 1041
         | 271
@@ -178,11 +176,8 @@ pub fn is_indexable(type_oid: Oid) -> bool {
         | 1231
         | 1270
         | 1561
-        | 1563
-        | 2951
-        | 3221
-        | 2287
-        | 2207..=2211 => true,
+        | 1563 => true,
+        2951 | 3221 | 2287 | 2207..=2211 => true,
         3905 | 3907 | 3909 | 3911 | 3913 | 3927 | 6150..=6153 | 6155 | 6157 => true,
         _ => type_oid >= 16384 || range::built_in(type_oid).is_some(),
     }
@@ -238,6 +233,7 @@ pub fn compare(type_oid: Oid, a: &Datum, b: &Datum) -> Ordering {
         (MacAddr(a), MacAddr(b)) => a.cmp(b),
         (MacAddr8(a), MacAddr8(b)) => a.cmp(b),
         (AclItem(a), AclItem(b)) => a.cmp(b),
+        (Opaque(a), Opaque(b)) => a.compare(b),
         (Range(a), Range(b)) => a.compare(b),
         (Multirange(a), Multirange(b)) => a.compare(b),
         (Record(a), Record(b)) => {

@@ -33,6 +33,7 @@ pub mod row;
 pub mod snapshot;
 pub mod template;
 pub mod trigram;
+pub mod types;
 pub mod width;
 
 pub use context::{EvalContext, FormatSettings, Host};

@@ -7,7 +7,7 @@
 
 use crate::datum::{Datum, not_decoded};
 use crate::hash::{hash_bytes_extended, hash_f64_extended, hash_i64_extended, hash_u32_extended};
-use crate::oids;
+use crate::{oids, types};
 use kilndb_base::{Error, Oid, Result};
 
 /// PostgreSQL's HASH_PARTITION_SEED.
@@ -31,10 +31,9 @@ pub fn combine(a: u64, b: u64) -> u64 {
 
 /// Does the type have such a hash? (Of arrays and records: do their elements.)
 pub fn is_hashable(ty: Oid) -> bool {
-    // Geometry and what has no equality or no values here that hash as PostgreSQL's.
-    let geometry = matches!(ty, 600..=604 | 628 | 718);
-    !geometry
-        && !matches!(ty, oids::JSON | oids::XML | oids::UNKNOWN | oids::MONEY | oids::BIT | oids::VARBIT | 3614 | 3615)
+    // Geometry has no values here.
+    let is_geometry = || matches!(ty, 600..=604 | 628 | 718);
+    types::descriptor(ty).map_or_else(|| !is_geometry(), |ty| ty.is_hashed)
 }
 
 /// A value's extended hash. `ty` decides where variants are shared.
@@ -75,6 +74,7 @@ pub fn value_hash(ty: Oid, value: &Datum, seed: u64) -> Result<u64> {
         Datum::MacAddr(v) => hash_bytes_extended(v, seed),
         Datum::MacAddr8(v) => hash_bytes_extended(v, seed),
         Datum::AclItem(v) => v.hash_extended(seed),
+        Datum::Opaque(v) => v.hash_extended(seed)?,
         Datum::Range(v) => range_hash(v, seed)?,
         Datum::Multirange(v) => {
             let mut all = 1u64;

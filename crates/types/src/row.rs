@@ -10,7 +10,8 @@ use crate::acl::AclItem;
 use crate::network::Inet;
 use crate::numeric::{Kind, Numeric};
 use crate::range::{self, Bound, Multirange, Range, RangeType};
-use crate::{Array, Datum, Interval, Record, cast, oids};
+use crate::types::{self, Opaque};
+use crate::{Array, Datum, Interval, Record, cast};
 use kilndb_base::bytes::{Reader, put_varint};
 use kilndb_base::{Error, Oid, Result};
 use std::sync::Arc;
@@ -68,37 +69,7 @@ pub struct ColumnLayout {
 
 /// How values of a type are stored. Types not known here are stored self-describing.
 pub fn physical_type(type_oid: Oid) -> PhysicalType {
-    use PhysicalType as P;
-    use oids::*;
-    match type_oid {
-        BOOL => P::Bool,
-        CHAR => P::Char,
-        INT2 => P::Int2,
-        INT4 => P::Int4,
-        INT8 | MONEY => P::Int8,
-        FLOAT4 => P::Float4,
-        FLOAT8 => P::Float8,
-        OID | XID | CID | REGPROC | REGPROCEDURE | REGOPER | REGOPERATOR | REGCLASS | REGTYPE | REGCONFIG
-        | REGDICTIONARY | REGNAMESPACE | REGROLE | REGCOLLATION => P::Oid,
-        TEXT | VARCHAR | BPCHAR | NAME | JSON | XML | PG_NODE_TREE | UNKNOWN | CSTRING | REFCURSOR | BIT | VARBIT
-        | PG_SNAPSHOT | TXID_SNAPSHOT => P::Text,
-        JSONB => P::Jsonb,
-        BYTEA => P::Bytea,
-        NUMERIC => P::Numeric,
-        DATE => P::Date,
-        TIME => P::Time,
-        TIMETZ => P::TimeTz,
-        TIMESTAMP => P::Timestamp,
-        TIMESTAMPTZ => P::TimestampTz,
-        INTERVAL => P::Interval,
-        UUID => P::Uuid,
-        TID => P::Tid,
-        PG_LSN | XID8 => P::U64,
-        INET | CIDR => P::Inet,
-        MACADDR => P::MacAddr,
-        MACADDR8 => P::MacAddr8,
-        _ => P::Tagged,
-    }
+    types::descriptor(type_oid).map_or(PhysicalType::Tagged, |ty| ty.storage)
 }
 impl RowDescriptor {
     pub fn new(type_oids: &[Oid]) -> Result<RowDescriptor> {
@@ -333,6 +304,11 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
         Datum::Inet(_) => fixed(INET_TAG, P::Inet, out),
         Datum::MacAddr(_) => fixed(MACADDR_TAG, P::MacAddr, out),
         Datum::MacAddr8(_) => fixed(MACADDR8_TAG, P::MacAddr8, out),
+        Datum::Opaque(v) => {
+            out.push(OPAQUE_TAG);
+            out.extend_from_slice(&v.ty.oid.to_le_bytes());
+            put_prefixed(&v.bytes, out);
+        }
         Datum::Stored(v) => {
             out.push(STORED_TAG);
             put_prefixed(v, out);
@@ -378,6 +354,8 @@ const MULTIRANGE_TAG: u8 = 36;
 const ACLITEM_TAG: u8 = 37;
 /// In temporary files only.
 const STORED_TAG: u8 = 39;
+/// The type's OID, then the value's bytes, as its descriptor reads them.
+const OPAQUE_TAG: u8 = 40;
 /// In the place of a built-in range type's number: the OIDs of another one follow.
 const OTHER_RANGE_TYPE: u8 = 255;
 
@@ -461,6 +439,7 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         MACADDR_TAG => get_value(P::MacAddr, r),
         MACADDR8_TAG => get_value(P::MacAddr8, r),
         STORED_TAG => Some(Datum::Stored(get_prefixed(r)?.into())),
+        OPAQUE_TAG => Opaque::of_type(r.u32()?, r.prefixed()?),
         ACLITEM_TAG => Some(Datum::AclItem(AclItem::from_bytes(r.bytes(16)?.try_into().ok()?))),
         RANGE_TAG => {
             let ty = get_range_type(r)?;
@@ -744,6 +723,7 @@ pub fn stored_column_count(bytes: &[u8]) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::oids;
     fn sample() -> (RowDescriptor, Vec<Datum>) {
         let desc = RowDescriptor::new(&[oids::INT4, oids::TEXT, oids::NUMERIC, oids::INT4_ARRAY, oids::INT8]).unwrap();
         let array = Array { element_type: oids::INT4, dims: vec![(1, 2)], elements: vec![Datum::Int4(7), Datum::Null] };

@@ -64,6 +64,7 @@ fn fixed_width(value: &Datum) -> usize {
         Datum::Int2(_) => 2,
         Datum::Int4(_) | Datum::Float4(_) | Datum::Oid(_) | Datum::Date(_) => 4,
         Datum::Tid(..) | Datum::MacAddr(_) => 6,
+        Datum::Opaque(v) => v.ty.opaque.as_ref().map_or(8, |o| o.width),
         Datum::TimeTz(..) => 12,
         Datum::Interval(_) | Datum::Uuid(_) | Datum::AclItem(_) => 16,
         _ => 8,
@@ -71,6 +72,7 @@ fn fixed_width(value: &Datum) -> usize {
 }
 fn alignment(value: &Datum) -> usize {
     match value {
+        Datum::Opaque(v) => v.ty.opaque.as_ref().map_or(4, |o| o.alignment),
         Datum::Bool(_) | Datum::Char(_) | Datum::Uuid(_) => 1,
         Datum::Int2(_) | Datum::Tid(..) => 2,
         Datum::Int8(_)

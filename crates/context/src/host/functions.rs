@@ -5,7 +5,7 @@ use super::session_function::{self, Call, session_functions};
 use super::views::INET;
 use super::{StatementHost, relation_by_text};
 use crate::client::SessionControl;
-use crate::settings::PendingSetting;
+use crate::settings::{LiveValue, PendingSetting};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::ids::*;
@@ -239,19 +239,20 @@ fn set_setting(host: &StatementHost<'_>, args: &[Datum]) -> Result<Datum> {
 /// NULL for an unknown name that may be missing.
 fn setting_value(host: &StatementHost<'_>, key: &str, missing_ok: bool) -> Result<Datum> {
     let pending = host.scratch.set_config.borrow().value(key).map(str::to_string);
-    let special = match key.to_ascii_lowercase().as_str() {
-        "is_superuser" => Some(if host.facts.is_superuser { "on" } else { "off" }.to_string()),
-        "session_authorization" => Some(host.session_user.to_string()),
-        "transaction_isolation" => Some(host.facts.isolation.to_string()),
-        "transaction_read_only" => Some(if host.facts.read_only { "on" } else { "off" }.to_string()),
-        "transaction_deferrable" => Some(if host.facts.deferrable { "on" } else { "off" }.to_string()),
-        "data_directory" => Some(host.cluster.data_dir.display().to_string()),
-        _ => None,
-    };
+    let definition = crate::settings::definition(key);
+    let on_or_off = |on| if on { "on" } else { "off" }.to_string();
+    let special = definition.and_then(|d| d.descriptor.live).map(|live| match live {
+        LiveValue::IsSuperuser => on_or_off(host.facts.is_superuser),
+        LiveValue::SessionUser => host.session_user.to_string(),
+        LiveValue::Isolation => host.facts.isolation.to_string(),
+        LiveValue::ReadOnly => on_or_off(host.facts.read_only),
+        LiveValue::Deferrable => on_or_off(host.facts.deferrable),
+        LiveValue::DataDirectory => host.cluster.data_dir.display().to_string(),
+    });
     let latest = host.scratch.latest_settings.borrow();
     let settings = latest.as_deref().filter(|l| l.generation > host.settings.generation).unwrap_or(host.settings);
     let value = pending.or(special).or_else(|| settings.get(key).map(str::to_string));
-    match (value, crate::settings::definition(key)) {
+    match (value, definition) {
         (Some(value), Some(d)) => Ok(Datum::text(crate::settings::show_value(d, &value))),
         (Some(value), None) => Ok(Datum::text(value)),
         (None, _) if missing_ok => Ok(Datum::Null),

@@ -26,7 +26,7 @@ pub use transaction::{Block, OnCommit, TransactionState};
 use crate::client::Runtime;
 use crate::cluster::Cluster;
 use crate::host::{NamedStatements, POSTGRES_EPOCH_MICROS, Scratch, StatementShared};
-use crate::settings::{SessionSettings, definition, show_value};
+use crate::settings::{LiveValue, SessionSettings, definition, show_value};
 use held::HeldVariables;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Severity, sqlstate};
@@ -90,17 +90,20 @@ impl SessionContext {
 
     /// As SHOW prints it.
     pub fn shown(&self, name: &str) -> String {
-        match name.to_ascii_lowercase().as_str() {
-            "session_authorization" => return self.identity.session_user.to_string(),
-            "is_superuser" => return if self.is_superuser() { "on" } else { "off" }.to_string(),
-            "data_directory" => return self.cluster.data_dir.display().to_string(),
-            "transaction_isolation" => return self.isolation_name().to_string(),
-            "transaction_read_only" => return if self.is_read_only() { "on" } else { "off" }.to_string(),
-            "transaction_deferrable" => return if self.modes().deferrable { "on" } else { "off" }.to_string(),
-            _ => {}
+        let definition = definition(name);
+        let on_or_off = |on| if on { "on" } else { "off" }.to_string();
+        match definition.and_then(|d| d.descriptor.live) {
+            Some(LiveValue::SessionUser) => self.identity.session_user.to_string(),
+            Some(LiveValue::IsSuperuser) => on_or_off(self.is_superuser()),
+            Some(LiveValue::DataDirectory) => self.cluster.data_dir.display().to_string(),
+            Some(LiveValue::Isolation) => self.isolation_name().to_string(),
+            Some(LiveValue::ReadOnly) => on_or_off(self.is_read_only()),
+            Some(LiveValue::Deferrable) => on_or_off(self.modes().deferrable),
+            None => {
+                let value = self.settings.get(name).unwrap_or("");
+                definition.map_or(value.to_string(), |d| show_value(d, value))
+            }
         }
-        let value = self.settings.get(name).unwrap_or("");
-        definition(name).map_or(value.to_string(), |d| show_value(d, value))
     }
 
     pub fn is_superuser(&self) -> bool {

@@ -8,7 +8,7 @@
 use super::Block;
 use super::SessionContext;
 use crate::client::Runtime;
-use crate::settings::{SettingScope, check_value, definition};
+use crate::settings::{SetBy, SettingScope, check_value, definition};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_storage::{Isolation, SerializableModes, Snapshot};
 use kilndb_syntax::Node;
@@ -35,11 +35,6 @@ pub(crate) fn isolation_of(name: &str) -> Isolation {
 
 fn too_late(message: &str) -> Error {
     Error::new(sqlstate::ACTIVE_SQL_TRANSACTION, message)
-}
-
-/// The names of the settings that are modes.
-pub(crate) fn is_mode(name: &str) -> bool {
-    matches!(name, "transaction_isolation" | "transaction_read_only" | "transaction_deferrable")
 }
 
 impl SessionContext {
@@ -75,7 +70,7 @@ impl SessionContext {
     /// ISOLATION LEVEL, READ ONLY, DEFERRABLE of BEGIN and SET TRANSACTION.
     pub fn transaction_modes<'n>(&mut self, options: impl IntoIterator<Item = Node<'n>>) -> Result<()> {
         for (name, value) in mode_options(options) {
-            if !is_mode(&name) {
+            if !definition(&name).is_some_and(|d| d.descriptor.set_by == SetBy::TransactionMode) {
                 return Err(Error::unsupported(format!("transaction mode {name} is not supported")));
             }
             self.set_mode(&name, &value)?;

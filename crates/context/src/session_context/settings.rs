@@ -1,14 +1,18 @@
 //! SET, RESET and what they change of a session.
 
 use super::SessionContext;
-use super::modes::is_mode;
-use crate::settings::{SettingScope, check_privilege, check_value, definition};
+use crate::settings::{SetBy, SettingScope, check_privilege, check_value, definition};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate, work};
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_syntax::{ConstValue, Node, nodes};
 
 /// What changing a setting is taken for.
 const UNITS_PER_SETTING: usize = 2000;
+
+/// What a change of the setting is; of what users have made up it is a value.
+fn set_by(name: &str) -> SetBy {
+    definition(name).map_or(SetBy::Value, |d| d.descriptor.set_by)
+}
 
 impl SessionContext {
     pub fn warn_outside_block(&self, what: &str) {
@@ -21,16 +25,12 @@ impl SessionContext {
     }
 
     pub fn set_value(&mut self, name: &str, value: &str, scope: SettingScope) -> Result<()> {
-        match name {
-            "role" => return self.set_role(value, scope),
-            "session_authorization" => return self.set_session_authorization(Some(value), scope),
-            _ => {}
-        }
-        if is_mode(name) {
-            return self.set_mode(name, value);
-        }
-        if name.eq_ignore_ascii_case("temp_buffers") {
-            self.refuse_other_temp_buffers(value)?;
+        match set_by(name) {
+            SetBy::Role => return self.set_role(value, scope),
+            SetBy::SessionAuthorization => return self.set_session_authorization(Some(value), scope),
+            SetBy::TransactionMode => return self.set_mode(name, value),
+            SetBy::TemporaryBuffers => self.refuse_other_temp_buffers(value)?,
+            SetBy::Value => {}
         }
         self.refuse_setting(name)?;
         self.settings.set(name, value, scope)
@@ -45,11 +45,11 @@ impl SessionContext {
     }
 
     pub fn reset_value(&mut self, name: &str, scope: SettingScope) -> Result<()> {
-        match name {
-            "role" => self.reset_role(scope),
-            "session_authorization" => self.set_session_authorization(None, scope),
-            _ if is_mode(name) => Err(Error::unsupported(format!("parameter \"{name}\" cannot be reset"))),
-            _ => {
+        match set_by(name) {
+            SetBy::Role => self.reset_role(scope),
+            SetBy::SessionAuthorization => self.set_session_authorization(None, scope),
+            SetBy::TransactionMode => Err(Error::unsupported(format!("parameter \"{name}\" cannot be reset"))),
+            SetBy::Value | SetBy::TemporaryBuffers => {
                 self.refuse_setting(name)?;
                 self.settings.reset(name, scope)
             }

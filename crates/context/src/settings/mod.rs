@@ -5,17 +5,20 @@
 //!    unit).
 //! 2. A session's changes follow its transaction: SET is undone by a rollback, SET LOCAL by the end too.
 
+mod checks;
 mod log_switches;
 mod logged_statements;
 mod pending;
 mod registry;
 mod session;
+mod table;
 
 pub use log_switches::{LogLevel, LogSwitches, Verbosity};
 pub use logged_statements::LoggedStatements;
 pub use pending::{PendingSetting, PendingSettings};
-pub use registry::{Context, Definition, Kind, TRIGRAM_SIMILARITY, check_value, definition, definitions, show_value};
-pub use session::{CLIENT, REPORTED, SessionSettings, SettingScope, check_privilege, check_setting, parse_search_path};
+pub use registry::{Context, Definition, Kind, check_value, definition, definitions, reported, show_value};
+pub use session::{CLIENT, SessionSettings, SettingScope, check_privilege, check_setting, parse_search_path};
+pub use table::{LiveValue, SetBy, SettingDescriptor, TRIGRAM_SIMILARITY};
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::collections::BTreeMap;

@@ -1,11 +1,10 @@
 //! The settings that exist: PostgreSQL 18's names, units and ranges, with this server's defaults where they differ.
 
+use super::table::{PLAIN, SETTINGS, SettingDescriptor};
 use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_base::stack::DEPTH_MAX_BYTES;
 use kilndb_base::sync::LazyLock;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::builtin::FILES;
-use kilndb_types::datetime::zone;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -53,45 +52,11 @@ pub struct Definition {
     pub max: f64,
     pub enum_values: Vec<&'static str>,
     pub boot_value: String,
+    /// What this server adds.
+    pub descriptor: &'static SettingDescriptor,
 }
 
 static DEFINITIONS: LazyLock<HashMap<String, Definition>> = LazyLock::new(load);
-
-/// What this server's defaults are where PostgreSQL's fit it badly, or where facts about the server are told.
-const OVERRIDES: &[(&str, &str)] = &[
-    ("server_version", crate::SERVER_VERSION),
-    ("server_version_num", "180000"),
-    ("shared_buffers", "16384"),
-    ("data_checksums", "on"),
-    // The queue is in memory.
-    ("max_notify_queue_pages", "16384"),
-    ("max_connections", "100"),
-    ("unix_socket_directories", ""),
-    ("listen_addresses", "127.0.0.1"),
-    ("port", "5432"),
-    ("TimeZone", "UTC"),
-    ("log_timezone", "UTC"),
-    ("lc_messages", "C"),
-    ("lc_monetary", "C"),
-    ("lc_numeric", "C"),
-    ("lc_time", "C"),
-    ("default_text_search_config", "pg_catalog.english"),
-    ("DateStyle", "ISO, MDY"),
-    ("client_encoding", "UTF8"),
-    ("server_encoding", "UTF8"),
-    // Frames are larger than PostgreSQL's, and so are the stacks.
-    ("max_stack_depth", "40960"),
-    ("application_name", ""),
-    ("config_file", "kilndb.conf"),
-    ("hba_file", ""),
-    ("ident_file", ""),
-    ("data_directory", ""),
-    ("wal_buffers", "2048"),
-    ("dynamic_library_path", ""),
-    ("jit", "off"),
-    ("in_hot_standby", "off"),
-    ("integer_datetimes", "on"),
-];
 
 fn load() -> HashMap<String, Definition> {
     let file = &FILES.pg_settings;
@@ -125,8 +90,8 @@ fn load() -> HashMap<String, Definition> {
             Some("superuser") => Context::Superuser,
             _ => Context::User,
         };
-        let boot_value =
-            OVERRIDES.iter().find(|(n, _)| *n == name).map_or(r[boot].unwrap_or(""), |(_, v)| v).to_string();
+        let descriptor = SETTINGS.iter().find(|s| s.name == name).unwrap_or(&PLAIN);
+        let boot_value = descriptor.default.or(r[boot]).unwrap_or("").to_string();
         let enum_values = r[enums]
             .unwrap_or("")
             .trim_matches(['{', '}'])
@@ -143,110 +108,30 @@ fn load() -> HashMap<String, Definition> {
             max: r[max].and_then(|v| v.parse().ok()).unwrap_or(f64::MAX),
             enum_values: enum_values.collect(),
             boot_value,
+            descriptor,
         };
         all.insert(name.to_ascii_lowercase(), definition);
     }
-    // Not in pg_settings, but settable.
-    for name in ["session_authorization", "role", "is_superuser"] {
-        all.entry(name.to_string()).or_insert(Definition {
-            name,
-            unit: None,
-            category: "Ungrouped",
-            context: if name == "is_superuser" { Context::Internal } else { Context::User },
-            kind: Kind::String,
-            min: 0.0,
-            max: 0.0,
-            enum_values: Vec::new(),
-            boot_value: match name {
-                "is_superuser" => "on".into(),
-                "role" => "none".into(),
-                _ => String::new(),
-            },
-        });
-    }
-    all.extend(plpgsql().chain(trigrams()).chain(memory_limits()).map(|d| (d.name.to_string(), d)));
+    all.extend(SETTINGS.iter().filter_map(own_definition));
     all
 }
 
-pub const TRIGRAM_SIMILARITY: &str = "pg_trgm.similarity_threshold";
-pub const TRIGRAM_WORD: &str = "pg_trgm.word_similarity_threshold";
-pub const TRIGRAM_STRICT_WORD: &str = "pg_trgm.strict_word_similarity_threshold";
-
-/// Settings of pg_trgm, which are there without the extension.
-fn trigrams() -> impl Iterator<Item = Definition> {
-    [(TRIGRAM_SIMILARITY, "0.3"), (TRIGRAM_WORD, "0.6"), (TRIGRAM_STRICT_WORD, "0.5")].into_iter().map(
-        |(name, boot)| Definition {
-            name,
-            unit: None,
-            category: "Customized Options",
-            context: Context::User,
-            kind: Kind::Real,
-            min: 0.0,
-            max: 1.0,
-            enum_values: Vec::new(),
-            boot_value: boot.to_string(),
-        },
-    )
-}
-
-pub const STATEMENT_MEM_LIMIT: &str = "statement_mem_limit";
-pub const SERVER_MEM_LIMIT: &str = "server_mem_limit";
-
-/// How much memory statements may hold: KilnDB's own settings (docs/compatibility.md).
-fn memory_limits() -> impl Iterator<Item = Definition> {
-    [(STATEMENT_MEM_LIMIT, Context::User), (SERVER_MEM_LIMIT, Context::Postmaster)].into_iter().map(
-        |(name, context)| Definition {
-            name,
-            unit: Some("kB"),
-            category: "Resource Usage / Memory",
-            context,
-            kind: Kind::Integer,
-            min: 0.0,
-            max: f64::from(i32::MAX),
-            enum_values: Vec::new(),
-            boot_value: "0".to_string(),
-        },
-    )
-}
-
-/// Settings of PL/pgSQL.
-fn plpgsql() -> impl Iterator<Item = Definition> {
-    let settings = [
-        ("plpgsql.check_asserts", Kind::Bool, Context::User, "on"),
-        ("plpgsql.extra_errors", Kind::String, Context::User, "none"),
-        ("plpgsql.extra_warnings", Kind::String, Context::User, "none"),
-        ("plpgsql.print_strict_params", Kind::Bool, Context::User, "off"),
-        ("plpgsql.variable_conflict", Kind::Enum, Context::Superuser, "error"),
-    ];
-    settings.into_iter().map(|(name, kind, context, boot)| Definition {
-        name,
-        unit: None,
-        category: "Customized Options",
-        context,
-        kind,
-        min: 0.0,
-        max: 0.0,
-        enum_values: if kind == Kind::Enum { vec!["error", "use_variable", "use_column"] } else { Vec::new() },
-        boot_value: boot.to_string(),
-    })
-}
-
-/// Checks that PL/pgSQL makes beyond what is an error anyway.
-fn check_extra_checks(d: &Definition, value: &str) -> Result<String> {
-    let words: Vec<&str> = value.split(',').map(str::trim).collect();
-    let is_word = |word: &str, list: &[&str]| list.iter().any(|known| word.eq_ignore_ascii_case(known));
-    if words.len() == 1 && is_word(words[0], &["all", "none"]) {
-        return Ok(value.to_string());
-    }
-    if let Some(word) = words.iter().find(|w| is_word(w, &["all", "none"])) {
-        return Err(
-            invalid(d, value).with_detail(format!("Key word \"{word}\" cannot be combined with other key words."))
-        );
-    }
-    match words.iter().find(|w| !is_word(w, &["shadowed_variables", "too_many_rows", "strict_multi_assignment"])) {
-        Some(word) => Err(invalid(d, value).with_detail(format!("Unrecognized key word: \"{word}\"."))),
-        None => Ok(value.to_string()),
-    }
+/// Of a setting that PostgreSQL does not show.
+fn own_definition(descriptor: &'static SettingDescriptor) -> Option<(String, Definition)> {
+    let own = descriptor.own.as_ref()?;
+    let definition = Definition {
+        name: descriptor.name,
+        unit: own.unit,
+        category: own.category,
+        context: own.context,
+        kind: own.kind,
+        min: own.min,
+        max: own.max,
+        enum_values: own.enum_values.to_vec(),
+        boot_value: descriptor.default.unwrap_or("").to_string(),
+        descriptor,
+    };
+    Some((descriptor.name.to_ascii_lowercase(), definition))
 }
 
 /// Names are matched without regard to case.
@@ -261,19 +146,23 @@ pub fn definitions() -> Vec<&'static Definition> {
     all
 }
 
-fn invalid(d: &Definition, value: &str) -> Error {
+pub(super) fn invalid(d: &Definition, value: &str) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("invalid value for parameter \"{}\": \"{value}\"", d.name))
 }
 
 /// Checks a value and gives its canonical form.
 pub fn check_value(d: &Definition, value: &str) -> Result<String> {
-    match d.kind {
+    let canonical = match d.kind {
         Kind::Bool => parse_bool(value).map(|b| if b { "on" } else { "off" }.to_string()).ok_or_else(|| {
             Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("parameter \"{}\" requires a Boolean value", d.name))
-        }),
-        Kind::Integer | Kind::Real => check_number(d, value),
-        Kind::Enum => check_enum(d, value),
-        Kind::String => check_string(d, value),
+        })?,
+        Kind::Integer | Kind::Real => check_number(d, value)?,
+        Kind::Enum => check_enum(d, value)?,
+        Kind::String => value.to_string(),
+    };
+    match d.descriptor.check {
+        Some(check) => check(d, &canonical),
+        None => Ok(canonical),
     }
 }
 
@@ -362,40 +251,7 @@ fn check_number(d: &Definition, value: &str) -> Result<String> {
             ),
         ));
     }
-    let stack_kb = (DEPTH_MAX_BYTES >> 10) as f64;
-    if d.name == "max_stack_depth" && number > stack_kb {
-        return Err(Error::new(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"{}\": {number}", d.name),
-        )
-        .with_detail(format!("\"max_stack_depth\" must not exceed {stack_kb}kB.")));
-    }
     Ok(format!("{number}"))
-}
-
-fn check_string(d: &Definition, value: &str) -> Result<String> {
-    match d.name {
-        "DateStyle" => super::session::check_date_style(value).ok_or_else(|| invalid(d, value)),
-        "client_encoding" => match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
-            "utf8" | "unicode" => Ok("UTF8".to_string()),
-            "sqlascii" => Ok("SQL_ASCII".to_string()),
-            _ => Err(Error::unsupported(format!("client_encoding \"{value}\" is not supported: only UTF8 is"))),
-        },
-        "TimeZone" | "log_timezone" => {
-            // A number is hours east of UTC.
-            let hours = value.trim().parse::<f64>().ok().filter(|hours| hours.abs() < 1000.0);
-            let name = hours.map_or_else(|| value.to_string(), |hours| zone::fixed_name((hours * 3600.0) as i32));
-            match zone::Zone::find(&name) {
-                Some(found) => Ok(found.name().map_or(name, str::to_string)),
-                None => Err(invalid(d, value)),
-            }
-        }
-        "plpgsql.extra_errors" | "plpgsql.extra_warnings" => check_extra_checks(d, value),
-        "application_name" => {
-            Ok(value.chars().map(|c| if (' '..='~').contains(&c) { c } else { '?' }).take(63).collect())
-        }
-        _ => Ok(value.to_string()),
-    }
 }
 
 /// As SHOW prints a canonical value: with the largest unit that divides it.
@@ -414,9 +270,24 @@ pub fn show_value(d: &Definition, value: &str) -> String {
     format!("{value}{unit}")
 }
 
+/// What clients are told of at the start, in that order.
+pub fn reported() -> impl Iterator<Item = &'static str> {
+    SETTINGS.iter().filter(|s| s.is_reported).map(|s| s.name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_descriptor_is_of_a_setting() {
+        for s in SETTINGS {
+            let Some(d) = definition(s.name) else { panic!("{} is not in pg_settings, and has no facts", s.name) };
+            assert!(std::ptr::eq(d.descriptor, s), "{} has two descriptors", s.name);
+            assert_eq!(d.name, s.name);
+            assert!(check_value(d, &d.boot_value).is_ok() || d.boot_value.is_empty(), "{}'s default", s.name);
+        }
+    }
 
     #[test]
     fn units_are_converted_both_ways() {

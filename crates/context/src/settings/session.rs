@@ -1,8 +1,8 @@
 //! A session's own values, and how they follow its transactions.
 
-use super::LogSwitches;
-use super::registry::{self, Context, Definition, check_value, definition, definitions, show_value};
-use super::{ServerSettings, unrecognized};
+use super::registry::{Context, Definition, check_value, definition, definitions, show_value};
+use super::table::{Effect, SETTINGS, STATEMENT_MEM_LIMIT, TRIGRAM_SIMILARITY, TRIGRAM_STRICT_WORD, TRIGRAM_WORD};
+use super::{LogSwitches, ServerSettings, unrecognized};
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::PlannerSwitches;
@@ -58,27 +58,9 @@ impl Values {
     }
 }
 
-/// What clients are told of at the start, and again when it changes.
-pub const REPORTED: &[&str] = &[
-    "in_hot_standby",
-    "integer_datetimes",
-    "TimeZone",
-    "IntervalStyle",
-    "search_path",
-    "is_superuser",
-    "application_name",
-    "default_transaction_read_only",
-    "scram_iterations",
-    "DateStyle",
-    "standard_conforming_strings",
-    "session_authorization",
-    "client_encoding",
-    "server_version",
-    "server_encoding",
-];
-
+/// The name under which clients are told of a setting.
 fn reported_name(name: &str) -> Option<&'static str> {
-    REPORTED.iter().find(|reported| **reported == name).copied()
+    definition(name).filter(|d| d.descriptor.is_reported).map(|d| d.name)
 }
 
 #[derive(Clone)]
@@ -180,19 +162,8 @@ impl SessionSettings {
     }
     /// EXPLAIN (SETTINGS): those that plans depend on in PostgreSQL and that are not as they come, as SHOW prints them.
     pub(crate) fn changed_for_plans(&self) -> Vec<(&'static str, String)> {
-        const OTHERS: [&str; 9] = [
-            "effective_io_concurrency",
-            "hash_mem_multiplier",
-            "maintenance_io_concurrency",
-            "max_parallel_workers",
-            "max_parallel_workers_per_gather",
-            "parallel_leader_participation",
-            "search_path",
-            "temp_buffers",
-            "work_mem",
-        ];
         let concerned =
-            definitions().into_iter().filter(|d| d.category.starts_with("Query Tuning") || OTHERS.contains(&d.name));
+            definitions().into_iter().filter(|d| d.category.starts_with("Query Tuning") || d.descriptor.is_for_plans);
         let value = |d: &'static Definition| {
             self.get(d.name).filter(|v| *v != d.boot_value).map(|v| (d.name, show_value(d, v)))
         };
@@ -244,14 +215,7 @@ impl SessionSettings {
 
     pub fn reset_all(&mut self) {
         for name in self.values.names() {
-            if !matches!(
-                name.as_str(),
-                "session_authorization"
-                    | "role"
-                    | "transaction_isolation"
-                    | "transaction_read_only"
-                    | "transaction_deferrable"
-            ) {
+            if !definition(&name).is_some_and(|d| d.descriptor.stays) {
                 self.replace(name, None, SettingScope::Session);
             }
         }
@@ -279,13 +243,8 @@ impl SessionSettings {
     fn replace(&mut self, name: String, value: Option<String>, scope: SettingScope) {
         self.will_change(&name);
         let previous = self.values.replace(&name, value);
-        let is_own = definition(&name).is_some();
+        self.take_effect(&name);
         self.changes.push(Change { name, previous, scope });
-        match is_own {
-            true => self.derive(),
-            // Nothing is derived from what users have made up.
-            false => self.generation += 1,
-        }
     }
 
     /// A place to go back to (savepoints).
@@ -302,7 +261,6 @@ impl SessionSettings {
     pub fn rollback_to(&mut self, mark: usize) {
         if self.changes.len() > mark {
             self.undo_changes(mark);
-            self.derive();
         }
     }
 
@@ -318,6 +276,7 @@ impl SessionSettings {
         reported.into_iter().rev().for_each(|name| self.will_change(name));
         for change in undone.into_iter().rev() {
             self.values.replace(&change.name, change.previous);
+            self.take_effect(&change.name);
         }
     }
 
@@ -376,7 +335,6 @@ impl SessionSettings {
         for (name, value) in later {
             self.replace(name, value, SettingScope::Session);
         }
-        self.derive();
     }
 
     /// The transaction has committed: local changes end, session changes stay.
@@ -389,8 +347,8 @@ impl SessionSettings {
         self.undo_changes(0);
         for (name, value) in kept {
             self.values.replace(&name, value);
+            self.take_effect(&name);
         }
-        self.derive();
     }
 
     pub fn number(&self, name: &str) -> u64 {
@@ -401,17 +359,61 @@ impl SessionSettings {
         let real = |name, otherwise: f64| self.get(name).and_then(|v| v.parse().ok()).unwrap_or(otherwise);
         let d = Thresholds::default();
         Thresholds {
-            similarity: real(registry::TRIGRAM_SIMILARITY, d.similarity),
-            word: real(registry::TRIGRAM_WORD, d.word),
-            strict_word: real(registry::TRIGRAM_STRICT_WORD, d.strict_word),
+            similarity: real(TRIGRAM_SIMILARITY, d.similarity),
+            word: real(TRIGRAM_WORD, d.word),
+            strict_word: real(TRIGRAM_STRICT_WORD, d.strict_word),
         }
     }
 
+    /// The session's own value, if it has set one.
+    pub(super) fn own_value(&self, name: &str) -> Option<&str> {
+        self.values.get(name)
+    }
+
+    /// What is kept ready follows the value of one setting. Of what users have made up nothing is kept.
+    fn take_effect(&mut self, name: &str) {
+        self.generation += 1;
+        if let Some(d) = definition(name) {
+            self.limit_statements();
+            self.effect_of(d.name, d.descriptor.effect);
+        }
+    }
+    /// The same for all settings.
     fn derive(&mut self) {
         self.generation += 1;
+        self.limit_statements();
+        let mut renewed: Vec<fn(&mut SessionSettings)> = Vec::new();
+        for setting in SETTINGS {
+            match setting.effect {
+                // Once for all settings of the group.
+                Some(Effect::Renewal(renew)) if renewed.iter().any(|r| std::ptr::fn_addr_eq(*r, renew)) => {}
+                Some(Effect::Renewal(renew)) => {
+                    renew(self);
+                    renewed.push(renew);
+                }
+                effect => self.effect_of(setting.name, effect),
+            }
+        }
+    }
+    fn effect_of(&mut self, name: &str, effect: Option<Effect>) {
+        match effect {
+            Some(Effect::Value(take)) => {
+                let value = self.get(name).unwrap_or("").to_string();
+                take(self, &value);
+            }
+            Some(Effect::Renewal(renew)) => renew(self),
+            None => {}
+        }
+    }
+
+    /// How deep and how large this session's statements may become.
+    fn limit_statements(&self) {
         kilndb_base::stack::limit_depth(self.number("max_stack_depth") as usize * 1024);
-        let limit_kb = i64::try_from(self.number(registry::STATEMENT_MEM_LIMIT)).unwrap_or(0);
+        let limit_kb = i64::try_from(self.number(STATEMENT_MEM_LIMIT)).unwrap_or(0);
         kilndb_base::memory::limit_account(if limit_kb == 0 { i64::MAX } else { limit_kb << 10 });
+    }
+
+    pub(super) fn renew_format(&mut self) {
         let style = self.get("DateStyle").unwrap_or("").to_string();
         let (date_style, date_order) =
             parse_date_style(&style, (DateStyle::Iso, DateOrder::Mdy)).unwrap_or((DateStyle::Iso, DateOrder::Mdy));
@@ -431,6 +433,10 @@ impl SessionSettings {
             array_nulls: self.get("array_nulls") != Some("off"),
             trigram: self.trigram_thresholds(),
         };
+        self.renew_fingerprint();
+    }
+
+    pub(super) fn renew_switches(&mut self) {
         let is_on = |name| self.get(name) != Some("off");
         self.switches = PlannerSwitches {
             seqscan: is_on("enable_seqscan"),
@@ -439,45 +445,38 @@ impl SessionSettings {
             partitionwise_aggregate: self.flag("enable_partitionwise_aggregate"),
             partitionwise_join: self.flag("enable_partitionwise_join"),
         };
-        self.format_fingerprint = {
-            use std::hash::{Hash, Hasher};
-            let mut hasher = std::hash::DefaultHasher::new();
-            format!("{:?}", self.format).hash(&mut hasher);
-            self.switches.hash(&mut hasher);
-            hasher.finish()
-        };
-        // There are no standbys: everything but off waits for the disk here.
-        self.synchronous_commit = self.get("synchronous_commit") != Some("off");
-        self.commit_delay =
-            CommitDelay { delay_us: self.number("commit_delay"), siblings: self.number("commit_siblings") as usize };
-        self.search_path = parse_search_path(self.get("search_path").unwrap_or(""));
-        self.statement_timeout_ms = self.number("statement_timeout");
-        self.lock_timeout_ms = self.number("lock_timeout");
-        self.transaction_timeout_ms = self.number("transaction_timeout");
-        self.idle_in_transaction_timeout_ms = self.number("idle_in_transaction_session_timeout");
-        self.idle_session_timeout_ms = self.number("idle_session_timeout");
+        self.renew_fingerprint();
+    }
+
+    fn renew_fingerprint(&mut self) {
+        use std::hash::{Hash, Hasher};
+        let mut hasher = std::hash::DefaultHasher::new();
+        format!("{:?}", self.format).hash(&mut hasher);
+        self.switches.hash(&mut hasher);
+        self.format_fingerprint = hasher.finish();
+    }
+
+    pub(super) fn renew_work_memory(&mut self) {
         self.work_mem_bytes = self.number("work_mem") * 1024;
-        self.temp_buffers_bytes = self.number("temp_buffers") * 8192;
         let multiplier = self.get("hash_mem_multiplier").and_then(|v| v.parse::<f64>().ok()).unwrap_or(1.0);
         self.hash_mem_bytes = (self.work_mem_bytes as f64 * multiplier) as u64;
+    }
+
+    pub(super) fn renew_helpers(&mut self) {
         let helpers = self.number("max_parallel_workers");
         self.helpers_per_query = self.number("max_parallel_workers_per_gather").min(helpers) as usize;
         self.helpers_per_index = self.number("max_parallel_maintenance_workers").min(helpers) as usize;
-        self.maintenance_work_mem_bytes = self.number("maintenance_work_mem") * 1024;
+    }
+
+    pub(super) fn renew_log(&mut self) {
         self.log = LogSwitches::new(|name| self.get(name).unwrap_or(""));
-        self.default_isolation = isolation_name(self.get("default_transaction_isolation").unwrap_or(""));
-        self.transaction_isolation = self.values.get("transaction_isolation").map(isolation_name);
-        self.default_read_only = self.flag("default_transaction_read_only");
-        self.transaction_read_only = self.values.get("transaction_read_only").map(|v| v == "on");
-        self.default_deferrable = self.flag("default_transaction_deferrable");
-        self.transaction_deferrable = self.values.get("transaction_deferrable").map(|v| v == "on");
     }
 }
 
 /// One of PostgreSQL's four.
 pub type IsolationName = &'static str;
 
-fn isolation_name(value: &str) -> IsolationName {
+pub(super) fn isolation_name(value: &str) -> IsolationName {
     match value {
         "serializable" => "serializable",
         "repeatable read" => "repeatable read",

@@ -20,6 +20,7 @@ use kilndb_catalog::element_statistics::{COMMON_ELEMENTS, ELEMENT_COUNTS};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
 use kilndb_catalog::{CatalogView, Column, Table};
+use kilndb_types::types::{StatisticsKind, descriptor};
 use kilndb_types::{Datum, oids, row};
 use sample::Sample;
 use std::sync::Arc;
@@ -157,7 +158,7 @@ impl Definitions<'_> {
                 info = host.reader.type_by_oid(domain.base_type)?;
             }
             let Some(info) = info else { return Ok((ElementKind::None, (0, 0, 0))) };
-            if info.oid == oids::TSVECTOR {
+            if descriptor(info.oid).is_some_and(|ty| ty.statistics == StatisticsKind::Lexemes) {
                 let equal = host.reader.ordering_operators(oids::TEXT)?.map_or(0, |o| o.equal);
                 return Ok((ElementKind::Lexemes, (oids::TEXT, equal, DEFAULT_COLLATION)));
             }

@@ -3,13 +3,13 @@
 
 use super::Session;
 use crate::client::Client;
-use crate::settings::REPORTED;
+use crate::settings::{definition, reported};
 
 impl Session {
     /// What the client is told at the start.
     pub fn reported_parameters(&mut self) -> Vec<(String, String)> {
         self.context.settings.take_untold();
-        REPORTED.iter().map(|name| (name.to_string(), self.context.shown(name))).collect()
+        reported().map(|name| (name.to_string(), self.context.shown(name))).collect()
     }
 
     /// Tells of the settings that have changed since the client was told last.
@@ -18,9 +18,11 @@ impl Session {
             return;
         }
         for (name, known) in self.context.settings.take_untold() {
-            let changed = match name {
-                "is_superuser" | "session_authorization" => self.context.shown(name) != known,
-                name => self.context.settings.get(name) != Some(&known),
+            let is_live = definition(name).is_some_and(|d| d.descriptor.live.is_some());
+            let changed = if is_live {
+                self.context.shown(name) != known
+            } else {
+                self.context.settings.get(name) != Some(&known)
             };
             if changed {
                 client.parameter_status(name, &self.context.shown(name));

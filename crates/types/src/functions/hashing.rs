@@ -49,6 +49,7 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
         Datum::MacAddr(v) => hash_bytes(v),
         Datum::MacAddr8(v) => hash_bytes(v),
         Datum::AclItem(v) => v.hash(),
+        Datum::Opaque(v) => v.hash()?,
         Datum::Range(v) => range::hash(v, &|d| hash_datum(d))?,
         Datum::Multirange(v) => {
             let mut r = 1u32;
@@ -111,6 +112,7 @@ pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
         Datum::MacAddr(v) => hash_bytes_extended(v, seed),
         Datum::MacAddr8(v) => hash_bytes_extended(v, seed),
         Datum::AclItem(v) => v.hash_extended(seed),
+        Datum::Opaque(v) => v.hash_extended(seed)?,
         Datum::Range(v) => range::hash_extended(v, seed, &|d| hash_datum_extended(d, seed))?,
         Datum::Multirange(v) => {
             let mut r = 1u64;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::datum::not_decoded;
-use crate::{Array, Interval, Record};
+use crate::{Array, Record};
 
 #[cold]
 fn bad_format() -> Error {
@@ -12,168 +12,40 @@ fn bad_format() -> Error {
 fn short() -> Error {
     error(sqlstate::PROTOCOL_VIOLATION, "insufficient data left in message")
 }
-fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
-    if bytes.len() < N {
-        return Err(short());
-    }
-    bytes.try_into().map_err(|_| bad_format())
-}
-fn utf8(bytes: &[u8]) -> Result<&str> {
-    let bad = |at: usize| {
-        let hex: Vec<String> = bytes[at..].iter().take(3).map(|b| format!("0x{b:02x}")).collect();
-        error(
-            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
-            format!("invalid byte sequence for encoding \"UTF8\": {}", hex.join(" ")),
-        )
-    };
-    if let Some(at) = bytes.iter().position(|b| *b == 0) {
-        return Err(error(
-            sqlstate::CHARACTER_NOT_IN_REPERTOIRE,
-            format!("invalid byte sequence for encoding \"UTF8\": 0x{:02x}", bytes[at]),
-        ));
-    }
-    std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to()))
-}
-
 /// Binary input.
 pub fn receive(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> Result<Datum> {
-    Ok(match type_oid {
-        INT4 => Datum::Int4(i32::from_be_bytes(fixed(bytes)?)),
-        INT8 => Datum::Int8(i64::from_be_bytes(fixed(bytes)?)),
-        INT2 => Datum::Int2(i16::from_be_bytes(fixed(bytes)?)),
-        BOOL => Datum::Bool(fixed::<1>(bytes)?[0] != 0),
-        CHAR => Datum::Char(fixed::<1>(bytes)?[0]),
-        FLOAT4 => Datum::Float4(f32::from_be_bytes(fixed(bytes)?)),
-        FLOAT8 => Datum::Float8(f64::from_be_bytes(fixed(bytes)?)),
-        OID | XID | CID => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
-        _ if is_reg_type(type_oid) => Datum::Oid(u32::from_be_bytes(fixed(bytes)?)),
-        PG_LSN | XID8 => Datum::U64(u64::from_be_bytes(fixed(bytes)?)),
-        TEXT | VARCHAR | BPCHAR | NAME | UNKNOWN | CSTRING | JSON | XML | REFCURSOR => {
-            return input(type_oid, utf8(bytes)?, typmod, ctx);
-        }
-        BYTEA => Datum::Bytea(shared::bytes(bytes)?),
-        TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::receive(bytes)?)),
-        TSQUERY => Datum::TsQuery(Arc::new(kilndb_fulltext::TsQuery::receive(bytes)?)),
-        NUMERIC => Datum::Numeric(Arc::new(Numeric::receive(bytes)?.apply_typmod(typmod)?)),
-        DATE => Datum::Date(datetime::check_date(i32::from_be_bytes(fixed(bytes)?))?),
-        TIME => Datum::Time(datetime::round_time(datetime::check_time(i64::from_be_bytes(fixed(bytes)?))?, typmod)),
-        TIMETZ => {
-            let b: [u8; 12] = fixed(bytes)?;
-            let (t, z) = b.split_at(8);
-            let time = datetime::check_time(i64::from_be_bytes(fixed(t)?))?;
-            let zone = i32::from_be_bytes(fixed(z)?);
-            if zone.abs() >= 16 * 3600 {
-                return Err(error(
-                    sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE,
-                    "time zone displacement out of range",
-                ));
-            }
-            Datum::TimeTz(datetime::round_time(time, typmod), zone)
-        }
-        TIMESTAMP => Datum::Timestamp(datetime::round_timestamp(
-            datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?,
-            typmod,
-        )?),
-        TIMESTAMPTZ => Datum::TimestampTz(datetime::round_timestamp(
-            datetime::check_timestamp(i64::from_be_bytes(fixed(bytes)?))?,
-            typmod,
-        )?),
-        INTERVAL => {
-            let b: [u8; 16] = fixed(bytes)?;
-            let (micros, rest) = b.split_at(8);
-            let (days, months) = rest.split_at(4);
-            let v = Interval {
-                micros: i64::from_be_bytes(fixed(micros)?),
-                days: i32::from_be_bytes(fixed(days)?),
-                months: i32::from_be_bytes(fixed(months)?),
-            };
-            Datum::Interval(Arc::new(datetime::interval_typmod(v, typmod)?))
-        }
-        UUID => Datum::Uuid(fixed(bytes)?),
-        JSONB | JSONPATH => {
-            let (version, text) = bytes.split_first().ok_or_else(short)?;
-            if *version != 1 {
-                return Err(error(
-                    sqlstate::INTERNAL_ERROR,
-                    format!(
-                        "unsupported {} version number {version}",
-                        if type_oid == JSONB { "jsonb" } else { "jsonpath" }
-                    ),
-                ));
-            }
-            return input(type_oid, utf8(text)?, typmod, ctx);
-        }
-        TID => {
-            let b: [u8; 6] = fixed(bytes)?;
-            let (block, slot) = b.split_at(4);
-            Datum::Tid(u32::from_be_bytes(fixed(block)?), u16::from_be_bytes(fixed(slot)?))
-        }
-        BIT | VARBIT => receive_bits(type_oid, bytes, typmod)?,
-        VOID => Datum::text(""),
-        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(
-            crate::snapshot::SnapshotText::receive(bytes)?
-                .ok_or_else(|| error(sqlstate::INVALID_BINARY_REPRESENTATION, "invalid external pg_snapshot data"))?
-                .text()?,
-        ),
-        ACLITEM => {
-            return Err(error(sqlstate::UNDEFINED_FUNCTION, "no binary input function available for type aclitem"));
-        }
-        INET | CIDR => Datum::Inet(Inet::receive(bytes, type_oid == CIDR)?),
-        MACADDR => Datum::MacAddr(fixed(bytes)?),
-        // Six bytes are an EUI-48 address.
-        MACADDR8 => Datum::MacAddr8(match bytes {
-            [a, b, c, d, e, f] => [*a, *b, *c, 0xff, 0xfe, *d, *e, *f],
-            _ => fixed(bytes)?,
-        }),
-        INT2VECTOR => receive_vector(INT2, "int2vector", bytes, ctx)?,
-        OIDVECTOR => receive_vector(OID, "oidvector", bytes, ctx)?,
-        _ => {
-            let base = under_domains(type_oid, typmod, ctx);
-            if base.0 != type_oid {
-                let value = receive(base.0, bytes, base.1, ctx)?;
-                ctx.host.check_domain(type_oid, &value)?;
-                return Ok(value);
-            }
-            if type_oid >= FIRST_USER_TYPE
-                && let Some(value) = ctx.host.enum_value(type_oid, std::str::from_utf8(bytes).unwrap_or(""))
-            {
-                return value;
-            }
-            if let Some(ty) = ctx.host.range_type(type_oid) {
-                return if ty.oid == type_oid {
-                    Ok(range::range_receive(ty, bytes, ctx)?.datum())
-                } else {
-                    Ok(range::multirange_receive(ty, bytes, ctx)?.datum())
-                };
-            }
-            let element = ctx.host.element_type(type_oid);
-            if element != 0 {
-                return receive_array(element, bytes, typmod, ctx);
-            }
-            if let Some(fields) = ctx.host.composite_fields(type_oid) {
-                return receive_record(type_oid, &fields, bytes, ctx);
-            }
-            return Err(Error::unsupported(format!(
-                "binary input of type {} is not supported",
-                ctx.host.format_type(type_oid, -1)
-            )));
-        }
-    })
+    match types::descriptor(type_oid) {
+        Some(ty) => (ty.receive)(bytes, typmod, ctx),
+        None => receive_other(type_oid, bytes, typmod, ctx),
+    }
 }
-fn receive_bits(type_oid: Oid, bytes: &[u8], typmod: i32) -> Result<Datum> {
-    let (head, body) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
-    let len = i32::from_be_bytes(*head);
-    let len = usize::try_from(len).map_err(|_| bad_format())?;
-    if body.len() != len.div_ceil(8) {
-        return Err(bad_format());
+fn receive_other(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> Result<Datum> {
+    let base = under_domains(type_oid, typmod, ctx);
+    if base.0 != type_oid {
+        let value = receive(base.0, bytes, base.1, ctx)?;
+        ctx.host.check_domain(type_oid, &value)?;
+        return Ok(value);
     }
-    let mut text = String::with_capacity(body.len() * 8);
-    for piece in pieces::of_bytes(body, 8) {
-        let bits = piece?.iter().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1 == 1));
-        text.extend(bits.map(|bit| if bit { '1' } else { '0' }));
+    if type_oid >= FIRST_USER_TYPE
+        && let Some(value) = ctx.host.enum_value(type_oid, std::str::from_utf8(bytes).unwrap_or(""))
+    {
+        return value;
     }
-    text.truncate(len);
-    cast::parse_bit(type_oid, &text, typmod)
+    if let Some(ty) = ctx.host.range_type(type_oid) {
+        return if ty.oid == type_oid {
+            Ok(range::range_receive(ty, bytes, ctx)?.datum())
+        } else {
+            Ok(range::multirange_receive(ty, bytes, ctx)?.datum())
+        };
+    }
+    let element = ctx.host.element_type(type_oid);
+    if element != 0 {
+        return receive_array(element, bytes, typmod, ctx);
+    }
+    if let Some(fields) = ctx.host.composite_fields(type_oid) {
+        return receive_record(type_oid, &fields, bytes, ctx);
+    }
+    Err(Error::unsupported(format!("binary input of type {} is not supported", ctx.host.format_type(type_oid, -1))))
 }
 
 struct Cursor<'a>(&'a [u8]);
@@ -246,7 +118,7 @@ fn receive_array(element: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> 
     Ok(Datum::Array(Arc::new(Array { element_type: element, dims, elements })))
 }
 /// One dimension that begins at 0, and no nulls. An empty array has no dimension.
-fn receive_vector(element: Oid, name: &str, bytes: &[u8], ctx: &EvalContext) -> Result<Datum> {
+pub(crate) fn receive_vector(element: Oid, name: &str, bytes: &[u8], ctx: &EvalContext) -> Result<Datum> {
     let datum = receive_array(element, bytes, -1, ctx)?;
     match &datum {
         Datum::Array(a) if matches!(a.dims[..], [(0, _)]) && !a.elements.iter().any(Datum::is_null) => Ok(datum),
@@ -302,30 +174,11 @@ pub fn send_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>,
             Some(label) => out.extend_from_slice(label.as_bytes()),
             None => out.extend_from_slice(&v.to_be_bytes()),
         },
-        Datum::Text(v) if type_oid == JSONPATH => {
-            out.push(1);
-            out.extend_from_slice(v.as_bytes());
-        }
-        Datum::Text(v) if matches!(type_oid, PG_SNAPSHOT | TXID_SNAPSHOT) => {
-            crate::snapshot::SnapshotText::parse(v)?.send(out)
-        }
-        Datum::Text(v) if matches!(type_oid, BIT | VARBIT) => {
-            out.extend_from_slice(&(v.len() as u32).to_be_bytes());
-            for chunk in work::steps(v.as_bytes().chunks(8), 8) {
-                let chunk = chunk?;
-                let byte = chunk.iter().enumerate().fold(0u8, |b, (i, c)| b | u8::from(*c == b'1') << (7 - i));
-                out.push(byte);
-            }
-        }
-        Datum::Text(v) => {
-            if type_oid == JSONB {
-                out.push(1);
-            }
-            pieces::append_mostly_short(out, v.as_bytes())?;
-            if type_oid == BPCHAR && typmod >= 4 {
-                pad(v, typmod, out);
-            }
-        }
+        Datum::Text(v) => match types::descriptor(type_oid).and_then(|ty| ty.send) {
+            Some(send) => send(datum, typmod, out, ctx)?,
+            None => pieces::append_mostly_short(out, v.as_bytes())?,
+        },
+        Datum::Opaque(v) => v.ty.send.map_or(Ok(()), |send| send(datum, typmod, out, ctx))?,
         Datum::Bytea(v) => pieces::append_mostly_short(out, v)?,
         Datum::Stored(_) => return Err(not_decoded()),
         Datum::TsVector(v) => v.send(out),

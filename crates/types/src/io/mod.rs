@@ -5,7 +5,7 @@
 //! 2. Output appends to the caller's buffer; integers are written without allocating.
 
 pub(crate) mod array;
-mod binary;
+pub(crate) mod binary;
 pub(crate) mod bytea;
 pub(crate) mod float;
 pub(crate) mod int;
@@ -13,11 +13,10 @@ mod range;
 
 pub use binary::{receive, send, send_typmod};
 
-use crate::acl::AclItem;
 use crate::datum::not_decoded;
-use crate::network::{self, Inet};
-use crate::numeric::Numeric;
-use crate::{Datum, EvalContext, cast, datetime, oids::*, pieces};
+use crate::network;
+use crate::types::{self, HeldAs};
+use crate::{Datum, EvalContext, datetime, oids::*, pieces};
 use kilndb_base::{Error, Oid, Result, SqlState, shared, sqlstate, work};
 use std::io::Write;
 use std::sync::Arc;
@@ -36,20 +35,7 @@ pub(crate) fn trim(text: &str) -> &str {
 
 /// True for the types held as object identifiers that [`crate::Host`] names.
 pub fn is_reg_type(oid: Oid) -> bool {
-    matches!(
-        oid,
-        REGPROC
-            | REGPROCEDURE
-            | REGOPER
-            | REGOPERATOR
-            | REGCLASS
-            | REGTYPE
-            | REGCONFIG
-            | REGDICTIONARY
-            | REGNAMESPACE
-            | REGROLE
-            | REGCOLLATION
-    )
+    types::descriptor(oid).is_some_and(|ty| ty.held_as == HeldAs::NamedOid)
 }
 
 /// [`input`], for rows that are filled in place. The common types are written here: through a result a value would be
@@ -73,60 +59,10 @@ pub fn input_into(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext, out
 
 /// Text input, typmod applied as PostgreSQL's input functions do.
 pub fn input(type_oid: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
-    Ok(match type_oid {
-        INT4 => Datum::Int4(int::parse(text, "integer", i128::from(i32::MIN), i128::from(i32::MAX))? as i32),
-        INT8 => Datum::Int8(int::parse(text, "bigint", i128::from(i64::MIN), i128::from(i64::MAX))? as i64),
-        INT2 => Datum::Int2(int::parse(text, "smallint", i128::from(i16::MIN), i128::from(i16::MAX))? as i16),
-        TEXT | UNKNOWN | CSTRING | XML | PG_NODE_TREE | REFCURSOR => Datum::Text(shared::text(text)?),
-        VARCHAR => cast::varchar(text, typmod, false)?,
-        BPCHAR => cast::bpchar(text, typmod, false)?,
-        NAME => Datum::text(cast::truncate_name(text)),
-        BOOL => Datum::Bool(parse_bool(text)?),
-        CHAR => Datum::Char(parse_char(text)),
-        OID => Datum::Oid(int::parse_oid(text, "oid")?),
-        XID => Datum::Oid(int::parse_oid(text, "xid")?),
-        CID => Datum::Oid(int::parse_oid(text, "cid")?),
-        XID8 => Datum::U64(int::parse_u64(text, "xid8")?),
-        FLOAT8 => Datum::Float8(float::parse_f64(text)?),
-        FLOAT4 => Datum::Float4(float::parse_f32(text)?),
-        NUMERIC => Datum::Numeric(Arc::new(Numeric::parse(text)?.apply_typmod(typmod)?)),
-        BYTEA => Datum::Bytea(shared::bytes(&bytea::parse(text)?)?),
-        DATE => Datum::Date(datetime::date_in(text, ctx)?),
-        TIME => Datum::Time(datetime::time_in(text, typmod, ctx)?),
-        TIMETZ => {
-            let (t, z) = datetime::timetz_in(text, typmod, ctx)?;
-            Datum::TimeTz(t, z)
-        }
-        TIMESTAMP => Datum::Timestamp(datetime::timestamp_in(text, typmod, ctx)?),
-        TIMESTAMPTZ => Datum::TimestampTz(datetime::timestamptz_in(text, typmod, ctx)?),
-        INTERVAL => Datum::Interval(Arc::new(datetime::interval_in(text, typmod, ctx)?)),
-        UUID => Datum::Uuid(parse_uuid(text)?),
-        JSONPATH => Datum::text(crate::json::path_parse::parse(text)?.text()),
-        JSONB => crate::json::binary::datum(&crate::json::Value::parse(text)?)?,
-        TID => parse_tid(text)?,
-        PG_LSN => Datum::U64(parse_lsn(text)?),
-        JSON => {
-            crate::json::validate(text)?;
-            Datum::Text(shared::text(text)?)
-        }
-        BIT | VARBIT => cast::parse_bit(type_oid, text, typmod)?,
-        INT2VECTOR | OIDVECTOR => array::vector_in(type_oid, text)?,
-        VOID => Datum::text(""),
-        INET | CIDR => Datum::Inet(Inet::parse(text, type_oid == CIDR)?),
-        PG_SNAPSHOT | TXID_SNAPSHOT => Datum::text(crate::snapshot::SnapshotText::parse(text)?.text()?),
-        ACLITEM => Datum::AclItem(AclItem::parse(text, ctx)?),
-        MACADDR => Datum::MacAddr(network::parse_macaddr(text)?),
-        MACADDR8 => Datum::MacAddr8(network::parse_macaddr8(text)?),
-        TSVECTOR => Datum::TsVector(Arc::new(kilndb_fulltext::TsVector::parse(text)?)),
-        TSQUERY => {
-            let parsed = kilndb_fulltext::TsQuery::parse(text)?;
-            parsed.notices.into_iter().for_each(|n| ctx.host.notice(n));
-            Datum::TsQuery(Arc::new(parsed.query))
-        }
-        RECORD => return Err(Error::unsupported("input of anonymous composite types is not implemented")),
-        _ if is_reg_type(type_oid) => Datum::Oid(ctx.host.reg_input(type_oid, text)?),
-        _ => return input_other(type_oid, text, typmod, ctx),
-    })
+    match types::descriptor(type_oid) {
+        Some(ty) => (ty.input)(text, typmod, ctx),
+        None => input_other(type_oid, text, typmod, ctx),
+    }
 }
 /// The values of types that users have made are of OIDs from here.
 pub(crate) const FIRST_USER_TYPE: Oid = 16384;
@@ -194,19 +130,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
         Datum::Float8(v) => float::write_f64(*v, ctx.format.extra_float_digits, out),
         Datum::Float4(v) => float::write_f32(*v, ctx.format.extra_float_digits, out),
         Datum::Numeric(v) => write(out, format_args!("{v}")),
-        Datum::Oid(v) if is_reg_type(type_oid) => {
-            out.extend_from_slice(ctx.host.reg_output(type_oid, *v).as_bytes());
-        }
-        Datum::Oid(_) if type_oid >= FIRST_USER_TYPE && under_domains(type_oid, typmod, ctx).0 != type_oid => {
-            return output_typmod(under_domains(type_oid, typmod, ctx).0, typmod, datum, out, ctx);
-        }
-        Datum::Oid(v) => int::write_i64(i64::from(*v), out),
-        Datum::U64(v) if type_oid >= FIRST_USER_TYPE => match ctx.host.enum_label(type_oid, *v) {
-            Some(label) => out.extend_from_slice(label.as_bytes()),
-            None => return output_typmod(under_domains(type_oid, typmod, ctx).0, typmod, datum, out, ctx),
-        },
-        Datum::U64(v) if type_oid == PG_LSN => write(out, format_args!("{:X}/{:X}", v >> 32, v & 0xffff_ffff)),
-        Datum::U64(v) => write(out, format_args!("{v}")),
+        Datum::Oid(_) | Datum::U64(_) | Datum::Opaque(_) => return output_by_type(type_oid, typmod, datum, out, ctx),
         Datum::Bytea(v) => bytea::write(v, ctx.format.bytea_output_hex, out)?,
         Datum::Uuid(v) => write_uuid(v, out),
         Datum::Jsonb(v) => crate::json::binary::decode(v)?.write(out)?,
@@ -231,6 +155,33 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
     }
     Ok(())
 }
+/// Of values that look as their types want it.
+fn output_by_type(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+    if let Datum::Opaque(v) = datum {
+        return v.ty.output.map_or(Ok(()), |output| output(datum, typmod, out, ctx));
+    }
+    if type_oid >= FIRST_USER_TYPE {
+        if let Datum::U64(v) = datum
+            && let Some(label) = ctx.host.enum_label(type_oid, *v)
+        {
+            out.extend_from_slice(label.as_bytes());
+            return Ok(());
+        }
+        let base = under_domains(type_oid, typmod, ctx).0;
+        if base != type_oid {
+            return output_typmod(base, typmod, datum, out, ctx);
+        }
+    }
+    if let Some(output) = types::descriptor(type_oid).and_then(|ty| ty.output) {
+        return output(datum, typmod, out, ctx);
+    }
+    match datum {
+        Datum::Oid(v) => int::write_i64(i64::from(*v), out),
+        Datum::U64(v) => write(out, format_args!("{v}")),
+        _ => {}
+    }
+    Ok(())
+}
 /// The text form as a string.
 pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<String> {
     let mut out = Vec::new();
@@ -238,7 +189,7 @@ pub fn output_string(type_oid: Oid, datum: &Datum, ctx: &EvalContext) -> Result<
     work::step(out.len() / 4)?;
     String::from_utf8(out).map_err(|_| Error::internal("text form is not UTF-8"))
 }
-fn write(out: &mut Vec<u8>, args: std::fmt::Arguments) {
+pub(crate) fn write(out: &mut Vec<u8>, args: std::fmt::Arguments) {
     // A Vec takes every write.
     let _ = out.write_fmt(args);
 }
@@ -292,6 +243,7 @@ pub fn natural_type(datum: &Datum) -> Oid {
         Datum::Array(_) => ANYARRAY,
         Datum::Record(r) => r.type_oid,
         Datum::Stored(_) => UNKNOWN,
+        Datum::Opaque(v) => v.ty.oid,
         Datum::TsVector(_) => TSVECTOR,
         Datum::TsQuery(_) => TSQUERY,
         Datum::Inet(v) => {
@@ -324,7 +276,7 @@ pub(crate) fn parse_bool(text: &str) -> Result<bool> {
     Err(invalid_syntax("boolean", text))
 }
 /// "char": one byte, or a backslash and three octal digits for a byte beyond ASCII.
-fn parse_char(text: &str) -> u8 {
+pub(crate) fn parse_char(text: &str) -> u8 {
     let b = text.as_bytes();
     match b {
         [b'\\', x @ b'0'..=b'3', y @ b'0'..=b'7', z @ b'0'..=b'7'] => (x - b'0') << 6 | (y - b'0') << 3 | (z - b'0'),
@@ -339,7 +291,7 @@ pub(crate) fn write_char(v: u8, out: &mut Vec<u8>) {
         _ => write(out, format_args!("\\{v:03o}")),
     }
 }
-fn parse_uuid(text: &str) -> Result<[u8; 16]> {
+pub(crate) fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     let bad = || invalid_syntax("uuid", text);
     let mut b = text.as_bytes();
     if b.first() == Some(&b'{') {
@@ -368,7 +320,7 @@ fn write_uuid(v: &[u8; 16], out: &mut Vec<u8>) {
         out.push(HEX[usize::from(b & 15)]);
     }
 }
-fn parse_tid(text: &str) -> Result<Datum> {
+pub(crate) fn parse_tid(text: &str) -> Result<Datum> {
     let parts = || {
         let (block, slot) = text.trim_start().strip_prefix('(')?.strip_suffix(')')?.split_once(',')?;
         // A negative block wraps, as strtoul does.
@@ -378,7 +330,7 @@ fn parse_tid(text: &str) -> Result<Datum> {
     };
     parts().ok_or_else(|| invalid_syntax("tid", text))
 }
-fn parse_lsn(text: &str) -> Result<u64> {
+pub(crate) fn parse_lsn(text: &str) -> Result<u64> {
     let parts = || {
         let (high, low) = text.split_once('/')?;
         let hex = |s: &str| {

@@ -1,0 +1,224 @@
+//! What a type is: one descriptor for each built-in type that has values of its own (docs/decisions/0040).
+//!
+//! A new type is a file with its descriptor and a row of [`ROWS`]; pg_type has its row already. Its values are
+//! [`Opaque`] unless one of [`Datum`]'s variants holds them, so nothing else has to know it. Arrays, ranges, composite
+//! types, domains and enums have no descriptors: what they are made of says how they are read and written.
+//!
+//! Must not know: catalogs, sessions.
+
+mod names;
+mod network;
+mod numbers;
+mod search;
+mod text;
+mod time;
+
+use crate::row::PhysicalType;
+use crate::{Datum, EvalContext};
+use kilndb_base::{Error, Oid, Result, SqlState, sqlstate};
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+pub type InputFn = fn(&str, i32, &EvalContext<'_>) -> Result<Datum>;
+pub type ReceiveFn = fn(&[u8], i32, &EvalContext<'_>) -> Result<Datum>;
+/// Appends a value's form; the number is the column's type modifier.
+pub type OutputFn = fn(&Datum, i32, &mut Vec<u8>, &EvalContext<'_>) -> Result<()>;
+
+pub struct TypeDescriptor {
+    pub oid: Oid,
+    /// Text form to value, the modifier applied as PostgreSQL's input functions do.
+    pub input: InputFn,
+    /// Binary form to value.
+    pub receive: ReceiveFn,
+    /// Value to text form; None: the variant of [`Datum`] tells.
+    pub output: Option<OutputFn>,
+    /// Value to binary form; None: the variant of [`Datum`] tells.
+    pub send: Option<OutputFn>,
+    /// How a row stores it.
+    pub storage: PhysicalType,
+    /// It has a btree operator class: keys are made of it.
+    pub is_ordered: bool,
+    /// PostgreSQL hashes it as it is hashed here: hash partitions may have it as their key.
+    pub is_hashed: bool,
+    pub modifier: Option<&'static Modifier>,
+    /// Its values mean the same in every session and are read without looking anything up.
+    pub is_self_contained: bool,
+    /// The text form means the same under all settings and names nothing: the binder reads literals.
+    pub is_settings_free: bool,
+    /// Types of one group hold their values alike: a cast between them changes nothing.
+    pub held_as: HeldAs,
+    pub statistics: StatisticsKind,
+    /// If values are [`Opaque`].
+    pub opaque: Option<OpaqueType>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HeldAs {
+    /// As no other type.
+    Itself,
+    Text,
+    Oid,
+    /// The same as an OID, shown as the name of an object.
+    NamedOid,
+}
+
+/// What ANALYZE gathers of a column beside what it gathers of all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StatisticsKind {
+    Plain,
+    /// The words of a tsvector.
+    Lexemes,
+}
+
+pub struct Modifier {
+    /// The modifier of what stands in parentheses behind the type's name; an error is of SQLSTATE 22023.
+    pub read: fn(&[i32]) -> std::result::Result<i32, String>,
+    /// A value cut or rounded to a modifier; the flag says that the cast is explicit.
+    pub apply: fn(Datum, i32, bool) -> Result<Datum>,
+}
+
+/// A value that only its type's descriptor knows. Its bytes sort as the type's values do, equal values have equal bytes,
+/// and no value's bytes begin another's.
+#[derive(Debug)]
+pub struct Opaque {
+    pub ty: &'static TypeDescriptor,
+    pub bytes: Box<[u8]>,
+}
+
+/// PostgreSQL's hash of a value's bytes, and the extended one with a seed.
+pub type HashFunctions = (fn(&[u8]) -> u32, fn(&[u8], u64) -> u64);
+
+pub struct OpaqueType {
+    /// pg_type.typlen and the alignment, for statistics.
+    pub width: usize,
+    pub alignment: usize,
+    /// None: the type has no hash operator class.
+    pub hash: Option<HashFunctions>,
+}
+
+impl std::fmt::Debug for TypeDescriptor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "type {}", self.oid)
+    }
+}
+
+impl Opaque {
+    pub fn datum(ty: &'static TypeDescriptor, bytes: &[u8]) -> Datum {
+        Datum::Opaque(Arc::new(Opaque { ty, bytes: bytes.into() }))
+    }
+    /// Of the type with this OID; None: such values do not exist.
+    pub fn of_type(type_oid: Oid, bytes: &[u8]) -> Option<Datum> {
+        let ty = descriptor(type_oid)?;
+        ty.opaque.as_ref().map(|_| Opaque::datum(ty, bytes))
+    }
+    pub fn compare(&self, other: &Opaque) -> Ordering {
+        self.bytes.cmp(&other.bytes)
+    }
+    fn hash_functions(&self) -> Result<HashFunctions> {
+        let hash = self.ty.opaque.as_ref().and_then(|o| o.hash);
+        hash.ok_or_else(|| Error::unsupported(format!("hashing of values of type {} is not supported", self.ty.oid)))
+    }
+    pub fn hash(&self) -> Result<u32> {
+        self.hash_functions().map(|(hash, _)| hash(&self.bytes))
+    }
+    pub fn hash_extended(&self, seed: u64) -> Result<u64> {
+        self.hash_functions().map(|(_, hash)| hash(&self.bytes, seed))
+    }
+}
+
+/// The families' descriptors. A new type's is added here.
+const ROWS: &[&[TypeDescriptor]] =
+    &[numbers::TYPES, text::TYPES, time::TYPES, network::TYPES, search::TYPES, names::TYPES];
+
+/// Built-in types have OIDs below this.
+const OIDS: usize = 6000;
+/// No type.
+const NOBODY: (u8, u8) = (u8::MAX, 0);
+
+/// Where a type's descriptor is, by OID.
+static INDEX: [(u8, u8); OIDS] = {
+    let mut index = [NOBODY; OIDS];
+    let mut family = 0;
+    while family < ROWS.len() {
+        let mut row = 0;
+        while row < ROWS[family].len() {
+            let oid = ROWS[family][row].oid as usize;
+            assert!(index[oid].0 == NOBODY.0, "two descriptors of one type");
+            index[oid] = (family as u8, row as u8);
+            row += 1;
+        }
+        family += 1;
+    }
+    index
+};
+static DESCRIPTORS: &[&[TypeDescriptor]] = ROWS;
+
+/// None: the type is made of others (arrays, ranges, users' types), or has no values here.
+#[inline]
+pub fn descriptor(oid: Oid) -> Option<&'static TypeDescriptor> {
+    let (family, row) = *INDEX.get(oid as usize)?;
+    DESCRIPTORS.get(usize::from(family))?.get(usize::from(row))
+}
+
+/// All of them.
+pub fn descriptors() -> impl Iterator<Item = &'static TypeDescriptor> {
+    DESCRIPTORS.iter().flat_map(|family| family.iter())
+}
+
+/// What a descriptor says where it says nothing else: a type that is ordered and hashed, and depends on settings.
+const BASE: TypeDescriptor = TypeDescriptor {
+    oid: 0,
+    input: |_, _, _| Err(Error::unsupported("input of values of this type is not supported")),
+    receive: |_, _, _| Err(Error::unsupported("binary input of values of this type is not supported")),
+    output: None,
+    send: None,
+    storage: PhysicalType::Tagged,
+    is_ordered: true,
+    is_hashed: true,
+    modifier: None,
+    is_self_contained: false,
+    is_settings_free: false,
+    held_as: HeldAs::Itself,
+    statistics: StatisticsKind::Plain,
+    opaque: None,
+};
+/// The same, with a text form that means the same everywhere.
+const FREE: TypeDescriptor = TypeDescriptor { is_settings_free: true, ..BASE };
+/// The same, with values that everything reads without a look at anything.
+const PLAIN: TypeDescriptor = TypeDescriptor { is_self_contained: true, ..FREE };
+
+#[cold]
+fn bad_format() -> Error {
+    Error::new(sqlstate::INVALID_BINARY_REPRESENTATION, "incorrect binary data format")
+}
+#[cold]
+fn short() -> Error {
+    Error::new(sqlstate::PROTOCOL_VIOLATION, "insufficient data left in message")
+}
+#[cold]
+fn error(state: SqlState, message: impl Into<String>) -> Error {
+    Error::new(state, message)
+}
+fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    if bytes.len() < N {
+        return Err(short());
+    }
+    bytes.try_into().map_err(|_| bad_format())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_found_by_their_oids() {
+        let mut count = 0;
+        for ty in descriptors() {
+            assert!(descriptor(ty.oid).is_some_and(|found| std::ptr::eq(found, ty)), "{ty:?}");
+            assert!(ty.opaque.is_none() || ty.output.is_some() && ty.send.is_some(), "{ty:?} cannot be written");
+            count += 1;
+        }
+        assert!(count > 50, "only {count}");
+        assert!(descriptor(0).is_none() && descriptor(Oid::MAX).is_none());
+    }
+}
