@@ -110,7 +110,7 @@ impl KeyScan {
                 }
                 push_entries(&self.index, &self.classes, &keys, *rid, &mut key, sorter)?;
             }
-            if block % 16 == 0 {
+            if block.is_multiple_of(16) {
                 progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(block)));
                 park.checkpoint()?;
             }

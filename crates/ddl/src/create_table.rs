@@ -74,7 +74,7 @@ impl Definitions<'_> {
     pub fn create_table(&mut self, s: &nodes::CreateStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE TABLE without a name"))?;
         let is_partition = super::partition::is_partition(s);
-        if s.inh_relations().len() > 0 && !is_partition {
+        if !s.inh_relations().is_empty() && !is_partition {
             return Err(Error::unsupported("table inheritance (INHERITS) is not supported"));
         }
         if s.of_typename().is_some() {
@@ -273,7 +273,7 @@ impl Definitions<'_> {
         super::identity::check_column_clauses(c, of.name, serial.is_some(), source)?;
         let mut column = NewColumn { name: name.clone(), typmod: -1, ..NewColumn::default() };
         if let Some(type_oid) = serial {
-            if t.array_bounds().len() > 0 {
+            if !t.array_bounds().is_empty() {
                 return Err(Error::unsupported("array of serial is not implemented"));
             }
             let sequence = self.column_sequence(of, (&name, type_oid), (&[], source), runtime)?;

@@ -159,7 +159,7 @@ impl Definitions<'_> {
             }
         };
         let info = self.type_info(type_oid, runtime)?;
-        if e.collation().len() > 0 {
+        if !e.collation().is_empty() {
             if info.collation == 0 {
                 let shown =
                     self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
@@ -505,7 +505,7 @@ impl Definitions<'_> {
         let [smaller, larger] = map.moduli_around(modulus);
         let e = || definition("every hash partition modulus must be a factor of the next larger modulus");
         if let Some((m, oid)) = smaller
-            && modulus % m != 0
+            && !modulus.is_multiple_of(m)
         {
             let other = self.context_mut().table_by_oid(oid, runtime)?;
             return Err(e().with_detail(format!(

@@ -68,10 +68,8 @@ impl Definitions<'_> {
         }
         let child = self.context_mut().relation_of(r, runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
-        if p.concurrent {
-            if map.default_partition().is_some() {
-                return Err(state("cannot detach partitions concurrently when a default partition exists".into()));
-            }
+        if p.concurrent && map.default_partition().is_some() {
+            return Err(state("cannot detach partitions concurrently when a default partition exists".into()));
         }
         refuse_stranger(parent, &child)?;
         if p.concurrent {

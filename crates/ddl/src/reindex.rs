@@ -20,7 +20,7 @@ pub fn is_concurrent(s: &nodes::ReindexStmt) -> bool {
         Node::Boolean(flag) => flag.boolval,
         _ => true,
     };
-    s.params().iter().filter(|o| o.defname() == Some("concurrently")).last().is_some_and(is_on)
+    s.params().iter().rfind(|o| o.defname() == Some("concurrently")).is_some_and(is_on)
 }
 
 impl Definitions<'_> {

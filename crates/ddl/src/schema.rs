@@ -390,7 +390,9 @@ fn words_of(object: Node<'_>) -> Vec<String> {
         Node::ObjectWithArgs(o) => {
             super::strings(o.objname()).last().map(|word| word.to_string()).into_iter().collect()
         }
-        Node::TypeName(t) => t.names().iter().filter_map(|s| s.sval()).last().map(str::to_string).into_iter().collect(),
+        Node::TypeName(t) => {
+            t.names().iter().filter_map(|s| s.sval()).next_back().map(str::to_string).into_iter().collect()
+        }
         other => other.as_str().map(str::to_string).into_iter().collect(),
     }
 }

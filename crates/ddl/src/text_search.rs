@@ -257,8 +257,10 @@ impl Definitions<'_> {
             )
             .map(|_| ())
         })?;
-        self.context_mut()
-            .with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &options, &made)))
+        self.context_mut().with_catalog(runtime, |host| {
+            host.reader.keep_text_search_dictionary(oid, template, &options, &made);
+            Ok(())
+        })
     }
     /// Files are read again, whatever the options.
     pub fn alter_dictionary(&mut self, s: &nodes::AlterTSDictionaryStmt, runtime: &dyn Runtime) -> Result<String> {
@@ -277,8 +279,10 @@ impl Definitions<'_> {
         self.update_row(PG_TS_DICT, PG_TS_DICT_OID_INDEX, oid, runtime, |row| {
             row.set("dictinitoption", text_or_null(&text))
         })?;
-        self.context_mut()
-            .with_catalog(runtime, |host| Ok(host.reader.keep_text_search_dictionary(oid, template, &text, &made)))?;
+        self.context_mut().with_catalog(runtime, |host| {
+            host.reader.keep_text_search_dictionary(oid, template, &text, &made);
+            Ok(())
+        })?;
         Ok("ALTER TEXT SEARCH DICTIONARY".to_string())
     }
 

@@ -72,7 +72,7 @@ impl Definitions<'_> {
                 targets.push((table.oid, table.name.clone(), super::strings(target.va_cols())));
             }
         }
-        if s.rels().len() == 0 && options.analyze && !options.only_database_stats {
+        if s.rels().is_empty() && options.analyze && !options.only_database_stats {
             // Partitioned tables after their partitions.
             let rows = self.context_mut().catalog_scan(PG_CLASS)?;
             for kind in [b'r', b'p'] {
@@ -300,7 +300,7 @@ fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
     if options.full && has_limit && !options.analyze {
         return refused("BUFFER_USAGE_LIMIT cannot be specified for VACUUM FULL");
     }
-    if !options.analyze && s.rels().iter().any(|r| r.va_cols().len() > 0) {
+    if !options.analyze && s.rels().iter().any(|r| !r.va_cols().is_empty()) {
         return refused("ANALYZE option must be specified when a column list is provided");
     }
     if options.full && no_skipping {
@@ -309,7 +309,7 @@ fn options(s: &nodes::VacuumStmt, source: &str) -> Result<Options> {
     if options.full && !toast {
         return refused("PROCESS_TOAST required with VACUUM FULL");
     }
-    if options.only_database_stats && s.rels().len() > 0 {
+    if options.only_database_stats && !s.rels().is_empty() {
         return refused("ONLY_DATABASE_STATS cannot be specified with a list of tables");
     }
     Ok(options)

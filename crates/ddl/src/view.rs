@@ -98,7 +98,7 @@ impl Definitions<'_> {
     /// The query's text, with column names of its own if the view was given some.
     fn view_text(&mut self, s: &nodes::ViewStmt, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<String> {
         let text = self.stored_query(&kilndb_syntax::statement_sql(s.query())?, runtime)?;
-        if s.aliases().len() == 0 {
+        if s.aliases().is_empty() {
             return Ok(text);
         }
         let plain: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();

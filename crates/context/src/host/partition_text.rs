@@ -214,11 +214,8 @@ impl StatementHost<'_> {
                         value(edges.get(i)).map(|d| format!("({} {} {})", names[i], operator(i, EQUAL), shown(i, &d)))
                     })
                     .collect();
-                let inclusive = match (is_lower, edges.get(end + 1)) {
-                    (true, None | Some(Edge::Min)) => true,
-                    (false, Some(Edge::Max)) => true,
-                    _ => false,
-                };
+                let inclusive =
+                    matches!((is_lower, edges.get(end + 1)), (true, None | Some(Edge::Min)) | (false, Some(Edge::Max)));
                 let strategy = match (is_lower, inclusive) {
                     (true, true) => 4,
                     (true, false) => 5,

@@ -133,11 +133,11 @@ fn ordered(
     let order = sorted(values, facts.type_oid, checkpoint)?;
     let at = |i: usize| &values[order[i] as usize];
     let (mut groups, mut product_sum) = (Vec::new(), 0.0);
-    for i in 0..order.len() {
+    for (i, place) in order.iter().enumerate() {
         if i % SLICE == 0 {
             checkpoint()?;
         }
-        product_sum += i as f64 * f64::from(order[i]);
+        product_sum += i as f64 * f64::from(*place);
         match groups.last_mut() {
             Some(Group { count, .. }) if compare(facts.type_oid, at(i - 1), at(i)) == Ordering::Equal => *count += 1,
             _ => groups.push(Group { first: i, count: 1 }),

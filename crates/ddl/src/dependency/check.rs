@@ -7,6 +7,7 @@ use kilndb_base::hash::HashMap;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::ids::PG_DEPEND;
 use std::collections::BTreeSet;
+use std::collections::hash_map::Entry;
 
 impl Definitions<'_> {
     /// What is wrong with the rows of any object, in words.
@@ -45,12 +46,14 @@ impl Definitions<'_> {
                 if is_pinned(object) {
                     continue;
                 }
-                if !existing.contains_key(&object.class) {
-                    let oids =
-                        self.context_mut().catalog_scan(object.class)?.iter().map(|row| row.oid("oid")).collect();
-                    existing.insert(object.class, oids);
-                }
-                if !existing.get(&object.class).is_some_and(|oids| oids.contains(&object.object)) {
+                let oids = match existing.entry(object.class) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(unknown) => {
+                        let rows = self.context_mut().catalog_scan(object.class)?;
+                        unknown.insert(rows.iter().map(|row| row.oid("oid")).collect())
+                    }
+                };
+                if !oids.contains(&object.object) {
                     let (class, oid) = (object.class, object.object);
                     problems.insert(format!(
                         "pg_depend has a row with object {oid} of catalog {class}, which does not exist"

@@ -181,7 +181,7 @@ impl IntegerOperation {
             ExprKind::Const(Datum::Int4(v)) if e.ty == oids::INT4 => IntegerOperation::Int(i64::from(*v)),
             ExprKind::Const(Datum::Int8(v)) if e.ty == oids::INT8 => IntegerOperation::Int(*v),
             ExprKind::Const(Datum::Bool(v)) => IntegerOperation::Bool(*v),
-            ExprKind::Param(n) => IntegerOperation::Variable(VariableSlot::of(*n as u32, e.ty, uses)?),
+            ExprKind::Param(n) => IntegerOperation::Variable(VariableSlot::of(*n, e.ty, uses)?),
             ExprKind::Func(f) if !f.returns_set => IntegerOperation::of_function(f, e.ty, uses)?,
             ExprKind::And(list) => {
                 IntegerOperation::And(list.iter().map(|e| IntegerOperation::of(e, uses)).collect::<Option<_>>()?)

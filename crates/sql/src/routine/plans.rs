@@ -279,15 +279,14 @@ impl RoutinePlans {
         runtime: &dyn Runtime,
     ) -> Option<Result<(Datum, Oid, i32)>> {
         let epoch = Self::epoch(context);
-        let done = self.statements.get_mut(&prepared.id).and_then(|known| {
+        self.statements.get_mut(&prepared.id).and_then(|known| {
             Self::quickly(context, known, epoch, snapshot, runtime, |uses, params| {
                 for v in uses {
                     params.push(scope.checked_value(v)?);
                 }
                 Ok(())
             })
-        });
-        done
+        })
     }
 
     /// As [`Session::evaluate_quickly`], of a conversion.
