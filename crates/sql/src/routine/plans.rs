@@ -279,13 +279,12 @@ impl RoutinePlans {
         runtime: &dyn Runtime,
     ) -> Option<Result<(Datum, Oid, i32)>> {
         let epoch = Self::epoch(context);
-        self.statements.get_mut(&prepared.id).and_then(|known| {
-            Self::quickly(context, known, epoch, snapshot, runtime, |uses, params| {
-                for v in uses {
-                    params.push(scope.checked_value(v)?);
-                }
-                Ok(())
-            })
+        let known = self.statements.get_mut(&prepared.id)?;
+        Self::quickly(context, known, epoch, snapshot, runtime, |uses, params| {
+            for v in uses {
+                params.push(scope.checked_value(v)?);
+            }
+            Ok(())
         })
     }
 

@@ -219,7 +219,7 @@ impl Operation {
                 _ => cast::cast_via_text(*from, *to, a, *typmod, *explicit, cx),
             }),
             Operation::Typmod { ty, typmod, explicit, arg } => {
-                unless_null(arg, &|a| cast::apply_typmod(*ty, a.clone(), *typmod, *explicit, cx))
+                unless_null(arg, &|a| cast::apply_typmod(*ty, a.clone(), *typmod, *explicit))
             }
             Operation::And(list) => Operation::combine(list, false, values, cx),
             Operation::Or(list) => Operation::combine(list, true, values, cx),

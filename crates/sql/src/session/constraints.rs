@@ -78,11 +78,11 @@ impl Session {
                 continue;
             }
             let entry = (check.constraint, check.parent_gone);
-            if let Entry::Vacant(unknown) = known.entry(entry) {
-                let made = prepare_checks(&mut self.context, check, runtime)?;
-                unknown.insert(made);
-            }
-            if let Some(Some(parts)) = known.get(&entry) {
+            let parts = match known.entry(entry) {
+                Entry::Occupied(prepared) => prepared.into_mut(),
+                Entry::Vacant(missing) => missing.insert(prepare_checks(&mut self.context, check, runtime)?),
+            };
+            if let Some(parts) = parts {
                 self.run_check(parts, check, runtime)?;
             }
         }
