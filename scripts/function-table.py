@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the registry of functions: crates/types/src/functions/table.rs (a descriptor for each function that is there)
-and crates/sql/src/host/session_function/table.rs (the handlers of the session's own). With --check it writes nothing and
+and crates/context/src/host/session_function/table.rs (the handlers of the session's own). With --check it writes nothing and
 fails if one of them is not as it would write it.
 
 What PostgreSQL says of a function is in crates/catalog/data/pg_proc.tsv (extension_proc.tsv for extensions). What it
@@ -9,7 +9,7 @@ runs is found in the sources:
   crates/types/src/functions/*.rs           `fn prosrc(ctx; a: text) = ...` in scalars!, or a plain ScalarFn
   the same, and crates/types/src/json       `pub fn prosrc(call: RowsCall<'_>) -> Result<Rows>`: returns a set
   aggregates! anywhere in crates/types/src  `fn name(types; oid, ...) = ...`
-  session_functions!, session_rows!         in crates/sql/src: `fn proname(call) = ...`: all functions of that name
+  session_functions!, session_rows!         in crates/context/src: `fn proname(call) = ...`: all functions of that name
 
 `p<oid>_name` is the function of that OID alone. Families of functions that share a handler, and what the planner has to
 know of a function, are listed here.
@@ -21,7 +21,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TYPES = ROOT / "crates/types/src"
 FUNCTIONS = TYPES / "functions"
-SESSION = ROOT / "crates/sql/src"
+SESSION = ROOT / "crates/context/src"
 
 OPERATORS = "eq ne lt le gt ge cmp".split()
 # Their comparisons and hashes are those of the values, whatever the type.

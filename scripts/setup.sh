@@ -9,6 +9,8 @@ set -euo pipefail
 
 here=$(dirname "$0")
 wanted=()
+# Parts of Rust's own tools that are not there.
+wanted_components=()
 # Parts for postgres-18.sh, which comes after the packages that it needs.
 parts=()
 
@@ -77,6 +79,8 @@ for group in "$@"; do
         ;;
     test)
         need_python
+        cargo fmt --version >/dev/null 2>&1 || wanted_components+=(rustfmt)
+        cargo clippy --version >/dev/null 2>&1 || wanted_components+=(clippy)
         # Clusters of earlier builds are kept packed (tests/clusters).
         command -v xz >/dev/null 2>&1 || need xz-utils
         { given psql && given pgbench && given pg_dump; } || fetch_later clients
@@ -99,6 +103,14 @@ done
 fetch() {
     [ ${#parts[@]} -eq 0 ] || "$here/postgres-18.sh" "${parts[@]}"
 }
+
+if [ ${#wanted_components[@]} -gt 0 ]; then
+    if ! command -v rustup >/dev/null 2>&1; then
+        echo "setup: missing of Rust's tools: ${wanted_components[*]} (packages rustfmt and rust-clippy of distributions)" >&2
+        exit 1
+    fi
+    rustup component add "${wanted_components[@]}"
+fi
 
 if [ ${#wanted[@]} -eq 0 ]; then
     fetch

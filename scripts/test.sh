@@ -11,6 +11,11 @@ if ! cargo fmt --all --check >/dev/null; then
     echo "0 passed, 1 failed"
     exit 1
 fi
+if ! cargo clippy --locked --workspace --exclude kilndb-simulation --all-targets -- -D warnings; then
+    echo "clippy has something to say: see above" >&2
+    echo "0 passed, 1 failed"
+    exit 1
+fi
 # The tests start the server as a program, so it is built first, in the same profile as they are.
 if ! cargo build --locked --workspace --exclude kilndb-simulation --bins; then
     echo "0 passed, 1 failed"

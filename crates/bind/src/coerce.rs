@@ -341,9 +341,7 @@ impl Binder<'_> {
             && !matches!(base, oids::INTERVAL)
         {
             let d = d.clone();
-            let value = kilndb_catalog::value_host::with_context(self.catalog, |cx| {
-                kilndb_types::cast::apply_typmod(base, d, typmod, explicit, cx)
-            });
+            let value = kilndb_types::cast::apply_typmod(base, d, typmod, explicit);
             // An overflow is an error of execution, not of analysis.
             if let Ok(value) = value {
                 return Ok(Expr { kind: ExprKind::Const(value), ty, typmod, loc });

@@ -36,6 +36,7 @@ mod scope;
 mod select;
 mod setop;
 mod sublink;
+pub mod table_query;
 pub mod trigger;
 mod typename;
 pub mod variables;

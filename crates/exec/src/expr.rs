@@ -199,7 +199,7 @@ impl EvaluateKinds for CExpr {
             }
             CExpr::Typmod { ty, typmod, explicit, arg } => {
                 let a = arg.eval(row, rt, cx)?;
-                if a.is_null() { Ok(a) } else { cast::apply_typmod(*ty, a, *typmod, *explicit, &cx.eval) }
+                if a.is_null() { Ok(a) } else { cast::apply_typmod(*ty, a, *typmod, *explicit) }
             }
             CExpr::ArrayCast { from, to, func, explicit, arg } => {
                 let a = arg.eval(row, rt, cx)?;
@@ -220,11 +220,7 @@ impl EvaluateKinds for CExpr {
                 let mut elements = Vec::with_capacity(a.elements.len());
                 for e in &a.elements {
                     let e = e.clone();
-                    elements.push(if e.is_null() {
-                        e
-                    } else {
-                        cast::apply_typmod(*element, e, *typmod, *explicit, &cx.eval)?
-                    });
+                    elements.push(if e.is_null() { e } else { cast::apply_typmod(*element, e, *typmod, *explicit)? });
                 }
                 Ok(Datum::Array(Arc::new(Array { element_type: *element, dims: a.dims.clone(), elements })))
             }

@@ -17,19 +17,35 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bind", &["base", "types", "syntax", "catalog"]),
     ("plan", &["base", "fulltext", "types", "storage", "catalog", "bind"]),
     ("exec", &["base", "fulltext", "types", "storage", "spill", "catalog", "bind", "plan"]),
-    ("sql", &["base", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"]),
-    ("plpgsql", &["base", "types", "syntax", "sql"]),
-    ("server", &["base", "types", "syntax", "storage", "sql", "plpgsql", "wire"]),
+    ("context", &["base", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"]),
+    ("ddl", &["base", "fulltext", "types", "syntax", "storage", "catalog", "bind", "plan", "exec", "context"]),
+    (
+        "sql",
+        &[
+            "base", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec", "context",
+            "ddl",
+        ],
+    ),
+    ("plpgsql", &["base", "types", "syntax", "context", "sql"]),
+    ("server", &["base", "types", "syntax", "storage", "context", "sql", "plpgsql", "wire"]),
     // These two see a server from outside.
     ("lab", &["base"]),
     ("sim", &["base", "lab"]),
     // This one replaces what is below a server, and drives its sessions without one.
-    ("simulation", &["base", "lab", "sim", "storage", "sql", "plpgsql"]),
+    ("simulation", &["base", "lab", "sim", "storage", "context", "sql", "plpgsql"]),
 ];
 
+/// The modules of a crate in their order: each may use those before it.
+const MODULES: &[(&str, &[&str])] = &[(
+    "context",
+    &["client", "settings", "log", "notify", "exports", "logged_changes", "cluster", "host", "session_context"],
+)];
+
 /// Crates whose threads, locks and clocks a simulation takes over.
-const SIMULATED: &[&str] =
-    &["storage", "spill", "catalog", "bind", "plan", "exec", "sql", "plpgsql", "types", "fulltext", "server"];
+const SIMULATED: &[&str] = &[
+    "storage", "spill", "catalog", "bind", "plan", "exec", "context", "ddl", "sql", "plpgsql", "types", "fulltext",
+    "server",
+];
 /// What they take from `kilndb_base::sync` and `kilndb_base::env` instead.
 const NOT_SIMULATED: &[&str] = &[
     "std::sync::atomic",
@@ -134,6 +150,32 @@ fn no_crate_imports_upward() {
         for used in dependencies(&manifest) {
             if !may.contains(&used.as_str()) {
                 wrong.push(format!("{name} must not use {used}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_module_uses_one_after_it() {
+    let mut wrong = Vec::new();
+    for (name, order) in MODULES {
+        let source = root().join("crates").join(name).join("src");
+        for (at, module) in order.iter().enumerate() {
+            let mut files = Vec::new();
+            rust_files(&source.join(module), &mut files);
+            files.extend(Some(source.join(format!("{module}.rs"))).filter(|file| file.is_file()));
+            assert!(!files.is_empty(), "{name} has no module {module}");
+            for path in files {
+                let text = read(&path);
+                let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+                let used = code.flat_map(|line| line.split("crate::").skip(1));
+                let used =
+                    used.map(|rest| rest.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or(""));
+                let later = &order[at + 1..];
+                wrong.extend(
+                    used.filter(|other| later.contains(other)).map(|other| format!("{} uses {other}", path.display())),
+                );
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::scanner::{Lexeme, Scanner, Token};
 use crate::tree::*;
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::routine::{self, Definition, Direct, Quick, RoutineKind, Spi, SpiPrepared};
+use kilndb_sql::routine::{self, Definition, IntegerExpression, RoutineKind, Spi, SpiPrepared, VariableExpression};
 use kilndb_types::oids;
 
 /// Types that variables happened to have, and what was prepared for them.
@@ -17,9 +17,9 @@ pub(crate) type Met = (Vec<(Slot, Oid)>, Arc<SpiPrepared>);
 
 /// What of an expression can be computed on the variables themselves.
 pub(crate) struct Shortcuts {
-    pub quick: Option<Quick>,
+    pub quick: Option<IntegerExpression>,
     /// Only of what is `fixed`.
-    pub direct: Option<Direct>,
+    pub direct: Option<VariableExpression>,
 }
 
 /// What is known of a piece of SQL once it has been prepared.

@@ -9,8 +9,8 @@ use crate::namespace::{ItemKind, Place};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_sql::routine::{
-    self, QuickValues, RowColumn, RowShape, TriggerEvent, TriggerOperation, TriggerTime, VariableConflict,
-    VariableScope,
+    self, RowColumn, RowShape, TriggerEvent, TriggerOperation, TriggerTime, VariableConflict, VariableScope,
+    VariableValues,
 };
 use kilndb_types::{Array, Datum, Record, oids};
 use std::cell::RefCell;
@@ -210,7 +210,7 @@ impl<'r> Vars<'r> {
     }
 }
 
-impl QuickValues for Vars<'_> {
+impl VariableValues for Vars<'_> {
     #[inline]
     fn scalar(&self, variable: u32) -> Option<&Datum> {
         match self.values.get(variable as usize)? {

@@ -8,8 +8,9 @@ use kilndb_base::env::{Env, OsEnv};
 use kilndb_base::overlay::OverlayEnv;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Result, Severity};
-use kilndb_sql::settings::ServerSettings;
-use kilndb_sql::{ClusterOptions, Instance};
+use kilndb_context::ClusterOptions;
+use kilndb_context::settings::ServerSettings;
+use kilndb_sql::Instance;
 use std::path::Path;
 use std::process::ExitCode;
 

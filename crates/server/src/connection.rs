@@ -14,7 +14,7 @@ use kilndb_base::park::Wake;
 use kilndb_base::prefetch::prefetch;
 use kilndb_base::stack::{DEPTH_MAX_BYTES, StackLimit, on_stack};
 use kilndb_base::sync::atomic::Ordering;
-use kilndb_sql::client::SessionControl;
+use kilndb_context::client::SessionControl;
 use kilndb_wire::{Output, frontend};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};

@@ -6,8 +6,8 @@
 use crate::shared::Shared;
 use kilndb_base::error::ErrorFields;
 use kilndb_base::{Error, Severity, sqlstate};
-use kilndb_sql::client::{Activity, SessionControl};
-use kilndb_sql::log::{LogLevel, LogRecord, LoggedSession, Verbosity};
+use kilndb_context::client::{Activity, SessionControl};
+use kilndb_context::log::{LogLevel, LogRecord, LoggedSession, Verbosity};
 use kilndb_sql::session::{Session, StartupOptions};
 
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;

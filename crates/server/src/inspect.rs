@@ -5,7 +5,7 @@
 use crate::folder;
 use kilndb_base::env::OsEnv;
 use kilndb_base::{Lsn, RelationId, Result, RowId};
-use kilndb_sql::logged_changes;
+use kilndb_context::logged_changes;
 use kilndb_storage::{Inspector, LogRange};
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -53,7 +53,7 @@ fn main() -> ExitCode {
             println!(
                 "kilndb {} (PostgreSQL {} protocol and dialect)",
                 env!("CARGO_PKG_VERSION"),
-                kilndb_sql::SERVER_VERSION
+                kilndb_context::SERVER_VERSION
             );
             return ExitCode::SUCCESS;
         }

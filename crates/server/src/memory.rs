@@ -5,7 +5,7 @@
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::{Severity, memory};
-use kilndb_sql::settings::ServerSettings;
+use kilndb_context::settings::ServerSettings;
 use std::path::Path;
 
 /// Of what the machine or its container has, the server's statements, caches and buffers take no more than so many of a

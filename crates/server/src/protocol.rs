@@ -14,7 +14,7 @@ use kilndb_base::prefetch::prefetch;
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::work::under;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::client::{Client, FieldInfo, WaitKind};
+use kilndb_context::client::{Client, CopyStream, FieldInfo, Remarks, WaitKind};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
 use kilndb_wire::backend::FieldDescription;
 use kilndb_wire::{Frontend, Startup, frontend};
@@ -372,6 +372,9 @@ impl Client for WireClient<'_> {
     fn portal_suspended(&mut self) {
         self.output(|o| o.portal_suspended());
     }
+}
+
+impl Remarks for WireClient<'_> {
     fn notice(&mut self, notice: &Error) {
         self.output(|o| o.error_or_notice(&notice.0));
     }
@@ -381,6 +384,19 @@ impl Client for WireClient<'_> {
     fn notification(&mut self, process_id: i32, channel: &str, payload: &str) {
         self.output(|o| o.notification(process_id, channel, payload));
     }
+    fn throttle(&mut self) -> Result<()> {
+        while self.runtime.link.pending_output() > OUTPUT_LIMIT_BYTES {
+            self.runtime.wait_for_client(WaitKind::ClientWrite);
+            if self.runtime.link.write_failed.get() || self.runtime.link.end_of_input.get() {
+                return Err(silent_end().with_severity(Severity::Fatal));
+            }
+            self.runtime.checkpoint()?;
+        }
+        Ok(())
+    }
+}
+
+impl CopyStream for WireClient<'_> {
     fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()> {
         self.output(|o| o.copy_response(b'G', binary, columns));
         Ok(())
@@ -433,15 +449,5 @@ impl Client for WireClient<'_> {
     }
     fn copy_out_end(&mut self) {
         self.output(|o| o.copy_done());
-    }
-    fn throttle(&mut self) -> Result<()> {
-        while self.runtime.link.pending_output() > OUTPUT_LIMIT_BYTES {
-            self.runtime.wait_for_client(WaitKind::ClientWrite);
-            if self.runtime.link.write_failed.get() || self.runtime.link.end_of_input.get() {
-                return Err(silent_end().with_severity(Severity::Fatal));
-            }
-            self.runtime.checkpoint()?;
-        }
-        Ok(())
     }
 }

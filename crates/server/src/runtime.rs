@@ -8,7 +8,7 @@ use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
 use kilndb_base::{Error, Result, sqlstate, work};
-use kilndb_sql::client::{Runtime, SessionControl, WaitKind};
+use kilndb_context::client::{Runtime, SessionControl, WaitKind};
 use kilndb_storage::accesses;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -6,8 +6,8 @@ use kilndb_base::env::Env;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_context::client::{Activity, SessionControl};
 use kilndb_sql::Instance;
-use kilndb_sql::client::{Activity, SessionControl};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 

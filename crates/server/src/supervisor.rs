@@ -21,7 +21,7 @@ use crate::log::write as log_line;
 use crate::notify::{Notifier, SOCKET_VARIABLE};
 use crate::signals::{self, SignalFd};
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_sql::Cluster;
+use kilndb_context::Cluster;
 use std::io::{self, Read};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

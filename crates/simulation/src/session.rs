@@ -6,9 +6,9 @@ use kilndb_base::park::{Park, ThreadPark, Wake, WakeHandle};
 use kilndb_base::sync::scheduler;
 use kilndb_base::sync::{Arc, Condvar, Mutex, MutexGuard};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate, work};
+use kilndb_context::client::{Activity, Client, CopyStream, FieldInfo, Remarks, Runtime, SessionControl};
 use kilndb_lab::client::{Answer, ClientError, Connection, ServerError};
 use kilndb_sql::Instance;
-use kilndb_sql::client::{Activity, Client, FieldInfo, Runtime, SessionControl};
 use kilndb_sql::session::{BindRequest, Session, StartupOptions};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -103,9 +103,18 @@ impl Client for Listener {
         self.answers.push(std::mem::take(&mut self.current));
     }
     fn portal_suspended(&mut self) {}
+}
+
+impl Remarks for Listener {
     fn notice(&mut self, _notice: &Error) {}
     fn parameter_status(&mut self, _name: &str, _value: &str) {}
     fn notification(&mut self, _process_id: i32, _channel: &str, _payload: &str) {}
+    fn throttle(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl CopyStream for Listener {
     fn copy_in_begin(&mut self, _binary: bool, _columns: usize) -> Result<()> {
         Err(Error::new(sqlstate::QUERY_CANCELED, "the simulation has no rows for COPY"))
     }
@@ -117,9 +126,6 @@ impl Client for Listener {
         Ok(())
     }
     fn copy_out_end(&mut self) {}
-    fn throttle(&mut self) -> Result<()> {
-        Ok(())
-    }
 }
 
 /// What a client asks.

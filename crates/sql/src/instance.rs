@@ -1,12 +1,12 @@
 //! A cluster and what its sessions share of plans and routines.
 
-use crate::cluster::{Cluster, ClusterOptions};
 use crate::routine::{ProceduralLanguage, RoutinesByDatabase};
 use crate::session::{self, StatementCache, TemplateCache};
 use kilndb_base::Result;
 use kilndb_base::park::ThreadPark;
 use kilndb_base::sync::Arc;
 use kilndb_catalog::bootstrap;
+use kilndb_context::cluster::{Cluster, ClusterOptions};
 
 pub struct Instance {
     pub cluster: Arc<Cluster>,

@@ -202,7 +202,8 @@ impl Checkpointer {
             core.tell(Severity::Log, &format!("checkpoint starting: {}", reason.words()));
         }
         let redo = core.log.settled_lsn();
-        core.redo.store(redo, SeqCst);
+        let before = core.redo.swap(redo, SeqCst);
+        assert!(redo >= before, "recovery would begin before where an earlier checkpoint lets it begin");
         let generation = self.generation.load(Relaxed) + 1;
         let mut images = core.begin_images(generation, ending);
         let mut note = note(core, redo, clean, generation);

@@ -218,6 +218,7 @@ fn read_whole(file: &dyn File) -> std::io::Result<Vec<u8>> {
 
 pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint) -> Result<()> {
     let generation = checkpoint.generation;
+    assert!(generation > 0 && checkpoint.redo > 0, "a checkpoint has a generation and a place in the log");
     let path = directory_path(dir, generation);
     let fresh = dir.join("directory.new");
     let file = env.open(&fresh, Open::Truncate).map_err(|e| failed("create", "directory.new", e))?;

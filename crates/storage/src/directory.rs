@@ -273,6 +273,7 @@ impl Relation {
             Some(slot) => match slot.load(Acquire) {
                 0 => {
                     let start = core.pool.take_pages(&core.directory.space, extent_pages(index))?;
+                    assert!(start != 0, "page 0 is nobody's");
                     // In memory first: a checkpoint that comes in between may note it twice, but never not.
                     slot.store(start, Release);
                     if self.logged() {

@@ -143,7 +143,7 @@ pub(crate) fn bit_length(type_oid: Oid, bits: &str, typmod: i32, explicit: bool)
 }
 
 /// Length coercion: varchar(n), char(n), numeric(p,s), timestamp(p), interval(p), bit(n).
-pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool, ctx: &EvalContext) -> Result<Datum> {
+pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool) -> Result<Datum> {
     if typmod < 0 {
         return Ok(datum);
     }
@@ -154,7 +154,7 @@ pub fn apply_typmod(type_oid: Oid, datum: Datum, typmod: i32, explicit: bool, ct
         Datum::Array(a) if a.element_type != type_oid => {
             let mut copy = (**a).clone();
             for e in &mut copy.elements {
-                *e = apply_typmod(a.element_type, std::mem::take(e), typmod, explicit, ctx)?;
+                *e = apply_typmod(a.element_type, std::mem::take(e), typmod, explicit)?;
             }
             Ok(Datum::Array(Arc::new(copy)))
         }

@@ -1,8 +1,8 @@
 //! The settings of the log that are the server's, ready for use.
 
 use super::prefix::LinePrefix;
-use kilndb_sql::log::LogLevel;
-use kilndb_sql::settings::ServerSettings;
+use kilndb_context::log::LogLevel;
+use kilndb_context::settings::ServerSettings;
 use kilndb_types::datetime::zone::Zone;
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,8 @@
 //! What a line's prefix and its JSON tell besides the message.
 
 use super::moment::Moment;
-use kilndb_sql::client::Activity;
-use kilndb_sql::log::LogRecord;
+use kilndb_context::client::Activity;
+use kilndb_context::log::LogRecord;
 use kilndb_types::datetime::zone::Zone;
 
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;

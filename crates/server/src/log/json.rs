@@ -1,7 +1,7 @@
 //! A record as one line of JSON, with the keys of PostgreSQL's jsonlog in their order.
 
 use super::facts::LineFacts;
-use kilndb_sql::log::LogRecord;
+use kilndb_context::log::LogRecord;
 use std::fmt::Write;
 
 /// `line`: the record's number within its session or process.

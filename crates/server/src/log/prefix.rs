@@ -117,7 +117,7 @@ mod tests {
     use super::super::facts::{Process, SessionFacts};
     use super::super::moment::Moment;
     use super::*;
-    use kilndb_sql::client::Activity;
+    use kilndb_context::client::Activity;
     use kilndb_types::datetime::zone::Zone;
 
     fn written(prefix: &str, session: Option<SessionFacts<'_>>) -> String {

@@ -2,7 +2,7 @@
 
 use super::facts::LineFacts;
 use super::prefix::LinePrefix;
-use kilndb_sql::log::{LogRecord, Verbosity};
+use kilndb_context::log::{LogRecord, Verbosity};
 
 /// How many lines with a prefix the record takes.
 pub fn count_lines(record: &LogRecord<'_>) -> u64 {

@@ -599,6 +599,17 @@ pub(super) fn copy_from(
     }
 }
 
+/// 42501 for a system table.
+fn refuse_catalog(table: &Table) -> Result<()> {
+    if table.is_catalog {
+        return Err(Error::new(
+            sqlstate::INSUFFICIENT_PRIVILEGE,
+            format!("permission denied for table {}", table.name),
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::unescape;
@@ -611,15 +622,4 @@ mod tests {
         assert_eq!(unescape(b"x"), (b'x', 1));
         assert_eq!(unescape(b"\\"), (b'\\', 1));
     }
-}
-
-/// 42501 for a system table.
-fn refuse_catalog(table: &Table) -> Result<()> {
-    if table.is_catalog {
-        return Err(Error::new(
-            sqlstate::INSUFFICIENT_PRIVILEGE,
-            format!("permission denied for table {}", table.name),
-        ));
-    }
-    Ok(())
 }

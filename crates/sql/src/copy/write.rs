@@ -7,6 +7,7 @@ use crate::client::{Client, ProgressSlot, Runtime};
 use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::table_query::{RowCondition, RowValue, TableQuery};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
@@ -165,12 +166,9 @@ pub(super) fn copy_to(
             let table = copy_table(&mut session.context, s, runtime)?;
             runtime.control().progress.concerns(table.oid);
             let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
-            let quote = kilndb_catalog::format_type::quote_identifier;
-            let list: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
-            let sql = format!("SELECT {} FROM {}.{}", list.join(", "), quote(&table.schema_name), quote(&table.name));
-            let script = kilndb_syntax::parse(&sql)?;
-            let query = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
-            session.context.make_plan(&query, &[], runtime)?
+            let values = columns.iter().map(|c| RowValue::Column(c.attnum)).collect();
+            let query = TableQuery { table: &table, values, condition: RowCondition::All, is_one: false };
+            session.context.plan_table_query(&query, runtime)?
         }
         query => session.context.make_plan_of(query, statement.source(), &[], runtime)?,
     };

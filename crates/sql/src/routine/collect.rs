@@ -1,7 +1,7 @@
 //! The client that commands within a routine talk to: it keeps the rows for the routine.
 
 use super::language::{RowColumn, RowShape};
-use crate::client::{Client, FieldInfo};
+use crate::client::{Client, CopyStream, FieldInfo, Remarks};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_exec::RowSink;
 use kilndb_types::{Datum, oids};
@@ -50,9 +50,18 @@ impl Client for Collector<'_> {
     fn command_complete(&mut self, _tag: &str) {}
     fn empty_query(&mut self) {}
     fn portal_suspended(&mut self) {}
+}
+
+impl Remarks for Collector<'_> {
     fn notice(&mut self, _notice: &Error) {}
     fn parameter_status(&mut self, _name: &str, _value: &str) {}
     fn notification(&mut self, _process_id: i32, _channel: &str, _payload: &str) {}
+    fn throttle(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl CopyStream for Collector<'_> {
     fn copy_in_begin(&mut self, _binary: bool, _columns: usize) -> Result<()> {
         Err(no_copy())
     }
@@ -64,7 +73,4 @@ impl Client for Collector<'_> {
         Err(no_copy())
     }
     fn copy_out_end(&mut self) {}
-    fn throttle(&mut self) -> Result<()> {
-        Ok(())
-    }
 }

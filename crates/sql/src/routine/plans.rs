@@ -5,11 +5,11 @@
 //! 1. A plan is used only under the catalog version, search path and formats that it was made for; what has changed
 //!    within the session's own transaction is not shared with others.
 
-use super::direct::{self, Direct};
-use super::quick::Quick;
+use super::integer_expression::IntegerExpression;
 use super::spi::*;
 use super::statement::row_of_plan;
 use super::text::{SELECT, UPDATE, in_text};
+use super::variable_expression::{self, VariableExpression};
 use crate::client::Runtime;
 use crate::context::SessionContext;
 use kilndb_base::hash::HashMap;
@@ -44,8 +44,8 @@ pub(super) struct SpiPlan {
     pub(super) catalog_version: u64,
     pub(super) uses: Vec<Variable>,
     pub(super) simple: Option<Simple>,
-    pub(super) quick: Option<Quick>,
-    pub(super) direct: Option<Direct>,
+    pub(super) quick: Option<IntegerExpression>,
+    pub(super) direct: Option<VariableExpression>,
     pub(super) row: Option<Arc<RowShape>>,
 }
 
@@ -196,8 +196,8 @@ impl RoutinePlans {
         };
         let kind = expression.map(|e| (e.is_of_moment(), e.ty, e.typmod));
         let is_timeless = expression.is_some_and(|e| e.is_self_contained());
-        let quick = expression.and_then(|e| Quick::of(e, &variables.used()));
-        let of_settings = expression.is_some_and(direct::has_constants_of_settings);
+        let quick = expression.and_then(|e| IntegerExpression::of(e, &variables.used()));
+        let of_settings = expression.is_some_and(variable_expression::has_constants_of_settings);
         let plan = context
             .shared
             .scratch
@@ -215,7 +215,7 @@ impl RoutinePlans {
         let direct = simple
             .as_ref()
             .filter(|s| s.is_of_moment && is_timeless && !of_settings)
-            .and_then(|s| Direct::of(&s.expr, &uses, s.type_oid, s.typmod));
+            .and_then(|s| VariableExpression::of(&s.expr, &uses, s.type_oid, s.typmod));
         let row = row_of_plan(&plan);
         Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, direct, row }))
     }
@@ -279,15 +279,13 @@ impl RoutinePlans {
         runtime: &dyn Runtime,
     ) -> Option<Result<(Datum, Oid, i32)>> {
         let epoch = Self::epoch(context);
-        let done = self.statements.get_mut(&prepared.id).and_then(|known| {
-            Self::quickly(context, known, epoch, snapshot, runtime, |uses, params| {
-                for v in uses {
-                    params.push(scope.checked_value(v)?);
-                }
-                Ok(())
-            })
-        });
-        done
+        let known = self.statements.get_mut(&prepared.id)?;
+        Self::quickly(context, known, epoch, snapshot, runtime, |uses, params| {
+            for v in uses {
+                params.push(scope.checked_value(v)?);
+            }
+            Ok(())
+        })
     }
 
     /// As [`Session::evaluate_quickly`], of a conversion.

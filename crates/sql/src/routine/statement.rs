@@ -6,11 +6,11 @@
 //! 2. An expression that depends on nothing but variables is evaluated without a snapshot, an executor or the catalogs.
 
 use super::collect::Collector;
-use super::direct::{Direct, Stop};
+use super::integer_expression::{IntegerExpression, VariableValues};
 use super::plans::{RoutinePlans, SharedPlan, SpiPlan};
-use super::quick::{Quick, QuickValues};
 use super::spi::*;
 use super::text::{in_text, parse};
+use super::variable_expression::{Stop, VariableExpression};
 use crate::session::command::{self, Access};
 use crate::session::run::PlanRun;
 use crate::session::run::SinkMaker;
@@ -468,17 +468,17 @@ impl Spi<'_> {
     }
 
     /// An expression that takes no more than integers and truth values.
-    pub fn quick(&mut self, prepared: &SpiPrepared) -> Option<Quick> {
+    pub fn quick(&mut self, prepared: &SpiPrepared) -> Option<IntegerExpression> {
         self.session.routines.plans.statements.get(&prepared.id)?.plan.quick.clone()
     }
 
     /// An expression that depends on nothing but its variables.
-    pub fn direct(&mut self, prepared: &SpiPrepared) -> Option<Direct> {
+    pub fn direct(&mut self, prepared: &SpiPrepared) -> Option<VariableExpression> {
         self.session.routines.plans.statements.get(&prepared.id)?.plan.direct.clone()
     }
 
     /// The value; None: the long way finds it.
-    pub fn compute(&self, direct: &Direct, values: &impl QuickValues) -> Option<Result<Datum>> {
+    pub fn compute(&self, direct: &VariableExpression, values: &impl VariableValues) -> Option<Result<Datum>> {
         let context = kilndb_types::EvalContext {
             format: &self.session.context.settings.format,
             transaction_timestamp: self.session.context.transaction.transaction_timestamp,

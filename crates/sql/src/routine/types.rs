@@ -146,7 +146,7 @@ impl Spi<'_> {
     pub fn input(&mut self, text: &str, type_oid: Oid, typmod: i32) -> Result<Datum> {
         self.session.context.with_value_context(std::iter::once(type_oid), self.runtime, |eval| {
             let value = io::input(type_oid, text, typmod, eval)?;
-            cast::apply_typmod(type_oid, value, typmod, false, eval)
+            cast::apply_typmod(type_oid, value, typmod, false)
         })
     }
     /// A row as a value of a type: the composite type of the shape, or RECORD.

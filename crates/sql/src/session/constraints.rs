@@ -18,6 +18,7 @@ use kilndb_exec::PendingCheck;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// What the checks of one foreign key need.
@@ -77,11 +78,11 @@ impl Session {
                 continue;
             }
             let entry = (check.constraint, check.parent_gone);
-            if !known.contains_key(&entry) {
-                let made = prepare_checks(&mut self.context, check, runtime)?;
-                known.insert(entry, made);
-            }
-            if let Some(Some(parts)) = known.get(&entry) {
+            let parts = match known.entry(entry) {
+                Entry::Occupied(prepared) => prepared.into_mut(),
+                Entry::Vacant(missing) => missing.insert(prepare_checks(&mut self.context, check, runtime)?),
+            };
+            if let Some(parts) = parts {
                 self.run_check(parts, check, runtime)?;
             }
         }
@@ -166,7 +167,7 @@ impl Session {
             ));
         }
         self.context.begin_statement(runtime)?;
-        if s.constraints().len() == 0 {
+        if s.constraints().is_empty() {
             self.context.transaction.pending.modes.clear();
             self.context.transaction.pending.modes.insert(0, s.deferred);
             if !s.deferred {

@@ -1,6 +1,6 @@
 //! Rows that a utility command has given and the client has not asked for yet.
 
-use crate::client::{Client, FieldInfo};
+use crate::client::{Client, CopyStream, FieldInfo, Remarks};
 use kilndb_base::{Error, Oid, Result};
 use std::collections::VecDeque;
 
@@ -84,6 +84,9 @@ impl Client for Keeper<'_> {
     fn portal_suspended(&mut self) {
         self.client.portal_suspended();
     }
+}
+
+impl Remarks for Keeper<'_> {
     fn notice(&mut self, notice: &Error) {
         self.client.notice(notice);
     }
@@ -93,6 +96,12 @@ impl Client for Keeper<'_> {
     fn notification(&mut self, process_id: i32, channel: &str, payload: &str) {
         self.client.notification(process_id, channel, payload);
     }
+    fn throttle(&mut self) -> Result<()> {
+        self.client.throttle()
+    }
+}
+
+impl CopyStream for Keeper<'_> {
     fn copy_in_begin(&mut self, binary: bool, columns: usize) -> Result<()> {
         self.client.copy_in_begin(binary, columns)
     }
@@ -107,8 +116,5 @@ impl Client for Keeper<'_> {
     }
     fn copy_out_end(&mut self) {
         self.client.copy_out_end();
-    }
-    fn throttle(&mut self) -> Result<()> {
-        self.client.throttle()
     }
 }

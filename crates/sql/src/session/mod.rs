@@ -35,14 +35,11 @@ pub(crate) use cursor::NewCursor;
 pub use extended::BindRequest;
 pub(crate) use prepared::{StatementCache, reads_the_clock};
 use statements::ClientStatements;
-#[cfg(test)]
-pub(crate) use system_views::StartRuntime;
 pub(crate) use system_views::create_system_views;
 pub(crate) use template::{Body, Template, TemplateCache, lifted_values, literal_arguments, look_up};
 pub(crate) use upgrade::{check_catalog, upgrade_catalog};
 
 use crate::client::{Client, Runtime};
-use crate::cluster::Cluster;
 use crate::context::{Block, Identity, SessionContext};
 use crate::instance::Instance;
 use crate::routine::RoutineState;
@@ -53,6 +50,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::store::CatalogRow;
+use kilndb_context::cluster::Cluster;
 use std::rc::Rc;
 
 /// What a startup packet asks for.

@@ -82,7 +82,8 @@ fn run_view_script(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
         }
     }
     // The text search objects that the system comes with can be dropped, so others are held by them like users'.
-    if let Some(problem) = session.definitions("").settle_all_definitions(runtime)?.into_iter().next() {
+    let problems = session.definitions("CREATE VIEW").settle_all_definitions(runtime)?;
+    if let Some(problem) = problems.into_iter().next() {
         return Err(Error::internal(problem));
     }
     session.commit(runtime)

@@ -29,9 +29,8 @@ impl Session {
         };
         let mode = if self.context.settings.synchronous_commit { CommitMode::Sync } else { CommitMode::Async };
         if self.context.catalogs.has_ddl {
-            let room = txn.most_catalog_changes();
-            let changes = logged_changes::encode(&self.context.catalogs.ddl_changes, self.context.database.oid, room);
-            txn.set_catalog_changes(changes);
+            let (database, room) = (self.context.database.oid, txn.most_catalog_changes());
+            txn.set_catalog_changes(logged_changes::encode(&self.context.catalogs.ddl_changes, database, room));
             self.context.database.begin_publish();
         }
         let (mut committed, sent) = self.context.commit_and_notify(&mut txn, mode, notifications, runtime);
@@ -181,7 +180,7 @@ impl Session {
         }
     }
 
-    pub(crate) fn begin_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn begin_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
         if self.context.transaction.block == Block::Explicit {
             self.context.notice(Severity::Warning, "there is already a transaction in progress");
             return Ok(());

@@ -6,7 +6,7 @@ use super::system_views::StartRuntime;
 use crate::client::Runtime;
 use crate::instance::Instance;
 use kilndb_base::sync::Arc;
-use kilndb_base::{Result, Severity};
+use kilndb_base::{Oid, Result, Severity};
 use kilndb_catalog::bootstrap::note_catalog_version;
 use kilndb_catalog::cache::Database;
 
@@ -25,11 +25,7 @@ pub(crate) fn upgrade_catalog(instance: Arc<Instance>, database: Arc<Database>) 
     Ok(())
 }
 
-fn upgrade_definitions(
-    session: &mut Session,
-    database: kilndb_base::Oid,
-    runtime: &dyn Runtime,
-) -> Result<Vec<String>> {
+fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runtime) -> Result<Vec<String>> {
     session.begin_block(runtime)?;
     let problems = session.definitions("").settle_all_definitions(runtime)?;
     let engine = session.context.cluster.engine.clone();
@@ -49,4 +45,93 @@ pub(crate) fn check_catalog(instance: Arc<Instance>, database: Arc<Database>) ->
         session.begin_block(&runtime).and_then(|()| session.definitions("").compare_all_definitions(&runtime));
     session.close(&runtime);
     Ok(problems?.into_iter().map(|problem| format!("database \"{name}\": {problem}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kilndb_base::Severity;
+    use kilndb_base::env::OsEnv;
+    use kilndb_catalog::ids::PG_DEPEND;
+    use kilndb_catalog::store::CatalogRow;
+    use kilndb_context::ClusterOptions;
+    use kilndb_context::settings::ServerSettings;
+    use kilndb_syntax::Node;
+    use kilndb_types::Datum;
+
+    struct Folder(std::path::PathBuf);
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn create_views(session: &mut Session, sql: &str, runtime: &StartRuntime) -> Result<()> {
+        let script = kilndb_syntax::parse(sql)?;
+        let mut definitions = session.definitions("CREATE VIEW");
+        for statement in script.statements() {
+            let Node::ViewStmt(view) = statement.node() else { panic!("not a view") };
+            definitions.create_view(view, statement.source(), runtime)?;
+        }
+        definitions.settle_dependencies(runtime)
+    }
+
+    /// A row of pg_depend, by class, object and part of what depends and of what it depends on.
+    fn dependency(row: &CatalogRow, [dependent, referenced]: [(Oid, Oid, i64); 2]) -> [(&'static str, Datum); 7] {
+        [
+            ("classid", Datum::Oid(dependent.0)),
+            ("objid", Datum::Oid(dependent.1)),
+            ("objsubid", Datum::Int4(dependent.2 as i32)),
+            ("refclassid", Datum::Oid(referenced.0)),
+            ("refobjid", Datum::Oid(referenced.1)),
+            ("refobjsubid", Datum::Int4(referenced.2 as i32)),
+            ("deptype", Datum::Char(row.char("deptype"))),
+        ]
+    }
+
+    #[test]
+    fn lost_added_and_orphaned_rows_are_told() {
+        let folder = Folder(std::env::temp_dir().join(format!("kilndb-definitions-{}", std::process::id())));
+        let options = ClusterOptions {
+            env: Arc::new(OsEnv),
+            data_dir: folder.0.clone(),
+            workers: 1,
+            log: Arc::new(|_: Severity, _: &str| {}),
+            config: ServerSettings::default(),
+            accept_lost_log: false,
+            limits: Default::default(),
+        };
+        let instance = Instance::open(options, Vec::new()).unwrap();
+        let runtime = StartRuntime::new();
+        let database = instance.cluster.open_database("postgres").unwrap();
+        let mut session = Session::of_server(instance.clone(), database, &runtime).unwrap();
+        session.begin_block(&runtime).unwrap();
+        create_views(&mut session, "create view a as select 1 as x; create view b as select x from a", &runtime)
+            .unwrap();
+        assert_eq!(session.definitions("").compare_all_definitions(&runtime).unwrap(), Vec::<String>::new());
+
+        let rows = session.context.catalog_scan(PG_DEPEND).unwrap();
+        let lost = rows.iter().find(|row| row.int("refobjsubid") == 1).unwrap();
+        let dependent = (lost.oid("classid"), lost.oid("objid"), lost.int("objsubid"));
+        let referenced = (lost.oid("refclassid"), lost.oid("refobjid"), lost.int("refobjsubid"));
+        // What has changed so is not noted, as it would be by a command.
+        session
+            .definitions("")
+            .write_catalog(&runtime, |w| {
+                w.delete(lost)?;
+                w.insert(PG_DEPEND, &dependency(lost, [dependent, dependent]))?;
+                w.insert(PG_DEPEND, &dependency(lost, [(dependent.0, 4_000_000_000, dependent.2), referenced]))
+            })
+            .unwrap();
+        session.context.transaction.txn.as_mut().unwrap().next_command();
+        let problems = session.definitions("").compare_all_definitions(&runtime).unwrap();
+        let expected = [
+            "pg_depend has a row with object 4000000000 of catalog 2618, which does not exist",
+            "pg_depend lacks that rule _RETURN on view b depends on column x of view a (deptype n)",
+            "pg_depend should not have that rule _RETURN on view b depends on rule _RETURN on view b (deptype n)",
+        ];
+        assert_eq!(problems, expected);
+        session.close(&runtime);
+        instance.cluster.shutdown().unwrap();
+    }
 }

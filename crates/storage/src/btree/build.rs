@@ -46,6 +46,8 @@ impl Relation {
                 ));
             }
             let rid = rid.to_u64();
+            let level = &levels[0];
+            assert!(level.entries.is_empty() || level.last_key <= key, "an index is built from entries in order");
             let bytes = node::build(&key, rid, None, 0);
             if levels[0].bytes + bytes.len() + 2 > FILL && levels[0].entries.len() > 1 {
                 let last = &levels[0].last_key;

@@ -123,6 +123,16 @@ impl Relation {
     }
 }
 
+/// The key belongs to this leaf, behind the entry before `idx` and before the one that is there.
+fn is_place_of(v: &View, idx: usize, key: Key<'_>) -> bool {
+    let is_before = |at: usize| node::entry(v, at).is_some_and(|e| node::compare(&e, key).is_lt());
+    let is_behind = |at: usize| node::entry(v, at).is_some_and(|e| node::compare(&e, key).is_gt());
+    node::side(v, key) == Side::Inside
+        && idx <= node::count(v)
+        && (idx == 0 || is_before(idx - 1))
+        && (idx == node::count(v) || is_behind(idx))
+}
+
 impl Relation {
     fn check_key(key: &[u8]) -> Result<()> {
         if key.len() > MAX_KEY {
@@ -350,6 +360,8 @@ impl Relation {
         rid: u64,
     ) -> Result<()> {
         let (target, idx) = place;
+        assert!(key.len() <= MAX_KEY && node::room(page.page()) >= entry.len() + 2, "an entry that fits");
+        debug_assert!(is_place_of(&page.view(), idx, Key(key, rid)), "entries stay in order");
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
         txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry })], &[0], &mut [page])?;

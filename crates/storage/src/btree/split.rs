@@ -97,7 +97,9 @@ impl Relation {
         let (separator, fence) = (separator_at(at), fence_at(at));
         let left_bytes: Vec<&[u8]> = entries[..at].iter().map(|e| e.bytes).collect();
         let right_bytes: Vec<&[u8]> = entries[at..].iter().map(|e| e.bytes).collect();
+        assert!(0 < at && at < n, "both halves of node {block} have entries");
         let (right_block, mut right) = self.new_node(level)?;
+        assert!(right_block != 0 && right_block != block, "the root is no node's half");
         let right_image = node::image(node::right(&v), &fence, high, &right_bytes);
         if block != 0 {
             let ops = [
@@ -142,6 +144,7 @@ impl Relation {
     }
     /// Merges an empty leaf with its right sibling, if both hang under one parent. Best effort.
     pub(crate) fn unlink_empty(&self, block: u32) -> Result<()> {
+        assert!(block != 0, "the root stays");
         for _ in 0..64 {
             if self.try_unlink(block)? {
                 break;

@@ -353,6 +353,7 @@ impl Pool {
     fn release(&self, pid: u32, dirty: bool) {
         let state = self.state(pid);
         let mut now = state.load(Relaxed);
+        assert!(now & STATE == LATCHED, "page {pid} is unlatched by who has not latched it");
         loop {
             let mut next = ((now & !STATE) | UNLOCKED).wrapping_add(VERSION_ONE);
             if dirty {
@@ -406,6 +407,7 @@ impl Pool {
     /// Makes sure that the file has room for pages that may have been given back, so that a full disk is an error here
     /// too. Nothing is read of them before they are written.
     pub fn fill_hole(&self, start: u32, pages: u32) -> Result<()> {
+        assert!(u64::from(start) + u64::from(pages) <= u64::from(self.page_limit()), "pages from {start} do not exist");
         let pages = pages.min(self.file_pages.load(Acquire).saturating_sub(start));
         if pages > 0 {
             self.file.allocate(u64::from(start) * PAGE as u64, u64::from(pages) * PAGE as u64)?;
@@ -415,6 +417,7 @@ impl Pool {
     /// Gives the room that the file has for these pages, which nobody uses, back to the file system; false: that cannot
     /// take it.
     pub fn make_hole(&self, start: u32, pages: u32) -> Result<bool> {
+        assert!(start > 0 && pages > 0, "a hole of {pages} pages at page {start}");
         match self.file.punch_hole(u64::from(start) * PAGE as u64, u64::from(pages) * PAGE as u64) {
             Ok(()) => Ok(true),
             Err(e) if e.kind() == std::io::ErrorKind::Unsupported => Ok(false),
@@ -448,6 +451,7 @@ impl Pool {
     }
     /// Latched by the caller. `keep`: its memory stays.
     fn drop_latched(&self, pid: u32, keep: bool) {
+        assert!(self.state(pid).load(Relaxed) & STATE == LATCHED, "page {pid} is dropped by who has not latched it");
         if !keep && !self.is_kept_dense(pid) {
             self.memory.forget(pid as usize * PAGE, PAGE);
         }

@@ -112,6 +112,7 @@ impl Relation {
         }
         let (block, mut page) = self.page_with_room(txn.worker, WORD + row.len())?;
         let slot = hp::next_slot(page.page());
+        assert!((1..=hp::MAX_SLOT).contains(&slot), "a page with room has a slot");
         hp::fetch_place(page.page(), slot, WORD + row.len());
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
         let target = self.target(block);

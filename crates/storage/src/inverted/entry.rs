@@ -156,6 +156,8 @@ pub fn put_anchor(out: &mut Vec<u8>, anchor: Posting) {
 /// `own`, the anchor, the postings: each as the distance of its row from the one before, doubled, odd if a generation
 /// follows.
 pub fn block(own: &[u8], anchor: Posting, postings: &[Posting]) -> Vec<u8> {
+    debug_assert!(postings.windows(2).all(|w| w[0] < w[1]), "postings are in order");
+    debug_assert!(postings.first().is_none_or(|first| anchor <= *first), "none lies before its anchor");
     let mut out = Vec::with_capacity(own.len() + ANCHOR_BYTES + postings.len() * 3);
     out.extend_from_slice(own);
     put_anchor(&mut out, anchor);

@@ -93,10 +93,16 @@ impl XidTable {
     }
     /// True if somebody waits for it.
     pub fn set_committed(&self, xid: u64, csn: u64, asynchronous: bool) -> bool {
-        self.word(xid, STATE).swap(csn << 1 | u64::from(asynchronous), AcqRel) == WAITED_FOR
+        assert!((FIRST_CSN..ABORTED >> 1).contains(&csn), "transaction {xid} commits with number {csn}");
+        let before = self.word(xid, STATE).swap(csn << 1 | u64::from(asynchronous), AcqRel);
+        assert!(before <= WAITED_FOR, "transaction {xid} commits after its end");
+        before == WAITED_FOR
     }
     pub fn set_aborted(&self, xid: u64) -> bool {
-        self.word(xid, STATE).swap(ABORTED, AcqRel) == WAITED_FOR
+        let before = self.word(xid, STATE).swap(ABORTED, AcqRel);
+        // A transaction may be left open, and rolled back, at a shutdown, and by its owner once more.
+        assert!(before <= WAITED_FOR || before == ABORTED, "transaction {xid} rolls back after its commit");
+        before == WAITED_FOR
     }
     /// False if the transaction has ended.
     pub fn mark_waited_for(&self, xid: u64) -> bool {
@@ -234,7 +240,9 @@ impl Registry {
     }
     #[inline]
     pub fn leave(&self, slot: u32) {
-        self.slots.get(slot as usize).store(0, Release);
+        let slot_word = self.slots.get(slot as usize);
+        assert!(slot_word.load(Relaxed) != 0, "snapshot slot {slot} is left by who has not entered it");
+        slot_word.store(0, Release);
         let worker = slot as usize / SLOTS;
         self.hints[worker].0.store((slot as usize % SLOTS) as u32, Relaxed);
     }

@@ -93,9 +93,12 @@ pub struct RecordPlace<'a> {
 impl RecordPlace<'_> {
     pub fn write(mut self, record: &UndoRecord, lsn: u64) {
         let at = (self.address % PAGE as u64) as usize;
+        assert!(at >= HEADER && at + record.len() <= PAGE, "undo record {:#x} crosses its page", self.address);
+        assert!(record.prev != self.address, "undo record {:#x} is its own predecessor", self.address);
         let bytes = self.page.bytes();
         record.write(&mut bytes[at..]);
         if lsn != 0 {
+            assert!(page::lsn(bytes) <= lsn, "the log goes backwards on an undo page");
             page::set_lsn(bytes, lsn);
         }
         self.page.mark_dirty();
@@ -173,6 +176,7 @@ impl Undo {
             return Err(no_chunk());
         }
         let page = pool.take_pages(space, CHUNK_PAGES)?;
+        assert!(number != 0 && page != 0, "undo chunk {number} at page {page}");
         self.put(number, page, logged, 1);
         Ok((number, page))
     }
@@ -276,6 +280,7 @@ impl Undo {
         } else {
             pool.write(pid)?
         };
+        assert!(stream.chunk != 0 && stream.offset + len as u64 <= CHUNK, "an undo record beyond its chunk");
         let address = stream.chunk * CHUNK + stream.offset;
         stream.offset += len as u64;
         Ok(RecordPlace { address, page, _stream: stream })
@@ -290,7 +295,9 @@ impl Undo {
         self.drop_holder(chunk);
     }
     fn drop_holder(&self, chunk: u64) {
-        if self.word(chunk, REFS).fetch_sub(1, Release) == 1 {
+        let holders = self.word(chunk, REFS).fetch_sub(1, Release);
+        assert!(holders > 0, "undo chunk {chunk} is let go of by who does not hold it");
+        if holders == 1 {
             self.is_sweep_due.store(true, Release);
         }
     }

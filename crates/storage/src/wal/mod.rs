@@ -194,6 +194,8 @@ impl Log {
     /// After recovery has found where the log ends. Nothing may have been inserted.
     pub fn restart_at(&self, lsn: u64, csn: u64) {
         let mut insert = crate::lock(&self.insert);
+        assert!(insert.redo_holds.is_empty() && insert.commits.is_empty(), "the log has been used");
+        assert!(lsn >= insert.pos, "the log would go backwards");
         insert.pos = lsn;
         for a in [&self.insert_lsn, &self.written, &self.flushed, &self.start, &self.noted] {
             a.store(lsn, SeqCst);
@@ -295,6 +297,10 @@ impl Log {
         let mut given = 0;
         let lsn = self.append_with(body, |insert, end| {
             let csn = self.last_csn.load(Relaxed) + 1;
+            assert!(
+                insert.commits.back().is_none_or(|(last, at)| *last < csn && *at <= end),
+                "commits are in log order"
+            );
             publish(csn);
             insert.commits.push_back((csn, end));
             self.last_csn.store(csn, SeqCst);
@@ -325,6 +331,7 @@ impl Log {
         let pos = insert.pos;
         head[n - 4..n].copy_from_slice(&mix(crc, pos).to_le_bytes());
         let end = self.put(&mut insert, &[&head[..n], body]);
+        assert!(end == pos + total, "a record has the length that it was given room for");
         self.room.came_to(end);
         then(&mut insert, end);
         self.insert_lsn.store(end, Release);
@@ -545,6 +552,7 @@ impl Log {
         self.note_durable();
         let end = self.insert_lsn();
         let mut at = self.written.load(Acquire);
+        assert!(self.flushed() <= at && at <= end, "what is flushed was written, and what is written was inserted");
         let from = at;
         while at < end {
             let in_segment = (SEGMENT - at % SEGMENT).min(end - at) as usize;

@@ -26,18 +26,18 @@ conversions! {
     to_time => TIME; to_timetz => TIMETZ; to_interval => INTERVAL; to_bytea => BYTEA;
 }
 /// Length coercion functions: (value, typmod) or (value, typmod, explicit).
-fn length(target: Oid, ctx: &EvalContext, args: &[Datum]) -> Result<Datum> {
+fn length(target: Oid, args: &[Datum]) -> Result<Datum> {
     let typmod = super::get::int4(arg(args, 1)?)?;
     let explicit = match args.get(2) {
         Some(d) => super::get::boolean(d)?,
         None => true,
     };
-    cast::apply_typmod(target, arg(args, 0)?.clone(), typmod, explicit, ctx)
+    cast::apply_typmod(target, arg(args, 0)?.clone(), typmod, explicit)
 }
 macro_rules! lengths {
     ($($name:ident => $target:ident;)*) => { $(
-        pub fn $name(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-            length($target, ctx, args)
+        pub fn $name(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+            length($target, args)
         }
     )* };
 }

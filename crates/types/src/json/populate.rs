@@ -126,7 +126,7 @@ fn scalar(ty: Oid, typmod: i32, node: Node<'_>, ctx: &EvalContext) -> Result<Dat
     }
     let text = node.plain_text()?.unwrap_or_default();
     let v = io::input(ty, &text, typmod, ctx)?;
-    if typmod >= 0 { cast::apply_typmod(ty, v, typmod, false, ctx) } else { Ok(v) }
+    if typmod >= 0 { cast::apply_typmod(ty, v, typmod, false) } else { Ok(v) }
 }
 
 fn array(ty: Oid, element: Oid, typmod: i32, node: Node<'_>, place: &Place, ctx: &EvalContext) -> Result<Datum> {

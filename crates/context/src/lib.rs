@@ -1,0 +1,21 @@
+//! What the statements of a session work in, whoever runs them: who is at work, settings, the transaction, the catalogs
+//! as it sees them, what they may look up, and the cluster around all of it.
+//!
+//! Must not know: definitions, prepared statements, portals, routines' languages, messages, sockets (it waits through
+//! `kilndb_base::park::Park`).
+
+pub mod client;
+pub mod cluster;
+pub mod exports;
+pub mod host;
+pub mod log;
+pub mod logged_changes;
+pub mod notify;
+pub mod session_context;
+pub mod settings;
+
+pub use cluster::{Cluster, ClusterOptions};
+pub use session_context::SessionContext;
+
+/// What clients are told: the PostgreSQL whose protocol and dialect this is.
+pub const SERVER_VERSION: &str = "18.0";

@@ -1,0 +1,128 @@
+//! SET ROLE and SET SESSION AUTHORIZATION: the role in force follows two settings, and those follow the transaction.
+
+use super::SessionContext;
+use crate::settings::{SessionSettings, SettingScope};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use std::rc::Rc;
+
+/// Who is at work.
+pub struct Identity {
+    pub login_role: Oid,
+    pub login_name: Rc<str>,
+    /// SET SESSION AUTHORIZATION's; the one who has logged in else.
+    pub session_user: Rc<str>,
+    /// The role in force (SET ROLE).
+    pub current_role: Oid,
+    pub role_name: Rc<str>,
+}
+
+impl Identity {
+    pub fn of_login(role: Oid, name: &str) -> Identity {
+        let name: Rc<str> = name.into();
+        Identity {
+            login_role: role,
+            login_name: name.clone(),
+            session_user: name.clone(),
+            current_role: role,
+            role_name: name,
+        }
+    }
+}
+
+/// Who the settings say is at work: the session's user, and the role unless it is none.
+#[derive(PartialEq, Eq)]
+struct Named {
+    user: Option<String>,
+    role: Option<String>,
+}
+
+impl SessionContext {
+    fn named(&self) -> Named {
+        let value = |name: &str| self.settings.get(name).filter(|v| !v.is_empty() && *v != "none").map(str::to_string);
+        Named { user: value("session_authorization"), role: value("role") }
+    }
+
+    /// The role that the settings of the start name. One that is not there is a warning.
+    pub fn take_starting_role(&mut self) {
+        let Some(name) = self.named().role else { return };
+        match self.oid_of_role(&name) {
+            Ok(_) => self.follow_roles(),
+            Err(e) => self.notice(Severity::Warning, e.message()),
+        }
+    }
+
+    fn oid_of_role(&self, name: &str) -> Result<Oid> {
+        let row = self.cluster.role_row(name)?;
+        let missing = || Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist"));
+        row.map(|r| r.oid("oid")).ok_or_else(missing)
+    }
+
+    pub(crate) fn set_role(&mut self, name: &str, scope: SettingScope) -> Result<()> {
+        if name != "none" {
+            self.oid_of_role(name)?;
+        }
+        self.note_superuser();
+        self.settings.set("role", name, scope)?;
+        self.follow_roles();
+        Ok(())
+    }
+
+    pub(crate) fn reset_role(&mut self, scope: SettingScope) -> Result<()> {
+        self.note_superuser();
+        self.settings.reset("role", scope)?;
+        self.follow_roles();
+        Ok(())
+    }
+
+    /// None: the one who has logged in.
+    pub fn set_session_authorization(&mut self, name: Option<&str>, scope: SettingScope) -> Result<()> {
+        if let Some(name) = name {
+            self.oid_of_role(name)?;
+        }
+        self.note_superuser();
+        let (mine, known) = (self.identity.login_name.to_string(), self.identity.session_user.to_string());
+        self.settings.note_untold("session_authorization", known);
+        self.settings.set("session_authorization", name.unwrap_or(&mine), scope)?;
+        self.settings.set("role", "none", scope)?;
+        self.follow_roles();
+        Ok(())
+    }
+
+    fn note_superuser(&mut self) {
+        let known = self.shown("is_superuser");
+        self.settings.note_untold("is_superuser", known);
+    }
+
+    /// The session is at work as the settings say.
+    fn follow_roles(&mut self) {
+        let named = self.named();
+        let user = named.user.map_or_else(|| self.identity.login_name.clone(), |name| name.as_str().into());
+        let role = named.role.map_or_else(|| user.clone(), |name| name.as_str().into());
+        self.identity.session_user = user;
+        // A role that is gone leaves the one in force.
+        if role != self.identity.role_name
+            && let Ok(oid) = self.oid_of_role(&role)
+        {
+            (self.identity.current_role, self.identity.role_name) = (oid, role);
+            self.forget_path();
+        }
+    }
+
+    /// Changes settings back at the end of (a part of) a transaction.
+    pub fn change_settings_back(&mut self, change: impl FnOnce(&mut SessionSettings)) {
+        if self.settings.mark() == 0 {
+            return;
+        }
+        if !self.settings.has_changed(&["role", "session_authorization"]) {
+            return change(&mut self.settings);
+        }
+        let before = self.named();
+        self.note_superuser();
+        let user = self.identity.session_user.to_string();
+        self.settings.note_untold("session_authorization", user);
+        change(&mut self.settings);
+        if self.named() != before {
+            self.follow_roles();
+        }
+    }
+}

@@ -1,0 +1,544 @@
+//! ALTER TABLE.
+
+use super::Definitions;
+use super::persistence::{LOGGED, UNLOGGED};
+use super::sequence::ColumnTable;
+use crate::client::Runtime;
+use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_bind::reference::Reference;
+use kilndb_bind::table_query::RowCondition;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::array;
+use kilndb_catalog::{CatalogView, Table, TableKind};
+use kilndb_storage::LockMode;
+use kilndb_syntax::raw::{AlterTableType as A, DropBehavior, ObjectType as O};
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+impl Definitions<'_> {
+    pub fn alter_table(
+        &mut self,
+        s: &nodes::AlterTableStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
+        let word = super::object_word(s.objtype);
+        let tag = format!("ALTER {}", word.to_uppercase());
+        let r = s.relation().ok_or_else(|| Error::internal("ALTER TABLE without a table"))?;
+        let Some(table) = self.context_mut().find_relation_of(r, runtime)? else {
+            if s.missing_ok {
+                self.context().notice(
+                    Severity::Notice,
+                    format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
+                );
+                return Ok(tag);
+            }
+            return Err(crate::context::missing_relation(r));
+        };
+        if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
+        }
+        // Attaching, and detaching concurrently, let others go on with the table.
+        let mode = super::partition_detach::lock_for_partitions(s).unwrap_or(LockMode::AccessExclusive);
+        self.lock_for_ddl(&table, mode, runtime)?;
+        for node in s.cmds() {
+            let Node::AlterTableCmd(c) = node else { continue };
+            let now = self.context_mut().table_by_oid(table.oid, runtime)?;
+            if matches!(c.subtype, A::AT_SetLogged | A::AT_SetUnLogged) && now.persistence != table.persistence {
+                return Err(Error::unsupported("cannot change persistence setting twice"));
+            }
+            self.alter_tree(&now, c, super::partition::says_only(r), false, source, runtime)?;
+        }
+        Ok(tag)
+    }
+
+    pub(super) fn alter_command(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let name = c.name().unwrap_or("");
+        match c.subtype {
+            A::AT_AddColumn => self.add_column(table, c, source, runtime),
+            A::AT_DropColumn => {
+                self.drop_column(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime)
+            }
+            A::AT_ColumnDefault => self.alter_default(table, name, c.def(), runtime),
+            A::AT_SetNotNull => {
+                let attnum = column_of(table, name)?.attnum;
+                self.set_not_null(table, &[attnum], runtime)
+            }
+            A::AT_DropNotNull => self.drop_not_null(table, name, runtime),
+            A::AT_AlterColumnType => self.alter_type(table, c, source, runtime),
+            A::AT_AddConstraint => match c.def() {
+                Node::Constraint(constraint)
+                    if constraint.contype == kilndb_syntax::raw::ConstrType::CONSTR_NOTNULL =>
+                {
+                    self.add_not_null_constraint(table, constraint, runtime)
+                }
+                Node::Constraint(constraint) => self.add_constraint(table.oid, constraint, None, &[], source, runtime),
+                _ => Err(Error::internal("ADD CONSTRAINT without a constraint")),
+            },
+            A::AT_DropConstraint => {
+                self.drop_constraint(table, name, c.behavior == DropBehavior::DROP_CASCADE, c.missing_ok, runtime)
+            }
+            A::AT_AlterConstraint => match c.def() {
+                Node::ATAlterConstraint(a) => self.alter_constraint(table, a, runtime),
+                _ => Err(Error::internal("ALTER CONSTRAINT without a constraint")),
+            },
+            A::AT_ValidateConstraint => self.validate_constraint(table, name, runtime),
+            A::AT_SetRelOptions | A::AT_ResetRelOptions => self.alter_options(table, c, runtime),
+            A::AT_SetStatistics => self.set_statistics_target(table, c, runtime),
+            A::AT_SetStorage => self.set_column_storage(table, name, c.def(), runtime),
+            A::AT_SetCompression => self.set_column_compression(table, name, c.def(), runtime),
+            A::AT_SetOptions | A::AT_ResetOptions => self.set_column_options(table, name, c, runtime),
+            A::AT_ChangeOwner => {
+                let owner = self.role_oid(
+                    c.newowner().and_then(|r| r.rolename()).unwrap_or(&self.context().identity.role_name.clone()),
+                )?;
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+                    row.set("relowner", Datum::Oid(owner))
+                })
+            }
+            A::AT_ClusterOn => self.mark_clustered(table, Some(name), runtime),
+            A::AT_DropCluster => self.mark_clustered(table, None, runtime),
+            A::AT_ReplicaIdentity => match c.def() {
+                Node::ReplicaIdentityStmt(s) => self.set_replica_identity(table, s, runtime),
+                _ => Err(Error::internal("REPLICA IDENTITY without an identity")),
+            },
+            A::AT_SetAccessMethod | A::AT_DropOids => {
+                Err(Error::unsupported("this form of ALTER TABLE is not supported"))
+            }
+            A::AT_SetTableSpace => Err(Error::unsupported("tablespaces are not supported")),
+            A::AT_SetLogged => self.set_persistence(table, LOGGED, runtime),
+            A::AT_SetUnLogged => self.set_persistence(table, UNLOGGED, runtime),
+            A::AT_AddIdentity => self.add_identity(table, name, c.def(), source, runtime),
+            A::AT_SetIdentity => self.set_identity(table, name, c.def(), source, runtime),
+            A::AT_DropIdentity => self.drop_identity(table, name, c.missing_ok, runtime),
+            A::AT_AttachPartition | A::AT_DetachPartition => match c.def() {
+                Node::PartitionCmd(p) if c.subtype == A::AT_AttachPartition => {
+                    self.attach_partition(table, p, source, runtime)
+                }
+                Node::PartitionCmd(p) => self.detach_partition(table, p, runtime),
+                _ => Err(Error::internal("ATTACH or DETACH without a partition")),
+            },
+            A::AT_DetachPartitionFinalize => match c.def() {
+                Node::PartitionCmd(p) => self.finalize_detach(table, p, runtime),
+                _ => Err(Error::internal("DETACH without a partition")),
+            },
+            subtype if let Some((mode, which)) = super::trigger_clone::firing_mode(subtype, name) => {
+                self.enable_trigger(table, which, mode, runtime)
+            }
+            A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
+            _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
+        }
+    }
+
+    fn add_column(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ADD COLUMN without a column")) };
+        let name = definition.colname().unwrap_or("");
+        if table.columns.iter().any(|k| !k.dropped && k.name == name) {
+            let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
+            if c.missing_ok {
+                self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
+                    sqlstate::DUPLICATE_COLUMN,
+                    Severity::Notice,
+                    format!("{message}, skipping"),
+                ));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
+        }
+        let mut column = self.new_column(definition, ColumnTable::of(table), source, runtime)?;
+        let is_primary = definition
+            .constraints()
+            .iter()
+            .any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
+        column.not_null |= is_primary;
+        self.refuse_inner_self(table.type_oid, column.type_oid, 0, runtime)?;
+        self.refuse_stored_rows(table, runtime)?;
+        let not_null = column.not_null;
+        let attnum = self.attach_column(table, &column, false, runtime)?;
+        if table.kind == TableKind::Partitioned {
+            self.add_column_below(table, &column, runtime)?;
+        }
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
+        if not_null {
+            self.add_not_null(&table, attnum, &column.not_null_clause, runtime)?;
+        }
+        let mut all: Vec<&nodes::Constraint> = Vec::new();
+        for constraint in definition.constraints() {
+            if let Node::Constraint(k) = constraint {
+                all.push(k);
+            }
+        }
+        for k in &all {
+            self.add_constraint(table.oid, k, Some(&column.name), &all, source, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// The column itself, and its values in the rows that there are. `is_part`: of a partition, which draws from its
+    /// parent's sequence.
+    pub(super) fn attach_column(
+        &mut self,
+        table: &Arc<Table>,
+        column: &super::create_table::NewColumn,
+        is_part: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<i16> {
+        let mut column = column.clone();
+        let attnum = table.columns.len() as i16 + 1;
+        let storage = self.type_storage(column.type_oid)?;
+        // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
+        column.not_null = false;
+        let identity = std::mem::take(&mut column.identity);
+        let has_rows = !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
+            && self.table_with_row(table, RowCondition::All, runtime)?.is_some();
+        let has_domain = self.type_info(column.type_oid, runtime)?.kind == b'd';
+        let constant = match &column.default_sql {
+            Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
+                self.constant_default(sql, column.type_oid, column.typmod, runtime)?
+            }
+            _ => None,
+        };
+        self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, storage))?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            row.set("relnatts", Datum::Int2(attnum))
+        })?;
+        if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(&column)) {
+            self.insert_default(table.oid, attnum, sql, runtime)?;
+        }
+        if let (Some(sequence), false) = (column.sequence, is_part) {
+            let kind = if identity != 0 { b'i' } else { b'a' };
+            self.tie_sequence(sequence, Reference::column(table.oid, attnum), kind, runtime)?;
+            self.keep_with_table(sequence, table.oid, runtime)?;
+        }
+        let quoted = kilndb_catalog::format_type::quote_identifier(&column.name);
+        if let Some(value) = constant {
+            let missing = array(column.type_oid, vec![value]);
+            self.update_attribute(table.oid, attnum, runtime, |row| {
+                row.set("atthasmissing", Datum::Bool(true));
+                row.set("attmissingval", missing);
+            })?;
+        } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some() || has_domain) {
+            let value = match (column.generated, identity, column.sequence) {
+                (0, identity, Some(sequence)) if identity != 0 => format!("nextval({sequence}::oid::regclass)"),
+                _ => "DEFAULT".to_string(),
+            };
+            let update = format!("UPDATE {} SET {quoted} = {value}", self.qualified_name(table));
+            self.rewrite_rows(&update, runtime)?;
+        }
+        if identity != 0 {
+            self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
+        }
+        Ok(attnum)
+    }
+
+    /// The value of a default that is the same for every row; None if it must be computed for each.
+    fn constant_default(
+        &mut self,
+        sql: &str,
+        type_oid: u32,
+        typmod: i32,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Datum>> {
+        let volatile = self.context_mut().with_catalog(runtime, |host| {
+            let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))?;
+            Ok(bound.expr.is_volatile())
+        })?;
+        if volatile {
+            return Ok(None);
+        }
+        let name = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
+        let rows = self.query(&format!("SELECT CAST(({sql}) AS {name})"), runtime)?;
+        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).filter(|d| !d.is_null()))
+    }
+
+    /// Rewrites the table with the column's new type.
+    fn alter_type(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let name = c.name().unwrap_or("");
+        let column = column_of(table, name)?.clone();
+        let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
+        let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
+        let (type_oid, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
+        self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
+        self.refuse_new_type(table, &column, runtime)?;
+        if !table.referenced_by.is_empty()
+            && table.referenced_by.iter().any(|k| k.referenced_columns.contains(&column.attnum))
+            || table.foreign_keys.iter().any(|k| k.columns.contains(&column.attnum))
+        {
+            return Err(Error::unsupported("changing the type of a column that a foreign key uses is not supported"));
+        }
+        let quote = kilndb_catalog::format_type::quote_identifier;
+        let type_name =
+            self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
+        let value = match definition.raw_default() {
+            Node::None => quote(name),
+            node => kilndb_syntax::expression_sql(node)?,
+        };
+        if table.kind == TableKind::Composite {
+            self.refuse_stored_rows(table, runtime)?;
+            return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
+        }
+        let is_automatic = matches!(definition.raw_default(), Node::None);
+        let checked = self.context_mut().with_catalog(runtime, |host| {
+            kilndb_bind::bind_expression(&value, Some(table), &host.reader, Some((type_oid, typmod))).map(|_| ())
+        });
+        checked.map_err(|e| conversion_error(e, name, &type_name, is_automatic))?;
+        let wanted: Vec<String> = table
+            .columns
+            .iter()
+            .filter(|k| !k.dropped)
+            .map(|k| {
+                if k.attnum == column.attnum {
+                    format!("CAST(({value}) AS {type_name}) AS {}", quote(name))
+                } else {
+                    quote(&k.name)
+                }
+            })
+            .collect();
+        let is_partitioned = table.kind == TableKind::Partitioned;
+        // Rows pass through memory: a table that is larger belongs to a later, streaming rewrite.
+        let sql = format!("SELECT {} FROM {}", wanted.join(", "), self.qualified_name(table));
+        let rows = if is_partitioned { Vec::new() } else { self.query(&sql, runtime)? };
+        self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
+        self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
+        self.retype_indexes(table, column.attnum, type_oid, runtime)?;
+        if is_partitioned {
+            return Ok(());
+        }
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
+        self.empty_table(&table, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
+        self.load_rows(&table, &rows, runtime)
+    }
+
+    fn retype_attribute(
+        &mut self,
+        table: &Table,
+        attnum: i16,
+        (type_oid, typmod): (u32, i32),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let (len, storage) = self.type_storage(type_oid)?;
+        let collation = self.type_info(type_oid, runtime)?.collation;
+        self.update_attribute(table.oid, attnum, runtime, |row| {
+            row.set("atttypid", Datum::Oid(type_oid));
+            row.set("atttypmod", Datum::Int4(typmod));
+            row.set("attlen", Datum::Int2(len));
+            row.set("attstorage", Datum::Char(storage));
+            row.set("attcollation", Datum::Oid(collation));
+            row.set("atthasmissing", Datum::Bool(false));
+            row.set("attmissingval", Datum::Null);
+        })
+    }
+
+    fn retype_indexes(&mut self, table: &Arc<Table>, attnum: i16, type_oid: u32, runtime: &dyn Runtime) -> Result<()> {
+        for index in &table.indexes {
+            if index.keys.iter().any(|k| k.attnum == attnum) {
+                self.refuse_for_global(index, "changing the type of a key column")?;
+            }
+            for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
+                let class = self.context_mut().with_catalog(runtime, |host| {
+                    crate::host::default_class(index.method.oid, type_oid, &host.reader)
+                })?;
+                let class = match class {
+                    Some(class) => class,
+                    None if index.has_terms() => return Err(self.no_class(index, type_oid, runtime)?),
+                    None => key.opclass,
+                };
+                let stored = self.stored_type(index.method.oid, class, type_oid, runtime)?;
+                self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(stored)))?;
+                let classes: Vec<Datum> =
+                    index.keys.iter().map(|k| Datum::Oid(if k.attnum == attnum { class } else { k.opclass })).collect();
+                self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
+                    row.set("indclass", kilndb_catalog::store::vector(oids::OID, classes));
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn no_class(&mut self, index: &kilndb_catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let message =
+            format!("data type {shown} has no default operator class for access method \"{}\"", index.method.name);
+        Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
+            "You must specify an operator class for the index or define a default operator class for the data type.",
+        ))
+    }
+
+    /// Stores rows (values of the live columns) in an empty table and builds its indexes.
+    fn load_rows(&mut self, table: &Arc<Table>, rows: &[Vec<Datum>], runtime: &dyn Runtime) -> Result<()> {
+        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
+        let (mut batch, mut rids, mut full) = (kilndb_storage::RowBatch::default(), Vec::new(), Vec::new());
+        for chunk in rows.chunks(1024) {
+            batch.bytes.clear();
+            batch.rows.clear();
+            rids.clear();
+            for row in chunk {
+                let mut values = row.iter();
+                full.clear();
+                full.extend(
+                    table
+                        .columns
+                        .iter()
+                        .map(|c| if c.dropped { Datum::Null } else { values.next().cloned().unwrap_or_default() }),
+                );
+                let start = batch.bytes.len() as u32;
+                kilndb_types::row::encode_row(&table.descriptor, &full, &mut batch.bytes)?;
+                batch.rows.push((kilndb_base::RowId::default(), start, batch.bytes.len() as u32));
+            }
+            self.context().cluster.engine.pace_bulk(batch.rows.len(), runtime)?;
+            let txn = self
+                .context_mut()
+                .transaction
+                .txn
+                .as_mut()
+                .ok_or_else(|| Error::internal("no transaction to load rows in"))?;
+            heap.insert_many(txn, &batch, &mut rids)?;
+            runtime.checkpoint()?;
+        }
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
+            txn.next_command();
+        }
+        for index in &table.indexes {
+            self.build_index(table, index, runtime)?;
+        }
+        Ok(())
+    }
+
+    fn drop_constraint(
+        &mut self,
+        table: &Arc<Table>,
+        name: &str,
+        cascade: bool,
+        missing_ok: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name)) else {
+            let message = format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name);
+            if missing_ok {
+                self.context().notice(Severity::Notice, format!("{message}, skipping"));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
+        };
+        if table.kind == TableKind::Partitioned && b"cn".contains(&row.char("contype")) {
+            self.drop_inherited(table, row, runtime)?;
+        }
+        if row.char("contype") == b'n' {
+            self.release_not_null(table, row, runtime)?;
+        }
+        self.delete_objects(&[Reference::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
+    }
+
+    fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {
+        let not_enforced =
+            || Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, "cannot validate NOT ENFORCED constraint");
+        if let Some(check) = table.checks.iter().find(|c| c.name == name) {
+            if !check.enforced {
+                return Err(not_enforced());
+            }
+            self.validate_check(table, name, &check.sql.clone(), runtime)?;
+            return self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| {
+                row.set("convalidated", Datum::Bool(true))
+            });
+        }
+        let rows =
+            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
+        if let Some(row) = rows.iter().find(|r| r.text("conname") == Some(name) && r.char("contype") == b'n') {
+            return self.validate_not_null(table, row, runtime);
+        }
+        let key = table.foreign_keys.iter().find(|k| k.name == name).cloned().ok_or_else(|| {
+            Error::new(
+                sqlstate::UNDEFINED_OBJECT,
+                format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
+            )
+        })?;
+        if !key.enforced {
+            return Err(not_enforced());
+        }
+        let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
+        self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
+        self.mark_key_valid(key.oid, runtime)
+    }
+
+    fn alter_options(&mut self, table: &Arc<Table>, c: &nodes::AlterTableCmd, runtime: &dyn Runtime) -> Result<()> {
+        let Node::NodeList(list) = c.def() else { return Ok(()) };
+        let names: Vec<String> = list
+            .iter()
+            .filter_map(|n| if let Node::DefElem(d) = n { d.defname().map(str::to_string) } else { None })
+            .collect();
+        let reset = c.subtype == A::AT_ResetRelOptions;
+        // What is taken back need not be known.
+        let changed = match table.kind {
+            _ if reset => Vec::new(),
+            TableKind::Index => {
+                let rows = self.context_mut().catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table.oid)])?;
+                let options = self.index_options(list)?;
+                super::index_class::check_options(rows.first().map_or(0, |row| row.oid("relam")), &options)?;
+                options
+            }
+            _ => self.storage_options(list)?,
+        };
+        if reset && list.iter().any(|n| matches!(n, Node::DefElem(d) if !matches!(d.arg(), Node::None))) {
+            return Err(Error::new(sqlstate::SYNTAX_ERROR, "RESET must not include values for parameters"));
+        }
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+            let mut options: Vec<String> = row
+                .texts("reloptions")
+                .into_iter()
+                .filter(|o| !names.iter().any(|n| o.split('=').next() == Some(n)))
+                .collect();
+            options.extend(changed);
+            let value = if options.is_empty() {
+                Datum::Null
+            } else {
+                array(oids::TEXT, options.iter().map(Datum::text).collect())
+            };
+            row.set("reloptions", value);
+        })?;
+        let now = self.context_mut().table_by_oid(table.oid, runtime)?;
+        self.follow_recovery(&now, runtime)
+    }
+}
+
+pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t kilndb_catalog::Column> {
+    table.columns.iter().find(|c| !c.dropped && c.name == name).ok_or_else(|| {
+        Error::new(
+            sqlstate::UNDEFINED_COLUMN,
+            format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
+        )
+    })
+}
+
+/// Why a column's values cannot become such of another type; `is_automatic`: without USING.
+fn conversion_error(mut e: Error, column: &str, type_name: &str, is_automatic: bool) -> Error {
+    e.0.position = None;
+    if e.sqlstate() != sqlstate::DATATYPE_MISMATCH || !is_automatic {
+        return e;
+    }
+    let quoted = kilndb_catalog::format_type::quote_identifier(column);
+    let message = format!("column \"{column}\" cannot be cast automatically to type {type_name}");
+    Error::new(sqlstate::DATATYPE_MISMATCH, message)
+        .with_hint(format!("You might need to specify \"USING {quoted}::{type_name}\"."))
+}

@@ -1,0 +1,417 @@
+//! Filling an index from its table, and queries that DDL asks of its own database.
+
+use super::Definitions;
+use super::key_sort::{KeySorter, MergedKeys};
+use crate::client::{ProgressKind, ProgressSlot, Runtime};
+use crate::host::{NullSink, RowsSink};
+use kilndb_base::park::Park;
+use kilndb_base::sync::atomic::{AtomicU32, Ordering};
+use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_bind::table_query::{RowCondition, RowValue, TableQuery};
+use kilndb_catalog::inverted::inverted_class;
+use kilndb_catalog::{Index, Table};
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
+use kilndb_storage::{Relation, RowBatch, Snapshot};
+use kilndb_types::Datum;
+use kilndb_types::inverted::Class;
+use kilndb_types::key::encode_key;
+use kilndb_types::row::{Want, decode_row, stored_column_count};
+use std::sync::Arc;
+
+/// Places in pg_stat_progress_create_index's numbers.
+const COMMAND: usize = 0;
+const INDEX: usize = 6;
+const METHOD: usize = 8;
+const PHASE: usize = 9;
+/// Of the index method: 2 reads the table, 3 sorts, 5 fills the tree.
+const STEP: usize = 10;
+const ROWS_TOTAL: usize = 11;
+const ROWS_DONE: usize = 12;
+const BLOCKS_TOTAL: usize = 15;
+const BLOCKS_DONE: usize = 16;
+const CREATE_INDEX: i64 = 1;
+pub(super) const REINDEX: i64 = 3;
+
+struct KeySink<'a> {
+    sorter: &'a mut KeySorter,
+    index: &'a Index,
+    classes: &'a [Class],
+    key: Vec<u8>,
+}
+
+/// The key of a row, or in an index of terms, whose classes these are, its terms.
+fn push_entries(
+    index: &Index,
+    classes: &[Class],
+    values: &[Datum],
+    rid: RowId,
+    key: &mut Vec<u8>,
+    sorter: &mut KeySorter,
+) -> Result<()> {
+    if classes.is_empty() {
+        let has_null = encode_entry(index, values, key)?;
+        return sorter.push(key, rid, has_null);
+    }
+    let mut terms = Vec::new();
+    for ((column, class), value) in (0..).zip(classes).zip(values) {
+        class.terms(column, value, &mut terms)?;
+    }
+    let kind = index.storage_kind();
+    terms.iter().try_for_each(|term| sorter.push(&kind.kept_term(term), rid, false))
+}
+
+fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bool> {
+    key.clear();
+    let mut has_null = false;
+    for (k, value) in index.keys.iter().zip(values) {
+        has_null |= value.is_null();
+        encode_key(k.type_oid, value, k.descending, k.nulls_first, key)?;
+    }
+    Ok(has_null && !index.nulls_not_distinct)
+}
+
+/// A table whose keys several threads gather: each takes the blocks that the others have not.
+struct KeyScan {
+    table: Arc<Table>,
+    index: Arc<Index>,
+    classes: Vec<Class>,
+    heap: Arc<Relation>,
+    snapshot: Snapshot,
+    next_block: AtomicU32,
+}
+
+/// Smaller tables are read before a helper has begun.
+const BLOCKS_PER_HELPER: u32 = 1024;
+
+impl KeyScan {
+    /// `progress`: where it is told how far all are.
+    fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
+        let mut needed = vec![Want::Nothing; self.table.columns.len()];
+        self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = Want::Value);
+        let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());
+        loop {
+            let block = self.next_block.fetch_add(1, Ordering::Relaxed);
+            if block >= self.heap.pages() {
+                return Ok(());
+            }
+            batch.bytes.clear();
+            batch.rows.clear();
+            self.heap.scan_block(block, &self.snapshot, &mut batch)?;
+            for (rid, start, end) in &batch.rows {
+                let bytes = &batch.bytes[*start as usize..*end as usize];
+                values.clear();
+                decode_row(&self.table.descriptor, bytes, Some(&needed), &mut values)?;
+                let stored = stored_column_count(bytes)?;
+                keys.clear();
+                for k in &self.index.keys {
+                    let at = k.attnum as usize - 1;
+                    keys.push(if at >= stored { self.table.columns[at].missing.clone() } else { values[at].clone() });
+                }
+                push_entries(&self.index, &self.classes, &keys, *rid, &mut key, sorter)?;
+            }
+            if block.is_multiple_of(16) {
+                progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(block)));
+                park.checkpoint()?;
+            }
+        }
+    }
+}
+
+impl RowSink for KeySink<'_> {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        let (Some(Datum::Tid(block, slot)), Some(keys)) = (values.first(), values.get(1..)) else {
+            return Err(Error::internal("an index build row without a row id"));
+        };
+        push_entries(self.index, self.classes, keys, RowId { block: *block, slot: *slot }, &mut self.key, self.sorter)
+    }
+}
+
+impl Definitions<'_> {
+    /// Runs a query of our own making, on all that there is by now, and returns its rows.
+    pub fn query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
+        let mut sink = RowsSink::default();
+        self.query_into(sql, runtime, &mut sink)?;
+        Ok(sink.rows)
+    }
+
+    /// As [`Definitions::query`], of a query over one table.
+    pub(crate) fn rows_of(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
+        let mut sink = RowsSink::default();
+        self.rows_into(query, runtime, &mut sink)?;
+        Ok(sink.rows)
+    }
+
+    fn rows_into(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        let plan = self.context_mut().plan_table_query(query, runtime)?;
+        self.run_at_newest(&plan, runtime, sink)
+    }
+
+    /// The table, or of a partitioned one the partition, that some row fulfilling the condition is in. None: there is no
+    /// such row.
+    pub(crate) fn table_with_row(
+        &mut self,
+        table: &Arc<Table>,
+        condition: RowCondition<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Arc<Table>>> {
+        let query = TableQuery { table, values: vec![RowValue::TableOid], condition, is_one: true };
+        match self.rows_of(&query, runtime)?.first().and_then(|row| row.first()) {
+            Some(Datum::Oid(oid)) if *oid != table.oid => self.context_mut().table_by_oid(*oid, runtime).map(Some),
+            Some(_) => Ok(Some(table.clone())),
+            None => Ok(None),
+        }
+    }
+
+    /// Runs an UPDATE of ALTER TABLE, which gives rows the value of a new column: no trigger fires.
+    pub(crate) fn rewrite_rows(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<u64> {
+        // Statements of functions in the defaults are planned while the plan runs, and fire triggers.
+        self.context_mut().catalogs.is_rewriting = true;
+        let plan = self.plan_own(sql, runtime);
+        self.context_mut().catalogs.is_rewriting = false;
+        self.run_at_newest(&plan?, runtime, &mut NullSink)
+    }
+
+    pub(crate) fn query_into(&mut self, sql: &str, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        let plan = self.plan_own(sql, runtime)?;
+        self.run_at_newest(&plan, runtime, sink)
+    }
+
+    /// As [`Definitions::query_into`], of what the transaction's statements see.
+    pub fn query_seen(&mut self, sql: &str, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        let plan = self.plan_own(sql, runtime)?;
+        let context = self.context_mut();
+        context.check_read_only(&plan)?;
+        context.lock_tables(&plan, runtime)?;
+        let snapshot = context.take_snapshot(runtime)?;
+        self.host.run_plan(&plan, snapshot, runtime, sink)
+    }
+
+    fn plan_own(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        let script = kilndb_syntax::parse(sql)?;
+        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
+        self.context_mut().make_plan(&statement, &[], runtime)
+    }
+
+    /// A definition concerns all rows that there are, also those that a snapshot which the transaction keeps does not
+    /// see: what it stores anew, checks or enters in an index is there for others.
+    fn run_at_newest(&mut self, plan: &Arc<Plan>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
+        let context = self.context_mut();
+        context.check_read_only(plan)?;
+        context.lock_tables(plan, runtime)?;
+        let snapshot = context.catalog_snapshot()?;
+        self.host.run_plan(plan, snapshot, runtime, sink)
+    }
+
+    /// Sorts the keys of all rows and builds the tree from them.
+    pub(crate) fn build_index(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
+        self.build_index_for(CREATE_INDEX, table, index, runtime)
+    }
+
+    /// `command`: whose progress is shown.
+    pub(super) fn build_index_for(
+        &mut self,
+        command: i64,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
+        if !index.is_in_whole {
+            let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
+            if index.predicate_sql.is_none() && tree.kind().method().is_some_and(|m| m.leads_to_all_rows) {
+                tree.set_heap_of_all_rows(table.storage);
+            } else {
+                tree.set_heap(table.storage);
+            }
+        }
+        if heap.pages() == 0 {
+            return Ok(());
+        }
+        let progress = &runtime.control().progress;
+        progress.begin(ProgressKind::CreateIndex, table.oid);
+        progress.set(COMMAND, command);
+        let built = self.build_index_now(table, index, heap.pages(), runtime);
+        progress.end();
+        built
+    }
+
+    fn build_index_now(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        blocks: u32,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let progress = &runtime.control().progress;
+        progress.set(INDEX, i64::from(index.oid));
+        progress.set(METHOD, i64::from(index.method.oid));
+        progress.set(PHASE, 2);
+        progress.set(STEP, 2);
+        progress.set(BLOCKS_TOTAL, i64::from(blocks));
+        if index.is_in_whole {
+            return self.enter_rows(table, index, runtime);
+        }
+        let mut sorters = self.gather_keys(table, index, runtime)?;
+        progress.set(BLOCKS_DONE, i64::from(blocks));
+        progress.set(STEP, 3);
+        progress.set(ROWS_TOTAL, sorters.iter().map(|s| s.count as i64).sum());
+        let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to build an index in"))?;
+        let mut previous: Option<Vec<u8>> = None;
+        let mut duplicate = None;
+        let sorted = MergedKeys::new(&mut sorters)?;
+        progress.set(STEP, 5);
+        let mut loaded = 0;
+        let mut entries = sorted.map(|entry| {
+            let (key, rid, has_null) = entry?;
+            loaded += 1;
+            progress.set(ROWS_DONE, loaded);
+            if index.unique && !has_null {
+                if previous.as_ref() == Some(&key) {
+                    duplicate = Some(rid);
+                    return Err(Error::new(sqlstate::UNIQUE_VIOLATION, "duplicate key"));
+                }
+                previous = Some(key.clone());
+            }
+            Ok((key, rid))
+        });
+        let built = tree.index_build(txn, &mut entries, runtime);
+        match duplicate {
+            Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
+            None => built,
+        }
+    }
+
+    /// The keys of all rows, to be merged.
+    pub(super) fn gather_keys(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<KeySorter>> {
+        if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
+            return self.collect_column_keys(table, index, runtime);
+        }
+        if index.is_in_whole
+            && self.context().transaction.txn.as_ref().is_some_and(|txn| txn.isolation().keeps_snapshot())
+        {
+            // The query would not see rows that are newer than the snapshot.
+            self.refuse_for_global(index, "at this isolation level, moving rows")?;
+        }
+        let mut sorter = self.new_key_sorter(1)();
+        let keys = index.keys.iter().map(|k| match &k.expression_sql {
+            Some(sql) => RowValue::Expression(sql),
+            None => RowValue::Column(k.attnum),
+        });
+        let query = TableQuery {
+            table,
+            values: std::iter::once(RowValue::Place).chain(keys).collect(),
+            condition: index.predicate_sql.as_deref().map_or(RowCondition::All, RowCondition::True),
+            is_one: false,
+        };
+        let classes = self.inverted_classes(index, runtime)?;
+        let mut sink = KeySink { sorter: &mut sorter, index, classes: &classes, key: Vec::new() };
+        self.rows_into(&query, runtime, &mut sink)?;
+        Ok(vec![sorter])
+    }
+
+    /// The keys of an index on columns: of a large table, helpers sort those of a part of its blocks.
+    fn collect_column_keys(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<KeySorter>> {
+        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
+        let classes = self.inverted_classes(index, runtime)?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to build an index in"))?;
+        // All that is there now, whatever the transaction's snapshot: others will look for it here.
+        txn.next_command();
+        let snapshot = txn.catalog_snapshot();
+        let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
+        let helpers = if shared { self.context().settings.helpers_per_index } else { 0 };
+        let new_sorter = self.new_key_sorter(1 + helpers);
+        let part = Arc::new(KeyScan {
+            table: table.clone(),
+            index: index.clone(),
+            classes,
+            heap,
+            snapshot,
+            next_block: AtomicU32::new(0),
+        });
+        let team = {
+            let (part, new_sorter) = (part.clone(), new_sorter.clone());
+            self.context().cluster.helpers.start(helpers, runtime.wake_handle(), move |park| {
+                let mut sorter = new_sorter();
+                part.collect(&mut sorter, park, None)?;
+                sorter.sort_now();
+                Ok(sorter)
+            })
+        };
+        let mut sorter = new_sorter();
+        part.collect(&mut sorter, runtime, Some(&runtime.control().progress))?;
+        let mut sorters = vec![sorter];
+        if let Some(team) = team {
+            sorters.extend(team.finish(runtime)?);
+        }
+        Ok(sorters)
+    }
+
+    /// Of the columns of an index of terms; of another index none.
+    fn inverted_classes(&mut self, index: &Index, runtime: &dyn Runtime) -> Result<Vec<Class>> {
+        let keys = index.keys.iter().filter(|_| index.has_terms());
+        self.context_mut()
+            .with_catalog(runtime, |host| keys.map(|k| inverted_class(k.opclass, k.type_oid, &host.reader)).collect())
+    }
+
+    /// Makes sorters, so many of which share the memory that maintenance may take.
+    fn new_key_sorter(&self, sharers: usize) -> impl Fn() -> KeySorter + Clone + Send + Sync + 'static {
+        let (env, folder) = (self.context().cluster.env.clone(), self.context().cluster.data_dir.clone());
+        let budget_bytes = self.context().settings.maintenance_work_mem_bytes as usize / sharers;
+        move || KeySorter::new(env.clone(), &folder, budget_bytes)
+    }
+
+    /// What PostgreSQL says of two rows with one key.
+    pub(super) fn duplicate_error(
+        &mut self,
+        table: &Arc<Table>,
+        index: &Arc<Index>,
+        rid: RowId,
+        runtime: &dyn Runtime,
+    ) -> Result<Error> {
+        let quote = kilndb_catalog::format_type::quote_identifier;
+        let shown: Vec<String> = index
+            .keys
+            .iter()
+            .map(|k| {
+                k.expression_sql.clone().unwrap_or_else(|| quote(&table.columns[(k.attnum - 1).max(0) as usize].name))
+            })
+            .collect();
+        let texts: Vec<String> = shown.iter().map(|s| format!("({s})::text")).collect();
+        let sql = format!(
+            "SELECT {} FROM {} WHERE ctid = '({},{})'",
+            texts.join(", "),
+            self.qualified_name(table),
+            rid.block,
+            rid.slot
+        );
+        let row = self.query(&sql, runtime)?.pop().unwrap_or_default();
+        let values: Vec<String> =
+            row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
+        Ok(Error::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
+            .with_detail(format!("Key ({})=({}) is duplicated.", shown.join(", "), values.join(", ")))
+            .with_table(&table.schema_name, &table.name)
+            .with_constraint(&index.name))
+    }
+}

@@ -1,0 +1,142 @@
+//! CREATE DATABASE, DROP DATABASE.
+
+use super::Definitions;
+use crate::client::Runtime;
+use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_catalog::bootstrap;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::CatalogWriter;
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::Datum;
+
+impl Definitions<'_> {
+    pub fn create_database(&mut self, s: &nodes::CreatedbStmt, runtime: &dyn Runtime) -> Result<()> {
+        let name = s.dbname().unwrap_or("").to_string();
+        let mut template = "template1".to_string();
+        let mut owner = self.context().identity.current_role;
+        for option in s.options() {
+            let text = option_text(option.arg());
+            match option.defname().unwrap_or("") {
+                "template" => {
+                    if let Some(text) = text {
+                        template = text;
+                    }
+                }
+                "owner" => {
+                    if let Some(text) = text {
+                        owner = self.role_oid(&text)?;
+                    }
+                }
+                "encoding" => {
+                    if let Some(text) = text
+                        && !matches!(text.to_ascii_lowercase().as_str(), "utf8" | "utf-8" | "unicode" | "6")
+                    {
+                        return Err(Error::unsupported(format!("encoding \"{text}\" is not supported: only UTF8 is")));
+                    }
+                }
+                // Collation is C in every database; the names are accepted where they mean that or the default.
+                "locale" | "lc_collate" | "lc_ctype" | "locale_provider" | "builtin_locale" | "icu_locale"
+                | "icu_rules" | "collation_version" | "connection_limit" | "tablespace" | "strategy" | "oid"
+                | "is_template" | "allow_connections" => {}
+                other => return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("option \"{other}\" not recognized"))),
+            }
+        }
+        if self.context().cluster.database_row(&name)?.is_some() {
+            return Err(Error::new(sqlstate::DUPLICATE_DATABASE, format!("database \"{name}\" already exists")));
+        }
+        let source = self.context().cluster.database_row(&template)?;
+        let source = source.ok_or_else(|| {
+            Error::new(sqlstate::INVALID_CATALOG_NAME, format!("template database \"{template}\" does not exist"))
+        })?;
+        let oid = self.context().cluster.next_oid()?;
+        let map = bootstrap::read_boot_map(&self.context().cluster.engine)?;
+        let source = bootstrap::open_store(&self.context().cluster.engine, &map, source.oid("oid"))?;
+        let engine = self.context().cluster.engine.clone();
+        let context = self.context_mut();
+        let txn = context.transaction.txn.as_mut();
+        let txn = txn.ok_or_else(|| Error::internal("no transaction to make a database in"))?;
+        bootstrap::copy_database(&engine, txn, &source, oid, runtime)?;
+        let mut writer = CatalogWriter {
+            store: &context.database.store,
+            txn,
+            park: runtime,
+            temporary: None,
+            wrote_shared: false,
+            changes: Default::default(),
+            defined: Vec::new(),
+        };
+        bootstrap::insert_database(&mut writer, oid, &name, owner, true, false)?;
+        self.finish_implicit(runtime)
+    }
+
+    pub fn drop_database(&mut self, s: &nodes::DropdbStmt, runtime: &dyn Runtime) -> Result<()> {
+        let name = s.dbname().unwrap_or("").to_string();
+        let force = s.options().iter().any(|o| matches!(o, Node::DefElem(d) if d.defname() == Some("force")));
+        let Some(row) = self.context().cluster.database_row(&name)? else {
+            if s.missing_ok {
+                self.context().notice(Severity::Notice, format!("database \"{name}\" does not exist, skipping"));
+                return Ok(());
+            }
+            return Err(Error::new(sqlstate::INVALID_CATALOG_NAME, format!("database \"{name}\" does not exist")));
+        };
+        let oid = row.oid("oid");
+        if oid == self.context().database.oid {
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, "cannot drop the currently open database"));
+        }
+        if row.bool("datistemplate") {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot drop a template database"));
+        }
+        let connected: Vec<_> = self
+            .context()
+            .cluster
+            .sessions()
+            .all()
+            .into_iter()
+            .filter(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid == oid)
+            .collect();
+        if force {
+            connected.iter().for_each(|c| c.request_terminate());
+        } else if !connected.is_empty() {
+            let n = connected.len();
+            let detail = if n == 1 {
+                "There is 1 other session using the database.".to_string()
+            } else {
+                format!("There are {n} other sessions using the database.")
+            };
+            return Err(Error::new(
+                sqlstate::OBJECT_IN_USE,
+                format!("database \"{name}\" is being accessed by other users"),
+            )
+            .with_detail(detail));
+        }
+        let engine = self.context().cluster.engine.clone();
+        let map = bootstrap::read_boot_map(&engine)?;
+        let store = bootstrap::open_store(&engine, &map, oid)?;
+        let snapshot = self.context_mut().catalog_snapshot()?;
+        let classes = store.scan(PG_CLASS, &snapshot)?;
+        let txn = self
+            .context_mut()
+            .transaction
+            .txn
+            .as_mut()
+            .ok_or_else(|| Error::internal("no transaction to drop a database in"))?;
+        for class in classes.iter().filter(|c| !c.bool("relisshared") && c.oid("relfilenode") != 0) {
+            engine.drop_relation(txn, kilndb_base::RelationId(class.oid("relfilenode")))?;
+        }
+        bootstrap::remove_from_boot_map(&engine, txn, oid, runtime)?;
+        self.drop_stored("setdatabase", oid, runtime)?;
+        self.delete_rows(PG_DATABASE, PG_DATABASE_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
+        self.finish_implicit(runtime)?;
+        self.host.forget_database(oid);
+        Ok(())
+    }
+}
+
+fn option_text(node: Node<'_>) -> Option<String> {
+    match node {
+        Node::String(s) => s.sval().map(str::to_string),
+        Node::Integer(i) => Some(i.ival.to_string()),
+        Node::RoleSpec(r) => r.rolename().map(str::to_string),
+        _ => None,
+    }
+}

@@ -1,0 +1,301 @@
+//! Sorting index keys that may not fit in memory: sorted runs in temporary files, then one merge.
+//!
+//! Invariants
+//! 1. Memory stays within the budget given, whatever the number of keys.
+//! 2. The order is (key bytes, row id); equal keys come one after the other.
+//! 3. Temporary files are gone when the sorter is.
+//!
+//! Format of an entry, in memory and in a run, little-endian: u16 (bits 0–14 key length, bit 15: a key column is
+//! NULL), u64 row id, key bytes.
+
+use kilndb_base::env::{Env, File, Open};
+use kilndb_base::{Error, Result, RowId, sqlstate};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Longest key, as storage's trees take them.
+const MAX_KEY_BYTES: usize = 1990;
+const NULL_FLAG: u16 = 0x8000;
+const HEAD_BYTES: usize = 10;
+/// Read from a run at once.
+const READ_BYTES: usize = 128 * 1024;
+
+struct Run {
+    path: PathBuf,
+    file: Arc<dyn File>,
+    bytes: u64,
+}
+
+pub(super) struct KeySorter {
+    env: Arc<dyn Env>,
+    directory: PathBuf,
+    budget_bytes: usize,
+    bytes: Vec<u8>,
+    /// (first eight bytes of the key, offset in `bytes`).
+    entries: Vec<(u64, u32)>,
+    runs: Vec<Run>,
+    pub count: u64,
+}
+
+impl Drop for KeySorter {
+    fn drop(&mut self) {
+        for run in &self.runs {
+            // A file that stays behind is removed at the next start.
+            let _ = self.env.remove_file(&run.path);
+        }
+    }
+}
+
+fn key_at(bytes: &[u8], at: usize) -> (&[u8], u64, bool) {
+    let head = u16::from_le_bytes([bytes[at], bytes[at + 1]]);
+    let mut rid = [0; 8];
+    rid.copy_from_slice(&bytes[at + 2..at + HEAD_BYTES]);
+    let length = (head & !NULL_FLAG) as usize;
+    (&bytes[at + HEAD_BYTES..at + HEAD_BYTES + length], u64::from_le_bytes(rid), head & NULL_FLAG != 0)
+}
+
+impl KeySorter {
+    pub fn new(env: Arc<dyn Env>, data_dir: &Path, budget_bytes: usize) -> KeySorter {
+        KeySorter {
+            env,
+            directory: data_dir.join("tmp"),
+            budget_bytes: budget_bytes.clamp(1 << 20, 1 << 30),
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            runs: Vec::new(),
+            count: 0,
+        }
+    }
+
+    pub fn push(&mut self, key: &[u8], rid: RowId, has_null: bool) -> Result<()> {
+        if key.len() > MAX_KEY_BYTES {
+            return Err(Error::new(
+                sqlstate::PROGRAM_LIMIT_EXCEEDED,
+                format!("index row size {} exceeds btree maximum, {MAX_KEY_BYTES}", key.len()),
+            ));
+        }
+        if self.bytes.len() + self.entries.len() * 16 >= self.budget_bytes {
+            self.write_run()?;
+        }
+        let mut first = [0; 8];
+        let n = key.len().min(8);
+        first[..n].copy_from_slice(&key[..n]);
+        self.entries.push((u64::from_be_bytes(first), self.bytes.len() as u32));
+        let head = key.len() as u16 | if has_null { NULL_FLAG } else { 0 };
+        self.bytes.extend_from_slice(&head.to_le_bytes());
+        self.bytes.extend_from_slice(&rid.to_u64().to_le_bytes());
+        self.bytes.extend_from_slice(key);
+        self.count += 1;
+        Ok(())
+    }
+
+    fn sort(&mut self) {
+        let bytes = &self.bytes;
+        self.entries.sort_unstable_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| {
+                let (a, b) = (key_at(bytes, a.1 as usize), key_at(bytes, b.1 as usize));
+                (a.0, a.1).cmp(&(b.0, b.1))
+            })
+        });
+    }
+
+    fn write_run(&mut self) -> Result<()> {
+        self.sort();
+        self.env.create_dir_all(&self.directory)?;
+        let path = self.directory.join(format!("sort.{:016x}", self.env.random_u64()));
+        let file = self.env.open(&path, Open::Truncate)?;
+        self.runs.push(Run { path, file, bytes: 0 });
+        let Some(run) = self.runs.last_mut() else { return Ok(()) };
+        let mut out = Vec::with_capacity(READ_BYTES * 2);
+        for (_, at) in &self.entries {
+            let at = *at as usize;
+            let (key, _, _) = key_at(&self.bytes, at);
+            out.extend_from_slice(&self.bytes[at..at + HEAD_BYTES + key.len()]);
+            if out.len() >= READ_BYTES {
+                run.file.write_at(&out, run.bytes)?;
+                run.bytes += out.len() as u64;
+                out.clear();
+            }
+        }
+        run.file.write_at(&out, run.bytes)?;
+        run.bytes += out.len() as u64;
+        self.bytes.clear();
+        self.entries.clear();
+        Ok(())
+    }
+
+    /// Sorts what is in memory, so that [`KeySorter::finish`] has little left to do: on the thread that has pushed.
+    pub(crate) fn sort_now(&mut self) {
+        if self.runs.is_empty() {
+            self.sort();
+        }
+    }
+
+    /// The keys in order. Call once, after the last push.
+    pub fn finish(&mut self) -> Result<SortedKeys<'_>> {
+        if self.runs.is_empty() {
+            self.sort();
+            return Ok(SortedKeys::Memory { bytes: &self.bytes, entries: self.entries.iter() });
+        }
+        self.write_run()?;
+        self.bytes = Vec::new();
+        self.entries = Vec::new();
+        let mut readers: Vec<RunReader<'_>> = self.runs.iter().map(RunReader::new).collect();
+        let mut heads = BinaryHeap::new();
+        for (i, reader) in readers.iter_mut().enumerate() {
+            if let Some((key, rid, null)) = reader.next()? {
+                heads.push(Reverse((key, rid, null, i)));
+            }
+        }
+        Ok(SortedKeys::Merge { readers, heads })
+    }
+}
+
+pub(super) struct RunReader<'a> {
+    run: &'a Run,
+    buffer: Vec<u8>,
+    at: usize,
+    offset: u64,
+}
+
+type SortedKey = (Vec<u8>, u64, bool);
+
+impl<'a> RunReader<'a> {
+    fn new(run: &'a Run) -> RunReader<'a> {
+        RunReader { run, buffer: Vec::new(), at: 0, offset: 0 }
+    }
+    fn available(&mut self, count: usize) -> Result<bool> {
+        if self.buffer.len() - self.at >= count {
+            return Ok(true);
+        }
+        self.buffer.drain(..self.at);
+        self.at = 0;
+        let kept = self.buffer.len();
+        let want = (READ_BYTES as u64).min(self.run.bytes - self.offset) as usize;
+        self.buffer.resize(kept + want, 0);
+        let got = self.run.file.read_at(&mut self.buffer[kept..], self.offset)?;
+        if got < want {
+            return Err(Error::corrupted(format!(
+                "temporary file {} is shorter than it was written",
+                self.run.path.display()
+            )));
+        }
+        self.offset += got as u64;
+        Ok(self.buffer.len() >= count)
+    }
+    fn next(&mut self) -> Result<Option<SortedKey>> {
+        if !self.available(HEAD_BYTES)? {
+            return Ok(None);
+        }
+        let length = (u16::from_le_bytes([self.buffer[self.at], self.buffer[self.at + 1]]) & !NULL_FLAG) as usize;
+        if !self.available(HEAD_BYTES + length)? {
+            return Err(Error::corrupted("a sorted run ends within an entry"));
+        }
+        let (key, rid, null) = key_at(&self.buffer, self.at);
+        let entry = (key.to_vec(), rid, null);
+        self.at += HEAD_BYTES + length;
+        Ok(Some(entry))
+    }
+}
+
+pub(super) enum SortedKeys<'a> {
+    Memory { bytes: &'a [u8], entries: std::slice::Iter<'a, (u64, u32)> },
+    Merge { readers: Vec<RunReader<'a>>, heads: BinaryHeap<Reverse<(Vec<u8>, u64, bool, usize)>> },
+}
+
+impl Iterator for SortedKeys<'_> {
+    /// Key, row id, "a key column is NULL".
+    type Item = Result<(Vec<u8>, RowId, bool)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            SortedKeys::Memory { bytes, entries } => {
+                let (_, at) = entries.next()?;
+                let (key, rid, null) = key_at(bytes, *at as usize);
+                Some(Ok((key.to_vec(), RowId::from_u64(rid), null)))
+            }
+            SortedKeys::Merge { readers, heads } => {
+                let Reverse((key, rid, null, i)) = heads.pop()?;
+                match readers[i].next() {
+                    Ok(Some((key, rid, null))) => heads.push(Reverse((key, rid, null, i))),
+                    Ok(None) => {}
+                    Err(e) => return Some(Err(e)),
+                }
+                Some(Ok((key, RowId::from_u64(rid), null)))
+            }
+        }
+    }
+}
+
+/// What several sorters have, in order.
+pub(super) struct MergedKeys<'a> {
+    sources: Vec<std::iter::Peekable<SortedKeys<'a>>>,
+}
+
+impl<'a> MergedKeys<'a> {
+    pub fn new(sorters: &'a mut [KeySorter]) -> Result<MergedKeys<'a>> {
+        let sources = sorters.iter_mut().map(|s| Ok(s.finish()?.peekable())).collect::<Result<_>>()?;
+        Ok(MergedKeys { sources })
+    }
+}
+
+impl Iterator for MergedKeys<'_> {
+    type Item = Result<(Vec<u8>, RowId, bool)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut least: Option<usize> = None;
+        for i in 0..self.sources.len() {
+            let (before, rest) = self.sources.split_at_mut(i);
+            let Some(entry) = rest[0].peek() else { continue };
+            let Ok((key, rid, _)) = entry else { return rest[0].next() };
+            let is_least = match least.and_then(|l| before[l].peek()) {
+                Some(Ok((other, other_rid, _))) => (key, rid.to_u64()) < (other, other_rid.to_u64()),
+                _ => true,
+            };
+            if is_least {
+                least = Some(i);
+            }
+        }
+        self.sources[least?].next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kilndb_base::env::OsEnv;
+
+    #[test]
+    fn what_does_not_fit_is_merged_from_runs() {
+        let dir = std::env::temp_dir().join(format!("kilndb-key-sort-{}", std::process::id()));
+        let mut sorter = KeySorter::new(Arc::new(OsEnv), &dir, 1 << 20);
+        let mut wanted = Vec::new();
+        let mut x = 7u64;
+        for n in 0..200_000u32 {
+            x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let key = (x >> 40).to_be_bytes()[3..].to_vec();
+            let rid = RowId { block: n, slot: 1 };
+            sorter.push(&key, rid, n % 3 == 0).unwrap();
+            wanted.push((key, rid, n % 3 == 0));
+        }
+        wanted.sort();
+        assert!(sorter.runs.len() > 3);
+        let sorted: Vec<_> = sorter.finish().unwrap().map(|e| e.unwrap()).collect();
+        assert!(sorted == wanted);
+        drop(sorter);
+        // The same keys in three sorters, one of which has not spilled, and one of which has none.
+        let mut sorters: Vec<KeySorter> = (0..3).map(|_| KeySorter::new(Arc::new(OsEnv), &dir, 1 << 20)).collect();
+        for (i, (key, rid, null)) in wanted.iter().enumerate() {
+            sorters[usize::from(i % 100 == 0)].push(key, *rid, *null).unwrap();
+        }
+        sorters.iter_mut().for_each(KeySorter::sort_now);
+        assert!(sorters[0].runs.len() > 3 && sorters[1].runs.is_empty());
+        let sorted: Vec<_> = MergedKeys::new(&mut sorters).unwrap().map(|e| e.unwrap()).collect();
+        assert!(sorted == wanted);
+        drop(sorters);
+        assert_eq!(std::fs::read_dir(dir.join("tmp")).unwrap().count(), 0);
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

@@ -1,0 +1,363 @@
+//! CREATE, ALTER, DROP and their kin: changes to the system tables, inside the session's transaction.
+//!
+//! Invariants
+//! 1. Every change goes through [`CatalogWriter`]; storage relations are created and dropped in the same transaction.
+//! 2. After each change [`SessionContext::catalog_changed`] is called, so that the next look-up sees it.
+//! 3. An object that others depend on is dropped only with CASCADE (pg_depend: see [`dependency`]).
+//!
+//! Must not know: sessions, prepared statements, portals, messages, the client ([`DefinitionHost`] is what it asks of whoever
+//! runs a command), how sessions find a statement's handler.
+
+mod alter_constraint;
+mod alter_partitions;
+mod alter_table;
+mod analyze;
+mod build;
+mod comment;
+mod constraint;
+mod constraint_attributes;
+mod create_table;
+mod database;
+mod default;
+mod depend;
+mod dependency;
+mod domain;
+mod drop;
+mod drop_column;
+mod extension;
+mod foreign_key_triggers;
+pub mod function;
+mod global_index;
+mod identity;
+mod index;
+mod index_class;
+mod key_sort;
+mod like;
+mod not_null;
+mod operator_class;
+mod operator_class_objects;
+mod partition;
+mod partition_attach;
+pub mod partition_detach;
+mod partition_keys;
+mod persistence;
+mod physical;
+mod range_type;
+pub mod reindex;
+mod renaming;
+mod role;
+mod role_setting;
+mod routine_objects;
+mod schema;
+mod sequence;
+mod stored_text;
+mod table_as;
+mod temporary_objects;
+pub mod text_search;
+mod text_search_objects;
+mod trigger;
+mod trigger_clone;
+mod truncate;
+mod types;
+mod vacuum;
+mod view;
+
+use kilndb_context::{client, host, session_context as context, settings};
+
+use crate::client::Runtime;
+use crate::context::{Block, SessionContext};
+use crate::host::routine_definition;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
+use kilndb_catalog::global::GLOBAL;
+use kilndb_catalog::store::CatalogWriter;
+use kilndb_catalog::trigger::TriggerOperation;
+use kilndb_catalog::{Table, TableKind};
+use kilndb_exec::RowSink;
+use kilndb_plan::Plan;
+use kilndb_storage::{LockMode, Snapshot, WaitPolicy};
+use kilndb_syntax::raw::ObjectType as O;
+use kilndb_syntax::{Node, nodes};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// What definitions ask of whoever makes them.
+pub trait DefinitionHost {
+    fn context(&self) -> &SessionContext;
+    fn context_mut(&mut self) -> &mut SessionContext;
+    /// Runs a plan, with the locks that it needs, on what the snapshot sees. Returns how many rows there were.
+    fn run_plan(
+        &mut self,
+        plan: &Arc<Plan>,
+        snapshot: Snapshot,
+        runtime: &dyn Runtime,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64>;
+    /// Does a statement that has begun and not ended use such a plan?
+    fn any_running(&self, uses: &dyn Fn(&Plan) -> bool) -> bool;
+    /// Ends the transaction.
+    fn commit(&mut self, runtime: &dyn Runtime) -> Result<()>;
+    /// Makes a definition that another one has in it.
+    fn define(&mut self, definition: &DefinitionStatement<'_>) -> Result<String>;
+    /// Fires a table's statement triggers.
+    fn fire_statement_triggers(
+        &mut self,
+        table: &Arc<Table>,
+        operation: TriggerOperation,
+        bits: i16,
+        runtime: &dyn Runtime,
+    ) -> Result<()>;
+    /// Has a routine's language check its body.
+    fn check_routine(
+        &mut self,
+        definition: &routine_definition::Definition,
+        language: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<()>;
+    /// Nobody uses a database any more, nor by its name.
+    fn forget_database(&self, database: Oid);
+}
+
+/// A definition that is to be made.
+pub struct DefinitionStatement<'a> {
+    pub node: Node<'a>,
+    /// The text that was parsed.
+    pub source: &'a Arc<str>,
+    pub runtime: &'a dyn Runtime,
+}
+
+/// One command's changes of the system tables: what commands have in common.
+pub struct Definitions<'a> {
+    host: &'a mut dyn DefinitionHost,
+    /// The command's tag.
+    command: &'static str,
+    /// The lock on the table that the command is about, where the command alone tells it.
+    lock: Option<LockMode>,
+    /// Objects whose definitions have been written, and whose dependencies are not settled yet.
+    changed: BTreeSet<(Oid, Oid)>,
+}
+
+impl<'a> Definitions<'a> {
+    pub fn new(host: &'a mut dyn DefinitionHost, command: &'static str, lock: Option<LockMode>) -> Definitions<'a> {
+        Definitions { host, command, lock, changed: BTreeSet::new() }
+    }
+}
+
+impl Definitions<'_> {
+    pub(crate) fn context(&self) -> &SessionContext {
+        self.host.context()
+    }
+    pub(crate) fn context_mut(&mut self) -> &mut SessionContext {
+        self.host.context_mut()
+    }
+
+    /// What a command has come to: its dependencies are settled if it has worked.
+    pub fn finish_command(&mut self, done: Result<String>, runtime: &dyn Runtime) -> Result<String> {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
+            txn.next_command();
+        }
+        let tag = done?;
+        self.settle_dependencies(runtime)?;
+        Ok(tag)
+    }
+
+    /// The lock that the command takes on the table that it is about.
+    fn table_lock(&self) -> LockMode {
+        self.lock.unwrap_or(LockMode::AccessExclusive)
+    }
+
+    /// Ends an implicit transaction.
+    fn finish_implicit(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        if self.context().transaction.block == Block::Implicit { self.host.commit(runtime) } else { Ok(()) }
+    }
+
+    /// Changes system tables. What was looked up before is stale afterwards.
+    pub fn write_catalog<R>(
+        &mut self,
+        runtime: &dyn Runtime,
+        change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>,
+    ) -> Result<R> {
+        let (done, defined) = self.context_mut().write_catalog(runtime, change)?;
+        self.changed.extend(defined);
+        done
+    }
+
+    /// A running statement of this session does not expect a table that it uses to change.
+    fn refuse_if_running(&self, table: &Table, mode: LockMode) -> Result<()> {
+        if mode <= LockMode::RowExclusive || matches!(self.command, "CREATE TRIGGER" | "COMMENT") {
+            return Ok(());
+        }
+        let uses = |plan: &kilndb_plan::Plan| plan.locks.iter().any(|(oid, _)| *oid == table.oid);
+        if self.host.any_running(&uses) {
+            let command = if self.command == "TRUNCATE TABLE" { "TRUNCATE" } else { self.command };
+            let message = format!(
+                "cannot {command} \"{}\" because it is being used by active queries in this session",
+                table.name
+            );
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
+        }
+        Ok(())
+    }
+
+    /// Takes ACCESS EXCLUSIVE (or another mode) on a table that DDL is about to change, then looks again.
+    pub(crate) fn lock_for_ddl(&mut self, table: &Table, mode: LockMode, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        if table.is_catalog {
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                format!("permission denied: \"{}\" is a system catalog", table.name),
+            ));
+        }
+        self.refuse_if_running(table, mode)?;
+        self.context_mut().lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
+        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
+        if table.persistence == GLOBAL
+            && mode > LockMode::RowExclusive
+            && self.context().shared.temporary.is_used_by_others(table.oid)
+        {
+            let message = format!(
+                "cannot change global temporary table \"{}\" because other sessions have rows in it",
+                table.name
+            );
+            return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
+        }
+        Ok(table)
+    }
+
+    /// Is a relation temporary that is to be made under this name? So it is if it says so, or if its schema is.
+    pub(crate) fn will_be_temporary(&mut self, r: &nodes::RangeVar, runtime: &dyn Runtime) -> Result<bool> {
+        kilndb_bind::refuse_other_database(r, &self.context().database.name)?;
+        if r.relpersistence as u8 == b't' {
+            return Ok(true);
+        }
+        let temporary = self.is_own_temporary_schema(r.schemaname(), runtime)?;
+        if temporary && r.relpersistence as u8 == b'u' {
+            return Err(Error::new(
+                sqlstate::INVALID_TABLE_DEFINITION,
+                "only temporary relations may be created in temporary schemas",
+            ));
+        }
+        Ok(temporary)
+    }
+
+    /// Is it the session's temporary schema where an object is made under this name?
+    pub(crate) fn is_own_temporary_schema(&mut self, schema: Option<&str>, runtime: &dyn Runtime) -> Result<bool> {
+        let own = self.context().shared.temporary.schema();
+        self.context_mut().with_catalog(runtime, |host| match schema {
+            Some("pg_temp") => Ok(true),
+            Some(name) => Ok(own.is_some() && host.reader.schema_oid(name)? == own),
+            None => Ok(host.reader.creation_schema == Some("pg_temp")),
+        })
+    }
+
+    /// Schema of a new object: the one named or the first of search_path. Returns OID and name.
+    pub(crate) fn creation_schema(
+        &mut self,
+        schema: Option<&str>,
+        temporary: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<(Oid, String)> {
+        if temporary {
+            if let Some(name) = schema
+                && name != "pg_temp"
+                && (self.context().shared.temporary.schema().is_none()
+                    || self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(name))?
+                        != self.context().shared.temporary.schema())
+            {
+                if name.starts_with("pg_temp_") {
+                    return Err(Error::new(
+                        sqlstate::INVALID_TABLE_DEFINITION,
+                        "cannot create relations in temporary schemas of other sessions",
+                    ));
+                }
+                return Err(Error::new(
+                    sqlstate::INVALID_TABLE_DEFINITION,
+                    "cannot create temporary relation in non-temporary schema",
+                ));
+            }
+            let oid = self.own_temporary_schema(runtime)?;
+            return Ok((oid, "pg_temp".to_string()));
+        }
+        let name = match schema {
+            Some(name) => name.to_string(),
+            None => self
+                .context_mut()
+                .with_catalog(runtime, |host| Ok(host.reader.creation_schema.map(str::to_string)))?
+                .ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, "no schema has been selected to create in"))?,
+        };
+        let oid = self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(&name))?;
+        let oid =
+            oid.ok_or_else(|| Error::new(sqlstate::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist")))?;
+        if oid == PG_CATALOG && !self.context().catalogs.allow_system_objects {
+            return Err(Error::new(
+                sqlstate::INSUFFICIENT_PRIVILEGE,
+                "permission denied to create in schema \"pg_catalog\"",
+            )
+            .with_detail("System catalog modifications are currently disallowed."));
+        }
+        Ok((oid, name))
+    }
+}
+
+/// Strings of a list of String nodes.
+pub fn strings<'a>(list: impl IntoIterator<Item = Node<'a>>) -> Vec<&'a str> {
+    list.into_iter().filter_map(|n| n.as_str()).collect()
+}
+
+/// (schema, name) of a relation's qualified name given as a list, which may begin with `database`.
+fn qualified_relation<'a>(node: Node<'a>, database: &str) -> Result<(Option<&'a str>, &'a str)> {
+    let Node::NodeList(list) = node else { return Ok(qualified(node)) };
+    let names = strings(list);
+    match names.as_slice() {
+        [other, _, _] if *other != database => {
+            Err(kilndb_catalog::qualified_name::other_database(&format!("\"{}\"", names.join("."))))
+        }
+        [_, _, _, _, ..] => {
+            let message = format!("improper relation name (too many dotted names): {}", names.join("."));
+            Err(Error::new(sqlstate::SYNTAX_ERROR, message))
+        }
+        _ => Ok(qualified(node)),
+    }
+}
+
+/// (schema, name) of a qualified name given as a list.
+pub fn qualified<'a>(node: Node<'a>) -> (Option<&'a str>, &'a str) {
+    let parts = match node {
+        Node::NodeList(list) => strings(list),
+        Node::String(s) => vec![s.sval().unwrap_or("")],
+        Node::TypeName(t) => t.names().iter().map(|s| s.sval().unwrap_or("")).collect(),
+        _ => Vec::new(),
+    };
+    match parts.as_slice() {
+        [name] => (None, name),
+        [.., schema, name] => (Some(schema), name),
+        [] => (None, ""),
+    }
+}
+
+pub(crate) fn object_word(kind: O::Type) -> &'static str {
+    match kind {
+        O::OBJECT_TABLE => "table",
+        O::OBJECT_INDEX => "index",
+        O::OBJECT_SEQUENCE => "sequence",
+        O::OBJECT_VIEW => "view",
+        O::OBJECT_SCHEMA => "schema",
+        O::OBJECT_TYPE => "type",
+        O::OBJECT_MATVIEW => "materialized view",
+        _ => "object",
+    }
+}
+
+pub(crate) fn is_user_object(oid: Oid) -> bool {
+    oid >= FIRST_USER_OID
+}
+
+/// What a table-like relation is called in messages.
+pub(crate) fn kind_word(kind: TableKind) -> &'static str {
+    match kind {
+        TableKind::Table | TableKind::Partitioned => "table",
+        TableKind::Sequence => "sequence",
+        TableKind::View => "view",
+        TableKind::Index => "index",
+        TableKind::Composite => "composite type",
+    }
+}

@@ -1,0 +1,91 @@
+//! CREATE TABLE AS and SELECT INTO.
+
+use super::Definitions;
+use super::create_table::NewTable;
+use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
+use super::view::result_columns;
+use crate::client::Runtime;
+use kilndb_base::{Error, Result};
+use kilndb_catalog::global::GLOBAL;
+use kilndb_syntax::raw::ObjectType;
+use kilndb_syntax::{Node, nodes};
+use std::sync::Arc;
+
+impl Definitions<'_> {
+    pub fn create_table_as(
+        &mut self,
+        s: &nodes::CreateTableAsStmt,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
+        if s.objtype == ObjectType::OBJECT_MATVIEW {
+            return Err(Error::unsupported("materialized views are not supported"));
+        }
+        let into = s.into().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
+        if !matches!(s.query(), Node::SelectStmt(_)) {
+            return Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported"));
+        }
+        let query = kilndb_syntax::statement_sql(s.query())?;
+        self.create_from_query(into, &query, s.if_not_exists, source, runtime)
+    }
+
+    pub fn select_into(
+        &mut self,
+        s: &nodes::SelectStmt,
+        node: Node<'_>,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
+        let into = s.into_clause().ok_or_else(|| Error::internal("SELECT INTO without a table"))?;
+        let query = kilndb_syntax::select_without_into(node)?;
+        self.create_from_query(into, &query, false, source, runtime)
+    }
+
+    fn create_from_query(
+        &mut self,
+        into: &nodes::IntoClause,
+        query: &str,
+        if_not_exists: bool,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
+        let r = into.rel().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
+        let persistence = r.relpersistence as u8;
+        let global = persistence == b't' && says_global(source, r.location);
+        let temporary = !global && self.will_be_temporary(r, runtime)?;
+        let persistence = if global {
+            GLOBAL
+        } else if temporary {
+            b't'
+        } else {
+            persistence
+        };
+        let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
+        if global {
+            refuse_in_temporary_schema(schema)?;
+        }
+        let name = r.relname().unwrap_or("").to_string();
+        if self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
+            return Ok("CREATE TABLE AS".to_string());
+        }
+        let script = kilndb_syntax::parse(query)?;
+        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
+        let plan = self.context_mut().make_plan(&statement, &[], runtime)?;
+        let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;
+        let mut options = self.storage_options(into.options())?;
+        if global {
+            options.push(on_commit_option(into.on_commit)?);
+        }
+        let oid = self.insert_table(&NewTable { name, schema, kind: b'r', persistence, columns, options }, runtime)?;
+        if !global {
+            self.note_on_commit(oid, into.on_commit, persistence)?;
+        }
+        if into.skip_data {
+            return Ok("CREATE TABLE AS".to_string());
+        }
+        let table = self.context_mut().table_by_oid(oid, runtime)?;
+        let insert = format!("INSERT INTO {} {query}", self.qualified_name(&table));
+        let rows = self.query_seen(&insert, runtime, &mut crate::host::NullSink)?;
+        Ok(format!("SELECT {rows}"))
+    }
+}

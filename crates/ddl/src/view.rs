@@ -1,0 +1,189 @@
+//! CREATE VIEW: the query is kept as text and bound anew wherever the view is used.
+
+use super::Definitions;
+use super::create_table::{NewColumn, NewTable};
+use crate::client::Runtime;
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::{Table, TableKind};
+use kilndb_plan::Plan;
+use kilndb_storage::LockMode;
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+/// Columns of a query's result, named by `aliases` as far as these go.
+pub(super) fn result_columns(plan: &Plan, aliases: &[&str], what: &str) -> Result<Vec<NewColumn>> {
+    if aliases.len() > plan.columns.len() {
+        return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("{what} specifies more column names than columns")));
+    }
+    let mut columns: Vec<NewColumn> = Vec::new();
+    for (i, c) in plan.columns.iter().enumerate() {
+        let name = aliases.get(i).map_or(c.name.clone(), |a| a.to_string());
+        if columns.iter().any(|known| known.name == name) {
+            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, format!("column \"{name}\" specified more than once")));
+        }
+        let type_oid = if c.type_oid == oids::UNKNOWN { oids::TEXT } else { c.type_oid };
+        let collation = kilndb_catalog::builtin::BUILTINS.types.get(&type_oid).map_or(0, |t| t.collation);
+        columns.push(NewColumn { name, type_oid, typmod: c.typmod, collation, ..NewColumn::default() });
+    }
+    Ok(columns)
+}
+
+impl Definitions<'_> {
+    pub fn create_view(&mut self, s: &nodes::ViewStmt, source: &Arc<str>, runtime: &dyn Runtime) -> Result<()> {
+        let r = s.view().ok_or_else(|| Error::internal("CREATE VIEW without a name"))?;
+        if s.with_check_option != kilndb_syntax::raw::ViewCheckOption::NO_CHECK_OPTION {
+            return Err(Error::unsupported("WITH CHECK OPTION is not supported"));
+        }
+        let plan = self.context_mut().make_plan_of(s.query(), source, &[], runtime)?;
+        if !plan.param_types.is_empty() {
+            return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
+        let aliases = super::strings(s.aliases());
+        let columns = result_columns(&plan, &aliases, "CREATE VIEW")?;
+        let uses_temporary = self.uses_temporary(&plan, runtime)?;
+        let asked = self.will_be_temporary(r, runtime)?;
+        let temporary = asked || uses_temporary;
+        if uses_temporary && !asked {
+            self.context().notice(
+                kilndb_base::Severity::Notice,
+                format!("view \"{}\" will be a temporary view", r.relname().unwrap_or("")),
+            );
+        }
+        let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
+        let name = r.relname().unwrap_or("").to_string();
+        let text = self.view_text(s, &columns, runtime)?;
+        let options = self.view_options(s)?;
+        let existing = self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
+        let oid = match existing {
+            Some(oid) if s.replace => self.replace_view(oid, &columns, &options, runtime)?,
+            Some(_) => {
+                return Err(Error::new(sqlstate::DUPLICATE_TABLE, format!("relation \"{name}\" already exists")));
+            }
+            None => {
+                let persistence = if temporary { b't' } else { b'p' };
+                self.insert_table(&NewTable { name, schema, kind: b'v', persistence, columns, options }, runtime)?
+            }
+        };
+        let rule = self.new_oid(oid)?;
+        self.write_catalog(runtime, |w| {
+            w.insert(
+                PG_REWRITE,
+                &[
+                    ("oid", Datum::Oid(rule)),
+                    ("rulename", Datum::text("_RETURN")),
+                    ("ev_class", Datum::Oid(oid)),
+                    ("ev_type", Datum::Char(b'1')),
+                    ("ev_enabled", Datum::Char(b'O')),
+                    ("is_instead", Datum::Bool(true)),
+                    ("ev_qual", Datum::text("<>")),
+                    ("ev_action", Datum::text(&text)),
+                ],
+            )
+            .map(|_| ())
+        })?;
+        Ok(())
+    }
+
+    fn uses_temporary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
+        for (oid, _) in &plan.locks {
+            if super::is_user_object(*oid) && self.context_mut().table_by_oid(*oid, runtime)?.persistence == b't' {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The query's text, with column names of its own if the view was given some.
+    fn view_text(&mut self, s: &nodes::ViewStmt, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<String> {
+        let text = self.stored_query(&kilndb_syntax::statement_sql(s.query())?, runtime)?;
+        if s.aliases().is_empty() {
+            return Ok(text);
+        }
+        let plain: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
+        if let Some(renamed) = kilndb_syntax::select_with_names(&text, &plain)? {
+            return Ok(renamed);
+        }
+        let quote = kilndb_catalog::format_type::quote_identifier;
+        let names: Vec<String> = columns.iter().map(|c| quote(&c.name)).collect();
+        let shown = names.join(", ");
+        Ok(format!("SELECT {shown} FROM ({text}) v({shown})"))
+    }
+
+    fn view_options(&mut self, s: &nodes::ViewStmt) -> Result<Vec<String>> {
+        let mut options = Vec::new();
+        for option in s.options() {
+            let Node::DefElem(d) = option else { continue };
+            match d.defname() {
+                Some(name @ ("security_barrier" | "security_invoker")) => options.push(format!("{name}=true")),
+                other => {
+                    let name = other.unwrap_or("");
+                    return Err(Error::new(
+                        sqlstate::INVALID_PARAMETER_VALUE,
+                        format!("unrecognized parameter \"{name}\""),
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// CREATE OR REPLACE: the old columns must stay as they are; new ones may follow.
+    fn replace_view(
+        &mut self,
+        oid: Oid,
+        columns: &[NewColumn],
+        options: &[String],
+        runtime: &dyn Runtime,
+    ) -> Result<Oid> {
+        let view: Arc<Table> = self.context_mut().table_by_oid(oid, runtime)?;
+        if view.kind != TableKind::View {
+            return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a view", view.name)));
+        }
+        let view = self.lock_for_ddl(&view, LockMode::AccessExclusive, runtime)?;
+        if columns.len() < view.columns.len() {
+            return Err(Error::new(sqlstate::INVALID_TABLE_DEFINITION, "cannot drop columns from view"));
+        }
+        for (old, new) in view.columns.iter().zip(columns) {
+            if old.name != new.name {
+                return Err(Error::new(
+                    sqlstate::INVALID_TABLE_DEFINITION,
+                    format!("cannot change name of view column \"{}\" to \"{}\"", old.name, new.name),
+                )
+                .with_hint("Use ALTER VIEW ... RENAME COLUMN ... to change name of view column instead."));
+            }
+            if (old.type_oid, old.typmod) != (new.type_oid, new.typmod) {
+                use kilndb_catalog::CatalogView;
+                let (a, b) = self.context_mut().with_catalog(runtime, |host| {
+                    Ok((
+                        host.reader.format_type(old.type_oid, old.typmod),
+                        host.reader.format_type(new.type_oid, new.typmod),
+                    ))
+                })?;
+                return Err(Error::new(
+                    sqlstate::INVALID_TABLE_DEFINITION,
+                    format!("cannot change data type of view column \"{}\" from {a} to {b}", old.name),
+                ));
+            }
+        }
+        for (i, column) in columns.iter().enumerate().skip(view.columns.len()) {
+            let storage = self.type_storage(column.type_oid)?;
+            self.write_catalog(runtime, |w| {
+                super::create_table::insert_attribute(w, oid, i as i16 + 1, column, storage)
+            })?;
+        }
+        let count = columns.len() as i16;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
+            row.set("relnatts", Datum::Int2(count));
+            if !options.is_empty() {
+                row.set(
+                    "reloptions",
+                    kilndb_catalog::store::array(oids::TEXT, options.iter().map(Datum::text).collect()),
+                );
+            }
+        })?;
+        self.delete_rows(PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX, &[Datum::Oid(oid)], runtime)?;
+        Ok(oid)
+    }
+}
