@@ -177,7 +177,7 @@ def handlers():
 
     for path in sorted(FUNCTIONS.glob("*.rs")):
         if path.stem not in NOT_BY_NAME:
-            text = path.read_text()
+            text = re.sub(r"^aggregates! \{\n.*?^\}", "", path.read_text(), flags=re.M | re.S)
             for name in re.findall(r"^\s+fn (\w+)\(\w+;", text, re.M) + re.findall(
                     r"^pub fn (\w+)\(\w+: &EvalContext<'_>, \w+: &\[Datum\]\)", text, re.M):
                 note(scalars, name, f"{path.stem}::{name}")

@@ -333,6 +333,7 @@ pub struct PlannerSwitches {
     pub seqscan: bool,
     pub indexscan: bool,
     pub bitmapscan: bool,
+    pub hashjoin: bool,
     pub partitionwise_aggregate: bool,
     pub partitionwise_join: bool,
 }
@@ -343,6 +344,7 @@ impl Default for PlannerSwitches {
             seqscan: true,
             indexscan: true,
             bitmapscan: true,
+            hashjoin: true,
             partitionwise_aggregate: false,
             partitionwise_join: false,
         }

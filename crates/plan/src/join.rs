@@ -374,7 +374,9 @@ impl Planner<'_> {
             }
         }
         let rows = rows_guess(plain.rows);
-        if let Some((keys, residual)) = self.hash_keys(joins, &left.planned.layout, &plain.planned.layout) {
+        if self.catalog.planner_switches().hashjoin
+            && let Some((keys, residual)) = self.hash_keys(joins, &left.planned.layout, &plain.planned.layout)
+        {
             let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015 + rows * 0.01;
             if best.as_ref().is_none_or(|b| cost < b.cost) {
                 best = Some(self.hash_join(clone(left), clone(&plain), JoinKind::Inner, keys, residual, rows, cost)?);
@@ -598,7 +600,9 @@ impl Planner<'_> {
                     best = Some((cost, probe));
                 }
             }
-            let keys = self.hash_keys(&on_rest, &outer.planned.layout, &inner.planned.layout);
+            // A full join has no other way.
+            let may_hash = self.catalog.planner_switches().hashjoin || kind != JoinKind::Left;
+            let keys = self.hash_keys(&on_rest, &outer.planned.layout, &inner.planned.layout).filter(|_| may_hash);
             let hash_cost = outer.cost + inner.cost + (outer.rows + inner.rows * 1.5) * 0.015;
             match (best, keys) {
                 (Some((cost, probe)), keys) if keys.is_none() || cost < hash_cost => {

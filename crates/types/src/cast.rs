@@ -228,7 +228,7 @@ fn to_int4(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
     }
     i32::try_from(int_value(d, "integer")?).map(Datum::Int4).map_err(|_| out_of_range("integer"))
 }
-fn to_int8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
+pub(crate) fn to_int8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {
     int_value(d, "bigint").map(Datum::Int8)
 }
 fn to_float8(d: &Datum, _: i32, _: bool, _: &EvalContext) -> Result<Datum> {

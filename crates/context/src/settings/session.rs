@@ -63,6 +63,9 @@ fn reported_name(name: &str) -> Option<&'static str> {
     definition(name).filter(|d| d.descriptor.is_reported).map(|d| d.name)
 }
 
+/// A fingerprint that has to be made anew.
+const STALE: u64 = 0;
+
 #[derive(Clone)]
 pub struct SessionSettings {
     server: Arc<ServerSettings>,
@@ -376,6 +379,7 @@ impl SessionSettings {
         if let Some(d) = definition(name) {
             self.limit_statements();
             self.effect_of(d.name, d.descriptor.effect);
+            self.renew_fingerprint();
         }
     }
     /// The same for all settings.
@@ -394,6 +398,7 @@ impl SessionSettings {
                 effect => self.effect_of(setting.name, effect),
             }
         }
+        self.renew_fingerprint();
     }
     fn effect_of(&mut self, name: &str, effect: Option<Effect>) {
         match effect {
@@ -433,27 +438,24 @@ impl SessionSettings {
             array_nulls: self.get("array_nulls") != Some("off"),
             trigram: self.trigram_thresholds(),
         };
-        self.renew_fingerprint();
+        self.format_fingerprint = STALE;
     }
 
-    pub(super) fn renew_switches(&mut self) {
-        let is_on = |name| self.get(name) != Some("off");
-        self.switches = PlannerSwitches {
-            seqscan: is_on("enable_seqscan"),
-            indexscan: is_on("enable_indexscan"),
-            bitmapscan: is_on("enable_bitmapscan"),
-            partitionwise_aggregate: self.flag("enable_partitionwise_aggregate"),
-            partitionwise_join: self.flag("enable_partitionwise_join"),
-        };
-        self.renew_fingerprint();
+    /// To turn some of them.
+    pub(super) fn planner_switches(&mut self) -> &mut PlannerSwitches {
+        self.format_fingerprint = STALE;
+        &mut self.switches
     }
 
     fn renew_fingerprint(&mut self) {
+        if self.format_fingerprint != STALE {
+            return;
+        }
         use std::hash::{Hash, Hasher};
         let mut hasher = std::hash::DefaultHasher::new();
         format!("{:?}", self.format).hash(&mut hasher);
         self.switches.hash(&mut hasher);
-        self.format_fingerprint = hasher.finish();
+        self.format_fingerprint = hasher.finish() | 1;
     }
 
     pub(super) fn renew_work_memory(&mut self) {

@@ -160,10 +160,6 @@ const fn logged(name: &'static str) -> SettingDescriptor {
 const fn format(name: &'static str) -> SettingDescriptor {
     setting(name).renews(SessionSettings::renew_format)
 }
-/// A switch of the planner.
-const fn switch(name: &'static str) -> SettingDescriptor {
-    setting(name).renews(SessionSettings::renew_switches)
-}
 const PLPGSQL: &str = "Customized Options";
 
 /// The reported ones in the order in which clients are told of them at the start; of the others the order says nothing.
@@ -226,11 +222,12 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     format("bytea_output"),
     format("array_nulls"),
     // Plans.
-    switch("enable_seqscan"),
-    switch("enable_indexscan"),
-    switch("enable_bitmapscan"),
-    switch("enable_partitionwise_aggregate"),
-    switch("enable_partitionwise_join"),
+    setting("enable_seqscan").effect(|s, v| s.planner_switches().seqscan = is_on(v)),
+    setting("enable_indexscan").effect(|s, v| s.planner_switches().indexscan = is_on(v)),
+    setting("enable_bitmapscan").effect(|s, v| s.planner_switches().bitmapscan = is_on(v)),
+    setting("enable_hashjoin").effect(|s, v| s.planner_switches().hashjoin = is_on(v)),
+    setting("enable_partitionwise_aggregate").effect(|s, v| s.planner_switches().partitionwise_aggregate = is_on(v)),
+    setting("enable_partitionwise_join").effect(|s, v| s.planner_switches().partitionwise_join = is_on(v)),
     setting("effective_io_concurrency").for_plans(),
     setting("maintenance_io_concurrency").for_plans(),
     setting("max_parallel_workers").renews(SessionSettings::renew_helpers).for_plans(),

@@ -51,6 +51,7 @@ pub mod jsonb;
 pub mod jsonpath;
 pub(crate) mod limits;
 pub mod misc;
+pub(crate) mod money;
 pub mod network;
 pub mod numeric;
 pub mod range;

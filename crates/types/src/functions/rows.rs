@@ -246,3 +246,11 @@ pub fn text_to_table(call: RowsCall<'_>) -> Result<Rows> {
 pub fn text_to_table_null(call: RowsCall<'_>) -> Result<Rows> {
     string::text_to_array_null(call.ctx, &call.args).map(elements)
 }
+pub fn regexp_matches(call: RowsCall<'_>) -> Result<Rows> {
+    let text = |at| get::arg(&call.args, at).and_then(get::text);
+    regex::regexp_matches(text(0)?, text(1)?, text(2)?).map(Rows::list)
+}
+pub fn regexp_matches_no_flags(call: RowsCall<'_>) -> Result<Rows> {
+    let text = |at| get::arg(&call.args, at).and_then(get::text);
+    regex::regexp_matches(text(0)?, text(1)?, "").map(Rows::list)
+}

@@ -127,8 +127,15 @@ impl Opaque {
 }
 
 /// The families' descriptors. A new type's is added here.
-const ROWS: &[&[TypeDescriptor]] =
-    &[numbers::TYPES, text::TYPES, time::TYPES, network::TYPES, search::TYPES, names::TYPES];
+const ROWS: &[&[TypeDescriptor]] = &[
+    numbers::TYPES,
+    text::TYPES,
+    time::TYPES,
+    network::TYPES,
+    search::TYPES,
+    names::TYPES,
+    crate::functions::money::TYPES,
+];
 
 /// Built-in types have OIDs below this.
 const OIDS: usize = 6000;
@@ -166,7 +173,7 @@ pub fn descriptors() -> impl Iterator<Item = &'static TypeDescriptor> {
 }
 
 /// What a descriptor says where it says nothing else: a type that is ordered and hashed, and depends on settings.
-const BASE: TypeDescriptor = TypeDescriptor {
+pub(crate) const BASE: TypeDescriptor = TypeDescriptor {
     oid: 0,
     input: |_, _, _| Err(Error::unsupported("input of values of this type is not supported")),
     receive: |_, _, _| Err(Error::unsupported("binary input of values of this type is not supported")),
@@ -199,7 +206,7 @@ fn short() -> Error {
 fn error(state: SqlState, message: impl Into<String>) -> Error {
     Error::new(state, message)
 }
-fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+pub(crate) fn fixed<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
     if bytes.len() < N {
         return Err(short());
     }
