@@ -65,7 +65,7 @@ fn money(amount: Option<i64>) -> Result<Money> {
 fn rounded(v: f64) -> Result<Money> {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     let v = v.round_ties_even();
-    if v >= -LIMIT && v < LIMIT { Ok(Money(v as i64)) } else { Err(out_of_range()) }
+    if (-LIMIT..LIMIT).contains(&v) { Ok(Money(v as i64)) } else { Err(out_of_range()) }
 }
 fn divided(a: i64, b: f64) -> Result<Money> {
     if b == 0.0 { Err(division_by_zero()) } else { rounded(a as f64 / b) }
