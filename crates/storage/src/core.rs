@@ -175,11 +175,15 @@ impl Core {
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
-        assert!(which.len() == ops.len(), "each operation has its page");
-        assert!(lsn != 0 || !relation.logged(), "a change of logged relation {} without a log record", relation.id);
+        debug_assert!(which.len() == ops.len(), "each operation has its page");
+        debug_assert!(
+            lsn != 0 || !relation.logged(),
+            "a change of logged relation {} without a log record",
+            relation.id
+        );
         for (index, (target, op)) in ops.iter().enumerate() {
             let page = &mut *pages[which[index]];
-            assert!(
+            debug_assert!(
                 target.rel == relation.id,
                 "an operation on relation {} among those on {}",
                 target.rel,
@@ -190,7 +194,7 @@ impl Core {
             }
             op.apply(page.bytes(), *target)?;
             if relation.logged() {
-                assert!(page::lsn(page.page()) <= lsn, "the log goes backwards on relation {}", relation.id);
+                assert!(page::lsn(page.page()) <= lsn, "the log goes backwards on a page");
                 page::set_lsn(page.bytes(), lsn);
             }
             page.mark_dirty();
@@ -248,8 +252,13 @@ impl Core {
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
-        assert!(record.xid != 0, "an undo record of no transaction");
-        assert!(record.rel == relation.id, "relation {} changes with an undo record of {}", relation.id, record.rel);
+        debug_assert!(record.xid != 0, "an undo record of no transaction");
+        debug_assert!(
+            record.rel == relation.id,
+            "relation {} changes with an undo record of {}",
+            relation.id,
+            record.rel
+        );
         let mut lsn = 0;
         if relation.logged() {
             encode_change(body, record.xid, Some((place.address, record)), ops);

@@ -353,7 +353,7 @@ impl Pool {
     fn release(&self, pid: u32, dirty: bool) {
         let state = self.state(pid);
         let mut now = state.load(Relaxed);
-        assert!(now & STATE == LATCHED, "page {pid} is unlatched by who has not latched it");
+        assert!(now & STATE == LATCHED, "a page is unlatched by who has not latched it");
         loop {
             let mut next = ((now & !STATE) | UNLOCKED).wrapping_add(VERSION_ONE);
             if dirty {

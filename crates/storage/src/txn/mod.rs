@@ -701,8 +701,11 @@ impl Transaction {
     }
     /// The record's chunk is held and the chain goes through it. Call while the place is still latched.
     pub(crate) fn chain(&mut self, relation: &Relation, kind: UndoKind, address: u64) {
-        assert!(self.xid != 0 && !self.ended, "a change by a transaction that has not begun to write, or has ended");
-        assert!(address != 0, "a change without undo");
+        debug_assert!(
+            self.xid != 0 && !self.ended,
+            "a change by a transaction that has not begun to write, or has ended"
+        );
+        debug_assert!(address != 0, "a change without undo");
         let which = usize::from(!relation.logged());
         let chunk = address / CHUNK;
         if self.last_chunk[which] != chunk {

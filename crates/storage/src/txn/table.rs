@@ -93,9 +93,9 @@ impl XidTable {
     }
     /// True if somebody waits for it.
     pub fn set_committed(&self, xid: u64, csn: u64, asynchronous: bool) -> bool {
-        assert!((FIRST_CSN..ABORTED >> 1).contains(&csn), "transaction {xid} commits with number {csn}");
+        debug_assert!((FIRST_CSN..ABORTED >> 1).contains(&csn), "transaction {xid} commits with number {csn}");
         let before = self.word(xid, STATE).swap(csn << 1 | u64::from(asynchronous), AcqRel);
-        assert!(before <= WAITED_FOR, "transaction {xid} commits after its end");
+        assert!(before <= WAITED_FOR, "a transaction commits after its end");
         before == WAITED_FOR
     }
     pub fn set_aborted(&self, xid: u64) -> bool {
@@ -241,7 +241,7 @@ impl Registry {
     #[inline]
     pub fn leave(&self, slot: u32) {
         let slot_word = self.slots.get(slot as usize);
-        assert!(slot_word.load(Relaxed) != 0, "snapshot slot {slot} is left by who has not entered it");
+        debug_assert!(slot_word.load(Relaxed) != 0, "snapshot slot {slot} is left by who has not entered it");
         slot_word.store(0, Release);
         let worker = slot as usize / SLOTS;
         self.hints[worker].0.store((slot as usize % SLOTS) as u32, Relaxed);

@@ -93,12 +93,12 @@ pub struct RecordPlace<'a> {
 impl RecordPlace<'_> {
     pub fn write(mut self, record: &UndoRecord, lsn: u64) {
         let at = (self.address % PAGE as u64) as usize;
-        assert!(at >= HEADER && at + record.len() <= PAGE, "undo record {:#x} crosses its page", self.address);
-        assert!(record.prev != self.address, "undo record {:#x} is its own predecessor", self.address);
+        debug_assert!(at >= HEADER && at + record.len() <= PAGE, "undo record {:#x} crosses its page", self.address);
+        debug_assert!(record.prev != self.address, "undo record {:#x} is its own predecessor", self.address);
         let bytes = self.page.bytes();
         record.write(&mut bytes[at..]);
         if lsn != 0 {
-            assert!(page::lsn(bytes) <= lsn, "the log goes backwards on an undo page");
+            debug_assert!(page::lsn(bytes) <= lsn, "the log goes backwards on an undo page");
             page::set_lsn(bytes, lsn);
         }
         self.page.mark_dirty();
@@ -280,7 +280,7 @@ impl Undo {
         } else {
             pool.write(pid)?
         };
-        assert!(stream.chunk != 0 && stream.offset + len as u64 <= CHUNK, "an undo record beyond its chunk");
+        debug_assert!(stream.chunk != 0 && stream.offset + len as u64 <= CHUNK, "an undo record beyond its chunk");
         let address = stream.chunk * CHUNK + stream.offset;
         stream.offset += len as u64;
         Ok(RecordPlace { address, page, _stream: stream })
@@ -296,7 +296,7 @@ impl Undo {
     }
     fn drop_holder(&self, chunk: u64) {
         let holders = self.word(chunk, REFS).fetch_sub(1, Release);
-        assert!(holders > 0, "undo chunk {chunk} is let go of by who does not hold it");
+        assert!(holders > 0, "an undo chunk is let go of by who does not hold it");
         if holders == 1 {
             self.is_sweep_due.store(true, Release);
         }
