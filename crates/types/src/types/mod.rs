@@ -85,15 +85,18 @@ pub struct Opaque {
     pub bytes: Box<[u8]>,
 }
 
-/// PostgreSQL's hash of a value's bytes, and the extended one with a seed.
-pub type HashFunctions = (fn(&[u8]) -> u32, fn(&[u8], u64) -> u64);
-
 pub struct OpaqueType {
     /// pg_type.typlen and the alignment, for statistics.
     pub width: usize,
     pub alignment: usize,
     /// None: the type has no hash operator class.
-    pub hash: Option<HashFunctions>,
+    pub hash: Option<OpaqueHash>,
+}
+
+/// The functions of PostgreSQL's hash operator class.
+pub struct OpaqueHash {
+    pub plain: fn(&[u8]) -> u32,
+    pub extended: fn(&[u8], u64) -> u64,
 }
 
 impl std::fmt::Debug for TypeDescriptor {
@@ -114,15 +117,15 @@ impl Opaque {
     pub fn compare(&self, other: &Opaque) -> Ordering {
         self.bytes.cmp(&other.bytes)
     }
-    fn hash_functions(&self) -> Result<HashFunctions> {
-        let hash = self.ty.opaque.as_ref().and_then(|o| o.hash);
+    fn hash_functions(&self) -> Result<&'static OpaqueHash> {
+        let hash = self.ty.opaque.as_ref().and_then(|o| o.hash.as_ref());
         hash.ok_or_else(|| Error::unsupported(format!("hashing of values of type {} is not supported", self.ty.oid)))
     }
     pub fn hash(&self) -> Result<u32> {
-        self.hash_functions().map(|(hash, _)| hash(&self.bytes))
+        self.hash_functions().map(|hash| (hash.plain)(&self.bytes))
     }
     pub fn hash_extended(&self, seed: u64) -> Result<u64> {
-        self.hash_functions().map(|(_, hash)| hash(&self.bytes, seed))
+        self.hash_functions().map(|hash| (hash.extended)(&self.bytes, seed))
     }
 }
 
