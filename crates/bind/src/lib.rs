@@ -60,6 +60,7 @@ pub use implication::implies;
 pub use row_source::bind_row_source;
 pub use same::same;
 pub use select::is_constant;
+pub use typename::type_of_text;
 
 /// State of binding one statement.
 pub struct Binder<'a> {

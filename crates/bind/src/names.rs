@@ -9,7 +9,7 @@
 use super::Binder;
 use super::ir::*;
 use super::reference::Reference;
-use super::scope::{NsItem, Scope};
+use super::scope::{NsColumn, NsItem, Scope};
 use super::variables::Variables;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
@@ -430,19 +430,50 @@ impl Binder<'_> {
         let mut columns = Vec::new();
         for item in items {
             for column in &item.columns {
-                let owner = scope
-                    .items
-                    .iter()
-                    .find(|i| i.alias.is_some() && matches!(column.expr.kind, ExprKind::Column(c) if c.rel == i.rel));
-                columns.push(match owner.and_then(|i| i.alias.as_ref()).filter(|_| !alone) {
+                columns.push(match &item.alias {
+                    _ if alone => quote(&column.name),
                     Some(alias) => format!("{}.{}", quote(alias), quote(&column.name)),
-                    None => quote(&column.name),
+                    None => joined_column(column, scope),
                 });
             }
         }
         if !columns.is_empty() {
             names.note(loc, Edit::Star(columns.join(", ")));
         }
+    }
+}
+
+/// A column of a join without a name, as a query names it beside all others that it sees.
+fn joined_column(column: &NsColumn, scope: &Scope<'_>) -> String {
+    let name = quote(&column.name);
+    let seen = scope.items.iter().filter(|i| i.cols_visible).flat_map(|i| &i.columns);
+    let is_alone = seen.filter(|c| c.name == column.name).count() == 1;
+    match qualified(&column.expr, scope) {
+        Some((text, true)) if text.ends_with(&format!(".{name}")) => text,
+        // What USING has merged has its name as long as nothing else has it.
+        Some((text, is_column)) if is_column || !is_alone => format!("{text} AS {name}"),
+        _ => name,
+    }
+}
+
+/// What a column of a join is made of: a column of a relation that can be named, or what USING has merged. With it
+/// whether it is a column alone.
+fn qualified(expr: &Expr, scope: &Scope<'_>) -> Option<(String, bool)> {
+    let named = scope.items.iter().filter(|i| i.rel_visible);
+    let owners = named.filter_map(|i| {
+        let column = i.columns.iter().find(|c| super::same::same(&c.expr, expr))?;
+        Some(format!("{}.{}", quote(i.alias.as_ref()?), quote(&column.name)))
+    });
+    if let Some(column) = owners.into_iter().next() {
+        return Some((column, true));
+    }
+    match &expr.kind {
+        ExprKind::Cast { arg, .. } => qualified(arg, scope),
+        ExprKind::Coalesce(merged) => {
+            let texts = merged.iter().map(|e| qualified(e, scope).map(|(text, _)| text)).collect::<Option<Vec<_>>>()?;
+            Some((format!("COALESCE({})", texts.join(", ")), false))
+        }
+        _ => None,
     }
 }
 

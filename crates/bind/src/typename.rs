@@ -2,7 +2,32 @@
 
 use super::Binder;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::CatalogView;
 use kilndb_syntax::{ConstValue, Node, nodes};
+use std::sync::Arc;
+
+/// OID and typmod of a type that stands in a text by itself: `integer`, `numeric(10,2)[]`, `public.t`, `t.c%TYPE`.
+/// Errors have no position.
+pub fn type_of_text(text: &str, catalog: &dyn CatalogView) -> Result<(Oid, i32)> {
+    let source: Arc<str> = Arc::from(format!("SELECT CAST(NULL AS {text})"));
+    let bound = || {
+        let script = kilndb_syntax::parse(&source)?;
+        let statements = script.statements();
+        let invalid = || Error::new(sqlstate::SYNTAX_ERROR, format!("invalid type name \"{text}\""));
+        let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else { return Err(invalid()) };
+        // A text with more in it than a type's name would end the cast early.
+        if select.target_list().len() != 1 || !select.from_clause().is_empty() {
+            return Err(invalid());
+        }
+        let Some(Node::TypeCast(c)) = select.target_list().first().map(|t| t.val()) else { return Err(invalid()) };
+        let name = c.type_name().ok_or_else(invalid)?;
+        Binder::new(catalog, source.clone(), Vec::new()).resolve_type(name)
+    };
+    bound().map_err(|mut e: Error| {
+        e.0.position = None;
+        e
+    })
+}
 
 impl Binder<'_> {
     /// OID and typmod of a TypeName.

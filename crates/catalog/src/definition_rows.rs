@@ -37,6 +37,8 @@ const DEFINITION_TABLES: &[DefinitionTable] = &[
         "oid",
         &["conrelid", "contypid", "conkey", "confrelid", "confkey", "conindid", "conparentid", "conbin"],
     ),
+    // An index that is a constraint's needs that, and its columns no longer.
+    of(PG_CONSTRAINT, PG_CLASS, "conindid", &["conindid"]),
     of(PG_ATTRDEF, PG_ATTRDEF, "oid", &["adrelid", "adnum", "adbin"]),
     of(PG_REWRITE, PG_REWRITE, "oid", &["ev_class", "ev_action"]),
     of(PG_TRIGGER, PG_TRIGGER, "oid", &["tgrelid", "tgparentid", "tgfoid", "tgconstraint", "tgattr", "tgqual"]),
@@ -56,23 +58,26 @@ const DEFINITION_TABLES: &[DefinitionTable] = &[
     of(PG_TS_TEMPLATE, PG_TS_TEMPLATE, "oid", &["tmplnamespace"]),
 ];
 
-/// The object (class, OID) that a written row defines, if what the object needs may have changed. `old`: the row before
-/// an update.
-pub fn defined_object(table: Oid, old: Option<&[Datum]>, row: &[Datum]) -> Option<(Oid, Oid)> {
-    let definition = DEFINITION_TABLES.iter().find(|d| d.table == table)?;
-    let shape = shape(table).ok()?;
+/// The objects (class, OID) that a written row defines, if what they need may have changed. `old`: the row before an
+/// update.
+pub fn defined_objects(table: Oid, old: Option<&[Datum]>, row: &[Datum]) -> Vec<(Oid, Oid)> {
+    let Ok(shape) = shape(table) else { return Vec::new() };
     let value =
         |row: &[Datum], name: &str| shape.table.column(name).and_then(|i| row.get(i)).cloned().unwrap_or(Datum::Null);
-    let deciding = |row: &[Datum]| {
+    let deciding = |definition: &DefinitionTable, row: &[Datum]| {
         let values: Vec<Datum> = definition.deciding.iter().map(|name| value(row, name)).collect();
         let mut bytes = Vec::new();
         encode_self_describing(&values, &mut bytes);
         bytes
     };
-    match value(row, definition.object) {
-        Datum::Oid(object) if old.is_none_or(|old| deciding(old) != deciding(row)) => Some((definition.class, object)),
+    let defined = |definition: &DefinitionTable| match value(row, definition.object) {
+        Datum::Oid(0) => None,
+        Datum::Oid(object) if old.is_none_or(|old| deciding(definition, old) != deciding(definition, row)) => {
+            Some((definition.class, object))
+        }
         _ => None,
-    }
+    };
+    DEFINITION_TABLES.iter().filter(|d| d.table == table).filter_map(defined).collect()
 }
 
 /// The classes of objects whose dependencies follow from their rows.

@@ -6,7 +6,7 @@
 //! 2. A shared table's storage is the same in every database's store.
 
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
-use super::definition_rows::defined_object;
+use super::definition_rows::defined_objects;
 use super::key_range::{Range, prefix_range};
 use super::temporary::{TemporaryCatalog, is_temporary_row};
 use kilndb_base::hash::HashMap;
@@ -243,7 +243,7 @@ impl CatalogWriter<'_> {
     }
 
     pub fn insert_row(&mut self, table: Oid, row: &[Datum]) -> Result<RowId> {
-        self.defined.extend(defined_object(table, None, row));
+        self.defined.extend(defined_objects(table, None, row));
         if TemporaryCatalog::owns(table, row) {
             return self.temporary()?.insert(table, row.to_vec());
         }
@@ -278,7 +278,7 @@ impl CatalogWriter<'_> {
     }
 
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
-        self.defined.extend(defined_object(old.table.oid, Some(&old.values), new));
+        self.defined.extend(defined_objects(old.table.oid, Some(&old.values), new));
         if is_temporary_row(old.rid) {
             return self.temporary()?.update(old.table.oid, old.rid, new.to_vec());
         }
@@ -311,7 +311,7 @@ impl CatalogWriter<'_> {
     }
 
     pub fn delete(&mut self, row: &CatalogRow) -> Result<()> {
-        self.defined.extend(defined_object(row.table.oid, None, &row.values));
+        self.defined.extend(defined_objects(row.table.oid, None, &row.values));
         if is_temporary_row(row.rid) {
             return self.temporary()?.delete(row.table.oid, row.rid);
         }

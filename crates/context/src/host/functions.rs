@@ -481,14 +481,7 @@ pub fn reg_lookup(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Oid
     let parts = || split_qualified(text).ok_or_else(|| Error::new(sqlstate::INVALID_NAME, "invalid name syntax"));
     match kind {
         oids::REGCLASS => relation_by_text(host, text),
-        oids::REGTYPE => {
-            let cast = format!("CAST(NULL AS {text})");
-            let found = kilndb_bind::bind_expression(&cast, None, &host.reader, None);
-            found.map(|b| b.expr.ty).map_err(|mut e| {
-                e.0.position = None;
-                e
-            })
-        }
+        oids::REGTYPE => kilndb_bind::type_of_text(text, &host.reader).map(|(oid, _)| oid),
         oids::REGNAMESPACE => {
             let parts = parts()?;
             let name = parts.first().map(String::as_str).unwrap_or("");

@@ -207,6 +207,14 @@ impl Derivation<'_, '_> {
                 let named: Vec<i64> = of_table.map(|d| i64::from(d.referenced.column)).collect();
                 self.needs_columns(table, &named, AUTO);
             }
+            (table, b'p' | b'u') => {
+                // Those that the index includes count as well.
+                let indexes = self.rows_by(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, row.oid("conindid"))?;
+                self.needs_columns(table, &row.numbers("conkey"), AUTO);
+                for index in indexes {
+                    self.needs_columns(table, &index.numbers("indkey"), AUTO);
+                }
+            }
             (table, _) => self.needs_columns(table, &row.numbers("conkey"), AUTO),
         }
         if row.char("contype") == b'f' {

@@ -8,7 +8,6 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::Binder;
 use kilndb_catalog::CatalogView;
 use kilndb_exec::RowSink;
-use kilndb_syntax::Node;
 use kilndb_types::{Datum, cast, io, oids};
 use std::sync::Arc;
 
@@ -36,23 +35,7 @@ impl Spi<'_> {
 
     /// `text` as in a declaration: `integer`, `numeric(10,2)[]`, `public.t`, `t.c%TYPE`.
     pub fn resolve_type(&mut self, text: &str) -> Result<(Oid, i32)> {
-        let source: Arc<str> = Arc::from(format!("SELECT NULL::{text}"));
-        let script = kilndb_syntax::parse(&source).map_err(|mut e| {
-            e.0.position = None;
-            e
-        })?;
-        let statements = script.statements();
-        let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("invalid type name \"{text}\"")));
-        };
-        let Some(Node::TypeCast(c)) = select.target_list().first().map(|t| t.val()) else {
-            return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("invalid type name \"{text}\"")));
-        };
-        let name = c.type_name().ok_or_else(|| Error::internal("a cast without a type"))?;
-        self.ask(|host| Binder::new(&host.reader, source.clone(), Vec::new()).resolve_type(name)).map_err(|mut e| {
-            e.0.position = None;
-            e
-        })
+        self.ask(|host| kilndb_bind::type_of_text(text, &host.reader))
     }
     /// The columns of a composite type; None: it is none.
     pub fn row_of_type(&mut self, type_oid: Oid) -> Result<Option<Arc<RowShape>>> {
