@@ -314,13 +314,17 @@ fn literal_length(text: &str) -> Option<usize> {
 }
 
 /// A type's values have labels of an enum in them, by themselves, in elements, fields or bounds.
-fn has_labels(ty: Oid, catalog: &dyn CatalogView, depth: usize) -> bool {
+pub fn has_labels(ty: Oid, catalog: &dyn CatalogView) -> bool {
+    has_labels_within(ty, catalog, 0)
+}
+
+fn has_labels_within(ty: Oid, catalog: &dyn CatalogView, depth: usize) -> bool {
     // A type is made of types that were there before it: the limit only guards against damage.
     if ty < FIRST_USER_OID || depth > 64 {
         return false;
     }
     let Ok(Some(info)) = catalog.type_by_oid(ty) else { return false };
-    let within = |ty: Oid| has_labels(ty, catalog, depth + 1);
+    let within = |ty: Oid| has_labels_within(ty, catalog, depth + 1);
     let fields = || catalog.table_by_oid(info.table_oid).ok().flatten();
     !info.labels.is_empty()
         || within(info.base_type)
@@ -415,7 +419,7 @@ impl Binder<'_> {
 
     /// A constant of a user's type, if it has labels of an enum in it: they may get other names.
     pub(super) fn note_value(&self, ty: Oid, text: &str, loc: i32) {
-        let Some(names) = self.wanted_names().filter(|_| has_labels(ty, self.catalog, 0)) else { return };
+        let Some(names) = self.wanted_names().filter(|_| has_labels(ty, self.catalog)) else { return };
         // What cannot be read is an error, which whoever binds the constant tells.
         if let Ok(value) = with_context(self.catalog, |cx| io::input(ty, text, -1, cx)) {
             names.values.borrow_mut().push((loc, ty, value));
@@ -446,32 +450,39 @@ impl Binder<'_> {
 /// A column of a join without a name, as a query names it beside all others that it sees.
 fn joined_column(column: &NsColumn, scope: &Scope<'_>) -> String {
     let name = quote(&column.name);
+    if let Some((relation, owned)) = owner(&column.expr, scope) {
+        let renamed = if owned == column.name { String::new() } else { format!(" AS {name}") };
+        return format!("{}.{}{renamed}", quote(relation), quote(owned));
+    }
+    // What USING has merged has its name as long as nothing else has it.
     let seen = scope.items.iter().filter(|i| i.cols_visible).flat_map(|i| &i.columns);
-    let is_alone = seen.filter(|c| c.name == column.name).count() == 1;
-    match qualified(&column.expr, scope) {
-        Some((text, true)) if text.ends_with(&format!(".{name}")) => text,
-        // What USING has merged has its name as long as nothing else has it.
-        Some((text, is_column)) if is_column || !is_alone => format!("{text} AS {name}"),
-        _ => name,
+    if seen.filter(|c| c.name == column.name).count() == 1 {
+        return name;
+    }
+    match merged(&column.expr, scope) {
+        Some(text) => format!("{text} AS {name}"),
+        None => name,
     }
 }
 
-/// What a column of a join is made of: a column of a relation that can be named, or what USING has merged. With it
-/// whether it is a column alone.
-fn qualified(expr: &Expr, scope: &Scope<'_>) -> Option<(String, bool)> {
-    let named = scope.items.iter().filter(|i| i.rel_visible);
-    let owners = named.filter_map(|i| {
+/// The relation that can be named of which `expr` is a column, and the column's name in it.
+fn owner<'s>(expr: &Expr, scope: &'s Scope<'_>) -> Option<(&'s str, &'s str)> {
+    scope.items.iter().filter(|i| i.rel_visible).find_map(|i| {
         let column = i.columns.iter().find(|c| super::same::same(&c.expr, expr))?;
-        Some(format!("{}.{}", quote(i.alias.as_ref()?), quote(&column.name)))
-    });
-    if let Some(column) = owners.into_iter().next() {
-        return Some((column, true));
+        Some((i.alias.as_deref()?, column.name.as_str()))
+    })
+}
+
+/// What USING has made of columns that can be named.
+fn merged(expr: &Expr, scope: &Scope<'_>) -> Option<String> {
+    if let Some((relation, column)) = owner(expr, scope) {
+        return Some(format!("{}.{}", quote(relation), quote(column)));
     }
     match &expr.kind {
-        ExprKind::Cast { arg, .. } => qualified(arg, scope),
-        ExprKind::Coalesce(merged) => {
-            let texts = merged.iter().map(|e| qualified(e, scope).map(|(text, _)| text)).collect::<Option<Vec<_>>>()?;
-            Some((format!("COALESCE({})", texts.join(", ")), false))
+        ExprKind::Cast { arg, .. } => merged(arg, scope),
+        ExprKind::Coalesce(list) => {
+            let texts = list.iter().map(|e| merged(e, scope)).collect::<Option<Vec<_>>>()?;
+            Some(format!("COALESCE({})", texts.join(", ")))
         }
         _ => None,
     }

@@ -11,35 +11,50 @@ use crate::host::StatementHost;
 use crate::host::routine_definition::Arguments;
 use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked};
+use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked, has_labels};
 use kilndb_bind::reference::Reference;
 use kilndb_bind::variables::Variables;
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::partition::{self, Bound, PartitionKey};
 use kilndb_catalog::store::CatalogRow;
-use kilndb_catalog::{CatalogView, builtin::PG_CATALOG};
 use kilndb_types::{Datum, Host};
 use std::sync::Arc;
 
-/// System tables with texts: the table, the column that tells rows apart, columns of texts.
-const TEXTS: [(Oid, &str, &[&str]); 8] = [
-    (PG_REWRITE, "oid", &["ev_action"]),
-    (PG_ATTRDEF, "oid", &["adbin"]),
-    (PG_CONSTRAINT, "oid", &["conbin"]),
-    (PG_INDEX, "indexrelid", &["indexprs", "indpred"]),
-    (PG_PARTITIONED_TABLE, "partrelid", &["partexprs"]),
-    (PG_TRIGGER, "oid", &["tgqual"]),
-    (PG_TYPE, "oid", &["typdefault", "typdefaultbin"]),
-    (PG_PROC, "oid", &["proargdefaults", "prosqlbody"]),
+/// A system table with texts.
+struct TextTable {
+    table: Oid,
+    /// The column that tells rows apart, and the index on it.
+    key: &'static str,
+    index: Oid,
+    columns: &'static [&'static str],
+}
+
+const fn texts(table: Oid, key: &'static str, index: Oid, columns: &'static [&'static str]) -> TextTable {
+    TextTable { table, key, index, columns }
+}
+
+const TEXT_TABLES: [TextTable; 9] = [
+    texts(PG_CLASS, "oid", PG_CLASS_OID_INDEX, &["relpartbound"]),
+    texts(PG_REWRITE, "oid", PG_REWRITE_OID_INDEX, &["ev_action"]),
+    texts(PG_ATTRDEF, "oid", PG_ATTRDEF_OID_INDEX, &["adbin"]),
+    texts(PG_CONSTRAINT, "oid", PG_CONSTRAINT_OID_INDEX, &["conbin"]),
+    texts(PG_INDEX, "indexrelid", PG_INDEX_INDEXRELID_INDEX, &["indexprs", "indpred"]),
+    texts(PG_PARTITIONED_TABLE, "partrelid", PG_PARTITIONED_TABLE_PARTRELID_INDEX, &["partexprs"]),
+    texts(PG_TRIGGER, "oid", PG_TRIGGER_OID_INDEX, &["tgqual"]),
+    texts(PG_TYPE, "oid", PG_TYPE_OID_INDEX, &["typdefault", "typdefaultbin"]),
+    texts(PG_PROC, "oid", PG_PROC_OID_INDEX, &["proargdefaults", "prosqlbody"]),
 ];
 
 /// A text of a row.
 struct KeptText {
-    table: Oid,
-    key: (&'static str, Oid),
+    table: &'static TextTable,
+    row: Oid,
     column: &'static str,
+    text: String,
     meaning: Meaning,
 }
 
@@ -50,6 +65,18 @@ enum Meaning {
 }
 
 impl Meaning {
+    /// None: nothing in the text can get another name, or it cannot be bound any more and is left as it is.
+    fn of(host: &StatementHost<'_>, table: Oid, row: &CatalogRow, column: &str, text: &str) -> Result<Option<Meaning>> {
+        if table != PG_CLASS {
+            return Ok(tracked_parts(host, table, row, column, text).ok().map(Meaning::Expressions));
+        }
+        let partition = row.oid("oid");
+        let map = host.reader.partition_map(host.reader.partition_parent(partition)?)?;
+        let has_labels = map.key.parts.iter().any(|part| has_labels(part.base_type, &host.reader));
+        let bound = map.bound_of(partition).filter(|_| has_labels);
+        Ok(bound.map(|bound| Meaning::PartitionBound(map.key.clone(), bound.clone())))
+    }
+
     /// The text that says it now.
     fn written(&self, host: &StatementHost<'_>) -> Result<String> {
         match self {
@@ -74,30 +101,26 @@ impl Definitions<'_> {
         change: impl FnOnce(&mut Definitions<'_>) -> Result<R>,
     ) -> Result<R> {
         let mut kept = Vec::new();
-        for (table, key, texts) in TEXTS {
-            for row in self
-                .context_mut()
-                .catalog_scan(table)?
-                .iter()
-                .filter(|row| row.oid(key) >= kilndb_catalog::builtin::FIRST_USER_OID)
+        for table in &TEXT_TABLES {
+            for row in
+                self.context_mut().catalog_scan(table.table)?.iter().filter(|row| row.oid(table.key) >= FIRST_USER_OID)
             {
-                for column in texts {
+                for column in table.columns {
                     let is_natural = |text: &str| !columns.is_empty() && text.to_ascii_uppercase().contains("NATURAL");
                     let may_name =
                         |text: &&str| words.iter().any(|word| text.contains(word.as_str())) || is_natural(text);
                     let Some(text) = row.text(column).filter(may_name) else { continue };
-                    // What cannot be bound any more is left as it is.
-                    if let Ok(parts) =
-                        self.context_mut().with_catalog(runtime, |host| tracked_parts(host, table, row, column, text))
-                    {
-                        refuse_nameless(&parts, columns)?;
-                        let meaning = Meaning::Expressions(parts);
-                        kept.push(KeptText { table, key: (key, row.oid(key)), column, meaning });
+                    let meaning = self
+                        .context_mut()
+                        .with_catalog(runtime, |host| Meaning::of(host, table.table, row, column, text))?;
+                    let Some(meaning) = meaning else { continue };
+                    if let Meaning::Expressions(parts) = &meaning {
+                        refuse_nameless(parts, columns)?;
                     }
+                    kept.push(KeptText { table, row: row.oid(table.key), column, text: text.to_string(), meaning });
                 }
             }
         }
-        kept.extend(self.partition_bounds_with(words, runtime)?);
         let done = change(self)?;
         if kept.is_empty() {
             return Ok(done);
@@ -105,40 +128,14 @@ impl Definitions<'_> {
         if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
-        for text in kept {
-            let new = self.context_mut().with_catalog(runtime, |host| text.meaning.written(host))?;
-            let rows = self.context_mut().catalog_scan(text.table)?;
-            let Some(row) =
-                rows.iter().find(|row| row.oid(text.key.0) == text.key.1 && row.text(text.column) != Some(&new))
-            else {
-                continue;
-            };
-            let mut changed = row.clone();
-            changed.set(text.column, Datum::text(&new));
-            self.write_catalog(runtime, |w| w.update(row, &changed.values))?;
+        for kept in kept {
+            let new = self.context_mut().with_catalog(runtime, |host| kept.meaning.written(host))?;
+            if new != kept.text {
+                let TextTable { table, index, .. } = *kept.table;
+                self.update_row(table, index, kept.row, runtime, |row| row.set(kept.column, Datum::text(&new)))?;
+            }
         }
         Ok(done)
-    }
-}
-
-impl Definitions<'_> {
-    /// Bounds of partitions that have one of the words in them.
-    fn partition_bounds_with(&mut self, words: &[String], runtime: &dyn Runtime) -> Result<Vec<KeptText>> {
-        let mut bounds = Vec::new();
-        for row in self.context_mut().catalog_scan(PG_CLASS)? {
-            let has_word = |text: &str| words.iter().any(|word| text.contains(word.as_str()));
-            if !row.text("relpartbound").is_some_and(has_word) {
-                continue;
-            }
-            let partition = row.oid("oid");
-            let meaning = self.context_mut().with_catalog(runtime, |host| {
-                let map = host.reader.partition_map(host.reader.partition_parent(partition)?)?;
-                Ok(map.bound_of(partition).map(|bound| Meaning::PartitionBound(map.key.clone(), bound.clone())))
-            })?;
-            let key = ("oid", partition);
-            bounds.extend(meaning.map(|meaning| KeptText { table: PG_CLASS, key, column: "relpartbound", meaning }));
-        }
-        Ok(bounds)
     }
 }
 
