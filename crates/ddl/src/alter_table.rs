@@ -26,16 +26,7 @@ impl Definitions<'_> {
         let word = super::object_word(s.objtype);
         let tag = format!("ALTER {}", word.to_uppercase());
         let r = s.relation().ok_or_else(|| Error::internal("ALTER TABLE without a table"))?;
-        let Some(table) = self.context_mut().find_relation_of(r, runtime)? else {
-            if s.missing_ok {
-                self.context().notice(
-                    Severity::Notice,
-                    format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
-                );
-                return Ok(tag);
-            }
-            return Err(crate::context::missing_relation(r));
-        };
+        let Some(table) = self.relation_if_any(r, s.missing_ok, runtime)? else { return Ok(tag) };
         if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }

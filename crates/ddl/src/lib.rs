@@ -67,7 +67,7 @@ use kilndb_context::{client, host, session_context as context, settings};
 use crate::client::Runtime;
 use crate::context::{Block, SessionContext};
 use crate::host::routine_definition;
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::store::CatalogWriter;
@@ -197,6 +197,25 @@ impl Definitions<'_> {
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
         }
         Ok(())
+    }
+
+    /// The relation that a command names. None: there is none, which the client is told as IF EXISTS has it.
+    pub(crate) fn relation_if_any(
+        &mut self,
+        r: &nodes::RangeVar,
+        missing_ok: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Arc<Table>>> {
+        let found = self.context_mut().find_relation_of(r, runtime)?;
+        match found {
+            None if missing_ok => {
+                let message = format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or(""));
+                self.context().notice(Severity::Notice, message);
+                Ok(None)
+            }
+            None => Err(context::missing_relation(r)),
+            found => Ok(found),
+        }
     }
 
     /// Takes ACCESS EXCLUSIVE (or another mode) on a table that DDL is about to change, then looks again.

@@ -52,21 +52,29 @@ pub(super) fn lock_for_partitions(s: &nodes::AlterTableStmt) -> Option<LockMode>
 }
 
 impl Definitions<'_> {
+    /// The relation that an action on a partitioned table names.
+    fn detached_relation(
+        &mut self,
+        parent: &Table,
+        p: &nodes::PartitionCmd,
+        action: &str,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Table>> {
+        let r = p.name().ok_or_else(|| Error::internal("DETACH PARTITION without a table"))?;
+        if parent.kind != TableKind::Partitioned {
+            let message = format!("ALTER action {action} cannot be performed on relation \"{}\"", parent.name);
+            return Err(wrong_object(message).with_detail("This operation is not supported for tables."));
+        }
+        self.context_mut().relation_of(r, runtime)
+    }
+
     pub(super) fn detach_partition(
         &mut self,
         parent: &Arc<Table>,
         p: &nodes::PartitionCmd,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let r = p.name().ok_or_else(|| Error::internal("DETACH PARTITION without a table"))?;
-        if parent.kind != TableKind::Partitioned {
-            return Err(wrong_object(format!(
-                "ALTER action DETACH PARTITION cannot be performed on relation \"{}\"",
-                parent.name
-            ))
-            .with_detail("This operation is not supported for tables."));
-        }
-        let child = self.context_mut().relation_of(r, runtime)?;
+        let child = self.detached_relation(parent, p, "DETACH PARTITION", runtime)?;
         let map = self.partition_map(parent.oid, runtime)?;
         if p.concurrent && map.default_partition().is_some() {
             return Err(state("cannot detach partitions concurrently when a default partition exists".into()));
@@ -94,15 +102,7 @@ impl Definitions<'_> {
         p: &nodes::PartitionCmd,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let r = p.name().ok_or_else(|| Error::internal("DETACH PARTITION without a table"))?;
-        if parent.kind != TableKind::Partitioned {
-            return Err(wrong_object(format!(
-                "ALTER action DETACH PARTITION ... FINALIZE cannot be performed on relation \"{}\"",
-                parent.name
-            ))
-            .with_detail("This operation is not supported for tables."));
-        }
-        let child = self.context_mut().relation_of(r, runtime)?;
+        let child = self.detached_relation(parent, p, "DETACH PARTITION ... FINALIZE", runtime)?;
         refuse_stranger(parent, &child)?;
         let map = self.partition_map(parent.oid, runtime)?;
         if !map.pending.iter().any(|p| p.oid == child.oid) {

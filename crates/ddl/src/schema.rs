@@ -192,16 +192,7 @@ impl Definitions<'_> {
         let word = super::object_word(s.rename_type);
         let tag = format!("ALTER {}", word.to_uppercase());
         let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
-        let Some(table) = self.context_mut().find_relation_of(r, runtime)? else {
-            if s.missing_ok {
-                self.context().notice(
-                    Severity::Notice,
-                    format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
-                );
-                return Ok(tag);
-            }
-            return Err(crate::context::missing_relation(r));
-        };
+        let Some(table) = self.relation_if_any(r, s.missing_ok, runtime)? else { return Ok(tag) };
         let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
         self.name_is_taken(table.schema_oid, new_name, "relation", false, runtime)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {

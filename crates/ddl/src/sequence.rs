@@ -305,16 +305,7 @@ impl Definitions<'_> {
 
     pub fn alter_sequence(&mut self, s: &nodes::AlterSeqStmt, source: &str, runtime: &dyn Runtime) -> Result<()> {
         let r = s.sequence().ok_or_else(|| Error::internal("ALTER SEQUENCE without a name"))?;
-        let Some(sequence) = self.context_mut().find_relation_of(r, runtime)? else {
-            if s.missing_ok {
-                self.context().notice(
-                    kilndb_base::Severity::Notice,
-                    format!("relation \"{}\" does not exist, skipping", r.relname().unwrap_or("")),
-                );
-                return Ok(());
-            }
-            return Err(crate::context::missing_relation(r));
-        };
+        let Some(sequence) = self.relation_if_any(r, s.missing_ok, runtime)? else { return Ok(()) };
         if sequence.kind != kilndb_catalog::TableKind::Sequence {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{}\"", sequence.name))
                 .with_detail(super::identity::not_for(sequence.kind)));

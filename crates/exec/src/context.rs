@@ -145,7 +145,7 @@ pub struct Runtime {
     /// Values of expressions that are constant for a run.
     pub once: Vec<Option<Datum>>,
     pub case_args: Vec<Datum>,
-    /// By node id of a scan of partitions: those that it reads for now.
+    /// By node id of a scan of partitions: the span of them that it is reading.
     spans: Vec<(usize, Range<usize>)>,
     /// Rows that conditions have ruled out so far.
     pub removed: u64,

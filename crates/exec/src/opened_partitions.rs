@@ -42,12 +42,12 @@ const LEAF_LINES_BYTES: usize = 64;
 /// One cache line: what leads to all that a point query reads.
 #[repr(align(64))]
 #[derive(Default)]
-struct Slot(OnceLock<Known>);
+struct Slot(OnceLock<PartitionPath>);
 
 pub const SLOT_BYTES: usize = size_of::<Slot>();
 const _: () = assert!(SLOT_BYTES == 64);
 
-pub struct Known {
+pub struct PartitionPath {
     pub leaf: Arc<Leaf>,
     pub oid: Oid,
     heap: ahead::Whereabouts,
@@ -56,9 +56,9 @@ pub struct Known {
     target: AtomicUsize,
 }
 
-impl Known {
-    fn new(leaf: &Arc<Leaf>) -> Known {
-        Known {
+impl PartitionPath {
+    fn new(leaf: &Arc<Leaf>) -> PartitionPath {
+        PartitionPath {
             oid: leaf.oid,
             heap: ahead::whereabouts(&leaf.heap),
             index: leaf.first.as_ref().map_or_else(Ahead::default, |i| Ahead::of_index(&i.relation)),
@@ -97,7 +97,7 @@ impl OpenedPartitions {
         }
     }
     #[inline]
-    pub fn known(&self, at: usize) -> Option<&Known> {
+    pub fn known(&self, at: usize) -> Option<&PartitionPath> {
         self.leaves.get(at)?.0.get()
     }
     /// Where the slots are and how many, if a hash's remainder says which: for [`ahead`].
@@ -124,7 +124,7 @@ impl OpenedPartitions {
     }
     pub fn keep(&self, at: usize, leaf: &Arc<Leaf>) {
         if let Some(slot) = self.leaves.get(at) {
-            slot.0.get_or_init(|| Known::new(leaf));
+            slot.0.get_or_init(|| PartitionPath::new(leaf));
         }
     }
 }

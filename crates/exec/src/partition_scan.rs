@@ -200,7 +200,7 @@ impl Reading {
             && let Some(found) = kilndb_plan::prune::only(
                 &shared.map,
                 &p.prune,
-                &mut Known { evaluate: &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx },
+                &mut ConditionValues { evaluate: &mut |e, cx| e.eval(&[], rt, cx).map(Some), cx },
             )?
         {
             let Some(at) = found.filter(|at| span.as_ref().is_none_or(|span| span.contains(at))) else { return Ok(()) };
@@ -390,16 +390,16 @@ fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx:
 type ValueOf<'e> = dyn FnMut(&CExpr, &mut ExecContext<'_>) -> Result<Option<Datum>> + 'e;
 
 /// What is known while the plan runs.
-struct Known<'k, 'e, 'c> {
+struct ConditionValues<'k, 'e, 'c> {
     evaluate: &'k mut ValueOf<'e>,
     cx: &'k mut ExecContext<'c>,
 }
-impl ClassFunctions for Known<'_, '_, '_> {
+impl ClassFunctions for ConditionValues<'_, '_, '_> {
     fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
         self.cx.call(function, class, arguments)
     }
 }
-impl Values for Known<'_, '_, '_> {
+impl Values for ConditionValues<'_, '_, '_> {
     fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
         (self.evaluate)(e, self.cx)
     }
@@ -417,8 +417,13 @@ fn leaves(
     let map = seen_map(table.oid, cx)?;
     let is_named = table.oid == p.table.oid;
     let columns = if is_named { None } else { column_map(&p.table, table) };
-    let found =
-        kilndb_plan::prune::candidates(&map, &p.prune, columns.as_deref(), is_named, &mut Known { evaluate, cx })?;
+    let found = kilndb_plan::prune::candidates(
+        &map,
+        &p.prune,
+        columns.as_deref(),
+        is_named,
+        &mut ConditionValues { evaluate, cx },
+    )?;
     for i in found.into_iter().filter(|i| span.is_none_or(|span| span.contains(i))) {
         let partition = &map.partitions[i];
         if !partition.is_partitioned {

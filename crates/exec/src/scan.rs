@@ -214,13 +214,7 @@ fn fill_missing(table: &Table, bytes: &[u8], values: &mut Vec<Datum>) -> Result<
 pub fn decode_all(table: &kilndb_catalog::Table, bytes: &[u8], out: &mut Vec<Datum>) -> Result<()> {
     out.clear();
     row::decode_row(&table.descriptor, bytes, None, out)?;
-    let stored = row::stored_column_count(bytes)?;
-    let count = table.columns.len();
-    out.resize(count, Datum::Null);
-    for (value, column) in out.iter_mut().zip(&table.columns).skip(stored) {
-        *value = column.missing.clone();
-    }
-    Ok(())
+    fill_missing(table, bytes, out)
 }
 
 impl ScanState {

@@ -16,7 +16,7 @@ const WORD_BYTES: usize = size_of::<u128>();
 const PLACES: usize = 4096;
 
 #[derive(Clone, Copy)]
-struct Known {
+struct RememberedWord {
     /// The dictionary's number; 0: nothing is here.
     dictionary: u64,
     /// Word and lexeme, zeros behind them: no text has a zero in it.
@@ -25,10 +25,10 @@ struct Known {
     /// 0: a stop word.
     lexeme_len: u8,
 }
-const NOTHING: Known = Known { dictionary: 0, word: 0, lexeme: [0; WORD_BYTES], lexeme_len: 0 };
+const NOTHING: RememberedWord = RememberedWord { dictionary: 0, word: 0, lexeme: [0; WORD_BYTES], lexeme_len: 0 };
 
 kilndb_base::task_local! {
-    static KNOWN: RefCell<Vec<Known>> = const { RefCell::new(Vec::new()) };
+    static KNOWN: RefCell<Vec<RememberedWord>> = const { RefCell::new(Vec::new()) };
 }
 
 fn padded(word: &str) -> Option<[u8; WORD_BYTES]> {
@@ -68,7 +68,7 @@ pub(crate) fn or_made(
     if let Some(bytes) = padded(lexeme) {
         KNOWN.with_borrow_mut(|known| {
             known.resize(PLACES, NOTHING);
-            known[at] = Known { dictionary, word: key, lexeme: bytes, lexeme_len: lexeme.len() as u8 };
+            known[at] = RememberedWord { dictionary, word: key, lexeme: bytes, lexeme_len: lexeme.len() as u8 };
         });
     }
     made

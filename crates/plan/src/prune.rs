@@ -17,7 +17,7 @@ pub trait Values: ClassFunctions {
 
 /// What is known of one column of the key.
 #[derive(Default)]
-struct Known {
+struct ColumnConditions {
     equal: Option<Datum>,
     lower: Option<(Datum, bool)>,
     upper: Option<(Datum, bool)>,
@@ -93,7 +93,7 @@ fn level(
             map.key.parts.iter().position(|p| p.attnum == own)
         }
     };
-    let mut known: Vec<Known> = map.key.parts.iter().map(|_| Known::default()).collect();
+    let mut known: Vec<ColumnConditions> = map.key.parts.iter().map(|_| ColumnConditions::default()).collect();
     let mut result: Option<Vec<usize>> = None;
     for part in parts {
         match part {
@@ -145,7 +145,7 @@ fn both(a: Option<Vec<usize>>, b: Vec<usize>) -> Vec<usize> {
     }
 }
 
-impl Known {
+impl ColumnConditions {
     fn compare(&mut self, strategy: u8, value: Datum, ty: kilndb_base::Oid) {
         let tighter = |old: &Option<(Datum, bool)>, higher: bool| {
             old.as_ref().is_none_or(|(known, _)| {
@@ -169,8 +169,12 @@ impl Known {
     }
 }
 
-fn by_key(map: &PartitionMap, known: &mut [Known], functions: &mut dyn Values) -> Result<Option<Vec<usize>>> {
-    if !known.iter().any(Known::says_something) {
+fn by_key(
+    map: &PartitionMap,
+    known: &mut [ColumnConditions],
+    functions: &mut dyn Values,
+) -> Result<Option<Vec<usize>>> {
+    if !known.iter().any(ColumnConditions::says_something) {
         return Ok(None);
     }
     if known.iter().any(|k| {

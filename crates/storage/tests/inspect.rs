@@ -11,7 +11,7 @@ use std::sync::Arc;
 use support::cluster::copy_folder;
 use support::{Dir, open};
 
-struct Known {
+struct KnownCluster {
     dir: Dir,
     heap: RelationId,
     tree: RelationId,
@@ -23,7 +23,7 @@ struct Known {
 }
 
 /// As a process leaves it that is killed behind a checkpoint.
-fn known_cluster(name: &str) -> Known {
+fn known_cluster(name: &str) -> KnownCluster {
     let park = ThreadPark::new();
     let dir = Dir::new(&format!("{name}-of"));
     let e = open(&dir, 16 << 20);
@@ -58,7 +58,7 @@ fn known_cluster(name: &str) -> Known {
     let killed = Dir::new(name);
     copy_folder(&dir.0, &killed.0);
     open_one.rollback(&park).unwrap();
-    Known { dir: killed, heap: heap.id(), tree: tree.id(), row, range: (begin, end), committed }
+    KnownCluster { dir: killed, heap: heap.id(), tree: tree.id(), row, range: (begin, end), committed }
 }
 
 fn said(inspect: impl FnOnce(&mut Lines<'_>)) -> Vec<String> {

@@ -283,7 +283,7 @@ impl RowLocks {
         }
         Some(entry.place.clone())
     }
-    /// The shard of the row that the queue waits for now. None: the queue is empty, and has gone.
+    /// The shard of the row that the queue is waiting for. None: the queue is empty, and has gone.
     fn shard_of(&self, place: &Arc<AwaitedRow>) -> Option<(RowKey, &Shard, MutexGuard<'_, Rows>)> {
         loop {
             let key = place.key();

@@ -68,7 +68,7 @@ pub struct Undo {
     /// Since that sweep a chunk has lost its last holder, or has gone: the next one finds something at the same CSN.
     /// Transactions are purged when no snapshot is left, and if none can get an id there is no later CSN to wait for.
     is_sweep_due: AtomicBool,
-    /// Chunks of what is not logged stay for now: they are being copied.
+    /// Chunks of what is not logged are being copied, and none of them goes until that is done.
     keep_unlogged: AtomicBool,
     allocation: Mutex<()>,
     chunks: AtomicUsize,
