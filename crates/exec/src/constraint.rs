@@ -288,7 +288,7 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
             .with_constraint(f.key.name.clone()));
         };
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
-        match heap.lock_row(cx.txn, rid, &snapshot, RowLockMode::KeyShare, &options, cx.park)? {
+        match heap.lock_row(cx.txn, rid, RowLockMode::KeyShare, &options.with(&snapshot, cx.park))? {
             WriteOutcome::Changed | WriteOutcome::Deleted | WriteOutcome::Skipped => {}
             WriteOutcome::Done | WriteOutcome::SelfModified => return Ok(()),
         }

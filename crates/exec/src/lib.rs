@@ -31,6 +31,7 @@ mod merge;
 pub mod modify;
 pub mod modify_many;
 pub mod modify_partitions;
+mod modify_row;
 mod modify_triggered;
 mod null_rows;
 mod opened_partitions;

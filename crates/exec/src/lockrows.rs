@@ -119,7 +119,7 @@ impl LockRowsState {
         };
         loop {
             cx.txn.look_alike(token);
-            let outcome = heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park);
+            let outcome = heap.lock_row(cx.txn, rid, mode, &options.with(&cx.snapshot, cx.park));
             cx.txn.look_alike(0);
             let outcome = outcome.map_err(|e| name_it(e, t, table))?;
             match outcome {

@@ -11,6 +11,7 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::modify::{ModifyState, takes_rows_together};
+use super::modify_row::{StoredRow, old_row, rid_of};
 use super::{index, write};
 use kilndb_base::{Result, RowId};
 use kilndb_plan::ModifyPlan;
@@ -55,13 +56,6 @@ impl Entries {
             let start = n.checked_sub(1).map_or(0, |before| self.rows[before].1 as usize);
             (rids[self.rows[n].0 as usize], &self.keys[start..self.rows[n].1 as usize])
         })
-    }
-}
-
-fn rid_of(m: &ModifyPlan, row: &[Datum]) -> Option<RowId> {
-    match row.get(m.statement.old_ctid) {
-        Some(Datum::Tid(block, slot)) => Some(RowId { block: *block, slot: *slot }),
-        _ => None,
     }
 }
 
@@ -136,7 +130,8 @@ impl ModifyState {
         let conflict = write::insert_entries_of(m, rows, &mut s.keys, &mut self.queue.twins, rt, cx)?;
         let before = conflict.map_or(s.rids.len(), |(row, _)| row);
         for (n, (i, rid)) in s.positions.iter().zip(&s.rids).take(before).enumerate() {
-            self.has_inserted(m, batch.row(*i as usize), rows.row(n), *rid, rt, cx)?;
+            let row = StoredRow { rid: *rid, values: rows.row(n), input: batch.row(*i as usize) };
+            self.has_inserted(m, row, rt, cx)?;
         }
         match conflict {
             Some((row, index)) => {
@@ -198,8 +193,8 @@ impl ModifyState {
             self.changed += done as u64;
             for n in (at..at + done).filter(|_| keep) {
                 let (row, new) = (batch.row(s.positions[n] as usize), &s.kept[n * width..(n + 1) * width]);
-                self.queue.changed_row(m, &Self::old_row(m, row), Some(new));
-                self.returning(m, row, new, s.rows.rows[n].0, rt, cx)?;
+                self.queue.changed_row(m, &old_row(m, row), Some(new));
+                self.returning(m, StoredRow { rid: s.rows.rows[n].0, values: new, input: row }, rt, cx)?;
             }
             at += done;
             if let Some(i) = s.positions.get(at) {
@@ -239,7 +234,7 @@ impl ModifyState {
             let row = batch.row(i);
             let Some(rid) = rid_of(m, row) else { continue };
             if !m.indexes.is_empty() {
-                let old = Self::old_row(m, row);
+                let old = old_row(m, row);
                 for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
                     if index::put_entry(p, &old, &mut entries.keys, rt, cx)?.is_some() {
                         entries.rows.push((s.rids.len() as u32, entries.keys.len() as u32));
@@ -264,8 +259,8 @@ impl ModifyState {
             }
             for n in (at..at + done).filter(|_| keep) {
                 let row = batch.row(s.positions[n] as usize);
-                self.queue.changed_row(m, &Self::old_row(m, row), None);
-                self.returning(m, row, &nulls, s.rids[n], rt, cx)?;
+                self.queue.changed_row(m, &old_row(m, row), None);
+                self.returning(m, StoredRow { rid: s.rids[n], values: &nulls, input: row }, rt, cx)?;
             }
             at += done;
             if let Some(i) = s.positions.get(at) {

@@ -63,13 +63,18 @@ impl IndexCursor {
             self.push(&key, rid);
         }
     }
+    /// The key of an entry without the bytes at its end that name a heap.
+    fn key(&self, at: usize, heap_bytes: usize) -> &[u8] {
+        let from = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        self.keys.get(from..self.ends[at] as usize - heap_bytes).unwrap_or(&[])
+    }
     /// Tells the scan of an entry at its start: whether its row is deleted for good, and since when.
     fn walk(&mut self, at: usize, deleted: Option<u64>) {
         let Some(scan) = &mut self.scan else { return };
         let Some(csn) = deleted else { return scan.found() };
         let from = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        let entry = self.keys.get(from..self.ends[at] as usize).unwrap_or(&[]);
-        if scan.passed_deleted(entry, self.rids[at], csn) {
+        let key = self.keys.get(from..self.ends[at] as usize).unwrap_or(&[]);
+        if scan.passed_deleted(key, self.rids[at], csn) {
             self.rids.clear();
             self.ends.clear();
             self.keys.clear();
@@ -759,7 +764,8 @@ impl Reading {
                 Fetched::Invisible => continue,
                 Fetched::Visible { recheck } => {
                     let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
-                    if recheck && !self.matches_entry(scan, leaf, access, at, suffix.map_or(0, |s| s.len()), rt, cx)? {
+                    let heap_bytes = suffix.map_or(0, |s| s.len());
+                    if recheck && self.key_now(scan, leaf, access, rt, cx)? != self.cursor.key(at, heap_bytes) {
                         continue;
                     }
                 }
@@ -775,27 +781,20 @@ impl Reading {
         Ok(())
     }
 
-    /// Does the visible version still have the key of the entry that led to it? `suffix`: so many bytes of that are not
-    /// the row's.
-    #[allow(clippy::too_many_arguments)]
-    fn matches_entry(
+    /// The key that the visible version has in the index. That of the entry which led to the row may be older.
+    fn key_now(
         &self,
         scan: &Scan,
         leaf: Option<&Arc<Leaf>>,
         access: &IndexAccess,
-        at: usize,
-        suffix: usize,
         rt: &mut Runtime,
         cx: &mut ExecContext<'_>,
-    ) -> Result<bool> {
-        let c = &self.cursor;
-        let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
-        let entry = c.keys.get(from..c.ends[at] as usize - suffix).unwrap_or(&[]);
+    ) -> Result<Vec<u8>> {
         let mut values = Vec::new();
         if let Some(leaf) = leaf {
             decode_all(&leaf.table, &self.bytes, &mut values)?;
             if access.keys.is_empty() {
-                return Ok(index::plain_key(&leaf.index(access.index.oid)?.index, &values)? == entry);
+                return index::plain_key(&leaf.index(access.index.oid)?.index, &values);
             }
             if let Some(columns) = &leaf.columns {
                 values = columns.to_named(&values);
@@ -804,13 +803,13 @@ impl Reading {
             decode_all(&scan.table, &self.bytes, &mut values)?;
         }
         if access.keys.is_empty() {
-            return Ok(index::plain_key(&access.index, &values)? == entry);
+            return index::plain_key(&access.index, &values);
         }
         let mut key = Vec::new();
         for (k, e) in access.index.keys.iter().zip(&access.keys) {
             let d = e.eval(&values, rt, cx)?;
             index::append(k, &d, &mut key)?;
         }
-        Ok(key == entry)
+        Ok(key)
     }
 }

@@ -2,6 +2,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
+use super::modify_row::StoredRow;
 use super::{index, inverted, scan};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_catalog::Table;
@@ -123,10 +124,9 @@ pub fn duplicate(
 
 /// Index entries of a new row; the index in which another conflicts, if any. `twins` gets what is to be looked at
 /// again when the statement or the transaction ends.
-pub fn insert_entries(
+pub(super) fn insert_entries(
     m: &ModifyPlan,
-    values: &[Datum],
-    rid: RowId,
+    row: StoredRow<'_>,
     only: Option<&[bool]>,
     twins: &mut Vec<(usize, RowId)>,
     rt: &mut Runtime,
@@ -137,17 +137,17 @@ pub fn insert_entries(
             continue;
         }
         if p.has_terms() {
-            inverted::insert(p, values, rid, rt, cx)?;
+            inverted::insert(p, row.values, row.rid, rt, cx)?;
             continue;
         }
-        let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
-        match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, uniqueness(p, null), cx.park)? {
+        let Some((key, null)) = index::entry(p, row.values, rt, cx)? else { continue };
+        match p.relation.index_insert(cx.txn, m.heap()?, &key, row.rid, uniqueness(p, null), cx.park)? {
             IndexInsert::Inserted => cx.usage.wrote_index(p.oid, 1),
             // A deferrable constraint may be broken for a while.
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) if p.shape.deferrable => {
-                p.relation.index_insert(cx.txn, m.heap()?, &key, rid, Uniqueness::NotUnique, cx.park)?;
+                p.relation.index_insert(cx.txn, m.heap()?, &key, row.rid, Uniqueness::NotUnique, cx.park)?;
                 cx.usage.wrote_index(p.oid, 1);
-                twins.push((n, rid));
+                twins.push((n, row.rid));
             }
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => return Ok(Some(n)),
         }
@@ -184,7 +184,9 @@ pub fn insert_entries_of(
     // One row, or what may be put off, is done row by row.
     if rows.rids.len() < 2 || m.indexes.iter().any(|p| p.shape.deferrable) {
         for (n, rid) in rows.rids.iter().enumerate() {
-            if let Some(index) = insert_entries(m, rows.row(n), *rid, None, twins, rt, cx)? {
+            if let Some(index) =
+                insert_entries(m, StoredRow { rid: *rid, values: rows.row(n), input: &[] }, None, twins, rt, cx)?
+            {
                 return Ok(Some((n, index)));
             }
         }

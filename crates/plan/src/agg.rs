@@ -135,7 +135,7 @@ impl Planner<'_> {
             sorted,
             in_parts,
         };
-        let node = self.node_with(op, width, rows, cost, label, info);
+        let node = self.node_with(op, width, Estimate { rows, cost }, label, info);
         if is_divided {
             self.note_divided_like(&node, &below);
         }

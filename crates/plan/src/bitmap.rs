@@ -6,7 +6,7 @@
 //! Must not know: terms.
 
 use super::expression::CExpr;
-use super::scan::{ScanChoice, uses_others};
+use super::scan::{ScanChoice, TableScan, uses_others};
 use super::*;
 use kilndb_catalog::{Index, Table, inverted};
 use kilndb_types::inverted::Class;
@@ -84,6 +84,20 @@ fn searched<'e>(rel: &Rel, table: &Table, p: &'e Expr) -> Option<(usize, &'e Exp
     table.columns.get(at).is_some_and(|c| c.type_oid == oids::TSVECTOR).then_some((at, query))
 }
 
+/// Conditions, and for each of them the share of a table's rows that it leaves.
+#[derive(Clone, Copy)]
+pub(super) struct Conditions<'a> {
+    pub preds: &'a [Expr],
+    pub selectivities: &'a [f64],
+}
+
+/// How large a table is expected to be.
+#[derive(Clone, Copy)]
+pub(super) struct TableSize {
+    pub rows: f64,
+    pub pages: f64,
+}
+
 impl Path {
     pub fn scan_cost(&self, pages: f64) -> f64 {
         self.cost + heap_cost(self.rows, pages)
@@ -103,31 +117,30 @@ impl Planner<'_> {
         &self,
         rel: &Rel,
         table: &Arc<Table>,
-        (preds, selectivities): (&[Expr], &[f64]),
-        total: f64,
-        pages: f64,
+        conditions: Conditions<'_>,
+        size: TableSize,
     ) -> Result<Option<Path>> {
+        let (preds, pages) = (conditions.preds, size.pages);
         let mut paths = Vec::new();
         for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
             if self.predicate_implied(rel, table, index, preds)? {
-                paths.extend(self.inverted_path(rel, table, index, (preds, selectivities), total)?);
+                paths.extend(self.inverted_path(rel, table, index, conditions, size.rows)?);
             }
         }
         for (at, p) in preds.iter().enumerate() {
             if let ExprKind::Or(list) = &p.kind {
                 paths.extend(
-                    self.alternatives(rel, table, list, preds, total, pages)?
-                        .map(|path| Path { used: vec![at], ..path }),
+                    self.alternatives(rel, table, list, preds, size)?.map(|path| Path { used: vec![at], ..path }),
                 );
             }
         }
         paths.sort_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
         let mut chosen: Vec<Path> = Vec::new();
-        let (mut rows, mut cost) = (total, f64::INFINITY);
+        let (mut rows, mut cost) = (size.rows, f64::INFINITY);
         for path in paths {
             // Another index is worth its cost if it saves more rows.
             let adds = path.used.iter().any(|n| !chosen.iter().any(|c| c.used.contains(n)));
-            let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / total.max(1.0)).max(1.0) };
+            let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / size.rows.max(1.0)).max(1.0) };
             let searched: f64 = chosen.iter().map(|c| c.cost).sum::<f64>() + path.cost;
             if adds && searched + heap_cost(fewer, pages) < cost {
                 (rows, cost) = (fewer, searched + heap_cost(fewer, pages));
@@ -149,7 +162,7 @@ impl Planner<'_> {
         rel: &Rel,
         table: &Arc<Table>,
         index: &Arc<Index>,
-        (preds, selectivities): (&[Expr], &[f64]),
+        Conditions { preds, selectivities }: Conditions<'_>,
         total: f64,
     ) -> Result<Option<Path>> {
         let (mut found, mut used) = (Vec::new(), Vec::new());
@@ -208,8 +221,7 @@ impl Planner<'_> {
         table: &Arc<Table>,
         list: &[Expr],
         preds: &[Expr],
-        total: f64,
-        pages: f64,
+        size: TableSize,
     ) -> Result<Option<Path>> {
         let mut paths = Vec::new();
         for e in list {
@@ -219,35 +231,37 @@ impl Planner<'_> {
             let own = parts.len();
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
             let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
+            let conditions = Conditions { preds: &parts[..own], selectivities: &selectivities };
             let mut found: Option<Path> = None;
             for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
                 if !self.predicate_implied(rel, table, index, &parts)? {
                     continue;
                 }
-                let path = self.inverted_path(rel, table, index, (&parts[..own], &selectivities), total)?;
-                found = path.into_iter().chain(found).min_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
+                let path = self.inverted_path(rel, table, index, conditions, size.rows)?;
+                found = path
+                    .into_iter()
+                    .chain(found)
+                    .min_by(|a, b| a.scan_cost(size.pages).total_cmp(&b.scan_cost(size.pages)));
             }
             match found {
                 Some(path) => paths.push(path),
                 None => return Ok(None),
             }
         }
-        let rows = paths.iter().map(|p| p.rows).sum::<f64>().min(total);
+        let rows = paths.iter().map(|p| p.rows).sum::<f64>().min(size.rows);
         let cost = paths.iter().map(|p| p.cost).sum();
         Ok(Some(Path { source: Source::Any(paths), used: Vec::new(), rows, cost }))
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn bitmap_scan(
         &self,
         rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
+        table_scan: TableScan,
         path: &Path,
         preds: &[Expr],
-        rows: f64,
-        cost: f64,
+        estimate: Estimate,
     ) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
         let mut info = Vec::new();
@@ -259,7 +273,8 @@ impl Planner<'_> {
         let parameterized = uses_others(preds, rel.id);
         let label = format!("Bitmap Heap Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, rows, cost, label, info);
+        let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
@@ -314,8 +329,7 @@ impl Planner<'_> {
                 let shown = self.node_with(
                     Op::Shown { index: 0, below: shown },
                     0,
-                    path.rows,
-                    path.cost,
+                    Estimate { rows: path.rows, cost: path.cost },
                     "BitmapAnd",
                     Vec::new(),
                 );
@@ -326,8 +340,7 @@ impl Planner<'_> {
                 let shown = self.node_with(
                     Op::Shown { index: 0, below: shown },
                     0,
-                    path.rows,
-                    path.cost,
+                    Estimate { rows: path.rows, cost: path.cost },
                     "BitmapOr",
                     Vec::new(),
                 );
@@ -348,8 +361,7 @@ impl Planner<'_> {
                 let shown = self.node_with(
                     Op::Shown { index: index.oid, below: Vec::new() },
                     0,
-                    path.rows,
-                    path.cost,
+                    Estimate { rows: path.rows, cost: path.cost },
                     label,
                     info,
                 );

@@ -53,6 +53,13 @@ use shown_text::ShownNames;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+/// How many rows a node is expected to yield, and what they cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Estimate {
+    pub rows: f64,
+    pub cost: f64,
+}
+
 pub struct Planner<'a> {
     pub catalog: &'a dyn CatalogView,
     pub engine: &'a Arc<Engine>,
@@ -363,11 +370,11 @@ impl Planner<'_> {
         &self,
         op: Op,
         width: usize,
-        rows: f64,
-        cost: f64,
+        estimate: Estimate,
         label: impl Into<String>,
         info: Vec<String>,
     ) -> Arc<Node> {
+        let Estimate { rows, cost } = estimate;
         let id = self.next_node.get();
         self.next_node.set(id + 1);
         Arc::new(Node { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })

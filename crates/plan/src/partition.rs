@@ -328,7 +328,7 @@ impl Planner<'_> {
             _ => ("Append".to_string(), Vec::new(), shown),
         };
         let scan = PartitionScan { table: table.clone(), template, prune, order, shown };
-        let node = self.node_with(Op::Partitions(Box::new(scan)), width, rows, cost, label, info);
+        let node = self.node_with(Op::Partitions(Box::new(scan)), width, Estimate { rows, cost }, label, info);
         self.note_divided_scan(&node, rel, table)?;
         Ok(ScanChoice { planned: Planned { node, layout: choice.planned.layout }, sorted, ..choice })
     }
@@ -453,8 +453,7 @@ impl Planner<'_> {
             let node = self.node_with(
                 Op::Shown { index: 0, below },
                 template.width,
-                template.rows,
-                template.cost,
+                Estimate { rows: template.rows, cost: template.cost },
                 label,
                 template.info.clone(),
             );

@@ -158,7 +158,7 @@ impl Planner<'_> {
         };
         let scans = division.scans.iter().map(|scan| (scan.node, scan.table.clone())).collect();
         let op = Op::ByPartition(Box::new(ByPartition { input, scans, shown }));
-        Planned { node: self.node_with(op, width, rows, cost, label, info), layout }
+        Planned { node: self.node_with(op, width, Estimate { rows, cost }, label, info), layout }
     }
 
     fn show_parts(&self, input: &Arc<Node>, division: &Division) -> Vec<ShownPart> {
@@ -223,8 +223,7 @@ impl Planner<'_> {
             self.node_with(
                 Op::Shown { index: 0, below: Vec::new() },
                 0,
-                1.0,
-                0.0,
+                Estimate { rows: 1.0, cost: 0.0 },
                 "Result",
                 vec!["One-Time Filter: false".into()],
             )
@@ -242,8 +241,13 @@ impl Planner<'_> {
         children: Vec<Arc<Node>>,
         stands_for: &mut Vec<(usize, usize)>,
     ) -> Arc<Node> {
-        let shown =
-            self.node_with(Op::Shown { index: 0, below: children }, node.width, node.rows, node.cost, label, info);
+        let shown = self.node_with(
+            Op::Shown { index: 0, below: children },
+            node.width,
+            Estimate { rows: node.rows, cost: node.cost },
+            label,
+            info,
+        );
         stands_for.push((node.id, shown.id));
         shown
     }

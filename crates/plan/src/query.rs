@@ -252,7 +252,8 @@ impl Planner<'_> {
                 .collect();
             info.push(format!("Sort Key: {}", text.join(", ")));
         }
-        let node = self.node_with(Op::Sort { input: input.node, keys: specs }, width, rows, cost, "Sort", info);
+        let node =
+            self.node_with(Op::Sort { input: input.node, keys: specs }, width, Estimate { rows, cost }, "Sort", info);
         Ok(Planned { node, layout: input.layout })
     }
 
@@ -385,8 +386,13 @@ impl Planner<'_> {
         let width = rel.columns.len();
         let shown = self.explains().then(|| Box::new(self.shown_function(rel, calls)));
         let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
-        let node =
-            self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
+        let node = self.node_with(
+            Op::Function { calls: compiled, ordinality, shown },
+            width,
+            Estimate { rows: 1000.0, cost: 10.0 },
+            label,
+            info,
+        );
         Ok(Planned { node, layout: all_columns(rel) })
     }
 

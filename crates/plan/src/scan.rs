@@ -1,6 +1,7 @@
 //! Access paths of one table.
 
 use super::access::{self, Match};
+use super::bitmap::{Conditions, TableSize};
 use super::expression::CExpr;
 use super::*;
 use kilndb_base::Error;
@@ -16,6 +17,21 @@ pub struct ScanChoice {
     pub cost: f64,
     /// Uses values of other relations to find its rows.
     pub parameterized: bool,
+}
+
+/// A scan of a table whose access path is not chosen yet, and the columns that it yields.
+pub(super) struct TableScan {
+    pub scan: Scan,
+    pub layout: Layout,
+}
+
+/// An index that a scan may use.
+struct IndexPath {
+    index: Arc<Index>,
+    conditions: Match,
+    estimate: Estimate,
+    /// It yields its rows in the order wanted.
+    sorted: bool,
 }
 
 pub fn table_rows(table: &Table, pages: f64) -> f64 {
@@ -114,7 +130,8 @@ impl Planner<'_> {
         }
         self.lock_table(table.oid, LockMode::AccessShare);
         let (scan, layout) = self.make_scan(rel, table)?;
-        let known_pages = match &scan.heap {
+        let table_scan = TableScan { scan, layout };
+        let known_pages = match &table_scan.scan.heap {
             Some(heap) => f64::from(heap.pages()),
             None => self.partition_pages(table)?,
         };
@@ -124,7 +141,7 @@ impl Planner<'_> {
         let all_selectivity: f64 = selectivities.iter().product();
         let out_rows = (total * all_selectivity).max(1.0);
         if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
-            let choice = self.tid_scan(rel, scan, layout, &tids, used, preds)?;
+            let choice = self.tid_scan(rel, table_scan, &tids, used, preds)?;
             return self.over_partitions(rel, table, choice, preds, &[]);
         }
         let switches = self.catalog.planner_switches();
@@ -134,7 +151,7 @@ impl Planner<'_> {
         let all: Vec<Expr> =
             if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
         let all = if implied.is_empty() { preds } else { &all };
-        let mut best: Option<(f64, Arc<Index>, Match, f64, bool)> = None;
+        let mut best: Option<IndexPath> = None;
         for index in &table.indexes {
             if !index.valid || !index.method.is_ordered {
                 continue;
@@ -174,32 +191,38 @@ impl Planner<'_> {
             if !useful_order {
                 cost += sort_cost;
             }
-            if best.as_ref().is_none_or(|b| cost < b.0) {
-                best = Some((cost, index.clone(), m, rows, useful_order));
+            if best.as_ref().is_none_or(|b| cost < b.estimate.cost) {
+                let estimate = Estimate { rows, cost };
+                best = Some(IndexPath { index: index.clone(), conditions: m, estimate, sorted: useful_order });
             }
         }
         let bitmap = match table.indexes.iter().any(|i| i.has_terms()) {
-            true => self.bitmap_path(rel, table, (preds, &selectivities), total, pages)?,
+            true => {
+                let conditions = Conditions { preds, selectivities: &selectivities };
+                self.bitmap_path(rel, table, conditions, TableSize { rows: total, pages })?
+            }
             false => None,
         };
         let bitmap =
             bitmap.map(|path| (path.scan_cost(pages) + switches.penalty(switches.bitmapscan) + sort_cost, path));
         let seq_cost = seq_cost + switches.penalty(switches.seqscan);
         let choice = match best {
-            _ if bitmap
-                .as_ref()
-                .is_some_and(|(cost, _)| *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.0)) =>
+            _ if bitmap.as_ref().is_some_and(|(cost, _)| {
+                *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.estimate.cost)
+            }) =>
             {
                 let Some((cost, path)) = bitmap else { return Err(Error::internal("a bitmap scan without a bitmap")) };
-                self.bitmap_scan(rel, scan, layout, &path, preds, out_rows, cost)
+                self.bitmap_scan(rel, table_scan, &path, preds, Estimate { rows: out_rows, cost })
             }
-            Some((cost, index, mut m, rows, sorted)) if cost < seq_cost + sort_cost => {
-                let kept = (!implied.is_empty()).then(|| super::implied::keep_used(preds, &implied, &mut m));
+            Some(mut path) if path.estimate.cost < seq_cost + sort_cost => {
+                let kept =
+                    (!implied.is_empty()).then(|| super::implied::keep_used(preds, &implied, &mut path.conditions));
                 let preds = kept.as_deref().unwrap_or(preds);
-                let backward = sorted && access::order_of(rel.id, &index, m.equal.len(), wanted) == Some(true);
-                self.index_scan(rel, scan, layout, &index, m, preds, backward, sorted, rows, cost)
+                let equal = path.conditions.equal.len();
+                let backward = path.sorted && access::order_of(rel.id, &path.index, equal, wanted) == Some(true);
+                self.index_scan(rel, table_scan, path, preds, backward)
             }
-            _ => self.seq_scan(rel, scan, layout, preds, out_rows, seq_cost),
+            _ => self.seq_scan(rel, table_scan, preds, Estimate { rows: out_rows, cost: seq_cost }),
         };
         self.over_partitions(rel, table, choice?, preds, wanted)
     }
@@ -221,34 +244,28 @@ impl Planner<'_> {
         Ok((Some(filter), info))
     }
 
-    fn seq_scan(
-        &self,
-        rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
-        preds: &[Expr],
-        rows: f64,
-        cost: f64,
-    ) -> Result<ScanChoice> {
+    fn seq_scan(&self, rel: &Rel, table_scan: TableScan, preds: &[Expr], estimate: Estimate) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let info = self.filter_text(rel, preds.iter()).into_iter().collect();
         scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
         let label = format!("Seq Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
         let parameterized = uses_others(preds, rel.id);
-        let node = self.node_with(Op::SeqScan(scan), width, rows, cost, label, info);
+        let node = self.node_with(Op::SeqScan(scan), width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
     fn tid_scan(
         &self,
         rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
+        table_scan: TableScan,
         tids: &[Expr],
         used: usize,
         preds: &[Expr],
     ) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
         let values = tids.iter().map(|e| self.compile(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| *i != used).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
@@ -260,25 +277,27 @@ impl Planner<'_> {
         }
         let label = format!("Tid Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(Op::TidScan { scan, tids: values }, width, count, count, label, info);
+        let node = self.node_with(
+            Op::TidScan { scan, tids: values },
+            width,
+            Estimate { rows: count, cost: count },
+            label,
+            info,
+        );
         let parameterized = uses_others(preds, rel.id);
         Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows: count, cost: count, parameterized })
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn index_scan(
         &self,
         rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
-        index: &Arc<Index>,
-        m: Match,
+        table_scan: TableScan,
+        path: IndexPath,
         preds: &[Expr],
         backward: bool,
-        sorted: bool,
-        rows: f64,
-        cost: f64,
     ) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
+        let IndexPath { index, conditions: m, estimate, sorted } = path;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| !m.used.contains(i)).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         scan.filter = filter;
@@ -325,7 +344,8 @@ impl Planner<'_> {
         let direction = if backward { " Backward" } else { "" };
         let label = format!("Index Scan{direction} using {} on {}", index.name, self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(Op::IndexScan { scan, access }, width, rows, cost, label, info);
+        let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
         Ok(ScanChoice { planned: Planned { node, layout }, sorted, rows, cost, parameterized })
     }
 

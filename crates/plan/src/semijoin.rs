@@ -4,7 +4,7 @@
 //! the level it is in. Conditions that use the level's columns are the join's, the others stay with the subquery. What
 //! cannot be taken apart so stays a subplan. NOT IN always does: its NULLs make it something else than an anti join.
 
-use super::join::{FromPlan, used_rels};
+use super::join::{FromPlan, LoopInner, used_rels};
 use super::*;
 use kilndb_base::Error;
 
@@ -155,22 +155,25 @@ impl Planner<'_> {
             let mut uses = Vec::new();
             semi.joins.iter().for_each(|e| e.columns(&mut uses));
             let cost = left.cost + left.rows * (bound.cost + 0.05);
-            let mut p = self.nest_loop(again(left), bound, semi.kind, &[], &uses, false, rows, cost)?;
+            let inner = LoopInner::per_row(bound, &uses);
+            let mut p = self.nest_loop(again(left), inner, semi.kind, &[], Estimate { rows, cost })?;
             p.sorted = left.sorted;
             if left.sorted && limited {
                 return Ok(p);
             }
             best = Some(p);
         }
-        if let Some((keys, residual)) = self.hash_keys(&semi.joins, &left.planned.layout, &plain.planned.layout) {
+        if let Some(condition) = self.hash_keys(&semi.joins, &left.planned.layout, &plain.planned.layout) {
             let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015;
             if best.as_ref().is_none_or(|b| cost < b.cost) {
-                best = Some(self.hash_join(again(left), again(&plain), semi.kind, keys, residual, rows, cost)?);
+                let estimate = Estimate { rows, cost };
+                best = Some(self.hash_join(again(left), again(&plain), semi.kind, condition, estimate)?);
             }
         }
         let cost = left.cost + plain.cost + left.rows * plain.rows * 0.01;
         if best.as_ref().is_none_or(|b| cost < b.cost) {
-            let mut p = self.nest_loop(again(left), plain, semi.kind, &semi.joins, &[], true, rows, cost)?;
+            let inner = LoopInner::once(plain);
+            let mut p = self.nest_loop(again(left), inner, semi.kind, &semi.joins, Estimate { rows, cost })?;
             p.sorted = left.sorted;
             best = Some(p);
         }

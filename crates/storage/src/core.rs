@@ -67,6 +67,21 @@ pub struct Core {
 /// Bytes of a commit record before its lists, at most: the kind, a transaction, the number of dropped relations.
 pub const COMMIT_HEAD: usize = 1 + 10 + 5;
 
+/// One step of a rollback: the chain of transaction `xid` goes on at `next` afterwards.
+#[derive(Clone, Copy, Debug)]
+pub struct RollbackStep {
+    pub xid: u64,
+    pub next: u64,
+}
+
+/// An undo record that is to be written to its reserved place, together with the change that it undoes.
+pub struct ReservedUndo<'a> {
+    pub place: crate::undo::RecordPlace<'a>,
+    pub record: &'a crate::undo::record::UndoRecord,
+    /// Memory for the log record.
+    pub body: &'a mut Vec<u8>,
+}
+
 impl Core {
     /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
     pub fn assemble(
@@ -219,16 +234,16 @@ impl Core {
         }
         self.apply(relation, lsn, ops, which, pages)
     }
-    /// A step of a rollback; the transaction's chain goes on at `next`.
+    /// A change that takes another back.
     pub fn emit_compensate(
         &self,
         relation: &Relation,
-        xid: u64,
-        next: u64,
+        step: RollbackStep,
         ops: &[(Target, Op<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
+        let RollbackStep { xid, next } = step;
         let _gate = self.change_gate(relation);
         let mut lsn = 0;
         if relation.logged() {
@@ -241,17 +256,15 @@ impl Core {
         self.apply(relation, lsn, ops, which, pages)
     }
     /// A change with its undo record, which has its place already. The caller has passed [`Core::change_gate`].
-    #[allow(clippy::too_many_arguments)]
     pub fn emit_undoable(
         &self,
         relation: &Relation,
-        body: &mut Vec<u8>,
-        place: crate::undo::RecordPlace<'_>,
-        record: &crate::undo::record::UndoRecord,
+        undo: ReservedUndo<'_>,
         ops: &[(Target, Op<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
+        let ReservedUndo { place, record, body } = undo;
         debug_assert!(record.xid != 0, "an undo record of no transaction");
         debug_assert!(
             record.rel == relation.id,

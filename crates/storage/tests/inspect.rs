@@ -43,10 +43,10 @@ fn known_cluster(name: &str) -> KnownCluster {
     let mut open_one = e.begin(Isolation::ReadCommitted, 0);
     let snapshot = open_one.take_snapshot();
     let options = WriteOptions::default();
-    heap.update(&mut open_one, row, &snapshot, &[0xbc; 8], &[], &options, &park).unwrap();
+    heap.update(&mut open_one, row, &[0xbc; 8], &[], &options.with(&snapshot, &park)).unwrap();
     open_one.next_command();
     let snapshot = open_one.take_snapshot();
-    heap.update(&mut open_one, row, &snapshot, &[0xcd; 8], &[], &options, &park).unwrap();
+    heap.update(&mut open_one, row, &[0xcd; 8], &[], &options.with(&snapshot, &park)).unwrap();
     e.checkpoint(&park).unwrap();
     let begin = e.insert_lsn();
     let mut t = e.begin(Isolation::ReadCommitted, 0);

@@ -5,6 +5,7 @@
 use super::node::{self, Key, Side};
 use crate::ahead;
 use crate::buffer::WriteGuard;
+use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
 use crate::page::{KIND_TREE, View};
@@ -124,7 +125,7 @@ impl Relation {
         key: &[u8],
         rid: u64,
         stamp: Option<u64>,
-        rollback: Option<(u64, u64)>,
+        rollback: Option<RollbackStep>,
     ) -> Result<bool> {
         let (block, mut page) = self.latch_node(0, Key(key, rid))?;
         let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(true) };
@@ -135,7 +136,7 @@ impl Relation {
         }
         let ops = [(self.target(block), Op::TreeRemove { idx })];
         match rollback {
-            Some((xid, next)) => self.core.emit_compensate(self, xid, next, &ops, &[0], &mut [&mut page])?,
+            Some(step) => self.core.emit_compensate(self, step, &ops, &[0], &mut [&mut page])?,
             None => self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])?,
         }
         let empty = node::count(&page.view()) == 0 && block != 0;
@@ -146,7 +147,7 @@ impl Relation {
         Ok(true)
     }
     /// Rollback of a retirement or revival.
-    pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, chain: (u64, u64)) -> Result<()> {
+    pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, step: RollbackStep) -> Result<()> {
         let (block, mut page) = self.latch_node(0, Key(key, rid))?;
         let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
         if found & ADDRESS != address {
@@ -154,6 +155,6 @@ impl Relation {
         }
         let entry = node::build(key, rid, None, old);
         let ops = [(self.target(block), Op::TreeReplace { idx, entry: &entry })];
-        self.core.emit_compensate(self, chain.0, chain.1, &ops, &[0], &mut [&mut page])
+        self.core.emit_compensate(self, step, &ops, &[0], &mut [&mut page])
     }
 }

@@ -7,7 +7,7 @@
 //! Must not know: what the row is wanted for.
 
 use super::page::{self as hp, ADDRESS, KEY_CHANGED, PIECE};
-use crate::api::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use crate::api::{RowAccess, RowLockMode, WaitPolicy, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -288,15 +288,14 @@ impl Relation {
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         mode: RowLockMode,
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
-        let snapshot = snapshot.of(self)?;
+        let snapshot = access.snapshot.of(self)?;
+        let options = &access.options;
         txn.begin_removal()?;
-        let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
+        let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, access.park)? {
             Acquired::Missing => return Ok(WriteOutcome::Deleted),
             Acquired::Skipped => return Ok(WriteOutcome::Skipped),
             Acquired::Free { page, word, newest, waited, .. } => (page, word, newest, waited),

@@ -11,16 +11,15 @@
 use super::lock::{Acquired, Waited, mode_of};
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD, space_of};
 use super::pieces::{MAX_ROW, pointer_to};
-use crate::api::{RowLockMode, WriteOptions, WriteOutcome};
+use crate::api::{RowAccess, RowLockMode, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::page::{KIND_HEAP, PAGE};
+use crate::txn::Transaction;
 use crate::txn::visibility::{MADE_FORWARD, MOVED, Newest};
-use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data, update_data};
 use crate::wal::record::Op;
 use crate::wal::room::SpaceUse;
-use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 
@@ -60,8 +59,8 @@ pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
     (prefix, suffix)
 }
 
-/// A row that may be written.
-struct Taken<'a> {
+/// A row that may be written, with its page latched.
+struct WritableRow<'a> {
     page: WriteGuard<'a>,
     word: u64,
     /// The strongest in which the transaction has it.
@@ -152,13 +151,13 @@ impl Relation {
         &'a self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         mode: RowLockMode,
-        options: &WriteOptions,
-        park: &dyn Park,
-    ) -> Result<std::result::Result<Taken<'a>, WriteOutcome>> {
+        access: &RowAccess<'_>,
+    ) -> Result<std::result::Result<WritableRow<'a>, WriteOutcome>> {
+        let snapshot = access.snapshot.of(self)?;
+        let options = &access.options;
         txn.begin_removal()?;
-        let (mut page, word, newest, held, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
+        let (mut page, word, newest, held, waited) = match self.acquire(txn, rid, mode, options.wait, access.park)? {
             Acquired::Missing => return Ok(Err(WriteOutcome::Deleted)),
             Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
             Acquired::Free { page, word, newest, held, waited } => (page, word, newest, held, waited),
@@ -171,7 +170,7 @@ impl Relation {
                     Newest::Held { .. } => 0,
                 };
                 let mode = held.map_or(mode, |held| mode.max(mode_of(held)));
-                Ok(Ok(Taken { page, word, mode, replaced_csn, waited }))
+                Ok(Ok(WritableRow { page, word, mode, replaced_csn, waited }))
             }
             Ok(Some(WriteOutcome::Changed)) => {
                 self.put_lock(txn, rid, mode, word, &mut page)?;
@@ -193,26 +192,22 @@ impl Relation {
     }
 
     /// `retired`: index entries that the new row no longer has.
-    #[allow(clippy::too_many_arguments)]
     pub fn update(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         row: &[u8],
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
-        let snapshot = snapshot.of(self)?;
-        let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
+        let mode = if access.options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
         txn.core.log.check_room(SpaceUse::Takes)?;
-        let Taken { mut page, word, mode, replaced_csn, waited } =
-            match self.take(txn, rid, snapshot, mode, options, park)? {
-                Ok(taken) => taken,
-                Err(outcome) => return Ok(outcome),
-            };
+        let mut locked = match self.take(txn, rid, mode, access)? {
+            Ok(locked) => locked,
+            Err(outcome) => return Ok(outcome),
+        };
+        let word = locked.word;
         let slot = usize::from(rid.slot);
         let mut flags = word & KEY_CHANGED;
         if flags != 0 && word & ADDRESS != 0 && self.core.undo.is_gone(word & ADDRESS) {
@@ -222,13 +217,15 @@ impl Relation {
         if !retired.is_empty() {
             flags |= KEY_CHANGED;
         }
-        let inline = row.len() <= MAX_INLINE && hp::can_become(page.page(), slot, row.len());
+        let inline = row.len() <= MAX_INLINE && hp::can_become(locked.page.page(), slot, row.len());
         if inline {
-            self.update_inline(txn, rid, mode, word, flags, row, &mut page)?;
-            drop(page);
+            self.update_inline(txn, rid, row, flags, &mut locked)?;
         } else {
-            self.put_lock(txn, rid, mode, word, &mut page)?;
-            drop(page);
+            self.put_lock(txn, rid, locked.mode, word, &mut locked.page)?;
+        }
+        let WritableRow { page, mode, waited, replaced_csn, .. } = locked;
+        drop(page);
+        if !inline {
             self.update_apart(txn, rid, mode, flags, row)?;
         }
         self.settle(txn, rid, waited, true);
@@ -238,17 +235,16 @@ impl Relation {
         txn.wrote_row(self, rid, Some(replaced_csn))?;
         Ok(WriteOutcome::Done)
     }
-    #[allow(clippy::too_many_arguments)]
     fn update_inline(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        mode: RowLockMode,
-        word: u64,
-        flags: u64,
         row: &[u8],
-        page: &mut WriteGuard<'_>,
+        flags: u64,
+        locked: &mut WritableRow<'_>,
     ) -> Result<()> {
+        let WritableRow { page, word, mode, .. } = locked;
+        let (word, mode) = (*word, *mode);
         let slot = usize::from(rid.slot);
         let (at, len) = hp::item(page.view(), slot).ok_or_else(|| Error::corrupted("row has gone"))?;
         let payload = &page.page()[at + WORD..at + len];
@@ -308,42 +304,33 @@ impl Relation {
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
-        self.delete_marked(txn, rid, snapshot, retired, options, 0, park)
+        self.delete_marked(txn, rid, retired, access, 0)
     }
     /// As [`Relation::delete`], of a row that goes to another relation: who was about to change it is told so (40001).
     pub fn delete_moved(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
-        self.delete_marked(txn, rid, snapshot, retired, options, MOVED, park)
+        self.delete_marked(txn, rid, retired, access, MOVED)
     }
-    #[allow(clippy::too_many_arguments)]
     fn delete_marked(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
+        access: &RowAccess<'_>,
         mark: u8,
-        park: &dyn Park,
     ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
-        let snapshot = snapshot.of(self)?;
-        let mode = RowLockMode::Update;
-        let Taken { mut page, word, mode, replaced_csn, waited } =
-            match self.take(txn, rid, snapshot, mode, options, park)? {
-                Ok(taken) => taken,
+        let WritableRow { mut page, word, mode, replaced_csn, waited } =
+            match self.take(txn, rid, RowLockMode::Update, access)? {
+                Ok(locked) => locked,
                 Err(outcome) => return Ok(outcome),
             };
         let slot = usize::from(rid.slot);

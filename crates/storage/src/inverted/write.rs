@@ -11,6 +11,7 @@
 use super::entry::{self, History, Posting};
 use crate::btree::node::{self, Key};
 use crate::core::Core;
+use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::page::View;
 use crate::txn::Transaction;
@@ -171,7 +172,7 @@ impl Relation {
         &self,
         row: u64,
         amend: impl Fn(&mut History),
-        rollback: Option<(u64, u64)>,
+        rollback: Option<RollbackStep>,
     ) -> Result<()> {
         let own = History::own(row);
         loop {
@@ -200,7 +201,7 @@ impl Relation {
             };
             let ops = [(self.target(block), op)];
             match rollback {
-                Some((xid, next)) => self.core.emit_compensate(self, xid, next, &ops, &[0], &mut [&mut page])?,
+                Some(step) => self.core.emit_compensate(self, step, &ops, &[0], &mut [&mut page])?,
                 None => self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])?,
             }
             let is_empty = node::count(&page.view()) == 0 && block != 0;
@@ -257,7 +258,7 @@ impl Relation {
         self: &Arc<Self>,
         posting: Posting,
         present: impl Fn(Option<u32>) -> Option<u32>,
-        rollback: Option<(u64, u64)>,
+        rollback: Option<RollbackStep>,
     ) -> Result<()> {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);
@@ -303,7 +304,7 @@ impl Core {
         let change = Change::of(record)?;
         let Some(new) = change.new else { return Ok(()) };
         let present = |now: Option<u32>| if now == Some(new) { change.old } else { now };
-        relation.bury((change.row, new), present, Some((record.xid, record.prev)))
+        relation.bury((change.row, new), present, Some(RollbackStep { xid: record.xid, next: record.prev }))
     }
     /// What the transaction, which has committed, has left behind is seen by nobody any more.
     pub(super) fn purge_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {

@@ -48,7 +48,7 @@ fn killed_cluster(name: &str) -> (Dir, u64) {
         if n % 3 == 2 {
             let snapshot = t.take_snapshot();
             let options = WriteOptions::default();
-            heap.update(&mut t, rids[n as usize], &snapshot, &[n as u8; 200], &[], &options, &park).unwrap();
+            heap.update(&mut t, rids[n as usize], &[n as u8; 200], &[], &options.with(&snapshot, &park)).unwrap();
         }
         match n % 7 {
             6 => t.rollback(&park).unwrap(),

@@ -244,7 +244,7 @@ impl Row {
         let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         let options = WriteOptions::default();
-        let done = self.heap.update(&mut t, self.rid, &s, row, &[], &options, &ThreadPark::new()).unwrap();
+        let done = self.heap.update(&mut t, self.rid, row, &[], &options.with(&s, &ThreadPark::new())).unwrap();
         assert_eq!(done, WriteOutcome::Done);
         commit(&self.engine, t);
     }

@@ -18,6 +18,7 @@ pub mod visibility;
 
 use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
+use crate::core::ReservedUndo;
 use crate::core::{COMMIT_HEAD, Core};
 use crate::directory::Relation;
 use crate::locks::deadlock;
@@ -738,7 +739,7 @@ impl Transaction {
         self.chain(relation, record.kind, address);
         let ops = build(address);
         let mut body = std::mem::take(&mut self.body);
-        let done = core.emit_undoable(relation, &mut body, place, record, &ops, which, pages);
+        let done = core.emit_undoable(relation, ReservedUndo { place, record, body: &mut body }, &ops, which, pages);
         self.body = body;
         done?;
         Ok(address)

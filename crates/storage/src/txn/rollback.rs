@@ -10,6 +10,7 @@
 use super::visibility::MADE_FORWARD;
 use super::{Savepoint, Transaction};
 use crate::core::Core;
+use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
 use crate::undo::many::{Shape, Span, put_shape, put_slots};
@@ -82,12 +83,12 @@ impl Core {
         match record.kind {
             UndoKind::IndexInsert => {
                 let (_, rid, key) = record.index_parts(0)?;
-                relation.entry_remove(key, rid, None, Some((xid, next)))?;
+                relation.entry_remove(key, rid, None, Some(RollbackStep { xid, next }))?;
             }
             UndoKind::IndexMark | UndoKind::IndexRevive if planted::is(Bug::RestampForgotten) => {}
             UndoKind::IndexMark | UndoKind::IndexRevive => {
                 let (stamp, rid, key) = record.index_parts(8)?;
-                relation.entry_restamp(key, rid, address, stamp, (xid, next))?;
+                relation.entry_restamp(key, rid, address, stamp, RollbackStep { xid, next })?;
             }
             UndoKind::IndexRetire | UndoKind::IndexRetireMany | UndoKind::PieceRetire => {}
             UndoKind::OfMethod => self.undo_of_method(&relation, &record)?,
@@ -133,8 +134,7 @@ impl Core {
                     let op = Op::PatchMany { first, shape: &data, word, old: &[], new: &bytes };
                     self.emit_compensate(
                         relation,
-                        record.xid,
-                        next(&others),
+                        RollbackStep { xid: record.xid, next: next(&others) },
                         &[(relation.target(record.block), op)],
                         &[0],
                         &mut [&mut page],
@@ -146,8 +146,7 @@ impl Core {
                 let op = Op::WordMany { first, slots: &data, word };
                 self.emit_compensate(
                     relation,
-                    record.xid,
-                    next(&others),
+                    RollbackStep { xid: record.xid, next: next(&others) },
                     &[(relation.target(record.block), op)],
                     &[0],
                     &mut [&mut page],
@@ -165,14 +164,14 @@ impl Core {
     }
     fn undo_row(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
         let Ok(pid) = relation.pid(record.block) else { return Ok(()) };
-        let (xid, next) = (record.xid, record.prev);
+        let step = RollbackStep { xid: record.xid, next: record.prev };
         let target = relation.target(record.block);
         let slot = usize::from(record.slot);
         let mut page = self.pool.write(pid)?;
         if record.kind == UndoKind::InsertRange {
             let last = record.data.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)));
             let op = Op::FreeRange { first: slot, last, word: address };
-            self.emit_compensate(relation, xid, next, &[(target, op)], &[0], &mut [&mut page])?;
+            self.emit_compensate(relation, step, &[(target, op)], &[0], &mut [&mut page])?;
             drop(page);
             relation.hint(record.block);
             return Ok(());
@@ -180,7 +179,7 @@ impl Core {
         let Some(word) = hp::word(page.view(), slot) else { return Ok(()) };
         if record.kind == UndoKind::PieceInsert {
             if word & hp::PIECE != 0 {
-                self.emit_compensate(relation, xid, next, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                self.emit_compensate(relation, step, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
                 drop(page);
                 relation.hint(record.block);
             }
@@ -192,7 +191,7 @@ impl Core {
         let old = record.old_word | (word & KEY_CHANGED);
         match record.kind {
             UndoKind::Insert => {
-                self.emit_compensate(relation, xid, next, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                self.emit_compensate(relation, step, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
                 drop(page);
                 relation.hint(record.block);
             }
@@ -214,7 +213,7 @@ impl Core {
                 }
                 if hp::can_become(page.page(), slot, len - hp::WORD - cut + bytes.len()) {
                     let op = Op::Patch { slot, word: old, off, cut, old: &[], new: bytes };
-                    self.emit_compensate(relation, xid, next, &[(target, op)], &[0], &mut [&mut page])?;
+                    self.emit_compensate(relation, step, &[(target, op)], &[0], &mut [&mut page])?;
                 } else {
                     let mut payload = page.page()[at + hp::WORD..at + len].to_vec();
                     drop(page);
@@ -227,8 +226,7 @@ impl Core {
                 let old = old | (word & FORWARD);
                 self.emit_compensate(
                     relation,
-                    xid,
-                    next,
+                    step,
                     &[(target, Op::Word { slot, word: old })],
                     &[0],
                     &mut [&mut page],
@@ -248,8 +246,7 @@ impl Core {
         let op = Op::Put { slot: usize::from(record.slot), word: old, body: pointer };
         self.emit_compensate(
             relation,
-            record.xid,
-            record.prev,
+            RollbackStep { xid: record.xid, next: record.prev },
             &[(relation.target(record.block), op)],
             &[0],
             &mut [&mut page],
