@@ -9,7 +9,7 @@ use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::trigger::fires;
 use kilndb_catalog::{Column, Index, Table, TableKind};
-use kilndb_plan::partition::Columns;
+use kilndb_plan::partition::PartitionColumns;
 use kilndb_plan::{ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
 use kilndb_storage::{
     Fetched, IndexInsert, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions,
@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// What a statement owes its foreign keys.
 #[derive(Default)]
-pub struct Queue {
+pub struct ConstraintQueue {
     /// (foreign key, whether the row is new, values).
     children: Vec<(usize, bool, Vec<Datum>)>,
     /// (referencing key, old values, new values).
@@ -34,7 +34,7 @@ fn pick(columns: &[usize], row: &[Datum]) -> Vec<Datum> {
     columns.iter().map(|c| row.get(*c).cloned().unwrap_or_default()).collect()
 }
 
-impl Queue {
+impl ConstraintQueue {
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && self.parents.is_empty() && self.twins.is_empty()
     }
@@ -249,11 +249,11 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
         };
         let mut targets = Vec::with_capacity(1);
         if let Some((heap, tree)) = &f.target {
-            targets.push(KeyTarget { table: &f.parent, heap, tree, columns: None });
+            targets.push(KeyLookup { table: &f.parent, heap, tree, columns: None });
         }
         for leaf in &leaves {
             let place = leaf.index(f.key.referenced_index)?;
-            targets.push(KeyTarget {
+            targets.push(KeyLookup {
                 table: &leaf.table,
                 heap: &leaf.heap,
                 tree: &place.relation,
@@ -296,15 +296,15 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
 }
 
 /// Where the row with a key is looked for: the referenced table, or one of its partitions that the key leads to.
-struct KeyTarget<'a> {
+struct KeyLookup<'a> {
     table: &'a Table,
     heap: &'a Relation,
     tree: &'a Arc<Relation>,
-    columns: Option<&'a Columns>,
+    columns: Option<&'a PartitionColumns>,
 }
 
 /// The row with this key that the snapshot sees. A parent that somebody else has not committed is none.
-fn visible_parent(f: &ForeignKeyPlan, target: &KeyTarget<'_>, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
+fn visible_parent(f: &ForeignKeyPlan, target: &KeyLookup<'_>, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
     let mut whole = k.to_vec();
     if target.tree.entries_name_heap() {
         whole.extend_from_slice(&Relation::heap_name(target.heap.id()));

@@ -1,6 +1,6 @@
 //! Index keys and ranges.
 
-use super::context::{ExecContext, Runtime};
+use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::Index;
@@ -27,7 +27,7 @@ fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
 }
 
 /// The ranges of keys to read; empty: no row can match.
-pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Range>> {
+pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Range>> {
     let mut prefix = Vec::with_capacity(24);
     for (k, e) in a.index.keys.iter().zip(&a.equal) {
         let v = e.eval(&[], rt, cx)?;
@@ -140,7 +140,7 @@ pub fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
 pub fn entry(
     p: &IndexPlan,
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(Vec<u8>, bool)>> {
     let mut out = Vec::with_capacity(24);
@@ -152,7 +152,7 @@ pub fn put_entry(
     p: &IndexPlan,
     row: &[Datum],
     out: &mut Vec<u8>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<bool>> {
     if let Some(f) = &p.predicate

@@ -8,13 +8,13 @@
 //! 3. No row is changed twice by the same statement.
 
 use super::cascade;
-use super::constraint::Queue;
+use super::constraint::ConstraintQueue;
 use super::context::*;
 use super::expr::Evaluate;
 use super::modify::ModifyState;
-use super::modify_partitions::{PartitionedPlan, Targets};
+use super::modify_partitions::{PartitionTargets, PartitionedPlan};
 use super::modify_row::{TargetRow, old_row, rid_of};
-use super::trigger::Firing;
+use super::trigger::StatementTriggers;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::{DmlKind, MergeWhen};
 use kilndb_catalog::trigger::TriggerOperation as Operation;
@@ -25,15 +25,15 @@ use kilndb_types::Datum;
 /// What each action has of its own.
 #[derive(Default)]
 pub struct MergeState {
-    steps: Vec<StepState>,
+    steps: Vec<MergeStepState>,
     /// Rows of the join.
     rows: u64,
 }
 
 #[derive(Default)]
-struct StepState {
-    queue: Queue,
-    partitions: Targets,
+struct MergeStepState {
+    queue: ConstraintQueue,
+    partitions: PartitionTargets,
     /// Rows that it has changed.
     changed: u64,
 }
@@ -46,7 +46,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         merge: &MergePlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let done = self.merge_all(m, merge, rt, cx);
@@ -70,10 +70,10 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         merge: &MergePlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        self.merge.steps.resize_with(merge.steps.len(), StepState::default);
+        self.merge.steps.resize_with(merge.steps.len(), MergeStepState::default);
         for (n, step) in merge.steps.iter().enumerate() {
             if let Some(plan) = &step.change
                 && let Some(routing) = plan.routing()
@@ -86,7 +86,7 @@ impl ModifyState {
         let operations: Vec<Operation> =
             KINDS.into_iter().filter(|(kind, _)| has(*kind)).map(|(_, operation)| operation).collect();
         if m.triggers.is_some() {
-            *self.firing = Firing::new(cx);
+            *self.firing = StatementTriggers::new(cx);
             for operation in &operations {
                 self.firing.statement(m, *operation, true, rt, cx)?;
             }
@@ -117,7 +117,7 @@ impl ModifyState {
         self.firing.end(m, &partitions, &operations, rt, cx)
     }
 
-    fn report_merge(&self, merge: &MergePlan, rt: &mut Runtime) {
+    fn report_merge(&self, merge: &MergePlan, rt: &mut RunState) {
         let sum = |kind: DmlKind| {
             let steps = merge.steps.iter().zip(&self.merge.steps);
             steps
@@ -127,7 +127,7 @@ impl ModifyState {
         };
         let [inserted, updated, deleted] = KINDS.map(|(kind, _)| sum(kind));
         let skipped = self.merge.rows.saturating_sub(inserted + updated + deleted);
-        rt.report(self.node.id, Report::Merge { inserted, updated, deleted, skipped });
+        rt.report(self.node.id, NodeReport::Merge { inserted, updated, deleted, skipped });
     }
 
     /// Runs with an action's own state.
@@ -151,7 +151,7 @@ impl ModifyState {
         m: &ModifyPlan,
         merge: &MergePlan,
         mut row: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if row.get(m.statement.old_ctid).is_some_and(|v| !v.is_null()) {
@@ -180,7 +180,7 @@ impl ModifyState {
         m: &ModifyPlan,
         merge: &MergePlan,
         row: &mut TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let mut still = true;
@@ -209,7 +209,7 @@ impl ModifyState {
         merge: &'m MergePlan,
         when: MergeWhen,
         row: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<(usize, &'m MergeStep)>> {
         for (n, step) in merge.steps.iter().enumerate().filter(|(_, s)| s.when == when) {
@@ -225,7 +225,7 @@ impl ModifyState {
         &mut self,
         plan: &ModifyPlan,
         row: &mut TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         if plan.triggers.as_ref().is_some_and(|t| t.is_instead) {
@@ -248,7 +248,7 @@ impl ModifyState {
         &mut self,
         plan: &ModifyPlan,
         row: &mut TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         self.merge_attempt(plan, row, cx, |state, row, cx| state.change_once(plan, row, rt, cx))
@@ -281,7 +281,7 @@ impl ModifyState {
         &mut self,
         plan: &ModifyPlan,
         row: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if let Some(routing) = plan.routing() {

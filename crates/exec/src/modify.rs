@@ -1,24 +1,24 @@
 //! INSERT, UPDATE, DELETE.
 
 use super::cascade;
-use super::constraint::Queue;
+use super::constraint::ConstraintQueue;
 use super::context::*;
 use super::expr::Evaluate;
-use super::inverted::Retired;
+use super::inverted::RetiredEntries;
 use super::modify_row::{ProposedRow, RowElsewhere, StoredRow, TargetRow, tid};
-use super::state::State;
+use super::state::NodeState;
 use super::trigger::{ProposedChange, RowChange, changed_by_trigger};
 use super::{index, inverted, write};
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use kilndb_bind::ir::DmlKind;
-use kilndb_plan::{ModifyPlan, Node, Op};
+use kilndb_plan::{ModifyPlan, Op, PlanNode};
 use kilndb_storage::{Fetched, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
 pub struct ModifyState {
-    pub node: Arc<Node>,
-    pub(super) input: State,
+    pub node: Arc<PlanNode>,
+    pub(super) input: NodeState,
     pub changed: u64,
     /// Those among them that ON CONFLICT DO UPDATE changed.
     pub(super) conflicted: u64,
@@ -27,12 +27,12 @@ pub struct ModifyState {
     result_rows: usize,
     next: usize,
     pub(super) bytes: Vec<u8>,
-    pub(super) queue: Queue,
-    pub(super) scratch: super::modify_many::Scratch,
+    pub(super) queue: ConstraintQueue,
+    pub(super) scratch: super::modify_many::BatchScratch,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
     touched: kilndb_base::hash::HashSet<(RelationId, RowId)>,
-    pub(super) firing: Box<super::trigger::Firing>,
-    pub(super) partitions: super::modify_partitions::Targets,
+    pub(super) firing: Box<super::trigger::StatementTriggers>,
+    pub(super) partitions: super::modify_partitions::PartitionTargets,
     pub(super) merge: super::merge::MergeState,
 }
 
@@ -53,10 +53,10 @@ pub(super) fn takes_rows_together(cx: &ExecContext<'_>) -> bool {
 }
 
 impl ModifyState {
-    pub fn new(node: &Arc<Node>, input: &Arc<Node>) -> ModifyState {
+    pub fn new(node: &Arc<PlanNode>, input: &Arc<PlanNode>) -> ModifyState {
         ModifyState {
             node: node.clone(),
-            input: State::new(input),
+            input: NodeState::new(input),
             changed: 0,
             conflicted: 0,
             done: false,
@@ -64,7 +64,7 @@ impl ModifyState {
             result_rows: 0,
             next: 0,
             bytes: Vec::new(),
-            queue: Queue::default(),
+            queue: ConstraintQueue::default(),
             scratch: Default::default(),
             touched: Default::default(),
             partitions: Default::default(),
@@ -73,7 +73,7 @@ impl ModifyState {
         }
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::Modify(m) = &node.op else { return Ok(()) };
         if !self.done {
@@ -88,7 +88,7 @@ impl ModifyState {
         Ok(())
     }
 
-    fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn run(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if let Some(merge) = &m.statement.merge {
             return self.run_merge(m, merge, rt, cx);
         }
@@ -105,7 +105,7 @@ impl ModifyState {
         done
     }
 
-    fn run_all(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn run_all(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if let Some(plan) = &m.triggers {
             return self.run_triggered(m, plan, rt, cx);
         }
@@ -145,7 +145,7 @@ impl ModifyState {
     fn new_row(
         m: &ModifyPlan,
         row: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<Vec<Datum>>> {
         let mut values = Vec::with_capacity(m.table.columns.len());
@@ -156,7 +156,7 @@ impl ModifyState {
         m: &ModifyPlan,
         row: &[Datum],
         values: &mut Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         if !Self::assign_row(m, row, values, rt, cx)? {
@@ -170,7 +170,7 @@ impl ModifyState {
         m: &ModifyPlan,
         row: &[Datum],
         values: &mut Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         values.clear();
@@ -190,7 +190,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if batch.rows == 1 {
@@ -212,7 +212,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         row: StoredRow<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if let Some(n) = write::insert_entries(m, row, None, &mut self.queue.twins, rt, cx)? {
@@ -225,7 +225,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         row: StoredRow<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         self.queue.child_row(m, row.values);
@@ -249,7 +249,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         new: StoredRow<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Some(list) = &m.statement.returning else { return Ok(()) };
@@ -269,7 +269,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let values = match &m.triggers {
@@ -293,7 +293,7 @@ impl ModifyState {
         m: &ModifyPlan,
         input: &[Datum],
         values: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<RowElsewhere>> {
         let arbiters = &*m.arbiters;
@@ -361,7 +361,7 @@ impl ModifyState {
         m: &ModifyPlan,
         rid: RowId,
         proposed: ProposedRow<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let Some(update) = m.statement.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
@@ -439,7 +439,7 @@ impl ModifyState {
         m: &ModifyPlan,
         row: &TargetRow,
         new: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -491,7 +491,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         input: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         self.until_changed(m, input, rt, cx, |state, row, rt, cx| state.change_once(m, row, rt, cx))
@@ -503,9 +503,9 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         input: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-        mut attempt: impl FnMut(&mut ModifyState, &TargetRow, &mut Runtime, &mut ExecContext<'_>) -> Result<WriteOutcome>,
+        mut attempt: impl FnMut(&mut ModifyState, &TargetRow, &mut RunState, &mut ExecContext<'_>) -> Result<WriteOutcome>,
     ) -> Result<()> {
         let Some(mut row) = TargetRow::of(m, input) else { return Ok(()) };
         let has_before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
@@ -532,7 +532,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         row: &TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         if m.statement.kind == DmlKind::Delete {
@@ -560,7 +560,7 @@ impl ModifyState {
         m: &ModifyPlan,
         row: &TargetRow,
         new: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         let outcome = self.write_update(m, row, new, rt, cx)?;
@@ -577,7 +577,7 @@ impl ModifyState {
         m: &ModifyPlan,
         row: &TargetRow,
         new: Option<&[Datum]>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         self.changed += 1;
@@ -625,7 +625,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         row: &mut TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let seen = row.input.clone();
@@ -638,10 +638,10 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         row: &TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let retired = Retired::of(m, &row.old, rt, cx)?;
+        let retired = RetiredEntries::of(m, &row.old, rt, cx)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: row.is_latest, key_update: true };
         let outcome = m.heap()?.delete(cx.txn, row.rid, &retired.keys(m), &options.with(&cx.snapshot, cx.park))?;
         if outcome == WriteOutcome::Done {

@@ -20,7 +20,7 @@ use kilndb_types::{Datum, row};
 
 /// Memory that batches use again.
 #[derive(Default)]
-pub struct Scratch {
+pub struct BatchScratch {
     /// Position in the input batch, for each row in `rows`.
     positions: Vec<u32>,
     pub(super) rows: RowBatch,
@@ -30,19 +30,19 @@ pub struct Scratch {
     kept: Vec<Datum>,
     /// Index entries of new rows.
     pub(super) keys: RowBatch,
-    entries: Vec<Entries>,
+    entries: Vec<IndexKeys>,
 }
 
 /// Keys of one index.
 #[derive(Default)]
-struct Entries {
-    /// Position in `Scratch::rids`, and where the key ends.
+struct IndexKeys {
+    /// Position in `BatchScratch::rids`, and where the key ends.
     rows: Vec<(u32, u32)>,
     keys: Vec<u8>,
     next: usize,
 }
 
-impl Entries {
+impl IndexKeys {
     fn clear(&mut self) {
         self.rows.clear();
         self.keys.clear();
@@ -64,8 +64,8 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
@@ -100,12 +100,12 @@ impl ModifyState {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Makes a new row in `Scratch::values` and its bytes in `Scratch::rows`; false if it is left out.
+    /// Makes a new row in `BatchScratch::values` and its bytes in `BatchScratch::rows`; false if it is left out.
     fn put_new_row(
         m: &ModifyPlan,
         input: &[Datum],
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         if !Self::fill_new_row(m, input, &mut s.values, rt, cx)? {
@@ -117,13 +117,13 @@ impl ModifyState {
         Ok(true)
     }
 
-    /// What follows once the rows in `Scratch::kept` are in the heap: index entries, RETURNING.
+    /// What follows once the rows in `BatchScratch::kept` are in the heap: index entries, RETURNING.
     fn enter_rows(
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let rows = write::NewRows { values: &s.kept, width: m.table.columns.len(), rids: &s.rids };
@@ -146,7 +146,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -158,8 +158,8 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
@@ -209,7 +209,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -221,15 +221,15 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rids.clear();
-        s.entries.resize_with(m.indexes.len(), Entries::default);
-        s.entries.iter_mut().for_each(Entries::clear);
+        s.entries.resize_with(m.indexes.len(), IndexKeys::default);
+        s.entries.iter_mut().for_each(IndexKeys::clear);
         for i in 0..batch.rows {
             let row = batch.row(i);
             let Some(rid) = rid_of(m, row) else { continue };

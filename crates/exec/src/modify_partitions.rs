@@ -7,13 +7,13 @@
 //!    checks that are due at its end, before RETURNING, and before anything else is inserted into the same partition.
 
 use super::cascade;
-use super::constraint::Queue;
+use super::constraint::ConstraintQueue;
 use super::context::*;
 use super::expr::Evaluate;
 use super::modify::{ModifyState, rows_before_failure, takes_rows_together};
 use super::modify_row::{ProposedRow, RowElsewhere, StoredRow, TargetRow};
 use super::opened_partitions::opened;
-use super::partition::{self, Found, Place};
+use super::partition::{self, FoundPartition, PartitionRoute};
 use super::trigger::{ProposedChange, RowChange};
 use super::write;
 use kilndb_base::hash::HashMap;
@@ -30,11 +30,11 @@ use std::sync::Arc;
 /// Rows that are kept back, of all partitions together, and in bytes of what values hold themselves.
 const ROWS_KEPT_MAX: usize = 32 * 1024;
 
-struct Target {
+struct PartitionTarget {
     oid: Oid,
     /// Of the partition: it says which heap, and what table that is.
     plan: ModifyPlan,
-    queue: Queue,
+    queue: ConstraintQueue,
     /// Rows to be stored, one after the other.
     kept: Vec<Datum>,
     /// Which rows of the statement they are.
@@ -71,12 +71,12 @@ struct RowMove<'a> {
     named: Vec<Datum>,
 }
 
-impl Target {
-    fn new(oid: Oid, plan: ModifyPlan) -> Target {
-        Target {
+impl PartitionTarget {
+    fn new(oid: Oid, plan: ModifyPlan) -> PartitionTarget {
+        PartitionTarget {
             oid,
             plan,
-            queue: Queue::default(),
+            queue: ConstraintQueue::default(),
             kept: Vec::new(),
             kept_numbers: Vec::new(),
             inserted: 0,
@@ -90,14 +90,14 @@ impl Target {
 }
 
 #[derive(Default)]
-pub struct Targets {
+pub struct PartitionTargets {
     /// None: it is shared, and found without being counted.
     map: Option<Arc<PartitionMap>>,
     /// The plan runs often.
     keep_plans: bool,
     /// Rows without triggers are kept, and stored together.
     keep_rows_back: bool,
-    list: Vec<Target>,
+    list: Vec<PartitionTarget>,
     by_oid: HashMap<Oid, usize>,
     /// The one that the last row went to.
     last: usize,
@@ -107,14 +107,14 @@ pub struct Targets {
 }
 
 /// A row that cannot be stored: its place among those given, and why.
-struct Refused {
+struct RefusedRow {
     row: usize,
     error: Error,
     /// Its row is in the table, an index has refused it.
     is_stored: bool,
 }
 
-impl Targets {
+impl PartitionTargets {
     pub fn plans(&self) -> Vec<ModifyPlan> {
         self.list.iter().map(|t| t.plan.clone()).collect()
     }
@@ -125,7 +125,7 @@ pub(super) fn assign(
     m: &ModifyPlan,
     input: &[Datum],
     new: &mut [Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     for (column, e) in &*m.statement.assignments {
@@ -137,7 +137,7 @@ pub(super) fn assign(
 }
 
 impl ModifyState {
-    pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let done = self.run_all_partitions(m, rt, cx);
         self.count_partitions(cx);
         done
@@ -174,7 +174,7 @@ impl ModifyState {
         }
     }
 
-    fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let table = PartitionedPlan::of(m)?;
         self.begin_partitions(table, cx)?;
         // A trigger may do what the next row's evaluation sees.
@@ -229,7 +229,7 @@ impl ModifyState {
     fn target(
         &mut self,
         table: PartitionedPlan<'_>,
-        partition: impl Into<Place>,
+        partition: impl Into<PartitionRoute>,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<usize>> {
         let PartitionedPlan { plan: m, routing } = table;
@@ -244,9 +244,9 @@ impl ModifyState {
         }
         let found = partition::find_locked(&m.table, place, LockMode::RowExclusive, cx)?;
         let leaf = match &found {
-            Found::Known(leaf) => *leaf,
-            Found::Opened(Some(leaf)) => leaf,
-            Found::Opened(None) => return Ok(None),
+            FoundPartition::Known(leaf) => *leaf,
+            FoundPartition::Opened(Some(leaf)) => leaf,
+            FoundPartition::Opened(None) => return Ok(None),
         };
         let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
         if self.partitions.keep_plans
@@ -263,7 +263,7 @@ impl ModifyState {
             plan.indexes.iter().take(1).for_each(|p| ahead::fetch_bounds(&p.relation));
         }
         let at = self.partitions.list.len();
-        self.partitions.list.push(Target::new(oid, plan));
+        self.partitions.list.push(PartitionTarget::new(oid, plan));
         if at > 0 {
             if at == 1 {
                 let first = self.partitions.list[0].oid;
@@ -305,7 +305,7 @@ impl ModifyState {
         &mut self,
         table: PartitionedPlan<'_>,
         named: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<usize> {
         let PartitionedPlan { plan: m, routing } = table;
@@ -344,7 +344,7 @@ impl ModifyState {
         table: PartitionedPlan<'_>,
         input: &[Datum],
         values: &mut Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if !Self::assign_row(table.plan, input, values, rt, cx)? {
@@ -391,7 +391,7 @@ impl ModifyState {
         at: usize,
         mut row: RowElsewhere,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         loop {
@@ -439,7 +439,7 @@ impl ModifyState {
         plan: &ModifyPlan,
         input: &[Datum],
         values: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         write::encode(plan, values, &mut self.bytes)?;
@@ -452,7 +452,7 @@ impl ModifyState {
         &mut self,
         plan: &ModifyPlan,
         values: &mut Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let Some(triggers) = &plan.triggers else { return Ok(true) };
@@ -469,11 +469,11 @@ impl ModifyState {
 
     /// Stores the rows that were kept, a partition after the other. Of those with an error the statement's first raises
     /// it: once one has been found, the rows behind it do not matter.
-    fn store_kept(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn store_kept(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if std::mem::take(&mut self.partitions.rows_kept) == 0 {
             return Ok(());
         }
-        let mut first: Option<(u64, Refused)> = None;
+        let mut first: Option<(u64, RefusedRow)> = None;
         for at in 0..self.partitions.list.len() {
             let target = &mut self.partitions.list[at];
             if target.kept.is_empty() {
@@ -504,9 +504,9 @@ impl ModifyState {
         &mut self,
         plan: &ModifyPlan,
         kept: &mut [Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<Option<Refused>> {
+    ) -> Result<Option<RefusedRow>> {
         let width = plan.table.columns.len().max(1);
         let mut s = std::mem::take(&mut self.scratch);
         let mut refused = None;
@@ -518,7 +518,7 @@ impl ModifyState {
                 let made = write::complete(plan, values, rt, cx)
                     .and_then(|()| row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes));
                 if let Err(e) = made {
-                    refused = Some(Refused { row: n, error: e, is_stored: false });
+                    refused = Some(RefusedRow { row: n, error: e, is_stored: false });
                     break;
                 }
                 s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
@@ -531,12 +531,12 @@ impl ModifyState {
                     write::insert_entries_of(plan, new, &mut s.keys, &mut self.queue.twins, rt, cx)?
                 {
                     let error = write::duplicate(plan, index, new.row(n), rt, cx);
-                    refused = Some(Refused { row: n, error, is_stored: true });
+                    refused = Some(RefusedRow { row: n, error, is_stored: true });
                 }
             }
             if let Some(refused) = refused {
                 self.scratch = s;
-                return Ok(Some(Refused { row: chunk * BATCH_ROWS + refused.row, ..refused }));
+                return Ok(Some(RefusedRow { row: chunk * BATCH_ROWS + refused.row, ..refused }));
             }
             for (values, rid) in rows.chunks(width).zip(&s.rids) {
                 self.has_inserted(plan, StoredRow { rid: *rid, values, input: &[] }, rt, cx)?;
@@ -580,7 +580,7 @@ impl ModifyState {
         &mut self,
         table: PartitionedPlan<'_>,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if !table.routing.changes_key
@@ -606,7 +606,7 @@ impl ModifyState {
         &mut self,
         table: PartitionedPlan<'_>,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if let Some(at) = self.only_target(table, batch, cx)?
@@ -630,7 +630,7 @@ impl ModifyState {
         table: PartitionedPlan<'_>,
         at: usize,
         input: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let plan = self.partitions.list[at].plan.clone();
@@ -642,7 +642,7 @@ impl ModifyState {
         table: PartitionedPlan<'_>,
         at: usize,
         row: &TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         let plan = self.partitions.list[at].plan.clone();
@@ -710,7 +710,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         mut movement: RowMove<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         let target = self.partitions.list[movement.to_at].plan.clone();
@@ -759,10 +759,10 @@ impl ModifyState {
         &mut self,
         from: &ModifyPlan,
         row: &TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let retired = super::inverted::Retired::of(from, &row.old, rt, cx)?;
+        let retired = super::inverted::RetiredEntries::of(from, &row.old, rt, cx)?;
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: row.is_latest, key_update: true };
         let keys = retired.keys(from);
         let outcome = from.heap()?.delete_moved(cx.txn, row.rid, &keys, &options.with(&cx.snapshot, cx.park))?;

@@ -4,7 +4,7 @@ use super::cascade;
 use super::context::*;
 use super::modify::ModifyState;
 use super::modify_row::{StoredRow, TargetRow, old_row};
-use super::trigger::{Firing, ProposedChange, changed_by_trigger};
+use super::trigger::{ProposedChange, StatementTriggers, changed_by_trigger};
 use super::write;
 use kilndb_base::{Error, Result, RowId};
 use kilndb_bind::ir::DmlKind;
@@ -29,12 +29,12 @@ impl ModifyState {
     pub(super) fn run_triggered_partitions(
         &mut self,
         m: &ModifyPlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let operations = Self::operations(m)?;
         if m.triggers.is_some() {
-            *self.firing = Firing::new(cx);
+            *self.firing = StatementTriggers::new(cx);
             for operation in operations {
                 self.firing.statement(m, *operation, true, rt, cx)?;
             }
@@ -51,10 +51,10 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         plan: &TriggerPlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        *self.firing = Firing::new(cx);
+        *self.firing = StatementTriggers::new(cx);
         let operations = Self::operations(m)?;
         for operation in operations {
             self.firing.statement(m, *operation, true, rt, cx)?;
@@ -86,7 +86,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<Vec<Datum>>> {
         let mut values = Vec::with_capacity(m.table.columns.len());
@@ -105,7 +105,7 @@ impl ModifyState {
         m: &ModifyPlan,
         input: &[Datum],
         at: usize,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Some(values) = self.proposed(m, input, rt, cx)? else { return Ok(()) };
@@ -120,7 +120,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         row: &mut TargetRow,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         loop {
@@ -157,7 +157,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let old = old_row(m, input);

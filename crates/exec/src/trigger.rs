@@ -9,7 +9,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::routine::Held;
+use super::routine::CallerResources;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
 use kilndb_catalog::Table;
@@ -21,7 +21,7 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// One call of a trigger's function.
-pub struct Fire<'a> {
+pub struct TriggerCall<'a> {
     pub trigger: &'a Trigger,
     pub table: &'a Arc<Table>,
     pub operation: TriggerOperation,
@@ -106,7 +106,7 @@ const OPERATIONS: [TriggerOperation; 3] =
 
 /// The triggers' side of one run of a [`ModifyPlan`].
 #[derive(Default)]
-pub struct Firing {
+pub struct StatementTriggers {
     pub has_begun: bool,
     is_replica: bool,
     /// The partition that the row of the moment is in, among those that the statement has changed.
@@ -136,13 +136,13 @@ fn extend_version(m: &ModifyPlan, version: Option<&[Datum]>, out: &mut Vec<Datum
     }
 }
 
-impl Firing {
-    pub fn new(cx: &ExecContext<'_>) -> Firing {
-        Firing { has_begun: true, is_replica: cx.session.is_replica(), ..Firing::default() }
+impl StatementTriggers {
+    pub fn new(cx: &ExecContext<'_>) -> StatementTriggers {
+        StatementTriggers { has_begun: true, is_replica: cx.session.is_replica(), ..StatementTriggers::default() }
     }
     /// The first trigger is a partition's.
     pub fn begin(&mut self, cx: &ExecContext<'_>) {
-        *self = Firing { step: self.step, ..Firing::new(cx) };
+        *self = StatementTriggers { step: self.step, ..StatementTriggers::new(cx) };
     }
 
     /// Does it fire for this event, as far as its row is not looked at?
@@ -158,7 +158,7 @@ impl Firing {
         t: &PlannedTrigger,
         change: Option<RowChange<'_>>,
         width: usize,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let Some(when) = &t.when else { return Ok(true) };
@@ -176,7 +176,7 @@ impl Firing {
         m: &ModifyPlan,
         operation: TriggerOperation,
         before: bool,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Some(plan) = &m.triggers else { return Ok(()) };
@@ -190,7 +190,7 @@ impl Firing {
                 continue;
             }
             let transitions = Some(&mut self.transitions[operation as usize]);
-            fire(Fire { trigger, table: &m.table, operation, old: None, new: None, transitions }, cx)?;
+            fire(TriggerCall { trigger, table: &m.table, operation, old: None, new: None, transitions }, cx)?;
         }
         Ok(())
     }
@@ -200,7 +200,7 @@ impl Firing {
         &mut self,
         m: &ModifyPlan,
         mut change: ProposedChange<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let Some(plan) = &m.triggers else { return Ok(true) };
@@ -218,7 +218,7 @@ impl Firing {
             if !Self::condition_holds(t, Some(change.as_change()), m.table.columns.len(), rt, cx)? {
                 continue;
             }
-            let call = Fire { trigger, table: &m.table, operation, old, new, transitions: None };
+            let call = TriggerCall { trigger, table: &m.table, operation, old, new, transitions: None };
             let Some(row) = fire(call, cx)? else { return Ok(false) };
             let Some(new) = change.new_row() else { continue };
             let before = std::mem::replace(new, row);
@@ -238,7 +238,7 @@ impl Firing {
         &mut self,
         m: &ModifyPlan,
         change: RowChange<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if m.triggers.is_none() {
@@ -273,7 +273,7 @@ impl Firing {
         &mut self,
         m: &ModifyPlan,
         change: RowChange<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Some(plan) = &m.triggers else { return Ok(()) };
@@ -328,7 +328,7 @@ impl Firing {
         m: &ModifyPlan,
         partitions: &[Vec<ModifyPlan>],
         operations: &[TriggerOperation],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         // They see what it did.
@@ -370,7 +370,7 @@ impl Firing {
             for (n, t) in plan.list.iter().skip(*word as usize * BITS).take(BITS).enumerate() {
                 if due & (1 << n) != 0 {
                     let transitions = Some(&mut self.transitions[operation as usize]);
-                    fire(Fire { trigger: &t.trigger, table: &of.table, operation, old, new, transitions }, cx)?;
+                    fire(TriggerCall { trigger: &t.trigger, table: &of.table, operation, old, new, transitions }, cx)?;
                 }
             }
         }
@@ -384,8 +384,8 @@ fn is_deferred(trigger: &Trigger, cx: &ExecContext<'_>) -> bool {
     trigger.constraint != 0 && super::constraint::is_deferred(trigger.constraint, deferrable, initially, cx)
 }
 
-fn fire(fire: Fire<'_>, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
-    let held = Held { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
+fn fire(fire: TriggerCall<'_>, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+    let held = CallerResources { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
     let host =
         cx.routines.as_deref_mut().ok_or_else(|| Error::internal("a trigger fired where there is no session"))?;
     host.call_trigger(fire, held)

@@ -3,7 +3,7 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::sort::compare_keys;
-use super::state::Unary;
+use super::state::UnaryInput;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::FrameMode;
 use kilndb_plan::{CFrameBound, Op, SortSpec, WindowFn, WindowPlan};
@@ -13,7 +13,7 @@ use kilndb_types::{Datum, key, oids};
 use std::cmp::Ordering;
 
 pub struct WindowState {
-    pub unary: Unary,
+    pub unary: UnaryInput,
     /// Values of one input row.
     width: usize,
     rows: Vec<Datum>,
@@ -87,7 +87,7 @@ struct RunningAggregate {
 }
 
 impl WindowState {
-    pub fn new(unary: Unary) -> WindowState {
+    pub fn new(unary: UnaryInput) -> WindowState {
         WindowState {
             width: match &unary.node.op {
                 Op::Window { input, .. } => input.width,
@@ -102,7 +102,7 @@ impl WindowState {
             looked: Default::default(),
         }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.rows.clear();
         self.results.clear();
@@ -111,7 +111,7 @@ impl WindowState {
         self.done = false;
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Window { plan, .. } = &node.op else { return Ok(()) };
         let (width, extra) = (self.width, plan.functions.len());
@@ -129,7 +129,7 @@ impl WindowState {
         Ok(())
     }
 
-    fn compute(&mut self, plan: &WindowPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn compute(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let mut partition_keys = Vec::new();
         let mut order_keys = Vec::new();
         while self.unary.fill(BATCH_ROWS, rt, cx)? {
@@ -174,10 +174,10 @@ impl WindowState {
     }
 
     /// Computes the functions for all rows of a partition.
-    fn partition(&mut self, frames: &FrameFinder<'_>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn partition(&mut self, frames: &FrameFinder<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let (plan, p) = (frames.plan, frames.partition);
         let extra = plan.functions.len();
-        let offsets = |b: &CFrameBound, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Datum> {
+        let offsets = |b: &CFrameBound, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
             match b {
                 CFrameBound::Preceding(e) | CFrameBound::Following(e) => e.eval(&[], rt, cx),
                 _ => Ok(Datum::Null),
@@ -222,7 +222,7 @@ impl WindowState {
         f: &WindowFn,
         r: &mut RunningAggregate,
         current: &CurrentRow<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Datum> {
         let CurrentRow { plan, frame, .. } = *current;
@@ -286,14 +286,14 @@ impl WindowState {
         &self,
         f: &WindowFn,
         current: &CurrentRow<'_>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Datum> {
         let CurrentRow { plan, partition: p, number: i, frame } = *current;
         let total = p.to - p.from;
         let (peer_start, group, peer_end) = current.peers();
         let rank = peer_start - p.from;
-        let arg = |n: usize, at: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Datum> {
+        let arg = |n: usize, at: usize, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
             match f.args.get(n) {
                 Some(e) => e.eval(self.row(at), rt, cx),
                 None => Ok(Datum::Null),

@@ -37,7 +37,7 @@ fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
 }
 
 /// Generated columns, NOT NULL, CHECK.
-pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
     }
@@ -80,7 +80,7 @@ pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext
 }
 
 /// A new row of a partition that the statement names must be within its bounds.
-pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
         return Err(not_within_bounds(&m.table, values, &cx.eval));
     }
@@ -96,7 +96,7 @@ pub fn duplicate(
     m: &ModifyPlan,
     position: usize,
     values: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Error {
     let p = &m.indexes[position];
@@ -129,7 +129,7 @@ pub(super) fn insert_entries(
     row: StoredRow<'_>,
     only: Option<&[bool]>,
     twins: &mut Vec<(usize, RowId)>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<usize>> {
     for (n, p) in m.indexes.iter().enumerate() {
@@ -178,7 +178,7 @@ pub fn insert_entries_of(
     rows: NewRows<'_>,
     keys: &mut RowBatch,
     twins: &mut Vec<(usize, RowId)>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(usize, usize)>> {
     // One row, or what may be put off, is done row by row.
@@ -210,7 +210,7 @@ fn insert_entries_into(
     rows: NewRows<'_>,
     before: usize,
     keys: &mut RowBatch,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<usize>> {
     let mut from = 0;

@@ -6,7 +6,7 @@ use kilndb_catalog::{Index, IndexKey};
 use kilndb_types::oids;
 
 #[derive(Default)]
-pub struct Match {
+pub struct IndexMatch {
     pub equal: Vec<Expr>,
     /// Value and whether it is included; of the column after `equal`, in SQL's order.
     pub lower: Option<(Expr, bool)>,

@@ -8,12 +8,12 @@ impl Planner<'_> {
     pub fn plan_aggregate(
         &self,
         q: &Query,
-        input: Planned,
+        input: PlannedNode,
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
         windows: &mut [WindowSpec],
-    ) -> Result<Planned> {
+    ) -> Result<PlannedNode> {
         let mut input = input;
         let rel = self.new_rel();
         let groups: Vec<Expr> = q.group_by.clone();
@@ -139,7 +139,7 @@ impl Planner<'_> {
         if is_divided {
             self.note_divided_like(&node, &below);
         }
-        let mut planned = Planned { node, layout };
+        let mut planned = PlannedNode { node, layout };
         if let Some(h) = having {
             // Shown with the aggregate.
             planned = self.filter_as(planned, &h, rows, "")?;

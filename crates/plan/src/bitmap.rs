@@ -46,21 +46,21 @@ pub struct InvertedCondition {
 
 /// A way to find rows.
 #[derive(Clone)]
-pub struct Path {
-    source: Source,
+pub struct BitmapPath {
+    source: BitmapSource,
     /// Positions of the conditions that it answers; of an alternative its own.
     used: Vec<usize>,
     rows: f64,
     cost: f64,
 }
 #[derive(Clone)]
-enum Source {
-    Index(Arc<Index>, Vec<Found>),
-    All(Vec<Path>),
-    Any(Vec<Path>),
+enum BitmapSource {
+    Index(Arc<Index>, Vec<InvertedMatch>),
+    All(Vec<BitmapPath>),
+    Any(Vec<BitmapPath>),
 }
 #[derive(Clone)]
-struct Found {
+struct InvertedMatch {
     column: u8,
     class: Class,
     strategy: u16,
@@ -98,7 +98,7 @@ pub(super) struct TableSize {
     pub pages: f64,
 }
 
-impl Path {
+impl BitmapPath {
     pub fn scan_cost(&self, pages: f64) -> f64 {
         self.cost + heap_cost(self.rows, pages)
     }
@@ -119,7 +119,7 @@ impl Planner<'_> {
         table: &Arc<Table>,
         conditions: Conditions<'_>,
         size: TableSize,
-    ) -> Result<Option<Path>> {
+    ) -> Result<Option<BitmapPath>> {
         let (preds, pages) = (conditions.preds, size.pages);
         let mut paths = Vec::new();
         for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
@@ -130,12 +130,12 @@ impl Planner<'_> {
         for (at, p) in preds.iter().enumerate() {
             if let ExprKind::Or(list) = &p.kind {
                 paths.extend(
-                    self.alternatives(rel, table, list, preds, size)?.map(|path| Path { used: vec![at], ..path }),
+                    self.alternatives(rel, table, list, preds, size)?.map(|path| BitmapPath { used: vec![at], ..path }),
                 );
             }
         }
         paths.sort_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
-        let mut chosen: Vec<Path> = Vec::new();
+        let mut chosen: Vec<BitmapPath> = Vec::new();
         let (mut rows, mut cost) = (size.rows, f64::INFINITY);
         for path in paths {
             // Another index is worth its cost if it saves more rows.
@@ -152,7 +152,7 @@ impl Planner<'_> {
             _ => {
                 let (used, cost) =
                     (chosen.iter().flat_map(|c| c.used.clone()).collect(), chosen.iter().map(|c| c.cost).sum());
-                Some(Path { source: Source::All(chosen), used, rows, cost })
+                Some(BitmapPath { source: BitmapSource::All(chosen), used, rows, cost })
             }
         })
     }
@@ -164,7 +164,7 @@ impl Planner<'_> {
         index: &Arc<Index>,
         Conditions { preds, selectivities }: Conditions<'_>,
         total: f64,
-    ) -> Result<Option<Path>> {
+    ) -> Result<Option<BitmapPath>> {
         let (mut found, mut used) = (Vec::new(), Vec::new());
         for (key, column) in index.keys.iter().zip(0..) {
             let expression = match &key.expression_sql {
@@ -186,7 +186,14 @@ impl Planner<'_> {
                 let operator = if let ExprKind::Func(f) = &turned.kind { f.operator } else { 0 };
                 let Some(strategy) = inverted::strategy(key.opclass, operator) else { continue };
                 let class = inverted::inverted_class(key.opclass, key.type_oid, self.catalog)?;
-                found.push(Found { column, class, strategy, value: value.clone(), condition: p.clone(), turned });
+                found.push(InvertedMatch {
+                    column,
+                    class,
+                    strategy,
+                    value: value.clone(),
+                    condition: p.clone(),
+                    turned,
+                });
                 used.push(at);
             }
         }
@@ -199,7 +206,7 @@ impl Planner<'_> {
         // A term of a path tells more than the terms of its keys and values.
         let each = if found.iter().all(|f| f.class == Class::JsonbPath) { 0.25 } else { 0.3 };
         let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
-        Ok(Some(Path { source: Source::Index(index.clone(), found), used, rows, cost }))
+        Ok(Some(BitmapPath { source: BitmapSource::Index(index.clone(), found), used, rows, cost }))
     }
 
     /// `a op b` as `b commutator a`.
@@ -222,7 +229,7 @@ impl Planner<'_> {
         list: &[Expr],
         preds: &[Expr],
         size: TableSize,
-    ) -> Result<Option<Path>> {
+    ) -> Result<Option<BitmapPath>> {
         let mut paths = Vec::new();
         for e in list {
             let mut parts = Vec::new();
@@ -232,7 +239,7 @@ impl Planner<'_> {
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
             let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
             let conditions = Conditions { preds: &parts[..own], selectivities: &selectivities };
-            let mut found: Option<Path> = None;
+            let mut found: Option<BitmapPath> = None;
             for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
                 if !self.predicate_implied(rel, table, index, &parts)? {
                     continue;
@@ -250,14 +257,14 @@ impl Planner<'_> {
         }
         let rows = paths.iter().map(|p| p.rows).sum::<f64>().min(size.rows);
         let cost = paths.iter().map(|p| p.cost).sum();
-        Ok(Some(Path { source: Source::Any(paths), used: Vec::new(), rows, cost }))
+        Ok(Some(BitmapPath { source: BitmapSource::Any(paths), used: Vec::new(), rows, cost }))
     }
 
     pub(super) fn bitmap_scan(
         &self,
         rel: &Rel,
         table_scan: TableScan,
-        path: &Path,
+        path: &BitmapPath,
         preds: &[Expr],
         estimate: Estimate,
     ) -> Result<ScanChoice> {
@@ -275,7 +282,7 @@ impl Planner<'_> {
         let width = layout.0.len();
         let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
     /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that
@@ -300,7 +307,7 @@ impl Planner<'_> {
         let (mut kept, mut outputs) = (Layout::default(), Vec::new());
         for (id, out) in layout.0.iter().zip(&scan.outputs) {
             match out {
-                OutCol::Column(i) if is_free(id) => {
+                ScanOutput::Column(i) if is_free(id) => {
                     scan.needed[*i] = Want::Nothing;
                     scan.leading -= 1;
                 }
@@ -314,8 +321,8 @@ impl Planner<'_> {
         Ok(kept)
     }
 
-    fn bitmap_of(&self, rel: &Rel, path: &Path, has_storage: bool) -> Result<(Bitmap, Arc<Node>)> {
-        let several = |paths: &[Path]| -> Result<(Vec<Bitmap>, Vec<Arc<Node>>)> {
+    fn bitmap_of(&self, rel: &Rel, path: &BitmapPath, has_storage: bool) -> Result<(Bitmap, Arc<PlanNode>)> {
+        let several = |paths: &[BitmapPath]| -> Result<(Vec<Bitmap>, Vec<Arc<PlanNode>>)> {
             Ok(paths
                 .iter()
                 .map(|p| self.bitmap_of(rel, p, has_storage))
@@ -324,7 +331,7 @@ impl Planner<'_> {
                 .unzip())
         };
         Ok(match &path.source {
-            Source::All(paths) => {
+            BitmapSource::All(paths) => {
                 let (list, shown) = several(paths)?;
                 let shown = self.node_with(
                     Op::Shown { index: 0, below: shown },
@@ -335,7 +342,7 @@ impl Planner<'_> {
                 );
                 (Bitmap::All(list, shown.id), shown)
             }
-            Source::Any(paths) => {
+            BitmapSource::Any(paths) => {
                 let (list, shown) = several(paths)?;
                 let shown = self.node_with(
                     Op::Shown { index: 0, below: shown },
@@ -346,7 +353,7 @@ impl Planner<'_> {
                 );
                 (Bitmap::Any(list, shown.id), shown)
             }
-            Source::Index(index, found) => {
+            BitmapSource::Index(index, found) => {
                 let info = if self.explains() {
                     vec![format!(
                         "Index Cond: {}",
@@ -366,7 +373,7 @@ impl Planner<'_> {
                     info,
                 );
                 let empty = Layout::default();
-                let condition = |f: &Found| -> Result<InvertedCondition> {
+                let condition = |f: &InvertedMatch| -> Result<InvertedCondition> {
                     Ok(InvertedCondition {
                         column: f.column,
                         class: f.class,
@@ -391,19 +398,19 @@ impl Planner<'_> {
         (!shown.is_empty()).then(|| format!("Filter: {}", super::shown_text::and_text(&shown)))
     }
 
-    fn conditions_text(&self, rel: &Rel, path: &Path) -> String {
-        let all = |paths: &[Path]| paths.iter().map(|p| self.conditions_text(rel, p)).collect::<Vec<_>>();
+    fn conditions_text(&self, rel: &Rel, path: &BitmapPath) -> String {
+        let all = |paths: &[BitmapPath]| paths.iter().map(|p| self.conditions_text(rel, p)).collect::<Vec<_>>();
         match &path.source {
-            Source::Index(_, found) => super::shown_text::and_text(
+            BitmapSource::Index(_, found) => super::shown_text::and_text(
                 &found.iter().map(|f| self.show_scan(rel.id, &f.condition)).collect::<Vec<_>>(),
             ),
-            Source::All(paths) => super::shown_text::and_text(&all(paths)),
-            Source::Any(paths) => format!("({})", all(paths).join(" OR ")),
+            BitmapSource::All(paths) => super::shown_text::and_text(&all(paths)),
+            BitmapSource::Any(paths) => format!("({})", all(paths).join(" OR ")),
         }
     }
 
     /// What EXPLAIN shows of the indexes below a partition's bitmap scan.
-    pub(super) fn bitmap_of_leaf(&self, leaf: &Table, node: &Node) -> Vec<Arc<Node>> {
+    pub(super) fn bitmap_of_leaf(&self, leaf: &Table, node: &PlanNode) -> Vec<Arc<PlanNode>> {
         let mut all = Vec::new();
         for n in node.children() {
             let Op::Shown { index, .. } = &n.op else { continue };
@@ -412,7 +419,7 @@ impl Planner<'_> {
                 None => n.label.clone(),
             };
             let op = Op::Shown { index: *index, below: self.bitmap_of_leaf(leaf, n) };
-            all.push(Arc::new(Node {
+            all.push(Arc::new(PlanNode {
                 id: n.id,
                 op,
                 width: 0,

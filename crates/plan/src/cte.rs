@@ -60,7 +60,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    pub fn plan_cte_scan(&self, cte: u32, working: bool, rel: &Rel) -> Result<Planned> {
+    pub fn plan_cte_scan(&self, cte: u32, working: bool, rel: &Rel) -> Result<PlannedNode> {
         let Some(number) = self.cte_numbers.borrow().get(&cte).copied() else {
             return Err(Error::internal("WITH query is not planned"));
         };
@@ -72,7 +72,7 @@ impl Planner<'_> {
             (Op::CteScan { cte: number }, format!("CTE Scan on {name}"))
         };
         let node = self.node(op, rel.columns.len(), rows, rows * 0.02, label);
-        Ok(Planned { node, layout: super::query::all_columns(rel) })
+        Ok(PlannedNode { node, layout: super::query::all_columns(rel) })
     }
 }
 

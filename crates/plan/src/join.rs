@@ -2,12 +2,12 @@
 
 use super::expression::CExpr;
 use super::scan::selectivity;
-use super::semijoin::{Semi, semi_of};
+use super::semijoin::{SemiJoin, semi_of};
 use super::*;
 use kilndb_base::Error;
 
 /// A relation, or an outer join as a unit.
-struct Item<'q> {
+struct FromItem<'q> {
     tree: &'q JoinTree,
     rels: Vec<u32>,
 }
@@ -22,7 +22,7 @@ fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
     }
 }
 
-fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<Item<'q>>, preds: &mut Vec<Expr>) {
+fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<FromItem<'q>>, preds: &mut Vec<Expr>) {
     match t {
         JoinTree::Join { kind: JoinKind::Inner, left, right, on } => {
             flatten(left, items, preds);
@@ -34,7 +34,7 @@ fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<Item<'q>>, preds: &mut Vec<Expr>
         _ => {
             let mut rels = Vec::new();
             rels_of(t, &mut rels);
-            items.push(Item { tree: t, rels });
+            items.push(FromItem { tree: t, rels });
         }
     }
 }
@@ -81,7 +81,7 @@ impl<'a> LoopInner<'a> {
 }
 
 pub struct FromPlan {
-    pub planned: Planned,
+    pub planned: PlannedNode,
     pub rows: f64,
     pub cost: f64,
     pub sorted: bool,
@@ -101,7 +101,7 @@ impl Planner<'_> {
             };
             let node = self.node(Op::Result { filter }, 0, 1.0, 0.0, "Result");
             return Ok(FromPlan {
-                planned: Planned { node, layout: Layout::default() },
+                planned: PlannedNode { node, layout: Layout::default() },
                 rows: 1.0,
                 cost: 0.01,
                 sorted: false,
@@ -209,7 +209,7 @@ impl Planner<'_> {
                 "Result",
                 info,
             );
-            current.planned = Planned { node, layout };
+            current.planned = PlannedNode { node, layout };
         }
         Ok(match by_distinct {
             Some(p) if p.cost < current.cost && !(current.sorted && limited) => p,
@@ -221,11 +221,11 @@ impl Planner<'_> {
     fn join_semis(
         &self,
         mut current: FromPlan,
-        semis: &mut Vec<Semi>,
+        semis: &mut Vec<SemiJoin>,
         joined: &[u32],
         limited: bool,
     ) -> Result<FromPlan> {
-        let ready: Vec<Semi> = semis.extract_if(.., |s| within(&s.outer, joined)).collect();
+        let ready: Vec<SemiJoin> = semis.extract_if(.., |s| within(&s.outer, joined)).collect();
         for semi in &ready {
             current = self.semi_step(&current, semi, limited)?;
         }
@@ -236,9 +236,9 @@ impl Planner<'_> {
     fn plan_distinct(
         &self,
         q: &Query,
-        items: &[Item<'_>],
+        items: &[FromItem<'_>],
         preds: &[Expr],
-        semis: &[Semi],
+        semis: &[SemiJoin],
         level: &[u32],
     ) -> Result<Option<FromPlan>> {
         let rels: Option<Vec<(Rel, Vec<Expr>)>> = semis.iter().map(|s| self.distinct_rel(s, level)).collect();
@@ -256,7 +256,7 @@ impl Planner<'_> {
     }
 
     /// Relations of the same level whose values an item needs.
-    fn lateral_rels(&self, q: &Query, item: &Item<'_>, level: &[u32]) -> Vec<u32> {
+    fn lateral_rels(&self, q: &Query, item: &FromItem<'_>, level: &[u32]) -> Vec<u32> {
         let mut out = Vec::new();
         for id in &item.rels {
             let Some(rel) = q.rels.iter().find(|r| r.id == *id) else { continue };
@@ -275,7 +275,7 @@ impl Planner<'_> {
     fn plan_item(
         &self,
         q: &Query,
-        item: &Item<'_>,
+        item: &FromItem<'_>,
         preds: &[Expr],
         joins: &[Expr],
         wanted: &[SortKey],
@@ -317,11 +317,11 @@ impl Planner<'_> {
         Ok(FromPlan { planned, rows, cost, sorted: false })
     }
 
-    pub fn filter(&self, input: Planned, e: &Expr, rows: f64) -> Result<Planned> {
+    pub fn filter(&self, input: PlannedNode, e: &Expr, rows: f64) -> Result<PlannedNode> {
         self.filter_as(input, e, rows, "Filter")
     }
 
-    pub(super) fn filter_as(&self, input: Planned, e: &Expr, rows: f64, label: &str) -> Result<Planned> {
+    pub(super) fn filter_as(&self, input: PlannedNode, e: &Expr, rows: f64, label: &str) -> Result<PlannedNode> {
         let condition = self.compile(e, &input.layout)?;
         let width = input.layout.0.len();
         let cost = input.node.cost + input.node.rows * 0.0025;
@@ -330,7 +330,7 @@ impl Planner<'_> {
         let node =
             self.node_with(Op::Filter { input: input.node, condition }, width, Estimate { rows, cost }, label, info);
         self.note_divided_like(&node, &below);
-        Ok(Planned { node, layout: input.layout })
+        Ok(PlannedNode { node, layout: input.layout })
     }
 
     /// Slots of `outer` that expressions of the inner side take as parameters.
@@ -351,7 +351,7 @@ impl Planner<'_> {
         &self,
         q: &Query,
         left: &FromPlan,
-        item: &Item<'_>,
+        item: &FromItem<'_>,
         own: &[Expr],
         joins: &[Expr],
         depends: &[u32],
@@ -365,7 +365,7 @@ impl Planner<'_> {
                 (left.rows * inner * s).max(1.0)
             }
         };
-        let clone = |p: &FromPlan| Planned { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
+        let clone = |p: &FromPlan| PlannedNode { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
         // A lateral item runs once per left row.
         if !depends.is_empty() {
             let mut uses = Vec::new();
@@ -454,8 +454,8 @@ impl Planner<'_> {
 
     pub(super) fn hash_join(
         &self,
-        probe: Planned,
-        build: Planned,
+        probe: PlannedNode,
+        build: PlannedNode,
         kind: JoinKind,
         condition: HashCondition,
         estimate: Estimate,
@@ -504,12 +504,12 @@ impl Planner<'_> {
             self.note_division(&node, division);
         }
         let Estimate { rows, cost } = estimate;
-        Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
+        Ok(FromPlan { planned: PlannedNode { node, layout }, rows, cost, sorted: false })
     }
 
     pub(super) fn nest_loop(
         &self,
-        outer: Planned,
+        outer: PlannedNode,
         inner: LoopInner<'_>,
         kind: JoinKind,
         on: &[Expr],
@@ -541,7 +541,7 @@ impl Planner<'_> {
         let op = Op::NestLoop { outer: outer.node, inner: inner.node, kind, on: condition, params, materialize };
         let node = self.node_with(op, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
+        Ok(FromPlan { planned: PlannedNode { node, layout }, rows, cost, sorted: false })
     }
 
     /// A LEFT or FULL join; `above`: conditions of the level above on its columns.

@@ -48,7 +48,7 @@ use kilndb_catalog::global::GLOBAL;
 use kilndb_storage::{Engine, LockMode, Relation};
 use kilndb_types::EvalContext;
 pub use node::*;
-pub use partitionwise::{ByPartition, ShownPart};
+pub use partitionwise::{ByPartition, ShownPartition};
 use shown_text::ShownNames;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub struct Planner<'a> {
     pub catalog: &'a dyn CatalogView,
     pub engine: &'a Arc<Engine>,
     exec_params: RefCell<HashMap<ColId, usize>>,
-    subplans: RefCell<Vec<Arc<Node>>>,
+    subplans: RefCell<Vec<Arc<PlanNode>>>,
     /// Subqueries that depend on nothing outside, by `SubLink::id`: number and width of the subplan.
     init_plans: RefCell<HashMap<u32, (usize, usize)>>,
     /// Those that the query levels being planned use, the innermost level last.
@@ -100,14 +100,14 @@ pub struct Planner<'a> {
     verbose: bool,
     eval: Option<EvalContext<'a>>,
     /// By node id: what rows are divided by (see `partitionwise`).
-    divisions: RefCell<HashMap<usize, partitionwise::Division>>,
+    divisions: RefCell<HashMap<usize, partitionwise::PartitionDivision>>,
     /// What is compiled is run again and again, outside of a plan.
     is_detached: bool,
 }
 
 /// A planned part with its columns.
-pub struct Planned {
-    pub node: Arc<Node>,
+pub struct PlannedNode {
+    pub node: Arc<PlanNode>,
     pub layout: Layout,
 }
 
@@ -224,7 +224,7 @@ fn plan_in<'a>(
         has_returning,
         explain,
         explained_columns,
-        planning: node::Planning::default(),
+        planning: node::PlanningReport::default(),
         run_always: planner.run_always.into_inner(),
         names: Vec::new(),
         objects: Vec::new(),
@@ -346,7 +346,7 @@ impl Planner<'_> {
         columns.dedup();
         columns
     }
-    pub fn add_subplan(&self, node: Arc<Node>) -> usize {
+    pub fn add_subplan(&self, node: Arc<PlanNode>) -> usize {
         let mut list = self.subplans.borrow_mut();
         list.push(node);
         list.len() - 1
@@ -356,14 +356,14 @@ impl Planner<'_> {
         self.next_rel.set(n - 1);
         n
     }
-    pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<Node> {
+    pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<PlanNode> {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
         let startup = match &op {
             Op::Sort { .. } | Op::Aggregate { .. } | Op::HashJoin { .. } => cost,
             _ => 0.0,
         };
-        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
     }
     /// A node with its EXPLAIN lines.
     pub fn node_with(
@@ -373,11 +373,11 @@ impl Planner<'_> {
         estimate: Estimate,
         label: impl Into<String>,
         info: Vec<String>,
-    ) -> Arc<Node> {
+    ) -> Arc<PlanNode> {
         let Estimate { rows, cost } = estimate;
         let id = self.next_node.get();
         self.next_node.set(id + 1);
-        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
     }
     pub fn lock_table(&self, oid: Oid, mode: LockMode) {
         let mut locks = self.locks.borrow_mut();

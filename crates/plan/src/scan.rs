@@ -1,6 +1,6 @@
 //! Access paths of one table.
 
-use super::access::{self, Match};
+use super::access::{self, IndexMatch};
 use super::bitmap::{Conditions, TableSize};
 use super::expression::CExpr;
 use super::*;
@@ -10,7 +10,7 @@ use kilndb_types::oids;
 use kilndb_types::row::Want;
 
 pub struct ScanChoice {
-    pub planned: Planned,
+    pub planned: PlannedNode,
     pub sorted: bool,
     /// Rows that one probe yields, and what it costs.
     pub rows: f64,
@@ -28,7 +28,7 @@ pub(super) struct TableScan {
 /// An index that a scan may use.
 struct IndexPath {
     index: Arc<Index>,
-    conditions: Match,
+    conditions: IndexMatch,
     estimate: Estimate,
     /// It yields its rows in the order wanted.
     sorted: bool,
@@ -76,19 +76,19 @@ impl Planner<'_> {
         for (i, c) in table.columns.iter().enumerate() {
             let id = ColId { rel: rel.id, att: c.attnum };
             if !c.dropped && self.is_needed(id) {
-                outputs.push(OutCol::Column(i));
+                outputs.push(ScanOutput::Column(i));
                 needed[i] = if self.handed_on.borrow().contains(&id) { Want::Stored } else { Want::Value };
                 layout.0.push(id);
             }
         }
         let leading = outputs.len();
         for (att, out) in [
-            (ATT_CTID, OutCol::Ctid),
-            (ATT_TABLEOID, OutCol::TableOid),
-            (-2, OutCol::Fixed(2)),
-            (-3, OutCol::Fixed(0)),
-            (-4, OutCol::Fixed(0)),
-            (-5, OutCol::Fixed(0)),
+            (ATT_CTID, ScanOutput::Ctid),
+            (ATT_TABLEOID, ScanOutput::TableOid),
+            (-2, ScanOutput::Fixed(2)),
+            (-3, ScanOutput::Fixed(0)),
+            (-4, ScanOutput::Fixed(0)),
+            (-5, ScanOutput::Fixed(0)),
         ] {
             let id = ColId { rel: rel.id, att };
             if self.is_needed(id) {
@@ -254,7 +254,7 @@ impl Planner<'_> {
         let parameterized = uses_others(preds, rel.id);
         let node = self.node_with(Op::SeqScan(scan), width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost, parameterized })
     }
 
     fn tid_scan(
@@ -285,7 +285,7 @@ impl Planner<'_> {
             info,
         );
         let parameterized = uses_others(preds, rel.id);
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows: count, cost: count, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows: count, cost: count, parameterized })
     }
 
     fn index_scan(
@@ -304,8 +304,8 @@ impl Planner<'_> {
         let empty = Layout::default();
         let one = |e: &Expr| self.compile(e, &empty);
         let equal = m.equal.iter().map(one).collect::<Result<Vec<_>>>()?;
-        let bound = |b: &Option<(Expr, bool)>| -> Result<Option<Bound>> {
-            b.as_ref().map(|(e, inclusive)| Ok(Bound { value: one(e)?, inclusive: *inclusive })).transpose()
+        let bound = |b: &Option<(Expr, bool)>| -> Result<Option<IndexBound>> {
+            b.as_ref().map(|(e, inclusive)| Ok(IndexBound { value: one(e)?, inclusive: *inclusive })).transpose()
         };
         let (mut lower, mut upper) = (bound(&m.lower)?, bound(&m.upper)?);
         if index.keys.get(m.equal.len()).is_some_and(|k| k.descending) {
@@ -346,7 +346,7 @@ impl Planner<'_> {
         let width = layout.0.len();
         let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted, rows, cost, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted, rows, cost, parameterized })
     }
 
     /// Index expressions and predicates, bound over `rel`.
@@ -362,8 +362,8 @@ impl Planner<'_> {
         Ok(kilndb_bind::implies(self.catalog, preds, &self.index_sql(sql, rel.id, table)?))
     }
 
-    pub fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<Match> {
-        let mut m = Match::default();
+    pub fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<IndexMatch> {
+        let mut m = IndexMatch::default();
         for key in &index.keys {
             let expression = match &key.expression_sql {
                 Some(sql) if key.attnum == 0 => Some(self.index_sql(sql, rel.id, table)?),

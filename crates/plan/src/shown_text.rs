@@ -58,7 +58,7 @@ pub struct ShownNames {
 
 impl ShownNames {
     pub fn of_query(q: &Query) -> ShownNames {
-        let mut names = Collected::default();
+        let mut names = CollectedNames::default();
         collect(q, &mut names);
         ShownNames { columns: RefCell::new(names.columns), aliases: names.aliases, subplans: RefCell::default() }
     }
@@ -204,12 +204,12 @@ fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
 
 /// Names as they are found in a query.
 #[derive(Default)]
-struct Collected {
+struct CollectedNames {
     columns: HashMap<ColId, (u32, String)>,
     aliases: HashMap<u32, String>,
 }
 
-fn collect(q: &Query, n: &mut Collected) {
+fn collect(q: &Query, n: &mut CollectedNames) {
     for r in &q.rels {
         let taken = |name: &String| n.aliases.values().any(|a| a == name);
         let mut alias = r.alias.clone();
@@ -228,7 +228,7 @@ fn collect(q: &Query, n: &mut Collected) {
     q.for_exprs(&mut |e| in_expr(e, n));
 }
 
-fn in_expr(e: &Expr, n: &mut Collected) {
+fn in_expr(e: &Expr, n: &mut CollectedNames) {
     if let ExprKind::SubLink(s) = &e.kind {
         collect(&s.query, n);
     }

@@ -14,9 +14,9 @@ mod partition;
 mod sorter;
 mod store;
 
-pub use file::{Io, STEP_BYTES, SpillCursor, SpillFile, TempSpace};
+pub use file::{STEP_BYTES, SpillCursor, SpillFile, SpillIo, TempSpace};
 pub use hash::ByteHasher;
-pub use partition::Partitions;
+pub use partition::SpillPartitions;
 pub use sorter::Sorter;
 pub use store::{RowStore, StoreCursor};
 

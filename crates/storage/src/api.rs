@@ -2,9 +2,7 @@
 //!
 //! Must not know: how any of it is done.
 
-use crate::txn::Snapshot;
 use crate::undo::record::CHUNK;
-use kilndb_base::park::Park;
 use kilndb_base::{RowId, Severity};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -248,23 +246,6 @@ pub struct WriteOptions {
     /// UPDATE that changes no key column (lock mode NO KEY UPDATE) or one that does (UPDATE).
     pub key_update: bool,
 }
-impl WriteOptions {
-    /// With these options, for a statement that sees this snapshot and waits like that.
-    pub fn with<'a>(self, snapshot: &'a Snapshot, park: &'a dyn Park) -> RowAccess<'a> {
-        RowAccess { snapshot, options: self, park }
-    }
-}
-
-/// How a statement gets at a row that it locks, updates or deletes.
-#[derive(Clone, Copy)]
-pub struct RowAccess<'a> {
-    /// Versions newer than this are [`WriteOutcome::Changed`], or an error.
-    pub snapshot: &'a Snapshot,
-    pub options: WriteOptions,
-    /// How it waits for those that have the row.
-    pub park: &'a dyn Park,
-}
-
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
         WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false }

@@ -7,10 +7,10 @@
 //! Must not know: SQL.
 
 use crate::api::EngineConfig;
-use crate::btree::sweep_queue::Sweeps;
+use crate::btree::sweep_queue::SweepQueue;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
-use crate::locks::rows::{Next, RowLocks};
+use crate::locks::rows::{NextWaiter, RowLocks};
 use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
 use crate::space::Space;
@@ -18,10 +18,10 @@ use crate::ssi::Ssi;
 use crate::stats::Stats;
 use crate::tuning::{Tuning, TuningCell};
 use crate::txn::purge_queue::PurgeQueue;
-use crate::txn::table::{Registry, XidTable};
+use crate::txn::table::{SnapshotRegistry, XidTable};
 use crate::txn::unended::UnendedRollbacks;
 use crate::undo::Undo;
-use crate::wal::record::{Op, Record, Target, encode, encode_change, encode_compensate};
+use crate::wal::record::{PageOp, PageTarget, Record, encode, encode_change, encode_compensate};
 use crate::wal::{Log, RedoHold};
 use kilndb_base::env::Env;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -36,13 +36,13 @@ pub struct Core {
     pub directory: Directory,
     pub undo: Undo,
     pub xids: XidTable,
-    pub snapshots: Registry,
+    pub snapshots: SnapshotRegistry,
     pub waits: WaitGraph,
     pub rows: RowLocks,
     pub locks: LockTable,
     pub ssi: Ssi,
     pub purge: PurgeQueue,
-    pub sweeps: Sweeps,
+    pub sweeps: SweepQueue,
     /// Indexes that a background thread works on, some of which may be gone.
     pub worked_indexes: Mutex<Vec<u32>>,
     pub owners: AtomicU64,
@@ -76,7 +76,7 @@ pub struct RollbackStep {
 
 /// An undo record that is to be written to its reserved place, together with the change that it undoes.
 pub struct ReservedUndo<'a> {
-    pub place: crate::undo::RecordPlace<'a>,
+    pub place: crate::undo::ReservedRecord<'a>,
     pub record: &'a crate::undo::record::UndoRecord,
     /// Memory for the log record.
     pub body: &'a mut Vec<u8>,
@@ -98,7 +98,7 @@ impl Core {
         let pool_stats = pool.stats.clone();
         *crate::lock(&directory.space) = Space::new(pool.page_limit());
         Ok(Core {
-            snapshots: Registry::new(config.workers.max(1) + 1)?,
+            snapshots: SnapshotRegistry::new(config.workers.max(1) + 1)?,
             env,
             log,
             pool,
@@ -131,7 +131,7 @@ impl Core {
         self.config.workers.max(1) + 1
     }
     /// Wakes who is next in a queue. From here on it waits for nobody: whom it has waited for may wait for it.
-    pub fn let_look(&self, next: impl IntoIterator<Item = Next>) {
+    pub fn let_look(&self, next: impl IntoIterator<Item = NextWaiter>) {
         for next in next {
             self.waits.done(next.owner);
             next.wake.wake();
@@ -176,7 +176,7 @@ impl Core {
             self.log.append(&encode(&Record::Doom { xid, rels: rels.to_vec() }));
         }
         #[cfg(test)]
-        crate::stops::reach(crate::stops::Stop::DropsLogged);
+        crate::stops::reach(crate::stops::StopPoint::DropsLogged);
         (Vec::new(), Some(hold))
     }
     pub fn new_owner(&self) -> u64 {
@@ -186,7 +186,7 @@ impl Core {
         &self,
         relation: &Relation,
         lsn: u64,
-        ops: &[(Target, Op<'_>)],
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
@@ -221,7 +221,7 @@ impl Core {
         &self,
         relation: &Relation,
         xid: u64,
-        ops: &[(Target, Op<'_>)],
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
@@ -239,7 +239,7 @@ impl Core {
         &self,
         relation: &Relation,
         step: RollbackStep,
-        ops: &[(Target, Op<'_>)],
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
@@ -260,7 +260,7 @@ impl Core {
         &self,
         relation: &Relation,
         undo: ReservedUndo<'_>,
-        ops: &[(Target, Op<'_>)],
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {

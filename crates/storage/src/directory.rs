@@ -13,11 +13,11 @@ use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
 use crate::buffer::WriteGuard;
 use crate::core::Core;
-use crate::image::Image;
-use crate::page::{self, View, at};
+use crate::image::RelationImage;
+use crate::page::{self, PageView, at};
 use crate::space::Space;
 use crate::ssi::locks::RelationReads;
-use crate::wal::record::{Op, Record, Target, encode};
+use crate::wal::record::{PageOp, PageTarget, Record, encode};
 use kilndb_base::hash::HashMap;
 use kilndb_base::planted::{self, Bug};
 use kilndb_base::prefetch::LINE_BYTES;
@@ -32,13 +32,13 @@ const NAMED_BY_ENTRIES: u32 = u32::MAX;
 pub const HEAP_NAME_BYTES: usize = 4;
 const INLINE: usize = 24;
 const LEAF: usize = 4096;
-type Leaf = OnceLock<Box<[AtomicU32]>>;
+type ExtentLeaf = OnceLock<Box<[AtomicU32]>>;
 
 #[derive(Default)]
 #[repr(C)]
 struct Extents {
     inline: [AtomicU32; INLINE],
-    more: OnceLock<Box<[Leaf]>>,
+    more: OnceLock<Box<[ExtentLeaf]>>,
 }
 impl Extents {
     fn slot(&self, index: usize, make: bool) -> Option<&AtomicU32> {
@@ -97,8 +97,8 @@ const SMALL_EXTENTS: usize = 5;
 
 /// What an index's method has in memory, made when it is first asked for.
 #[derive(Default)]
-pub(crate) struct MethodState(OnceLock<Box<dyn Any + Send + Sync>>);
-impl MethodState {
+pub(crate) struct MethodMemory(OnceLock<Box<dyn Any + Send + Sync>>);
+impl MethodMemory {
     /// None: the relation is of another method, whose state is of another type.
     pub(crate) fn of<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.get_or_init(|| Box::new(T::default())).downcast_ref()
@@ -121,7 +121,7 @@ pub struct Relation {
     /// Insertion target of the first workers, block + 1.
     targets: [AtomicU32; FEW_TARGETS],
     /// Of a relation that is kept at checkpoints.
-    pub(crate) image: Option<Box<Image>>,
+    pub(crate) image: Option<Box<RelationImage>>,
     pub(crate) dead_prefixes: DeadPrefixes,
     extents: Extents,
     more_targets: Box<[AtomicU32]>,
@@ -138,7 +138,7 @@ pub struct Relation {
     unseen: Mutex<std::ops::Range<u32>>,
     /// An unlogged cell's contents after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
-    pub(crate) method_state: MethodState,
+    pub(crate) method_state: MethodMemory,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
     /// Of an index: each row of its heap, or of the heaps that it has entries of, has one entry (for the checker).
@@ -223,8 +223,8 @@ impl Relation {
             Persistence::Temporary => page::FLAG_TEMPORARY,
         }
     }
-    pub(crate) fn target(&self, block: u32) -> Target {
-        Target { rel: self.id, block }
+    pub(crate) fn target(&self, block: u32) -> PageTarget {
+        PageTarget { rel: self.id, block }
     }
     /// The page of a block, whether formatted or not.
     #[inline]
@@ -289,7 +289,7 @@ impl Relation {
         let kind = self.kind.page_kind();
         // Readers of the new block wait for its latch.
         self.blocks.store(block + 1, Release);
-        core.emit_plain(self, 0, &[(self.target(block), Op::Init { kind, level })], &[0], &mut [&mut guard])?;
+        core.emit_plain(self, 0, &[(self.target(block), PageOp::Init { kind, level })], &[0], &mut [&mut guard])?;
         if !self.logged() {
             // Whoever owned the page before must be gone for good before this overwrites it on disk.
             let lsn = core.log.insert_lsn();
@@ -316,7 +316,7 @@ impl Relation {
         *crate::lock(&self.unseen) = 0..self.pages();
     }
     /// Looks at the next blocks that nobody has a hint for (`most` of them at once) until one is `good`.
-    pub(crate) fn look_for(&self, most: usize, good: impl Fn(View, u32) -> bool) -> Option<u32> {
+    pub(crate) fn look_for(&self, most: usize, good: impl Fn(PageView, u32) -> bool) -> Option<u32> {
         for _ in 0..most {
             let block = crate::lock(&self.unseen).next()?;
             // A page that is latched, or cannot be read, is passed by.
@@ -381,9 +381,9 @@ impl Directory {
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
             initial: Mutex::default(),
-            image: (persistence == Persistence::Kept).then(|| Box::new(Image::new(&core.config.data_dir, id))),
+            image: (persistence == Persistence::Kept).then(|| Box::new(RelationImage::new(&core.config.data_dir, id))),
             dead_prefixes: DeadPrefixes::default(),
-            method_state: MethodState::default(),
+            method_state: MethodMemory::default(),
             reads: RelationReads::default(),
             has_all_rows: AtomicBool::new(false),
         });
@@ -410,7 +410,7 @@ impl Directory {
         if relation.persistence != Persistence::Temporary {
             core.log.append(&encode(&Record::Drop { rel: id }));
             #[cfg(test)]
-            crate::stops::reach(crate::stops::Stop::RelationGoneInLog);
+            crate::stops::reach(crate::stops::StopPoint::RelationGoneInLog);
         }
         self.remove(core, id);
     }

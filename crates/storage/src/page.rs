@@ -4,7 +4,7 @@
 //! 1. Header offsets below are the on-disk format (docs/format.md).
 //! 2. A page of zeros is valid and uninitialised.
 //! 3. The checksum is right only in the copy that goes to disk.
-//! 4. A [`View`] may show torn data: whoever reads through it validates the page's version before it
+//! 4. A [`PageView`] may show torn data: whoever reads through it validates the page's version before it
 //!    believes anything, and no offset read from it is used unchecked.
 //!
 //! Must not know: what heap and tree pages look like inside.
@@ -100,18 +100,18 @@ pub fn is_intact(p: &PageBytes) -> bool {
 
 /// Racy read access to a page in the pool.
 #[derive(Clone, Copy)]
-pub struct View {
+pub struct PageView {
     ptr: *const u8,
 }
 
-impl View {
+impl PageView {
     /// # Safety
     /// `ptr` is the start of a mapped page of the pool (its contents may change at any time).
-    pub unsafe fn new(ptr: *const u8) -> View {
-        View { ptr }
+    pub unsafe fn new(ptr: *const u8) -> PageView {
+        PageView { ptr }
     }
-    pub fn of(p: &PageBytes) -> View {
-        View { ptr: p.as_ptr() }
+    pub fn of(p: &PageBytes) -> PageView {
+        PageView { ptr: p.as_ptr() }
     }
     #[inline]
     pub fn u8(&self, off: usize) -> u8 {

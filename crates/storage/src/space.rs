@@ -29,7 +29,7 @@ pub struct Space {
     /// First page never given out.
     end: u32,
     limit: u32,
-    holes: Holes,
+    holes: FileHoles,
     free_pages: u64,
 }
 
@@ -42,12 +42,12 @@ const FILLED_AT_ONCE: u32 = 256;
 
 /// Ranges of pages that the file does not have room for: pages by first page, none touching the next.
 #[derive(Default)]
-struct Holes {
+struct FileHoles {
     ranges: BTreeMap<u32, u32>,
     pages: u64,
 }
 
-impl Holes {
+impl FileHoles {
     fn add(&mut self, start: u32, pages: u32) {
         let before = self.ranges.range(..start).next_back().map(|(s, n)| (*s, *n));
         let start = match before {

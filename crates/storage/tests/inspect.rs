@@ -61,7 +61,7 @@ fn known_cluster(name: &str) -> KnownCluster {
     KnownCluster { dir: killed, heap: heap.id(), tree: tree.id(), row, range: (begin, end), committed }
 }
 
-fn said(inspect: impl FnOnce(&mut Lines<'_>)) -> Vec<String> {
+fn said(inspect: impl FnOnce(&mut LineSink<'_>)) -> Vec<String> {
     let mut lines = Vec::new();
     inspect(&mut |line| lines.push(line));
     lines

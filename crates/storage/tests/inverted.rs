@@ -296,13 +296,13 @@ fn readers_and_writers_at_once() {
             }
         });
         /// Also when a comparison fails: the others are waited for.
-        struct Stop<'a>(&'a AtomicBool);
-        impl Drop for Stop<'_> {
+        struct StopPoint<'a>(&'a AtomicBool);
+        impl Drop for StopPoint<'_> {
             fn drop(&mut self) {
                 self.0.store(true, Relaxed);
             }
         }
-        let _stop = Stop(&stop);
+        let _stop = StopPoint(&stop);
         let mut rng = Rng::new(5);
         let mut compared = 0;
         while compared < 40 || written.load(Relaxed) < 2000 {

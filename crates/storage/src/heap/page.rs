@@ -9,7 +9,7 @@
 //! Must not know: transactions, the log.
 
 use crate::page::*;
-use crate::undo::many::Shape;
+use crate::undo::many::UpdateShape;
 use kilndb_base::{Error, Result, prefetch};
 
 pub const MIN_ITEM: usize = 14;
@@ -36,7 +36,7 @@ pub fn space_of(len: usize) -> usize {
 }
 /// Offset and length of a used slot's item.
 #[inline]
-pub fn item(v: View, slot: usize) -> Option<(usize, usize)> {
+pub fn item(v: PageView, slot: usize) -> Option<(usize, usize)> {
     if slot == 0 || slot > v.u16(at::COUNT) {
         return None;
     }
@@ -44,7 +44,7 @@ pub fn item(v: View, slot: usize) -> Option<(usize, usize)> {
     let len = v.u16(slot_at(slot) + 2);
     (off >= HEADER && len >= WORD && off + len <= PAGE).then_some((off, len))
 }
-pub fn word(v: View, slot: usize) -> Option<u64> {
+pub fn word(v: PageView, slot: usize) -> Option<u64> {
     item(v, slot).map(|(off, _)| v.u64(off))
 }
 fn contiguous(p: &PageBytes) -> usize {
@@ -56,7 +56,7 @@ pub fn room(p: &PageBytes) -> usize {
     (contiguous(p) + get16(p, at::GARBAGE)).saturating_sub(slot)
 }
 /// About as much, as an optimistic reader finds it.
-pub fn room_seen(v: View) -> usize {
+pub fn room_seen(v: PageView) -> usize {
     (v.u16(at::UPPER).saturating_sub(HEADER + 4 * v.u16(at::COUNT)) + v.u16(at::GARBAGE)).saturating_sub(4)
 }
 pub fn fits(p: &PageBytes, len: usize) -> bool {
@@ -157,13 +157,13 @@ pub fn put(p: &mut PageBytes, slot: usize, word: u64, body: &[u8]) -> Result<()>
     Ok(())
 }
 pub fn set_word(p: &mut PageBytes, slot: usize, word: u64) -> Result<()> {
-    let (off, _) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+    let (off, _) = item(PageView::of(p), slot).ok_or_else(|| bad("no such slot"))?;
     put64(p, off, word);
     Ok(())
 }
 /// payload[off..off + cut] = new.
 pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, new: &[u8]) -> Result<()> {
-    let (at, len) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+    let (at, len) = item(PageView::of(p), slot).ok_or_else(|| bad("no such slot"))?;
     if off + cut > len - WORD {
         return Err(bad("patch beyond the row"));
     }
@@ -184,7 +184,7 @@ pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, 
     put(p, slot, word, &body)
 }
 /// As [`patch`], for several rows; `new`: their new bytes, one after the other.
-pub fn patch_many(p: &mut PageBytes, shape: &Shape<'_>, word: u64, new: &[u8]) -> Result<()> {
+pub fn patch_many(p: &mut PageBytes, shape: &UpdateShape<'_>, word: u64, new: &[u8]) -> Result<()> {
     let mut start = 0;
     for (slot, span) in shape.spans() {
         let bytes = new.get(start..start + span.new).ok_or_else(|| bad("patches are cut short"))?;
@@ -194,10 +194,10 @@ pub fn patch_many(p: &mut PageBytes, shape: &Shape<'_>, word: u64, new: &[u8]) -
     Ok(())
 }
 /// What a page has left while several of its items change their length, one after the other.
-pub struct Room(usize);
-impl Room {
-    pub fn of(p: &PageBytes) -> Room {
-        Room(contiguous(p) + get16(p, at::GARBAGE))
+pub struct PageRoom(usize);
+impl PageRoom {
+    pub fn of(p: &PageBytes) -> PageRoom {
+        PageRoom(contiguous(p) + get16(p, at::GARBAGE))
     }
     pub fn left(&self) -> usize {
         self.0
@@ -212,11 +212,11 @@ impl Room {
 }
 /// Whether the slot's payload could be `len` bytes long.
 pub fn can_become(p: &PageBytes, slot: usize, len: usize) -> bool {
-    let Some((_, have)) = item(View::of(p), slot) else { return false };
+    let Some((_, have)) = item(PageView::of(p), slot) else { return false };
     contiguous(p) + get16(p, at::GARBAGE) + space_of(have) >= space_of(WORD + len)
 }
 pub fn free(p: &mut PageBytes, slot: usize) -> Result<()> {
-    let (_, len) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+    let (_, len) = item(PageView::of(p), slot).ok_or_else(|| bad("no such slot"))?;
     put32(p, slot_at(slot), 0);
     put16(p, at::AUX, get16(p, at::AUX) + 1);
     put16(p, at::GARBAGE, get16(p, at::GARBAGE) + space_of(len));

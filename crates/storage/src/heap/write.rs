@@ -8,17 +8,17 @@
 //!
 //! Must not know: columns.
 
-use super::lock::{Acquired, Waited, mode_of};
+use super::lock::{QueuePlace, RowAccess, RowAcquisition, mode_of};
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD, space_of};
 use super::pieces::{MAX_ROW, pointer_to};
-use crate::api::{RowAccess, RowLockMode, WriteOutcome};
+use crate::api::{RowLockMode, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::page::{KIND_HEAP, PAGE};
 use crate::txn::Transaction;
-use crate::txn::visibility::{MADE_FORWARD, MOVED, Newest};
+use crate::txn::visibility::{MADE_FORWARD, MOVED, NewestVersion};
 use crate::undo::record::{UndoKind, index_data, update_data};
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use crate::wal::room::SpaceUse;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, RowId, sqlstate};
@@ -65,7 +65,7 @@ struct WritableRow<'a> {
     word: u64,
     /// The strongest in which the transaction has it.
     mode: RowLockMode,
-    waited: Waited<'a>,
+    waited: QueuePlace<'a>,
     /// When the version that is there was committed; 0: so long ago that all see it; the highest number: it is our own.
     replaced_csn: u64,
 }
@@ -115,7 +115,13 @@ impl Relation {
         hp::fetch_place(page.page(), slot, WORD + row.len());
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
         let target = self.target(block);
-        txn.change(self, &record, |a| vec![(target, Op::Put { slot, word: a, body: row })], &[0], &mut [&mut page])?;
+        txn.change(
+            self,
+            &record,
+            |a| vec![(target, PageOp::Put { slot, word: a, body: row })],
+            &[0],
+            &mut [&mut page],
+        )?;
         drop(page);
         let rid = RowId { block, slot: slot as u16 };
         txn.wrote_row(self, rid, None)?;
@@ -133,12 +139,12 @@ impl Relation {
         let rid = RowId { block, slot: slot as u16 };
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, rid.slot);
         let target = self.target(block);
-        let build = |a| vec![(target, Op::Put { slot, word: a | FORWARD, body: &[0; 6] })];
+        let build = |a| vec![(target, PageOp::Put { slot, word: a | FORWARD, body: &[0; 6] })];
         let address = txn.change(self, &record, build, &[0], &mut [&mut page])?;
         drop(page);
         let pointer = self.write_pieces(Some(txn), rid, row)?;
         let mut page = self.core.pool.write(self.pid(block)?)?;
-        let op = Op::Patch { slot, word: address | FORWARD, off: 0, cut: 6, old: &[], new: &pointer };
+        let op = PageOp::Patch { slot, word: address | FORWARD, off: 0, cut: 6, old: &[], new: &pointer };
         self.core.emit_plain(self, txn.xid, &[(target, op)], &[0], &mut [&mut page])?;
         drop(page);
         txn.wrote_row(self, rid, None)?;
@@ -158,16 +164,16 @@ impl Relation {
         let options = &access.options;
         txn.begin_removal()?;
         let (mut page, word, newest, held, waited) = match self.acquire(txn, rid, mode, options.wait, access.park)? {
-            Acquired::Missing => return Ok(Err(WriteOutcome::Deleted)),
-            Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
-            Acquired::Free { page, word, newest, held, waited } => (page, word, newest, held, waited),
+            RowAcquisition::Missing => return Ok(Err(WriteOutcome::Deleted)),
+            RowAcquisition::Skipped => return Ok(Err(WriteOutcome::Skipped)),
+            RowAcquisition::Free { page, word, newest, held, waited } => (page, word, newest, held, waited),
         };
         match Relation::judge(newest, snapshot, txn, options.latest, None) {
             Ok(None) => {
                 let replaced_csn = match newest {
-                    Newest::Committed { csn, .. } => csn,
-                    Newest::Own { .. } => u64::MAX,
-                    Newest::Held { .. } => 0,
+                    NewestVersion::Committed { csn, .. } => csn,
+                    NewestVersion::Own { .. } => u64::MAX,
+                    NewestVersion::Held { .. } => 0,
                 };
                 let mode = held.map_or(mode, |held| mode.max(mode_of(held)));
                 Ok(Ok(WritableRow { page, word, mode, replaced_csn, waited }))
@@ -262,7 +268,7 @@ impl Relation {
         record.data = update_data(prefix, new.len(), &old);
         let target = self.target(rid.block);
         let build =
-            |a| vec![(target, Op::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];
+            |a| vec![(target, PageOp::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];
         txn.change(self, &record, build, &[0], &mut [page])?;
         if let Some(first) = retired_pieces {
             self.retire_pieces(txn, first)?;
@@ -285,7 +291,7 @@ impl Relation {
         let build = |a| {
             vec![(
                 target,
-                Op::Patch { slot, word: a | flags | FORWARD, off: 0, cut: old.len(), old: &old, new: &pointer },
+                PageOp::Patch { slot, word: a | flags | FORWARD, off: 0, cut: old.len(), old: &old, new: &pointer },
             )]
         };
         txn.change(self, &record, build, &[0], &mut [&mut page])?;
@@ -338,7 +344,7 @@ impl Relation {
             txn.record(self, UndoKind::Delete, mode as u8 | mark, self.core.shorten(word), rid.block, rid.slot);
         let target = self.target(rid.block);
         let flags = (word & !ADDRESS) | DELETED;
-        txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;
+        txn.change(self, &record, |a| vec![(target, PageOp::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;
         drop(page);
         self.settle(txn, rid, waited, true);
         for (index, key) in retired {
@@ -357,14 +363,14 @@ impl Relation {
         let word = self.core.pool.read(self.pid(rid.block)?, |v| hp::word(v, usize::from(rid.slot)))?;
         let Some(word) = word.filter(|w| w & hp::PIECE == 0) else { return Ok(Liveness::Dead) };
         Ok(match self.core.newest(word, txn.xid)? {
-            Newest::Held { xid, kind, .. } => match kind {
+            NewestVersion::Held { xid, kind, .. } => match kind {
                 UndoKind::Insert | UndoKind::InsertRange | UndoKind::Delete => Liveness::Undecided(xid),
                 UndoKind::Update if word & KEY_CHANGED != 0 => Liveness::Undecided(xid),
                 _ => Liveness::Live,
             },
-            Newest::Own { deleted: true, .. } => Liveness::Dead,
-            Newest::Own { .. } => Liveness::Live,
-            Newest::Committed { csn, deleted, .. } => {
+            NewestVersion::Own { deleted: true, .. } => Liveness::Dead,
+            NewestVersion::Own { .. } => Liveness::Live,
+            NewestVersion::Committed { csn, deleted, .. } => {
                 txn.goes_by(csn);
                 if deleted { Liveness::Dead } else { Liveness::Live }
             }

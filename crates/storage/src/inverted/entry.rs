@@ -338,14 +338,14 @@ fn several_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
 
 /// Which generations of a row there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History {
+pub struct RowHistory {
     /// None: there is no row here now.
     pub present: Option<u32>,
     /// Dead ones that may have postings: (first, last), in order, apart from each other.
     pub dead: Vec<(u32, u32)>,
 }
 
-impl History {
+impl RowHistory {
     pub fn own(row: u64) -> Vec<u8> {
         let mut out = vec![HISTORY];
         put_row(&mut out, row);
@@ -355,10 +355,10 @@ impl History {
         if key.first() == Some(&HISTORY) { get_row(&key[1..]) } else { None }
     }
     /// Of a row without an entry.
-    pub fn none() -> History {
-        History { present: Some(0), dead: Vec::new() }
+    pub fn none() -> RowHistory {
+        RowHistory { present: Some(0), dead: Vec::new() }
     }
-    pub fn parse(key: &[u8]) -> Option<History> {
+    pub fn parse(key: &[u8]) -> Option<RowHistory> {
         let mut r = Reader::new(key.get(1 + ROW_ID_BYTES..)?);
         let present = u32::try_from(r.varint()?).ok()?.checked_sub(1);
         let mut dead = Vec::new();
@@ -369,10 +369,10 @@ impl History {
             dead.push((first, last));
             next = last.checked_add(1)?;
         }
-        Some(History { present, dead })
+        Some(RowHistory { present, dead })
     }
     pub fn bytes(&self, row: u64) -> Vec<u8> {
-        let mut out = History::own(row);
+        let mut out = RowHistory::own(row);
         put_varint(&mut out, self.present.map_or(0, |p| u64::from(p) + 1));
         let mut next = 0;
         for (first, last) in &self.dead {
@@ -539,7 +539,7 @@ mod tests {
     }
     #[test]
     fn histories_come_back_and_keep_ranges() {
-        let mut history = History { present: Some(7), dead: Vec::new() };
+        let mut history = RowHistory { present: Some(7), dead: Vec::new() };
         for generation in [3, 1, 2, 5, 0, 5] {
             history.add_dead(generation, generation);
         }
@@ -547,12 +547,12 @@ mod tests {
         let mut all = history.clone();
         all.add_dead(0, 7);
         assert_eq!(all.dead, [(0, 7)]);
-        assert_eq!(History::parse(&history.bytes(9)), Some(history.clone()));
+        assert_eq!(RowHistory::parse(&history.bytes(9)), Some(history.clone()));
         assert_eq!(history.next(), 8);
         history.forget(&[(1, 1), (5, 5)]);
         assert_eq!(history.dead, [(0, 0), (2, 3)]);
-        assert!(!history.is_plain() && History::none().is_plain());
-        assert_eq!(History { present: None, dead: vec![(0, 4)] }.next(), 5);
+        assert!(!history.is_plain() && RowHistory::none().is_plain());
+        assert_eq!(RowHistory { present: None, dead: vec![(0, 4)] }.next(), 5);
     }
     #[test]
     fn rows_are_divided_into_pieces() {

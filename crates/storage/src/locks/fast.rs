@@ -65,14 +65,14 @@ struct LockSlot {
 
 #[repr(align(128))]
 #[derive(Default)]
-struct Group([LockSlot; GROUP]);
+struct SlotGroup([LockSlot; GROUP]);
 
-struct Part {
-    groups: Box<[Group]>,
+struct FastLockShard {
+    groups: Box<[SlotGroup]>,
     words: Box<[AtomicU64]>,
 }
 
-pub struct FastLocks(Box<[Part]>);
+pub struct FastLocks(Box<[FastLockShard]>);
 
 /// A lock that is, or was, held in a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,8 +114,8 @@ pub fn conflicts_with_fast(tag: &LockTag, mode: LockMode) -> bool {
 
 impl FastLocks {
     pub fn new(workers: usize) -> FastLocks {
-        let part = || Part {
-            groups: (0..GROUPS).map(|_| Group::default()).collect(),
+        let part = || FastLockShard {
+            groups: (0..GROUPS).map(|_| SlotGroup::default()).collect(),
             words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
         };
         FastLocks((0..workers.max(1)).map(|_| part()).collect())

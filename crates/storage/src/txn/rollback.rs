@@ -13,9 +13,9 @@ use crate::core::Core;
 use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
-use crate::undo::many::{Shape, Span, put_shape, put_slots};
+use crate::undo::many::{RowSpan, UpdateShape, put_shape, put_slots};
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::wal::record::{Op, Record, encode};
+use crate::wal::record::{PageOp, Record, encode};
 use kilndb_base::park::Park;
 use kilndb_base::planted::{self, Bug};
 use kilndb_base::sync::atomic::Ordering::*;
@@ -116,8 +116,9 @@ impl Core {
         match record.kind {
             _ if due.is_empty() => {}
             UndoKind::UpdateMany => {
-                let (shape, old) = Shape::parse(usize::from(record.slot), &record.data).ok_or_else(UndoRecord::bad)?;
-                let mut room = hp::Room::of(page.page());
+                let (shape, old) =
+                    UpdateShape::parse(usize::from(record.slot), &record.data).ok_or_else(UndoRecord::bad)?;
+                let mut room = hp::PageRoom::of(page.page());
                 let (mut rows, mut bytes) = (Vec::with_capacity(due.len()), Vec::with_capacity(old.len()));
                 for slot in due {
                     let (span, start) = shape.find(slot).ok_or_else(UndoRecord::bad)?;
@@ -126,12 +127,12 @@ impl Core {
                         others.push(slot);
                         continue;
                     }
-                    rows.push((slot, Span { off: span.off, old: span.new, new: span.old }));
+                    rows.push((slot, RowSpan { off: span.off, old: span.new, new: span.old }));
                     bytes.extend_from_slice(old.get(start..start + span.old).ok_or_else(UndoRecord::bad)?);
                 }
                 if let Some((first, _)) = rows.first().copied() {
                     put_shape(&mut data, &rows);
-                    let op = Op::PatchMany { first, shape: &data, word, old: &[], new: &bytes };
+                    let op = PageOp::PatchMany { first, shape: &data, word, old: &[], new: &bytes };
                     self.emit_compensate(
                         relation,
                         RollbackStep { xid: record.xid, next: next(&others) },
@@ -143,7 +144,7 @@ impl Core {
             }
             _ => {
                 put_slots(&mut data, due.iter().copied());
-                let op = Op::WordMany { first, slots: &data, word };
+                let op = PageOp::WordMany { first, slots: &data, word };
                 self.emit_compensate(
                     relation,
                     RollbackStep { xid: record.xid, next: next(&others) },
@@ -170,7 +171,7 @@ impl Core {
         let mut page = self.pool.write(pid)?;
         if record.kind == UndoKind::InsertRange {
             let last = record.data.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)));
-            let op = Op::FreeRange { first: slot, last, word: address };
+            let op = PageOp::FreeRange { first: slot, last, word: address };
             self.emit_compensate(relation, step, &[(target, op)], &[0], &mut [&mut page])?;
             drop(page);
             relation.hint(record.block);
@@ -179,7 +180,7 @@ impl Core {
         let Some(word) = hp::word(page.view(), slot) else { return Ok(()) };
         if record.kind == UndoKind::PieceInsert {
             if word & hp::PIECE != 0 {
-                self.emit_compensate(relation, step, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                self.emit_compensate(relation, step, &[(target, PageOp::Free { slot })], &[0], &mut [&mut page])?;
                 drop(page);
                 relation.hint(record.block);
             }
@@ -191,7 +192,7 @@ impl Core {
         let old = record.old_word | (word & KEY_CHANGED);
         match record.kind {
             UndoKind::Insert => {
-                self.emit_compensate(relation, step, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                self.emit_compensate(relation, step, &[(target, PageOp::Free { slot })], &[0], &mut [&mut page])?;
                 drop(page);
                 relation.hint(record.block);
             }
@@ -212,7 +213,7 @@ impl Core {
                     return self.restore_apart(relation, record, old, &payload);
                 }
                 if hp::can_become(page.page(), slot, len - hp::WORD - cut + bytes.len()) {
-                    let op = Op::Patch { slot, word: old, off, cut, old: &[], new: bytes };
+                    let op = PageOp::Patch { slot, word: old, off, cut, old: &[], new: bytes };
                     self.emit_compensate(relation, step, &[(target, op)], &[0], &mut [&mut page])?;
                 } else {
                     let mut payload = page.page()[at + hp::WORD..at + len].to_vec();
@@ -227,7 +228,7 @@ impl Core {
                 self.emit_compensate(
                     relation,
                     step,
-                    &[(target, Op::Word { slot, word: old })],
+                    &[(target, PageOp::Word { slot, word: old })],
                     &[0],
                     &mut [&mut page],
                 )?;
@@ -243,7 +244,7 @@ impl Core {
     }
     fn point_to(&self, relation: &Relation, record: &UndoRecord, old: u64, pointer: &[u8]) -> Result<()> {
         let mut page = self.pool.write(relation.pid(record.block)?)?;
-        let op = Op::Put { slot: usize::from(record.slot), word: old, body: pointer };
+        let op = PageOp::Put { slot: usize::from(record.slot), word: old, body: pointer };
         self.emit_compensate(
             relation,
             RollbackStep { xid: record.xid, next: record.prev },

@@ -190,13 +190,13 @@ fn no_xid() -> Error {
 
 const SLOTS: usize = 1 << 16;
 
-pub struct Registry {
+pub struct SnapshotRegistry {
     slots: LazyArray<AtomicU64>,
     hints: Vec<(AtomicU32, AtomicU32)>,
 }
-impl Registry {
-    pub fn new(workers: usize) -> Result<Registry> {
-        Ok(Registry {
+impl SnapshotRegistry {
+    pub fn new(workers: usize) -> Result<SnapshotRegistry> {
+        Ok(SnapshotRegistry {
             slots: LazyArray::new(workers * SLOTS)?,
             hints: (0..workers).map(|_| Default::default()).collect(),
         })

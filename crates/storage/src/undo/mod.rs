@@ -40,7 +40,7 @@ const MIN_XID: usize = 4;
 const LOGGED: u64 = 1 << 32;
 
 #[derive(Default)]
-pub struct Stream {
+pub struct UndoStream {
     chunk: u64,
     page: u32,
     /// Next free offset in the chunk; 0: no chunk yet.
@@ -55,7 +55,7 @@ pub struct Undo {
     /// A stream goes on in another chunk after so many bytes of one; at most [`CHUNK`].
     chunk_bytes: u64,
     table: LazyArray<AtomicU64>,
-    streams: Vec<[Mutex<Stream>; 2]>,
+    streams: Vec<[Mutex<UndoStream>; 2]>,
     pub next_chunk: AtomicU64,
     /// Numbers below this one are not given again after a crash, whether the log mentions them or not.
     promised: AtomicU64,
@@ -76,7 +76,7 @@ pub struct Undo {
 
 /// The fixed part of a record, as it is to each of its rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub struct RecordHead {
     pub kind: UndoKind,
     pub mode: u8,
     pub command: u32,
@@ -85,12 +85,12 @@ pub struct Head {
 }
 
 /// Room for one record, its page latched.
-pub struct RecordPlace<'a> {
+pub struct ReservedRecord<'a> {
     pub address: u64,
     page: WriteGuard<'a>,
-    _stream: MutexGuard<'a, Stream>,
+    _stream: MutexGuard<'a, UndoStream>,
 }
-impl RecordPlace<'_> {
+impl ReservedRecord<'_> {
     pub fn write(mut self, record: &UndoRecord, lsn: u64) {
         let at = (self.address % PAGE as u64) as usize;
         debug_assert!(at >= HEADER && at + record.len() <= PAGE, "undo record {:#x} crosses its page", self.address);
@@ -245,7 +245,7 @@ impl Undo {
         worker: usize,
         logged: bool,
         len: usize,
-    ) -> Result<RecordPlace<'a>> {
+    ) -> Result<ReservedRecord<'a>> {
         if len > PAGE - HEADER {
             return Err(Error::internal("undo record is longer than a page"));
         }
@@ -265,7 +265,7 @@ impl Undo {
             } else if number >= self.promised.load(Acquire) {
                 log.append(&encode(&Record::ChunkGone { number }));
             }
-            *stream = Stream { chunk: number, page: first, offset: 0, seen: (0, 0) };
+            *stream = UndoStream { chunk: number, page: first, offset: 0, seen: (0, 0) };
         }
         let index = (stream.offset / PAGE as u64) as u32;
         let pid = stream.page + index;
@@ -283,7 +283,7 @@ impl Undo {
         debug_assert!(stream.chunk != 0 && stream.offset + len as u64 <= CHUNK, "an undo record beyond its chunk");
         let address = stream.chunk * CHUNK + stream.offset;
         stream.offset += len as u64;
-        Ok(RecordPlace { address, page, _stream: stream })
+        Ok(ReservedRecord { address, page, _stream: stream })
     }
     /// A transaction has (one more) record in the chunk: holds it until [`Undo::release`].
     pub fn hold(&self, chunk: u64, xid: u64) {
@@ -320,13 +320,13 @@ impl Undo {
     }
     /// None: the chunk is gone.
     #[inline]
-    pub fn head(&self, pool: &Pool, address: u64) -> Result<Option<Head>> {
+    pub fn head(&self, pool: &Pool, address: u64) -> Result<Option<RecordHead>> {
         if address < self.horizon() {
             return Ok(None);
         }
         self.copy(pool, address, |b| {
             let b: &[u8; FIXED] = b.first_chunk()?;
-            Some(Head {
+            Some(RecordHead {
                 kind: UndoKind::from_u8(b[2])?.of_row(),
                 mode: b[3],
                 command: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
@@ -411,11 +411,11 @@ impl Undo {
     pub fn close_streams(&self) {
         self.streams.iter().flatten().for_each(|stream| self.close(&mut crate::lock(stream)));
     }
-    fn close(&self, stream: &mut Stream) {
+    fn close(&self, stream: &mut UndoStream) {
         if stream.chunk != 0 {
             self.drop_holder(stream.chunk);
         }
-        *stream = Stream::default();
+        *stream = UndoStream::default();
     }
     /// Streams that nobody has written to for a while let go of their chunks: the horizon cannot pass them, and above
     /// it the version of every row is looked up.

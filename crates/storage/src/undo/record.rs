@@ -6,7 +6,7 @@
 //!
 //! Must not know: how chunks are found.
 
-use super::many::{Shape, Slots};
+use super::many::{SlotSet, UpdateShape};
 use crate::page::{HEADER, PAGE};
 use kilndb_base::bytes::Reader;
 use kilndb_base::{Error, Result};
@@ -139,7 +139,7 @@ impl UndoRecord {
     pub fn parse_row(bytes: &[u8], slot: usize) -> Option<UndoRecord> {
         let mut record = UndoRecord::parse_with(bytes, |head, data| match head.kind {
             UndoKind::UpdateMany => {
-                let (shape, old) = Shape::parse(usize::from(head.slot), data)?;
+                let (shape, old) = UpdateShape::parse(usize::from(head.slot), data)?;
                 let (span, start) = shape.find(slot)?;
                 Some(update_data(span.off, span.new, old.get(start..start + span.old)?))
             }
@@ -171,8 +171,8 @@ impl UndoRecord {
         Some(record)
     }
     /// Rows that a record of UpdateMany or DeleteMany is about.
-    pub fn rows(&self) -> Option<Slots<'_>> {
-        Slots::parse(usize::from(self.slot), &self.data).map(|(slots, _)| slots)
+    pub fn rows(&self) -> Option<SlotSet<'_>> {
+        SlotSet::parse(usize::from(self.slot), &self.data).map(|(slots, _)| slots)
     }
     pub fn bad() -> Error {
         Error::corrupted("undo record does not parse")

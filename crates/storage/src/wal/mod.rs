@@ -25,7 +25,7 @@ pub mod segment;
 pub mod tag;
 
 use self::frame::{MAX_BODY, SEGMENT, frame, frame_head, mix};
-use crate::accesses::{self, Count};
+use crate::accesses::{self, AccessKind};
 use crate::api::WalStats;
 use crate::crc::crc32c;
 use crate::tuning::Tuning;
@@ -35,7 +35,7 @@ use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kilndb_base::sync::{Arc, Condvar, Mutex};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use room::{LogRoom, SpaceUse};
-use segment::Segments;
+use segment::LogSegments;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
@@ -45,17 +45,17 @@ const QUICK_FLUSH_NANOS: u64 = 400_000;
 /// So many flushes for one session each show that there is only one.
 const LONELY_FLUSHES: u64 = 8;
 
-type Tell = Arc<dyn Fn(Severity, &str) + Send + Sync>;
+type Reporter = Arc<dyn Fn(Severity, &str) + Send + Sync>;
 
 pub struct Log {
-    insert: Mutex<Insert>,
-    ring: Ring,
+    insert: Mutex<InsertPosition>,
+    ring: LogRing,
     insert_lsn: AtomicU64,
     written: AtomicU64,
     flushed: AtomicU64,
     last_csn: AtomicU64,
     flushed_csn: AtomicU64,
-    control: Mutex<Control>,
+    control: Mutex<FlushControl>,
     work: Condvar,
     done: Condvar,
     idle: AtomicBool,
@@ -70,7 +70,7 @@ pub struct Log {
     waiters: Mutex<Vec<(u64, WakeHandle)>>,
     /// What the last note of how far the log was durable says.
     noted: AtomicU64,
-    segments: Segments,
+    segments: LogSegments,
     pub room: LogRoom,
     delay_ms: AtomicU64,
     flush_after_bytes: AtomicU64,
@@ -79,13 +79,13 @@ pub struct Log {
     flushes: AtomicU64,
     start: AtomicU64,
     failed: AtomicBool,
-    tell: Tell,
+    tell: Reporter,
     /// The flusher has gone: nothing more reaches the disk.
     stopped: AtomicBool,
     /// There is no log: a private store's, which only gives commit sequence numbers.
     is_none: bool,
 }
-struct Insert {
+struct InsertPosition {
     pos: u64,
     /// Where recovery must be able to begin for the sake of records that belong together, by their guards.
     redo_holds: Vec<u64>,
@@ -93,22 +93,22 @@ struct Insert {
     commits: VecDeque<(u64, u64)>,
 }
 #[derive(Default)]
-struct Control {
+struct FlushControl {
     wanted: u64,
     /// A flush is to begin.
     is_due: bool,
     commit_delay_us: u64,
     stop: bool,
 }
-struct Ring {
+struct LogRing {
     bytes: Box<[std::cell::UnsafeCell<u8>]>,
 }
 // SAFETY: inserters write disjoint parts under the insert mutex; the flusher reads only below the insert LSN.
-unsafe impl Sync for Ring {}
+unsafe impl Sync for LogRing {}
 // SAFETY: plain bytes.
-unsafe impl Send for Ring {}
+unsafe impl Send for LogRing {}
 
-impl Ring {
+impl LogRing {
     fn put(&self, pos: u64, data: &[u8]) {
         let size = self.bytes.len();
         let at = pos as usize % size;
@@ -144,17 +144,19 @@ impl Drop for RedoHold<'_> {
 }
 
 impl Log {
-    pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, tuning: &Tuning, tell: Tell) -> Log {
+    pub fn new(segments: LogSegments, start: u64, csn: u64, ring_bytes: u64, tuning: &Tuning, tell: Reporter) -> Log {
         let size = (ring_bytes as usize).clamp(1 << 20, 1 << 30);
         let log = Log::with_ring(segments, start, csn, size, tell);
         log.set_tuning(tuning);
         log
     }
-    fn with_ring(segments: Segments, start: u64, csn: u64, size: usize, tell: Tell) -> Log {
+    fn with_ring(segments: LogSegments, start: u64, csn: u64, size: usize, tell: Reporter) -> Log {
         Log {
-            insert: Mutex::new(Insert { pos: start, redo_holds: Vec::new(), commits: VecDeque::new() }),
+            insert: Mutex::new(InsertPosition { pos: start, redo_holds: Vec::new(), commits: VecDeque::new() }),
             // SAFETY: UnsafeCell<u8> is valid as zero.
-            ring: Ring { bytes: unsafe { Box::<[std::cell::UnsafeCell<u8>]>::new_zeroed_slice(size).assume_init() } },
+            ring: LogRing {
+                bytes: unsafe { Box::<[std::cell::UnsafeCell<u8>]>::new_zeroed_slice(size).assume_init() },
+            },
             insert_lsn: AtomicU64::new(start),
             written: AtomicU64::new(start),
             flushed: AtomicU64::new(start),
@@ -185,8 +187,8 @@ impl Log {
         }
     }
     /// For what is never recovered: records go nowhere, everything counts as flushed.
-    pub fn none(env: &Arc<dyn Env>, csn: u64, tell: Tell) -> Log {
-        Log { is_none: true, ..Log::with_ring(Segments::none(env), SEGMENT, csn, 0, tell) }
+    pub fn none(env: &Arc<dyn Env>, csn: u64, tell: Reporter) -> Log {
+        Log { is_none: true, ..Log::with_ring(LogSegments::none(env), SEGMENT, csn, 0, tell) }
     }
     pub fn is_none(&self) -> bool {
         self.is_none
@@ -203,7 +205,7 @@ impl Log {
         self.last_csn.store(csn, SeqCst);
         self.flushed_csn.store(csn, SeqCst);
     }
-    pub fn segments(&self) -> &Segments {
+    pub fn segments(&self) -> &LogSegments {
         &self.segments
     }
     /// Err: the disk is so full that the log may not get such a change.
@@ -285,7 +287,7 @@ impl Log {
         self.last_csn.store(csn, SeqCst);
         csn
     }
-    fn note_commit(&self, insert: &mut Insert, csn: u64, end: u64) {
+    fn note_commit(&self, insert: &mut InsertPosition, csn: u64, end: u64) {
         if end <= self.flushed.load(Acquire) && insert.commits.is_empty() {
             self.flushed_csn.store(csn, Release);
         } else {
@@ -308,7 +310,7 @@ impl Log {
         });
         (lsn, given)
     }
-    fn append_with(&self, body: &[u8], then: impl FnOnce(&mut Insert, u64)) -> u64 {
+    fn append_with(&self, body: &[u8], then: impl FnOnce(&mut InsertPosition, u64)) -> u64 {
         assert!(!body.is_empty() && body.len() <= MAX_BODY);
         if self.is_none {
             let mut insert = crate::lock(&self.insert);
@@ -337,12 +339,12 @@ impl Log {
         self.insert_lsn.store(end, Release);
         drop(insert);
         self.records.fetch_add(1, Relaxed);
-        accesses::count(Count::LogRecords, 1);
-        accesses::count(Count::LogBytes, total);
+        accesses::count(AccessKind::LogRecords, 1);
+        accesses::count(AccessKind::LogBytes, total);
         end
     }
     /// The parts of a frame, for which there is room in the ring; where they end.
-    fn put(&self, insert: &mut Insert, frame: &[&[u8]]) -> u64 {
+    fn put(&self, insert: &mut InsertPosition, frame: &[&[u8]]) -> u64 {
         for part in frame {
             self.ring.put(insert.pos, part);
             insert.pos += part.len() as u64;
@@ -390,7 +392,7 @@ impl Log {
     #[cold]
     fn wait_written(&self) {
         self.buffers_full.fetch_add(1, Relaxed);
-        accesses::count(Count::LogBuffersFull, 1);
+        accesses::count(AccessKind::LogBuffersFull, 1);
         self.request(self.insert_lsn());
         let control = crate::lock(&self.control);
         let _ = self.done.wait_timeout(control, Duration::from_millis(1));

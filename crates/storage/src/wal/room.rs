@@ -4,7 +4,7 @@
 //! Must not know: who writes, what the records mean.
 
 use super::frame::SEGMENT;
-use super::segment::Segments;
+use super::segment::LogSegments;
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use kilndb_base::{Error, Result, sqlstate};
@@ -73,7 +73,7 @@ impl LogRoom {
         }
     }
     /// Makes the file behind the one that the log has come to, once a quarter of that is used.
-    pub fn prepare(&self, segments: &Segments, insert_lsn: u64) {
+    pub fn prepare(&self, segments: &LogSegments, insert_lsn: u64) {
         let next = (insert_lsn / SEGMENT + 1) * SEGMENT;
         self.end.fetch_max(next, Relaxed);
         if insert_lsn % SEGMENT < SEGMENT / 4 || self.end.load(Relaxed) > next {
@@ -106,7 +106,7 @@ mod tests {
     fn the_log_itself_says_that_its_room_ends() {
         let dir = crate::cluster::Dir::new("log-room");
         std::fs::create_dir_all(&dir.0).unwrap();
-        let segments = Segments::new(Arc::new(OsEnv), dir.0.clone(), Arc::default());
+        let segments = LogSegments::new(Arc::new(OsEnv), dir.0.clone(), Arc::default());
         let room = LogRoom::default();
         let allowed = |room: &LogRoom| (room.allows(SpaceUse::Takes), room.allows(SpaceUse::Frees));
         room.prepare(&segments, 100);
