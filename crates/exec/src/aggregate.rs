@@ -44,7 +44,7 @@ enum AggregatePhase {
     Done,
 }
 
-pub struct AggregateState {
+pub(crate) struct AggregateState {
     pub unary: UnaryInput,
     groups: Vec<AggregateGroup>,
     table: KeyMap,
@@ -82,7 +82,7 @@ pub fn has_parts(a: &AggSpec) -> bool {
 }
 
 /// Are all rows counted, and nothing else?
-pub fn counts_whole_table(op: &Op) -> bool {
+pub(crate) fn counts_whole_table(op: &Op) -> bool {
     let Op::Aggregate { input, groups, sets: None, aggs, .. } = op else { return false };
     let Op::Partitions(p) = &input.op else { return false };
     let all_rows = matches!(&p.template.op, Op::SeqScan(scan) if scan.filter.is_none()) && p.order.is_none();
@@ -128,7 +128,7 @@ impl AggregateState {
             is_part: false,
         }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         (self.batches, self.peak_bytes, self.disk_bytes) = (0, 0, 0);
         self.groups.clear();
@@ -294,7 +294,7 @@ impl AggregateState {
         state.collect_part(rt, cx)?;
         Ok(state)
     }
-    pub fn collect_part(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(crate) fn collect_part(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         self.is_part = true;
         let done = self.collect(rt, cx);
         self.is_part = false;

@@ -18,7 +18,7 @@ use kilndb_types::inverted::{Class, Need, Query, Wanted};
 use memchr::memmem::Finder;
 use std::sync::Arc;
 
-pub enum BitmapRows {
+pub(crate) enum BitmapRows {
     /// Terms do not tell: the whole table is to be read.
     Everything,
     Rows(RowIdSet),

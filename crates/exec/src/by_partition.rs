@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// So many blocks of partitions are taken together.
 const BLOCKS_TOGETHER: u64 = 2048;
 
-pub struct ByPartitionState {
+pub(crate) struct ByPartitionState {
     pub node: Arc<PlanNode>,
     input: Box<NodeState>,
     /// None: not begun. The next one is the last.
@@ -40,7 +40,7 @@ impl ByPartitionState {
             has_run: false,
         }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.spans = None;
         self.is_reading = false;
     }

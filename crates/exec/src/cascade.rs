@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 /// Which statement an action is: the foreign key, the referenced table that changes (a partition's columns may stand
 /// elsewhere), the action's letter, and whether the key changes or goes.
-pub type ActionKey = (Oid, Oid, u8, bool);
+pub(crate) type ActionKey = (Oid, Oid, u8, bool);
 
 #[derive(Default)]
 pub struct Cascade {
@@ -32,7 +32,7 @@ impl Cascade {
     pub fn plan(&self, key: &ActionKey) -> Option<Arc<Plan>> {
         self.plans.get(key).cloned()
     }
-    pub fn keep_plan(&mut self, key: ActionKey, plan: Arc<Plan>) {
+    pub(crate) fn keep_plan(&mut self, key: ActionKey, plan: Arc<Plan>) {
         self.plans.insert(key, plan);
     }
 }
@@ -52,7 +52,7 @@ pub fn run(queue: ConstraintQueue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> 
 }
 
 /// Runs what a statement owes its foreign keys to the end, with all that follows from it: its AFTER triggers see it done.
-pub fn run_now(queue: ConstraintQueue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn run_now(queue: ConstraintQueue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
     if queue.is_empty() {
         return Ok(());
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// What a statement owes its foreign keys.
 #[derive(Default)]
-pub struct ConstraintQueue {
+pub(crate) struct ConstraintQueue {
     /// (foreign key, whether the row is new, values).
     children: Vec<(usize, bool, Vec<Datum>)>,
     /// (referencing key, old values, new values).
@@ -38,12 +38,12 @@ impl ConstraintQueue {
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && self.parents.is_empty() && self.twins.is_empty()
     }
-    pub fn child_row(&mut self, m: &ModifyPlan, row: &[Datum]) {
+    pub(crate) fn child_row(&mut self, m: &ModifyPlan, row: &[Datum]) {
         for (n, f) in m.foreign_keys.iter().enumerate() {
             self.children.push((n, true, pick(&f.columns, row)));
         }
     }
-    pub fn changed_row(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
+    pub(crate) fn changed_row(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
         if let Some(new) = new {
             for (n, f) in m.foreign_keys.iter().enumerate() {
                 let (before, after) = (pick(&f.columns, old), pick(&f.columns, new));
@@ -55,11 +55,11 @@ impl ConstraintQueue {
         self.note_parents(m, old, new, |_| true);
     }
     /// The row has another partition now.
-    pub fn moved_row(&mut self, m: &ModifyPlan, old: &[Datum], new: &[Datum]) {
+    pub(crate) fn moved_row(&mut self, m: &ModifyPlan, old: &[Datum], new: &[Datum]) {
         self.note_parents(m, old, Some(new), |_| true);
     }
     /// For foreign keys that reference just this partition, the row has gone.
-    pub fn left_row(&mut self, m: &ModifyPlan, old: &[Datum]) {
+    pub(crate) fn left_row(&mut self, m: &ModifyPlan, old: &[Datum]) {
         self.note_parents(m, old, None, |r| r.key.part_of == 0);
     }
     fn note_parents(
@@ -216,7 +216,7 @@ fn shown(t: &Table, columns: &[usize], values: &[Datum], cx: &ExecContext<'_>) -
 }
 
 /// The parent row must exist, and stays until this transaction ends.
-pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
     let nulls = values.iter().filter(|v| v.is_null()).count();
     if f.key.match_type == b'f' && nulls > 0 && nulls < values.len() {
         return Err(Error::new(

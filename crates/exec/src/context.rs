@@ -139,25 +139,25 @@ pub struct RunState {
     pub plan: Arc<Plan>,
     pub params: Vec<Datum>,
     /// Values handed to correlated parts, by number.
-    pub exec_params: Vec<Datum>,
-    pub subplans: Vec<Option<super::subplan::SubplanState>>,
-    pub ctes: Vec<Option<super::cte::CteState>>,
+    pub(crate) exec_params: Vec<Datum>,
+    pub(crate) subplans: Vec<Option<super::subplan::SubplanState>>,
+    pub(crate) ctes: Vec<Option<super::cte::CteState>>,
     /// Values of expressions that are constant for a run.
     pub once: Vec<Option<Datum>>,
-    pub case_args: Vec<Datum>,
+    pub(crate) case_args: Vec<Datum>,
     /// By node id of a scan of partitions: the span of them that it is reading.
     spans: Vec<(usize, Range<usize>)>,
     /// Rows that conditions have ruled out so far.
-    pub removed: u64,
+    pub(crate) removed: u64,
     /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
     pub counters: Option<Vec<NodeCounter>>,
-    pub pace: CheckpointInterval,
+    pub(crate) pace: CheckpointInterval,
 }
 
 /// How often expressions look whether their session should give way or stop: after so many calls as take about a
 /// millisecond. A batch of rows may hold functions that take long.
 #[derive(Clone, Copy, Debug)]
-pub struct CheckpointInterval {
+pub(crate) struct CheckpointInterval {
     calls_left: u32,
     interval_calls: u32,
     looked_nanos: u64,
@@ -291,17 +291,17 @@ impl RunState {
             self.spans.push((*scan, span.clone()));
         }
     }
-    pub fn span_of(&self, scan: usize) -> Option<Range<usize>> {
+    pub(crate) fn span_of(&self, scan: usize) -> Option<Range<usize>> {
         self.spans.iter().find(|(known, _)| *known == scan).map(|(_, span)| span.clone())
     }
     /// EXPLAIN ANALYZE: a scan that stands under a node begins.
-    pub fn count_start(&mut self, node: usize) {
+    pub(crate) fn count_start(&mut self, node: usize) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.loops += 1;
         }
     }
     /// `removed`: as it was before.
-    pub fn count_removed(&mut self, node: usize, removed: u64) {
+    pub(crate) fn count_removed(&mut self, node: usize, removed: u64) {
         let more = self.removed - removed;
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.removed += more;
@@ -315,7 +315,7 @@ impl RunState {
             }
         }
     }
-    pub fn count_searches(&mut self, node: usize, searches: u64) {
+    pub(crate) fn count_searches(&mut self, node: usize, searches: u64) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.searches += searches;
         }
@@ -360,7 +360,7 @@ impl ExecContext<'_> {
         }
     }
     /// All rows that the source has given so far are done with.
-    pub fn concerns_none(&mut self) {
+    pub(crate) fn concerns_none(&mut self) {
         if let Some(source) = &mut self.source {
             source.concerns(None);
         }
@@ -376,7 +376,7 @@ impl<'a> ExecContext<'a> {
     pub fn io(&self) -> SpillIo<'a> {
         SpillIo { space: self.temp, park: self.park }
     }
-    pub fn call_env<R>(&mut self, f: impl FnOnce(&dyn SessionHost, &mut CallEnv<'_>) -> R) -> R {
+    pub(crate) fn call_env<R>(&mut self, f: impl FnOnce(&dyn SessionHost, &mut CallEnv<'_>) -> R) -> R {
         let session = self.session;
         let mut env = CallEnv {
             engine: self.engine,
@@ -406,7 +406,7 @@ impl Batch {
     pub fn new(width: usize) -> Batch {
         Batch { width, rows: 0, data: Vec::new(), max: BATCH_ROWS }
     }
-    pub fn with_max(width: usize, max: usize) -> Batch {
+    pub(crate) fn with_max(width: usize, max: usize) -> Batch {
         Batch { width, rows: 0, data: Vec::new(), max: max.clamp(1, BATCH_ROWS) }
     }
     pub fn clear(&mut self) {

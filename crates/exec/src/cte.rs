@@ -11,7 +11,7 @@ use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::key;
 use std::sync::Arc;
 
-pub struct CteState {
+pub(crate) struct CteState {
     rows: RowStore,
     source: NodeState,
     recursive: Option<NodeState>,
@@ -24,7 +24,7 @@ pub struct CteState {
     done: bool,
 }
 
-pub struct CteScanState {
+pub(crate) struct CteScanState {
     pub node: Arc<PlanNode>,
     next: usize,
     cursor: StoreCursor,
@@ -34,7 +34,7 @@ impl CteScanState {
     pub fn new(node: &Arc<PlanNode>) -> CteScanState {
         CteScanState { node: node.clone(), next: 0, cursor: StoreCursor::default() }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.next = 0;
         self.cursor = StoreCursor::default();
     }
@@ -153,7 +153,7 @@ fn take(c: &mut CteState, batch: &Batch, info: &CtePlan, cx: &ExecContext<'_>) -
     Ok(())
 }
 
-pub fn run_to_end(cte: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn run_to_end(cte: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     loop {
         if let Some(Some(c)) = rt.ctes.get(cte)
             && c.done

@@ -525,7 +525,7 @@ fn subscripts(
 }
 
 /// None: strict, and an argument is NULL.
-pub fn eval_args(
+pub(crate) fn eval_args(
     args: &[CExpr],
     strict: bool,
     row: &[Datum],

@@ -81,7 +81,7 @@ impl CallRows {
     }
 }
 
-pub struct FunctionState {
+pub(crate) struct FunctionState {
     pub node: Arc<PlanNode>,
     rows: Vec<Option<CallRows>>,
     started: bool,
@@ -92,7 +92,7 @@ impl FunctionState {
     pub fn new(node: &Arc<PlanNode>) -> FunctionState {
         FunctionState { node: node.clone(), rows: Vec::new(), started: false, count: 0 }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.started = false;
         self.rows.clear();
         self.count = 0;
@@ -135,7 +135,7 @@ impl FunctionState {
 }
 
 /// Set-returning functions in the select list: all advance together, the short ones give NULL.
-pub struct ProjectSetState {
+pub(crate) struct ProjectSetState {
     pub unary: UnaryInput,
     position: usize,
     active: Option<Vec<Option<CallRows>>>,
@@ -145,7 +145,7 @@ impl ProjectSetState {
     pub fn new(unary: UnaryInput) -> ProjectSetState {
         ProjectSetState { unary, position: 0, active: None }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.position = 0;
         self.active = None;

@@ -10,14 +10,14 @@ use kilndb_spill::{ByteHasher, SpillCursor, SpillFile, SpillIo, SpillPartitions}
 use kilndb_types::{Datum, key, row};
 use std::hash::BuildHasherDefault;
 
-pub type KeyMap<V = u32> = std::collections::HashMap<Box<[u8]>, V, BuildHasherDefault<ByteHasher>>;
+pub(crate) type KeyMap<V = u32> = std::collections::HashMap<Box<[u8]>, V, BuildHasherDefault<ByteHasher>>;
 
 /// What an entry of a [`KeyMap`] takes beside the key's bytes.
-pub const ENTRY_BYTES: usize = 64;
+pub(crate) const ENTRY_BYTES: usize = 64;
 
 /// Finds the first row of each key. Keys that do not fit the budget wait in partitions until the input's end.
 #[derive(Default)]
-pub struct DistinctKeys {
+pub(crate) struct DistinctKeys {
     seen: KeyMap<()>,
     used_bytes: usize,
     level: u32,
@@ -31,7 +31,7 @@ pub struct DistinctKeys {
 
 impl DistinctKeys {
     /// Is the row to be given out now?
-    pub fn offer(&mut self, key: &[u8], row: &[Datum], budget: usize, io: SpillIo<'_>) -> Result<bool> {
+    pub(crate) fn offer(&mut self, key: &[u8], row: &[Datum], budget: usize, io: SpillIo<'_>) -> Result<bool> {
         if self.seen.contains_key(key) {
             return Ok(false);
         }
@@ -102,11 +102,11 @@ impl DistinctKeys {
 }
 
 /// Bytes that are read from a partition at once.
-pub fn budget_of_reader() -> usize {
+pub(crate) fn budget_of_reader() -> usize {
     kilndb_spill::STEP_BYTES / 4
 }
 
-pub struct DistinctState {
+pub(crate) struct DistinctState {
     pub unary: UnaryInput,
     unique: DistinctKeys,
     /// Sorted input: the key of the last row.
@@ -118,7 +118,7 @@ impl DistinctState {
     pub fn new(unary: UnaryInput) -> DistinctState {
         DistinctState { unary, unique: DistinctKeys::default(), last: None, input_done: false }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unique = DistinctKeys::default();
         self.last = None;
         self.input_done = false;

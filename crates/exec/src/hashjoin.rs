@@ -97,7 +97,7 @@ struct PairJoin {
     number: usize,
 }
 
-pub struct HashJoinState {
+pub(crate) struct HashJoinState {
     pub node: Arc<PlanNode>,
     probe: NodeState,
     build: NodeState,
@@ -176,7 +176,7 @@ impl HashJoinState {
             disk_bytes: 0,
         }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.probe.rescan(rt);
         self.build.rescan(rt);
         self.started = false;

@@ -116,7 +116,7 @@ pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> R
 }
 
 /// The keys, all their columns, if `ranges` are those of an access that looks for nothing but whole keys.
-pub fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
     if a.equal.len() + usize::from(a.any_of.is_some()) < a.index.keys.len() {
         return None;
     }
@@ -124,7 +124,7 @@ pub fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
 }
 
 /// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.
-pub fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
+pub(crate) fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
     if a.equal.len() < a.index.keys.len() {
         return;
     }

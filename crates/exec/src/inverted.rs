@@ -65,7 +65,7 @@ fn differ(p: &IndexPlan, old: &[Datum], new: &[Datum]) -> bool {
 }
 
 /// An inverted index and the terms that a row has in it from now on.
-pub type NewTerms = (usize, Vec<Vec<u8>>);
+pub(crate) type NewTerms = (usize, Vec<Vec<u8>>);
 
 /// Which inverted indexes have other terms for the new row than for the old one.
 pub fn changes(

@@ -11,7 +11,7 @@ use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-pub struct NestLoopState {
+pub(crate) struct NestLoopState {
     pub node: Arc<PlanNode>,
     outer: NodeState,
     inner: NodeState,
@@ -56,7 +56,7 @@ impl NestLoopState {
             looked: 0,
         }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.outer.rescan(rt);
         self.outer_batch.clear();
         self.outer_next = 0;

@@ -8,47 +8,47 @@
 //! Must not know: syntax, names of objects and how they are found, sessions (it asks a [`SessionHost`] and a
 //! [`RoutineHost`]), sockets, protocol, how the catalogs keep what they tell.
 
-pub mod aggregate;
-pub mod arrays;
+mod aggregate;
+mod arrays;
 mod bitmap;
 mod by_partition;
 mod cascade;
 pub mod constraint;
-pub mod context;
-pub mod cte;
+mod context;
+mod cte;
 mod explain;
 pub mod expr;
-pub mod function;
-pub mod hash;
-pub mod hashjoin;
+mod function;
+mod hash;
+mod hashjoin;
 pub mod helpers;
-pub mod index;
+mod index;
 mod inverted;
-pub mod join;
+mod join;
 pub mod key_ahead;
-pub mod lockrows;
+mod lockrows;
 mod merge;
-pub mod modify;
-pub mod modify_many;
-pub mod modify_partitions;
+mod modify;
+mod modify_many;
+mod modify_partitions;
 mod modify_row;
 mod modify_triggered;
 mod null_rows;
 mod opened_partitions;
-pub mod partition;
+mod partition;
 mod partition_scan;
 pub mod parts;
 pub mod routine;
 mod row_set;
-pub mod scan;
-pub mod setop;
-pub mod sort;
-pub mod sqlvalue;
-pub mod state;
+mod scan;
+mod setop;
+mod sort;
+mod sqlvalue;
+mod state;
 pub mod stats;
-pub mod subplan;
-pub mod trigger;
-pub mod window;
+mod subplan;
+mod trigger;
+mod window;
 pub mod write;
 
 use crate::explain::{Measurements, Serializer};
@@ -85,7 +85,7 @@ pub struct RunProgress {
 }
 
 /// EXPLAIN: by the node id of a scan of partitions, those that it shows and that are left out before the first row.
-pub type RemovedPartitions = kilndb_base::hash::HashMap<usize, Vec<kilndb_base::Oid>>;
+pub(crate) type RemovedPartitions = kilndb_base::hash::HashMap<usize, Vec<kilndb_base::Oid>>;
 
 fn note_removed(
     node: &Arc<PlanNode>,
@@ -250,7 +250,7 @@ impl Execution {
         self.rt.counters.as_deref()
     }
     /// EXPLAIN ANALYZE: count rows and time.
-    pub fn enable_counters(&mut self) {
+    pub(crate) fn enable_counters(&mut self) {
         self.rt.counters = Some(vec![NodeCounter::default(); self.rt.plan.nodes]);
     }
 }

@@ -13,7 +13,7 @@ use kilndb_types::Datum;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-pub struct LockRowsState {
+pub(crate) struct LockRowsState {
     pub unary: UnaryInput,
     bytes: Vec<u8>,
     /// How this statement looks for rows: the same number for all that run this plan with the same parameters.
@@ -50,7 +50,7 @@ impl LockRowsState {
             hasher.finish() | 1
         })
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.token = None;
         self.unary.rescan(rt);
     }
@@ -159,7 +159,7 @@ fn mode_of(strength: LockStrength) -> RowLockMode {
 
 /// Does a row of which a part has changed since it was `seen` still belong to the result? What outer joins added goes
 /// where it no longer fits.
-pub fn judge_again(
+pub(crate) fn judge_again(
     recheck: &RowRecheck,
     seen: &[Datum],
     row: &mut [Datum],

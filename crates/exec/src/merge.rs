@@ -24,7 +24,7 @@ use kilndb_types::Datum;
 
 /// What each action has of its own.
 #[derive(Default)]
-pub struct MergeState {
+pub(crate) struct MergeState {
     steps: Vec<MergeStepState>,
     /// Rows of the join.
     rows: u64,

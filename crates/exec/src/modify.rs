@@ -16,7 +16,7 @@ use kilndb_storage::{Fetched, Relation, RowLockMode, WaitPolicy, WriteOptions, W
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-pub struct ModifyState {
+pub(crate) struct ModifyState {
     pub node: Arc<PlanNode>,
     pub(super) input: NodeState,
     pub changed: u64,

@@ -20,7 +20,7 @@ use kilndb_types::{Datum, row};
 
 /// Memory that batches use again.
 #[derive(Default)]
-pub struct BatchScratch {
+pub(crate) struct BatchScratch {
     /// Position in the input batch, for each row in `rows`.
     positions: Vec<u32>,
     pub(super) rows: RowBatch,

@@ -90,7 +90,7 @@ impl PartitionTarget {
 }
 
 #[derive(Default)]
-pub struct PartitionTargets {
+pub(crate) struct PartitionTargets {
     /// None: it is shared, and found without being counted.
     map: Option<Arc<PartitionMap>>,
     /// The plan runs often.

@@ -64,7 +64,7 @@ fn may_be_equal(a: &[u8], b: &[u8]) -> bool {
 }
 
 #[derive(Default)]
-pub struct NullableRowSet {
+pub(crate) struct NullableRowSet {
     complete: HashSet<Vec<u8>>,
     /// Rows with a NULL, apart because only these can make a row without NULLs a perhaps.
     partial: HashSet<Vec<u8>>,

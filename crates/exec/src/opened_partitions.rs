@@ -17,7 +17,7 @@ use kilndb_plan::{IndexPlan, IndexShape, ModifyTarget, TargetRules};
 use kilndb_storage::ahead::{self, IndexRootAddress};
 
 /// A table's map, with the partitions that have been opened under that table's name.
-pub struct OpenedPartitions {
+pub(crate) struct OpenedPartitions {
     pub map: Arc<PartitionMap>,
     /// By position in the map.
     leaves: Box<[PathSlot]>,
@@ -47,7 +47,7 @@ struct PathSlot(OnceLock<PartitionPath>);
 pub const SLOT_BYTES: usize = size_of::<PathSlot>();
 const _: () = assert!(SLOT_BYTES == 64);
 
-pub struct PartitionPath {
+pub(crate) struct PartitionPath {
     pub leaf: Arc<LeafPartition>,
     pub oid: Oid,
     heap: ahead::RelationAddress,
@@ -71,7 +71,7 @@ impl PartitionPath {
     }
     /// Written once: others read this line.
     #[inline]
-    pub fn note_target(&self, target: &Arc<ModifyTarget>) {
+    pub(crate) fn note_target(&self, target: &Arc<ModifyTarget>) {
         if self.target.load(Relaxed) == 0 {
             self.target.store(Arc::as_ptr(target) as usize, Relaxed);
         }
@@ -104,14 +104,14 @@ impl OpenedPartitions {
         self.leaves.get(at)?.0.get()
     }
     /// Where the slots are and how many, if a hash's remainder says which: for [`ahead`].
-    pub fn slots_by_remainder(&self) -> Option<(usize, usize)> {
+    pub(crate) fn slots_by_remainder(&self) -> Option<(usize, usize)> {
         self.map.is_by_remainder().then_some((self.leaves.as_ptr() as usize, self.leaves.len()))
     }
-    pub fn target_shape(&self, shape: TargetKey) -> Arc<TargetKey> {
+    pub(crate) fn target_shape(&self, shape: TargetKey) -> Arc<TargetKey> {
         shared(&self.target_shapes, shape, PartialEq::eq)
     }
     /// Of an index of a partition with the columns of the table.
-    pub fn index_shape(&self, of: &IndexPlan) -> Arc<IndexShape> {
+    pub(crate) fn index_shape(&self, of: &IndexPlan) -> Arc<IndexShape> {
         let mut known = self.index_shapes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = known.iter().find(|s| s.is_of(&of.index)) {
             return same.clone();
@@ -122,7 +122,7 @@ impl OpenedPartitions {
         of.shape.clone()
     }
     /// Of a partition with the columns of the table: mostly the same for all of them.
-    pub fn target_rules(&self, rules: TargetRules) -> Arc<TargetRules> {
+    pub(crate) fn target_rules(&self, rules: TargetRules) -> Arc<TargetRules> {
         if rules.is_plain() { shared(&self.target_rules, rules, TargetRules::is_like) } else { Arc::new(rules) }
     }
     pub fn keep(&self, at: usize, leaf: &Arc<LeafPartition>) {

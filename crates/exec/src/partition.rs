@@ -29,7 +29,7 @@ use std::any::Any;
 /// Among thousands of partitions each is in no cache: what a point query needs stands together, and the table's
 /// description is not needed where the named table's does.
 #[repr(C, align(64))]
-pub struct LeafPartition {
+pub(crate) struct LeafPartition {
     pub oid: Oid,
     /// The table that the statement names.
     pub ancestor: Oid,
@@ -51,7 +51,7 @@ pub struct LeafPartition {
 /// Of one partition.
 const TARGETS_KEPT: usize = 8;
 
-pub struct LeafIndex {
+pub(crate) struct LeafIndex {
     pub whole: Oid,
     pub oid: Oid,
     pub relation: Arc<Relation>,
@@ -60,7 +60,7 @@ pub struct LeafIndex {
 
 /// Which partition: its OID, and where it is in the named table's map, if it is in that.
 #[derive(Clone, Copy)]
-pub struct PartitionRoute {
+pub(crate) struct PartitionRoute {
     pub oid: Oid,
     pub at: Option<u32>,
 }
@@ -98,7 +98,7 @@ impl LeafPartition {
     }
 
     /// Where [`LeafPartition::plan`] looks first.
-    pub fn kept_targets(&self) -> usize {
+    pub(crate) fn kept_targets(&self) -> usize {
         self.targets.as_ptr() as usize
     }
     pub fn index(&self, whole: Oid) -> Result<&LeafIndex> {
@@ -168,7 +168,7 @@ pub(super) fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relat
 
 /// A partition that is being read. Sessions on other processors read it too: to count references to it would be to take
 /// it from them and back, so that is left out where it stays with the catalog objects.
-pub enum OpenPartition {
+pub(crate) enum OpenPartition {
     Held(Arc<LeafPartition>),
     /// Its columns are the named table's.
     Shared(PartitionRoute),
@@ -183,7 +183,7 @@ impl PartitionRoute {
 }
 
 /// A partition with rows, locked; None: it is gone.
-pub fn open(
+pub(crate) fn open(
     named: &Arc<Table>,
     partition: impl Into<PartitionRoute>,
     mode: LockMode,
@@ -196,7 +196,7 @@ pub fn open(
 }
 
 /// The same, for the moment.
-pub fn open_to_read(
+pub(crate) fn open_to_read(
     named: &Arc<Table>,
     place: PartitionRoute,
     mode: LockMode,
@@ -209,13 +209,13 @@ pub fn open_to_read(
     })
 }
 
-pub enum FoundPartition<'c> {
+pub(crate) enum FoundPartition<'c> {
     Known(&'c Arc<LeafPartition>),
     /// None: it is gone.
     Opened(Option<Arc<LeafPartition>>),
 }
 
-pub fn find_locked<'c>(
+pub(crate) fn find_locked<'c>(
     named: &Arc<Table>,
     place: PartitionRoute,
     mode: LockMode,
@@ -431,7 +431,7 @@ fn expressions_of(table: &Arc<Table>, cx: &mut ExecContext<'_>) -> Result<Vec<Op
 }
 
 /// The partitions of a table: as the statement sees the catalogs, or as they are at a later moment.
-pub fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+pub(crate) fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     now.map_or_else(|| seen_map(table, cx), |now| cx.catalog.partition_map_now(table, now))
 }
 
@@ -442,13 +442,13 @@ pub fn seen_map(table: Oid, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     if keeps_pending(&map, cx) { cx.catalog.partition_map_now(table, &cx.snapshot) } else { Ok(map) }
 }
 
-pub fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
+pub(crate) fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
     !map.pending.is_empty() && cx.txn.isolation().keeps_snapshot()
 }
 
 /// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this
 /// does not change any more. Returns the partitions of the named table as they are now.
-pub fn route_again(
+pub(crate) fn route_again(
     named: &Arc<Table>,
     routing: &Routing,
     of: &ModifyPlan,
@@ -466,7 +466,7 @@ pub fn route_again(
 }
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.
-pub fn route(
+pub(crate) fn route(
     named: &Arc<Table>,
     routing: &Routing,
     top: &PartitionMap,
@@ -509,7 +509,7 @@ pub fn route(
 /// The partitions in which a row with these values of a unique key may be, locked and opened. If the key has all of the
 /// partition key, there is one at most. Else those that have entries for `key`, and the snapshot that a row seen with
 /// it is in one of them for.
-pub fn leaves_of_key(
+pub(crate) fn leaves_of_key(
     named: &Arc<Table>,
     (columns, index): (&[i16], Oid),
     values: &[Datum],

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Reads one partition after another, or merges them by the order that each has.
-pub struct PartitionsState {
+pub(crate) struct PartitionsState {
     pub node: Arc<PlanNode>,
     reading: PartitionReader,
 }
@@ -52,7 +52,7 @@ struct PartitionReader {
 /// Partitions that several threads read together, all in this order: each takes blocks of the first one that has some
 /// left.
 #[derive(Clone)]
-pub struct SharedLeaves(Arc<[(Arc<LeafPartition>, Arc<AtomicU32>)]>);
+pub(crate) struct SharedLeaves(Arc<[(Arc<LeafPartition>, Arc<AtomicU32>)]>);
 
 impl SharedLeaves {
     pub fn new(leaves: Vec<Arc<LeafPartition>>) -> SharedLeaves {
@@ -138,7 +138,7 @@ impl PartitionsState {
         };
         PartitionsState { node: node.clone(), reading }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         let reading = &mut self.reading;
         reading.is_started = false;
         reading.only = None;
@@ -149,7 +149,7 @@ impl PartitionsState {
     }
 
     /// All partitions that are to be read, locked and opened, in place of being read by this state alone.
-    pub fn open_all(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Arc<LeafPartition>>> {
+    pub(crate) fn open_all(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Arc<LeafPartition>>> {
         let Op::Partitions(p) = &self.node.op else { return Ok(Vec::new()) };
         let reading = &mut self.reading;
         reading.start(p, rt.span_of(self.node.id), rt, cx)?;
@@ -167,7 +167,7 @@ impl PartitionsState {
         self.reading.is_started = true;
     }
     /// After the rows of the block that is being read, nothing more comes: until this is taken back.
-    pub fn end_with_block(&mut self, ends: bool) {
+    pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
         self.reading.scan.end_with_block(ends);
     }
@@ -342,7 +342,11 @@ pub fn heap_of(named: &Table, place: PartitionRoute, cx: &ExecContext<'_>) -> Re
 }
 
 /// The partition, at whatever distance, whose rows are in that heap.
-pub fn with_heap(named: &Arc<Table>, heap: RelationId, cx: &mut ExecContext<'_>) -> Result<Option<PartitionRoute>> {
+pub(crate) fn with_heap(
+    named: &Arc<Table>,
+    heap: RelationId,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<PartitionRoute>> {
     let mut tables = vec![named.oid];
     while let Some(table) = tables.pop() {
         for (at, partition) in seen_map(table, cx)?.partitions.iter().enumerate() {
@@ -445,7 +449,7 @@ fn leaves(
 }
 
 /// EXPLAIN: of the partitions shown, those that values known before the first row leave out.
-pub fn removed_at_start(p: &PartitionScan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Oid>> {
+pub(crate) fn removed_at_start(p: &PartitionScan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Oid>> {
     if !p.prune.any_value(&|e| !matches!(e, CExpr::Const(_)) && e.is_known_at_start()) {
         return Ok(Vec::new());
     }

@@ -174,7 +174,7 @@ fn share(input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> 
 
 /// Aggregates a whole table together with helpers, if the plan allows and there are some. What is left of the table
 /// afterwards is read by `state` alone: mostly nothing.
-pub fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = state.unary.node.clone();
     let Op::Aggregate { input, aggs, in_parts: true, .. } = &node.op else { return Ok(()) };
     if helpers(u64::MAX, rt, cx).is_none() || !aggs.iter().all(has_parts) {
@@ -197,7 +197,7 @@ pub fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut ExecCon
 }
 
 /// The number of a partitioned table's rows, if `state` asks for nothing else. Its input has been read then.
-pub fn count_partitions(
+pub(crate) fn count_partitions(
     state: &mut AggregateState,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,

@@ -13,7 +13,7 @@ const SLOT: u64 = 0xffff;
 const ROW_BYTES: usize = size_of::<u64>();
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RowIdSet {
+pub(crate) struct RowIdSet {
     rows: Vec<u64>,
     /// Has whole blocks.
     is_lossy: bool,
@@ -21,7 +21,7 @@ pub struct RowIdSet {
 
 /// What is to be read next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum RowOrBlock {
+pub(crate) enum RowOrBlock {
     Row(RowId),
     Block(u32),
 }
@@ -31,7 +31,7 @@ fn block(row: u64) -> u64 {
 }
 
 /// Rows on their way into a set.
-pub struct RowIdCollector {
+pub(crate) struct RowIdCollector {
     rows: Vec<u64>,
     budget: usize,
     is_lossy: bool,

@@ -100,7 +100,7 @@ impl RowBytes {
     }
 }
 
-pub struct ScanState {
+pub(crate) struct ScanState {
     pub node: Arc<PlanNode>,
     reading: ScanProgress,
 }
@@ -161,7 +161,7 @@ struct AccessCounts {
 
 /// Which rows a node above is not going to lock.
 #[derive(Clone, Copy)]
-pub struct LockFilter {
+pub(crate) struct LockFilter {
     /// Those locked in conflict with this mode.
     pub skip: Option<RowLockMode>,
 }
@@ -216,7 +216,7 @@ fn fill_missing(table: &Table, bytes: &[u8], values: &mut Vec<Datum>) -> Result<
 }
 
 /// All columns of a stored row, by position in the table.
-pub fn decode_all(table: &kilndb_catalog::Table, bytes: &[u8], out: &mut Vec<Datum>) -> Result<()> {
+pub(crate) fn decode_all(table: &kilndb_catalog::Table, bytes: &[u8], out: &mut Vec<Datum>) -> Result<()> {
     out.clear();
     row::decode_row(&table.descriptor, bytes, None, out)?;
     fill_missing(table, bytes, out)
@@ -227,7 +227,7 @@ impl ScanState {
         ScanState { node: node.clone(), reading: ScanProgress::default() }
     }
     /// The plan's scan is of a partitioned table: reads this partition next.
-    pub fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
+    pub(crate) fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
         let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
             &self.node.op
         else {
@@ -261,13 +261,13 @@ impl ScanState {
         self.reading.shared_blocks = Some(blocks);
     }
     /// After the rows of the block that is being read, nothing more comes: until this is taken back.
-    pub fn end_with_block(&mut self, ends: bool) {
+    pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
     }
-    pub fn pass_over(&mut self, to_lock: LockFilter) {
+    pub(crate) fn pass_over(&mut self, to_lock: LockFilter) {
         self.reading.to_lock = Some(to_lock);
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.reading.rescan();
     }
     /// How often it has searched its index.

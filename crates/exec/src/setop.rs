@@ -15,7 +15,7 @@ const GIVEN: u64 = u64::MAX;
 /// After so many splits a partition's keys have the same hash: it stays as it is.
 const MAX_LEVEL: u32 = 12;
 
-pub struct SetOpState {
+pub(crate) struct SetOpState {
     pub node: Arc<PlanNode>,
     left: NodeState,
     right: NodeState,
@@ -144,7 +144,7 @@ impl SetOpState {
             reading: None,
         }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.left.rescan(rt);
         self.right.rescan(rt);
         self.phase = SetOpPhase::First;

@@ -40,7 +40,7 @@ pub fn compare_values(ty: Oid, a: &Datum, b: &Datum, descending: bool, nulls_fir
     }
 }
 
-pub fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Ordering {
+pub(crate) fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Ordering {
     for ((k, x), y) in keys.iter().zip(a).zip(b) {
         let o = compare_values(k.ty, x, y, k.descending, k.nulls_first);
         if o.is_ne() {
@@ -51,7 +51,7 @@ pub fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Ordering {
 }
 
 /// Input sorted by keys: all of it, or (top-N) the first rows only.
-pub struct SortState {
+pub(crate) struct SortState {
     pub unary: UnaryInput,
     sorter: Option<Sorter>,
     top: Option<TopRows>,
@@ -64,14 +64,14 @@ impl SortState {
     pub fn new(unary: UnaryInput) -> SortState {
         SortState { unary, sorter: None, top: None, bound: None, sorted: false }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.sorter = None;
         self.top = None;
         self.sorted = false;
     }
     /// No more than `rows` rows will be asked for.
-    pub fn set_bound(&mut self, rows: Option<u64>) {
+    pub(crate) fn set_bound(&mut self, rows: Option<u64>) {
         self.bound = rows;
     }
 

@@ -9,13 +9,13 @@ use kilndb_plan::{Op, PlanNode};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-pub struct UnaryInput {
+pub(crate) struct UnaryInput {
     pub node: Arc<PlanNode>,
     pub input: Box<NodeState>,
     pub buffer: Batch,
 }
 
-pub struct LimitState {
+pub(crate) struct LimitState {
     unary: UnaryInput,
     skip: Option<u64>,
     left: u64,
@@ -23,7 +23,7 @@ pub struct LimitState {
     done: bool,
 }
 
-pub enum NodeState {
+pub(crate) enum NodeState {
     Result { node: Arc<PlanNode>, done: bool },
     Values { node: Arc<PlanNode>, next: usize },
     Scan(Box<scan::ScanState>),
@@ -210,7 +210,7 @@ impl NodeState {
     }
 
     /// Starts over with the present parameters.
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         if let Some(c) = rt.counters.as_mut() {
             let id = self.node_id();
             if let Some(c) = c.get_mut(id) {
@@ -247,7 +247,7 @@ impl NodeState {
 }
 
 impl UnaryInput {
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.buffer.clear();
         self.input.rescan(rt);
     }

@@ -62,7 +62,7 @@ impl Usage {
         self.relations.get_mut(at).map(|(_, usage)| usage)
     }
     /// What helpers have read is part of the session's own scans.
-    pub fn read_by_helpers(&mut self, theirs: &Usage) {
+    pub(crate) fn read_by_helpers(&mut self, theirs: &Usage) {
         for (relation, usage) in &theirs.relations {
             self.scanned(*relation, 0, usage.read, usage.fetched);
         }
@@ -86,7 +86,7 @@ impl Usage {
             usage.modified += (inserted + updated + deleted) as i64;
         }
     }
-    pub fn wrote_index(&mut self, index: Oid, rows: u64) {
+    pub(crate) fn wrote_index(&mut self, index: Oid, rows: u64) {
         if let Some(usage) = self.of(index) {
             usage.entries += rows;
         }

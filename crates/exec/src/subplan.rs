@@ -9,7 +9,7 @@ use kilndb_plan::expression::{CExpr, SubPlanKind, SubPlanUse};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
-pub struct SubplanState {
+pub(crate) struct SubplanState {
     state: NodeState,
     started: bool,
     cached: Option<Datum>,

@@ -34,7 +34,7 @@ pub struct TriggerCall<'a> {
 /// What has become of one row, as AFTER triggers see it. An UPDATE that moves a row to another partition has changed two:
 /// the one without its new values, the other without its old ones.
 #[derive(Clone, Copy)]
-pub struct RowChange<'a> {
+pub(crate) struct RowChange<'a> {
     pub operation: TriggerOperation,
     pub old: Option<&'a [Datum]>,
     pub new: Option<&'a [Datum]>,
@@ -51,13 +51,13 @@ impl<'a> RowChange<'a> {
         RowChange { operation: TriggerOperation::Delete, old: Some(old), new: None }
     }
     /// What the change is to statement triggers of an UPDATE that has moved the row to another partition.
-    pub fn as_update(self) -> RowChange<'a> {
+    pub(crate) fn as_update(self) -> RowChange<'a> {
         RowChange { operation: TriggerOperation::Update, ..self }
     }
 }
 
 /// What is about to become of one row. BEFORE triggers may replace the new row.
-pub enum ProposedChange<'a> {
+pub(crate) enum ProposedChange<'a> {
     Insert(&'a mut Vec<Datum>),
     Update(&'a [Datum], &'a mut Vec<Datum>),
     Delete(&'a [Datum]),
@@ -106,7 +106,7 @@ const OPERATIONS: [TriggerOperation; 3] =
 
 /// The triggers' side of one run of a [`ModifyPlan`].
 #[derive(Default)]
-pub struct StatementTriggers {
+pub(crate) struct StatementTriggers {
     pub has_begun: bool,
     is_replica: bool,
     /// The partition that the row of the moment is in, among those that the statement has changed.
@@ -196,7 +196,7 @@ impl StatementTriggers {
     }
 
     /// BEFORE … FOR EACH ROW, or INSTEAD OF: the new row may be another afterwards. False: the row is passed over.
-    pub fn before_row(
+    pub(crate) fn before_row(
         &mut self,
         m: &ModifyPlan,
         mut change: ProposedChange<'_>,
@@ -234,7 +234,7 @@ impl StatementTriggers {
     }
 
     /// Queues what is to fire for a changed row, and keeps it for statement triggers.
-    pub fn after_row(
+    pub(crate) fn after_row(
         &mut self,
         m: &ModifyPlan,
         change: RowChange<'_>,
@@ -249,7 +249,7 @@ impl StatementTriggers {
     }
 
     /// Keeps a changed row for triggers with transition tables.
-    pub fn capture(&mut self, m: &ModifyPlan, change: RowChange<'_>, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(crate) fn capture(&mut self, m: &ModifyPlan, change: RowChange<'_>, cx: &mut ExecContext<'_>) -> Result<()> {
         let Some(plan) = &m.triggers else { return Ok(()) };
         let operation = change.operation as usize;
         let (wants_old, wants_new) = plan.captures.get(operation).copied().unwrap_or_default();
@@ -269,7 +269,7 @@ impl StatementTriggers {
     }
 
     /// Queues a changed row with the row triggers that are to fire for it when the statement is done.
-    pub fn queue_row(
+    pub(crate) fn queue_row(
         &mut self,
         m: &ModifyPlan,
         change: RowChange<'_>,

@@ -12,7 +12,7 @@ use kilndb_types::functions::{FunctionKind, descriptor::WindowFunction};
 use kilndb_types::{Datum, key, oids};
 use std::cmp::Ordering;
 
-pub struct WindowState {
+pub(crate) struct WindowState {
     pub unary: UnaryInput,
     /// Values of one input row.
     width: usize,
@@ -102,7 +102,7 @@ impl WindowState {
             looked: Default::default(),
         }
     }
-    pub fn rescan(&mut self, rt: &mut RunState) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.rows.clear();
         self.results.clear();

@@ -70,7 +70,7 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mu
     check_belongs(m, values, rt, cx)
 }
 
-pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
+pub(crate) fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
     Error::new(
         sqlstate::CHECK_VIOLATION,
         format!("new row for relation \"{}\" violates partition constraint", partition.name),
@@ -80,7 +80,12 @@ pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext
 }
 
 /// A new row of a partition that the statement names must be within its bounds.
-pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn check_belongs(
+    m: &ModifyPlan,
+    values: &[Datum],
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
         return Err(not_within_bounds(&m.table, values, &cx.eval));
     }
@@ -161,7 +166,7 @@ fn uniqueness(p: &IndexPlan, null: bool) -> Uniqueness {
 
 /// Values of new rows of one table, one row after the other.
 #[derive(Clone, Copy)]
-pub struct NewRows<'a> {
+pub(crate) struct NewRows<'a> {
     pub values: &'a [Datum],
     pub width: usize,
     pub rids: &'a [RowId],
@@ -173,7 +178,7 @@ impl<'a> NewRows<'a> {
 }
 
 /// Index entries of new rows, an index after the other: the first row that conflicts, and in which index.
-pub fn insert_entries_of(
+pub(crate) fn insert_entries_of(
     m: &ModifyPlan,
     rows: NewRows<'_>,
     keys: &mut RowBatch,

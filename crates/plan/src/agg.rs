@@ -5,7 +5,7 @@ use kilndb_bind::is_constant;
 
 impl Planner<'_> {
     /// Replaces aggregates and grouped expressions above by columns of the aggregation's result.
-    pub fn plan_aggregate(
+    pub(crate) fn plan_aggregate(
         &self,
         q: &Query,
         input: PlannedNode,

@@ -6,7 +6,7 @@
 //! Must not know: terms.
 
 use super::expression::CExpr;
-use super::scan::{ScanChoice, TableScan, uses_others};
+use super::scan::{ScanChoice, TableScan};
 use super::*;
 use kilndb_catalog::{Index, Table, inverted};
 use kilndb_types::inverted::Class;
@@ -46,7 +46,7 @@ pub struct InvertedCondition {
 
 /// A way to find rows.
 #[derive(Clone)]
-pub struct BitmapPath {
+pub(crate) struct BitmapPath {
     source: BitmapSource,
     /// Positions of the conditions that it answers; of an alternative its own.
     used: Vec<usize>,
@@ -99,13 +99,13 @@ pub(super) struct TableSize {
 }
 
 impl BitmapPath {
-    pub fn scan_cost(&self, pages: f64) -> f64 {
+    pub(crate) fn scan_cost(&self, pages: f64) -> f64 {
         self.cost + heap_cost(self.rows, pages)
     }
 }
 
 /// What reading that many rows of a table in order costs.
-pub fn heap_cost(rows: f64, pages: f64) -> f64 {
+pub(crate) fn heap_cost(rows: f64, pages: f64) -> f64 {
     let fetched = (2.0 * pages * rows / (2.0 * pages + rows)).min(pages).max(1.0);
     // The more of the table, the less is saved by leaving out the rest.
     fetched * (0.9 + 0.05 * fetched / pages.max(1.0)) + rows * 0.02
@@ -277,12 +277,11 @@ impl Planner<'_> {
             let rest = preds.iter().enumerate().filter(|(i, _)| !path.used.contains(i));
             info.extend(self.filter_text(rel, rest.map(|(_, e)| e)));
         }
-        let parameterized = uses_others(preds, rel.id);
         let label = format!("Bitmap Heap Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
         let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
     }
 
     /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that

@@ -12,7 +12,7 @@ impl Planner<'_> {
         Layout(table.columns.iter().map(|c| ColId { rel, att: c.attnum }).collect())
     }
 
-    pub fn plan_dml(&self, q: &Query, d: &Dml, out_rel: u32) -> Result<PlannedNode> {
+    pub(crate) fn plan_dml(&self, q: &Query, d: &Dml, out_rel: u32) -> Result<PlannedNode> {
         let table = &d.table;
         self.read_only.set(false);
         self.note_change(table);

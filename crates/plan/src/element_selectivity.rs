@@ -34,7 +34,7 @@ enum ArrayRelationship {
 
 impl Planner<'_> {
     /// The share of a table's rows that satisfy a condition.
-    pub fn selectivity_in(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> f64 {
+    pub(crate) fn selectivity_in(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> f64 {
         let each = |l: &[Expr]| l.iter().map(|e| self.selectivity_in(rel, table, e)).collect::<Vec<_>>();
         match &e.kind {
             ExprKind::And(l) => each(l).iter().product(),

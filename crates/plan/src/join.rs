@@ -71,7 +71,7 @@ pub(super) struct LoopInner<'a> {
 
 impl<'a> LoopInner<'a> {
     /// It runs once per outer row, with these columns of it.
-    pub fn per_row(plan: FromPlan, uses: &'a [ColId]) -> LoopInner<'a> {
+    pub(crate) fn per_row(plan: FromPlan, uses: &'a [ColId]) -> LoopInner<'a> {
         LoopInner { plan, uses, may_materialize: false }
     }
     /// It runs once, and its rows are kept.
@@ -80,7 +80,7 @@ impl<'a> LoopInner<'a> {
     }
 }
 
-pub struct FromPlan {
+pub(crate) struct FromPlan {
     pub planned: PlannedNode,
     pub rows: f64,
     pub cost: f64,
@@ -89,7 +89,7 @@ pub struct FromPlan {
 
 impl Planner<'_> {
     /// All of FROM with all of WHERE.
-    pub fn plan_from(&self, q: &Query, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+    pub(crate) fn plan_from(&self, q: &Query, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
         let mut preds = Vec::new();
         if let Some(f) = &q.filter {
             f.clone().conjuncts(&mut preds);

@@ -14,7 +14,7 @@
 mod access;
 mod agg;
 mod bitmap;
-pub mod compile;
+mod compile;
 mod cte;
 mod dml;
 mod element_selectivity;
@@ -32,7 +32,7 @@ pub mod prune;
 mod query;
 mod scan;
 mod semijoin;
-pub mod shown_text;
+mod shown_text;
 mod simplify;
 mod trigger;
 mod window;
@@ -55,7 +55,7 @@ use std::sync::Arc;
 
 /// How many rows a node is expected to yield, and what they cost.
 #[derive(Clone, Copy, Debug)]
-pub struct Estimate {
+pub(crate) struct Estimate {
     pub rows: f64,
     pub cost: f64,
 }
@@ -330,7 +330,7 @@ impl<'a> Planner<'a> {
 }
 
 impl Planner<'_> {
-    pub fn exec_param(&self, c: ColId) -> usize {
+    pub(crate) fn exec_param(&self, c: ColId) -> usize {
         let mut params = self.exec_params.borrow_mut();
         let next = params.len();
         *params.entry(c).or_insert(next)
@@ -346,7 +346,7 @@ impl Planner<'_> {
         columns.dedup();
         columns
     }
-    pub fn add_subplan(&self, node: Arc<PlanNode>) -> usize {
+    pub(crate) fn add_subplan(&self, node: Arc<PlanNode>) -> usize {
         let mut list = self.subplans.borrow_mut();
         list.push(node);
         list.len() - 1
@@ -366,7 +366,7 @@ impl Planner<'_> {
         Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
     }
     /// A node with its EXPLAIN lines.
-    pub fn node_with(
+    pub(crate) fn node_with(
         &self,
         op: Op,
         width: usize,
@@ -393,12 +393,12 @@ impl Planner<'_> {
             None => self.engine.relation(id),
         }
     }
-    pub fn note_change(&self, table: &kilndb_catalog::Table) {
+    pub(crate) fn note_change(&self, table: &kilndb_catalog::Table) {
         if !matches!(table.persistence, b't' | GLOBAL) {
             self.changes_permanent.set(true);
         }
     }
-    pub fn is_needed(&self, c: ColId) -> bool {
+    pub(crate) fn is_needed(&self, c: ColId) -> bool {
         self.needed.borrow().contains(&c)
     }
     pub fn base_type(&self, oid: Oid) -> Oid {
@@ -423,7 +423,7 @@ impl Planner<'_> {
     pub fn is_composite(&self, oid: Oid) -> bool {
         oid >= 10_000 && self.catalog.type_by_oid(oid).ok().flatten().is_some_and(|t| t.kind == b'c')
     }
-    pub fn sort_specs(&self, keys: &[SortKey], layout: &Layout) -> Result<Vec<SortSpec>> {
+    pub(crate) fn sort_specs(&self, keys: &[SortKey], layout: &Layout) -> Result<Vec<SortSpec>> {
         keys.iter()
             .map(|k| {
                 Ok(SortSpec {
@@ -440,7 +440,7 @@ impl Planner<'_> {
         self.names.is_some()
     }
     /// As a node that reads relation `rel` shows it.
-    pub fn show_scan(&self, rel: u32, e: &Expr) -> String {
+    pub(crate) fn show_scan(&self, rel: u32, e: &Expr) -> String {
         self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.catalog))
     }
     pub fn show(&self, e: &Expr) -> String {

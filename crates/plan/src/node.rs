@@ -2,8 +2,8 @@
 
 use super::expression::CExpr;
 use super::expression::RoutineCall;
+use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
-use kilndb_base::{Oid, RelationId};
 use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
@@ -803,15 +803,11 @@ impl ModifyPlan {
 
 impl Op {
     /// Finds its rows by values that are given to it.
-    pub fn is_probe(&self) -> bool {
+    pub(crate) fn is_probe(&self) -> bool {
         match self {
             Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } => true,
             Op::Partitions(p) => p.template.op.is_probe(),
             _ => false,
         }
     }
-}
-
-pub fn storage_id(t: &Table) -> RelationId {
-    t.storage
 }

@@ -248,7 +248,7 @@ impl Planner<'_> {
     }
 
     /// Pages of all partitions, from those of a few.
-    pub fn partition_pages(&self, table: &Table) -> Result<f64> {
+    pub(crate) fn partition_pages(&self, table: &Table) -> Result<f64> {
         const LOOKED_AT: usize = 4;
         let map = self.catalog.partition_map(table.oid)?;
         let step = (map.partitions.len() / LOOKED_AT).max(1);
@@ -295,7 +295,7 @@ impl Planner<'_> {
     }
 
     /// The scan of a partition as one of all that may have rows.
-    pub fn over_partitions(
+    pub(crate) fn over_partitions(
         &self,
         rel: &Rel,
         table: &Arc<Table>,

@@ -13,7 +13,7 @@ use kilndb_catalog::partition::PartitionMap;
 
 /// What rows are divided by.
 #[derive(Clone)]
-pub struct PartitionDivision {
+pub(crate) struct PartitionDivision {
     /// The scans that the rows come from, by node id.
     scans: Vec<DividedScan>,
     map: Arc<PartitionMap>,

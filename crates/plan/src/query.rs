@@ -9,7 +9,7 @@ use kilndb_types::functions::{self, descriptor::Support};
 
 impl Planner<'_> {
     /// Result columns are `(out_rel, 1…)`.
-    pub fn plan_query(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
+    pub(crate) fn plan_query(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
         self.level_init_plans.borrow_mut().push(Vec::new());
         let planned = self.plan_level(q, out_rel);
         let used = self.level_init_plans.borrow_mut().pop().unwrap_or_default();
@@ -22,7 +22,7 @@ impl Planner<'_> {
 
     /// The subplan of a subquery in an expression. All copies of one that depends on nothing outside share it, and so
     /// its result.
-    pub fn plan_sublink(&self, s: &SubLink, independent: bool) -> Result<(usize, usize)> {
+    pub(crate) fn plan_sublink(&self, s: &SubLink, independent: bool) -> Result<(usize, usize)> {
         let known = self.init_plans.borrow().get(&s.id).copied();
         let made = match known {
             Some(made) => made,
@@ -341,7 +341,13 @@ impl Planner<'_> {
     }
 
     /// A call in FROM or the select list.
-    pub fn function_call(&self, e: &Expr, columns: usize, composite: bool, layout: &Layout) -> Result<FunctionCall> {
+    pub(crate) fn function_call(
+        &self,
+        e: &Expr,
+        columns: usize,
+        composite: bool,
+        layout: &Layout,
+    ) -> Result<FunctionCall> {
         if let ExprKind::Func(f) = &e.kind
             && f.returns_set
         {
@@ -377,7 +383,7 @@ impl Planner<'_> {
         })
     }
 
-    pub fn plan_function(&self, rel: &Rel, calls: &[TableFunc], ordinality: bool) -> Result<PlannedNode> {
+    pub(crate) fn plan_function(&self, rel: &Rel, calls: &[TableFunc], ordinality: bool) -> Result<PlannedNode> {
         let empty = Layout::default();
         let compiled = calls
             .iter()
@@ -422,7 +428,7 @@ impl Planner<'_> {
         (label, calls.into_iter().collect())
     }
 
-    pub fn plan_values(&self, rel: &Rel, rows: &[Vec<Expr>]) -> Result<PlannedNode> {
+    pub(crate) fn plan_values(&self, rel: &Rel, rows: &[Vec<Expr>]) -> Result<PlannedNode> {
         let empty = Layout::default();
         let compiled = rows
             .iter()
@@ -545,7 +551,7 @@ fn relations(t: &JoinTree, out: &mut Vec<u32>) {
     }
 }
 
-pub fn all_columns(rel: &Rel) -> Layout {
+pub(crate) fn all_columns(rel: &Rel) -> Layout {
     Layout((0..rel.columns.len()).map(|i| ColId { rel: rel.id, att: i as i16 + 1 }).collect())
 }
 

@@ -9,14 +9,12 @@ use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
 use kilndb_types::row::Want;
 
-pub struct ScanChoice {
+pub(crate) struct ScanChoice {
     pub planned: PlannedNode,
     pub sorted: bool,
     /// Rows that one probe yields, and what it costs.
     pub rows: f64,
     pub cost: f64,
-    /// Uses values of other relations to find its rows.
-    pub parameterized: bool,
 }
 
 /// A scan of a table whose access path is not chosen yet, and the columns that it yields.
@@ -34,11 +32,11 @@ struct IndexPath {
     sorted: bool,
 }
 
-pub fn table_rows(table: &Table, pages: f64) -> f64 {
+pub(crate) fn table_rows(table: &Table, pages: f64) -> f64 {
     if table.reltuples >= 0.0 && pages > 0.0 { f64::from(table.reltuples).max(1.0) } else { (pages.max(10.0)) * 60.0 }
 }
 
-pub fn selectivity(e: &Expr) -> f64 {
+pub(crate) fn selectivity(e: &Expr) -> f64 {
     match &e.kind {
         ExprKind::Func(f) => match &*f.name {
             "=" => 0.005,
@@ -117,7 +115,7 @@ impl Planner<'_> {
     }
 
     /// The cheapest way to the rows of `rel` that satisfy `preds`. Columns of other relations in them are parameters.
-    pub fn plan_table(
+    pub(crate) fn plan_table(
         &self,
         rel: &Rel,
         table: &Arc<Table>,
@@ -251,10 +249,9 @@ impl Planner<'_> {
         scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
         let label = format!("Seq Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let parameterized = uses_others(preds, rel.id);
         let node = self.node_with(Op::SeqScan(scan), width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
     }
 
     fn tid_scan(
@@ -284,8 +281,7 @@ impl Planner<'_> {
             label,
             info,
         );
-        let parameterized = uses_others(preds, rel.id);
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows: count, cost: count, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows: count, cost: count })
     }
 
     fn index_scan(
@@ -340,17 +336,16 @@ impl Planner<'_> {
             let text: Vec<String> = m.used.iter().map(|i| self.show_scan(rel.id, &preds[*i])).collect();
             info.insert(0, format!("Index Cond: {}", super::shown_text::and_text(&text)));
         }
-        let parameterized = uses_others(preds, rel.id);
         let direction = if backward { " Backward" } else { "" };
         let label = format!("Index Scan{direction} using {} on {}", index.name, self.scan_name(rel, &scan.table));
         let width = layout.0.len();
         let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted, rows, cost, parameterized })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted, rows, cost })
     }
 
     /// Index expressions and predicates, bound over `rel`.
-    pub fn index_sql(&self, sql: &str, rel: u32, table: &Table) -> Result<Expr> {
+    pub(crate) fn index_sql(&self, sql: &str, rel: u32, table: &Table) -> Result<Expr> {
         let binder = kilndb_bind::Binder::new(self.catalog, Arc::from(""), Vec::new());
         let mut expr = binder.bind_catalog_sql(sql, table, rel)?;
         super::inline::inline_in_expression(&mut expr, self.catalog)?;
@@ -362,7 +357,7 @@ impl Planner<'_> {
         Ok(kilndb_bind::implies(self.catalog, preds, &self.index_sql(sql, rel.id, table)?))
     }
 
-    pub fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<IndexMatch> {
+    pub(crate) fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<IndexMatch> {
         let mut m = IndexMatch::default();
         for key in &index.keys {
             let expression = match &key.expression_sql {
@@ -422,12 +417,6 @@ impl Planner<'_> {
     }
 }
 
-pub(super) fn uses_others(preds: &[Expr], rel: u32) -> bool {
-    let mut used = Vec::new();
-    preds.iter().for_each(|p| p.columns(&mut used));
-    used.iter().any(|c| c.rel != rel)
-}
-
-pub fn text_class(t: Oid) -> bool {
+pub(crate) fn text_class(t: Oid) -> bool {
     matches!(t, oids::TEXT | oids::VARCHAR | oids::NAME)
 }

@@ -8,7 +8,7 @@ use super::join::{FromPlan, LoopInner, used_rels};
 use super::*;
 use kilndb_base::Error;
 
-pub struct SemiJoin {
+pub(crate) struct SemiJoin {
     kind: JoinKind,
     /// FROM of the subquery, without conditions.
     query: Query,
@@ -19,7 +19,7 @@ pub struct SemiJoin {
 }
 
 /// Nothing but joins and conditions decides which rows there are.
-pub fn only_joins(q: &Query) -> bool {
+pub(crate) fn only_joins(q: &Query) -> bool {
     only_conditions(q) && !q.from.is_empty()
 }
 
@@ -39,7 +39,7 @@ fn only_conditions(q: &Query) -> bool {
 }
 
 /// EXISTS needs no columns and no order.
-pub fn forget_columns(q: &mut Query) {
+pub(crate) fn forget_columns(q: &mut Query) {
     if only_conditions(q) {
         let one = Expr::new(ExprKind::Const(kilndb_types::Datum::Int4(1)), kilndb_types::oids::INT4);
         q.targets = vec![Target { expr: one, name: "?column?".into(), junk: false, table_oid: 0, attnum: 0 }];
@@ -75,7 +75,7 @@ fn take_apart(q: &Query, level: &[u32]) -> Option<(Query, Vec<Expr>, Vec<Expr>)>
 }
 
 /// The condition as a semi or anti join with the relations of `level`, or as it was.
-pub fn semi_of(p: Expr, level: &[u32]) -> Result<SemiJoin, Expr> {
+pub(crate) fn semi_of(p: Expr, level: &[u32]) -> Result<SemiJoin, Expr> {
     let found = match &p.kind {
         ExprKind::SubLink(s) => semi_of_link(s, JoinKind::Semi, level),
         ExprKind::Not(inner) => match &inner.kind {
@@ -143,7 +143,7 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
 
 impl Planner<'_> {
     /// The cheapest semi or anti join of `left`. `limited`: the first rows in `left`'s order matter most.
-    pub fn semi_step(&self, left: &FromPlan, semi: &SemiJoin, limited: bool) -> Result<FromPlan> {
+    pub(crate) fn semi_step(&self, left: &FromPlan, semi: &SemiJoin, limited: bool) -> Result<FromPlan> {
         let trees: Vec<&JoinTree> = semi.query.from.iter().collect();
         let again = |p: &FromPlan| PlannedNode { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
         let plain = self.plan_trees(&semi.query, &trees, semi.own.clone(), &[], false)?;
@@ -182,7 +182,7 @@ impl Planner<'_> {
 
     /// A semi join as an ordinary join with the distinct values of the subquery, which may then come first: the new
     /// relation, and the conditions with it.
-    pub fn distinct_rel(&self, semi: &SemiJoin, level: &[u32]) -> Option<(Rel, Vec<Expr>)> {
+    pub(crate) fn distinct_rel(&self, semi: &SemiJoin, level: &[u32]) -> Option<(Rel, Vec<Expr>)> {
         if semi.kind != JoinKind::Semi {
             return None;
         }

@@ -9,7 +9,7 @@ use kilndb_types::{Datum, oids};
 use std::cell::RefCell;
 
 /// Conditions joined; one stays as it is.
-pub fn and_text(parts: &[String]) -> String {
+pub(crate) fn and_text(parts: &[String]) -> String {
     match parts {
         [one] => one.clone(),
         many => format!("({})", many.join(" AND ")),
@@ -48,7 +48,7 @@ fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> Strin
 }
 
 /// The names that EXPLAIN shows a statement's columns, relations and subplans by.
-pub struct ShownNames {
+pub(crate) struct ShownNames {
     /// The relation (0: none) and the name.
     columns: RefCell<HashMap<ColId, (u32, String)>>,
     aliases: HashMap<u32, String>,
@@ -57,7 +57,7 @@ pub struct ShownNames {
 }
 
 impl ShownNames {
-    pub fn of_query(q: &Query) -> ShownNames {
+    pub(crate) fn of_query(q: &Query) -> ShownNames {
         let mut names = CollectedNames::default();
         collect(q, &mut names);
         ShownNames { columns: RefCell::new(names.columns), aliases: names.aliases, subplans: RefCell::default() }
@@ -69,12 +69,12 @@ impl ShownNames {
     }
 
     /// The name of the subplan of the subquery with that `SubLink::id`.
-    pub fn name_subplan(&self, id: u32, name: String) {
+    pub(crate) fn name_subplan(&self, id: u32, name: String) {
         self.subplans.borrow_mut().insert(id, name);
     }
 
     /// A column that the planner has made gets another's name.
-    pub fn name_like(&self, column: ColId, other: ColId) {
+    pub(crate) fn name_like(&self, column: ColId, other: ColId) {
         let mut columns = self.columns.borrow_mut();
         if let Some(name) = columns.get(&other).cloned() {
             columns.insert(column, name);
@@ -87,12 +87,12 @@ impl ShownNames {
     }
 
     /// An expression of a node that reads one relation, whose columns are not qualified.
-    pub fn scan_text(&self, e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
+    pub(crate) fn scan_text(&self, e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
         ExpressionText { names: self, catalog, scanned: Some(rel), is_qualified: false }.of(e)
     }
 
     /// An expression with its columns qualified, where there are partitions to tell apart.
-    pub fn qualified_text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
+    pub(crate) fn qualified_text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
         ExpressionText { names: self, catalog, scanned: None, is_qualified: true }.of(e)
     }
 }

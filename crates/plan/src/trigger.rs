@@ -25,7 +25,7 @@ impl TriggerPlan {
         }
     }
 
-    pub fn captures_any(&self) -> bool {
+    pub(crate) fn captures_any(&self) -> bool {
         self.captures.iter().any(|(old, new)| *old || *new)
     }
 }

@@ -4,7 +4,7 @@ use super::*;
 use kilndb_types::{functions, oids};
 
 impl Planner<'_> {
-    pub fn plan_windows(
+    pub(crate) fn plan_windows(
         &self,
         windows: &[WindowSpec],
         input: PlannedNode,

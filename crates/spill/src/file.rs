@@ -166,7 +166,7 @@ impl SpillFile {
 }
 
 /// Appends a record.
-pub fn append_record(out: &mut Vec<u8>, key: &[u8], values: &[Datum]) -> Result<()> {
+pub(crate) fn append_record(out: &mut Vec<u8>, key: &[u8], values: &[Datum]) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);
     out.extend_from_slice(key);

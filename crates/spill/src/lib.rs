@@ -23,7 +23,7 @@ pub use store::{RowStore, StoreCursor};
 use kilndb_types::Datum;
 
 /// What a value takes in memory: its place in a row, and what it points to.
-pub fn datum_bytes(d: &Datum) -> usize {
+pub(crate) fn datum_bytes(d: &Datum) -> usize {
     /// Counters and padding of a shared allocation.
     const SHARED: usize = 32;
     let pointed = match d {

@@ -94,7 +94,7 @@ pub(crate) fn fetch_node(relation: &Relation, block: u32) {
 }
 
 /// A page, most of which is looked at in a moment.
-pub fn fetch_page(relation: &Relation, block: u32) {
+pub(crate) fn fetch_page(relation: &Relation, block: u32) {
     if let Some(pid) = relation.pid_raw(block) {
         let (state, page) = relation.core.pool.whereabouts(pid);
         fetch(state);

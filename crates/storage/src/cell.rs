@@ -17,9 +17,9 @@ use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Lsn, Result, sqlstate};
 
 /// Changes a cell's contents; says whether they are to be logged.
-pub type CellChange<'a, R> = dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)> + 'a;
+pub(crate) type CellChange<'a, R> = dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)> + 'a;
 /// The same with what is to be logged; see [`Relation::cell_modify_ahead`].
-pub type LoggedCellChange<'a, R> = dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)> + 'a;
+pub(crate) type LoggedCellChange<'a, R> = dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)> + 'a;
 
 impl Relation {
     fn check_cell(&self) -> Result<u32> {

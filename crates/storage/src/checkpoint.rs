@@ -34,7 +34,7 @@ const ROOM_LOOK_NANOS: u64 = 100_000_000;
 
 /// Why there is a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CheckpointReason {
+pub(crate) enum CheckpointReason {
     Time,
     /// So much log was written.
     Volume,

@@ -35,7 +35,7 @@ const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
 const HAS_ALL_ROWS: u64 = 1 << 32;
 
 #[derive(Default, Debug, Clone)]
-pub struct RelationEntry {
+pub(crate) struct RelationEntry {
     pub id: u32,
     pub kind: u8,
     pub persistence: u8,
@@ -51,7 +51,7 @@ pub struct RelationEntry {
 }
 /// What a checkpoint notes.
 #[derive(Default, Debug, Clone)]
-pub struct Checkpoint {
+pub(crate) struct Checkpoint {
     pub generation: u64,
     pub redo: u64,
     pub clean: bool,
@@ -259,7 +259,7 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
 /// with it. It is made durable before anything that the one before it needs is written over. Directories of later
 /// generations belong to checkpoints that never counted: they go, so that the next one to be found beside a damaged slot
 /// is what that slot named.
-pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
+pub(crate) fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
     for (path, number) in directories(env, dir)? {
         if number > generation {
             env.remove_file(&path).map_err(|e| failed("remove", &shown(&path), e))?;
@@ -270,7 +270,7 @@ pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
 
 /// What a start begins with.
 #[derive(Debug)]
-pub struct FoundCluster {
+pub(crate) struct FoundCluster {
     pub checkpoint: Checkpoint,
     /// A slot is damaged that the cluster can do without.
     pub damage: Option<String>,

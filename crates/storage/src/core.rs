@@ -28,7 +28,7 @@ use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, RwLock};
 use kilndb_base::{Result, Severity};
 
-pub struct Core {
+pub(crate) struct Core {
     pub env: Arc<dyn Env>,
     pub config: EngineConfig,
     pub log: Arc<Log>,
@@ -65,17 +65,17 @@ pub struct Core {
 }
 
 /// Bytes of a commit record before its lists, at most: the kind, a transaction, the number of dropped relations.
-pub const COMMIT_HEAD: usize = 1 + 10 + 5;
+pub(crate) const COMMIT_HEAD: usize = 1 + 10 + 5;
 
 /// One step of a rollback: the chain of transaction `xid` goes on at `next` afterwards.
 #[derive(Clone, Copy, Debug)]
-pub struct RollbackStep {
+pub(crate) struct RollbackStep {
     pub xid: u64,
     pub next: u64,
 }
 
 /// An undo record that is to be written to its reserved place, together with the change that it undoes.
-pub struct ReservedUndo<'a> {
+pub(crate) struct ReservedUndo<'a> {
     pub place: crate::undo::ReservedRecord<'a>,
     pub record: &'a crate::undo::record::UndoRecord,
     /// Memory for the log record.
@@ -84,7 +84,7 @@ pub struct ReservedUndo<'a> {
 
 impl Core {
     /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
-    pub fn assemble(
+    pub(crate) fn assemble(
         env: Arc<dyn Env>,
         config: EngineConfig,
         log: Arc<Log>,
@@ -131,7 +131,7 @@ impl Core {
         self.config.workers.max(1) + 1
     }
     /// Wakes who is next in a queue. From here on it waits for nobody: whom it has waited for may wait for it.
-    pub fn let_look(&self, next: impl IntoIterator<Item = NextWaiter>) {
+    pub(crate) fn let_look(&self, next: impl IntoIterator<Item = NextWaiter>) {
         for next in next {
             self.waits.done(next.owner);
             next.wake.wake();
@@ -141,7 +141,7 @@ impl Core {
         (self.config.log)(severity, text);
     }
     /// Gives what lies free in the file of pages back to the file system, but for a reserve.
-    pub fn give_space_back(&self) -> Result<()> {
+    pub(crate) fn give_space_back(&self) -> Result<()> {
         loop {
             let kept = self.config.limits.free_pages_kept;
             let Some((start, pages)) = crate::lock(&self.directory.space).take_for_hole(kept) else { return Ok(()) };
@@ -155,7 +155,7 @@ impl Core {
         }
     }
     /// Finds out which transaction ids nobody asks for any more, so that their places can be used again.
-    pub fn free_xids(&self) {
+    pub(crate) fn free_xids(&self) {
         self.undo.discard(&self.pool, &self.directory.space, &self.log, self.visible_to_all());
         // In this order: who begins meanwhile gets an id above all that are looked at here.
         self.xids.unfinished();
@@ -164,7 +164,7 @@ impl Core {
     /// Logs what a commit is about to drop. Returns what goes into the commit record itself; as long as the guard
     /// lives, recovery reads all of these records, or none.
     /// `with`: bytes that the commit record has besides.
-    pub fn log_drops(&self, xid: u64, drops: &[u32], with: usize) -> (Vec<u32>, Option<RedoHold<'_>>) {
+    pub(crate) fn log_drops(&self, xid: u64, drops: &[u32], with: usize) -> (Vec<u32>, Option<RedoHold<'_>>) {
         // A byte for the kind, ten for the transaction, five for each relation.
         let most = ((self.config.limits.record_bytes - 11) / 5).max(1);
         if drops.len() <= most && (with == 0 || COMMIT_HEAD + 5 * drops.len() + with <= self.config.limits.record_bytes)
@@ -179,7 +179,7 @@ impl Core {
         crate::stops::reach(crate::stops::StopPoint::DropsLogged);
         (Vec::new(), Some(hold))
     }
-    pub fn new_owner(&self) -> u64 {
+    pub(crate) fn new_owner(&self) -> u64 {
         self.owners.fetch_add(1, Relaxed)
     }
     fn apply(
@@ -217,7 +217,7 @@ impl Core {
         Ok(())
     }
     /// A change that no rollback takes back.
-    pub fn emit_plain(
+    pub(crate) fn emit_plain(
         &self,
         relation: &Relation,
         xid: u64,
@@ -235,7 +235,7 @@ impl Core {
         self.apply(relation, lsn, ops, which, pages)
     }
     /// A change that takes another back.
-    pub fn emit_compensate(
+    pub(crate) fn emit_compensate(
         &self,
         relation: &Relation,
         step: RollbackStep,
@@ -256,7 +256,7 @@ impl Core {
         self.apply(relation, lsn, ops, which, pages)
     }
     /// A change with its undo record, which has its place already. The caller has passed [`Core::change_gate`].
-    pub fn emit_undoable(
+    pub(crate) fn emit_undoable(
         &self,
         relation: &Relation,
         undo: ReservedUndo<'_>,

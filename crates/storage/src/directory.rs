@@ -29,7 +29,7 @@ use std::any::Any;
 const MOST_HINTS: usize = 1024;
 /// In place of a tree's heap: each entry's key ends with the number of its own.
 const NAMED_BY_ENTRIES: u32 = u32::MAX;
-pub const HEAP_NAME_BYTES: usize = 4;
+pub(crate) const HEAP_NAME_BYTES: usize = 4;
 const INLINE: usize = 24;
 const LEAF: usize = 4096;
 type ExtentLeaf = OnceLock<Box<[AtomicU32]>>;
@@ -61,7 +61,7 @@ impl Extents {
 }
 /// Extent index and offset in it.
 #[inline]
-pub fn locate(block: u32) -> (usize, u32) {
+pub(crate) fn locate(block: u32) -> (usize, u32) {
     match block {
         0 => (0, 0),
         1..1024 => {
@@ -72,14 +72,14 @@ pub fn locate(block: u32) -> (usize, u32) {
     }
 }
 /// The block that is so far into an extent: what [`locate`] takes apart.
-pub fn block_at(index: usize, offset: u32) -> u32 {
+pub(crate) fn block_at(index: usize, offset: u32) -> u32 {
     match index {
         0 => offset,
         1..=10 => (1 << (index - 1)) + offset,
         _ => 1024 + (index as u32 - 11) * 1024 + offset,
     }
 }
-pub fn extent_pages(index: usize) -> u32 {
+pub(crate) fn extent_pages(index: usize) -> u32 {
     match index {
         0 => 1,
         1..=10 => 1 << (index - 1),
@@ -90,7 +90,7 @@ pub fn extent_pages(index: usize) -> u32 {
 const FEW_TARGETS: usize = 4;
 
 /// In place of the transaction that dooms a relation: it goes, whatever becomes of any transaction.
-pub const GONE: u64 = u64::MAX;
+pub(crate) const GONE: u64 = u64::MAX;
 
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
@@ -330,7 +330,7 @@ impl Relation {
 }
 
 #[derive(Default)]
-pub struct Directory {
+pub(crate) struct Directory {
     pub relations: RwLock<HashMap<u32, Arc<Relation>>>,
     pub space: Mutex<Space>,
     pub next_id: AtomicU32,
@@ -348,7 +348,7 @@ impl Directory {
         list
     }
     /// Ids are never given twice: the log and the pages of a dropped relation may still mention its own.
-    pub fn new_id(&self, limit: u32) -> Result<u32> {
+    pub(crate) fn new_id(&self, limit: u32) -> Result<u32> {
         let next = self.next_id.fetch_update(SeqCst, SeqCst, |id| (id < limit).then(|| id + 1));
         next.map_err(|_| {
             Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "all ids of storage relations have been used")
@@ -401,7 +401,7 @@ impl Directory {
         relation
     }
     /// Takes a relation out that no commit has dropped: its creation is rolled back.
-    pub fn remove_uncommitted(&self, core: &Core, id: u32) {
+    pub(crate) fn remove_uncommitted(&self, core: &Core, id: u32) {
         let Some(relation) = self.get(id) else { return };
         relation.doomed.store(GONE, SeqCst);
         if planted::is(Bug::CreateGoesBeforeTheLogKnows) {
@@ -433,7 +433,7 @@ impl Directory {
     }
 }
 
-pub fn persistence_number(p: Persistence) -> u8 {
+pub(crate) fn persistence_number(p: Persistence) -> u8 {
     match p {
         Persistence::Logged => 1,
         Persistence::Unlogged => 2,
@@ -441,7 +441,7 @@ pub fn persistence_number(p: Persistence) -> u8 {
         Persistence::Kept => 4,
     }
 }
-pub fn persistence_of(number: u8) -> Option<Persistence> {
+pub(crate) fn persistence_of(number: u8) -> Option<Persistence> {
     [Persistence::Logged, Persistence::Unlogged, Persistence::Temporary, Persistence::Kept]
         .into_iter()
         .find(|p| persistence_number(*p) == number)

@@ -14,7 +14,7 @@ use crate::checkpoint::{CheckpointReason, Checkpointer};
 use crate::cleaner;
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
-use crate::directory::{Relation, extent_pages, persistence_number};
+use crate::directory::{Relation, persistence_number};
 use crate::locks::owner::LockOwner;
 use crate::locks::waits_for::WaitLink;
 use crate::method::work::IndexWorkers;
@@ -311,24 +311,11 @@ impl Engine {
             txn.sweeps.push(id.0);
         }
     }
-    /// For temporary relations: at once, outside of any transaction.
-    pub fn drop_relation_now(&self, id: RelationId) -> Result<()> {
-        let relation = self.relation(id)?;
-        if relation.persistence != Persistence::Temporary {
-            return Err(Error::internal("only temporary relations are dropped at once"));
-        }
-        self.core.directory.remove(&self.core, id.0);
-        Ok(())
-    }
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.core
             .directory
             .get(id.0)
             .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("storage relation {id} does not exist")))
-    }
-    pub fn relation_bytes(&self, id: RelationId) -> Result<u64> {
-        let list = self.relation(id)?.extent_list();
-        Ok((0..list.len()).map(|i| u64::from(extent_pages(i)) * crate::page::PAGE as u64).sum())
     }
 
     /// Waits until everything up to `lsn` is on disk. Err: the log has failed, and nobody may be told of what it says.
@@ -362,9 +349,6 @@ impl Engine {
     /// Of the newest commit: a snapshot taken from now on has this one or a later one.
     pub fn last_csn(&self) -> Csn {
         Csn(self.core.log.last_csn())
-    }
-    pub fn oldest_snapshot(&self) -> Csn {
-        Csn(self.core.snapshots.oldest(self.core.log.last_csn()))
     }
     pub fn wal_stats(&self) -> WalStats {
         self.core.log.stats()

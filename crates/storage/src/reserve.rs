@@ -10,7 +10,7 @@ use kilndb_base::{Error, Result};
 /// Bytes of a huge page, on every machine that has pages of 4 kB.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-pub struct ReservedMemory {
+pub(crate) struct ReservedMemory {
     /// Aligned to huge pages.
     ptr: *mut u8,
     len: usize,
@@ -76,7 +76,7 @@ impl ReservedMemory {
         Ok(())
     }
     /// From now on the range is made of small pages where it has none.
-    pub fn stop_gathering(&self, offset: usize, len: usize) {
+    pub(crate) fn stop_gathering(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len);
         // SAFETY: within the mapping; nothing but what the system does later depends on it.
         unsafe { libc::madvise(self.ptr.add(offset).cast(), len, libc::MADV_NOHUGEPAGE) };
@@ -96,7 +96,7 @@ impl Drop for ReservedMemory {
 }
 
 /// A lazily touched array of `T`, which must be valid as zeros (atomics).
-pub struct LazyArray<T> {
+pub(crate) struct LazyArray<T> {
     memory: ReservedMemory,
     count: usize,
     _items: std::marker::PhantomData<T>,
@@ -109,7 +109,7 @@ unsafe impl<T: Send> Send for LazyArray<T> {}
 /// Types that are valid when all their bytes are zero and need no drop.
 /// # Safety
 /// That is what the implementer promises.
-pub unsafe trait Zeroed {}
+pub(crate) unsafe trait Zeroed {}
 // SAFETY: zero is a valid atomic.
 unsafe impl Zeroed for kilndb_base::sync::atomic::AtomicU64 {}
 // SAFETY: zero is a valid atomic.

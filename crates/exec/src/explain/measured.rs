@@ -19,7 +19,7 @@ pub struct Measurements<'a> {
 
 /// What SERIALIZE tells.
 #[derive(Clone, Copy, Default)]
-pub struct SerializeMeasurements {
+pub(crate) struct SerializeMeasurements {
     pub nanos: u64,
     pub bytes: u64,
     pub accesses: Accesses,
@@ -27,7 +27,7 @@ pub struct SerializeMeasurements {
 }
 
 impl SerializeMeasurements {
-    pub fn format_name(&self) -> &'static str {
+    pub(crate) fn format_name(&self) -> &'static str {
         if self.format == Serialize::Binary { "binary" } else { "text" }
     }
 }
@@ -50,7 +50,7 @@ impl<'a> Serializer<'a> {
         }
     }
     /// None: nobody wants to know.
-    pub fn into_total(self) -> Option<SerializeMeasurements> {
+    pub(crate) fn into_total(self) -> Option<SerializeMeasurements> {
         (self.total.format != Serialize::None).then_some(self.total)
     }
 }
@@ -120,7 +120,7 @@ fn shown(figures: &[NamedCount]) -> Option<String> {
 }
 
 /// `Buffers: …`; None: there is nothing to tell.
-pub fn buffers_line(a: &Accesses) -> Option<String> {
+pub(crate) fn buffers_line(a: &Accesses) -> Option<String> {
     let parts: Vec<String> =
         buffer_figures(a).iter().filter_map(|(kind, figures)| Some(format!(" {kind}{}", shown(figures)?))).collect();
     (!parts.is_empty()).then(|| format!("Buffers:{}", parts.join(",")))
@@ -131,15 +131,15 @@ pub fn log_line(a: &Accesses) -> Option<String> {
 }
 
 /// Names and numbers for the formats that show them all.
-pub fn buffer_properties(a: &Accesses) -> Vec<(&'static str, u64)> {
+pub(crate) fn buffer_properties(a: &Accesses) -> Vec<(&'static str, u64)> {
     buffer_figures(a).into_iter().flat_map(|(_, figures)| figures).map(|(_, name, n)| (name, n)).collect()
 }
 
-pub fn log_properties(a: &Accesses) -> impl Iterator<Item = (&'static str, u64)> {
+pub(crate) fn log_properties(a: &Accesses) -> impl Iterator<Item = (&'static str, u64)> {
     log_figures(a).into_iter().map(|(_, name, n)| (name, n))
 }
 
 /// Does the node look something up in an index, and tells how often?
-pub fn is_index_search(label: &str) -> bool {
+pub(crate) fn is_index_search(label: &str) -> bool {
     ["Index Scan", "Bitmap Index Scan"].iter().any(|kind| label.starts_with(kind))
 }

@@ -289,7 +289,7 @@ impl PropertyBuilder<'_> {
             made.extend(property_of(line));
             // What is looked for in a tree is found exactly.
             if counter.is_some() && line.starts_with("Index Cond: ") && n.label.starts_with("Index Scan") {
-                made.push(("Rows RemovedPartitions by Index Recheck", count(0)));
+                made.push(("Rows Removed by Index Recheck", count(0)));
             }
             if let Some((c, name)) = counter.as_ref().zip(super::text::removed_by(n, line)) {
                 made.push((name, number(c.removed as f64 / c.loops.max(1) as f64, 0)));
@@ -308,7 +308,7 @@ impl PropertyBuilder<'_> {
         }
         if let Op::Partitions(_) = n.op {
             made.push((
-                "Subplans RemovedPartitions",
+                "Subplans Removed",
                 PropertyValue::Bare(self.measured.removed.get(&n.id).map_or(0, Vec::len).to_string()),
             ));
         }

@@ -15,16 +15,16 @@
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::*, fence};
 use kilndb_base::sync::{Mutex, OnceLock};
 
-pub type FullKey = (Vec<u8>, u64);
+pub(crate) type FullKey = (Vec<u8>, u64);
 
 /// Entries passed over before a scan measures.
-pub const WORTHWHILE: u32 = 32;
+pub(crate) const WORTHWHILE: u32 = 32;
 const PREFIXES: usize = 8;
 const GENERATIONS: usize = 16;
 
 /// Of one index: nothing, until a scan measures, and then what insertions must look at.
 #[derive(Default)]
-pub struct DeadPrefixes(OnceLock<Box<NotedPrefixes>>);
+pub(crate) struct DeadPrefixes(OnceLock<Box<NotedPrefixes>>);
 
 #[derive(Default)]
 struct NotedPrefixes {

@@ -22,14 +22,14 @@ pub const MAX_KEY: usize = 1990;
 const CHILD: usize = 1 << 14;
 const STAMPED: usize = 1 << 15;
 /// In a stamp: the entry was retired by the undo record at the stamp's address (else: revived).
-pub const RETIRED: u64 = 1 << 56;
+pub(crate) const RETIRED: u64 = 1 << 56;
 
 const _: () = assert!(RIGHT == HEADER && LOW == HEADER + 8 && HIGH == LOW + 2 && SLOTS == HIGH + 2);
 const _: () = assert!(4 * (MAX_KEY + 20 + 2) + SLOTS <= PAGE);
 
 /// An entry as found in a page.
 #[derive(Clone, Copy)]
-pub struct NodeEntry<'a> {
+pub(crate) struct NodeEntry<'a> {
     pub key: &'a [u8],
     pub rid: u64,
     pub child: u32,
@@ -38,7 +38,7 @@ pub struct NodeEntry<'a> {
 }
 /// A full key: bytes and row id.
 #[derive(Clone, Copy)]
-pub struct KeyAndRow<'a>(pub &'a [u8], pub u64);
+pub(crate) struct KeyAndRow<'a>(pub &'a [u8], pub u64);
 
 pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 20);
@@ -55,15 +55,15 @@ pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
     out
 }
 /// Bytes of an entry before its key, if it has neither child nor stamp.
-pub const PLAIN_HEAD: usize = 8;
+pub(crate) const PLAIN_HEAD: usize = 8;
 /// Completes such an entry, of which the key is there.
-pub fn set_plain_head(entry: &mut [u8], rid: u64) {
+pub(crate) fn set_plain_head(entry: &mut [u8], rid: u64) {
     let head = (entry.len() - PLAIN_HEAD) as u16;
     entry[..2].copy_from_slice(&head.to_le_bytes());
     entry[2..PLAIN_HEAD].copy_from_slice(&rid.to_le_bytes()[..6]);
 }
 #[inline]
-pub fn entry_at(v: &PageView, off: usize) -> Option<NodeEntry<'_>> {
+pub(crate) fn entry_at(v: &PageView, off: usize) -> Option<NodeEntry<'_>> {
     if off < SLOTS {
         return None;
     }
@@ -186,7 +186,7 @@ impl KeySpan<'_> {
 }
 /// First index whose entry is ≥ key.
 #[inline]
-pub fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
+pub(crate) fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
     let count = count(v);
     if count < WORTH_GUESSING {
         return partition_point(0, count, |i| entry(v, i).is_some_and(|e| compare(&e, key) == Ordering::Less));
@@ -208,12 +208,12 @@ pub fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
     }
 }
 /// What all keys between the fences begin with: so many bytes.
-pub fn shared_by_fences(v: &PageView) -> usize {
+pub(crate) fn shared_by_fences(v: &PageView) -> usize {
     low(v).zip(high(v)).map_or(0, |(low, high)| shared_len(low.key, high.key))
 }
 /// As [`lower_bound`], of a key between the fences, which share so many bytes, that is not before entry `from` and
 /// likely to be near.
-pub fn lower_bound_from(v: &PageView, key: KeyAndRow<'_>, from: usize, shared: usize) -> usize {
+pub(crate) fn lower_bound_from(v: &PageView, key: KeyAndRow<'_>, from: usize, shared: usize) -> usize {
     let rest = key.0.get(shared..).unwrap_or(&[]);
     let at = head(rest);
     let is_less = |i| {
@@ -274,7 +274,7 @@ const WORTH_GUESSING: usize = 32;
 const GUESS_ERROR: usize = 2;
 /// Where a key stands to a node's fences.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
-pub enum FenceSide {
+pub(crate) enum FenceSide {
     Left,
     Inside,
     Right,
@@ -289,12 +289,12 @@ pub fn side(v: &PageView, key: KeyAndRow<'_>) -> FenceSide {
     FenceSide::Inside
 }
 /// Is the key before the high fence?
-pub fn is_before_end(v: &PageView, key: KeyAndRow<'_>) -> bool {
+pub(crate) fn is_before_end(v: &PageView, key: KeyAndRow<'_>) -> bool {
     high(v).is_none_or(|e| compare(&e, key) == Ordering::Greater)
 }
 /// Inner node: index of the child that covers `key`.
 #[inline]
-pub fn child_index(v: &PageView, key: KeyAndRow<'_>) -> usize {
+pub(crate) fn child_index(v: &PageView, key: KeyAndRow<'_>) -> usize {
     let i = lower_bound(v, key);
     match entry(v, i) {
         Some(e) if i < count(v) && compare(&e, key) == Ordering::Equal => i,
@@ -306,7 +306,7 @@ pub const SLOT: usize = 2;
 pub fn room(p: &PageBytes) -> usize {
     room_of(&PageView::of(p))
 }
-pub fn room_of(v: &PageView) -> usize {
+pub(crate) fn room_of(v: &PageView) -> usize {
     (v.u16(at::UPPER) + v.u16(at::GARBAGE)).saturating_sub(SLOTS + SLOT * count(v))
 }
 fn bad(what: &str) -> Error {
@@ -389,7 +389,7 @@ pub fn image(right: u32, low: &[u8], high: &[u8], entries: &[&[u8]]) -> Vec<u8> 
     out
 }
 /// Replaces the contents of a formatted node page.
-pub fn load_image(p: &mut PageBytes, level: u8, image: &[u8]) -> Result<()> {
+pub(crate) fn load_image(p: &mut PageBytes, level: u8, image: &[u8]) -> Result<()> {
     let (flags, rel, block, lsn) = (p[at::FLAGS], get32(p, at::REL), get32(p, at::BLOCK), lsn(p));
     format(p, KIND_TREE, flags, level, rel, block);
     set_lsn(p, lsn);

@@ -7,7 +7,7 @@ use kilndb_base::sync::Mutex;
 use std::collections::VecDeque;
 
 #[derive(Default)]
-pub struct SweepQueue {
+pub(crate) struct SweepQueue {
     /// Trees, and how far each has been swept.
     queue: Mutex<VecDeque<(u32, FullKey)>>,
 }

@@ -67,7 +67,7 @@ impl HugePageRanges {
 
 impl Pool {
     /// One round: for a background thread, now and then.
-    pub fn gather_dense(&self) {
+    pub(crate) fn gather_dense(&self) {
         let ranges = self.file_pages.load(Acquire) as usize / PAGES;
         if ranges == 0 || self.dense.is_off.load(Relaxed) {
             return;

@@ -39,7 +39,7 @@ const PASS_OFFSET: u64 = (SLOTS * SLOT_BYTES) as u64;
 /// The pass line's sector.
 const PASS_BYTES: usize = 512;
 /// What the whole area takes on disk.
-pub const AREA_BYTES: u64 = PASS_OFFSET + PASS_BYTES as u64;
+pub(crate) const AREA_BYTES: u64 = PASS_OFFSET + PASS_BYTES as u64;
 
 /// Which copies are of use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,7 +52,7 @@ enum AreaPass {
 }
 
 /// The area as a start finds it.
-pub struct DoubleWriteArea {
+pub(crate) struct DoubleWriteArea {
     /// The newest copy of every page, with its sequence number.
     copies: HashMap<u32, (u64, Box<PageBytes>)>,
     pass: AreaPass,
@@ -85,14 +85,14 @@ impl DoubleWriteArea {
         file.read_at(&mut line, PASS_OFFSET).map_err(fail)?;
         Ok(DoubleWriteArea { copies, pass: read_pass(&line) })
     }
-    pub fn has_copies(&self) -> bool {
+    pub(crate) fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }
     pub fn is_damaged(&self) -> bool {
         self.pass == AreaPass::Damaged
     }
     /// Pages as they were written last (true), or maybe (false: an older program does not tell).
-    pub fn last_written(&self) -> impl Iterator<Item = (u32, &PageBytes, bool)> {
+    pub(crate) fn last_written(&self) -> impl Iterator<Item = (u32, &PageBytes, bool)> {
         self.copies.iter().filter_map(|(pid, (sequence, bytes))| match self.pass {
             AreaPass::Unknown => Some((*pid, &**bytes, false)),
             AreaPass::Since(first) if *sequence >= first || planted::is(Bug::StaleCopyRepairs) => {
@@ -102,7 +102,7 @@ impl DoubleWriteArea {
         })
     }
     /// The log was durable up to here: it goes before any page.
-    pub fn newest_lsn(&self) -> u64 {
+    pub(crate) fn newest_lsn(&self) -> u64 {
         self.copies.values().map(|(_, bytes)| page::lsn(bytes)).max().unwrap_or(0)
     }
     fn next_sequence(&self) -> u64 {
@@ -131,7 +131,7 @@ fn pass_line(first: u64) -> Vec<u8> {
     line
 }
 
-pub struct DoubleWrite {
+pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
     ring: Mutex<CopyRing>,
 }
@@ -224,7 +224,7 @@ impl DoubleWrite {
 /// Puts pages right that are not as they were written last: torn, or lost on the way. Pages that are as they were written
 /// last are written again: if that write was never synced, or the sync failed, the system may show bytes here that the
 /// disk does not have. How many were torn.
-pub fn repair_pages(pages: &dyn File, area: &DoubleWriteArea) -> Result<usize> {
+pub(crate) fn repair_pages(pages: &dyn File, area: &DoubleWriteArea) -> Result<usize> {
     let mut torn_pages = 0;
     let mut home = Box::new([0u8; PAGE]);
     for (pid, copy, is_last) in area.last_written() {

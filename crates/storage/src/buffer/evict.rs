@@ -192,7 +192,7 @@ impl Pool {
     }
     /// Page ids that are dirty, being changed, or on their way to the disk, now. Those last ones are not dirty any
     /// more, but a checkpoint that did not wait for them would sync before they are written.
-    pub fn dirty_pages(&self) -> Vec<u32> {
+    pub(crate) fn dirty_pages(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for index in 0..self.frame_count() {
             let pid = self.frames.get(index).load(Acquire) as u32;
@@ -206,7 +206,7 @@ impl Pool {
         pids
     }
     /// Writes those of `pids` that are still dirty. A page another thread is writing is waited for.
-    pub fn write_pages(&self, pids: &[u32], which: DirtyFilter) -> Result<usize> {
+    pub(crate) fn write_pages(&self, pids: &[u32], which: DirtyFilter) -> Result<usize> {
         let mut batch = Vec::with_capacity(pids.len());
         let mut busy = Vec::new();
         for &pid in pids {
@@ -241,7 +241,7 @@ impl Pool {
         Ok(written)
     }
     /// For the background writer: keeps clean victims ahead of the hand when the pool is nearly full.
-    pub fn clean_ahead(&self) {
+    pub(crate) fn clean_ahead(&self) {
         if self.resident.load(Relaxed) + self.capacity / 16 < self.capacity {
             return;
         }

@@ -42,7 +42,7 @@ const VERSION_ONE: u64 = 1 << 8;
 const SLACK: usize = 256;
 
 /// Whether a page that was read is the one that belongs there.
-pub enum PageVerdict {
+pub(crate) enum PageVerdict {
     Right,
     /// Nothing has been written there since the place was given to undo: what is there was somebody else's.
     Unreached,
@@ -52,7 +52,7 @@ pub enum PageVerdict {
 
 type PageJudge = Box<dyn Fn(u32, &PageBytes) -> PageVerdict + Send + Sync>;
 
-pub struct Pool {
+pub(crate) struct Pool {
     memory: ReservedMemory,
     states: LazyArray<AtomicU64>,
     /// Resident page per frame, 0 = none. The clock hand runs over it. Which page each frame holds (low half; 0: none)
@@ -82,7 +82,7 @@ pub struct Pool {
 }
 
 /// Exclusive access to a page.
-pub struct WriteGuard<'a> {
+pub(crate) struct WriteGuard<'a> {
     pool: &'a Pool,
     pub pid: u32,
     dirty: bool,
@@ -90,7 +90,7 @@ pub struct WriteGuard<'a> {
 
 impl Pool {
     /// Free pages side by side, for which the file of pages has room.
-    pub fn take_pages(&self, space: &Mutex<Space>, pages: u32) -> Result<u32> {
+    pub(crate) fn take_pages(&self, space: &Mutex<Space>, pages: u32) -> Result<u32> {
         crate::lock(space).take(pages, &mut |start, pages| self.fill_hole(start, pages))
     }
     /// `huge_pages`: ask the system for some.
@@ -154,7 +154,7 @@ impl Pool {
     pub(crate) fn judge_with(&self, judge: PageJudge) {
         let _ = self.judge.set(judge);
     }
-    pub fn page_limit(&self) -> u32 {
+    pub(crate) fn page_limit(&self) -> u32 {
         self.states.count().min(u32::MAX as usize) as u32
     }
     pub fn capacity(&self) -> usize {
@@ -257,7 +257,7 @@ impl Pool {
         }
     }
     /// The page if it is resident and nobody has it.
-    pub fn try_latch(&self, pid: u32) -> Option<WriteGuard<'_>> {
+    pub(crate) fn try_latch(&self, pid: u32) -> Option<WriteGuard<'_>> {
         let state = self.state(pid);
         let now = state.load(Relaxed);
         if now & STATE != UNLOCKED && now & STATE != MARKED {
@@ -269,7 +269,7 @@ impl Pool {
         Some(WriteGuard { pool: self, pid, dirty: false })
     }
     /// A page whose old contents do not matter: zeroed, latched, not read from disk.
-    pub fn write_new(&self, pid: u32) -> Result<WriteGuard<'_>> {
+    pub(crate) fn write_new(&self, pid: u32) -> Result<WriteGuard<'_>> {
         self.ensure_file(pid)?;
         let state = self.state(pid);
         let mut spins = 0u32;
@@ -406,7 +406,7 @@ impl Pool {
     }
     /// Makes sure that the file has room for pages that may have been given back, so that a full disk is an error here
     /// too. Nothing is read of them before they are written.
-    pub fn fill_hole(&self, start: u32, pages: u32) -> Result<()> {
+    pub(crate) fn fill_hole(&self, start: u32, pages: u32) -> Result<()> {
         assert!(u64::from(start) + u64::from(pages) <= u64::from(self.page_limit()), "pages from {start} do not exist");
         let pages = pages.min(self.file_pages.load(Acquire).saturating_sub(start));
         if pages > 0 {
@@ -416,7 +416,7 @@ impl Pool {
     }
     /// Gives the room that the file has for these pages, which nobody uses, back to the file system; false: that cannot
     /// take it.
-    pub fn make_hole(&self, start: u32, pages: u32) -> Result<bool> {
+    pub(crate) fn make_hole(&self, start: u32, pages: u32) -> Result<bool> {
         assert!(start > 0 && pages > 0, "a hole of {pages} pages at page {start}");
         match self.file.punch_hole(u64::from(start) * PAGE as u64, u64::from(pages) * PAGE as u64) {
             Ok(()) => Ok(true),
@@ -429,7 +429,7 @@ impl Pool {
         self.discard_page(pid, false);
     }
     /// The same for a page of a private pool that will soon be used again: its memory stays.
-    pub fn discard_kept(&self, pid: u32) {
+    pub(crate) fn discard_kept(&self, pid: u32) {
         self.discard_page(pid, self.double_write.is_none());
     }
     fn discard_page(&self, pid: u32, keep: bool) {
@@ -471,7 +471,7 @@ impl Pool {
 }
 
 #[inline]
-pub fn backoff(spins: &mut u32) {
+pub(crate) fn backoff(spins: &mut u32) {
     *spins += 1;
     if *spins < 64 {
         kilndb_base::sync::spin_loop();
@@ -495,7 +495,7 @@ impl WriteGuard<'_> {
         PageView::of(self.page())
     }
     #[inline]
-    pub fn mark_dirty(&mut self) {
+    pub(crate) fn mark_dirty(&mut self) {
         self.dirty = true;
     }
 }

@@ -18,9 +18,9 @@ use kilndb_base::{Error, Result, RowId, sqlstate};
 
 const HEAD: usize = 10;
 const MAX_PIECE: usize = PAGE - HEADER - 4 - hp::WORD - HEAD;
-pub const MAX_ROW: usize = 1 << 30;
+pub(crate) const MAX_ROW: usize = 1 << 30;
 
-pub fn pointer_to(payload: &[u8]) -> Option<RowId> {
+pub(crate) fn pointer_to(payload: &[u8]) -> Option<RowId> {
     let mut b = [0; 8];
     b[..6].copy_from_slice(payload.get(..6)?);
     let v = u64::from_le_bytes(b);

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 /// A bit for each block.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
-pub struct BlockBits(Vec<u64>);
+pub(crate) struct BlockBits(Vec<u64>);
 impl BlockBits {
     pub fn get(&self, at: u32) -> bool {
         self.0.get(at as usize / 64).is_some_and(|w| w >> (at % 64) & 1 != 0)
@@ -69,14 +69,14 @@ impl BlockBits {
 
 /// What a checkpoint notes of a relation's image.
 #[derive(Default, Clone, Debug)]
-pub struct ImageEntry {
+pub(crate) struct ImageEntry {
     pub blocks: u32,
     /// Blocks whose second place counts.
     pub second: BlockBits,
 }
 /// What a checkpoint notes of transactions that had not ended.
 #[derive(Default, Clone, Debug)]
-pub struct UnendedTransaction {
+pub(crate) struct UnendedTransaction {
     pub xid: u64,
     /// Newest undo record that is not logged.
     pub head: u64,
@@ -87,7 +87,7 @@ pub struct UnendedTransaction {
 }
 
 /// Of one relation.
-pub struct RelationImage {
+pub(crate) struct RelationImage {
     path: PathBuf,
     file: OnceLock<Arc<dyn File>>,
     state: Mutex<ImageState>,
@@ -132,7 +132,7 @@ impl RelationImage {
         self.file.get().ok_or_else(|| Error::internal("the file of an image is not open"))
     }
     /// The relation's pages are as the checkpoint's image has them (None: it has none).
-    pub fn set_current(&self, entry: Option<&ImageEntry>, blocks: u32) {
+    pub(crate) fn set_current(&self, entry: Option<&ImageEntry>, blocks: u32) {
         let mut s = crate::lock(&self.state);
         let changed = if entry.is_some() { BlockBits::default() } else { BlockBits::all(blocks) };
         *s = ImageState { changed, blocks, second: entry.map(|e| e.second.clone()).unwrap_or_default(), run: None };
@@ -181,7 +181,7 @@ impl RelationImage {
 }
 
 /// Reads a block of an image.
-pub fn read_block(file: &dyn File, rel: u32, block: u32, entry: &ImageEntry) -> Result<Box<PageBytes>> {
+pub(crate) fn read_block(file: &dyn File, rel: u32, block: u32, entry: &ImageEntry) -> Result<Box<PageBytes>> {
     let mut bytes = Box::new([0u8; PAGE]);
     let offset = offset_of(block, entry.second.get(block));
     let got = file.read_at(&mut bytes[..], offset)?;
@@ -205,7 +205,13 @@ pub fn open(env: &dyn Env, dir: &Path, rel: u32) -> Result<Option<Arc<dyn File>>
 }
 /// Reads a page of a saved undo chunk: the `index`th chunk that the checkpoint of this generation names, which has this
 /// number.
-pub fn read_undo(file: &dyn File, generation: u64, index: usize, number: u64, page: u32) -> Result<Box<PageBytes>> {
+pub(crate) fn read_undo(
+    file: &dyn File,
+    generation: u64,
+    index: usize,
+    number: u64,
+    page: u32,
+) -> Result<Box<PageBytes>> {
     let mut bytes = Box::new([0u8; PAGE]);
     let offset = (index as u64 * u64::from(CHUNK_PAGES) + u64::from(page)) * PAGE as u64;
     let name = format!("images/undo-{generation:016x}");
@@ -218,7 +224,7 @@ pub fn read_undo(file: &dyn File, generation: u64, index: usize, number: u64, pa
     }
     Ok(bytes)
 }
-pub fn open_undo(env: &dyn Env, dir: &Path, generation: u64) -> Result<Arc<dyn File>> {
+pub(crate) fn open_undo(env: &dyn Env, dir: &Path, generation: u64) -> Result<Arc<dyn File>> {
     let name = format!("images/undo-{generation:016x}");
     env.open(&undo_path(dir, generation), Open::ReadOnly).map_err(|e| failed("open", &name, e))
 }

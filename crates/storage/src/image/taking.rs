@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The images of one checkpoint while they are taken. Dropped before [`ImageTaking::complete`], they are not: the last ones
 /// count.
-pub struct ImageTaking<'a> {
+pub(crate) struct ImageTaking<'a> {
     core: &'a Core,
     generation: u64,
     relations: Vec<Arc<Relation>>,
@@ -96,7 +96,7 @@ impl Core {
 
 impl ImageTaking<'_> {
     /// Writes and syncs the images. They count once the checkpoint's notes do.
-    pub fn save(&mut self) -> Result<()> {
+    pub(crate) fn save(&mut self) -> Result<()> {
         if self.relations.is_empty() {
             self.unended.clear();
             return Ok(());

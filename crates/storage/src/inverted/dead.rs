@@ -75,7 +75,7 @@ impl DeadRows {
         rest.iter().take_while(|dead| dead.row == row).any(|dead| (dead.first..=dead.last).contains(&generation))
     }
     /// Each row with its dead generations.
-    pub fn into_rows(self) -> impl Iterator<Item = (u64, Vec<(u32, u32)>)> {
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u64, Vec<(u32, u32)>)> {
         let mut list = self.list.into_iter().peekable();
         std::iter::from_fn(move || {
             let row = list.peek()?.row;

@@ -54,7 +54,7 @@ impl TermGroup {
     pub fn rest(&self) -> &[Posting] {
         self.postings.get(self.placed..).unwrap_or(&[])
     }
-    pub fn aim(&mut self) {
+    pub(crate) fn aim(&mut self) {
         self.target.clear();
         if let Some(first) = self.postings.get(self.placed) {
             entry::put_after_block(&mut self.target, &self.own, *first);

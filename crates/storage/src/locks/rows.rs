@@ -29,7 +29,7 @@ const SHARDS: usize = 64;
 const HEAD_START_NANOS: u64 = 1_000_000;
 
 /// The row that a queue waits for. Changes under the mutexes of the old and the new row's shard.
-pub struct AwaitedRow(Mutex<RowKey>);
+pub(crate) struct AwaitedRow(Mutex<RowKey>);
 impl AwaitedRow {
     fn key(&self) -> RowKey {
         *crate::lock(&self.0)
@@ -41,7 +41,7 @@ impl AwaitedRow {
 /// goes: with n waiters, n wake-ups a row. So they are led there: they sleep on, as if they had queued for it. Whoever
 /// has the turn takes a row or passes it on before it waits for anything, and at the end of its statement at the
 /// latest.
-pub struct RowTurn {
+pub(crate) struct RowTurn {
     place: Arc<AwaitedRow>,
     leads: bool,
 }
@@ -101,13 +101,13 @@ impl RowQueue {
     }
 }
 /// Who is to look next. It waits for nobody until it has: [`crate::core::Core::let_look`].
-pub struct NextWaiter {
+pub(crate) struct NextWaiter {
     pub owner: u64,
     pub wake: WakeHandle,
 }
 /// How a queue was left.
 #[derive(Default)]
-pub struct QueueDeparture {
+pub(crate) struct QueueDeparture {
     /// Others still wait.
     pub waiting: bool,
     /// The one behind. It waited for the owner; as the head it can go on, else it is to wait for another.
@@ -162,7 +162,7 @@ impl RowShard {
         }
     }
 }
-pub struct RowLocks {
+pub(crate) struct RowLocks {
     shards: Vec<RowShard>,
     /// Rows to look after when an owner ends.
     watched: Vec<Mutex<HashMap<u64, Vec<RowKey>>>>,
@@ -178,13 +178,13 @@ impl Default for RowLocks {
 
 /// What stands in the way of `owner` taking a row.
 #[derive(Default, Debug)]
-pub struct RowBlockers {
+pub(crate) struct RowBlockers {
     pub shared: Vec<u64>,
     /// Queued directly before.
     pub ahead: Option<u64>,
 }
 impl RowBlockers {
-    pub fn is_clear(&self) -> bool {
+    pub(crate) fn is_clear(&self) -> bool {
         self.shared.is_empty() && self.ahead.is_none()
     }
 }
@@ -216,14 +216,14 @@ impl RowLocks {
     }
     /// Nobody shares the row or waits for it. With its page latched that stays so.
     #[inline]
-    pub fn is_nobodys(&self, key: RowKey) -> bool {
+    pub(crate) fn is_nobodys(&self, key: RowKey) -> bool {
         let shard = self.shard(key);
         shard.count.load(Acquire) == 0 || crate::lock(&shard.rows).is_nobodys(key)
     }
     /// `holds`: the owner has the row already (in whatever mode), so it does not queue behind others. The cost
     /// does not depend on the queue's length.
     #[inline]
-    pub fn in_the_way(&self, key: RowKey, owner: u64, mode: RowLockMode, holds: bool) -> RowBlockers {
+    pub(crate) fn in_the_way(&self, key: RowKey, owner: u64, mode: RowLockMode, holds: bool) -> RowBlockers {
         let shard = self.shard(key);
         if shard.count.load(Acquire) == 0 {
             return RowBlockers::default();
@@ -238,7 +238,7 @@ impl RowLocks {
     }
     /// Whether a newcomer may take a row that is free although others wait for it: its head has been woken, but its
     /// thread may not be running just now. Else all that come until then would have to wait too, and those behind them.
-    pub fn may_go_ahead(&self, key: RowKey, owner: u64, now_nanos: u64) -> bool {
+    pub(crate) fn may_go_ahead(&self, key: RowKey, owner: u64, now_nanos: u64) -> bool {
         let mut rows = crate::lock(&self.shard(key).rows);
         let Some(entry) = rows.queues.get_mut(&key) else { return true };
         if entry.token != 0 || entry.tickets.contains_key(&owner) {
@@ -252,7 +252,7 @@ impl RowLocks {
     /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere. `register`
     /// notes in the graph whom it waits for, given who is directly before it, and says whether it may: then nobody can
     /// let it look before that is noted. None: it may not.
-    pub fn enqueue(
+    pub(crate) fn enqueue(
         &self,
         key: RowKey,
         owner: u64,
@@ -295,12 +295,12 @@ impl RowLocks {
         }
     }
     /// As [`RowLocks::leave`], for one that has waited, wherever its queue is by now.
-    pub fn leave_queue(&self, place: &Arc<AwaitedRow>, owner: u64) -> QueueDeparture {
+    pub(crate) fn leave_queue(&self, place: &Arc<AwaitedRow>, owner: u64) -> QueueDeparture {
         self.shard_of(place)
             .map_or_else(QueueDeparture::default, |(key, shard, rows)| remove_from(shard, rows, key, owner))
     }
     /// The row is gone: who has waited for it leaves. None: nobody was behind it.
-    pub fn take_turn(&self, place: &Arc<AwaitedRow>, owner: u64, token: u64) -> Option<RowTurn> {
+    pub(crate) fn take_turn(&self, place: &Arc<AwaitedRow>, owner: u64, token: u64) -> Option<RowTurn> {
         let (key, shard, rows) = self.shard_of(place)?;
         let leads = rows.queues.get(&key).is_some_and(|e| e.token == token && e.place_of(owner) == Some(0))
             && rows.sharers(key).next().is_none();
@@ -315,7 +315,7 @@ impl RowLocks {
     /// The row is taken: the others wait for it from here on. False: they do not; they look in another way, or a queue
     /// is there already. The caller has the row's page latched.
     #[must_use]
-    pub fn lead_to(&self, turn: &RowTurn, to: RowKey) -> bool {
+    pub(crate) fn lead_to(&self, turn: &RowTurn, to: RowKey) -> bool {
         let place = &turn.place;
         if !turn.leads {
             return false;
@@ -356,7 +356,7 @@ impl RowLocks {
         }
     }
     /// All that wait for a row: those that were led there are to look for themselves.
-    pub fn dissolve(&self, key: RowKey) -> Vec<NextWaiter> {
+    pub(crate) fn dissolve(&self, key: RowKey) -> Vec<NextWaiter> {
         let mut rows = crate::lock(&self.shard(key).rows);
         let Some(entry) = rows.queues.get_mut(&key) else { return Vec::new() };
         entry.token = 0;
@@ -378,13 +378,13 @@ impl RowLocks {
         }
         remove_from(shard, crate::lock(&shard.rows), key, owner)
     }
-    pub fn has_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> bool {
+    pub(crate) fn has_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> bool {
         let shard = self.shard(key);
         shard.count.load(Acquire) != 0 && crate::lock(&shard.rows).sharers(key).any(|(o, m)| o == owner && m >= mode)
     }
     /// Returns what to give back for it, unless that is given back already with another row of its block. `singly`: this
     /// row may have to be given back before others.
-    pub fn add_shared(&self, key: RowKey, owner: u64, mode: RowLockMode, singly: bool) -> Option<SharedLock> {
+    pub(crate) fn add_shared(&self, key: RowKey, owner: u64, mode: RowLockMode, singly: bool) -> Option<SharedLock> {
         let shard = self.shard(key);
         let (block, slot) = split(key);
         let mut rows = crate::lock(&shard.rows);
@@ -394,7 +394,7 @@ impl RowLocks {
         (singly || is_first).then_some(SharedLock { block, mode, slot: singly.then_some(slot) })
     }
     /// Shared locks less; the heads of the rows' queues are to look again.
-    pub fn drop_shared(&self, lock: &SharedLock, owner: u64) -> Vec<NextWaiter> {
+    pub(crate) fn drop_shared(&self, lock: &SharedLock, owner: u64) -> Vec<NextWaiter> {
         let shard = self.shard_of_block(lock.block);
         let mut rows = crate::lock(&shard.rows);
         let before = rows.shares.len();
@@ -405,7 +405,7 @@ impl RowLocks {
         keys.filter_map(|key| rows.queues.get(&key).and_then(RowQueue::head)).collect()
     }
     /// The owner's rows are free (or may be): their heads are to look again.
-    pub fn free_watched(&self, owner: u64) -> Vec<NextWaiter> {
+    pub(crate) fn free_watched(&self, owner: u64) -> Vec<NextWaiter> {
         let keys = crate::lock(&self.watched[owner as usize % SHARDS]).remove(&owner).unwrap_or_default();
         if planted::is(Bug::RowWakeLost) {
             return Vec::new();

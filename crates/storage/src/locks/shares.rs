@@ -10,7 +10,7 @@ use crate::api::RowLockMode;
 use kilndb_base::hash::HashMap;
 
 /// A relation and one of its blocks.
-pub type BlockKey = (u32, u32);
+pub(crate) type BlockKey = (u32, u32);
 
 struct RowShare {
     owner: u64,
@@ -21,7 +21,7 @@ const _: () = assert!(size_of::<RowShare>() == 16);
 
 /// What a transaction has to give back: shared locks of one block in one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedLock {
+pub(crate) struct SharedLock {
     pub block: BlockKey,
     pub mode: RowLockMode,
     /// The one row; None: all of the block's that it holds.
@@ -29,7 +29,7 @@ pub struct SharedLock {
 }
 
 #[derive(Default)]
-pub struct SharedRows(HashMap<BlockKey, Vec<RowShare>>);
+pub(crate) struct SharedRows(HashMap<BlockKey, Vec<RowShare>>);
 
 impl SharedRows {
     /// Blocks with shared rows.

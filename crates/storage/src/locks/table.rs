@@ -94,7 +94,7 @@ struct LockWaiter {
     holds: bool,
 }
 type LockMap = HashMap<LockTag, LockEntry, BuildHasherDefault<TagHasher>>;
-pub struct LockTable {
+pub(crate) struct LockTable {
     shards: Vec<Mutex<LockMap>>,
     fast: FastLocks,
 }
@@ -103,7 +103,7 @@ pub struct LockTable {
 const LOCK_MODES: usize = LockMode::AccessExclusive as usize + 1;
 
 /// Changes of queues that are tried before a cycle is a deadlock.
-pub const UNTANGLE_MAX: usize = 32;
+pub(crate) const UNTANGLE_MAX: usize = 32;
 
 fn conflicts(a: LockMode, b: LockMode) -> bool {
     a.conflict_bits() & (1 << b as u16) != 0
@@ -188,10 +188,10 @@ impl LockTable {
         LockTable { shards: (0..64).map(|_| Mutex::default()).collect(), fast: FastLocks::new(workers) }
     }
     /// Without the table, if that can be.
-    pub fn lock_fast(&self, worker: usize, owner: u64, tag: &LockTag, mode: LockMode) -> Option<FastLock> {
+    pub(crate) fn lock_fast(&self, worker: usize, owner: u64, tag: &LockTag, mode: LockMode) -> Option<FastLock> {
         self.fast.take(worker, owner, tag, mode)
     }
-    pub fn unlock_fast(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, lock: &FastLock) {
+    pub(crate) fn unlock_fast(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, lock: &FastLock) {
         if !self.fast.give_back(lock) {
             self.unlock(waits, owner, tag, mode);
             self.fast.leave(lock);
@@ -292,7 +292,12 @@ impl LockTable {
     }
     /// Resolves a cycle by another order of a queue, as far from the wait that closed it as possible. `again`: the
     /// cycle that is left. False: it stays.
-    pub fn untangle(&self, waits: &WaitGraph, cycle: &[WaitLink], again: impl Fn() -> Option<Vec<WaitLink>>) -> bool {
+    pub(crate) fn untangle(
+        &self,
+        waits: &WaitGraph,
+        cycle: &[WaitLink],
+        again: impl Fn() -> Option<Vec<WaitLink>>,
+    ) -> bool {
         let mut cycle = cycle.to_vec();
         for _ in 0..UNTANGLE_MAX {
             let moved = cycle.iter().rev().any(|wait| {
@@ -375,6 +380,6 @@ impl LockTable {
     }
 }
 
-pub fn not_available() -> Error {
+pub(crate) fn not_available() -> Error {
     Error::new(sqlstate::LOCK_NOT_AVAILABLE, "could not obtain lock on row in relation")
 }

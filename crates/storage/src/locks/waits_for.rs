@@ -16,7 +16,7 @@ use kilndb_base::sync::Mutex;
 use std::collections::VecDeque;
 
 #[derive(Default)]
-pub struct WaitGraph {
+pub(crate) struct WaitGraph {
     inner: Mutex<WaitEdges>,
 }
 #[derive(Default)]
@@ -253,12 +253,12 @@ impl WaitGraph {
         g.cycle_of(owner)
     }
     /// The cycle that a table or advisory lock's waiter is part of.
-    pub fn cycle_of(&self, owner: u64) -> Option<Vec<WaitLink>> {
+    pub(crate) fn cycle_of(&self, owner: u64) -> Option<Vec<WaitLink>> {
         crate::lock(&self.inner).cycle_of(owner)
     }
     /// The lock in whose queue the first stands behind the second, who does not hold it: the wait would not be if they
     /// stood the other way round.
-    pub fn only_in_line(&self, wait: &WaitLink) -> Option<LockTag> {
+    pub(crate) fn only_in_line(&self, wait: &WaitLink) -> Option<LockTag> {
         let (tag, mode) = wait.wanted?;
         let g = crate::lock(&self.inner);
         let waited = g.tags.get(&tag)?;
@@ -267,7 +267,7 @@ impl WaitGraph {
     }
     /// Puts one waiter directly before another, unless it waits, by way of whomever, for somebody whom it would go
     /// past. Answers whether it was done.
-    pub fn move_ahead(&self, tag: LockTag, owner: u64, before: u64) -> bool {
+    pub(crate) fn move_ahead(&self, tag: LockTag, owner: u64, before: u64) -> bool {
         let mut g = crate::lock(&self.inner);
         let Some(waited) = g.tags.get_mut(&tag) else { return false };
         let (from, to) = (waited.place_of(owner), waited.place_of(before));
@@ -308,12 +308,12 @@ impl WaitGraph {
         crate::lock(&self.inner).set_held(tag, owner, modes);
     }
     /// The cycle that the owner would have closed, beginning with its own wait. It is told once.
-    pub fn take_refused(&self, owner: u64) -> Vec<WaitLink> {
+    pub(crate) fn take_refused(&self, owner: u64) -> Vec<WaitLink> {
         crate::lock(&self.inner).refused.remove(&owner).unwrap_or_default()
     }
     /// The owner has given all its rows back and goes on under the same number: those who waited for one of them do not
     /// wait for it any more, though they may not run yet.
-    pub fn rows_released(&self, owner: u64) {
+    pub(crate) fn rows_released(&self, owner: u64) {
         let mut guard = crate::lock(&self.inner);
         let WaitEdges { out, incoming, .. } = &mut *guard;
         if incoming.remove(&owner).is_some() {
@@ -325,7 +325,7 @@ impl WaitGraph {
         crate::lock(&self.inner).remove(owner);
     }
     /// Does the owner wait behind others for a row?
-    pub fn is_in_line(&self, owner: u64) -> bool {
+    pub(crate) fn is_in_line(&self, owner: u64) -> bool {
         let g = crate::lock(&self.inner);
         g.in_line.contains(&owner) && g.out.get(&owner).is_some_and(|ahead| ahead.iter().all(|a| g.out.contains_key(a)))
     }

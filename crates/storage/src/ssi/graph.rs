@@ -218,7 +218,7 @@ impl ConflictGraph {
             })
     }
     /// `me` met a version that it does not see, written by `writer`.
-    pub fn conflict_out(&mut self, me: &Reader, writer: &Arc<Reader>) -> Result<(), ConflictReason> {
+    pub(crate) fn conflict_out(&mut self, me: &Reader, writer: &Arc<Reader>) -> Result<(), ConflictReason> {
         let Some(w) = self.nodes.get(&writer.id) else { return Ok(()) };
         if writer.is_doomed() {
             return Ok(());
@@ -237,7 +237,7 @@ impl ConflictGraph {
         self.flag(me, writer, me)
     }
     /// As [`ConflictGraph::conflict_out`], with a writer that is no longer in the graph.
-    pub fn conflict_out_to_old(&mut self, me: &Reader, xid: u64) -> Result<(), ConflictReason> {
+    pub(crate) fn conflict_out_to_old(&mut self, me: &Reader, xid: u64) -> Result<(), ConflictReason> {
         let known = self.summary.xids.get(&xid).map(|(_, out)| *out);
         // Of those under the blanket the worst is taken for granted.
         let Some(earliest_out) = known.or_else(|| self.under_blanket(xid).then_some(Some(0))) else { return Ok(()) };
@@ -254,7 +254,7 @@ impl ConflictGraph {
     fn under_blanket(&self, xid: u64) -> bool {
         self.summary.blanket.is_some_and(|(most, _)| xid <= most)
     }
-    pub fn is_summarised(&self, xid: u64) -> bool {
+    pub(crate) fn is_summarised(&self, xid: u64) -> bool {
         self.summary.xids.contains_key(&xid) || self.under_blanket(xid)
     }
     /// The last moment to find that `me` may not commit, or that another may not: the pivot goes, so that who is ready
@@ -449,7 +449,7 @@ impl ConflictGraph {
         }
     }
     /// Everything before this moment has been seen by every transaction that may yet write.
-    pub fn oldest_writable(&self) -> u64 {
+    pub(crate) fn oldest_writable(&self) -> u64 {
         self.writable.first().copied().unwrap_or(u64::MAX)
     }
     pub fn contains(&self, id: u64) -> bool {
@@ -463,13 +463,13 @@ impl ConflictGraph {
         self.nodes.values().map(|n| n.reader.clone()).collect()
     }
     /// Owners of the transactions that a READ ONLY DEFERRABLE one waits for.
-    pub fn waited_for(&self, owner: u64) -> Vec<u64> {
+    pub(crate) fn waited_for(&self, owner: u64) -> Vec<u64> {
         let waits = |n: &&TransactionNode| n.reader.owner == owner && n.waiter.is_some();
         let possible = self.nodes.values().find(waits).map(|n| n.possible.clone()).unwrap_or_default();
         possible.iter().filter_map(|id| self.nodes.get(id)).map(|n| n.reader.owner).collect()
     }
     /// Oldest snapshot of the active ones.
-    pub fn oldest_snapshot(&self) -> Option<u64> {
+    pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
         self.active.first().and_then(|id| self.nodes.get(id)).map(|n| n.reader.snapshot_csn.load(Relaxed))
     }
     #[cfg(test)]

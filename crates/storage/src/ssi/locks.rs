@@ -234,7 +234,7 @@ impl ReadLocks {
             slots.iter().for_each(|slot| self.table.remove(row_target(relation, block, *slot), reader));
         }
     }
-    pub fn lock_whole(&self, reader: &Arc<Reader>, relation: &Relation) {
+    pub(crate) fn lock_whole(&self, reader: &Arc<Reader>, relation: &Relation) {
         let mut held = crate::lock(&reader.held);
         if held.closed {
             return;
@@ -264,7 +264,7 @@ impl ReadLocks {
         }
     }
     /// A key of an index, in all its columns.
-    pub fn lock_key(&self, reader: &Arc<Reader>, index: &Relation, key: &[u8]) {
+    pub(crate) fn lock_key(&self, reader: &Arc<Reader>, index: &Relation, key: &[u8]) {
         let mut held = crate::lock(&reader.held);
         if held.closed {
             return;
@@ -280,7 +280,7 @@ impl ReadLocks {
         }
     }
     /// True if a part of it is new: what was read before may be old by now.
-    pub fn lock_range(&self, reader: &Arc<Reader>, index: &Relation, range: &KeyRange) -> bool {
+    pub(crate) fn lock_range(&self, reader: &Arc<Reader>, index: &Relation, range: &KeyRange) -> bool {
         let mut held = crate::lock(&reader.held);
         if held.closed || is_empty(range) {
             return false;
@@ -297,7 +297,7 @@ impl ReadLocks {
         true
     }
     /// The reader has written the row: nobody else can unseen.
-    pub fn unlock_row(&self, reader: &Arc<Reader>, relation: &Relation, rid: RowId) {
+    pub(crate) fn unlock_row(&self, reader: &Arc<Reader>, relation: &Relation, rid: RowId) {
         let mut held = crate::lock(&reader.held);
         let Some(here) = held.relations.get_mut(&relation.id) else { return };
         let Some(Some(slots)) = here.pages.get_mut(&rid.block) else { return };
@@ -313,7 +313,7 @@ impl ReadLocks {
     /// Whoever has read the row, its page (unless it is new) or the table. A lock on the row is one on the version its
     /// reader sees: if the version replaced is a later one, the reader has its edge to whoever made the first of those,
     /// and needs no other (README-SSI of PostgreSQL has the proof).
-    pub fn readers_of_row(
+    pub(crate) fn readers_of_row(
         &self,
         relation: &Relation,
         rid: RowId,
@@ -328,7 +328,7 @@ impl ReadLocks {
         }
         self.readers_of_whole(relation, found);
     }
-    pub fn readers_of_key(&self, index: &Relation, entry: &FullKey, found: &mut Vec<Arc<Reader>>) {
+    pub(crate) fn readers_of_key(&self, index: &Relation, entry: &FullKey, found: &mut Vec<Arc<Reader>>) {
         fence(SeqCst);
         self.table.collect(ReadTarget::Key(index.id, hash_of(&index.unique_part(&entry.0))), found);
         if index.reads.range_count.load(SeqCst) != 0 {
@@ -407,7 +407,7 @@ impl ReadLocks {
             self.make_whole(reader, here, relation);
         }
     }
-    pub fn holds_in(&self, reader: &Reader, relation: u32) -> bool {
+    pub(crate) fn holds_in(&self, reader: &Reader, relation: u32) -> bool {
         let held = crate::lock(&reader.held);
         held.relations.get(&relation).is_some_and(|h| h.whole || h.rows > 0 || !h.keys.is_empty() || h.ranges.len() > 0)
     }

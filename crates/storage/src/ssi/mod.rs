@@ -170,7 +170,7 @@ impl Default for Ssi {
 }
 
 impl Ssi {
-    pub fn set_limits(&self, limits: &ReadLockLimits) {
+    pub(crate) fn set_limits(&self, limits: &ReadLockLimits) {
         self.locks.limits.set(limits);
         self.remembered.store(limits.remembered, Relaxed);
     }
@@ -198,7 +198,7 @@ impl Ssi {
     fn xid_shard(&self, xid: u64) -> &Mutex<kilndb_base::hash::HashMap<u64, Arc<Reader>>> {
         &self.xids[xid as usize % XID_SHARDS]
     }
-    pub fn note_xid(&self, reader: &Arc<Reader>, xid: u64) {
+    pub(crate) fn note_xid(&self, reader: &Arc<Reader>, xid: u64) {
         reader.xid.store(xid, Release);
         crate::lock(self.xid_shard(xid)).insert(xid, reader.clone());
     }
@@ -214,7 +214,7 @@ impl Ssi {
         !self.is_idle() && (self.by_xid(xid).is_some() || crate::lock(&self.graph).is_summarised(xid))
     }
     /// The oldest snapshot of a serializable transaction that is watched.
-    pub fn oldest_snapshot(&self) -> Option<u64> {
+    pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
         if self.is_idle() { None } else { crate::lock(&self.graph).oldest_snapshot() }
     }
     /// 40001 if somebody has decided so; false if the reader need not be watched (any more).
@@ -350,7 +350,7 @@ impl Ssi {
         self.written_over(writer, &readers)
     }
     /// Who has read anything of `from` has read all of `to`.
-    pub fn move_locks(&self, from: u32, to: &Relation) {
+    pub(crate) fn move_locks(&self, from: u32, to: &Relation) {
         if self.is_idle() {
             return;
         }
@@ -365,7 +365,7 @@ impl Ssi {
         self.everybody().iter().for_each(|reader| self.locks.list(reader, &mut all));
         all
     }
-    pub fn waited_for(&self, owner: u64) -> Vec<u64> {
+    pub(crate) fn waited_for(&self, owner: u64) -> Vec<u64> {
         crate::lock(&self.graph).waited_for(owner)
     }
     #[cfg(test)]

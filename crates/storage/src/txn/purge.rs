@@ -24,13 +24,13 @@ const LONGEST: usize = 4096;
 
 impl Core {
     /// CSN up to which everything is seen by every snapshot, and is on disk.
-    pub fn visible_to_all(&self) -> u64 {
+    pub(crate) fn visible_to_all(&self) -> u64 {
         let newest = self.log.last_csn();
         self.snapshots.oldest(newest).min(self.log.flushed_csn())
     }
     /// One round over the queue; returns how many transactions were purged.
     /// `last`: no session is left (shutdown), snapshots do not count.
-    pub fn purge_round(&self, last: bool) -> usize {
+    pub(crate) fn purge_round(&self, last: bool) -> usize {
         let flushed = self.log.flushed_csn();
         let newest = self.log.last_csn();
         let live = if last { LiveSnapshots::none() } else { self.snapshots.live(newest) };

@@ -7,7 +7,7 @@ use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::collections::{BTreeMap, VecDeque};
 
-pub struct PendingPurge {
+pub(crate) struct PendingPurge {
     pub xid: u64,
     pub csn: u64,
     pub heads: [u64; 2],
@@ -15,7 +15,7 @@ pub struct PendingPurge {
     pub logged: bool,
 }
 #[derive(Default)]
-pub struct PurgeQueue {
+pub(crate) struct PurgeQueue {
     /// Those that wait, and the one at hand: what was pushed and is not finished.
     pub(super) unfinished: AtomicUsize,
     pub(super) queue: Mutex<VecDeque<PendingPurge>>,

@@ -17,13 +17,13 @@ use kilndb_base::planted::{self, Bug};
 use kilndb_base::sync::atomic::Ordering::*;
 
 /// In an undo record's mode: the version it made keeps its payload in pieces.
-pub const MADE_FORWARD: u8 = 4;
+pub(crate) const MADE_FORWARD: u8 = 4;
 /// In a deletion's: the row has gone to another relation, as one that belongs there now.
-pub const MOVED: u8 = 4;
+pub(crate) const MOVED: u8 = 4;
 
 /// What the newest version is, for a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum NewestVersion {
+pub(crate) enum NewestVersion {
     /// By a transaction in progress, not ours: xid, lock mode (0–3), what it did.
     Held { xid: u64, mode: u8, kind: UndoKind },
     /// Ours.

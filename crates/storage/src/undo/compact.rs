@@ -22,7 +22,7 @@ use kilndb_base::{Result, Severity};
 const AT_ONCE: usize = 16;
 
 /// How far a pass has come.
-pub struct UndoCompactor {
+pub(crate) struct UndoCompactor {
     due: usize,
     pass: Vec<u64>,
     failed: bool,

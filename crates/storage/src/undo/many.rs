@@ -11,7 +11,7 @@
 
 /// The lengths of one row's change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct RowSpan {
+pub(crate) struct RowSpan {
     pub off: usize,
     pub old: usize,
     pub new: usize,
@@ -26,7 +26,7 @@ fn get16(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// A set of slots.
 #[derive(Clone, Copy, Debug)]
-pub struct SlotSet<'a> {
+pub(crate) struct SlotSet<'a> {
     pub first: usize,
     pub last: usize,
     bits: &'a [u8],
@@ -66,7 +66,7 @@ impl<'a> SlotSet<'a> {
 }
 
 /// Slots in ascending order; at least one.
-pub fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + Clone) {
+pub(crate) fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + Clone) {
     let Some(first) = slots.clone().next() else { return };
     let start = out.len() + 2;
     out.extend_from_slice(&[0, 0]);
@@ -84,7 +84,7 @@ pub fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + Clone) 
 
 /// Set and spans of an update of several rows.
 #[derive(Clone, Copy, Debug)]
-pub struct UpdateShape<'a> {
+pub(crate) struct UpdateShape<'a> {
     pub slots: SlotSet<'a>,
     alike: Option<RowSpan>,
     each: &'a [u8],
@@ -143,7 +143,7 @@ impl<'a> UpdateShape<'a> {
 }
 
 /// Slots in ascending order, with their spans.
-pub fn put_shape(out: &mut Vec<u8>, rows: &[(usize, RowSpan)]) {
+pub(crate) fn put_shape(out: &mut Vec<u8>, rows: &[(usize, RowSpan)]) {
     put_slots(out, rows.iter().map(|(slot, _)| *slot));
     match rows {
         [(_, first), rest @ ..] if rest.iter().all(|(_, span)| span == first) => {
@@ -157,7 +157,7 @@ pub fn put_shape(out: &mut Vec<u8>, rows: &[(usize, RowSpan)]) {
     }
 }
 /// Upper bound of what [`put_shape`] makes of so many rows in slots from `first` to `last`.
-pub fn shape_len(first: usize, last: usize, count: usize) -> usize {
+pub(crate) fn shape_len(first: usize, last: usize, count: usize) -> usize {
     2 + (last - first) / 8 + 1 + 1 + count * SPAN
 }
 

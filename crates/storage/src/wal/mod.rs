@@ -130,7 +130,7 @@ impl LogRing {
 }
 
 /// As long as it lives, no checkpoint lets recovery begin behind its LSN.
-pub struct RedoHold<'a> {
+pub(crate) struct RedoHold<'a> {
     log: &'a Log,
     lsn: u64,
 }
@@ -194,7 +194,7 @@ impl Log {
         self.is_none
     }
     /// After recovery has found where the log ends. Nothing may have been inserted.
-    pub fn restart_at(&self, lsn: u64, csn: u64) {
+    pub(crate) fn restart_at(&self, lsn: u64, csn: u64) {
         let mut insert = crate::lock(&self.insert);
         assert!(insert.redo_holds.is_empty() && insert.commits.is_empty(), "the log has been used");
         assert!(lsn >= insert.pos, "the log would go backwards");
@@ -210,7 +210,7 @@ impl Log {
     }
     /// Err: the disk is so full that the log may not get such a change.
     #[inline]
-    pub fn check_room(&self, what: SpaceUse) -> Result<()> {
+    pub(crate) fn check_room(&self, what: SpaceUse) -> Result<()> {
         if self.room.allows(what) {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl Log {
         self.room.check(what)
     }
     /// See [`LogRoom::prepare`].
-    pub fn prepare_room(&self) {
+    pub(crate) fn prepare_room(&self) {
         self.room.prepare(&self.segments, self.insert_lsn());
     }
     pub fn insert_lsn(&self) -> u64 {
@@ -233,7 +233,7 @@ impl Log {
         self.last_csn.load(SeqCst)
     }
     #[inline]
-    pub fn flushed_csn(&self) -> u64 {
+    pub(crate) fn flushed_csn(&self) -> u64 {
         self.flushed_csn.load(Acquire)
     }
     pub fn stats(&self) -> WalStats {
@@ -260,25 +260,25 @@ impl Log {
         self.append_with(body, |_, _| {})
     }
     /// `then` runs inside the insertion section.
-    pub fn append_then(&self, body: &[u8], then: impl FnOnce()) -> u64 {
+    pub(crate) fn append_then(&self, body: &[u8], then: impl FnOnce()) -> u64 {
         self.append_with(body, |_, _| then())
     }
     /// Where a checkpoint that begins now lets recovery begin: the insert LSN, with every earlier insertion's `then`
     /// done, or the oldest [`RedoHold`].
-    pub fn settled_lsn(&self) -> u64 {
+    pub(crate) fn settled_lsn(&self) -> u64 {
         let insert = crate::lock(&self.insert);
         insert.redo_holds.iter().copied().min().unwrap_or(insert.pos)
     }
     /// For records that mean something only together: recovery reads all that are appended while the guard lives, or
     /// none.
-    pub fn hold_redo(&self) -> RedoHold<'_> {
+    pub(crate) fn hold_redo(&self) -> RedoHold<'_> {
         let mut insert = crate::lock(&self.insert);
         let lsn = insert.pos;
         insert.redo_holds.push(lsn);
         RedoHold { log: self, lsn }
     }
     /// A CSN for an end that needs no record: of an unlogged or read-mostly transaction.
-    pub fn next_csn(&self, publish: impl FnOnce(u64)) -> u64 {
+    pub(crate) fn next_csn(&self, publish: impl FnOnce(u64)) -> u64 {
         let mut insert = crate::lock(&self.insert);
         let csn = self.last_csn.load(Relaxed) + 1;
         publish(csn);
@@ -295,7 +295,7 @@ impl Log {
         }
     }
     /// A commit or abort record: `publish` runs with the new CSN before any snapshot can contain it.
-    pub fn append_end(&self, body: &[u8], publish: impl FnOnce(u64)) -> (u64, u64) {
+    pub(crate) fn append_end(&self, body: &[u8], publish: impl FnOnce(u64)) -> (u64, u64) {
         let mut given = 0;
         let lsn = self.append_with(body, |insert, end| {
             let csn = self.last_csn.load(Relaxed) + 1;
@@ -385,7 +385,7 @@ impl Log {
         }
     }
     /// The next flush waits so long for more commits.
-    pub fn delay_next_flush(&self, delay_us: u64) {
+    pub(crate) fn delay_next_flush(&self, delay_us: u64) {
         let mut control = crate::lock(&self.control);
         control.commit_delay_us = control.commit_delay_us.max(delay_us);
     }
@@ -498,7 +498,7 @@ impl Log {
         })
     }
     /// Blocks the thread (evictions, checkpoints).
-    pub fn flush_blocking(&self, lsn: u64) -> Result<()> {
+    pub(crate) fn flush_blocking(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.insert_lsn());
         while self.flushed() < lsn {
             if self.failed.load(SeqCst) || self.stopped.load(Acquire) {
@@ -519,7 +519,7 @@ impl Log {
     }
 
     /// The flusher thread's body.
-    pub fn run_flusher(&self) {
+    pub(crate) fn run_flusher(&self) {
         loop {
             let commit_delay_us = {
                 let mut control = crate::lock(&self.control);
@@ -606,7 +606,7 @@ impl Log {
         Ok(())
     }
     /// LSN of the newest unflushed commit up to `csn`, if there is one.
-    pub fn unflushed_commit(&self, csn: u64) -> Option<u64> {
+    pub(crate) fn unflushed_commit(&self, csn: u64) -> Option<u64> {
         let insert = crate::lock(&self.insert);
         insert.commits.iter().rev().find(|(c, _)| *c <= csn).map(|(_, lsn)| *lsn)
     }

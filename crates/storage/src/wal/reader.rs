@@ -36,7 +36,7 @@ impl LogRecord {
 }
 
 /// What comes next in the log.
-pub enum LogRead {
+pub(crate) enum LogRead {
     Record(LogRecord),
     End(LogEnd),
 }
@@ -60,10 +60,10 @@ impl<'a> LogReader<'a> {
         self.lsn
     }
     /// The log was durable up to there as well: a page says so. A log that ends before that is damaged.
-    pub fn was_durable_to(&mut self, lsn: u64) {
+    pub(crate) fn was_durable_to(&mut self, lsn: u64) {
         self.durable = self.durable.max(lsn);
     }
-    pub fn read_next(&mut self) -> Result<LogRead> {
+    pub(crate) fn read_next(&mut self) -> Result<LogRead> {
         match self.next_record()? {
             Some(record) => Ok(LogRead::Record(record)),
             None => Ok(LogRead::End(judge(self.segments, self.lsn, self.durable)?)),

@@ -240,11 +240,11 @@ impl<'a> PageOp<'a> {
         }
     }
     /// The page's earlier contents do not matter.
-    pub fn is_init(&self) -> bool {
+    pub(crate) fn is_init(&self) -> bool {
         matches!(self, PageOp::Init { .. })
     }
     /// It sets all contents of a cell.
-    pub fn is_of_cell(&self) -> bool {
+    pub(crate) fn is_of_cell(&self) -> bool {
         matches!(self, PageOp::Cell { .. })
     }
     /// `tagged`: the first byte says which operation it is; not needed where the undo kind does.

@@ -18,14 +18,14 @@ const NEXT_TO_NONE: u8 = 2;
 
 /// What a change does to the space that is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpaceUse {
+pub(crate) enum SpaceUse {
     Takes,
     /// It deletes or drops, and so makes room.
     Frees,
 }
 
 #[derive(Default)]
-pub struct LogRoom {
+pub(crate) struct LogRoom {
     level: AtomicU8,
     /// Up to this LSN there are files.
     end: AtomicU64,
@@ -66,7 +66,7 @@ impl LogRoom {
     /// The log has come to there. Whoever makes the next change finds out whether there can be more room, however long
     /// the cleaner has not looked.
     #[inline]
-    pub fn came_to(&self, lsn: u64) {
+    pub(crate) fn came_to(&self, lsn: u64) {
         let end = self.end.load(Relaxed);
         if lsn + SEGMENT / 2 >= end {
             self.level.fetch_max(level_with(end.saturating_sub(lsn)), Relaxed);

@@ -29,7 +29,7 @@ pub struct LogSegments {
 
 /// What became of segments that nobody needs any more.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct RecycledSegments {
+pub(crate) struct RecycledSegments {
     pub removed: usize,
     pub recycled: usize,
 }
@@ -61,7 +61,7 @@ impl LogSegments {
         }
     }
     /// Of a log that is only looked at.
-    pub fn to_read(env: Arc<dyn Env>, dir: PathBuf) -> LogSegments {
+    pub(crate) fn to_read(env: Arc<dyn Env>, dir: PathBuf) -> LogSegments {
         LogSegments { reads_only: true, ..LogSegments::new(env, dir, Arc::default()) }
     }
     /// No segment is ever made.
@@ -125,7 +125,7 @@ impl LogSegments {
         Ok(self.file(lsn / SEGMENT, false)?.is_some())
     }
     /// Numbers of the segments from that of `lsn` on, in order.
-    pub fn numbers_from(&self, lsn: u64) -> Result<Vec<u64>> {
+    pub(crate) fn numbers_from(&self, lsn: u64) -> Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for path in self.env.list_dir(&self.dir).map_err(|e| failed("read", "wal", e))? {
             let number = path.file_name().and_then(|n| n.to_str()).and_then(|n| u64::from_str_radix(n, 16).ok());
@@ -160,7 +160,7 @@ impl LogSegments {
     /// Before recovery: what can be read of the log from `lsn` on is durable afterwards. The last flush of the process
     /// before (at most `unsynced` bytes) may have failed to sync; a sync alone would not help then, so it is written
     /// again.
-    pub fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
+    pub(crate) fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
         let numbers = self.numbers_from(lsn)?;
         let Some(last) = numbers.last().copied() else { return Ok(()) };
         let again = last.saturating_sub(unsynced.div_ceil(SEGMENT));
@@ -196,7 +196,7 @@ impl LogSegments {
         Ok(done)
     }
     /// Segments wholly below `lsn` become spares (up to `keep`) or are removed.
-    pub fn recycle(&self, lsn: u64, keep: usize) -> Result<RecycledSegments> {
+    pub(crate) fn recycle(&self, lsn: u64, keep: usize) -> Result<RecycledSegments> {
         let mut done = RecycledSegments::default();
         let first = lsn / SEGMENT;
         for path in self.env.list_dir(&self.dir).map_err(|e| failed("read", "wal", e))? {
@@ -238,7 +238,7 @@ impl LogSegments {
 }
 
 /// Where a new log may begin.
-pub fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
+pub(crate) fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
     let mut next = at_least.div_ceil(SEGMENT).max(1);
     for path in env.list_dir(wal)? {
         if let Some(n) = path
