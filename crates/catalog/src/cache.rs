@@ -266,8 +266,6 @@ pub struct CatalogReader<'a> {
     /// While a statement is planned.
     pub asked: Option<&'a Asked>,
     pub switches: PlannerSwitches,
-    /// The statement stores rows anew that stay what they are: no trigger fires.
-    pub is_rewriting: bool,
 }
 
 impl CatalogReader<'_> {
@@ -773,9 +771,6 @@ pub(super) fn split_expressions(text: &str) -> Vec<String> {
 }
 
 impl CatalogView for CatalogReader<'_> {
-    fn is_rewriting(&self) -> bool {
-        self.is_rewriting
-    }
     fn planner_switches(&self) -> PlannerSwitches {
         self.switches
     }

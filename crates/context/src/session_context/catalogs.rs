@@ -24,8 +24,6 @@ use kilndb_types::{Datum, EvalContext};
 pub struct CatalogState {
     /// The open transaction has changed catalogs.
     pub has_ddl: bool,
-    /// While ALTER TABLE plans the statement that stores a table's rows anew.
-    pub is_rewriting: bool,
     /// System views are made with it at the first start.
     pub allow_system_objects: bool,
     /// The database's cache of objects as it was last seen, and its version: most statements find nothing newer.
@@ -189,7 +187,6 @@ impl SessionContext {
             temporary: &self.shared.temporary,
             asked: None,
             switches: self.settings.switches,
-            is_rewriting: false,
         };
         let (mut oids, mut creation) = (Vec::new(), None);
         for name in &self.settings.search_path {
@@ -254,7 +251,6 @@ impl SessionContext {
                 read_only: self.is_read_only(),
                 deferrable: self.modes().deferrable,
                 in_savepoint: !self.transaction.savepoints.is_empty(),
-                is_rewriting: self.catalogs.is_rewriting,
                 isolation: self.isolation_name(),
                 transaction_timestamp: self.transaction.transaction_timestamp,
                 statement_timestamp: self.transaction.statement_timestamp,
