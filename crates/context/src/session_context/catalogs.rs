@@ -87,6 +87,7 @@ impl SessionContext {
     }
 
     /// The objects a statement may use: the shared cache, or an own one in a transaction with DDL.
+    #[inline]
     pub(crate) fn object_cache(&mut self) -> Arc<ObjectCache> {
         self.shared.temporary.settle(self.database.version());
         if !self.catalogs.has_ddl {
@@ -163,6 +164,7 @@ impl SessionContext {
     }
 
     /// False if search_path or the catalogs have changed since the path was resolved.
+    #[inline]
     pub fn is_path_current(&self) -> bool {
         (self.catalogs.path.generation, self.catalogs.path.version)
             == (self.settings.generation, self.database.version())
@@ -264,6 +266,7 @@ impl SessionContext {
     }
 
     /// Calls `read` with what reading values of `types` needs: the catalogs only if one of them needs them.
+    #[inline]
     pub fn with_value_context<R>(
         &mut self,
         mut types: impl Iterator<Item = Oid>,
