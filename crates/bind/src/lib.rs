@@ -22,6 +22,7 @@ mod from;
 mod func;
 mod implication;
 pub mod inline;
+mod insert;
 pub mod ir;
 pub mod lifting;
 mod merge;
