@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
-use super::reference::Reference;
+use super::object_address::ObjectAddress;
 use super::resolve::Candidate;
 use super::same::same;
 use super::scope::{Place, Scope};
@@ -313,7 +313,7 @@ impl Binder<'_> {
         let grouped_key = t.indexes.iter().find(|i| i.primary && i.keys.iter().all(|k| is_grouped(k.attnum)));
         if let Some(key) = grouped_key {
             // Without the primary key the text would not bind.
-            self.note_reference(Reference::object(PG_CONSTRAINT, key.constraint));
+            self.note_reference(ObjectAddress::object(PG_CONSTRAINT, key.constraint));
         }
         grouped_key.is_some()
     }

@@ -5,7 +5,7 @@ use super::persistence::{LOGGED, UNLOGGED};
 use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
@@ -211,7 +211,7 @@ impl Definitions<'_> {
         }
         if let (Some(sequence), false) = (column.sequence, is_part) {
             let kind = if identity != 0 { b'i' } else { b'a' };
-            self.tie_sequence(sequence, Reference::column(table.oid, attnum), kind, runtime)?;
+            self.tie_sequence(sequence, ObjectAddress::column(table.oid, attnum), kind, runtime)?;
             self.keep_with_table(sequence, table.oid, runtime)?;
         }
         let quoted = kilndb_catalog::format_type::quote_identifier(&column.name);
@@ -439,7 +439,7 @@ impl Definitions<'_> {
         if row.char("contype") == b'n' {
             self.release_not_null(table, row, runtime)?;
         }
-        self.delete_objects(&[Reference::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
+        self.delete_objects(&[ObjectAddress::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
     }
 
     fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {

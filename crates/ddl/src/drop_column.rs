@@ -9,7 +9,7 @@ use super::dependency::derived::INTERNAL;
 use super::renaming::bound_parts;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{Column, Table, TableKind};
 use kilndb_types::{Datum, oids};
@@ -49,12 +49,12 @@ impl Definitions<'_> {
             }
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
         };
-        let mut named = vec![Reference::column(table.oid, column.attnum)];
+        let mut named = vec![ObjectAddress::column(table.oid, column.attnum)];
         if table.kind == TableKind::Partitioned {
             for partition in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
                 let partition = self.context_mut().table_by_oid(partition, runtime)?;
                 let own = partition.columns.iter().find(|c| !c.dropped && c.name == name);
-                named.extend(own.map(|own| Reference::column(partition.oid, own.attnum)));
+                named.extend(own.map(|own| ObjectAddress::column(partition.oid, own.attnum)));
             }
         }
         self.delete_objects(&named, cascade, runtime)
@@ -86,7 +86,7 @@ impl Definitions<'_> {
         self.settle_dependencies(runtime)?;
         let name = &column.name;
         for row in self.dependents(PG_CLASS, table.oid, i32::from(column.attnum))? {
-            let user = Reference::object(row.oid("classid"), row.oid("objid"));
+            let user = ObjectAddress::object(row.oid("classid"), row.oid("objid"));
             let what = match user.class {
                 PG_PROC => "by a function or procedure",
                 PG_REWRITE => "by a view or rule",
@@ -125,7 +125,7 @@ impl Definitions<'_> {
     /// Is it a check, or an index with an expression or a condition, that names the column there?
     fn has_expression_of(
         &mut self,
-        user: Reference,
+        user: ObjectAddress,
         table: &Table,
         attnum: i16,
         runtime: &dyn Runtime,
@@ -140,7 +140,7 @@ impl Definitions<'_> {
             for (row, column) in rows.iter().flat_map(|row| texts.iter().map(move |column| (row, *column))) {
                 let Some(text) = row.text(column) else { continue };
                 let parts = bound_parts(host, class, row, column, text)?;
-                if parts.iter().any(|(_, part)| part.refers_to(Reference::column(table.oid, attnum))) {
+                if parts.iter().any(|(_, part)| part.refers_to(ObjectAddress::column(table.oid, attnum))) {
                     return Ok(true);
                 }
             }
