@@ -16,7 +16,7 @@ use kilndb_plan::Plan;
 use kilndb_plan::node::{Node as PlanNode, Op, Planning};
 use kilndb_storage::{LockMode, LockTag, WaitPolicy};
 use kilndb_syntax::{Node, Statement, nodes};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, EvalContext};
 
 /// EXPLAIN EXECUTE.
 #[derive(Clone, Copy)]
@@ -171,6 +171,7 @@ impl SessionContext {
         let mut host = environment.host();
         host.reader.asked = Some(asked);
         let mut param_types = declared_types.to_vec();
+        let eval = EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
         let mut bound = match &held {
             Some(held) => {
                 let variables = kilndb_bind::variables::Variables::new(&**held);
@@ -179,7 +180,7 @@ impl SessionContext {
                     source.clone(),
                     &host.reader,
                     &variables,
-                    Some(&host.eval()),
+                    Some(&eval),
                 )?;
                 super::held::with_values(bound, &variables.used(), held)?
             }
@@ -189,7 +190,7 @@ impl SessionContext {
                 &host.reader,
                 &mut param_types,
                 lifting,
-                Some(&host.eval()),
+                Some(&eval),
             )?,
         };
         if let Some(by) = explained {
@@ -198,7 +199,7 @@ impl SessionContext {
         let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
         let mut plan = self.shared.scratch.without_notices(|| {
-            kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &host.eval())
+            kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &eval)
         })?;
         if let Some((nanos, accesses)) = begun.map(|begun| begun.taken())
             && let Some(plan) = Arc::get_mut(&mut plan)
@@ -210,6 +211,7 @@ impl SessionContext {
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
+            plan.reads_clock = asked.reads_clock.get();
             plan.objects = asked.objects.take().into_iter().collect();
             plan.columns.truncate(plan.columns.len() - 2 * places.len());
             plan.places = places;
