@@ -8,7 +8,7 @@ use crate::client::Runtime;
 use crate::host::NullSink;
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_bind::engine_query::{FillColumn, FillValue, RowCondition, ValueQuery, ValueSource};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
 use kilndb_catalog::{Table, TableKind};
@@ -213,7 +213,7 @@ impl Definitions<'_> {
         }
         if let (Some(sequence), false) = (column.sequence, is_part) {
             let kind = if identity != 0 { b'i' } else { b'a' };
-            self.tie_sequence(sequence, Reference::column(table.oid, attnum), kind, runtime)?;
+            self.tie_sequence(sequence, ObjectAddress::column(table.oid, attnum), kind, runtime)?;
             self.keep_with_table(sequence, table.oid, runtime)?;
         }
         if let Some(value) = constant {
@@ -280,7 +280,7 @@ impl Definitions<'_> {
         if row.char("contype") == b'n' {
             self.release_not_null(table, row, runtime)?;
         }
-        self.delete_objects(&[Reference::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
+        self.delete_objects(&[ObjectAddress::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
     }
 
     fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {

@@ -17,7 +17,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{EngineQuery, RowCondition, RowValue, TableQuery, insert_rows};
 use kilndb_bind::ir::BoundStatement;
 use kilndb_bind::names::{BoundText, Over};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_bind::{Binder, bind_expression, bind_expression_node, is_untyped_literal};
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::ids::*;
@@ -39,8 +39,8 @@ struct TypeChange<'a> {
 }
 
 impl TypeChange<'_> {
-    fn column_reference(&self) -> Reference {
-        Reference::column(self.table.oid, self.column.attnum)
+    fn column_reference(&self) -> ObjectAddress {
+        ObjectAddress::column(self.table.oid, self.column.attnum)
     }
 }
 
@@ -191,7 +191,7 @@ impl Definitions<'_> {
         self.settle_dependencies(runtime)?;
         let name = &column.name;
         for row in self.dependents(PG_CLASS, table.oid, i32::from(column.attnum))? {
-            let user = Reference::object(row.oid("classid"), row.oid("objid"));
+            let user = ObjectAddress::object(row.oid("classid"), row.oid("objid"));
             let what = match user.class {
                 PG_PROC => "by a function or procedure",
                 PG_REWRITE => "by a view or rule",
@@ -444,6 +444,6 @@ fn keys_of(table: &Table, attnum: i16) -> ColumnKeys {
     }
 }
 
-fn names_column(host: &StatementHost<'_>, table: &Arc<Table>, sql: &str, column: Reference) -> Result<bool> {
+fn names_column(host: &StatementHost<'_>, table: &Arc<Table>, sql: &str, column: ObjectAddress) -> Result<bool> {
     Ok(BoundText::expression(sql, Over::Table(table), &host.reader)?.refers_to(column))
 }

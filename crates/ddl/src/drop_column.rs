@@ -8,7 +8,7 @@ use super::Definitions;
 use super::dependency::derived::INTERNAL;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_types::{Datum, oids};
@@ -48,12 +48,12 @@ impl Definitions<'_> {
             }
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
         };
-        let mut named = vec![Reference::column(table.oid, column.attnum)];
+        let mut named = vec![ObjectAddress::column(table.oid, column.attnum)];
         if table.kind == TableKind::Partitioned {
             for partition in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
                 let partition = self.context_mut().table_by_oid(partition, runtime)?;
                 let own = partition.columns.iter().find(|c| !c.dropped && c.name == name);
-                named.extend(own.map(|own| Reference::column(partition.oid, own.attnum)));
+                named.extend(own.map(|own| ObjectAddress::column(partition.oid, own.attnum)));
             }
         }
         self.delete_objects(&named, cascade, runtime)

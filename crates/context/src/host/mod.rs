@@ -177,6 +177,7 @@ impl<'s> StatementHost<'s> {
             statement_timestamp: self.facts.statement_timestamp,
             host: self,
             random_state: &self.scratch.random_state,
+            clock_was_read: None,
         }
     }
 }

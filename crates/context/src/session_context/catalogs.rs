@@ -280,6 +280,7 @@ impl SessionContext {
                 statement_timestamp: self.transaction.statement_timestamp,
                 host: &NoHost,
                 random_state: &self.shared.scratch.random_state,
+                clock_was_read: None,
             });
         }
         let environment = self.environment(runtime)?;

@@ -16,7 +16,7 @@ use kilndb_plan::Plan;
 use kilndb_plan::node::{Node as PlanNode, Op, Planning};
 use kilndb_storage::{LockMode, LockTag, WaitPolicy};
 use kilndb_syntax::{Node, Statement, nodes};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, EvalContext};
 
 /// EXPLAIN EXECUTE.
 #[derive(Clone, Copy)]
@@ -181,26 +181,15 @@ impl SessionContext {
         let mut host = environment.host();
         host.reader.asked = Some(asked);
         let mut param_types = declared_types.to_vec();
+        let eval = EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
         let mut bound = match &held {
             Some(held) => {
                 let variables = kilndb_bind::variables::Variables::new(&**held);
-                let bound = kilndb_bind::bind_with_variables(
-                    node,
-                    source.clone(),
-                    &host.reader,
-                    &variables,
-                    Some(&host.eval()),
-                )?;
+                let bound =
+                    kilndb_bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval))?;
                 super::held::with_values(bound, &variables.used(), held)?
             }
-            None => kilndb_bind::bind_node(
-                node,
-                source.clone(),
-                &host.reader,
-                &mut param_types,
-                lifting,
-                Some(&host.eval()),
-            )?,
+            None => kilndb_bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&eval))?,
         };
         if let Some(by) = explained {
             bound = kilndb_bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
@@ -210,9 +199,10 @@ impl SessionContext {
         }
         let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-        let mut plan = self.shared.scratch.without_notices(|| {
-            kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &host.eval())
-        })?;
+        let mut plan = self
+            .shared
+            .scratch
+            .without_notices(|| kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &eval))?;
         if let Some((nanos, accesses)) = begun.map(|begun| begun.taken())
             && let Some(plan) = Arc::get_mut(&mut plan)
         {
@@ -223,6 +213,7 @@ impl SessionContext {
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
+            plan.reads_clock = asked.reads_clock.get();
             plan.objects = asked.objects.take().into_iter().collect();
             plan.columns.truncate(plan.columns.len() - 2 * places.len());
             plan.places = places;

@@ -148,6 +148,7 @@ fn time_zone_of_interval(text: &str, cast: &nodes::TypeCast) -> Result<String> {
         statement_timestamp: 0,
         host: &kilndb_types::context::NoHost,
         random_state: &random_state,
+        clock_was_read: None,
     };
     let interval = kilndb_types::datetime::interval::interval_in(text, typmod, &cx)?;
     let beyond = if interval.months != 0 { "months" } else { "days" };

@@ -486,6 +486,7 @@ impl Spi<'_> {
             statement_timestamp: self.session.context.transaction.statement_timestamp,
             host: &kilndb_types::context::NoHost,
             random_state: &self.session.context.shared.scratch.random_state,
+            clock_was_read: None,
         };
         match direct.evaluate(values, &context) {
             Ok(value) => Some(Ok(value)),
