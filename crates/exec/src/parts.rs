@@ -96,6 +96,7 @@ impl HelperJob {
                 statement_timestamp: self.statement_timestamp,
                 host: &NoHost,
                 random_state: &random_state,
+                clock_was_read: None,
             },
             catalog: &NoSession,
             session: &NoSession,

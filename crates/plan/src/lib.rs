@@ -32,7 +32,7 @@ pub mod prune;
 mod query;
 mod scan;
 mod semijoin;
-mod shown_text;
+pub mod shown_text;
 mod simplify;
 mod trigger;
 mod window;
@@ -229,6 +229,7 @@ fn plan_in<'a>(
         names: Vec::new(),
         objects: Vec::new(),
         is_private: false,
+        reads_clock: false,
         places: Vec::new(),
         keeps_state,
         parts,

@@ -48,7 +48,7 @@ fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> Strin
 }
 
 /// The names that EXPLAIN shows a statement's columns, relations and subplans by.
-pub(crate) struct ShownNames {
+pub struct ShownNames {
     /// The relation (0: none) and the name.
     columns: RefCell<HashMap<ColId, (u32, String)>>,
     aliases: HashMap<u32, String>,
@@ -57,7 +57,7 @@ pub(crate) struct ShownNames {
 }
 
 impl ShownNames {
-    pub(crate) fn of_query(q: &Query) -> ShownNames {
+    pub fn of_query(q: &Query) -> ShownNames {
         let mut names = CollectedNames::default();
         collect(q, &mut names);
         ShownNames { columns: RefCell::new(names.columns), aliases: names.aliases, subplans: RefCell::default() }
@@ -69,7 +69,7 @@ impl ShownNames {
     }
 
     /// The name of the subplan of the subquery with that `SubLink::id`.
-    pub(crate) fn name_subplan(&self, id: u32, name: String) {
+    pub fn name_subplan(&self, id: u32, name: String) {
         self.subplans.borrow_mut().insert(id, name);
     }
 
@@ -92,7 +92,7 @@ impl ShownNames {
     }
 
     /// An expression with its columns qualified, where there are partitions to tell apart.
-    pub(crate) fn qualified_text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
+    pub fn qualified_text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
         ExpressionText { names: self, catalog, scanned: None, is_qualified: true }.of(e)
     }
 }

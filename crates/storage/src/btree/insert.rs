@@ -19,6 +19,7 @@ use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::method::NewKey;
 use crate::page::{KIND_TREE, PageView};
+use crate::trace::{self, TracedOperation};
 use crate::txn::table::Status;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data};
@@ -454,6 +455,7 @@ impl Relation {
             let mut found = KeyEntries::new();
             let first = self.descend(0, KeyAndRow(sought.key, 0))?;
             if self.gather_rest(RemainingEntries::In(first, None), sought, &mut found)? {
+                trace::note(|| TracedOperation::FindKey { tree: self.id(), entries: found.len() });
                 return Ok(found);
             }
         }
