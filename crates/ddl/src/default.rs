@@ -15,7 +15,8 @@ use kilndb_bind::names::Over;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, Table};
-use kilndb_types::{Datum, Host, oids};
+use kilndb_types::context::ObjectNames;
+use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 /// nextval(regclass).

@@ -21,7 +21,8 @@ use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::partition::{self, Bound, PartitionKey};
 use kilndb_catalog::store::CatalogRow;
-use kilndb_types::{Datum, Host};
+use kilndb_types::Datum;
+use kilndb_types::context::ObjectNames;
 use std::sync::Arc;
 
 /// A system table with texts.

@@ -9,7 +9,7 @@ use crate::host::routine_definition::Definition;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::names::{Over, qualified_expression, qualified_queries};
 use kilndb_bind::variables::Variables;
-use kilndb_types::Host;
+use kilndb_types::context::ObjectNames;
 
 /// What text names as a value of a reg… type, in full; None: as it is.
 fn full_name(host: &StatementHost<'_>, kind: Oid, text: &str) -> Option<String> {

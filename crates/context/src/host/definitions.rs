@@ -10,7 +10,8 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Index, Table, TableKind};
 use kilndb_syntax::Node;
-use kilndb_types::{Datum, Host};
+use kilndb_types::Datum;
+use kilndb_types::context::ObjectNames;
 use std::sync::Arc;
 
 session_functions! {

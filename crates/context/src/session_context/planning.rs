@@ -175,32 +175,21 @@ impl SessionContext {
         let mut bound = match &held {
             Some(held) => {
                 let variables = kilndb_bind::variables::Variables::new(&**held);
-                let bound = kilndb_bind::bind_with_variables(
-                    node,
-                    source.clone(),
-                    &host.reader,
-                    &variables,
-                    Some(&eval),
-                )?;
+                let bound =
+                    kilndb_bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval))?;
                 super::held::with_values(bound, &variables.used(), held)?
             }
-            None => kilndb_bind::bind_node(
-                node,
-                source.clone(),
-                &host.reader,
-                &mut param_types,
-                lifting,
-                Some(&eval),
-            )?,
+            None => kilndb_bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&eval))?,
         };
         if let Some(by) = explained {
             bound = kilndb_bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
         }
         let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-        let mut plan = self.shared.scratch.without_notices(|| {
-            kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &eval)
-        })?;
+        let mut plan = self
+            .shared
+            .scratch
+            .without_notices(|| kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &eval))?;
         if let Some((nanos, accesses)) = begun.map(|begun| begun.taken())
             && let Some(plan) = Arc::get_mut(&mut plan)
         {

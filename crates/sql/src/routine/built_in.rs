@@ -12,7 +12,7 @@ use kilndb_fulltext::config::Words;
 use kilndb_fulltext::rewrite::Rewriter;
 use kilndb_fulltext::statistics::Statistics;
 use kilndb_fulltext::vector_ops::parse_weight;
-use kilndb_types::context::Host;
+use kilndb_types::context::TextSearchCatalog;
 use kilndb_types::functions::get;
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;

@@ -248,9 +248,7 @@ impl RoutinePlans {
             Some(s) => s.plan,
             None => {
                 let plan = Self::make_plan(prepared, scope, false, context, runtime)?;
-                if !context.catalogs.has_ddl
-                    && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_clock)
-                {
+                if !context.catalogs.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_clock) {
                     let shared = SharedPlan {
                         catalog_version: epoch.catalog_version,
                         path: context.search_path(),

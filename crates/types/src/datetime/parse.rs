@@ -333,7 +333,10 @@ impl<'a> Decoder<'a> {
                     return Err(BadFormat);
                 }
             }
-            let now = super::local_time_at(ctx.clock_of_input(), ctx);
+            // Of the date only the offset of the session's zone is left in the value, if that.
+            let needs_offset = want_zone && d.zone.is_none() && d.named.is_none();
+            let now = if needs_offset { ctx.clock_of_input() } else { ctx.transaction_timestamp };
+            let now = super::local_time_at(now, ctx);
             (d.tm.year, d.tm.month, d.tm.day) = (now.year, now.month, now.day);
         }
         d.finish_zone()?;
