@@ -4,7 +4,7 @@ use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
 use super::scope::{NsItem, Place, Scope, TargetName};
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use kilndb_catalog::{CastContext, Column, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
@@ -70,10 +70,7 @@ impl Binder<'_> {
     /// The value a column gets when none is given.
     pub(crate) fn default_of(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
         if let Some(sequence) = column.identity_sequence {
-            let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
-            let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
-            let e = Expr::new(ExprKind::Func(Box::new(call)), oids::INT8);
-            return self.assign(e, column, table);
+            return self.assign(next_value(sequence), column, table);
         }
         match (&column.default_sql, column.generated) {
             (Some(sql), 0) => {
@@ -323,7 +320,7 @@ impl Binder<'_> {
             Node::SubLink(s) if s.sub_link_type == raw::SubLinkType::EXPR_SUBLINK => {
                 let Node::SelectStmt(select) = s.subselect() else { return Err(Error::internal("subquery")) };
                 let query = self.bind_select(select, Some(scope))?;
-                let visible: Vec<(kilndb_base::Oid, i32)> =
+                let visible: Vec<(Oid, i32)> =
                     query.targets.iter().filter(|t| !t.junk).map(|t| (t.expr.ty, t.expr.typmod)).collect();
                 if visible.len() != count {
                     return self.err(
@@ -428,6 +425,13 @@ impl Binder<'_> {
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
+}
+
+/// `nextval` of a sequence.
+pub(super) fn next_value(sequence: Oid) -> Expr {
+    let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
+    let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
+    Expr::new(ExprKind::Func(Box::new(call)), oids::INT8)
 }
 
 pub(super) fn refuse_catalog(table: &Table) -> Result<()> {

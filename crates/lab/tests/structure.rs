@@ -335,7 +335,7 @@ fn a_symbol_that_does_not_exist_is_noticed() {
 const STORAGE_LAYERS: &[(&str, &[&str])] = &[
     ("plain things", &["crc", "page", "reserve", "sync_switch", "space", "method::registry"]),
     ("formats", &["undo::many", "undo::record", "heap::page", "btree::node", "wal::frame", "wal::tag", "wal::record"]),
-    ("words of the interface, settings, counters", &["api", "tuning", "stats", "accesses"]),
+    ("words of the interface, settings, counters", &["api", "tuning", "stats", "accesses", "trace"]),
     ("the log", &["wal"]),
     ("pages in memory", &["buffer", "image"]),
     ("what transactions leave and wait for", &["undo", "locks", "btree::dead_prefix"]),

@@ -6,6 +6,8 @@
 //! Must not know: sockets, protocol messages, coroutines (it waits through `kilndb_base::park::Park`).
 
 mod copy;
+#[cfg(test)]
+mod golden;
 pub mod instance;
 pub mod routine;
 pub mod session;

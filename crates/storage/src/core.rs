@@ -16,6 +16,7 @@ use crate::page;
 use crate::space::Space;
 use crate::ssi::Ssi;
 use crate::stats::Stats;
+use crate::trace;
 use crate::tuning::{Tuning, TuningCell};
 use crate::txn::purge_queue::PurgeQueue;
 use crate::txn::table::{Registry, XidTable};
@@ -181,6 +182,9 @@ impl Core {
             "a change of logged relation {} without a log record",
             relation.id
         );
+        if lsn == 0 {
+            trace::note_unlogged_change(ops);
+        }
         for (index, (target, op)) in ops.iter().enumerate() {
             let page = &mut *pages[which[index]];
             debug_assert!(

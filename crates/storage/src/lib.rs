@@ -50,6 +50,7 @@ mod stats;
 #[cfg(test)]
 mod stops;
 mod sync_switch;
+pub mod trace;
 mod tuning;
 mod txn;
 mod undo;

@@ -5,9 +5,9 @@ use crate::client::Runtime;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::engine_query::{EngineQuery, insert_rows};
 use kilndb_bind::ir::{BoundStatement, LockStrength};
 use kilndb_bind::lifting::Lifting;
-use kilndb_bind::table_query::TableQuery;
 use kilndb_catalog::changes::Asked;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::temporary::is_temporary;
@@ -37,11 +37,21 @@ pub struct PlanRequest<'a> {
     pub explained: Option<Explained<'a>>,
     /// The rows are to tell where they are, for cursors.
     pub tells_places: bool,
+    /// The rows are to be entered in this table.
+    pub insert_into: Option<&'a Arc<kilndb_catalog::Table>>,
 }
 
 impl<'a> PlanRequest<'a> {
     pub fn of(node: Node<'a>, source: &'a Arc<str>) -> PlanRequest<'a> {
-        PlanRequest { node, source, declared_types: &[], lifting: None, explained: None, tells_places: false }
+        PlanRequest {
+            node,
+            source,
+            declared_types: &[],
+            lifting: None,
+            explained: None,
+            tells_places: false,
+            insert_into: None,
+        }
     }
 }
 
@@ -165,7 +175,7 @@ impl SessionContext {
 
     /// One attempt, with the definitions as they are now.
     fn plan_at_once(&mut self, request: &PlanRequest<'_>, asked: &Asked, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let PlanRequest { node, source, declared_types, lifting, explained, tells_places } = *request;
+        let PlanRequest { node, source, declared_types, lifting, explained, tells_places, insert_into } = *request;
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let mut host = environment.host();
@@ -183,6 +193,9 @@ impl SessionContext {
         };
         if let Some(by) = explained {
             bound = kilndb_bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
+        }
+        if let Some(table) = insert_into {
+            bound = insert_rows(bound, table, &host.reader)?;
         }
         let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
@@ -209,14 +222,14 @@ impl SessionContext {
     }
 
     /// The plan of a query that the engine itself makes.
-    pub fn plan_table_query(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+    pub fn plan_engine_query(&mut self, query: &dyn EngineQuery, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
         self.plan_or_lock(runtime, |context, asked| {
             let environment = context.environment(runtime)?;
             let mut host = environment.host();
             host.reader.asked = Some(asked);
             let bound = query.bind(&host.reader)?;
             context.shared.scratch.without_notices(|| {
-                kilndb_plan::plan(bound, Vec::new(), &host.reader, &context.cluster.engine, &host.eval())
+                kilndb_plan::plan(bound, query.parameter_types(), &host.reader, &context.cluster.engine, &host.eval())
             })
         })
     }

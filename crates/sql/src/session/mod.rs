@@ -23,7 +23,7 @@ mod reported;
 pub(crate) mod run;
 mod simple;
 mod statements;
-mod system_views;
+pub(crate) mod system_views;
 mod template;
 #[cfg(test)]
 mod temporary_instance;

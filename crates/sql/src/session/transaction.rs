@@ -180,7 +180,7 @@ impl Session {
         }
     }
 
-    pub(super) fn begin_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn begin_block(&mut self, runtime: &dyn Runtime) -> Result<()> {
         if self.context.transaction.block == Block::Explicit {
             self.context.notice(Severity::Warning, "there is already a transaction in progress");
             return Ok(());

@@ -19,6 +19,7 @@ use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::method::NewKey;
 use crate::page::{KIND_TREE, View};
+use crate::trace::{self, TracedOperation};
 use crate::txn::table::Status;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data};
@@ -445,6 +446,7 @@ impl Relation {
             let mut found = Candidates::new();
             let first = self.descend(0, Key(sought.key, 0))?;
             if self.gather_rest(Rest::In(first, None), sought, &mut found)? {
+                trace::note(|| TracedOperation::FindKey { tree: self.id(), entries: found.len() });
                 return Ok(found);
             }
         }

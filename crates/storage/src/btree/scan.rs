@@ -17,6 +17,7 @@ use crate::ahead;
 use crate::directory::Relation;
 use crate::page::{KIND_TREE, View};
 use crate::ssi::Reader;
+use crate::trace::{self, TracedOperation};
 use crate::txn::Snapshot;
 use kilndb_base::{Result, RowId};
 use std::cmp::Ordering;
@@ -209,7 +210,17 @@ impl IndexScan {
     }
     /// Appends up to about one leaf's entries: keys into `keys` (end offsets in `ends`) and row ids. False at the end.
     pub fn next_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
-        if self.reader.is_some() { self.watched_batch(keys, ends, rids) } else { self.read_batch(keys, ends, rids) }
+        let before = rids.len();
+        let has_more = if self.reader.is_some() {
+            self.watched_batch(keys, ends, rids)
+        } else {
+            self.read_batch(keys, ends, rids)
+        }?;
+        trace::note(|| {
+            let (tree, entries) = (self.relation.id(), rids.len() - before);
+            TracedOperation::ReadEntries { tree, entries, is_backward: self.backward }
+        });
+        Ok(has_more)
     }
     /// The range of a batch is known when it is read: noted then, and read once more, for what came in between.
     #[cold]

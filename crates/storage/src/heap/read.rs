@@ -12,6 +12,7 @@ use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
 use crate::directory::Relation;
 use crate::page::{View, at};
 use crate::ssi::Reader;
+use crate::trace::{self, TracedOperation};
 use crate::txn::visibility::{Newest, Seen};
 use crate::txn::{Snapshot, Transaction};
 use kilndb_base::{Result, RowId};
@@ -20,6 +21,13 @@ use std::sync::Arc;
 /// Heap reads. `out` is cleared first.
 impl Relation {
     pub fn fetch(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
+        let fetched = self.fetch_seen(rid, snapshot, out)?;
+        let is_found = fetched != Fetched::Invisible;
+        trace::note(|| TracedOperation::ReadRow { heap: self.id(), row: rid, is_newest: false, is_found });
+        Ok(fetched)
+    }
+    #[inline]
+    fn fetch_seen(&self, rid: RowId, snapshot: &Snapshot, out: &mut Vec<u8>) -> Result<Fetched> {
         let snapshot = snapshot.of(self)?;
         if let Some(reader) = self.watched(&snapshot.reader)? {
             return self.fetch_watched(reader, rid, snapshot, out);
@@ -149,6 +157,11 @@ impl Relation {
     }
     /// The newest version that is committed or this transaction's own, whatever the snapshot; false if deleted.
     pub fn fetch_latest(&self, txn: &Transaction, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
+        let is_found = self.fetch_newest(txn, rid, out)?;
+        trace::note(|| TracedOperation::ReadRow { heap: self.id(), row: rid, is_newest: true, is_found });
+        Ok(is_found)
+    }
+    fn fetch_newest(&self, txn: &Transaction, rid: RowId, out: &mut Vec<u8>) -> Result<bool> {
         let txn = txn.part_of(self)?;
         out.clear();
         let _keep = txn.registration();
@@ -204,6 +217,12 @@ impl Relation {
     }
     /// Visible rows of one block (as of its current contents). Scan: for block in 0..pages().
     pub fn scan_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
+        self.read_block(block, snapshot, batch)?;
+        let rows = batch.rows.len();
+        trace::note(|| TracedOperation::ReadBlock { heap: self.id(), block, rows, is_count: false });
+        Ok(())
+    }
+    fn read_block(&self, block: u32, snapshot: &Snapshot, batch: &mut RowBatch) -> Result<()> {
         let snapshot = snapshot.of(self)?;
         self.begin_scan(snapshot)?;
         let horizon = self.core.undo.horizon();
@@ -340,6 +359,7 @@ impl Relation {
             last = Some((word, counts));
             n += u32::from(counts);
         }
+        trace::note(|| TracedOperation::ReadBlock { heap: self.id(), block, rows: n as usize, is_count: true });
         Ok(n)
     }
 }

@@ -8,6 +8,7 @@ use crate::api::{IndexInsert, RelationKind, RowBatch, Uniqueness};
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::report::CheckReport;
+use crate::trace::{self, TracedOperation};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoRecord;
 use kilndb_base::park::Park;
@@ -116,6 +117,7 @@ macro_rules! make_dispatch {
                 }
             }
             pub fn term_scan(self: &Arc<Self>, snapshot: &Snapshot) -> Result<Box<dyn TermScan>> {
+                trace::note(|| TracedOperation::ScanTerms { index: self.id() });
                 match self.kind {
                     $(RelationKind::$kind => <crate::$($method)::+>::term_scan(self, snapshot),)*
                     RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "look for terms")),

@@ -27,6 +27,7 @@ use crate::locks::shares::SharedLock;
 use crate::locks::table::UNTANGLE_MAX;
 use crate::locks::waits_for::Waiting;
 use crate::ssi::Reader;
+use crate::trace::{self, TracedOperation};
 use crate::undo::RecordPlace;
 use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord};
@@ -562,6 +563,9 @@ impl Transaction {
         if let Some(private) = &mut self.private {
             private.commit(CommitMode::Async, _park)?;
         }
+        if !core.log.is_none() {
+            trace::note(|| TracedOperation::Commit { mode, is_waited_for: wait.is_some() });
+        }
         self.finish();
         Ok(wait)
     }
@@ -651,6 +655,12 @@ impl Transaction {
     /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not
     /// free.
     pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
+        let is_granted = self.take_lock(tag, mode, wait, park)?;
+        trace::note(|| TracedOperation::Lock { tag, mode, is_granted });
+        Ok(is_granted)
+    }
+    #[inline]
+    fn take_lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
         // Only the latest are looked through: taking a lock twice is harmless, a thousand partitions are not.
         if self.locks.iter().rev().take(16).any(|l| l.0 == tag && l.1 == mode) {
             return Ok(true);

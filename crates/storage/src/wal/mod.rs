@@ -28,6 +28,7 @@ use self::frame::{MAX_BODY, SEGMENT, frame, frame_head, mix};
 use crate::accesses::{self, Count};
 use crate::api::WalStats;
 use crate::crc::crc32c;
+use crate::trace;
 use crate::tuning::Tuning;
 use kilndb_base::env::{Env, File};
 use kilndb_base::park::{Park, WakeHandle};
@@ -339,6 +340,7 @@ impl Log {
         self.records.fetch_add(1, Relaxed);
         accesses::count(Count::LogRecords, 1);
         accesses::count(Count::LogBytes, total);
+        trace::note_log_record(body);
         end
     }
     /// The parts of a frame, for which there is room in the ring; where they end.
