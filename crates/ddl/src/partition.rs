@@ -9,7 +9,7 @@ use super::text_search;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{CallQuery, RowCondition, ValueQuery, ValueSource};
-use kilndb_bind::names::Over;
+use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::operator_class::{self, ClassFunctions, UserClass};
@@ -141,7 +141,7 @@ impl Definitions<'_> {
                         "set-returning functions are not allowed in partition key expressions",
                     ));
                 }
-                let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
+                let sql = self.stored_expression(&sql, VisibleColumns::Table(table), runtime)?;
                 if volatile {
                     return Err(definition("functions in partition key expression must be marked IMMUTABLE"));
                 }

@@ -16,7 +16,7 @@ use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::hash::HashSet;
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::names::{BoundText, Over};
+use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::lock_class::RELATION_LOCK;
@@ -169,7 +169,7 @@ impl Definitions<'_> {
             return Ok(());
         }
         let used: Vec<String> = self.context_mut().with_catalog(runtime, |host| {
-            let bound = BoundText::expression(&condition, Over::Table(child), &host.reader)?;
+            let bound = BoundText::expression(&condition, VisibleColumns::Table(child), &host.reader)?;
             let is_used = |c: &&Column| !c.dropped && bound.refers_to(ObjectAddress::column(child.oid, c.attnum));
             Ok(child.columns.iter().filter(is_used).map(|c| c.name.clone()).collect())
         })?;

@@ -92,7 +92,7 @@ const PLANS_MAX: usize = 16_384;
 
 /// The only column of a query that is nothing but an expression.
 fn only_expression(q: &ir::Query) -> Option<&ir::Expr> {
-    let plain = matches!(q.body, ir::Body::Select)
+    let plain = matches!(q.body, ir::QueryBody::Select)
         && q.rels.is_empty()
         && q.from.is_empty()
         && q.ctes.is_empty()
