@@ -133,9 +133,9 @@ impl Binder<'_> {
         let is_grouping = matches!(call.kind, ExprKind::Grouping(_));
         let refuse = |message: String| self.err(sqlstate::GROUPING_ERROR, message, call.loc);
         let functions = if is_grouping { "grouping operations" } else { "aggregate functions" };
-        let what = match level.place {
+        let what = match level.clause {
             // A function in FROM is bound a level further inside.
-            _ if scope.place == ClauseKind::From => Some("functions in FROM"),
+            _ if scope.clause == ClauseKind::From => Some("functions in FROM"),
             ClauseKind::FromClause => Some("FROM clause of their own query level"),
             ClauseKind::Where => Some("WHERE"),
             ClauseKind::On => Some("JOIN conditions"),

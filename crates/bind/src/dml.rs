@@ -215,8 +215,8 @@ impl Binder<'_> {
     ) -> Result<()> {
         let Some(clause) = clause else { return Ok(()) };
         let is_merge = dml.kind == DmlKind::Merge;
-        let place = if is_merge { ClauseKind::MergeReturning } else { ClauseKind::Returning };
-        let mut here = Scope { place, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+        let returning = if is_merge { ClauseKind::MergeReturning } else { ClauseKind::Returning };
+        let mut here = Scope { clause: returning, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
         here.items.extend(scope.items.iter().filter(|i| i.rel != dml.rel).cloned());
         let at = if is_merge { here.items.len() } else { 0 };
         here.items.insert(at, target.item(visible_rel, &dml.table));
@@ -393,9 +393,9 @@ impl Binder<'_> {
         let mut dml = self.new_dml(DmlKind::Update, table.clone());
         self.target_rel(&dml, target, &mut q, &mut scope)?;
         self.bind_from(s.from_clause(), &mut scope, &mut q)?;
-        scope.place = ClauseKind::UpdateSource;
+        scope.clause = ClauseKind::UpdateSource;
         dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
-        scope.place = ClauseKind::Where;
+        scope.clause = ClauseKind::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         self.row_rules(&table, dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
@@ -416,7 +416,7 @@ impl Binder<'_> {
         let mut dml = self.new_dml(DmlKind::Delete, table.clone());
         self.target_rel(&dml, target, &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
-        scope.place = ClauseKind::Where;
+        scope.clause = ClauseKind::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
         self.bind_triggers(&mut dml)?;

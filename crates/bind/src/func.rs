@@ -167,7 +167,7 @@ impl Binder<'_> {
     }
 
     fn check_srf_place(&self, scope: &Scope<'_>, loc: i32) -> Result<()> {
-        let what = match scope.place {
+        let what = match scope.clause {
             ClauseKind::Where => "WHERE",
             ClauseKind::Having => "HAVING",
             ClauseKind::On => "JOIN conditions",

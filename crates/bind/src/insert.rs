@@ -155,7 +155,8 @@ impl Binder<'_> {
 impl<'n> InsertSource<'_, '_, 'n> {
     /// Binds lists of VALUES, and returns how many columns get a value.
     fn bind_values(&self, select: &'n nodes::SelectStmt, dml: &mut Dml) -> Result<usize> {
-        let scope = Scope { place: ClauseKind::Values, ctes: self.scope.ctes.clone(), ..Scope::new(self.scope.parent) };
+        let scope =
+            Scope { clause: ClauseKind::Values, ctes: self.scope.ctes.clone(), ..Scope::new(self.scope.parent) };
         let mut rows: Vec<Vec<Expr>> = Vec::new();
         for list in select.values_lists() {
             let Some(list) = list.as_node_list() else { continue };

@@ -67,7 +67,7 @@ pub struct FuncExpr {
     /// pg_proc says it is not ours to run: SQL, PL/pgSQL.
     pub internal: bool,
     /// A routine that returns RECORD: what its column definition list says.
-    pub expected: Option<Arc<kilndb_catalog::routine::RowShape>>,
+    pub expected: Option<Arc<kilndb_catalog::routine::TupleDescriptor>>,
 }
 
 impl FuncExpr {

@@ -361,7 +361,7 @@ pub fn bind_row_filter(
     catalog: &dyn CatalogView,
 ) -> Result<Option<Expr>> {
     let binder = Binder::new(catalog, source.clone(), Vec::new());
-    let mut scope = Scope { place: scope::ClauseKind::CopyWhere, ..Scope::new(None) };
+    let mut scope = Scope { clause: scope::ClauseKind::CopyWhere, ..Scope::new(None) };
     scope.items.push(scope::NsItem::of_table(rel, table, &table.name));
     let filter = binder.bind_condition(node, &scope, "WHERE")?;
     let mut used = Vec::new();

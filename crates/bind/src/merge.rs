@@ -78,7 +78,7 @@ impl Binder<'_> {
     pub(crate) fn bind_merge_action(&self, m: &nodes::MergeSupportFunc, scope: &Scope<'_>) -> Result<Expr> {
         let mut level = Some(scope);
         while let Some(s) = level {
-            if s.place == ClauseKind::MergeReturning {
+            if s.clause == ClauseKind::MergeReturning {
                 return Ok(Expr::new(ExprKind::MergeAction, oids::TEXT).at(m.location));
             }
             level = s.parent;
@@ -141,7 +141,7 @@ impl Binder<'_> {
         }
         scope.items = items;
         scope.items.push(target.item(dml.rel, &table));
-        scope.place = ClauseKind::On;
+        scope.clause = ClauseKind::On;
         let Some(on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else {
             return Err(Error::internal("MERGE without a condition"));
         };
@@ -255,7 +255,7 @@ impl Binder<'_> {
     fn bind_merge_clause(&self, clause: &nodes::MergeWhenClause, scope: &Scope<'_>, dml: &Dml) -> Result<MergeAction> {
         let when = when_of(clause);
         let mut here = Scope {
-            place: ClauseKind::MergeWhen,
+            clause: ClauseKind::MergeWhen,
             ctes: scope.ctes.clone(),
             items: scope.items.clone(),
             ..Scope::new(scope.parent)
@@ -277,11 +277,11 @@ impl Binder<'_> {
         }
         let action = match clause.command_type {
             raw::CmdType::CMD_INSERT => {
-                here.place = ClauseKind::Values;
+                here.clause = ClauseKind::Values;
                 MergeCommand::Insert(self.bind_merge_insert(clause, &here, dml)?)
             }
             raw::CmdType::CMD_UPDATE => {
-                here.place = ClauseKind::UpdateSource;
+                here.clause = ClauseKind::UpdateSource;
                 let list =
                     clause.target_list().iter().filter_map(|n| if let Node::ResTarget(t) = n { Some(t) } else { None });
                 MergeCommand::Update(self.bind_set(list, &dml.table, dml.rel, &here)?)

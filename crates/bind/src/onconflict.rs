@@ -42,13 +42,13 @@ impl Binder<'_> {
                 return Err(self.at(e, c.location));
             }
             let mut here =
-                Scope { place: ClauseKind::UpdateSource, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+                Scope { clause: ClauseKind::UpdateSource, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
             here.items.push(target.item(dml.rel, &table));
             let mut excluded = NsItem::of_table(dml.excluded_rel, &table, "excluded");
             excluded.cols_visible = false;
             here.items.push(excluded);
             let assignments = self.bind_set(c.target_list().iter(), &table, dml.rel, &here)?;
-            here.place = ClauseKind::Where;
+            here.clause = ClauseKind::Where;
             let filter = self.bind_condition(c.where_clause(), &here, "WHERE")?;
             Some(ConflictUpdate { assignments, filter })
         } else {

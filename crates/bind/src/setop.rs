@@ -86,7 +86,7 @@ impl Binder<'_> {
             })
             .collect();
         scope.items = vec![NsItem::new(None, rel, ns)];
-        scope.place = ClauseKind::OrderBy;
+        scope.clause = ClauseKind::OrderBy;
         for sort in s.sort_clause() {
             let key = self.bind_order_item(sort, &scope, &q.targets, true)?;
             if !q.targets.iter().any(|t| super::same::same(&t.expr, &key.expr)) {

@@ -27,7 +27,7 @@ impl Binder<'_> {
     /// A condition over OLD and NEW.
     pub fn bind_when(&self, node: Node<'_>, table: &Table, old_rel: u32, new_rel: u32) -> Result<Expr> {
         let mut scope = Scope::new(None);
-        scope.place = ClauseKind::Where;
+        scope.clause = ClauseKind::Where;
         for (rel, name) in [(old_rel, "old"), (new_rel, "new")] {
             let mut item = NsItem::of_table(rel, table, name);
             item.cols_visible = false;

@@ -183,7 +183,7 @@ impl Binder<'_> {
     ) -> Result<Expr> {
         let loc = f.location;
         let Some(over) = f.over() else { return Err(Error::internal("OVER")) };
-        let what = match scope.place {
+        let what = match scope.clause {
             ClauseKind::Where => Some("WHERE"),
             ClauseKind::Having => Some("HAVING"),
             ClauseKind::On => Some("JOIN conditions"),

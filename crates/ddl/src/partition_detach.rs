@@ -20,7 +20,7 @@ use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::lock_class::RELATION_LOCK;
-use kilndb_catalog::partition::{PartitionMap, Strategy};
+use kilndb_catalog::partition::{PartitionMap, PartitionStrategy};
 use kilndb_catalog::{CatalogView, Column, Table, TableKind};
 use kilndb_storage::{LockMode, LockTag};
 use kilndb_syntax::raw::AlterTableType as A;
@@ -139,7 +139,7 @@ impl Definitions<'_> {
             pending.set("inhdetachpending", Datum::Bool(true));
             self.write_catalog(runtime, |w| w.update(&row, &pending.values))?;
         }
-        if parent.partition_key.as_ref().is_some_and(|k| k.strategy != Strategy::Hash) {
+        if parent.partition_key.as_ref().is_some_and(|k| k.strategy != PartitionStrategy::Hash) {
             self.keep_bound_as_check(&child, runtime)?;
         }
         self.host.commit(runtime)?;

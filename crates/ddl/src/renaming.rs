@@ -19,7 +19,7 @@ use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::partition::{self, Bound, PartitionKey};
+use kilndb_catalog::partition::{self, PartitionBound, PartitionKey};
 use kilndb_catalog::store::CatalogRow;
 use kilndb_types::Datum;
 use kilndb_types::context::ObjectNames;
@@ -62,7 +62,7 @@ struct KeptText {
 /// What a text says, by OIDs and values.
 enum Meaning {
     Expressions(Vec<TrackedText>),
-    PartitionBound(Arc<PartitionKey>, Arc<Bound>),
+    PartitionBound(Arc<PartitionKey>, Arc<PartitionBound>),
 }
 
 impl Meaning {

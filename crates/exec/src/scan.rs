@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 #[derive(Default)]
 struct IndexCursor {
-    ranges: Vec<index::Range>,
+    ranges: Vec<index::KeyRange>,
     /// Range being read.
     position: usize,
     scan: Option<IndexScan>,

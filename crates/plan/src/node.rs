@@ -255,7 +255,7 @@ pub struct FunctionCall {
     pub columns: usize,
     pub composite: bool,
     /// What a column definition list says.
-    pub shape: Option<Arc<kilndb_catalog::routine::RowShape>>,
+    pub shape: Option<Arc<kilndb_catalog::routine::TupleDescriptor>>,
     /// If it is no built-in function.
     pub routine: Option<Arc<RoutineCall>>,
 }
