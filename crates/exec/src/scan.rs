@@ -13,7 +13,7 @@ use kilndb_catalog::temporary::is_temporary_row;
 use kilndb_fulltext::TsQuery;
 use kilndb_plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
 use kilndb_storage::{Fetched, IndexScan, Isolation, Relation, RowBatch, RowLockMode};
-use kilndb_types::row::{StoredVector, Want};
+use kilndb_types::row::{ColumnFetch, StoredVector};
 use kilndb_types::{Datum, row};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -143,7 +143,7 @@ struct Reading {
 /// Columns of a partition that has others than the table that is read.
 struct OwnColumns {
     outputs: Vec<OutCol>,
-    needed: Vec<Want>,
+    needed: Vec<ColumnFetch>,
 }
 
 /// What one call of [`ScanState::next`] has done.
@@ -171,7 +171,7 @@ pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch
 fn emit_as(
     table: &Table,
     oid: Oid,
-    (outputs, needed, leading): (&[OutCol], &[Want], usize),
+    (outputs, needed, leading): (&[OutCol], &[ColumnFetch], usize),
     bytes: &[u8],
     rid: RowId,
     out: &mut Vec<Datum>,
@@ -233,7 +233,7 @@ impl ScanState {
             OpenPartition::Shared(_) => None,
         };
         self.reading.own = leaf.and_then(|leaf| Some((leaf, leaf.columns.as_ref()?))).map(|(leaf, columns)| {
-            let mut needed = vec![Want::Nothing; leaf.table.columns.len()];
+            let mut needed = vec![ColumnFetch::Nothing; leaf.table.columns.len()];
             let own = |o: &OutCol| match o {
                 OutCol::Column(i) => columns.own.get(*i).copied().flatten().map_or(OutCol::Nothing, OutCol::Column),
                 other => *other,
@@ -241,7 +241,7 @@ impl ScanState {
             let outputs: Vec<OutCol> = scan.outputs.iter().map(own).collect();
             outputs.iter().for_each(|o| {
                 if let OutCol::Column(i) = o {
-                    needed[*i] = Want::Value
+                    needed[*i] = ColumnFetch::Value
                 }
             });
             OwnColumns { outputs, needed }

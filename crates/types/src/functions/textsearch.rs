@@ -98,16 +98,16 @@ scalars! {
     fn get_current_ts_config(ctx;) = ctx.host.default_text_search_config()?;
     fn to_tsvector_byid(ctx; c: oid, t: text) = vector(ctx, Some(c), t)?;
     fn to_tsvector(ctx; t: text) = vector(ctx, None, t)?;
-    fn to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Standard)?;
-    fn to_tsquery(ctx; t: text) = query(ctx, None, t, Form::Standard)?;
-    fn plainto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Plain)?;
-    fn plainto_tsquery(ctx; t: text) = query(ctx, None, t, Form::Plain)?;
-    fn phraseto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Phrase)?;
-    fn phraseto_tsquery(ctx; t: text) = query(ctx, None, t, Form::Phrase)?;
-    fn websearch_to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Web)?;
-    fn websearch_to_tsquery(ctx; t: text) = query(ctx, None, t, Form::Web)?;
+    fn to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Standard)?;
+    fn to_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Standard)?;
+    fn plainto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Plain)?;
+    fn plainto_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Plain)?;
+    fn phraseto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Phrase)?;
+    fn phraseto_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Phrase)?;
+    fn websearch_to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Web)?;
+    fn websearch_to_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Web)?;
     fn ts_match_tq(ctx; t: text, q: tsquery) = q.matches(&vector(ctx, None, t)?);
-    fn ts_match_tt(ctx; t: text, q: text) = query(ctx, None, q, Form::Plain)?.matches(&vector(ctx, None, t)?);
+    fn ts_match_tt(ctx; t: text, q: text) = query(ctx, None, q, QueryForm::Plain)?.matches(&vector(ctx, None, t)?);
     fn ts_headline_byid_opt(ctx; c: oid, t: text, q: tsquery, o: text) = shown(ctx, Some(c), t, q, o)?;
     fn ts_headline_byid(ctx; c: oid, t: text, q: tsquery) = shown(ctx, Some(c), t, q, "")?;
     fn ts_headline(ctx; t: text, q: tsquery) = shown(ctx, None, t, q, "")?;
@@ -119,7 +119,7 @@ scalars! {
     fn tsqueryin(ctx; t: text) = crate::io::input(oids::TSQUERY, t, -1, ctx)?;
 }
 
-enum Form {
+enum QueryForm {
     Standard,
     Plain,
     Phrase,
@@ -142,13 +142,13 @@ fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str) -> Result<TsVecto
     tell(ctx, notices);
     made
 }
-fn query(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, form: Form) -> Result<TsQuery> {
+fn query(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, form: QueryForm) -> Result<TsQuery> {
     let config = config(ctx, oid)?;
     let parsed = match form {
-        Form::Standard => TsQuery::to_query(&config, text)?,
-        Form::Plain => TsQuery::plain(&config, text, Operator::And)?,
-        Form::Phrase => TsQuery::plain(&config, text, Operator::Phrase)?,
-        Form::Web => TsQuery::web(&config, text)?,
+        QueryForm::Standard => TsQuery::to_query(&config, text)?,
+        QueryForm::Plain => TsQuery::plain(&config, text, Operator::And)?,
+        QueryForm::Phrase => TsQuery::plain(&config, text, Operator::Phrase)?,
+        QueryForm::Web => TsQuery::web(&config, text)?,
     };
     tell(ctx, parsed.notices);
     Ok(parsed.query)
