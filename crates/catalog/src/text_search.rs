@@ -8,7 +8,7 @@ use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_fulltext::dictionary::{nested_thesaurus, parse_options};
-use kilndb_fulltext::files::Source;
+use kilndb_fulltext::files::DictionarySource;
 use kilndb_fulltext::{Config, ConfigEntry, Dictionary};
 use kilndb_types::{Datum, oids};
 use std::io::ErrorKind;
@@ -206,7 +206,7 @@ impl CatalogReader<'_> {
     }
 }
 
-impl Source for CatalogReader<'_> {
+impl DictionarySource for CatalogReader<'_> {
     fn file(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.database.text_search.read(name)
     }

@@ -4,7 +4,7 @@ use super::get;
 use crate::{Array, Datum, EvalContext, oids, pieces};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use kilndb_fulltext::dictionary::parse_options;
-use kilndb_fulltext::query::Operator;
+use kilndb_fulltext::query::QueryOperator;
 use kilndb_fulltext::rank::{DEFAULT_WEIGHTS, checked_weights, rank, rank_cover};
 use kilndb_fulltext::rewrite::Rewriter;
 use kilndb_fulltext::vector_ops::parse_weight;
@@ -77,11 +77,11 @@ scalars! {
     fn array_to_tsvector(ctx; a: array) = array_to_vector(a)?;
     fn ts_match_vq(ctx; v: tsvector, q: tsquery) = q.matches(v);
     fn ts_match_qv(ctx; q: tsquery, v: tsvector) = q.matches(v);
-    fn tsquery_and(ctx; a: tsquery, b: tsquery) = a.join(Operator::And, b, 0)?;
-    fn tsquery_or(ctx; a: tsquery, b: tsquery) = a.join(Operator::Or, b, 0)?;
+    fn tsquery_and(ctx; a: tsquery, b: tsquery) = a.join(QueryOperator::And, b, 0)?;
+    fn tsquery_or(ctx; a: tsquery, b: tsquery) = a.join(QueryOperator::Or, b, 0)?;
     fn tsquery_not(ctx; a: tsquery) = a.negate()?;
-    fn tsquery_phrase(ctx; a: tsquery, b: tsquery) = a.join(Operator::Phrase, b, 1)?;
-    fn tsquery_phrase_distance(ctx; a: tsquery, b: tsquery, d: int4) = a.join(Operator::Phrase, b, d)?;
+    fn tsquery_phrase(ctx; a: tsquery, b: tsquery) = a.join(QueryOperator::Phrase, b, 1)?;
+    fn tsquery_phrase_distance(ctx; a: tsquery, b: tsquery, d: int4) = a.join(QueryOperator::Phrase, b, d)?;
     fn tsq_mcontains(ctx; a: tsquery, b: tsquery) = a.contains(b);
     fn tsq_mcontained(ctx; a: tsquery, b: tsquery) = b.contains(a);
     fn tsquery_numnode(ctx; a: tsquery) = to_i32(a.items.len());
@@ -146,8 +146,8 @@ fn query(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, form: QueryForm) -
     let config = config(ctx, oid)?;
     let parsed = match form {
         QueryForm::Standard => TsQuery::to_query(&config, text)?,
-        QueryForm::Plain => TsQuery::plain(&config, text, Operator::And)?,
-        QueryForm::Phrase => TsQuery::plain(&config, text, Operator::Phrase)?,
+        QueryForm::Plain => TsQuery::plain(&config, text, QueryOperator::And)?,
+        QueryForm::Phrase => TsQuery::plain(&config, text, QueryOperator::Phrase)?,
         QueryForm::Web => TsQuery::web(&config, text)?,
     };
     tell(ctx, parsed.notices);

@@ -8,7 +8,7 @@ use crate::json::populate::OpenedJson;
 use crate::json::value::{JsonValue, escape};
 use crate::{Datum, EvalContext};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
-use kilndb_fulltext::config::Words;
+use kilndb_fulltext::config::DocumentWords;
 use kilndb_fulltext::{TsQuery, TsVector};
 
 /// Which parts of a value become words.
@@ -75,7 +75,7 @@ impl JsonParts {
 }
 
 fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, document: &Datum, parts: JsonParts) -> Result<TsVector> {
-    let (config, mut words, mut notices) = (config(ctx, oid)?, Words::default(), Vec::new());
+    let (config, mut words, mut notices) = (config(ctx, oid)?, DocumentWords::default(), Vec::new());
     let opened = OpenedJson::new(document)?;
     parts.each(opened.node(), &mut |text| words.add_apart(&config, text, &mut notices))?;
     tell(ctx, notices);
