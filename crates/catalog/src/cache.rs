@@ -23,7 +23,7 @@ use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use super::trigger::ForeignKeyFiring;
 use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Csn, Oid, RelationId, Result};
@@ -243,7 +243,7 @@ impl Database {
     #[inline]
     pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
         let now = self.settled_version()?;
-        if now == version || planted::is(Bug::PlanNeverStale) {
+        if now == version || planted::is(PlantedBug::PlanNeverStale) {
             return Some(now);
         }
         let changes = self.changes.between(version, now)?;

@@ -3,7 +3,7 @@
 use super::cache::CatalogReader;
 use super::ids::*;
 use super::store::CatalogRow;
-use kilndb_base::env::{Env, Open};
+use kilndb_base::env::{Env, OpenMode};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -33,7 +33,7 @@ impl TextSearchFiles {
             let message = format!("could not read file \"tsearch_data/{name}\": {e}");
             Error::new(sqlstate::CONFIG_FILE_ERROR, message)
         };
-        let file = match self.env.open(&self.folder.join(name), Open::ReadOnly) {
+        let file = match self.env.open(&self.folder.join(name), OpenMode::ReadOnly) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed(e)),

@@ -6,8 +6,8 @@
 //! makes them durable.
 use crate::random::Choice;
 use kilndb_base::Result;
-use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
-use kilndb_base::network::{Listener, Stream};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode, OsEnv};
+use kilndb_base::network::{NetworkListener, NetworkStream};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::sync::JoinHandle;
 use std::collections::BTreeMap;
@@ -223,7 +223,7 @@ struct Disk {
     /// Changes since, oldest first: state after each.
     log: Vec<Names>,
     /// Whoever has the folder locked: in which process, and how.
-    locks: Vec<(Weak<()>, Arc<Switch>, Lock)>,
+    locks: Vec<(Weak<()>, Arc<Switch>, FolderLock)>,
 }
 pub struct SimEnv {
     disk: Arc<Mutex<Disk>>,
@@ -392,19 +392,19 @@ impl Env for SimEnv {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         OsEnv.spawn(name, body)
     }
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         self.switch.check()?;
         if let Some((denied, number)) = &*self.switch.denied.lock().unwrap()
             && denied == path
         {
             return Err(io::Error::from_raw_os_error(*number));
         }
-        if how != Open::ReadOnly && self.switch.is_read_only.load(SeqCst) {
+        if how != OpenMode::ReadOnly && self.switch.is_read_only.load(SeqCst) {
             return Err(io::Error::from_raw_os_error(30));
         }
         let have = self.disk.lock().unwrap().current.get(path).cloned();
         let content = match (have, how) {
-            (Some(c), Open::Truncate) => {
+            (Some(c), OpenMode::Truncate) => {
                 let mut inner = c.lock().unwrap();
                 inner.current.clear();
                 inner.pending.clear();
@@ -413,7 +413,7 @@ impl Env for SimEnv {
                 c
             }
             (Some(c), _) => c,
-            (None, Open::Existing | Open::ReadOnly) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+            (None, OpenMode::Existing | OpenMode::ReadOnly) => return Err(io::Error::from(io::ErrorKind::NotFound)),
             (None, _) => {
                 let c = Arc::new(Mutex::new(Content::default()));
                 self.change(|n| {
@@ -429,11 +429,11 @@ impl Env for SimEnv {
         let disk = self.disk.lock().unwrap();
         Ok(disk.current.contains_key(path) || disk.current.keys().any(|p| p.parent() == Some(path)))
     }
-    fn lock_dir(&self, _: &Path, how: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, _: &Path, how: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         self.switch.check()?;
         let mut disk = self.disk.lock().unwrap();
         disk.locks.retain(|(held, process, _)| held.strong_count() > 0 && !process.dead.load(SeqCst));
-        if disk.locks.iter().any(|(_, _, other)| how == Lock::Exclusive || *other == Lock::Exclusive) {
+        if disk.locks.iter().any(|(_, _, other)| how == FolderLock::Exclusive || *other == FolderLock::Exclusive) {
             return Ok(None);
         }
         let held = Arc::new(());
@@ -465,10 +465,10 @@ impl Env for SimEnv {
         d.log.clear();
         Ok(())
     }
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         OsEnv.connect(address, limit)
     }
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         OsEnv.listen(address)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::machine::Process;
 use crate::session::SimConnection;
-use kilndb_base::sync::scheduler::{self, Life, Scheduler};
+use kilndb_base::sync::scheduler::{self, ProcessLife, Scheduler};
 use kilndb_base::sync::{Arc, JoinHandle};
 use kilndb_lab::client::{ClientError, Connection};
 use std::sync::Mutex;
@@ -66,7 +66,7 @@ impl Clients {
             }
             outcomes.lock().unwrap_or_else(|e| e.into_inner()).push((own_name, outcome));
         };
-        let task = scheduler::spawn(name, Some(Life(0)), body).expect("there is memory for a stack");
+        let task = scheduler::spawn(name, Some(ProcessLife(0)), body).expect("there is memory for a stack");
         self.tasks.push((name.to_string(), task));
     }
 

@@ -1,6 +1,6 @@
 //! `kilndb-simulation`: runs seeds, each in a process of its own, and tells which of them failed. docs/simulation.md.
 
-use kilndb_base::planted::{self, BUGS, Bug};
+use kilndb_base::planted::{self, BUGS, PlantedBug};
 use kilndb_base::sync::Arc;
 use kilndb_base::sync::scheduler::Scheduler;
 use kilndb_simulation::parts;
@@ -90,7 +90,7 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-fn bug(name: &str) -> Result<Bug, String> {
+fn bug(name: &str) -> Result<PlantedBug, String> {
     let known = BUGS.iter().find(|(known, _)| *known == name);
     known.map(|(_, bug)| *bug).ok_or_else(|| format!("no fault is called {name}"))
 }

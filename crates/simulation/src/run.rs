@@ -10,7 +10,7 @@ use crate::trouble::{self, Trouble};
 use crate::workloads::numbers::{self, ToldNumbers};
 use crate::workloads::{self, WORKLOADS};
 use kilndb_base::sync::Arc;
-use kilndb_base::sync::scheduler::{self, Life, OnStandstill, Pace, Scheduler};
+use kilndb_base::sync::scheduler::{self, OnStandstill, ProcessLife, Scheduler, SchedulerPace};
 use kilndb_lab::client::Connection;
 use kilndb_sim::definitions;
 use kilndb_sim::history::session::{Ended, Plant, Session as HistorySession, read_everything};
@@ -76,7 +76,7 @@ pub fn run_seed(options: &RunOptions, on_standstill: OnStandstill) -> Verdict {
     let seed = options.seed;
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let points_between = [8, 32, 128, 512, 2048][random.below(5) as usize];
-    let pace = Pace { seed, points_between };
+    let pace = SchedulerPace { seed, points_between };
     let options = options.clone();
     Scheduler::run(pace, on_standstill, move |scheduler| {
         let mut machine = Machine::new(scheduler, &options);
@@ -246,7 +246,7 @@ impl Machine {
     /// Starts a process and waits until it answers.
     fn start(&mut self) -> Result<Arc<Process>, String> {
         self.lives += 1;
-        let process = Process::start(&self.hardware, Life(self.lives), &self.options);
+        let process = Process::start(&self.hardware, ProcessLife(self.lives), &self.options);
         let until = scheduler::now_nanos() + START_LIMIT.as_nanos() as u64;
         while scheduler::now_nanos() < until {
             if let Some(why) = process.why_ended() {
@@ -273,7 +273,7 @@ impl Machine {
                 return self.start();
             }
             self.lives += 1;
-            let process = Process::start(&self.hardware, Life(self.lives), &self.options);
+            let process = Process::start(&self.hardware, ProcessLife(self.lives), &self.options);
             scheduler::sleep(Duration::from_micros(self.below(30_000)));
             if let Some(why) = process.why_ended() {
                 return Err(format!("the process ended in its start: {why}"));

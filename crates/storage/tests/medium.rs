@@ -2,7 +2,7 @@
 //! that are gone or cannot be read. docs/faults.md says what is promised; each promise has its test here.
 mod support;
 
-use kilndb_base::env::{Env, Lock, OsEnv};
+use kilndb_base::env::{Env, FolderLock, OsEnv};
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{RelationId, RowId, sqlstate};
 use kilndb_storage::*;
@@ -647,7 +647,7 @@ fn one_server_or_some_checks_have_a_folder() {
     e.shutdown().unwrap();
     drop(e);
     assert_eq!(inspect().unwrap(), Vec::<String>::new());
-    let reader = OsEnv.lock_dir(&dir.0, Lock::Shared).unwrap();
+    let reader = OsEnv.lock_dir(&dir.0, FolderLock::Shared).unwrap();
     assert!(reader.is_some());
     assert_eq!(inspect().unwrap(), Vec::<String>::new());
     let opened = Engine::open(Arc::new(OsEnv), support::config(dir.0.clone(), 8 << 20));

@@ -12,7 +12,7 @@ use crate::numeric::{Numeric, NumericKind};
 use crate::range::{self, Multirange, Range, RangeBound, RangeType};
 use crate::types::{self, OpaqueValue};
 use crate::{Array, Datum, Interval, Record, cast};
-use kilndb_base::bytes::{Reader, put_varint};
+use kilndb_base::bytes::{ByteReader, put_varint};
 use kilndb_base::{Error, Oid, Result};
 use std::sync::Arc;
 
@@ -212,7 +212,7 @@ pub(crate) fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
     }
 }
 pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = r.u8()?;
     match head {
         0 | 1 => {}
@@ -368,7 +368,7 @@ fn put_range_type(ty: RangeType, out: &mut Vec<u8>) {
         }
     }
 }
-fn get_range_type(r: &mut Reader) -> Option<RangeType> {
+fn get_range_type(r: &mut ByteReader) -> Option<RangeType> {
     match r.u8()? {
         OTHER_RANGE_TYPE => Some(RangeType { oid: r.u32()?, multirange: r.u32()?, subtype: r.u32()? }),
         at => range::BUILT_IN.get(usize::from(at)).copied(),
@@ -380,7 +380,7 @@ fn put_range(v: &Range, out: &mut Vec<u8>) {
         put_tagged(&bound.value, out);
     }
 }
-fn get_range(ty: RangeType, r: &mut Reader, depth: usize) -> Option<Range> {
+fn get_range(ty: RangeType, r: &mut ByteReader, depth: usize) -> Option<Range> {
     let flags = r.u8()?;
     if flags & range::EMPTY != 0 {
         return (flags == range::EMPTY).then(|| Range::empty(ty));
@@ -394,14 +394,14 @@ fn get_range(ty: RangeType, r: &mut Reader, depth: usize) -> Option<Range> {
 }
 
 /// The bytes of a value that says its length.
-fn get_prefixed<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
+fn get_prefixed<'a>(r: &mut ByteReader<'a>) -> Option<&'a [u8]> {
     let len = usize::try_from(r.varint()?).ok()?;
     r.bytes(len)
 }
 /// How deep values may nest; stored bytes must not exhaust the stack.
 const MAX_DEPTH: usize = 64;
 
-fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
+fn get_tagged(r: &mut ByteReader, depth: usize) -> Option<Datum> {
     use PhysicalType as P;
     const FIXED: [PhysicalType; 20] = [
         P::Bool,
@@ -472,7 +472,7 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         tag @ (22 | 24) => {
             let names = if tag == 24 {
                 let count = r.varint()?;
-                let name = |r: &mut Reader| Some(std::str::from_utf8(r.prefixed()?).ok()?.to_string());
+                let name = |r: &mut ByteReader| Some(std::str::from_utf8(r.prefixed()?).ok()?.to_string());
                 Some((0..count).map(|_| name(r)).collect::<Option<Arc<[String]>>>()?)
             } else {
                 None
@@ -490,14 +490,14 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
     }
 }
 #[inline]
-fn get_value(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
+fn get_value(storage: PhysicalType, r: &mut ByteReader) -> Option<Datum> {
     // By far the most frequent.
     if storage == PhysicalType::Int4 {
         return Some(Datum::Int4(r.i32()?));
     }
     get_other(storage, r)
 }
-fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
+fn get_other(storage: PhysicalType, r: &mut ByteReader) -> Option<Datum> {
     use PhysicalType as P;
     Some(match storage {
         P::Bool => match r.u8()? {
@@ -535,7 +535,7 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
         P::MacAddr => Datum::MacAddr(r.bytes(6)?.try_into().ok()?),
         P::MacAddr8 => Datum::MacAddr8(r.bytes(8)?.try_into().ok()?),
         P::Tagged => {
-            let mut inner = Reader::new(r.prefixed()?);
+            let mut inner = ByteReader::new(r.prefixed()?);
             let v = get_tagged(&mut inner, 0)?;
             if !inner.is_empty() {
                 return None;
@@ -559,7 +559,7 @@ fn get_inet(bytes: &[u8]) -> Option<Inet> {
     value.bytes_mut().copy_from_slice(address);
     Some(value)
 }
-fn skip_value(storage: PhysicalType, r: &mut Reader) -> Option<()> {
+fn skip_value(storage: PhysicalType, r: &mut ByteReader) -> Option<()> {
     match storage.width() {
         Some(width) => r.bytes(width)?,
         None => r.prefixed()?,
@@ -576,14 +576,14 @@ impl Header<'_> {
         !self.nulls.is_empty() && self.nulls[i / 8] >> (i % 8) & 1 == 1
     }
 }
-fn header<'a>(r: &mut Reader<'a>) -> Option<Header<'a>> {
+fn header<'a>(r: &mut ByteReader<'a>) -> Option<Header<'a>> {
     let head = r.varint()?;
     let count = usize::try_from(head >> 1).ok()?;
     let nulls = if head & 1 == 1 { r.bytes(count.div_ceil(8))? } else { &[] };
     Some(Header { count, nulls })
 }
 
-fn get_wanted(storage: PhysicalType, want: ColumnFetch, r: &mut Reader<'_>) -> Option<Datum> {
+fn get_wanted(storage: PhysicalType, want: ColumnFetch, r: &mut ByteReader<'_>) -> Option<Datum> {
     if want != ColumnFetch::Stored {
         return get_value(storage, r);
     }
@@ -598,7 +598,7 @@ pub fn decode_row(
     needed: Option<&[ColumnFetch]>,
     out: &mut Vec<Datum>,
 ) -> Result<()> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count > desc.columns.len() {
         return Err(corrupted());
@@ -630,7 +630,7 @@ pub fn decode_row(
 /// Appends the needed columns only, if the row was stored with all columns that are described; false: it was not, and
 /// nothing is appended.
 pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[ColumnFetch], out: &mut Vec<Datum>) -> Result<bool> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count != desc.columns.len() {
         return Ok(false);
@@ -663,7 +663,7 @@ pub fn encode_self_describing(values: &[Datum], out: &mut Vec<u8>) {
 }
 /// Appends the `count` values that `bytes` consists of.
 pub fn decode_self_describing(bytes: &[u8], count: usize, out: &mut Vec<Datum>) -> Result<()> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     for _ in 0..count {
         out.push(get_tagged(&mut r, 0).ok_or_else(corrupted)?);
     }
@@ -671,7 +671,7 @@ pub fn decode_self_describing(bytes: &[u8], count: usize, out: &mut Vec<Datum>) 
 }
 /// One column; NULL if it is not stored.
 pub fn decode_column(desc: &RowDescriptor, bytes: &[u8], index: usize) -> Result<Datum> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count > desc.columns.len() {
         return Err(corrupted());
@@ -698,7 +698,7 @@ pub enum StoredVector<'a> {
     Plain(&'a [u8]),
 }
 pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) -> Result<StoredVector<'a>> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count > desc.columns.len() {
         return Err(corrupted());
@@ -714,7 +714,7 @@ pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) ->
             skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
         }
     }
-    let mut inner = Reader::new(r.prefixed().ok_or_else(corrupted)?);
+    let mut inner = ByteReader::new(r.prefixed().ok_or_else(corrupted)?);
     match inner.u8() {
         Some(TSVECTOR_TAG) => Ok(StoredVector::Bytes(inner.prefixed().ok_or_else(corrupted)?)),
         Some(PLAIN_TSVECTOR_TAG) => Ok(StoredVector::Plain(inner.prefixed().ok_or_else(corrupted)?)),
@@ -723,7 +723,7 @@ pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) ->
 }
 /// How many columns the row was stored with.
 pub fn stored_column_count(bytes: &[u8]) -> Result<usize> {
-    Ok(header(&mut Reader::new(bytes)).ok_or_else(corrupted)?.count)
+    Ok(header(&mut ByteReader::new(bytes)).ok_or_else(corrupted)?.count)
 }
 
 #[cfg(test)]
