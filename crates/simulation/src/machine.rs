@@ -10,7 +10,7 @@ use kilndb_base::sync::{Arc, JoinHandle, Weak};
 use kilndb_context::ClusterOptions;
 use kilndb_context::settings::ServerSettings;
 use kilndb_sim::disk::SimEnv;
-use kilndb_sim::random::Choice;
+use kilndb_sim::random::Chooser;
 use kilndb_sql::Instance;
 use kilndb_storage::StorageLimits;
 use std::io;
@@ -29,7 +29,7 @@ pub const WORKERS: usize = 2;
 
 /// Choices out of the scheduler's sequence.
 pub struct SeedChoice<'a>(pub &'a Scheduler);
-impl Choice for SeedChoice<'_> {
+impl Chooser for SeedChoice<'_> {
     fn below(&mut self, n: u64) -> u64 {
         self.0.random() % n.max(1)
     }

@@ -729,13 +729,13 @@ fn a_stopped_cluster_needs_no_log() {
 /// The area takes its room when the cluster is made, so that pages get to their places on a full disk.
 #[test]
 fn the_double_write_area_needs_no_room_later() {
-    use support::disk::Fault;
+    use support::disk::DiskFault;
     const ENOSPC: i32 = 28;
     let env = Arc::new(SimEnv::default());
     let e = open(&env);
     let heap = create(&e, RelationKind::Heap);
     insert(&e, &heap, &[1; 5900], 800);
-    env.arm(0, Fault::Full(ENOSPC));
+    env.arm(0, DiskFault::Full(ENOSPC));
     let done = e.checkpoint(&ThreadPark::new());
     // A directory file is new each time, and needs room; pages do not.
     let why = done.map_err(|e| e.message().to_string()).unwrap_err();
