@@ -9,7 +9,7 @@ use super::{Op, PlanNode};
 use kilndb_base::Oid;
 use kilndb_base::sync::atomic::AtomicUsize;
 use kilndb_catalog::operator_class::EQUAL;
-use kilndb_catalog::partition::{PartitionKey, Strategy};
+use kilndb_catalog::partition::{PartitionKey, PartitionStrategy};
 
 /// Of a table whose partitions are as many as its remainders, by a key of one column.
 pub struct KeyAhead {
@@ -74,7 +74,7 @@ impl KeyAhead {
 }
 
 fn is_simple(key: &PartitionKey) -> bool {
-    key.strategy == Strategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
+    key.strategy == PartitionStrategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
 }
 
 /// What a column of the only row is.

@@ -10,8 +10,8 @@ use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
 use kilndb_types::aggregates::AggregateFn;
 use kilndb_types::functions::FunctionKind;
-use kilndb_types::inverted::Class;
-use kilndb_types::row::Want;
+use kilndb_types::inverted::InvertedClass;
+use kilndb_types::row::ColumnFetch;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -163,7 +163,7 @@ pub struct Scan {
     pub heap: Option<Arc<Relation>>,
     pub outputs: Vec<ScanOutput>,
     /// What is decoded of each column.
-    pub needed: Vec<Want>,
+    pub needed: Vec<ColumnFetch>,
     /// So many of `outputs` are the needed columns, in order; they come first.
     pub leading: usize,
     pub filter: Option<CExpr>,
@@ -255,7 +255,7 @@ pub struct FunctionCall {
     pub columns: usize,
     pub composite: bool,
     /// What a column definition list says.
-    pub shape: Option<Arc<kilndb_catalog::routine::RowShape>>,
+    pub shape: Option<Arc<kilndb_catalog::routine::TupleDescriptor>>,
     /// If it is no built-in function.
     pub routine: Option<Arc<RoutineCall>>,
 }
@@ -491,7 +491,7 @@ pub struct IndexShape {
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
     /// Of the columns of an index of terms; of another index none.
-    pub classes: Vec<Class>,
+    pub classes: Vec<InvertedClass>,
 }
 
 impl IndexPlan {
