@@ -179,6 +179,7 @@ pub fn run(data: &[u8]) {
         statement_timestamp: 0,
         host: &Catalog,
         random_state: &random_state,
+        clock_was_read: None,
     };
     if let Ok(datum) = io::receive(type_oid, value, typmod, &ctx) {
         check(type_oid, typmod, &datum, &ctx);

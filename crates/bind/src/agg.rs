@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
-use super::reference::Reference;
+use super::object_address::ObjectAddress;
 use super::resolve::Candidate;
 use super::same::same;
 use super::scope::{Place, Scope};
@@ -11,18 +11,26 @@ use kilndb_catalog::ids::PG_CONSTRAINT;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::oids;
 
+/// The arguments of an aggregate call as the parameters want them.
+pub(crate) struct AggregateArguments {
+    pub args: Vec<Expr>,
+    /// How many of `args` stand in the parentheses of a call with WITHIN GROUP; the others are that clause's.
+    pub direct_args: usize,
+    /// The keys of WITHIN GROUP.
+    pub order: Vec<SortKey>,
+    /// The type of the result.
+    pub ty: Oid,
+}
+
 impl Binder<'_> {
-    #[allow(clippy::too_many_arguments)]
     pub(crate) fn bind_aggregate(
         &self,
         f: &nodes::FuncCall,
         c: &Candidate,
-        args: Vec<Expr>,
-        direct_args: usize,
-        within: Vec<SortKey>,
-        ty: Oid,
+        arguments: AggregateArguments,
         scope: &Scope<'_>,
     ) -> Result<Expr> {
+        let AggregateArguments { args, direct_args, mut order, ty } = arguments;
         let loc = f.location;
         if !f.agg_star && args.is_empty() {
             return self.err(
@@ -31,7 +39,6 @@ impl Binder<'_> {
                 loc,
             );
         }
-        let mut order = within;
         if !f.agg_within_group {
             for s in f.agg_order() {
                 order.push(self.bind_sort_expr(s, scope)?);
@@ -306,7 +313,7 @@ impl Binder<'_> {
         let grouped_key = t.indexes.iter().find(|i| i.primary && i.keys.iter().all(|k| is_grouped(k.attnum)));
         if let Some(key) = grouped_key {
             // Without the primary key the text would not bind.
-            self.note_reference(Reference::object(PG_CONSTRAINT, key.constraint));
+            self.note_reference(ObjectAddress::object(PG_CONSTRAINT, key.constraint));
         }
         grouped_key.is_some()
     }

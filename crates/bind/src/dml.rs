@@ -1,10 +1,10 @@
-//! INSERT, UPDATE, DELETE.
+//! UPDATE and DELETE, and what all statements that change rows have in common: their table, its rules, RETURNING.
 
 use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
 use super::scope::{NsItem, Place, Scope, TargetName};
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use kilndb_catalog::{CastContext, Column, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw};
@@ -12,7 +12,7 @@ use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 impl Binder<'_> {
-    fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
+    pub(super) fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
         let Some(v) = v else { return Err(Error::internal("statement without a table")) };
         let table = self.find_table(v)?;
         let event = match verb {
@@ -70,10 +70,7 @@ impl Binder<'_> {
     /// The value a column gets when none is given.
     pub(crate) fn default_of(&self, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
         if let Some(sequence) = column.identity_sequence {
-            let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
-            let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
-            let e = Expr::new(ExprKind::Func(Box::new(call)), oids::INT8);
-            return self.assign(e, column, table);
+            return self.assign(next_value(sequence), column, table);
         }
         match (&column.default_sql, column.generated) {
             (Some(sql), 0) => {
@@ -208,265 +205,6 @@ impl Binder<'_> {
         }
     }
 
-    pub(crate) fn bind_insert(&self, s: &nodes::InsertStmt, outer: Option<&Scope<'_>>) -> Result<Query> {
-        let mut q = Query::default();
-        let mut scope = Scope::new(outer);
-        if let Some(w) = s.with_clause() {
-            self.bind_with(w, &mut scope, &mut q)?;
-        }
-        let table = self.dml_target(s.relation(), "insert into")?;
-        let mut dml = self.new_dml(DmlKind::Insert, table.clone());
-        let (columns, parts, explicit) = self.insert_columns(s.cols().iter(), &table)?;
-        let given = match s.select_stmt() {
-            Node::None => 0,
-            Node::SelectStmt(select) => {
-                self.insert_source(s, select, &scope, (&columns, &parts), explicit, &table, &mut dml)?
-            }
-            _ => return Err(Error::internal("INSERT without a source")),
-        };
-        self.add_defaults(&table, &columns[..given], dml.new_rel, &mut dml.assignments)?;
-        self.row_rules(&table, dml.new_rel, &mut dml)?;
-        let target = TargetName::new(s.relation(), &table);
-        if let Some(c) = s.on_conflict_clause() {
-            self.bind_on_conflict(c, target, &scope, &mut dml)?;
-        }
-        self.bind_triggers(&mut dml)?;
-        self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
-        q.body = Body::Dml(Box::new(dml));
-        self.note_cte_uses(&scope, &mut q);
-        Ok(q)
-    }
-
-    /// The columns that an INSERT gives values for, the parts of them that it means, and whether it names them.
-    #[allow(clippy::type_complexity)]
-    pub(super) fn insert_columns<'n>(
-        &self,
-        list: impl Iterator<Item = Node<'n>>,
-        table: &Table,
-    ) -> Result<(Vec<(usize, i32)>, Vec<Vec<Node<'n>>>, bool)> {
-        let mut columns: Vec<(usize, i32)> = Vec::new();
-        let mut parts: Vec<Vec<Node<'n>>> = Vec::new();
-        for c in list {
-            let Node::ResTarget(t) = c else { continue };
-            let i = self.find_column(table, t.name().unwrap_or(""), t.location)?;
-            let steps: Vec<Node<'n>> = t.indirection().iter().collect();
-            if columns.iter().zip(&parts).any(|(x, p)| x.0 == i && (steps.is_empty() || p.is_empty())) {
-                return self.err(
-                    sqlstate::DUPLICATE_COLUMN,
-                    format!("column \"{}\" specified more than once", table.columns[i].name),
-                    t.location,
-                );
-            }
-            columns.push((i, t.location));
-            parts.push(steps);
-        }
-        let explicit = !columns.is_empty();
-        if !explicit {
-            columns = table.columns.iter().enumerate().filter(|(_, c)| !c.dropped).map(|(i, _)| (i, -1)).collect();
-            parts = vec![Vec::new(); columns.len()];
-        }
-        Ok((columns, parts, explicit))
-    }
-
-    /// Defaults of the columns that no value is given for.
-    pub(super) fn add_defaults(
-        &self,
-        table: &Table,
-        given: &[(usize, i32)],
-        rel: u32,
-        assignments: &mut Vec<Assignment>,
-    ) -> Result<()> {
-        for (i, c) in table.columns.iter().enumerate() {
-            if c.dropped || c.generated != 0 || given.iter().any(|x| x.0 == i) {
-                continue;
-            }
-            let expr = self.default_of(table, c, rel)?;
-            if !matches!(expr.as_const(), Some(Datum::Null)) {
-                assignments.push(Assignment { column: i, expr });
-            }
-        }
-        Ok(())
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn insert_source(
-        &self,
-        s: &nodes::InsertStmt,
-        select: &nodes::SelectStmt,
-        scope: &Scope<'_>,
-        (columns, parts): (&[(usize, i32)], &[Vec<Node<'_>>]),
-        explicit: bool,
-        table: &Arc<Table>,
-        dml: &mut Dml,
-    ) -> Result<usize> {
-        // A part of a column of which nothing was given before is a part of NULL.
-        let of_part = |n: usize, c: &Column| self.part_type(Expr::null(c.type_oid), &parts[n], &c.name, scope);
-        let assign_column = |dml: &mut Dml, n: usize, value: Expr| -> Result<()> {
-            let (column, steps) = (columns[n].0, parts[n].as_slice());
-            let c = &table.columns[column];
-            let expr = if steps.is_empty() {
-                value
-            } else {
-                let before =
-                    dml.assignments.iter().position(|a| a.column == column).map(|at| dml.assignments.remove(at).expr);
-                let base = before.unwrap_or_else(|| Expr::null(c.type_oid));
-                self.assign_steps(base, steps, value, &c.name, None, scope)?
-            };
-            dml.assignments.push(Assignment { column, expr });
-            Ok(())
-        };
-        let simple_values = !select.values_lists().is_empty()
-            && select.sort_clause().is_empty()
-            && matches!(select.limit_count(), Node::None)
-            && matches!(select.limit_offset(), Node::None)
-            && select.with_clause().is_none();
-        let overriding_system = s.override_ == raw::OverridingKind::OVERRIDING_SYSTEM_VALUE;
-        let overriding_user = s.override_ == raw::OverridingKind::OVERRIDING_USER_VALUE;
-        let check_count = |n: usize, loc: i32| -> Result<()> {
-            if n > columns.len() {
-                return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", loc);
-            }
-            if explicit && n < columns.len() {
-                return self.err(
-                    sqlstate::SYNTAX_ERROR,
-                    "INSERT has more target columns than expressions",
-                    columns[n].1,
-                );
-            }
-            Ok(())
-        };
-        let refuse = |c: &Column| refuse_value(c, overriding_system);
-        if simple_values {
-            let place = Scope { place: Place::Values, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
-            let mut rows = Vec::new();
-            let mut given = 0;
-            for list in select.values_lists() {
-                let Some(list) = list.as_node_list() else { continue };
-                let mut values: Vec<(Option<Node<'_>>, Expr)> = Vec::with_capacity(list.len());
-                for node in list {
-                    match node {
-                        Node::ColumnRef(c) if c.fields().iter().any(|f| matches!(f, Node::A_Star(_))) => {
-                            values.extend(self.expand_star(c, &place)?.into_iter().map(|t| (None, t.expr)));
-                        }
-                        node => values.push((Some(node), Expr::null(oids::UNKNOWN))),
-                    }
-                }
-                if !rows.is_empty() && values.len() != given {
-                    return self.err(sqlstate::SYNTAX_ERROR, "VALUES lists must all be the same length", -1);
-                }
-                given = values.len();
-                let mut row = Vec::with_capacity(given);
-                for (n, (node, known)) in values.into_iter().enumerate() {
-                    let Some(&(i, _)) = columns.get(n) else {
-                        let e = if let Some(node) = node { self.bind_expr(node, &place)? } else { known };
-                        return self.err(
-                            sqlstate::SYNTAX_ERROR,
-                            "INSERT has more expressions than target columns",
-                            e.loc,
-                        );
-                    };
-                    let c = &table.columns[i];
-                    let e = if let Some(node) = node { self.bind_value(node, &place)? } else { known };
-                    let e = if matches!(e.kind, ExprKind::Default) || overriding_user && c.identity != 0 {
-                        if !parts[n].is_empty() {
-                            return self.err(
-                                sqlstate::FEATURE_NOT_SUPPORTED,
-                                if matches!(parts[n].first(), Some(Node::String(_))) {
-                                    "cannot set a subfield to DEFAULT"
-                                } else {
-                                    "cannot set an array element to DEFAULT"
-                                },
-                                e.loc,
-                            );
-                        }
-                        self.default_of(table, c, dml.new_rel)?
-                    } else if parts[n].is_empty() {
-                        refuse(c)?;
-                        self.assign(e, c, table)?
-                    } else {
-                        refuse(c)?;
-                        let (ty, typmod) = of_part(n, c)?;
-                        match self.coerce_to_target(e, ty, typmod, CastContext::Assignment, false)? {
-                            Ok(e) => e,
-                            Err(e) => {
-                                return self
-                                    .assign_steps(Expr::null(c.type_oid), &parts[n], e, &c.name, None, scope)
-                                    .map(|_| 0);
-                            }
-                        }
-                    };
-                    row.push(e);
-                }
-                check_count(given, -1)?;
-                rows.push(row);
-            }
-            let rel = dml.source_rel;
-            let mut rel_columns: Vec<RelColumn> = Vec::with_capacity(given);
-            for (n, (i, _)) in columns[..given].iter().enumerate() {
-                let c = &table.columns[*i];
-                let (ty, typmod) = if parts[n].is_empty() { (c.type_oid, c.typmod) } else { of_part(n, c)? };
-                rel_columns.push(RelColumn { name: c.name.clone(), ty, typmod });
-            }
-            let mut source = Query::default();
-            for (n, c) in rel_columns.iter().enumerate() {
-                let expr = Expr::column(ColId { rel, att: n as i16 + 1 }, c.ty, c.typmod);
-                if table.columns[columns[n].0].generated == 0 {
-                    assign_column(dml, n, expr.clone())?;
-                }
-                source.targets.push(Target { expr, name: c.name.clone(), junk: false, table_oid: 0, attnum: 0 });
-            }
-            source.rels.push(Rel {
-                id: rel,
-                alias: "*VALUES*".into(),
-                columns: rel_columns,
-                kind: RelKind::Values(rows),
-                lateral: false,
-            });
-            source.from.push(JoinTree::Rel(rel));
-            dml.source = Some(SharedQuery::new(source));
-            return Ok(given);
-        }
-        let mut source = self.bind_select_as(select, Some(scope), false)?;
-        let count = source.targets.iter().filter(|t| !t.junk).count();
-        check_count(count, source.targets.get(columns.len()).map_or(-1, |t| t.expr.loc))?;
-        for (n, (i, _)) in columns[..count].iter().enumerate() {
-            let c = &table.columns[*i];
-            let given =
-                source.targets.iter().filter(|t| !t.junk).nth(n).map(|t| (t.expr.ty, t.expr.loc, t.expr.typmod));
-            let Some((ty, loc, typmod)) = given else { return Err(Error::internal("INSERT source")) };
-            let expr = if overriding_user && c.identity != 0 {
-                self.default_of(table, c, dml.new_rel)?
-            } else if !parts[n].is_empty() {
-                refuse(c)?;
-                let wanted = of_part(n, c)?.0;
-                if ty == oids::UNKNOWN {
-                    self.coerce_output(&mut source, n, self.base_type(wanted), "INSERT")?;
-                }
-                Expr::column(
-                    ColId { rel: dml.source_rel, att: n as i16 + 1 },
-                    if ty == oids::UNKNOWN { self.base_type(wanted) } else { ty },
-                    typmod,
-                )
-                .at(loc)
-            } else {
-                refuse(c)?;
-                if ty == oids::UNKNOWN {
-                    self.coerce_output(&mut source, n, self.base_type(c.type_oid), "INSERT")?;
-                    let e =
-                        Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, self.base_type(c.type_oid), -1)
-                            .at(loc);
-                    self.assign(e, c, table)?
-                } else {
-                    let e = Expr::column(ColId { rel: dml.source_rel, att: n as i16 + 1 }, ty, typmod).at(loc);
-                    self.assign(e, c, table)?
-                }
-            };
-            assign_column(dml, n, expr)?;
-        }
-        dml.source = Some(SharedQuery::new(source));
-        Ok(count)
-    }
-
     pub(crate) fn bind_returning(
         &self,
         clause: Option<&nodes::ReturningClause>,
@@ -582,7 +320,7 @@ impl Binder<'_> {
             Node::SubLink(s) if s.sub_link_type == raw::SubLinkType::EXPR_SUBLINK => {
                 let Node::SelectStmt(select) = s.subselect() else { return Err(Error::internal("subquery")) };
                 let query = self.bind_select(select, Some(scope))?;
-                let visible: Vec<(kilndb_base::Oid, i32)> =
+                let visible: Vec<(Oid, i32)> =
                     query.targets.iter().filter(|t| !t.junk).map(|t| (t.expr.ty, t.expr.typmod)).collect();
                 if visible.len() != count {
                     return self.err(
@@ -689,28 +427,19 @@ impl Binder<'_> {
     }
 }
 
+/// `nextval` of a sequence.
+pub(super) fn next_value(sequence: Oid) -> Expr {
+    let arg = Expr::new(ExprKind::Const(Datum::Oid(sequence)), oids::REGCLASS);
+    let call = FuncExpr::internal(1574, "nextval".into(), vec![arg], true, b'v');
+    Expr::new(ExprKind::Func(Box::new(call)), oids::INT8)
+}
+
 pub(super) fn refuse_catalog(table: &Table) -> Result<()> {
     if table.is_catalog {
         return Err(Error::new(
             sqlstate::INSUFFICIENT_PRIVILEGE,
             format!("permission denied: \"{}\" is a system catalog", table.name),
         ));
-    }
-    Ok(())
-}
-
-/// Refuses a value for a column that the user may not give one for.
-pub(super) fn refuse_value(c: &Column, overriding_system: bool) -> Result<()> {
-    let base = |detail: String| {
-        Error::new(sqlstate::GENERATED_ALWAYS, format!("cannot insert a non-DEFAULT value into column \"{}\"", c.name))
-            .with_detail(detail)
-    };
-    if c.generated != 0 {
-        return Err(base(format!("Column \"{}\" is a generated column.", c.name)));
-    }
-    if c.identity == b'a' && !overriding_system {
-        return Err(base(format!("Column \"{}\" is an identity column defined as GENERATED ALWAYS.", c.name))
-            .with_hint("Use OVERRIDING SYSTEM VALUE to override."));
     }
     Ok(())
 }

@@ -92,16 +92,16 @@ impl Binder<'_> {
                     v.location,
                 );
             }
-            let rel = self.new_rel();
             let kind = RelKind::Cte { cte: cte.id, recursive_self: cte.recursive_self };
-            return self.finish_rel(rel, alias, cte.columns.clone(), kind, v.alias(), false, q, oids::RECORD);
+            let rel = Rel { id: self.new_rel(), alias, columns: cte.columns.clone(), kind, lateral: false };
+            return self.add_rel(q, rel, v.alias(), oids::RECORD);
         }
         if v.schemaname().is_none()
             && let Some((table, is_new)) = self.catalog.transition_table(name)
         {
             let (kind, columns, row_type) = self.transition_rel(&table, is_new);
-            let rel = self.new_rel();
-            return self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, row_type);
+            let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: false };
+            return self.add_rel(q, rel, v.alias(), row_type);
         }
         let table = self.find_table(v)?;
         let rel = self.new_rel();
@@ -116,8 +116,8 @@ impl Binder<'_> {
                     .map(|c| RelColumn { name: c.name.clone(), ty: c.type_oid, typmod: c.typmod })
                     .collect();
                 let kind = RelKind::Subquery(SharedQuery::new(inner));
-                let (tree, mut items) =
-                    self.finish_rel(rel, alias, columns, kind, v.alias(), false, q, table.type_oid)?;
+                let rel = Rel { id: rel, alias, columns, kind, lateral: false };
+                let (tree, mut items) = self.add_rel(q, rel, v.alias(), table.type_oid)?;
                 if let Some(i) = items.first_mut() {
                     i.table_oid = table.oid;
                     i.schema = v.alias().is_none().then(|| table.schema_name.clone());
@@ -186,34 +186,33 @@ impl Binder<'_> {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn finish_rel(
+    /// Adds `rel` to the query's FROM items, under the names that `alias` gives its columns. `row_type` is the type of
+    /// its rows as whole values.
+    fn add_rel(
         &self,
-        rel: u32,
-        alias: String,
-        columns: Vec<RelColumn>,
-        kind: RelKind,
-        names: Option<&nodes::Alias>,
-        lateral: bool,
         q: &mut Query,
+        rel: Rel,
+        alias: Option<&nodes::Alias>,
         row_type: kilndb_base::Oid,
     ) -> Result<(JoinTree, Vec<NsItem>)> {
-        let ns = columns
+        let id = rel.id;
+        let ns = rel
+            .columns
             .iter()
             .enumerate()
             .map(|(i, c)| NsColumn {
                 name: c.name.clone(),
-                expr: Expr::column(ColId { rel, att: i as i16 + 1 }, c.ty, c.typmod),
+                expr: Expr::column(ColId { rel: id, att: i as i16 + 1 }, c.ty, c.typmod),
                 table_oid: 0,
                 attnum: 0,
                 is_named_here: false,
             })
             .collect();
-        let mut item = NsItem::new(Some(alias.clone()), rel, ns);
+        let mut item = NsItem::new(Some(rel.alias.clone()), id, ns);
         item.row_type = row_type;
-        self.rename_columns(&mut item, names)?;
-        q.rels.push(Rel { id: rel, alias, columns, kind, lateral });
-        Ok((JoinTree::Rel(rel), vec![item]))
+        self.rename_columns(&mut item, alias)?;
+        q.rels.push(rel);
+        Ok((JoinTree::Rel(id), vec![item]))
     }
 
     /// A scope for a FROM item: with or without its left neighbours.
@@ -240,18 +239,10 @@ impl Binder<'_> {
         let inner = self.bind_select(select, Some(&outer))?;
         let columns = output_columns(&inner);
         let alias = s.alias().and_then(|a| a.aliasname()).unwrap_or("unnamed_subquery").to_string();
-        let rel = self.new_rel();
         let unnamed = s.alias().is_none();
-        let (tree, mut items) = self.finish_rel(
-            rel,
-            alias,
-            columns,
-            RelKind::Subquery(SharedQuery::new(inner)),
-            s.alias(),
-            s.lateral,
-            q,
-            oids::RECORD,
-        )?;
+        let kind = RelKind::Subquery(SharedQuery::new(inner));
+        let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: s.lateral };
+        let (tree, mut items) = self.add_rel(q, rel, s.alias(), oids::RECORD)?;
         if unnamed && let Some(i) = items.first_mut() {
             i.alias = None;
         }
@@ -351,9 +342,9 @@ impl Binder<'_> {
             scalar = false;
         }
         let alias = f.alias().and_then(|a| a.aliasname()).map_or_else(|| alias.unwrap_or_default(), str::to_string);
-        let rel = self.new_rel();
         let kind = RelKind::Function { calls, ordinality: f.ordinality };
-        let (tree, mut items) = self.finish_rel(rel, alias, columns, kind, f.alias(), true, q, row_type)?;
+        let rel = Rel { id: self.new_rel(), alias, columns, kind, lateral: true };
+        let (tree, mut items) = self.add_rel(q, rel, f.alias(), row_type)?;
         if let Some(i) = items.first_mut() {
             i.scalar_function = scalar;
         }

@@ -1,6 +1,7 @@
 //! Function calls: plain functions, casts in function form, aggregates and window functions.
 
 use super::Binder;
+use super::agg::AggregateArguments;
 use super::ir::*;
 use super::resolve::{Candidate, Choice};
 use super::scope::{Place, Scope};
@@ -23,7 +24,6 @@ impl Binder<'_> {
         };
         let mut args = Vec::new();
         let mut arg_names: Vec<Option<String>> = Vec::new();
-        let inner_scope_place = scope.place;
         for a in f.args() {
             let (node, arg_name) = match a {
                 Node::NamedArgExpr(n) => (n.arg(), n.name().map(str::to_string)),
@@ -50,20 +50,27 @@ impl Binder<'_> {
                 order.push(key);
             }
         }
-        let _ = inner_scope_place;
         let plain = !f.agg_star
             && !f.agg_distinct
             && f.agg_order().is_empty()
             && matches!(f.agg_filter(), Node::None)
             && f.over().is_none();
-        let chosen = self.find_function(schema, name, &args, &arg_names, f.func_variadic, loc, f.agg_star, plain)?;
-        let candidate = match chosen {
-            Found::Cast(ty) => {
+        let reference = FunctionReference {
+            schema,
+            name,
+            arg_names: &arg_names,
+            variadic: f.func_variadic,
+            star: f.agg_star,
+            can_be_cast: plain,
+            loc,
+        };
+        let candidate = match self.find_function(&reference, &args)? {
+            FunctionMatch::Cast(ty) => {
                 let arg = args.remove(0);
                 return self.explicit_cast(arg, ty, -1, loc);
             }
-            Found::Field(e) => return Ok(e),
-            Found::Function(c) => c,
+            FunctionMatch::Field(e) => return Ok(e),
+            FunctionMatch::Function(c) => c,
         };
         let kind = candidate.info.kind;
         match kind {
@@ -156,7 +163,7 @@ impl Binder<'_> {
                 loc,
             );
         }
-        self.bind_aggregate(f, &candidate, args, direct_args, order, ty, scope)
+        self.bind_aggregate(f, &candidate, AggregateArguments { args, direct_args, order, ty }, scope)
     }
 
     fn check_srf_place(&self, scope: &Scope<'_>, loc: i32) -> Result<()> {
@@ -188,25 +195,15 @@ impl Binder<'_> {
         format!("{name}({})", list.join(", "))
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn find_function(
-        &self,
-        schema: Option<&str>,
-        name: &str,
-        args: &[Expr],
-        names: &[Option<String>],
-        variadic: bool,
-        loc: i32,
-        star: bool,
-        plain: bool,
-    ) -> Result<Found> {
+    fn find_function(&self, reference: &FunctionReference<'_>, args: &[Expr]) -> Result<FunctionMatch> {
+        let &FunctionReference { schema, name, arg_names, variadic, star, can_be_cast, loc } = reference;
         let types: Vec<Oid> = args.iter().map(|a| a.ty).collect();
-        let list = self.candidates(schema, name, args.len(), names, variadic)?;
+        let list = self.candidates(schema, name, args.len(), arg_names, variadic)?;
         let exact = list.iter().any(|c| c.args == types);
         // A type's name used as a function of one argument is a cast, where the cast is trivial.
         if !exact
-            && plain
-            && let ([arg], None) = (args, names.first().and_then(|n| n.as_ref()))
+            && can_be_cast
+            && let ([arg], None) = (args, arg_names.first().and_then(|n| n.as_ref()))
         {
             if let Some(t) = self.catalog.type_by_name(schema, name)?
                 && !matches!(t.kind, b'p')
@@ -224,23 +221,23 @@ impl Binder<'_> {
                 };
                 if is_function_form && !matches!(arg.kind, ExprKind::Param(_)) {
                     self.note_type(schema, &t, loc);
-                    return Ok(Found::Cast(t.oid));
+                    return Ok(FunctionMatch::Cast(t.oid));
                 }
             }
             if list.is_empty()
                 && let Some(e) = self.field_of(arg.clone(), name, loc)?
             {
-                return Ok(Found::Field(e));
+                return Ok(FunctionMatch::Field(e));
             }
         }
         match self.choose_function(&types, list)? {
             Choice::One(c) => {
                 self.note_function(schema, &c.info, loc);
-                Ok(Found::Function(Box::new(c)))
+                Ok(FunctionMatch::Function(Box::new(c)))
             }
             other => {
                 let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
-                let signature = if star { format!("{shown}()") } else { self.signature(&shown, args, names) };
+                let signature = if star { format!("{shown}()") } else { self.signature(&shown, args, arg_names) };
                 let e = if matches!(other, Choice::Ambiguous) {
                     Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("function {signature} is not unique")).with_hint(
                         "Could not choose a best candidate function. You might need to add explicit type casts.",
@@ -322,8 +319,25 @@ impl Binder<'_> {
     }
 }
 
-enum Found {
+/// What a call's syntax says of the function, beside its arguments.
+struct FunctionReference<'a> {
+    schema: Option<&'a str>,
+    name: &'a str,
+    /// One for each argument; None where it is given by position.
+    arg_names: &'a [Option<String>],
+    variadic: bool,
+    /// Written with a star for arguments.
+    star: bool,
+    /// Nothing but arguments is written, so that the name may be that of a type or of a column.
+    can_be_cast: bool,
+    loc: i32,
+}
+
+/// What a call turns out to be.
+enum FunctionMatch {
     Function(Box<Candidate>),
+    /// A conversion to the type of that name.
     Cast(Oid),
+    /// The field of that name of the argument.
     Field(Expr),
 }

@@ -16,19 +16,21 @@ mod const_eval;
 pub mod current_of;
 pub(crate) mod dml;
 pub mod domain;
+pub mod engine_query;
 mod expr;
 mod expr_ops;
 mod from;
 mod func;
 mod implication;
 pub mod inline;
+mod insert;
 pub mod ir;
 pub mod lifting;
 mod merge;
 pub mod names;
+pub mod object_address;
 mod onconflict;
 mod polymorphic;
-pub mod reference;
 mod resolve;
 pub mod row_source;
 mod same;
@@ -36,7 +38,6 @@ mod scope;
 mod select;
 mod setop;
 mod sublink;
-pub mod table_query;
 pub mod trigger;
 mod typename;
 pub mod variables;
@@ -404,6 +405,12 @@ pub fn bind_expression(
     bind_expression_node(&binder, node, table, target)
 }
 
+/// Is the text a literal that takes the type of whatever it is used as?
+pub fn is_untyped_literal(sql: &str, catalog: &dyn CatalogView) -> Result<bool> {
+    let binder = Binder::new(catalog, Arc::from(""), Vec::new());
+    Ok(binder.bind_sql_text(sql, &Scope::new(None))?.ty == oids::UNKNOWN)
+}
+
 /// As [`bind_expression`] over a parsed node; positions are relative to the binder's text.
 pub fn bind_expression_node(
     binder: &Binder<'_>,
@@ -430,12 +437,4 @@ pub fn bind_expression_node(
         expr = binder.resolve_unknown(expr)?;
     }
     Ok(BoundExpression { expr, rel })
-}
-
-/// A statement that the engine itself makes, as a text (the action of a foreign key). `params`: the types of its
-/// parameters.
-pub fn bind_text(sql: &str, catalog: &dyn CatalogView, params: &mut Vec<Oid>) -> Result<BoundStatement> {
-    let script = kilndb_syntax::parse(sql)?;
-    let statement = script.statements().into_iter().next();
-    bind(&statement.ok_or_else(|| Error::internal("an empty statement"))?, catalog, params)
 }

@@ -6,8 +6,9 @@
 //! 2. RETURNING is bound once, with `Dml::excluded_rel` for the target's columns; what they are depends on the action.
 
 use super::Binder;
-use super::dml::{refuse_catalog, refuse_value};
+use super::dml::refuse_catalog;
 use super::from::table_columns;
+use super::insert::refuse_value;
 use super::ir::*;
 use super::scope::{Place, Scope, TargetName};
 use kilndb_base::{Error, Result, sqlstate};
@@ -152,7 +153,13 @@ impl Binder<'_> {
         self.row_rules(&table, dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
         let has = |when: MergeWhen| dml.merge.iter().any(|a| a.when == when);
-        let (by_source, by_target) = (has(MergeWhen::NotMatchedBySource), has(MergeWhen::NotMatchedByTarget));
+        let by_source = has(MergeWhen::NotMatchedBySource);
+        let join_kind = match (by_source, has(MergeWhen::NotMatchedByTarget)) {
+            (false, false) => None,
+            (true, true) => Some(JoinKind::Full),
+            (true, false) => Some(JoinKind::Right),
+            (false, true) => Some(JoinKind::Left),
+        };
         // Rows without a source must be told from those whose source is all NULLs.
         let (source, marker) = if by_source { self.mark_source(&mut q, source)? } else { (source, None) };
         let moved = marker.as_ref().and_then(|m| m.moved.as_ref());
@@ -160,7 +167,9 @@ impl Binder<'_> {
         let mut on = on;
         on.rewrite(&mut place)?;
         dml.rewrite(&mut place)?;
-        self.join_target(&mut q, target.name, &dml, source, on.clone(), by_source, by_target)?;
+        let target_rel = self.merge_target_rel(target.name, &dml)?;
+        q.rels.push(target_rel);
+        join_target(&mut q, dml.rel, source, join_kind, on.clone());
         if let Some(moved) = moved {
             moved.finish(&mut q);
         }
@@ -173,18 +182,8 @@ impl Binder<'_> {
         Ok(q)
     }
 
-    /// FROM and WHERE of the join.
-    #[allow(clippy::too_many_arguments)]
-    fn join_target(
-        &self,
-        q: &mut Query,
-        alias: &str,
-        dml: &Dml,
-        source: JoinTree,
-        on: Expr,
-        by_source: bool,
-        by_target: bool,
-    ) -> Result<()> {
+    /// The target as a FROM item. Of a view it has a column more, which is NULL where no row of the view stands.
+    fn merge_target_rel(&self, alias: &str, dml: &Dml) -> Result<Rel> {
         let kind = match &dml.table.view_sql {
             Some(sql) if dml.table.kind == TableKind::View => {
                 RelKind::Subquery(SharedQuery::new(self.marked_view(&dml.table, sql)?))
@@ -195,20 +194,7 @@ impl Binder<'_> {
         if dml.table.kind == TableKind::View {
             columns.push(RelColumn { name: String::new(), ty: oids::BOOL, typmod: -1 });
         }
-        q.rels.push(Rel { id: dml.rel, alias: alias.to_string(), columns, kind, lateral: false });
-        let target = JoinTree::Rel(dml.rel);
-        let (kind, left, right) = match (by_source, by_target) {
-            (false, false) => {
-                q.from = vec![target, source];
-                q.filter = Some(on);
-                return Ok(());
-            }
-            (true, true) => (JoinKind::Full, target, source),
-            (true, false) => (JoinKind::Left, target, source),
-            (false, true) => (JoinKind::Left, source, target),
-        };
-        q.from = vec![JoinTree::Join { kind, left: Box::new(left), right: Box::new(right), on: Some(on) }];
-        Ok(())
+        Ok(Rel { id: dml.rel, alias: alias.to_string(), columns, kind, lateral: false })
     }
 
     /// The rows of a view, and a column that is true.
@@ -334,8 +320,8 @@ impl Binder<'_> {
         dml: &Dml,
     ) -> Result<Vec<Assignment>> {
         let table = &dml.table;
-        let (columns, parts, explicit) = self.insert_columns(clause.target_list().iter(), table)?;
-        if parts.iter().any(|p| !p.is_empty()) {
+        let columns = self.insert_columns(clause.target_list().iter(), table)?;
+        if columns.list.iter().any(|c| !c.indirection.is_empty()) {
             return Err(Error::unsupported("INSERT into an array element or a field by MERGE"));
         }
         let values = clause.values();
@@ -343,36 +329,48 @@ impl Binder<'_> {
         for node in values {
             bound.push(self.bind_value(node, scope)?);
         }
-        if let Some(extra) = bound.get(columns.len()) {
-            return self.err(sqlstate::SYNTAX_ERROR, "INSERT has more expressions than target columns", extra.loc);
-        }
-        if explicit && !bound.is_empty() && bound.len() < columns.len() {
-            return self.err(
-                sqlstate::SYNTAX_ERROR,
-                "INSERT has more target columns than expressions",
-                columns[bound.len()].1,
-            );
-        }
         let given = bound.len();
-        let overriding_system = clause.override_ == raw::OverridingKind::OVERRIDING_SYSTEM_VALUE;
+        // INSERT DEFAULT VALUES gives none.
+        if given > 0 {
+            let extra_location = bound.get(columns.list.len()).map_or(-1, |e| e.loc);
+            self.check_insert_count(&columns, given, extra_location)?;
+        }
         let overriding_user = clause.override_ == raw::OverridingKind::OVERRIDING_USER_VALUE;
-        let mut assignments = Vec::with_capacity(columns.len());
-        for (e, (i, _)) in bound.into_iter().zip(&columns) {
-            let c = &table.columns[*i];
+        let mut assignments = Vec::with_capacity(columns.list.len());
+        for (e, column) in bound.into_iter().zip(&columns.list) {
+            let c = &table.columns[column.position];
             let is_default = matches!(e.kind, ExprKind::Default);
             let expr = if is_default || overriding_user && c.identity != 0 {
                 self.default_of(table, c, dml.new_rel)?
             } else {
-                refuse_value(c, overriding_system)?;
+                refuse_value(c, clause.override_)?;
                 self.assign(e, c, table)?
             };
             if c.generated == 0 && !matches!(expr.as_const(), Some(Datum::Null)) {
-                assignments.push(Assignment { column: *i, expr });
+                assignments.push(Assignment { column: column.position, expr });
             }
         }
-        self.add_defaults(table, &columns[..given], dml.new_rel, &mut assignments)?;
+        self.add_defaults(table, &columns.list[..given], dml.new_rel, &mut assignments)?;
         Ok(assignments)
     }
+}
+
+/// Makes FROM and WHERE of `q` the join of `source` with the target `rel`. `kind` is that of the outer join when
+/// actions ask for rows without a partner, with the source as its left side.
+fn join_target(q: &mut Query, rel: u32, source: JoinTree, kind: Option<JoinKind>, on: Expr) {
+    let target = JoinTree::Rel(rel);
+    let (kind, left, right) = match kind {
+        None => {
+            q.from = vec![target, source];
+            q.filter = Some(on);
+            return;
+        }
+        Some(JoinKind::Left) => (JoinKind::Left, source, target),
+        // Rows of the target are kept by a left join with the sides exchanged.
+        Some(JoinKind::Right) => (JoinKind::Left, target, source),
+        Some(kind) => (kind, target, source),
+    };
+    q.from = vec![JoinTree::Join { kind, left: Box::new(left), right: Box::new(right), on: Some(on) }];
 }
 
 /// How a row without a source is known.

@@ -8,7 +8,7 @@
 
 use super::Binder;
 use super::ir::*;
-use super::reference::Reference;
+use super::object_address::ObjectAddress;
 use super::scope::{NsColumn, NsItem, Scope};
 use super::variables::Variables;
 use kilndb_base::{Error, Oid, Result};
@@ -54,7 +54,7 @@ pub enum Named {
 /// A column's name in a text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColumnName {
-    pub reference: Reference,
+    pub reference: ObjectAddress,
     pub name: String,
     /// It is what a query returns, which goes on being called so.
     pub is_output: bool,
@@ -65,7 +65,7 @@ pub struct Tracked {
     text: String,
     names: Vec<(usize, usize, Named)>,
     /// Columns that the text needs without a name of its own for them (USING, a field of a row).
-    nameless: BTreeSet<Reference>,
+    nameless: BTreeSet<ObjectAddress>,
     /// Outputs of queries that are called after something in them.
     unnamed_outputs: BTreeSet<String>,
 }
@@ -83,7 +83,7 @@ impl Tracked {
     }
 
     /// Can this column get another name here? `name` is its present one.
-    pub fn can_rename(&self, column: Reference, name: &str) -> bool {
+    pub fn can_rename(&self, column: ObjectAddress, name: &str) -> bool {
         let is_named = |(_, _, named): &(_, _, Named)| matches!(named, Named::Column(c) if c.reference == column);
         let is_output = self.unnamed_outputs.contains(name) && self.names.iter().any(is_named);
         !self.nameless.contains(&column) && !is_output
@@ -110,13 +110,13 @@ pub struct Names {
     edits: RefCell<Vec<(usize, Edit)>>,
     /// Constants of types whose values are names: where, which type, which text.
     constants: RefCell<Vec<(i32, Oid, String)>>,
-    references: RefCell<BTreeSet<Reference>>,
+    references: RefCell<BTreeSet<ObjectAddress>>,
     /// Names that are full already.
     full: RefCell<Vec<(i32, Named)>>,
     /// Constants with labels of enums in them: where, the type, the value.
     values: RefCell<Vec<(i32, Oid, Datum)>>,
     /// Where columns are named, and how; -1: nowhere.
-    columns: RefCell<BTreeSet<(i32, Reference, String)>>,
+    columns: RefCell<BTreeSet<(i32, ObjectAddress, String)>>,
     /// Where a column alone is what a query returns, without a name for it.
     bare_outputs: RefCell<BTreeSet<i32>>,
     /// What else queries return without a name for it is called so.
@@ -359,17 +359,17 @@ impl Binder<'_> {
 
     /// `own_name`: columns are told by the relation's name.
     pub(super) fn note_table(&self, given: Option<&str>, table: &Table, own_name: bool, loc: i32) {
-        self.note_reference(Reference::object(PG_CLASS, table.oid));
+        self.note_reference(ObjectAddress::object(PG_CLASS, table.oid));
         self.note_name(given, table.schema_oid, loc, Named::Relation(table.oid, own_name.then(|| table.name.clone())));
     }
 
-    pub(super) fn note_reference(&self, reference: Reference) {
+    pub(super) fn note_reference(&self, reference: ObjectAddress) {
         if let Some(names) = self.wanted_names() {
             names.references.borrow_mut().insert(reference);
         }
     }
 
-    pub(super) fn note_column_name(&self, reference: Reference, name: &str, loc: i32) {
+    pub(super) fn note_column_name(&self, reference: ObjectAddress, name: &str, loc: i32) {
         if let Some(names) = self.wanted_names() {
             names.columns.borrow_mut().insert((loc, reference, name.to_string()));
         }
@@ -385,17 +385,17 @@ impl Binder<'_> {
     }
 
     pub(super) fn note_type(&self, given: Option<&str>, info: &TypeInfo, loc: i32) {
-        self.note_reference(Reference::object(PG_TYPE, info.oid));
+        self.note_reference(ObjectAddress::object(PG_TYPE, info.oid));
         self.note_name(given, info.schema_oid, loc, Named::Type(info.oid));
     }
 
     pub(super) fn note_function(&self, given: Option<&str>, info: &FunctionInfo, loc: i32) {
-        self.note_reference(Reference::object(PG_PROC, info.oid));
+        self.note_reference(ObjectAddress::object(PG_PROC, info.oid));
         self.note_name(given, info.schema_oid, loc, Named::Function(info.oid));
     }
 
     pub(super) fn note_operator(&self, given: Option<&str>, info: &OperatorInfo, loc: i32) {
-        self.note_reference(Reference::object(PG_OPERATOR, info.oid));
+        self.note_reference(ObjectAddress::object(PG_OPERATOR, info.oid));
         if given.is_some() {
             return self.note_name(given, info.schema_oid, loc, Named::Operator(info.oid));
         }
@@ -576,20 +576,20 @@ impl BoundText {
     pub fn queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<BoundText> {
         Ok(BoundText { names: names_of_queries(sql, catalog, variables)?, prefix_bytes: 0 })
     }
-    pub fn references(&self) -> Vec<Reference> {
+    pub fn references(&self) -> Vec<ObjectAddress> {
         self.names.references.borrow().iter().copied().collect()
     }
     /// The same with what constants of reg… types name, as `read` reads them.
-    pub fn references_with_constants(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> BTreeSet<Reference> {
+    pub fn references_with_constants(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> BTreeSet<ObjectAddress> {
         let mut references = self.names.references.take();
         for (_, ty, text) in self.names.constants.take() {
             if let (Some(class), Some(oid)) = (class_of_constant(ty), read(ty, &text)) {
-                references.insert(Reference::object(class, oid));
+                references.insert(ObjectAddress::object(class, oid));
             }
         }
         references
     }
-    pub fn refers_to(&self, reference: Reference) -> bool {
+    pub fn refers_to(&self, reference: ObjectAddress) -> bool {
         self.names.references.borrow().contains(&reference)
     }
     /// What its full names stand for. `read` reads constants of reg… types.

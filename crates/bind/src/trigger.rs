@@ -56,9 +56,6 @@ impl Binder<'_> {
     /// The triggers of the table that the statement may fire.
     pub(crate) fn bind_triggers(&self, dml: &mut Dml) -> Result<()> {
         use kilndb_catalog::trigger::{DELETE, INSERT, UPDATE};
-        if self.catalog.is_rewriting() {
-            return Ok(());
-        }
         let updates_conflicting = dml.on_conflict.as_ref().is_some_and(|c| c.update.is_some());
         let events = match dml.kind {
             DmlKind::Insert => INSERT | if updates_conflicting { UPDATE } else { 0 },

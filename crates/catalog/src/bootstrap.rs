@@ -473,27 +473,18 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
 fn fill_classes(writer: &mut CatalogWriter<'_>) -> Result<()> {
     for table in &BUILTINS.tables {
         let storage = writer.store.relation(table.oid)?.id();
-        insert_class(
-            writer,
-            table.oid,
-            table.name,
-            b'r',
-            storage,
-            table.shared,
-            table.type_oid,
-            table.columns.len(),
-            !table.indexes.is_empty(),
-        )?;
+        let class = SystemClass {
+            oid: table.oid,
+            name: table.name,
+            kind: b'r',
+            shared: table.shared,
+            type_oid: table.type_oid,
+            columns: table.columns.len(),
+            has_index: !table.indexes.is_empty(),
+        };
+        insert_class(writer, &class, storage)?;
         for (i, column) in table.columns.iter().enumerate() {
-            insert_attribute(
-                writer,
-                table.oid,
-                i + 1,
-                column.name,
-                column.type_oid,
-                column.not_null,
-                column.collation,
-            )?;
+            insert_attribute(writer, table.oid, i + 1, column, column.not_null)?;
         }
         for index in &table.indexes {
             insert_system_index(writer, table, index)?;
@@ -508,10 +499,18 @@ fn insert_system_index(
     index: &super::builtin::SystemIndex,
 ) -> Result<()> {
     let storage = writer.store.relation(index.oid)?.id();
-    insert_class(writer, index.oid, index.name, b'i', storage, table.shared, 0, index.keys.len(), false)?;
+    let class = SystemClass {
+        oid: index.oid,
+        name: index.name,
+        kind: b'i',
+        shared: table.shared,
+        type_oid: 0,
+        columns: index.keys.len(),
+        has_index: false,
+    };
+    insert_class(writer, &class, storage)?;
     for (i, key) in index.keys.iter().enumerate() {
-        let column = &table.columns[*key];
-        insert_attribute(writer, index.oid, i + 1, column.name, column.type_oid, false, column.collation)?;
+        insert_attribute(writer, index.oid, i + 1, &table.columns[*key], false)?;
     }
     let numbers = |f: &dyn Fn(usize) -> Datum| (0..index.keys.len()).map(f).collect::<Vec<_>>();
     writer.insert(
@@ -536,34 +535,36 @@ fn insert_system_index(
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments)]
-fn insert_class(
-    writer: &mut CatalogWriter<'_>,
+/// What differs between the pg_class rows of the system tables and their indexes.
+struct SystemClass {
     oid: Oid,
-    name: &str,
+    name: &'static str,
+    /// `relkind`.
     kind: u8,
-    storage: RelationId,
     shared: bool,
+    /// The type of the rows; 0 of an index.
     type_oid: Oid,
     columns: usize,
     has_index: bool,
-) -> Result<()> {
+}
+
+fn insert_class(writer: &mut CatalogWriter<'_>, class: &SystemClass, storage: RelationId) -> Result<()> {
     writer.insert(
         PG_CLASS,
         &[
-            ("oid", Datum::Oid(oid)),
-            ("relname", Datum::text(name)),
+            ("oid", Datum::Oid(class.oid)),
+            ("relname", Datum::text(class.name)),
             ("relnamespace", Datum::Oid(PG_CATALOG)),
-            ("reltype", Datum::Oid(type_oid)),
+            ("reltype", Datum::Oid(class.type_oid)),
             ("relowner", Datum::Oid(BOOTSTRAP_SUPERUSER)),
-            ("relam", Datum::Oid(if kind == b'i' { 403 } else { 2 })),
+            ("relam", Datum::Oid(if class.kind == b'i' { 403 } else { 2 })),
             ("relfilenode", Datum::Oid(storage.0)),
             ("reltuples", Datum::Float4(-1.0)),
-            ("relhasindex", Datum::Bool(has_index)),
-            ("relisshared", Datum::Bool(shared)),
+            ("relhasindex", Datum::Bool(class.has_index)),
+            ("relisshared", Datum::Bool(class.shared)),
             ("relpersistence", Datum::Char(b'p')),
-            ("relkind", Datum::Char(kind)),
-            ("relnatts", Datum::Int2(columns as i16)),
+            ("relkind", Datum::Char(class.kind)),
+            ("relnatts", Datum::Int2(class.columns as i16)),
             ("relispopulated", Datum::Bool(true)),
             ("relreplident", Datum::Char(b'n')),
         ],
@@ -571,29 +572,28 @@ fn insert_class(
     Ok(())
 }
 
+/// Writes the pg_attribute row of a table's column, or of an index's that has its values.
 fn insert_attribute(
     writer: &mut CatalogWriter<'_>,
-    table: Oid,
+    relation: Oid,
     attnum: usize,
-    name: &str,
-    type_oid: Oid,
+    column: &super::builtin::SystemColumn,
     not_null: bool,
-    collation: Oid,
 ) -> Result<()> {
     writer.insert(
         PG_ATTRIBUTE,
         &[
-            ("attrelid", Datum::Oid(table)),
-            ("attname", Datum::text(name)),
-            ("atttypid", Datum::Oid(type_oid)),
-            ("attlen", Datum::Int2(BUILTINS.types.get(&type_oid).map_or(-1, |t| t.len))),
+            ("attrelid", Datum::Oid(relation)),
+            ("attname", Datum::text(column.name)),
+            ("atttypid", Datum::Oid(column.type_oid)),
+            ("attlen", Datum::Int2(BUILTINS.types.get(&column.type_oid).map_or(-1, |t| t.len))),
             ("attnum", Datum::Int2(attnum as i16)),
             ("atttypmod", Datum::Int4(-1)),
             ("attalign", Datum::Char(b'i')),
             ("attstorage", Datum::Char(b'p')),
             ("attnotnull", Datum::Bool(not_null)),
             ("attislocal", Datum::Bool(true)),
-            ("attcollation", Datum::Oid(collation)),
+            ("attcollation", Datum::Oid(column.collation)),
         ],
     )?;
     Ok(())

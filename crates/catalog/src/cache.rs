@@ -188,16 +188,19 @@ impl Database {
         }
     }
     /// Changes whenever a cached object may have changed.
+    #[inline]
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
     /// The version that holds now; None while a DDL transaction commits: its changes may be visible, and its locks
     /// given back, while the version does not tell of them yet.
+    #[inline]
     pub fn settled_version(&self) -> Option<u64> {
         // In this order: a transaction that has published meanwhile has moved the version before.
         (self.committing.load(Ordering::SeqCst) == 0).then(|| self.version())
     }
     /// True if plans and objects of `version` are still right.
+    #[inline]
     pub fn is_current(&self, version: u64) -> bool {
         self.settled_version() == Some(version)
     }
@@ -237,6 +240,7 @@ impl Database {
         self.changes.between(from, to)
     }
     /// Is what was planned with that version still right? Then also the version that it is right for.
+    #[inline]
     pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
         let now = self.settled_version()?;
         if now == version || planted::is(Bug::PlanNeverStale) {
@@ -266,8 +270,6 @@ pub struct CatalogReader<'a> {
     /// While a statement is planned.
     pub asked: Option<&'a Asked>,
     pub switches: PlannerSwitches,
-    /// The statement stores rows anew that stay what they are: no trigger fires.
-    pub is_rewriting: bool,
 }
 
 impl CatalogReader<'_> {
@@ -773,9 +775,6 @@ pub(super) fn split_expressions(text: &str) -> Vec<String> {
 }
 
 impl CatalogView for CatalogReader<'_> {
-    fn is_rewriting(&self) -> bool {
-        self.is_rewriting
-    }
     fn planner_switches(&self) -> PlannerSwitches {
         self.switches
     }

@@ -153,4 +153,6 @@ pub struct Asked {
     pub is_private: Cell<bool>,
     /// Relations and types that were looked up.
     pub objects: RefCell<HashSet<Oid>>,
+    /// A literal was read by the transaction's clock, such as 'now'.
+    pub reads_clock: Cell<bool>,
 }

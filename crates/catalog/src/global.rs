@@ -140,7 +140,14 @@ impl TemporaryCatalog {
     }
     /// The end of a transaction: rows that were to live no longer go, with their storage. `undone`: so have definitions
     /// that it may have made.
+    #[inline]
     pub fn end_transaction(&self, undone: bool) {
+        if !self.instances.borrow().is_empty() || !self.made.borrow().is_empty() {
+            self.end_instances(undone);
+        }
+    }
+
+    fn end_instances(&self, undone: bool) {
         let made = self.made.take();
         if self.instances.borrow().is_empty() {
             return;

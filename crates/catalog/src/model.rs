@@ -422,10 +422,6 @@ pub trait CatalogView {
     fn database_oid(&self) -> Oid {
         0
     }
-    /// Does the statement that is bound store rows anew that stay what they are? Then no trigger fires.
-    fn is_rewriting(&self) -> bool {
-        false
-    }
     fn planner_switches(&self) -> PlannerSwitches {
         PlannerSwitches::default()
     }

@@ -187,8 +187,12 @@ impl TemporaryCatalog {
         self.tables.borrow().get(&PG_NAMESPACE).filter(|t| !t.rows.is_empty()).map(|_| TEMPORARY_SCHEMA)
     }
     /// No relation, no type, no routine.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         let tables = self.tables.borrow();
+        tables.is_empty() || Self::has_no_objects(&tables)
+    }
+    fn has_no_objects(tables: &HashMap<Oid, Rows>) -> bool {
         [PG_CLASS, PG_PROC].iter().all(|table| tables.get(table).is_none_or(|t| t.rows.is_empty()))
     }
     pub fn has_relation(&self, oid: Oid) -> bool {
@@ -237,6 +241,7 @@ impl TemporaryCatalog {
         }
         Ok(())
     }
+    #[inline]
     pub fn generation(&self) -> u64 {
         self.generation.get()
     }
@@ -244,6 +249,7 @@ impl TemporaryCatalog {
         &self.cache
     }
     /// Cached objects are of this version of the shared catalogs.
+    #[inline]
     pub fn settle(&self, version: u64) {
         if self.cache_version.replace(version) != version {
             self.forget_objects();

@@ -66,5 +66,6 @@ pub fn with_context<R>(catalog: &dyn CatalogView, f: impl FnOnce(&EvalContext<'_
         statement_timestamp: 0,
         host: &host,
         random_state: &random_state,
+        clock_was_read: None,
     })
 }

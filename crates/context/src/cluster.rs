@@ -178,6 +178,7 @@ impl Cluster {
                     statement_timestamp: 0,
                     host: &host,
                     random_state: &random_state,
+                    clock_was_read: None,
                 };
                 bootstrap::create_cluster(&engine, &eval, &park)?;
                 map = bootstrap::read_boot_map(&engine)?;

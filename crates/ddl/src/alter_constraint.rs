@@ -3,6 +3,7 @@
 //! Invariant: all rows of pg_constraint that belong to one foreign key say the same.
 
 use super::Definitions;
+use super::constraint::key_pair;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::Table;
@@ -48,7 +49,7 @@ impl Definitions<'_> {
         if becomes_enforced && let Some(key) = table.foreign_keys.iter().find(|key| key.oid == row.oid("oid")).cloned()
         {
             let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
-            self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
+            self.validate_foreign_key(key_pair(&key, table, &target), name, runtime)?;
         }
         self.alter_key(&row, a, runtime)
     }

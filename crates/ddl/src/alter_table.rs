@@ -1,15 +1,17 @@
 //! ALTER TABLE.
 
 use super::Definitions;
+use super::constraint::key_pair;
 use super::persistence::{LOGGED, UNLOGGED};
 use super::sequence::ColumnTable;
 use crate::client::Runtime;
+use crate::host::NullSink;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
-use kilndb_bind::table_query::RowCondition;
+use kilndb_bind::engine_query::{FillColumn, FillValue, RowCondition, ValueQuery, ValueSource};
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
-use kilndb_catalog::{CatalogView, Table, TableKind};
+use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::raw::{AlterTableType as A, DropBehavior, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
@@ -211,10 +213,9 @@ impl Definitions<'_> {
         }
         if let (Some(sequence), false) = (column.sequence, is_part) {
             let kind = if identity != 0 { b'i' } else { b'a' };
-            self.tie_sequence(sequence, Reference::column(table.oid, attnum), kind, runtime)?;
+            self.tie_sequence(sequence, ObjectAddress::column(table.oid, attnum), kind, runtime)?;
             self.keep_with_table(sequence, table.oid, runtime)?;
         }
-        let quoted = kilndb_catalog::format_type::quote_identifier(&column.name);
         if let Some(value) = constant {
             let missing = array(column.type_oid, vec![value]);
             self.update_attribute(table.oid, attnum, runtime, |row| {
@@ -223,11 +224,11 @@ impl Definitions<'_> {
             })?;
         } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some() || has_domain) {
             let value = match (column.generated, identity, column.sequence) {
-                (0, identity, Some(sequence)) if identity != 0 => format!("nextval({sequence}::oid::regclass)"),
-                _ => "DEFAULT".to_string(),
+                (0, identity, Some(sequence)) if identity != 0 => FillValue::Sequence(sequence),
+                _ => FillValue::Default,
             };
-            let update = format!("UPDATE {} SET {quoted} = {value}", self.qualified_name(table));
-            self.rewrite_rows(&update, runtime)?;
+            let table = self.context_mut().table_by_oid(table.oid, runtime)?;
+            self.rows_into(&FillColumn { table: &table, attnum, value }, runtime, &mut NullSink)?;
         }
         if identity != 0 {
             self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
@@ -250,169 +251,9 @@ impl Definitions<'_> {
         if volatile {
             return Ok(None);
         }
-        let name = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
-        let rows = self.query(&format!("SELECT CAST(({sql}) AS {name})"), runtime)?;
-        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).filter(|d| !d.is_null()))
-    }
-
-    /// Rewrites the table with the column's new type.
-    fn alter_type(
-        &mut self,
-        table: &Arc<Table>,
-        c: &nodes::AlterTableCmd,
-        source: &Arc<str>,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let name = c.name().unwrap_or("");
-        let column = column_of(table, name)?.clone();
-        let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
-        let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
-        let (type_oid, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
-        self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
-        self.refuse_new_type(table, &column, runtime)?;
-        if !table.referenced_by.is_empty()
-            && table.referenced_by.iter().any(|k| k.referenced_columns.contains(&column.attnum))
-            || table.foreign_keys.iter().any(|k| k.columns.contains(&column.attnum))
-        {
-            return Err(Error::unsupported("changing the type of a column that a foreign key uses is not supported"));
-        }
-        let quote = kilndb_catalog::format_type::quote_identifier;
-        let type_name =
-            self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, typmod)))?;
-        let value = match definition.raw_default() {
-            Node::None => quote(name),
-            node => kilndb_syntax::expression_sql(node)?,
-        };
-        if table.kind == TableKind::Composite {
-            self.refuse_stored_rows(table, runtime)?;
-            return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
-        }
-        let is_automatic = matches!(definition.raw_default(), Node::None);
-        let checked = self.context_mut().with_catalog(runtime, |host| {
-            kilndb_bind::bind_expression(&value, Some(table), &host.reader, Some((type_oid, typmod))).map(|_| ())
-        });
-        checked.map_err(|e| conversion_error(e, name, &type_name, is_automatic))?;
-        let wanted: Vec<String> = table
-            .columns
-            .iter()
-            .filter(|k| !k.dropped)
-            .map(|k| {
-                if k.attnum == column.attnum {
-                    format!("CAST(({value}) AS {type_name}) AS {}", quote(name))
-                } else {
-                    quote(&k.name)
-                }
-            })
-            .collect();
-        let is_partitioned = table.kind == TableKind::Partitioned;
-        // Rows pass through memory: a table that is larger belongs to a later, streaming rewrite.
-        let sql = format!("SELECT {} FROM {}", wanted.join(", "), self.qualified_name(table));
-        let rows = if is_partitioned { Vec::new() } else { self.query(&sql, runtime)? };
-        self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
-        self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
-        self.retype_indexes(table, column.attnum, type_oid, runtime)?;
-        if is_partitioned {
-            return Ok(());
-        }
-        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
-        self.empty_table(&table, runtime)?;
-        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
-        self.load_rows(&table, &rows, runtime)
-    }
-
-    fn retype_attribute(
-        &mut self,
-        table: &Table,
-        attnum: i16,
-        (type_oid, typmod): (u32, i32),
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let (len, storage) = self.type_storage(type_oid)?;
-        let collation = self.type_info(type_oid, runtime)?.collation;
-        self.update_attribute(table.oid, attnum, runtime, |row| {
-            row.set("atttypid", Datum::Oid(type_oid));
-            row.set("atttypmod", Datum::Int4(typmod));
-            row.set("attlen", Datum::Int2(len));
-            row.set("attstorage", Datum::Char(storage));
-            row.set("attcollation", Datum::Oid(collation));
-            row.set("atthasmissing", Datum::Bool(false));
-            row.set("attmissingval", Datum::Null);
-        })
-    }
-
-    fn retype_indexes(&mut self, table: &Arc<Table>, attnum: i16, type_oid: u32, runtime: &dyn Runtime) -> Result<()> {
-        for index in &table.indexes {
-            if index.keys.iter().any(|k| k.attnum == attnum) {
-                self.refuse_for_global(index, "changing the type of a key column")?;
-            }
-            for (i, key) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
-                let class = self.context_mut().with_catalog(runtime, |host| {
-                    crate::host::default_class(index.method.oid, type_oid, &host.reader)
-                })?;
-                let class = match class {
-                    Some(class) => class,
-                    None if index.has_terms() => return Err(self.no_class(index, type_oid, runtime)?),
-                    None => key.opclass,
-                };
-                let stored = self.stored_type(index.method.oid, class, type_oid, runtime)?;
-                self.update_attribute(index.oid, i as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(stored)))?;
-                let classes: Vec<Datum> =
-                    index.keys.iter().map(|k| Datum::Oid(if k.attnum == attnum { class } else { k.opclass })).collect();
-                self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
-                    row.set("indclass", kilndb_catalog::store::vector(oids::OID, classes));
-                })?;
-            }
-        }
-        Ok(())
-    }
-
-    fn no_class(&mut self, index: &kilndb_catalog::Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
-        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
-        let message =
-            format!("data type {shown} has no default operator class for access method \"{}\"", index.method.name);
-        Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
-            "You must specify an operator class for the index or define a default operator class for the data type.",
-        ))
-    }
-
-    /// Stores rows (values of the live columns) in an empty table and builds its indexes.
-    fn load_rows(&mut self, table: &Arc<Table>, rows: &[Vec<Datum>], runtime: &dyn Runtime) -> Result<()> {
-        let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
-        let (mut batch, mut rids, mut full) = (kilndb_storage::RowBatch::default(), Vec::new(), Vec::new());
-        for chunk in rows.chunks(1024) {
-            batch.bytes.clear();
-            batch.rows.clear();
-            rids.clear();
-            for row in chunk {
-                let mut values = row.iter();
-                full.clear();
-                full.extend(
-                    table
-                        .columns
-                        .iter()
-                        .map(|c| if c.dropped { Datum::Null } else { values.next().cloned().unwrap_or_default() }),
-                );
-                let start = batch.bytes.len() as u32;
-                kilndb_types::row::encode_row(&table.descriptor, &full, &mut batch.bytes)?;
-                batch.rows.push((kilndb_base::RowId::default(), start, batch.bytes.len() as u32));
-            }
-            self.context().cluster.engine.pace_bulk(batch.rows.len(), runtime)?;
-            let txn = self
-                .context_mut()
-                .transaction
-                .txn
-                .as_mut()
-                .ok_or_else(|| Error::internal("no transaction to load rows in"))?;
-            heap.insert_many(txn, &batch, &mut rids)?;
-            runtime.checkpoint()?;
-        }
-        if let Some(txn) = &mut self.context_mut().transaction.txn {
-            txn.next_command();
-        }
-        for index in &table.indexes {
-            self.build_index(table, index, runtime)?;
-        }
-        Ok(())
+        let mismatch = |from: &str| Error::internal(format!("a default of type {from}"));
+        let query = ValueQuery { source: ValueSource::Kept(sql), ty: (type_oid, typmod), mismatch: &mismatch };
+        Ok(Some(self.value_of(&query, runtime)?).filter(|value| !value.is_null()))
     }
 
     fn drop_constraint(
@@ -439,7 +280,7 @@ impl Definitions<'_> {
         if row.char("contype") == b'n' {
             self.release_not_null(table, row, runtime)?;
         }
-        self.delete_objects(&[Reference::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
+        self.delete_objects(&[ObjectAddress::object(PG_CONSTRAINT, row.oid("oid"))], cascade, runtime)
     }
 
     fn validate_constraint(&mut self, table: &Arc<Table>, name: &str, runtime: &dyn Runtime) -> Result<()> {
@@ -469,7 +310,7 @@ impl Definitions<'_> {
             return Err(not_enforced());
         }
         let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
-        self.validate_foreign_key(table, &key.columns, &target, &key.referenced_columns, name, runtime)?;
+        self.validate_foreign_key(key_pair(&key, table, &target), name, runtime)?;
         self.mark_key_valid(key.oid, runtime)
     }
 
@@ -520,16 +361,4 @@ pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t kilndb_c
             format!("column \"{name}\" of relation \"{}\" does not exist", table.name),
         )
     })
-}
-
-/// Why a column's values cannot become such of another type; `is_automatic`: without USING.
-fn conversion_error(mut e: Error, column: &str, type_name: &str, is_automatic: bool) -> Error {
-    e.0.position = None;
-    if e.sqlstate() != sqlstate::DATATYPE_MISMATCH || !is_automatic {
-        return e;
-    }
-    let quoted = kilndb_catalog::format_type::quote_identifier(column);
-    let message = format!("column \"{column}\" cannot be cast automatically to type {type_name}");
-    Error::new(sqlstate::DATATYPE_MISMATCH, message)
-        .with_hint(format!("You might need to specify \"USING {quoted}::{type_name}\"."))
 }

@@ -3,11 +3,11 @@
 use super::Definitions;
 use super::key_sort::{KeySorter, MergedKeys};
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
-use crate::host::{NullSink, RowsSink};
+use crate::host::RowsSink;
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use kilndb_bind::table_query::{RowCondition, RowValue, TableQuery};
+use kilndb_bind::engine_query::{EngineQuery, RowCondition, RowValue, TableQuery};
 use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Index, Table};
 use kilndb_exec::RowSink;
@@ -128,22 +128,27 @@ impl RowSink for KeySink<'_> {
 }
 
 impl Definitions<'_> {
-    /// Runs a query of our own making, on all that there is by now, and returns its rows.
-    pub fn query(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
-        let mut sink = RowsSink::default();
-        self.query_into(sql, runtime, &mut sink)?;
-        Ok(sink.rows)
-    }
-
-    /// As [`Definitions::query`], of a query over one table.
-    pub(crate) fn rows_of(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
+    /// Runs a query of the engine's own, on all that there is by now, and returns its rows.
+    pub(crate) fn rows_of(&mut self, query: &dyn EngineQuery, runtime: &dyn Runtime) -> Result<Vec<Vec<Datum>>> {
         let mut sink = RowsSink::default();
         self.rows_into(query, runtime, &mut sink)?;
         Ok(sink.rows)
     }
 
-    fn rows_into(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
-        let plan = self.context_mut().plan_table_query(query, runtime)?;
+    /// As [`Definitions::rows_of`], of a query of one row and one value.
+    pub(crate) fn value_of(&mut self, query: &dyn EngineQuery, runtime: &dyn Runtime) -> Result<Datum> {
+        let row = self.rows_of(query, runtime)?.pop();
+        Ok(row.and_then(|mut row| row.pop()).unwrap_or_default())
+    }
+
+    /// As [`Definitions::rows_of`], row by row. Returns how many there were, or how many were changed.
+    pub(crate) fn rows_into(
+        &mut self,
+        query: &dyn EngineQuery,
+        runtime: &dyn Runtime,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let plan = self.context_mut().plan_engine_query(query, runtime)?;
         self.run_at_newest(&plan, runtime, sink)
     }
 
@@ -163,34 +168,13 @@ impl Definitions<'_> {
         }
     }
 
-    /// Runs an UPDATE of ALTER TABLE, which gives rows the value of a new column: no trigger fires.
-    pub(crate) fn rewrite_rows(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<u64> {
-        // Statements of functions in the defaults are planned while the plan runs, and fire triggers.
-        self.context_mut().catalogs.is_rewriting = true;
-        let plan = self.plan_own(sql, runtime);
-        self.context_mut().catalogs.is_rewriting = false;
-        self.run_at_newest(&plan?, runtime, &mut NullSink)
-    }
-
-    pub(crate) fn query_into(&mut self, sql: &str, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
-        let plan = self.plan_own(sql, runtime)?;
-        self.run_at_newest(&plan, runtime, sink)
-    }
-
-    /// As [`Definitions::query_into`], of what the transaction's statements see.
-    pub fn query_seen(&mut self, sql: &str, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
-        let plan = self.plan_own(sql, runtime)?;
+    /// Runs a plan on what the transaction's statements see.
+    pub fn run_seen(&mut self, plan: &Arc<Plan>, runtime: &dyn Runtime, sink: &mut dyn RowSink) -> Result<u64> {
         let context = self.context_mut();
-        context.check_read_only(&plan)?;
-        context.lock_tables(&plan, runtime)?;
+        context.check_read_only(plan)?;
+        context.lock_tables(plan, runtime)?;
         let snapshot = context.take_snapshot(runtime)?;
-        self.host.run_plan(&plan, snapshot, runtime, sink)
-    }
-
-    fn plan_own(&mut self, sql: &str, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let script = kilndb_syntax::parse(sql)?;
-        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
-        self.context_mut().make_plan(&statement, &[], runtime)
+        self.host.run_plan(plan, snapshot, runtime, sink)
     }
 
     /// A definition concerns all rows that there are, also those that a snapshot which the transaction keeps does not
@@ -398,20 +382,27 @@ impl Definitions<'_> {
                 k.expression_sql.clone().unwrap_or_else(|| quote(&table.columns[(k.attnum - 1).max(0) as usize].name))
             })
             .collect();
-        let texts: Vec<String> = shown.iter().map(|s| format!("({s})::text")).collect();
-        let sql = format!(
-            "SELECT {} FROM {} WHERE ctid = '({},{})'",
-            texts.join(", "),
-            self.qualified_name(table),
-            rid.block,
-            rid.slot
-        );
-        let row = self.query(&sql, runtime)?.pop().unwrap_or_default();
-        let values: Vec<String> =
-            row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
+        let keys: Vec<RowValue<'_>> = index
+            .keys
+            .iter()
+            .map(|k| k.expression_sql.as_deref().map_or(RowValue::Column(k.attnum), RowValue::Expression))
+            .collect();
+        let query = TableQuery {
+            table,
+            values: keys.iter().map(RowValue::Text).collect(),
+            condition: RowCondition::At(rid),
+            is_one: true,
+        };
+        let row = self.rows_of(&query, runtime)?.pop().unwrap_or_default();
+        let values: Vec<String> = row.iter().map(key_text).collect();
         Ok(Error::new(sqlstate::UNIQUE_VIOLATION, format!("could not create unique index \"{}\"", index.name))
             .with_detail(format!("Key ({})=({}) is duplicated.", shown.join(", "), values.join(", ")))
             .with_table(&table.schema_name, &table.name)
             .with_constraint(&index.name))
     }
+}
+
+/// A key's value, which a query has given as a text, as messages show it.
+pub(super) fn key_text(value: &Datum) -> String {
+    if let Datum::Text(text) = value { text.to_string() } else { "null".to_string() }
 }

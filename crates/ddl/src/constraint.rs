@@ -1,12 +1,14 @@
 //! PRIMARY KEY, UNIQUE, CHECK and FOREIGN KEY.
 
 use super::Definitions;
+use super::build::key_text;
 use super::index::NewIndex;
 use super::partition_keys::NameCounter;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::engine_query::{KeyJoin, RowCondition};
 use kilndb_bind::names::{BoundText, Over};
-use kilndb_bind::table_query::RowCondition;
+use kilndb_catalog::ForeignKey;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
@@ -81,7 +83,39 @@ pub(super) struct ForeignPart {
     pub match_type: u8,
     /// ON DELETE SET NULL (…), SET DEFAULT (…).
     pub delete_columns: Vec<i16>,
-    pub equal_operators: Vec<Oid>,
+    pub equal_operators: Vec<KeyOperators>,
+}
+
+/// The columns of a foreign key beside those that they reference.
+#[derive(Clone, Copy)]
+pub(super) struct KeyPair<'a> {
+    pub referencing: &'a Arc<Table>,
+    pub columns: &'a [i16],
+    pub referenced: &'a Arc<Table>,
+    pub referenced_columns: &'a [i16],
+}
+
+pub(super) fn key_pair<'a>(
+    key: &'a ForeignKey,
+    referencing: &'a Arc<Table>,
+    referenced: &'a Arc<Table>,
+) -> KeyPair<'a> {
+    KeyPair { referencing, columns: &key.columns, referenced, referenced_columns: &key.referenced_columns }
+}
+
+/// Equality of one column of a foreign key and the column that it references (pg_constraint's conpfeqop, conppeqop,
+/// conffeqop).
+#[derive(Clone, Copy)]
+pub(super) struct KeyOperators {
+    pub mixed: Oid,
+    pub referenced: Oid,
+    pub referencing: Oid,
+}
+
+/// The columns of pg_constraint that the operators of a foreign key are kept in.
+pub(super) fn operator_columns(operators: &[KeyOperators]) -> [(&'static str, Datum); 3] {
+    let list = |of: fn(&KeyOperators) -> Oid| array(oids::OID, operators.iter().map(|o| Datum::Oid(of(o))).collect());
+    [("conpfeqop", list(|o| o.mixed)), ("conppeqop", list(|o| o.referenced)), ("conffeqop", list(|o| o.referencing))]
 }
 
 /// DEFERRABLE, INITIALLY DEFERRED.
@@ -419,7 +453,9 @@ impl Definitions<'_> {
             Some(name) => name.to_string(),
             None => self.free_constraint_name(table, &names, "fkey", &[], runtime)?,
         };
-        let equal_operators = self.equality_operators(table, &columns, &target, &target_columns, &name, runtime)?;
+        let pair =
+            KeyPair { referencing: table, columns: &columns, referenced: &target, referenced_columns: &target_columns };
+        let equal_operators = self.equality_operators(pair, &name, runtime)?;
         if c.fk_matchtype as u8 == b'p' {
             return Err(Error::unsupported("MATCH PARTIAL not yet implemented"));
         }
@@ -435,7 +471,7 @@ impl Definitions<'_> {
             equal_operators,
         };
         if validated {
-            self.validate_foreign_key(table, &columns, &target, &target_columns, &name, runtime)?;
+            self.validate_foreign_key(pair, &name, runtime)?;
         }
         let key = self.insert_constraint(
             &NewConstraint {
@@ -495,85 +531,56 @@ impl Definitions<'_> {
         ))
     }
 
-    fn equality_operators(
+    /// The operators that compare the key's columns in pairs: 42804 if a pair has none.
+    pub(super) fn equality_operators(
         &mut self,
-        table: &Table,
-        columns: &[i16],
-        target: &Table,
-        target_columns: &[i16],
+        key: KeyPair<'_>,
         name: &str,
         runtime: &dyn Runtime,
-    ) -> Result<Vec<Oid>> {
+    ) -> Result<Vec<KeyOperators>> {
         let mut operators = Vec::new();
-        for (mine, theirs) in columns.iter().zip(target_columns) {
-            let (mine, theirs) = (&table.columns[*mine as usize - 1], &target.columns[*theirs as usize - 1]);
+        for (mine, theirs) in key.columns.iter().zip(key.referenced_columns) {
+            let mine = &key.referencing.columns[*mine as usize - 1];
+            let theirs = &key.referenced.columns[*theirs as usize - 1];
+            let (left, right) = (theirs.type_oid, mine.type_oid);
             let found = self.context_mut().with_catalog(runtime, |host| {
-                let exact = host
-                    .reader
-                    .operators(None, "=")?
-                    .iter()
-                    .find(|o| o.left == theirs.type_oid && o.right == mine.type_oid)
-                    .map(|o| o.oid);
-                if exact.is_some() {
-                    return Ok(exact);
+                let own = |ty| Ok::<_, Error>(host.reader.ordering_operators(ty)?.map_or(0, |o| o.equal));
+                let all = host.reader.operators(None, "=")?;
+                if let Some(exact) = all.iter().find(|o| o.left == left && o.right == right) {
+                    let (referenced, referencing) = (own(left)?, own(right)?);
+                    return Ok(Some(KeyOperators { mixed: exact.oid, referenced, referencing }));
                 }
-                let implicit = mine.type_oid == theirs.type_oid
+                let implicit = left == right
                     || host
                         .reader
-                        .cast(mine.type_oid, theirs.type_oid)?
+                        .cast(right, left)?
                         .is_some_and(|c| c.context == kilndb_catalog::CastContext::Implicit);
-                Ok(if implicit { host.reader.ordering_operators(theirs.type_oid)?.map(|o| o.equal) } else { None })
+                let same = host.reader.ordering_operators(left)?.map(|o| o.equal).filter(|_| implicit);
+                Ok(same.map(|same| KeyOperators { mixed: same, referenced: same, referencing: same }))
             })?;
-            let Some(operator) = found else {
+            let Some(found) = found else {
                 let (left, right) = self.context_mut().with_catalog(runtime, |host| {
-                    Ok((host.reader.format_type(mine.type_oid, -1), host.reader.format_type(theirs.type_oid, -1)))
+                    Ok((host.reader.format_type(right, -1), host.reader.format_type(left, -1)))
                 })?;
-                return Err(Error::new(sqlstate::DATATYPE_MISMATCH, format!("foreign key constraint \"{name}\" cannot be implemented"))
-                    .with_detail(format!(
-                        "Key columns \"{}\" of the referencing table and \"{}\" of the referenced table are of incompatible types: {left} and {right}.",
-                        mine.name, theirs.name
-                    )));
+                let message = format!("foreign key constraint \"{name}\" cannot be implemented");
+                return Err(Error::new(sqlstate::DATATYPE_MISMATCH, message).with_detail(format!(
+                    "Key columns \"{}\" of the referencing table and \"{}\" of the referenced table are of incompatible types: {left} and {right}.",
+                    mine.name, theirs.name
+                )));
             };
-            operators.push(operator);
+            operators.push(found);
         }
         Ok(operators)
     }
 
-    pub(super) fn validate_foreign_key(
-        &mut self,
-        table: &Arc<Table>,
-        columns: &[i16],
-        target: &Arc<Table>,
-        target_columns: &[i16],
-        name: &str,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let quote = kilndb_catalog::format_type::quote_identifier;
-        let column = |t: &Table, n: &i16| quote(&t.columns[*n as usize - 1].name);
-        let mine: Vec<String> = columns.iter().map(|n| format!("fk.{}", column(table, n))).collect();
-        let joined: Vec<String> = columns
-            .iter()
-            .zip(target_columns)
-            .map(|(m, t)| format!("pk.{} = fk.{}", column(target, t), column(table, m)))
-            .collect();
-        let present: Vec<String> = mine.iter().map(|m| format!("{m} IS NOT NULL")).collect();
-        let missing: Vec<String> =
-            target_columns.iter().take(1).map(|t| format!("pk.{} IS NULL", column(target, t))).collect();
-        let sql = format!(
-            "SELECT fk.tableoid, {} FROM {} fk LEFT JOIN {} pk ON {} WHERE {} AND {} LIMIT 1",
-            mine.iter().map(|m| format!("{m}::text")).collect::<Vec<_>>().join(", "),
-            self.qualified_name(table),
-            self.qualified_name(target),
-            joined.join(" AND "),
-            missing.join(" AND "),
-            present.join(" AND ")
-        );
-        let rows = self.query(&sql, runtime)?;
+    pub(super) fn validate_foreign_key(&mut self, key: KeyPair<'_>, name: &str, runtime: &dyn Runtime) -> Result<()> {
+        let KeyPair { referencing: table, columns, referenced: target, referenced_columns } = key;
+        let query = KeyJoin { referencing: table, columns, referenced: target, referenced_columns, is_dangling: true };
+        let rows = self.rows_of(&query, runtime)?;
         let Some((Datum::Oid(place), row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
         // Of a partitioned table, the partition.
         let place = self.context_mut().table_by_oid(*place, runtime)?;
-        let values: Vec<String> =
-            row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
+        let values: Vec<String> = row.iter().map(key_text).collect();
         let names: Vec<&str> = columns.iter().map(|n| table.columns[*n as usize - 1].name.as_str()).collect();
         Err(Error::new(
             sqlstate::FOREIGN_KEY_VIOLATION,
@@ -622,7 +629,6 @@ impl Definitions<'_> {
             row.push(("conbin", Datum::text(sql)));
         }
         if let Some(foreign) = &new.foreign {
-            let operators = || array(oids::OID, foreign.equal_operators.iter().map(|o| Datum::Oid(*o)).collect());
             row.retain(|(name, _)| !name.starts_with("conf"));
             if !foreign.delete_columns.is_empty() {
                 row.push(("confdelsetcols", numbers(&foreign.delete_columns)));
@@ -633,10 +639,8 @@ impl Definitions<'_> {
                 ("confdeltype", Datum::Char(foreign.on_delete)),
                 ("confmatchtype", Datum::Char(foreign.match_type)),
                 ("confkey", numbers(&foreign.columns)),
-                ("conpfeqop", operators()),
-                ("conppeqop", operators()),
-                ("conffeqop", operators()),
             ]);
+            row.extend(operator_columns(&foreign.equal_operators));
         }
         self.write_catalog(runtime, |w| w.insert(PG_CONSTRAINT, &row).map(|_| ()))?;
         if new.foreign.is_some() {
@@ -691,11 +695,6 @@ impl Definitions<'_> {
             }
         }
         Err(Error::internal("no free name"))
-    }
-
-    pub(super) fn qualified_name(&self, table: &Table) -> String {
-        let quote = kilndb_catalog::format_type::quote_identifier;
-        format!("{}.{}", quote(&table.schema_name), quote(&table.name))
     }
 }
 

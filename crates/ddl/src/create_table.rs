@@ -7,7 +7,7 @@ use super::sequence::ColumnTable;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, TypeInfo};
@@ -507,7 +507,7 @@ impl Definitions<'_> {
         for (i, column) in new.columns.iter().enumerate() {
             if let Some(sequence) = column.sequence {
                 let kind = if column.identity != 0 { b'i' } else { b'a' };
-                self.tie_sequence(sequence, Reference::column(table, i as i16 + 1), kind, runtime)?;
+                self.tie_sequence(sequence, ObjectAddress::column(table, i as i16 + 1), kind, runtime)?;
                 self.keep_with_table(sequence, table, runtime)?;
             }
         }

@@ -8,9 +8,8 @@ use super::Definitions;
 use super::types::{NewType, insert_type};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::engine_query::RowCondition;
 use kilndb_bind::names::Over;
-use kilndb_bind::table_query::RowCondition;
-use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Table, TableKind, TypeInfo};
@@ -384,12 +383,9 @@ impl Definitions<'_> {
     /// Do all stored values keep a check? VALUE is the name of the only column of what it is asked of.
     fn validate_domain_check(&mut self, info: &TypeInfo, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         for (table, column) in self.columns_of_domain(info.oid, runtime)? {
-            let (from, quoted) = (self.qualified_name(&table), quote_identifier(&column));
-            let found = self.query(
-                &format!("SELECT 1 FROM (SELECT {quoted} AS value FROM {from}) s WHERE NOT ({sql}) LIMIT 1"),
-                runtime,
-            )?;
-            if !found.is_empty() {
+            let attnum = table.columns.iter().find(|c| !c.dropped && c.name == column).map_or(0, |c| c.attnum);
+            let condition = RowCondition::DomainFalse { attnum, base: info.base_type, check: sql };
+            if self.table_with_row(&table, condition, runtime)?.is_some() {
                 let message = format!(
                     "column \"{column}\" of table \"{}\" contains values that violate the new constraint",
                     table.name

@@ -5,7 +5,7 @@ use super::operator_class_objects::Kind;
 use super::text_search::kind_of;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CatalogView, Index, Table, TableKind};
@@ -47,7 +47,7 @@ impl Definitions<'_> {
         let mut named = Vec::with_capacity(targets.len());
         for target in &targets {
             self.lock_to_drop(target, &targets, runtime)?;
-            let object = Reference::object(PG_CLASS, target.oid);
+            let object = ObjectAddress::object(PG_CLASS, target.oid);
             if !named.contains(&object) {
                 named.push(object);
             }
@@ -129,7 +129,7 @@ impl Definitions<'_> {
 
     pub(crate) fn drop_table_by_oid(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         match self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
-            Some(table) => self.delete_objects(&[Reference::object(PG_CLASS, table.oid)], true, runtime),
+            Some(table) => self.delete_objects(&[ObjectAddress::object(PG_CLASS, table.oid)], true, runtime),
             None => Ok(()),
         }
     }

@@ -6,12 +6,11 @@
 
 use super::Definitions;
 use super::dependency::derived::INTERNAL;
-use super::renaming::bound_parts;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::{Column, Table, TableKind};
+use kilndb_catalog::{Table, TableKind};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -49,12 +48,12 @@ impl Definitions<'_> {
             }
             return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
         };
-        let mut named = vec![Reference::column(table.oid, column.attnum)];
+        let mut named = vec![ObjectAddress::column(table.oid, column.attnum)];
         if table.kind == TableKind::Partitioned {
             for partition in self.context_mut().with_catalog(runtime, |host| host.reader.partition_tree(table.oid))? {
                 let partition = self.context_mut().table_by_oid(partition, runtime)?;
                 let own = partition.columns.iter().find(|c| !c.dropped && c.name == name);
-                named.extend(own.map(|own| Reference::column(partition.oid, own.attnum)));
+                named.extend(own.map(|own| ObjectAddress::column(partition.oid, own.attnum)));
             }
         }
         self.delete_objects(&named, cascade, runtime)
@@ -78,73 +77,6 @@ impl Definitions<'_> {
             row.set("attnotnull", Datum::Bool(false));
             row.set("atthasdef", Datum::Bool(false));
             row.set("attname", Datum::text(format!("........pg.dropped.{attnum}........")));
-        })
-    }
-
-    /// ALTER COLUMN … TYPE is refused where the old type is built in, in PostgreSQL too but for checks and indexes.
-    pub(super) fn refuse_new_type(&mut self, table: &Table, column: &Column, runtime: &dyn Runtime) -> Result<()> {
-        self.settle_dependencies(runtime)?;
-        let name = &column.name;
-        for row in self.dependents(PG_CLASS, table.oid, i32::from(column.attnum))? {
-            let user = Reference::object(row.oid("classid"), row.oid("objid"));
-            let what = match user.class {
-                PG_PROC => "by a function or procedure",
-                PG_REWRITE => "by a view or rule",
-                PG_TRIGGER => "in a trigger definition",
-                PG_ATTRDEF => {
-                    self.refuse_generated(table, name, user.object)?;
-                    continue;
-                }
-                PG_CONSTRAINT | PG_CLASS if self.has_expression_of(user, table, column.attnum, runtime)? => {
-                    return Err(Error::unsupported(format!(
-                        "changing the type of column \"{name}\", which a check or an expression of an index uses, is not supported"
-                    )));
-                }
-                _ => continue,
-            };
-            let shown = self.object_shown(user, runtime)?;
-            return Err(Error::unsupported(format!("cannot alter type of a column used {what}"))
-                .with_detail(format!("{shown} depends on column \"{name}\"")));
-        }
-        Ok(())
-    }
-
-    /// 0A000 if the value of a generated column, whose row of pg_attrdef this is, is computed from the column.
-    fn refuse_generated(&mut self, table: &Table, name: &str, default: Oid) -> Result<()> {
-        let rows = self.context_mut().catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, &[Datum::Oid(default)])?;
-        let generated = rows
-            .first()
-            .and_then(|row| table.columns.iter().find(|c| i64::from(c.attnum) == row.int("adnum") && c.generated != 0));
-        match generated.filter(|other| other.name != name) {
-            Some(other) => Err(Error::unsupported("cannot alter type of a column used by a generated column")
-                .with_detail(format!("Column \"{name}\" is used by generated column \"{}\".", other.name))),
-            None => Ok(()),
-        }
-    }
-
-    /// Is it a check, or an index with an expression or a condition, that names the column there?
-    fn has_expression_of(
-        &mut self,
-        user: Reference,
-        table: &Table,
-        attnum: i16,
-        runtime: &dyn Runtime,
-    ) -> Result<bool> {
-        let (index, texts) = match user.class {
-            PG_CONSTRAINT => (PG_CONSTRAINT_OID_INDEX, &["conbin"][..]),
-            _ => (PG_INDEX_INDEXRELID_INDEX, &["indexprs", "indpred"][..]),
-        };
-        let class = if user.class == PG_CONSTRAINT { PG_CONSTRAINT } else { PG_INDEX };
-        let rows = self.context_mut().catalog_lookup(class, index, &[Datum::Oid(user.object)])?;
-        self.context_mut().with_catalog(runtime, |host| {
-            for (row, column) in rows.iter().flat_map(|row| texts.iter().map(move |column| (row, *column))) {
-                let Some(text) = row.text(column) else { continue };
-                let parts = bound_parts(host, class, row, column, text)?;
-                if parts.iter().any(|(_, part)| part.refers_to(Reference::column(table.oid, attnum))) {
-                    return Ok(true);
-                }
-            }
-            Ok(false)
         })
     }
 }

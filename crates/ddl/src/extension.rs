@@ -6,7 +6,7 @@
 use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::extension::{self, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
@@ -220,7 +220,8 @@ impl Definitions<'_> {
         if going.iter().any(|(name, _)| name == PLPGSQL) {
             return Err(Error::unsupported("dropping the extension plpgsql is not supported"));
         }
-        let named: Vec<Reference> = going.iter().map(|(_, oid)| Reference::object(PG_EXTENSION, *oid)).collect();
+        let named: Vec<ObjectAddress> =
+            going.iter().map(|(_, oid)| ObjectAddress::object(PG_EXTENSION, *oid)).collect();
         self.delete_objects(&named, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
         Ok("DROP EXTENSION".to_string())
     }

@@ -5,7 +5,7 @@ use super::alter_table::column_of;
 use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Column, Table};
@@ -55,7 +55,7 @@ impl Definitions<'_> {
             self.column_sequence(ColumnTable::of(table), (name, column.type_oid), (&options, source), runtime)?;
         let when = c.generated_when as u8;
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attidentity", Datum::Char(when)))?;
-        self.tie_sequence(sequence, Reference::column(table.oid, column.attnum), b'i', runtime)?;
+        self.tie_sequence(sequence, ObjectAddress::column(table.oid, column.attnum), b'i', runtime)?;
         self.keep_with_table(sequence, table.oid, runtime)
     }
 
@@ -110,7 +110,7 @@ impl Definitions<'_> {
         match column.identity_sequence {
             Some(sequence) => {
                 self.remove_dependencies((PG_CLASS, sequence), Some(b'i'), runtime)?;
-                self.delete_objects(&[Reference::object(PG_CLASS, sequence)], false, runtime)
+                self.delete_objects(&[ObjectAddress::object(PG_CLASS, sequence)], false, runtime)
             }
             None => Ok(()),
         }
@@ -156,7 +156,7 @@ impl Definitions<'_> {
         }
         self.remove_dependencies((PG_CLASS, sequence), Some(b'a'), runtime)?;
         match target {
-            Some((table, attnum)) => self.tie_sequence(sequence, Reference::column(table, attnum), b'a', runtime),
+            Some((table, attnum)) => self.tie_sequence(sequence, ObjectAddress::column(table, attnum), b'a', runtime),
             None => Ok(()),
         }
     }

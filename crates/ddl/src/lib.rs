@@ -11,6 +11,7 @@
 mod alter_constraint;
 mod alter_partitions;
 mod alter_table;
+mod alter_type;
 mod analyze;
 mod build;
 mod comment;

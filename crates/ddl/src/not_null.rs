@@ -8,7 +8,7 @@ use super::alter_table::column_of;
 use super::constraint::NewConstraint;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_bind::table_query::RowCondition;
+use kilndb_bind::engine_query::RowCondition;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{Column, Table};

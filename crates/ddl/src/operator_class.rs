@@ -10,7 +10,7 @@ use super::operator_class_objects::Kind;
 use super::text_search::{FIRST_UNPINNED_OID, split};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, FunctionInfo, HASH_METHOD};
 use kilndb_syntax::raw::ObjectType as O;
@@ -110,7 +110,8 @@ impl Definitions<'_> {
 
     /// A row of pg_depend for a member of a family, if what it needs could go.
     fn need(&mut self, dependent: (Oid, Oid), on: (Oid, Oid), kind: u8, runtime: &dyn Runtime) -> Result<()> {
-        let (dependent, referenced) = (Reference::object(dependent.0, dependent.1), Reference::object(on.0, on.1));
+        let (dependent, referenced) =
+            (ObjectAddress::object(dependent.0, dependent.1), ObjectAddress::object(on.0, on.1));
         match is_pinned(referenced) {
             true => Ok(()),
             false => self.declare_dependency(Dependency { dependent, referenced, kind }, runtime),

@@ -6,7 +6,7 @@ use super::operator_class::method_named;
 use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::AccessMethod;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
@@ -268,7 +268,7 @@ impl Definitions<'_> {
             }
         }
         let class = kind.columns().table;
-        let named: Vec<Reference> = targets.into_iter().map(|oid| Reference::object(class, oid)).collect();
+        let named: Vec<ObjectAddress> = targets.into_iter().map(|oid| ObjectAddress::object(class, oid)).collect();
         self.delete_objects(&named, cascade, runtime)?;
         Ok(kind.tag("DROP"))
     }

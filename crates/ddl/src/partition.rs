@@ -8,12 +8,14 @@ use super::index::NewIndex;
 use super::text_search;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::engine_query::{CallQuery, RowCondition, ValueQuery, ValueSource};
 use kilndb_bind::names::Over;
-use kilndb_bind::table_query::RowCondition;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::operator_class::{self, ClassFunctions, UserClass};
-use kilndb_catalog::partition::{self, Bound, Edge, Partition, PartitionKey, PartitionMap, Strategy, column_map};
+use kilndb_catalog::partition::{
+    self, Bound, Edge, KeyPart, Partition, PartitionKey, PartitionMap, Strategy, column_map,
+};
 use kilndb_catalog::store::vector;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CatalogView, FunctionInfo, Index, Table, TableKind};
@@ -39,7 +41,14 @@ fn malformed(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_TABLE_DEFINITION, message.into())
 }
 
-/// Calls functions of users' operator classes by statements.
+/// A part of a table's partition key.
+#[derive(Clone, Copy)]
+struct KeyPosition<'a> {
+    parent: &'a Table,
+    part: &'a KeyPart,
+}
+
+/// Calls functions of users' operator classes.
 struct Calls<'s, 'd> {
     definitions: &'s mut Definitions<'d>,
     runtime: &'s dyn Runtime,
@@ -48,21 +57,8 @@ struct Calls<'s, 'd> {
 impl ClassFunctions for Calls<'_, '_> {
     fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let types = operator_class::argument_types(function, class);
-        let quote = kilndb_catalog::format_type::quote_identifier;
-        let sql = self.definitions.context_mut().with_catalog(self.runtime, |host| {
-            let schema = host.reader.schema_name(function.schema_oid)?.unwrap_or_default();
-            let mut literals = Vec::new();
-            for (value, ty) in arguments.into_iter().zip(types) {
-                literals.push(format!(
-                    "{}::{}",
-                    partition::quoted(ty, value, &host.reader)?,
-                    bound_type(ty, &host.reader)
-                ));
-            }
-            Ok(format!("SELECT {}.{}({})", quote(&schema), quote(&function.name), literals.join(", ")))
-        })?;
-        let rows = self.definitions.query(&sql, self.runtime)?;
-        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
+        let arguments = types.into_iter().zip(arguments.into_iter().cloned()).collect();
+        self.definitions.value_of(&CallQuery { function, arguments }, self.runtime)
     }
 }
 
@@ -359,7 +355,8 @@ impl Definitions<'_> {
             Strategy::List => {
                 let mut list: Vec<Datum> = Vec::new();
                 for node in b.listdatums() {
-                    let value = self.bound_value(&key, 0, node, source, runtime)?;
+                    let part = KeyPosition { parent, part: &key.parts[0] };
+                    let value = self.bound_value(part, node, source, runtime)?;
                     let mut is_known = false;
                     for known in &list {
                         is_known |= match (known.is_null(), value.is_null()) {
@@ -384,8 +381,8 @@ impl Definitions<'_> {
                         )));
                     }
                 }
-                let lower = self.bound_edges(&key, b.lowerdatums(), source, runtime)?;
-                let upper = self.bound_edges(&key, b.upperdatums(), source, runtime)?;
+                let lower = self.bound_edges((parent, &key), b.lowerdatums(), source, runtime)?;
+                let upper = self.bound_edges((parent, &key), b.upperdatums(), source, runtime)?;
                 if key.compare_edges(&lower, &upper, &mut Calls { definitions: self, runtime })?.is_ge() {
                     let texts = self.context_mut().with_catalog(runtime, |host| {
                         let text = |edges: &[Edge]| host.shown_edges(&key, edges);
@@ -407,7 +404,7 @@ impl Definitions<'_> {
 
     fn bound_edges(
         &mut self,
-        key: &PartitionKey,
+        (parent, key): (&Table, &PartitionKey),
         list: &kilndb_syntax::NodeList,
         source: &Arc<str>,
         runtime: &dyn Runtime,
@@ -425,7 +422,8 @@ impl Definitions<'_> {
                 Some("minvalue") => Edge::Min,
                 Some("maxvalue") => Edge::Max,
                 _ => {
-                    let value = self.bound_value(key, out.len(), node, source, runtime)?;
+                    let part = KeyPosition { parent, part: &key.parts[out.len()] };
+                    let value = self.bound_value(part, node, source, runtime)?;
                     if value.is_null() {
                         return Err(definition("cannot specify NULL in range bound"));
                     }
@@ -451,26 +449,27 @@ impl Definitions<'_> {
 
     fn bound_value(
         &mut self,
-        key: &PartitionKey,
-        at: usize,
+        KeyPosition { parent, part }: KeyPosition<'_>,
         node: Node<'_>,
         source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<Datum> {
-        let part = &key.parts[at];
         let position = kilndb_syntax::position_of(source, kilndb_bind::location_of(node));
         if let Node::ColumnRef(_) = node {
             return Err(
                 Error::unsupported("cannot use column reference in partition bound expression").or_position(position)
             );
         }
-        let sql = kilndb_syntax::expression_sql(node)?;
-        let ty = self.context_mut().with_catalog(runtime, |host| Ok(bound_type(part.base_type, &host.reader)))?;
-        let rows = self.query(&format!("SELECT CAST(({sql}) AS {ty})"), runtime).map_err(|mut e| {
-            e.0.position = None;
-            e.or_position(position)
-        })?;
-        Ok(rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(bound_type(part.base_type, &host.reader)))?;
+        let column = parent.columns.iter().find(|c| c.attnum == part.attnum);
+        let name = column.map_or(part.expression_sql.as_deref().unwrap_or(""), |c| &c.name);
+        let mismatch = |_: &str| {
+            let message = format!("specified value cannot be cast to type {shown} for column \"{name}\"");
+            Error::new(sqlstate::DATATYPE_MISMATCH, message)
+        };
+        let query =
+            ValueQuery { source: ValueSource::Statement(node, source), ty: (part.base_type, -1), mismatch: &mismatch };
+        self.value_of(&query, runtime).map_err(|e| e.or_position(position))
     }
 
     /// 42P17 if the bound does not fit beside those that there are.

@@ -4,7 +4,7 @@ use super::Definitions;
 use super::partition::own_columns;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::table_query::RowCondition;
+use kilndb_bind::engine_query::RowCondition;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::partition::Bound;
 use kilndb_catalog::store::CatalogRow;

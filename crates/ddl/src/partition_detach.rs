@@ -17,7 +17,7 @@ use kilndb_base::hash::HashSet;
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, Over};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::partition::{PartitionMap, Strategy};
@@ -170,7 +170,7 @@ impl Definitions<'_> {
         }
         let used: Vec<String> = self.context_mut().with_catalog(runtime, |host| {
             let bound = BoundText::expression(&condition, Over::Table(child), &host.reader)?;
-            let is_used = |c: &&Column| !c.dropped && bound.refers_to(Reference::column(child.oid, c.attnum));
+            let is_used = |c: &&Column| !c.dropped && bound.refers_to(ObjectAddress::column(child.oid, c.attnum));
             Ok(child.columns.iter().filter(is_used).map(|c| c.name.clone()).collect())
         })?;
         let part = if used.len() == 1 { used } else { Vec::new() };

@@ -8,10 +8,13 @@
 //! 2. New rows of the referencing table are checked for the first of them alone.
 
 use super::Definitions;
+use super::build::key_text;
+use super::constraint::KeyPair;
 use super::partition::own_columns;
 use crate::client::Runtime;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::engine_query::KeyJoin;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{CatalogRow, array};
 use kilndb_catalog::{ForeignKey, Table, TableKind};
@@ -158,31 +161,23 @@ impl Definitions<'_> {
 
     fn refuse_referenced_rows(
         &mut self,
-        child: &Table,
+        child: &Arc<Table>,
         key: &ForeignKey,
-        other: &Table,
+        other: &Arc<Table>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let quote = kilndb_catalog::format_type::quote_identifier;
+        let query = KeyJoin {
+            referencing: other,
+            columns: &key.columns,
+            referenced: child,
+            referenced_columns: &key.referenced_columns,
+            is_dangling: false,
+        };
+        let rows = self.rows_of(&query, runtime)?;
+        let Some((_, row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
+        let values: Vec<String> = row.iter().map(key_text).collect();
         let name =
             |t: &Table, n: &i16| t.columns.get((*n - 1).max(0) as usize).map_or(String::new(), |c| c.name.clone());
-        let mine: Vec<String> = key.columns.iter().map(|n| format!("fk.{}", quote(&name(other, n)))).collect();
-        let joined: Vec<String> = mine
-            .iter()
-            .zip(&key.referenced_columns)
-            .map(|(m, n)| format!("pk.{} = {m}", quote(&name(child, n))))
-            .collect();
-        let sql = format!(
-            "SELECT {} FROM {} fk JOIN {} pk ON {} LIMIT 1",
-            mine.iter().map(|m| format!("{m}::text")).collect::<Vec<_>>().join(", "),
-            self.qualified_name(other),
-            self.qualified_name(child),
-            joined.join(" AND ")
-        );
-        let rows = self.query(&sql, runtime)?;
-        let Some(row) = rows.first() else { return Ok(()) };
-        let values: Vec<String> =
-            row.iter().map(|d| if let Datum::Text(s) = d { s.to_string() } else { "null".into() }).collect();
         let names: Vec<String> = key.columns.iter().map(|n| name(other, n)).collect();
         let message = format!("removing partition \"{}\" violates foreign key constraint \"{}\"", child.name, key.name);
         Err(Error::new(sqlstate::FOREIGN_KEY_VIOLATION, message)
@@ -219,7 +214,13 @@ impl Definitions<'_> {
             let name = like.map_or(&key.name, |own| &own.name);
             let target = self.context_mut().table_by_oid(key.referenced_table, runtime)?;
             let columns = own_columns(parent, child, &key.columns.iter().map(|n| i64::from(*n)).collect::<Vec<_>>());
-            self.validate_foreign_key(child, &columns, &target, &key.referenced_columns, name, runtime)?;
+            let pair = KeyPair {
+                referencing: child,
+                columns: &columns,
+                referenced: &target,
+                referenced_columns: &key.referenced_columns,
+            };
+            self.validate_foreign_key(pair, name, runtime)?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use crate::host::routine_definition::Arguments;
 use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked, has_labels};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_bind::variables::Variables;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
@@ -96,7 +96,7 @@ impl Definitions<'_> {
     pub(super) fn with_texts_renamed<R>(
         &mut self,
         words: &[String],
-        columns: &[(Reference, String)],
+        columns: &[(ObjectAddress, String)],
         runtime: &dyn Runtime,
         change: impl FnOnce(&mut Definitions<'_>) -> Result<R>,
     ) -> Result<R> {
@@ -140,7 +140,7 @@ impl Definitions<'_> {
 }
 
 /// A text in which a column's name is not to be found (USING, a field of a row) keeps the column from getting another.
-fn refuse_nameless(parts: &[Tracked], columns: &[(Reference, String)]) -> Result<()> {
+fn refuse_nameless(parts: &[Tracked], columns: &[(ObjectAddress, String)]) -> Result<()> {
     for (column, name) in columns {
         if !parts.iter().all(|part| part.can_rename(*column, name)) {
             return Err(Error::unsupported(format!(

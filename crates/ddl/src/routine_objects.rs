@@ -4,7 +4,7 @@ use super::Definitions;
 use super::function::{invalid, set_config};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{CatalogRow, array};
 use kilndb_catalog::temporary::is_temporary;
@@ -171,7 +171,7 @@ impl Definitions<'_> {
                 targets.push(f);
             }
         }
-        let named: Vec<Reference> = targets.iter().map(|f| Reference::object(PG_PROC, f.oid)).collect();
+        let named: Vec<ObjectAddress> = targets.iter().map(|f| ObjectAddress::object(PG_PROC, f.oid)).collect();
         self.delete_objects(&named, s.behavior == DropBehavior::DROP_CASCADE, runtime)?;
         Ok(format!("DROP {}", tag_of(s.remove_type)))
     }

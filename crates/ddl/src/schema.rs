@@ -6,7 +6,7 @@ use super::text_search::kind_of;
 use super::{Definitions, operator_class_objects};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::TableKind;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::temporary::is_temporary;
@@ -125,7 +125,7 @@ impl Definitions<'_> {
                 _ => self.context_mut().with_catalog(runtime, |host| host.reader.schema_oid(name))?,
             };
             match found {
-                Some(oid) => named.push(Reference::object(PG_NAMESPACE, oid)),
+                Some(oid) => named.push(ObjectAddress::object(PG_NAMESPACE, oid)),
                 None if s.missing_ok => {
                     self.context().notice(Severity::Notice, format!("schema \"{name}\" does not exist, skipping"))
                 }
@@ -244,7 +244,7 @@ impl Definitions<'_> {
             let member = self.context_mut().table_by_oid(oid, runtime)?;
             let member = self.lock_for_ddl(&member, self.table_lock(), runtime)?;
             if let Some(column) = member.columns.iter().find(|c| !c.dropped && c.name == old) {
-                renamed.push((Reference::column(oid, column.attnum), old.to_string()));
+                renamed.push((ObjectAddress::column(oid, column.attnum), old.to_string()));
             }
         }
         self.with_texts_renamed(&[old.replace('"', "\"\"")], &renamed, runtime, |definitions| {

@@ -5,11 +5,19 @@ use super::create_table::NewTable;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use super::view::result_columns;
 use crate::client::Runtime;
+use crate::context::PlanRequest;
 use kilndb_base::{Error, Result};
 use kilndb_catalog::global::GLOBAL;
 use kilndb_syntax::raw::ObjectType;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
+
+/// The query that a new table's rows come from, and the text that was parsed.
+#[derive(Clone, Copy)]
+struct SourceQuery<'a> {
+    node: Node<'a>,
+    source: &'a Arc<str>,
+}
 
 impl Definitions<'_> {
     pub fn create_table_as(
@@ -25,8 +33,8 @@ impl Definitions<'_> {
         if !matches!(s.query(), Node::SelectStmt(_)) {
             return Err(Error::unsupported("CREATE TABLE AS EXECUTE is not supported"));
         }
-        let query = kilndb_syntax::statement_sql(s.query())?;
-        self.create_from_query(into, &query, s.if_not_exists, source, runtime)
+        let query = SourceQuery { node: s.query(), source };
+        self.create_from_query(into, query, s.if_not_exists, runtime)
     }
 
     pub fn select_into(
@@ -37,21 +45,19 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let into = s.into_clause().ok_or_else(|| Error::internal("SELECT INTO without a table"))?;
-        let query = kilndb_syntax::select_without_into(node)?;
-        self.create_from_query(into, &query, false, source, runtime)
+        self.create_from_query(into, SourceQuery { node, source }, false, runtime)
     }
 
     fn create_from_query(
         &mut self,
         into: &nodes::IntoClause,
-        query: &str,
+        query: SourceQuery<'_>,
         if_not_exists: bool,
-        source: &Arc<str>,
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let r = into.rel().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
         let persistence = r.relpersistence as u8;
-        let global = persistence == b't' && says_global(source, r.location);
+        let global = persistence == b't' && says_global(query.source, r.location);
         let temporary = !global && self.will_be_temporary(r, runtime)?;
         let persistence = if global {
             GLOBAL
@@ -68,9 +74,8 @@ impl Definitions<'_> {
         if self.name_is_taken(schema, &name, "relation", if_not_exists, runtime)? {
             return Ok("CREATE TABLE AS".to_string());
         }
-        let script = kilndb_syntax::parse(query)?;
-        let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty query"))?;
-        let plan = self.context_mut().make_plan(&statement, &[], runtime)?;
+        let request = PlanRequest::of(query.node, query.source);
+        let plan = self.context_mut().plan_with(&request, runtime)?;
         let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;
         let mut options = self.storage_options(into.options())?;
         if global {
@@ -84,8 +89,9 @@ impl Definitions<'_> {
             return Ok("CREATE TABLE AS".to_string());
         }
         let table = self.context_mut().table_by_oid(oid, runtime)?;
-        let insert = format!("INSERT INTO {} {query}", self.qualified_name(&table));
-        let rows = self.query_seen(&insert, runtime, &mut crate::host::NullSink)?;
+        let request = PlanRequest { insert_into: Some(&table), ..request };
+        let plan = self.context_mut().plan_with(&request, runtime)?;
+        let rows = self.run_seen(&plan, runtime, &mut crate::host::NullSink)?;
         Ok(format!("SELECT {rows}"))
     }
 }

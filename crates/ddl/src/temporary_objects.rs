@@ -5,7 +5,7 @@ use super::Definitions;
 use crate::client::Runtime;
 use crate::context::OnCommit;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::global::DELETE_ROWS_OPTION;
 use kilndb_catalog::ids::*;
@@ -113,9 +113,9 @@ impl Definitions<'_> {
     pub fn drop_own_temporary_objects(&mut self, runtime: &dyn Runtime) -> Result<()> {
         let relations =
             self.context().shared.temporary.scan(PG_CLASS).into_iter().filter(|r| !b"iIc".contains(&r.char("relkind")));
-        let mut named: Vec<Reference> = relations.map(|r| Reference::object(PG_CLASS, r.oid("oid"))).collect();
+        let mut named: Vec<ObjectAddress> = relations.map(|r| ObjectAddress::object(PG_CLASS, r.oid("oid"))).collect();
         for (class, rows) in [PG_TYPE, PG_PROC].map(|class| (class, self.context().shared.temporary.scan(class))) {
-            named.extend(rows.iter().map(|r| Reference::object(class, r.oid("oid"))));
+            named.extend(rows.iter().map(|r| ObjectAddress::object(class, r.oid("oid"))));
         }
         self.delete_objects(&named, true, runtime)?;
         for (oid, storage) in self.context().shared.temporary.instances() {

@@ -5,7 +5,7 @@ use super::Definitions;
 use super::text_search::split;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
@@ -244,8 +244,8 @@ impl Definitions<'_> {
                 targets.push((kind, oid));
             }
         }
-        let named: Vec<Reference> =
-            targets.into_iter().map(|(kind, oid)| Reference::object(kind.table().0, oid)).collect();
+        let named: Vec<ObjectAddress> =
+            targets.into_iter().map(|(kind, oid)| ObjectAddress::object(kind.table().0, oid)).collect();
         self.delete_objects(&named, cascade, runtime)?;
         Ok(tag("DROP", kind))
     }

@@ -9,7 +9,7 @@ use super::create_table::NewTable;
 use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{CatalogRow, CatalogWriter};
@@ -351,7 +351,7 @@ impl Definitions<'_> {
         for info in &targets {
             self.refuse_other_owner_of_type(info.oid, runtime)?;
         }
-        let named: Vec<Reference> = targets.iter().map(|info| Reference::object(PG_TYPE, info.oid)).collect();
+        let named: Vec<ObjectAddress> = targets.iter().map(|info| ObjectAddress::object(PG_TYPE, info.oid)).collect();
         self.delete_objects(&named, cascade, runtime)?;
         Ok(if is_domain { "DROP DOMAIN" } else { "DROP TYPE" }.to_string())
     }

@@ -6,6 +6,7 @@ use super::context::*;
 use super::{Execution, write};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
+use kilndb_bind::engine_query::{EngineQuery, KeyAction, KeyQuery, NewKeyValue};
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::trigger::fires;
 use kilndb_catalog::{Column, Index, Table, TableKind};
@@ -368,33 +369,22 @@ fn quote(name: &str) -> String {
 }
 
 /// The statement that deals with the children; parameters: old key values, then new ones.
-fn action_sql(r: &ReferencedPlan, action: u8, update: bool) -> String {
-    let child = format!("{}.{}", quote(&r.child.schema_name), quote(&r.child.name));
-    let columns: Vec<String> =
-        r.child_columns.iter().filter_map(|c| r.child.columns.get(*c)).map(|c| quote(&c.name)).collect();
-    let count = columns.len();
-    let cond: Vec<String> = columns.iter().enumerate().map(|(i, c)| format!("{c} = ${}", i + 1)).collect();
-    let cond = cond.join(" AND ");
-    let set = |value: &dyn Fn(usize) -> String| {
-        columns.iter().enumerate().map(|(i, c)| format!("{c} = {}", value(i))).collect::<Vec<_>>().join(", ")
-    };
+fn action_query<'r>(r: &'r ReferencedPlan, parameters: Vec<Oid>, action: u8, update: bool) -> KeyQuery<'r> {
+    let count = r.child_columns.len();
     // ON DELETE SET NULL (…)
-    let chosen: Vec<String> = r
-        .key
-        .delete_columns
-        .iter()
-        .filter_map(|n| r.child.columns.get((*n - 1).max(0) as usize))
-        .map(|c| quote(&c.name))
-        .collect();
-    let changed = if update || chosen.is_empty() { &columns } else { &chosen };
-    let reset = |value: &str| changed.iter().map(|c| format!("{c} = {value}")).collect::<Vec<_>>().join(", ");
-    match action {
-        b'c' if update => format!("UPDATE {child} SET {} WHERE {cond}", set(&|i| format!("${}", count + i + 1))),
-        b'c' => format!("DELETE FROM {child} WHERE {cond}"),
-        b'n' => format!("UPDATE {child} SET {} WHERE {cond}", reset("NULL")),
-        b'd' => format!("UPDATE {child} SET {} WHERE {cond}", reset("DEFAULT")),
-        _ => format!("SELECT 1 FROM {child} WHERE {cond} LIMIT 1 FOR KEY SHARE"),
-    }
+    let chosen: Vec<usize> = r.key.delete_columns.iter().filter_map(|n| usize::try_from(*n - 1).ok()).collect();
+    let changed = if update || chosen.is_empty() { &r.child_columns } else { &chosen };
+    let reset = |value: NewKeyValue| KeyAction::Set(changed.iter().map(|place| (*place, value)).collect());
+    let action = match action {
+        b'c' if update => KeyAction::Set(
+            r.child_columns.iter().enumerate().map(|(i, place)| (*place, NewKeyValue::Parameter(count + i))).collect(),
+        ),
+        b'c' => KeyAction::Delete,
+        b'n' => reset(NewKeyValue::Null),
+        b'd' => reset(NewKeyValue::Default),
+        _ => KeyAction::Find { locks: true },
+    };
+    KeyQuery { table: &r.child, columns: &r.child_columns, parameters, action }
 }
 
 /// An action's statement as PostgreSQL has it, for errors in it.
@@ -568,22 +558,20 @@ fn plan_action(
     if let Some(plan) = cx.pending.cascade.as_deref().and_then(|cascade| cascade.plan(&key)) {
         return Ok(plan);
     }
-    let sql = action_sql(r, action, update);
     let types = r.columns.iter().map(|c| m.table.columns[*c].type_oid);
     let mut params: Vec<Oid> = types.clone().collect();
     if update && action == b'c' {
         params.extend(types);
     }
-    let plan = plan_sql(&sql, params, cx)?;
+    let plan = plan_query(&action_query(r, params, action, update), cx)?;
     if let Some(cascade) = cx.pending.cascade.as_deref_mut() {
         cascade.keep_plan(key, plan.clone());
     }
     Ok(plan)
 }
 
-fn plan_sql(sql: &str, mut params: Vec<Oid>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
-    let bound = kilndb_bind::bind_text(sql, cx.catalog, &mut params)?;
-    kilndb_plan::plan_with(bound, params, cx.catalog, cx.engine)
+fn plan_query(query: &KeyQuery<'_>, cx: &ExecContext<'_>) -> Result<Arc<Plan>> {
+    kilndb_plan::plan_with(query.bind(cx.catalog)?, query.parameter_types(), cx.catalog, cx.engine)
 }
 
 fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict: bool, cx: &ExecContext<'_>) -> Error {
@@ -609,20 +597,9 @@ fn still_referenced(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], restrict:
 
 fn parent_exists(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<bool> {
     if m.routing().is_some() {
-        let columns: Vec<String> = r
-            .columns
-            .iter()
-            .filter_map(|c| m.table.columns.get(*c))
-            .enumerate()
-            .map(|(i, c)| format!("{} = ${}", quote(&c.name), i + 1))
-            .collect();
-        let sql = format!(
-            "SELECT 1 FROM {}.{} WHERE {} LIMIT 1 FOR KEY SHARE",
-            quote(&m.table.schema_name),
-            quote(&m.table.name),
-            columns.join(" AND ")
-        );
-        let plan = plan_sql(&sql, r.columns.iter().map(|c| m.table.columns[*c].type_oid).collect(), cx)?;
+        let parameters = r.columns.iter().map(|c| m.table.columns[*c].type_oid).collect();
+        let action = KeyAction::Find { locks: true };
+        let plan = plan_query(&KeyQuery { table: &m.table, columns: &r.columns, parameters, action }, cx)?;
         return Ok(run_at_newest(&plan, old, cx)? > 0);
     }
     let Some(p) =

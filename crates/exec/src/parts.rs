@@ -96,6 +96,7 @@ impl Orders {
                 statement_timestamp: self.statement_timestamp,
                 host: &NoHost,
                 random_state: &random_state,
+                clock_was_read: None,
             },
             catalog: &Nobody,
             session: &Nobody,

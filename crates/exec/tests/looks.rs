@@ -193,6 +193,7 @@ fn large_arguments_leave_others_their_turn() {
             statement_timestamp: 0,
             host: &CatalogHost(&catalog),
             random_state: &random_state,
+            clock_was_read: None,
         };
         let values = Values::new(&cx);
         let mut functions: Vec<&Arc<FunctionInfo>> = BUILTINS.functions.values().collect();

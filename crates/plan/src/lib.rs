@@ -222,6 +222,7 @@ fn plan_in<'a>(
         names: Vec::new(),
         objects: Vec::new(),
         is_private: false,
+        reads_clock: false,
         places: Vec::new(),
         keeps_state,
         parts,

@@ -90,6 +90,9 @@ pub struct Plan {
     pub objects: Vec<Oid>,
     /// It uses temporary objects: of no use to another session, nor when these have changed.
     pub is_private: bool,
+    /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan:
+    /// the same text means something else to others.
+    pub reads_clock: bool,
     /// A cursor's: tables whose rows' `ctid` and `tableoid` each row of the result has behind its columns.
     pub places: Vec<Oid>,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.

@@ -76,8 +76,8 @@ pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>
             Error::internal(format!("internal error: {text}"))
         }
     };
-    // The client's going away has no reader.
-    if end.sqlstate() != sqlstate::SUCCESSFUL_COMPLETION {
+    // Of a client that has gone there is nobody to read an error.
+    if !is_client_gone(&end) {
         let end = end.with_severity(Severity::Fatal);
         match &mut step.phase {
             Phase::Ready(session) => session.log_error(&end, text_of(&step.message, session).as_deref(), runtime),
@@ -96,9 +96,14 @@ pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>
     step
 }
 
-/// Not an error: the session is over and there is nothing to say.
-pub fn silent_end() -> Error {
-    Error::new(sqlstate::SUCCESSFUL_COMPLETION, "")
+/// What ends a session whose client has said goodbye, hung up, or said nothing in time.
+pub fn client_gone() -> Error {
+    Error::new(sqlstate::CONNECTION_FAILURE, "connection to client lost").with_severity(Severity::Fatal)
+}
+
+/// Whether `end` is [`client_gone`]. A routine may raise the same SQLSTATE, but never with this severity.
+fn is_client_gone(end: &Error) -> bool {
+    end.0.severity == Severity::Fatal && end.sqlstate() == sqlstate::CONNECTION_FAILURE
 }
 
 /// Works with the account of the session's transaction.
@@ -113,9 +118,10 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
     loop {
         if runtime.control.terminate_requested.load(Ordering::Acquire) {
             if !matches!(step.phase, Phase::Ready(_)) {
-                return Err(silent_end());
+                return Err(client_gone());
             }
-            return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command"));
+            return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+                .with_severity(Severity::Fatal));
         }
         if !next_message(&mut step.message, runtime)? {
             if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
@@ -124,11 +130,11 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
                 {
                     session.log_message("unexpected EOF on client connection with an open transaction".into());
                 }
-                return Err(silent_end());
+                return Err(client_gone());
             }
             let Phase::Ready(session) = &mut step.phase else {
                 // Whoever has said nothing in time is not known to understand an error.
-                return runtime.control.refuse_long_idleness().map_err(|_| silent_end());
+                return runtime.control.refuse_long_idleness().map_err(|_| client_gone());
             };
             session.deliver_notifications(runtime, &mut WireClient { runtime })?;
             return runtime.control.refuse_long_idleness();
@@ -141,7 +147,7 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
                 }
             }),
             Phase::Ready(session) => dispatch(session, &mut step.skip_to_sync, &message, runtime),
-            Phase::Finished => Err(silent_end()),
+            Phase::Finished => Err(client_gone()),
         };
         step.message = message;
         if step.message.capacity() > 64 * 1024 {
@@ -196,7 +202,7 @@ fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> R
         }
         Startup::Cancel { process_id, secret } => {
             shared.cancel(process_id, secret);
-            return Err(silent_end());
+            return Err(client_gone());
         }
         Startup::Startup { minor, parameters, .. } => (minor, parameters),
     };
@@ -242,7 +248,7 @@ fn dispatch(session: &mut Session, skip_to_sync: &mut bool, message: &[u8], runt
     };
     let ready = kind == b'S' || kind == b'Q' || kind == b'F';
     if let Err(e) = done {
-        if e.0.severity >= Severity::Fatal || e.sqlstate() == sqlstate::SUCCESSFUL_COMPLETION {
+        if e.0.severity >= Severity::Fatal {
             return Err(e);
         }
         let e = session.explain_error(e);
@@ -318,7 +324,7 @@ fn perform(
             runtime.link.is_urgent.set(true);
             Ok(())
         }
-        Frontend::Terminate => Err(silent_end()),
+        Frontend::Terminate => Err(client_gone()),
         // Left over from a COPY that failed: the client had not heard of it yet.
         Frontend::CopyData(_) | Frontend::CopyDone | Frontend::CopyFail(_) => Ok(()),
         Frontend::Password(_) => {
@@ -388,7 +394,7 @@ impl Remarks for WireClient<'_> {
         while self.runtime.link.pending_output() > OUTPUT_LIMIT_BYTES {
             self.runtime.wait_for_client(WaitKind::ClientWrite);
             if self.runtime.link.write_failed.get() || self.runtime.link.end_of_input.get() {
-                return Err(silent_end().with_severity(Severity::Fatal));
+                return Err(client_gone());
             }
             self.runtime.checkpoint()?;
         }
@@ -429,7 +435,7 @@ impl CopyStream for WireClient<'_> {
                     return Err(Error::new(sqlstate::QUERY_CANCELED, format!("COPY from stdin failed: {why}")));
                 }
                 Frontend::Flush | Frontend::Sync => {}
-                Frontend::Terminate => return Err(silent_end().with_severity(Severity::Fatal)),
+                Frontend::Terminate => return Err(client_gone()),
                 _ => {
                     return Err(Error::new(
                         sqlstate::PROTOCOL_VIOLATION,

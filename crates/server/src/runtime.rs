@@ -241,7 +241,7 @@ impl Runtime for CoroutineRuntime {
         while self.link.pending_output() > crate::protocol::OUTPUT_LIMIT_BYTES {
             self.wait_for_client(WaitKind::ClientWrite);
             if self.link.write_failed.get() || self.link.end_of_input.get() {
-                return Err(crate::protocol::silent_end().with_severity(kilndb_base::Severity::Fatal));
+                return Err(crate::protocol::client_gone());
             }
             self.interrupts()?;
         }

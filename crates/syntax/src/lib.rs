@@ -160,19 +160,6 @@ pub fn select_with_names(sql: &str, names: &[&str]) -> Result<Option<String>> {
     Ok(Some(text.as_str().to_string()))
 }
 
-/// A SELECT INTO's text without its INTO.
-pub fn select_without_into(node: Node<'_>) -> Result<String> {
-    let Node::SelectStmt(select) = node else { return Err(Error::internal("SELECT INTO of something else")) };
-    let copy = pg_raw_parse::make::owned(|mem| {
-        let mut copy = mem.make_unique(select);
-        copy.as_mut().set_into_clause(mem.make_unique(None::<&nodes::IntoClause>));
-        copy
-    });
-    let text =
-        pg_raw_parse::deparse(&*copy).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;
-    Ok(text.as_str().to_string())
-}
-
 /// A statement's text, as the deparser writes it.
 pub fn statement_sql(node: Node<'_>) -> Result<String> {
     let text = pg_raw_parse::deparse(node).map_err(|e| Error::internal(format!("could not write a statement: {e}")))?;

@@ -126,6 +126,19 @@ pub struct EvalContext<'a> {
     pub host: &'a dyn Host,
     /// State of the session's random(): xoroshiro-like, seeded by the session, set by setseed().
     pub random_state: &'a Cell<[u64; 2]>,
+    /// Becomes true when an input function reads a text by the clock, such as 'now' or 'tomorrow': what has been made
+    /// of the text is then no constant. None where nobody asks.
+    pub clock_was_read: Option<&'a Cell<bool>>,
+}
+
+impl EvalContext<'_> {
+    /// The transaction's start, for an input function that makes a value of it.
+    pub fn clock_of_input(&self) -> i64 {
+        if let Some(was_read) = self.clock_was_read {
+            was_read.set(true);
+        }
+        self.transaction_timestamp
+    }
 }
 
 /// For values of types that are read without looking anything up.

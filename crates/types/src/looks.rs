@@ -38,6 +38,7 @@ pub fn with_context<T>(f: impl FnOnce(&EvalContext<'_>) -> T) -> T {
         statement_timestamp: 0,
         host: &NoHost,
         random_state: &random_state,
+        clock_was_read: None,
     })
 }
 

@@ -22,6 +22,7 @@ fn with_context<R>(f: impl FnOnce(&EvalContext<'_>) -> R) -> R {
         statement_timestamp: 0,
         host: &NoHost,
         random_state: &random_state,
+        clock_was_read: None,
     })
 }
 

@@ -141,7 +141,6 @@ pub struct Facts {
     pub read_only: bool,
     pub deferrable: bool,
     pub in_savepoint: bool,
-    pub is_rewriting: bool,
     pub isolation: &'static str,
     pub transaction_timestamp: i64,
     pub statement_timestamp: i64,
@@ -178,6 +177,7 @@ impl<'s> StatementHost<'s> {
             statement_timestamp: self.facts.statement_timestamp,
             host: self,
             random_state: &self.scratch.random_state,
+            clock_was_read: None,
         }
     }
 }
@@ -194,7 +194,6 @@ impl Environment<'_> {
                 temporary: &self.shared.temporary,
                 asked: None,
                 switches: self.settings.switches,
-                is_rewriting: self.facts.is_rewriting,
             },
             runtime: self.runtime,
             cluster: &self.shared.cluster,

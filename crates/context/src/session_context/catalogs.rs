@@ -24,8 +24,6 @@ use kilndb_types::{Datum, EvalContext};
 pub struct CatalogState {
     /// The open transaction has changed catalogs.
     pub has_ddl: bool,
-    /// While ALTER TABLE plans the statement that stores a table's rows anew.
-    pub is_rewriting: bool,
     /// System views are made with it at the first start.
     pub allow_system_objects: bool,
     /// The database's cache of objects as it was last seen, and its version: most statements find nothing newer.
@@ -89,6 +87,7 @@ impl SessionContext {
     }
 
     /// The objects a statement may use: the shared cache, or an own one in a transaction with DDL.
+    #[inline]
     pub(crate) fn object_cache(&mut self) -> Arc<ObjectCache> {
         self.shared.temporary.settle(self.database.version());
         if !self.catalogs.has_ddl {
@@ -165,6 +164,7 @@ impl SessionContext {
     }
 
     /// False if search_path or the catalogs have changed since the path was resolved.
+    #[inline]
     pub fn is_path_current(&self) -> bool {
         (self.catalogs.path.generation, self.catalogs.path.version)
             == (self.settings.generation, self.database.version())
@@ -189,7 +189,6 @@ impl SessionContext {
             temporary: &self.shared.temporary,
             asked: None,
             switches: self.settings.switches,
-            is_rewriting: false,
         };
         let (mut oids, mut creation) = (Vec::new(), None);
         for name in &self.settings.search_path {
@@ -254,7 +253,6 @@ impl SessionContext {
                 read_only: self.is_read_only(),
                 deferrable: self.modes().deferrable,
                 in_savepoint: !self.transaction.savepoints.is_empty(),
-                is_rewriting: self.catalogs.is_rewriting,
                 isolation: self.isolation_name(),
                 transaction_timestamp: self.transaction.transaction_timestamp,
                 statement_timestamp: self.transaction.statement_timestamp,
@@ -268,6 +266,7 @@ impl SessionContext {
     }
 
     /// Calls `read` with what reading values of `types` needs: the catalogs only if one of them needs them.
+    #[inline]
     pub fn with_value_context<R>(
         &mut self,
         mut types: impl Iterator<Item = Oid>,
@@ -281,6 +280,7 @@ impl SessionContext {
                 statement_timestamp: self.transaction.statement_timestamp,
                 host: &NoHost,
                 random_state: &self.shared.scratch.random_state,
+                clock_was_read: None,
             });
         }
         let environment = self.environment(runtime)?;

@@ -44,11 +44,17 @@ impl SessionContext {
 
     /// Before the commit: whatever may fail. A listener is registered now, so that it misses nothing that is committed
     /// after it.
+    #[inline]
     pub fn prepare_notifications(&mut self) -> Result<PreparedNotifications> {
+        let has_none = {
+            let listening = self.shared.scratch.listening.borrow();
+            listening.requests.is_empty() && listening.sent.is_empty()
+        };
+        if has_none { Ok(None) } else { self.prepare_sent() }
+    }
+
+    fn prepare_sent(&mut self) -> Result<PreparedNotifications> {
         let mut listening = self.shared.scratch.listening.borrow_mut();
-        if listening.requests.is_empty() && listening.sent.is_empty() {
-            return Ok(None);
-        }
         let queue = self.cluster.notifications.queue(self.database.oid);
         let listens = listening.requests.iter().any(|r| matches!(r, ListenRequest::Listen(_)));
         if listens && listening.listener.is_none() {

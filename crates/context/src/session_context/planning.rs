@@ -5,9 +5,9 @@ use crate::client::Runtime;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result};
+use kilndb_bind::engine_query::{EngineQuery, insert_rows};
 use kilndb_bind::ir::{BoundStatement, LockStrength};
 use kilndb_bind::lifting::Lifting;
-use kilndb_bind::table_query::TableQuery;
 use kilndb_catalog::changes::Asked;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::temporary::is_temporary;
@@ -16,7 +16,7 @@ use kilndb_plan::Plan;
 use kilndb_plan::node::{Node as PlanNode, Op, Planning};
 use kilndb_storage::{LockMode, LockTag, WaitPolicy};
 use kilndb_syntax::{Node, Statement, nodes};
-use kilndb_types::Datum;
+use kilndb_types::{Datum, EvalContext};
 
 /// EXPLAIN EXECUTE.
 #[derive(Clone, Copy)]
@@ -37,11 +37,21 @@ pub struct PlanRequest<'a> {
     pub explained: Option<Explained<'a>>,
     /// The rows are to tell where they are, for cursors.
     pub tells_places: bool,
+    /// The rows are to be entered in this table.
+    pub insert_into: Option<&'a Arc<kilndb_catalog::Table>>,
 }
 
 impl<'a> PlanRequest<'a> {
     pub fn of(node: Node<'a>, source: &'a Arc<str>) -> PlanRequest<'a> {
-        PlanRequest { node, source, declared_types: &[], lifting: None, explained: None, tells_places: false }
+        PlanRequest {
+            node,
+            source,
+            declared_types: &[],
+            lifting: None,
+            explained: None,
+            tells_places: false,
+            insert_into: None,
+        }
     }
 }
 
@@ -165,41 +175,34 @@ impl SessionContext {
 
     /// One attempt, with the definitions as they are now.
     fn plan_at_once(&mut self, request: &PlanRequest<'_>, asked: &Asked, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-        let PlanRequest { node, source, declared_types, lifting, explained, tells_places } = *request;
+        let PlanRequest { node, source, declared_types, lifting, explained, tells_places, insert_into } = *request;
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let mut host = environment.host();
         host.reader.asked = Some(asked);
         let mut param_types = declared_types.to_vec();
+        let eval = EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
         let mut bound = match &held {
             Some(held) => {
                 let variables = kilndb_bind::variables::Variables::new(&**held);
-                let bound = kilndb_bind::bind_with_variables(
-                    node,
-                    source.clone(),
-                    &host.reader,
-                    &variables,
-                    Some(&host.eval()),
-                )?;
+                let bound =
+                    kilndb_bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval))?;
                 super::held::with_values(bound, &variables.used(), held)?
             }
-            None => kilndb_bind::bind_node(
-                node,
-                source.clone(),
-                &host.reader,
-                &mut param_types,
-                lifting,
-                Some(&host.eval()),
-            )?,
+            None => kilndb_bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&eval))?,
         };
         if let Some(by) = explained {
             bound = kilndb_bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
         }
+        if let Some(table) = insert_into {
+            bound = insert_rows(bound, table, &host.reader)?;
+        }
         let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
-        let mut plan = self.shared.scratch.without_notices(|| {
-            kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &host.eval())
-        })?;
+        let mut plan = self
+            .shared
+            .scratch
+            .without_notices(|| kilndb_plan::plan(bound, param_types, &host.reader, &self.cluster.engine, &eval))?;
         if let Some((nanos, accesses)) = begun.map(|begun| begun.taken())
             && let Some(plan) = Arc::get_mut(&mut plan)
         {
@@ -210,6 +213,7 @@ impl SessionContext {
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
+            plan.reads_clock = asked.reads_clock.get();
             plan.objects = asked.objects.take().into_iter().collect();
             plan.columns.truncate(plan.columns.len() - 2 * places.len());
             plan.places = places;
@@ -218,14 +222,14 @@ impl SessionContext {
     }
 
     /// The plan of a query that the engine itself makes.
-    pub fn plan_table_query(&mut self, query: &TableQuery<'_>, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+    pub fn plan_engine_query(&mut self, query: &dyn EngineQuery, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
         self.plan_or_lock(runtime, |context, asked| {
             let environment = context.environment(runtime)?;
             let mut host = environment.host();
             host.reader.asked = Some(asked);
             let bound = query.bind(&host.reader)?;
             context.shared.scratch.without_notices(|| {
-                kilndb_plan::plan(bound, Vec::new(), &host.reader, &context.cluster.engine, &host.eval())
+                kilndb_plan::plan(bound, query.parameter_types(), &host.reader, &context.cluster.engine, &host.eval())
             })
         })
     }

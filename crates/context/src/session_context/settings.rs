@@ -87,7 +87,14 @@ impl SessionContext {
         self.shared.scratch.sequence_cache.borrow_mut().retain(|oid, _| is_there(oid));
     }
 
+    /// What the statement has asked for by set_config() takes effect.
+    #[inline]
     pub fn apply_set_config(&mut self) -> Result<()> {
+        if self.shared.scratch.set_config.borrow().is_empty() { Ok(()) } else { self.apply_pending_settings() }
+    }
+
+    #[cold]
+    fn apply_pending_settings(&mut self) -> Result<()> {
         for setting in self.shared.scratch.set_config.take().into_list() {
             work::step(UNITS_PER_SETTING)?;
             let scope = if setting.is_local { SettingScope::Local } else { SettingScope::Session };
@@ -141,6 +148,7 @@ fn time_zone_of_interval(text: &str, cast: &nodes::TypeCast) -> Result<String> {
         statement_timestamp: 0,
         host: &kilndb_types::context::NoHost,
         random_state: &random_state,
+        clock_was_read: None,
     };
     let interval = kilndb_types::datetime::interval::interval_in(text, typmod, &cx)?;
     let beyond = if interval.months != 0 { "months" } else { "days" };

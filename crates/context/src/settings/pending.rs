@@ -22,6 +22,10 @@ impl PendingSettings {
         self.last.insert(setting.name.to_ascii_lowercase(), self.list.len());
         self.list.push(setting);
     }
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
     /// The value that a name is going to have.
     pub fn value(&self, name: &str) -> Option<&str> {
         if self.list.is_empty() {

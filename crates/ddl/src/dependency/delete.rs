@@ -11,7 +11,7 @@ use crate::Definitions;
 use crate::client::Runtime;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::extension::MEMBER_TABLES;
 use kilndb_catalog::ids::*;
@@ -33,7 +33,12 @@ impl WholeObjects {
 
 impl Definitions<'_> {
     /// Deletes what a command names, and what goes with it. Without `cascade`: 2BP01 if something else needs it.
-    pub(crate) fn delete_objects(&mut self, named: &[Reference], cascade: bool, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn delete_objects(
+        &mut self,
+        named: &[ObjectAddress],
+        cascade: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         self.settle_dependencies(runtime)?;
         let plan = self.plan_deletion(named, cascade, runtime)?;
         let wholes = WholeObjects::of(&plan);
@@ -43,7 +48,12 @@ impl Definitions<'_> {
         self.settle_dependencies(runtime)
     }
 
-    fn delete_object_alone(&mut self, object: Reference, wholes: &WholeObjects, runtime: &dyn Runtime) -> Result<()> {
+    fn delete_object_alone(
+        &mut self,
+        object: ObjectAddress,
+        wholes: &WholeObjects,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
         let oid = object.object;
         match object.class {
             PG_CLASS if object.column != 0 => match wholes.has_relation(oid) {

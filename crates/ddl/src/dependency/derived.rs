@@ -11,7 +11,7 @@ use super::{Dependency, is_pinned};
 use crate::host::StatementHost;
 use crate::renaming::bound_parts;
 use kilndb_base::{Oid, Result};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::trigger::is_of_key;
@@ -32,7 +32,7 @@ pub(super) fn dependencies_of<'h, 's>(
     class: Oid,
     object: Oid,
 ) -> Result<Option<BTreeSet<Dependency>>> {
-    let mut derivation = Derivation { host, own: Reference::object(class, object), rows: BTreeSet::new() };
+    let mut derivation = Derivation { host, own: ObjectAddress::object(class, object), rows: BTreeSet::new() };
     let (index, find): (Oid, fn(&mut Derivation<'h, 's>, &CatalogRow) -> Result<()>) = match class {
         PG_CLASS => (PG_CLASS_OID_INDEX, Derivation::relation),
         PG_TYPE => (PG_TYPE_OID_INDEX, Derivation::data_type),
@@ -57,23 +57,23 @@ pub(super) fn dependencies_of<'h, 's>(
 
 struct Derivation<'h, 's> {
     host: &'h StatementHost<'s>,
-    own: Reference,
+    own: ObjectAddress,
     rows: BTreeSet<Dependency>,
 }
 
 impl Derivation<'_, '_> {
-    fn needs(&mut self, referenced: Reference, kind: u8) {
+    fn needs(&mut self, referenced: ObjectAddress, kind: u8) {
         self.part_needs(0, referenced, kind);
     }
 
-    fn part_needs(&mut self, column: i16, referenced: Reference, kind: u8) {
+    fn part_needs(&mut self, column: i16, referenced: ObjectAddress, kind: u8) {
         if referenced.object != 0 && !is_pinned(referenced) && referenced != self.own {
-            self.rows.insert(Dependency { dependent: Reference { column, ..self.own }, referenced, kind });
+            self.rows.insert(Dependency { dependent: ObjectAddress { column, ..self.own }, referenced, kind });
         }
     }
 
     fn needs_object(&mut self, class: Oid, object: Oid, kind: u8) {
-        self.needs(Reference::object(class, object), kind);
+        self.needs(ObjectAddress::object(class, object), kind);
     }
 
     fn rows_by(&self, table: Oid, index: Oid, key: Oid) -> Result<Vec<CatalogRow>> {
@@ -96,10 +96,10 @@ impl Derivation<'_, '_> {
             }
         }
         // A table of which columns are named is not named as a whole too.
-        let whole: Vec<Reference> = named
+        let whole: Vec<ObjectAddress> = named
             .iter()
             .filter(|r| {
-                r.column == 0 && named.iter().any(|other| Reference { column: 0, ..*other } == **r && other != *r)
+                r.column == 0 && named.iter().any(|other| ObjectAddress { column: 0, ..*other } == **r && other != *r)
             })
             .copied()
             .collect();
@@ -130,8 +130,8 @@ impl Derivation<'_, '_> {
         for column in self.rows_by(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, relation)? {
             if !column.bool("attisdropped") {
                 let attnum = column.int("attnum") as i16;
-                self.part_needs(attnum, Reference::object(PG_TYPE, column.oid("atttypid")), NORMAL);
-                self.part_needs(attnum, Reference::object(PG_COLLATION, column.oid("attcollation")), NORMAL);
+                self.part_needs(attnum, ObjectAddress::object(PG_TYPE, column.oid("atttypid")), NORMAL);
+                self.part_needs(attnum, ObjectAddress::object(PG_COLLATION, column.oid("attcollation")), NORMAL);
             }
         }
         match self.rows_by(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, relation)?.first() {
@@ -154,7 +154,7 @@ impl Derivation<'_, '_> {
         columns.extend(row.numbers("partattrs").into_iter().map(|n| n as i16));
         for column in columns.into_iter().filter(|n| *n > 0) {
             self.rows.insert(Dependency {
-                dependent: Reference::column(relation, column),
+                dependent: ObjectAddress::column(relation, column),
                 referenced: self.own,
                 kind: INTERNAL,
             });
@@ -189,7 +189,7 @@ impl Derivation<'_, '_> {
         let mut is_whole = true;
         for column in columns.iter().filter(|n| **n > 0) {
             is_whole = false;
-            self.needs(Reference::column(table, *column as i16), kind);
+            self.needs(ObjectAddress::column(table, *column as i16), kind);
         }
         if is_whole {
             self.needs_object(PG_CLASS, table, kind);
@@ -248,7 +248,7 @@ impl Derivation<'_, '_> {
         let key = [Datum::Oid(table), Datum::Int2(attnum)];
         let columns = self.host.reader.lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?;
         let is_generated = columns.first().is_some_and(|c| !matches!(c.char("attgenerated"), 0 | b' '));
-        self.needs(Reference::column(table, attnum), if is_generated { INTERNAL } else { AUTO });
+        self.needs(ObjectAddress::column(table, attnum), if is_generated { INTERNAL } else { AUTO });
         self.needs_named(row, &["adbin"], (table, NORMAL), NORMAL)
     }
 
@@ -271,7 +271,7 @@ impl Derivation<'_, '_> {
             self.needs_object(PG_CLASS, table, PARTITION_SECONDARY);
         }
         for column in row.numbers("tgattr") {
-            self.needs(Reference::column(table, column as i16), NORMAL);
+            self.needs(ObjectAddress::column(table, column as i16), NORMAL);
         }
         self.needs_named(row, &["tgqual"], (table, NORMAL), NORMAL)
     }

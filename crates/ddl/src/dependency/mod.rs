@@ -20,7 +20,7 @@ use crate::client::Runtime;
 use crate::host::StatementHost;
 use derived::{AUTO, EXTENSION, INTERNAL, dependencies_of};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::builtin::{FIRST_USER_OID, PUBLIC};
 use kilndb_catalog::definition_rows::derived_classes;
 use kilndb_catalog::ids::*;
@@ -35,15 +35,15 @@ const FIRST_UNPINNED_OID: Oid = 12000;
 /// A row of pg_depend.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Dependency {
-    pub dependent: Reference,
-    pub referenced: Reference,
+    pub dependent: ObjectAddress,
+    pub referenced: ObjectAddress,
     /// pg_depend.deptype.
     pub kind: u8,
 }
 
 impl Dependency {
     fn of_row(row: &CatalogRow) -> Dependency {
-        let address = |[class, object, column]: [&str; 3]| Reference {
+        let address = |[class, object, column]: [&str; 3]| ObjectAddress {
             class: row.oid(class),
             object: row.oid(object),
             column: row.int(column) as i16,
@@ -79,7 +79,7 @@ impl Dependency {
 }
 
 /// Does it belong to the system for good?
-pub(super) fn is_pinned(object: Reference) -> bool {
+pub(super) fn is_pinned(object: ObjectAddress) -> bool {
     object.object < FIRST_UNPINNED_OID && (object.class, object.object) != (PG_NAMESPACE, PUBLIC)
 }
 
@@ -167,11 +167,11 @@ impl Definitions<'_> {
     pub(super) fn tie_sequence(
         &mut self,
         sequence: Oid,
-        column: Reference,
+        column: ObjectAddress,
         kind: u8,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let dependent = Reference::object(PG_CLASS, sequence);
+        let dependent = ObjectAddress::object(PG_CLASS, sequence);
         self.declare_dependency(Dependency { dependent, referenced: column, kind }, runtime)
     }
 
@@ -182,12 +182,12 @@ impl Definitions<'_> {
     }
 
     /// All objects whose dependencies follow from their definitions.
-    fn all_definitions(&mut self) -> Result<Vec<Reference>> {
+    fn all_definitions(&mut self) -> Result<Vec<ObjectAddress>> {
         let mut all = Vec::new();
         for class in derived_classes() {
             let rows = self.context_mut().catalog_scan(class)?;
             let tracked = rows.iter().map(|row| row.oid("oid")).filter(|oid| is_tracked(class, *oid));
-            all.extend(tracked.map(|oid| Reference::object(class, oid)));
+            all.extend(tracked.map(|oid| ObjectAddress::object(class, oid)));
         }
         Ok(all)
     }
@@ -207,11 +207,11 @@ impl Definitions<'_> {
         Ok(problems)
     }
 
-    fn compare_definition(&mut self, object: Reference, runtime: &dyn Runtime) -> Result<Compared> {
+    fn compare_definition(&mut self, object: ObjectAddress, runtime: &dyn Runtime) -> Result<Compared> {
         self.context_mut().with_catalog(runtime, |host| Compared::of(host, object.class, object.object))
     }
 
-    fn unbound(&mut self, object: Reference, e: &Error, runtime: &dyn Runtime) -> Result<String> {
+    fn unbound(&mut self, object: ObjectAddress, e: &Error, runtime: &dyn Runtime) -> Result<String> {
         let shown = self.object_shown(object, runtime)?;
         Ok(format!("the definition of {shown} cannot be bound: {}", e.message()))
     }

@@ -16,7 +16,7 @@ use crate::client::Runtime;
 use crate::host::describe;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_bind::reference::Reference;
+use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, TableKind};
 use kilndb_storage::LockMode;
@@ -64,10 +64,10 @@ impl Reasons {
 
 /// An object that goes.
 struct Doomed {
-    object: Reference,
+    object: ObjectAddress,
     reasons: Reasons,
     /// What it needs that goes, or what it is a part of.
-    needs: Option<Reference>,
+    needs: Option<ObjectAddress>,
 }
 
 /// Objects that go, in the order in which they may be deleted.
@@ -79,7 +79,7 @@ pub(super) struct DeletionPlan {
 }
 
 impl DeletionPlan {
-    pub fn objects(&self) -> impl Iterator<Item = Reference> + '_ {
+    pub fn objects(&self) -> impl Iterator<Item = ObjectAddress> + '_ {
         self.doomed.iter().map(|d| d.object)
     }
 
@@ -89,7 +89,7 @@ impl DeletionPlan {
     }
 
     /// Is the object, or the relation that it is a column of, in the list? The reasons are added to its own.
-    fn contains(&mut self, object: Reference, reasons: Reasons) -> bool {
+    fn contains(&mut self, object: ObjectAddress, reasons: Reasons) -> bool {
         let mut is_there = false;
         for place in self.places.get(&(object.class, object.object)).into_iter().flatten() {
             let Some(known) = self.doomed.get_mut(*place) else { continue };
@@ -118,15 +118,15 @@ struct Wholes {
 /// The walk: what it has found, and the way to where it is.
 struct DeletionWalk<'n> {
     /// What the command names.
-    named: &'n [Reference],
+    named: &'n [ObjectAddress],
     plan: DeletionPlan,
     /// From the object named to the one whose dependents are being looked at.
-    path: Vec<(Reference, Reasons)>,
+    path: Vec<(ObjectAddress, Reasons)>,
 }
 
 impl DeletionWalk<'_> {
     /// Is the object, or its relation as a whole, on the way here? The reasons are added to its own.
-    fn is_on_path(&mut self, object: Reference, reasons: Reasons) -> bool {
+    fn is_on_path(&mut self, object: ObjectAddress, reasons: Reasons) -> bool {
         for (on_path, why) in self.path.iter_mut().rev() {
             if (on_path.class, on_path.object) == (object.class, object.object) {
                 if on_path.column == object.column {
@@ -145,7 +145,7 @@ impl DeletionWalk<'_> {
     fn visit(
         &mut self,
         definitions: &mut Definitions<'_>,
-        object: Reference,
+        object: ObjectAddress,
         mut reasons: Reasons,
         runtime: &dyn Runtime,
     ) -> Result<()> {
@@ -168,7 +168,7 @@ impl DeletionWalk<'_> {
                 return self.visit_whole(definitions, object, owner.referenced, reasons, runtime);
             }
             let whole = owner.referenced;
-            if self.named.iter().any(|n| *n == whole || *n == Reference::object(whole.class, whole.object)) {
+            if self.named.iter().any(|n| *n == whole || *n == ObjectAddress::object(whole.class, whole.object)) {
                 // It goes when the command's list comes to that.
                 return Ok(());
             }
@@ -189,7 +189,7 @@ impl DeletionWalk<'_> {
     }
 
     /// What `object` is a part of, if that is not on the way here already.
-    fn wholes_of(&mut self, definitions: &mut Definitions<'_>, object: Reference) -> Result<Wholes> {
+    fn wholes_of(&mut self, definitions: &mut Definitions<'_>, object: ObjectAddress) -> Result<Wholes> {
         let key = [Datum::Oid(object.class), Datum::Oid(object.object), Datum::Int4(i32::from(object.column))];
         let key = &key[..if object.column == 0 { 2 } else { 3 }];
         let mut wholes = Wholes::default();
@@ -216,8 +216,8 @@ impl DeletionWalk<'_> {
     fn visit_whole(
         &mut self,
         definitions: &mut Definitions<'_>,
-        part: Reference,
-        whole: Reference,
+        part: ObjectAddress,
+        whole: ObjectAddress,
         reasons: Reasons,
         runtime: &dyn Runtime,
     ) -> Result<()> {
@@ -239,7 +239,7 @@ impl Definitions<'_> {
     /// follows of itself.
     pub(super) fn plan_deletion(
         &mut self,
-        named: &[Reference],
+        named: &[ObjectAddress],
         cascade: bool,
         runtime: &dyn Runtime,
     ) -> Result<DeletionPlan> {
@@ -254,7 +254,7 @@ impl Definitions<'_> {
     fn report_deletion(
         &mut self,
         plan: &DeletionPlan,
-        named: &[Reference],
+        named: &[ObjectAddress],
         cascade: bool,
         runtime: &dyn Runtime,
     ) -> Result<()> {
@@ -309,7 +309,7 @@ impl Definitions<'_> {
         self.context().shared.scratch.notices.borrow_mut().push(notice.with_detail(lines.join("\n")));
     }
 
-    fn required_by(&mut self, part: Reference, whole: Reference, runtime: &dyn Runtime) -> Result<Error> {
+    fn required_by(&mut self, part: ObjectAddress, whole: ObjectAddress, runtime: &dyn Runtime) -> Result<Error> {
         let (part, whole) = (self.object_shown(part, runtime)?, self.object_shown(whole, runtime)?);
         let message = format!("cannot drop {part} because {whole} requires it");
         Ok(Error::new(sqlstate::DEPENDENT_OBJECTS_STILL_EXIST, message)
@@ -317,7 +317,7 @@ impl Definitions<'_> {
     }
 
     /// An object as messages call it.
-    pub(crate) fn object_shown(&mut self, object: Reference, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn object_shown(&mut self, object: ObjectAddress, runtime: &dyn Runtime) -> Result<String> {
         let shown = self
             .context_mut()
             .with_catalog(runtime, |host| describe::shown(host, object.class, object.object, object.column))?;
@@ -325,8 +325,12 @@ impl Definitions<'_> {
     }
 
     /// Who needs an object, each once, in the order in which they are gone on with. Relations among them are locked.
-    fn dependents_in_order(&mut self, object: Reference, runtime: &dyn Runtime) -> Result<Vec<(Reference, Reasons)>> {
-        let mut dependents: Vec<(Reference, Reasons)> = Vec::new();
+    fn dependents_in_order(
+        &mut self,
+        object: ObjectAddress,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<(ObjectAddress, Reasons)>> {
+        let mut dependents: Vec<(ObjectAddress, Reasons)> = Vec::new();
         for row in self.dependents(object.class, object.object, i32::from(object.column))? {
             let Dependency { dependent, kind, .. } = Dependency::of_row(&row);
             // A relation's column that is a part of the relation.
@@ -352,7 +356,7 @@ impl Definitions<'_> {
     }
 
     /// Locks an object that is about to go; false: somebody else has deleted it meanwhile. Only relations have locks.
-    fn lock_to_delete(&mut self, object: Reference, runtime: &dyn Runtime) -> Result<bool> {
+    fn lock_to_delete(&mut self, object: ObjectAddress, runtime: &dyn Runtime) -> Result<bool> {
         if object.class != PG_CLASS {
             return Ok(true);
         }

@@ -135,6 +135,7 @@ impl RowSink for Lines {
                     statement_timestamp: 0,
                     host: &host,
                     random_state: &cell,
+                    clock_was_read: None,
                 };
                 let mut out = Vec::new();
                 io::output(*t, v, &mut out, &eval).unwrap();
@@ -336,6 +337,7 @@ impl Db {
                     statement_timestamp: 0,
                     host: &host,
                     random_state: &cell,
+                    clock_was_read: None,
                 },
                 catalog: &self.catalog,
                 session: &NoSession,

@@ -7,7 +7,7 @@ use crate::client::{Client, ProgressSlot, Runtime};
 use crate::session::Session;
 use crate::session::run::{SinkMaker, column_types};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::table_query::{RowCondition, RowValue, TableQuery};
+use kilndb_bind::engine_query::{RowCondition, RowValue, TableQuery};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, Statement, nodes};
@@ -168,7 +168,7 @@ pub(super) fn copy_to(
             let columns = copy_columns(&table, &crate::ddl::strings(s.attlist()))?;
             let values = columns.iter().map(|c| RowValue::Column(c.attnum)).collect();
             let query = TableQuery { table: &table, values, condition: RowCondition::All, is_one: false };
-            session.context.plan_table_query(&query, runtime)?
+            session.context.plan_engine_query(&query, runtime)?
         }
         query => session.context.make_plan_of(query, statement.source(), &[], runtime)?,
     };

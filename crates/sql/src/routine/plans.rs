@@ -173,7 +173,7 @@ impl RoutinePlans {
             ParseMode::Assignment { .. } => UPDATE,
         };
         let in_own_text = |e| in_text(e, &prepared.text, before);
-        let eval = host.eval();
+        let eval = kilndb_types::EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
         let bound = match (prepared.mode, node) {
             (ParseMode::Assignment { names }, Node::UpdateStmt(u)) => match u.target_list().iter().next() {
                 Some(target) => kilndb_bind::bind_assignment(
@@ -206,6 +206,7 @@ impl RoutinePlans {
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
+            plan.reads_clock = asked.reads_clock.get();
             plan.objects = asked.objects.take().into_iter().collect();
             plan.columns.truncate(plan.columns.len() - 2 * places.len());
             plan.places = places;
@@ -247,10 +248,7 @@ impl RoutinePlans {
             Some(s) => s.plan,
             None => {
                 let plan = Self::make_plan(prepared, scope, false, context, runtime)?;
-                if !context.catalogs.has_ddl
-                    && plan.plan.as_ref().is_none_or(|p| !p.is_private)
-                    && !crate::session::reads_the_clock(&prepared.text)
-                {
+                if !context.catalogs.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_clock) {
                     let shared = SharedPlan {
                         catalog_version: epoch.catalog_version,
                         path: context.search_path(),
@@ -375,6 +373,7 @@ impl RoutinePlans {
                 statement_timestamp: context.transaction.statement_timestamp,
                 host: &kilndb_types::context::NoHost,
                 random_state: &context.shared.scratch.random_state,
+                clock_was_read: None,
             },
             catalog: &kilndb_exec::parts::Nobody,
             session: &kilndb_exec::parts::Nobody,

@@ -352,7 +352,7 @@ impl Spi<'_> {
             Node::CopyStmt(c) if c.filename().is_none() => {
                 return Err(Error::unsupported("cannot COPY to/from client in PL/pgSQL"));
             }
-            Node::ExecuteStmt(s) => return self.run_execute(s, limit, sink),
+            Node::ExecuteStmt(s) => return self.run_execute(s, statement.source(), limit, sink),
             Node::CallStmt(s) => {
                 let atomic = self.atomic;
                 let output = self.session.call_procedure(s, statement.source(), scope, atomic, self.runtime)?;
@@ -386,11 +386,12 @@ impl Spi<'_> {
     fn run_execute(
         &mut self,
         s: &kilndb_syntax::nodes::ExecuteStmt,
+        source: &Arc<str>,
         limit: u64,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
         let prepared = self.session.find_prepared(s.name().unwrap_or(""))?;
-        let params = self.session.evaluate_arguments(s, &prepared.param_types.clone(), self.runtime)?;
+        let params = self.session.evaluate_arguments(s, source, &prepared.param_types.clone(), self.runtime)?;
         let Some(inner) = &prepared.statement else {
             return Ok(Outcome { command: Command::Utility, processed: 0, row: None });
         };
@@ -485,6 +486,7 @@ impl Spi<'_> {
             statement_timestamp: self.session.context.transaction.statement_timestamp,
             host: &kilndb_types::context::NoHost,
             random_state: &self.session.context.shared.scratch.random_state,
+            clock_was_read: None,
         };
         match direct.evaluate(values, &context) {
             Ok(value) => Some(Ok(value)),

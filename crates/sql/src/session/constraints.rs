@@ -12,6 +12,7 @@ use crate::context::SessionContext;
 use crate::host::RowsSink;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
+use kilndb_bind::engine_query::{KeyAction, KeyQuery};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, ForeignKey, Table};
 use kilndb_exec::PendingCheck;
@@ -46,16 +47,13 @@ fn column_types(table: &Table, attnums: &[i16]) -> Vec<Oid> {
         .collect()
 }
 
-fn probe(table: &Table, attnums: &[i16], tail: &str) -> String {
-    let quote = kilndb_catalog::format_type::quote_identifier;
-    let conditions: Vec<String> =
-        column_names(table, attnums).iter().enumerate().map(|(i, c)| format!("{} = ${}", quote(c), i + 1)).collect();
-    format!(
-        "SELECT 1 FROM {}.{} WHERE {} LIMIT 1{tail}",
-        quote(&table.schema_name),
-        quote(&table.name),
-        conditions.join(" AND ")
-    )
+/// The statement that looks for a row with a key of these types, and locks it if it is one that others reference.
+fn probe<'t>(table: &'t Arc<Table>, places: &'t [usize], types: &[Oid], locks: bool) -> KeyQuery<'t> {
+    KeyQuery { table, columns: places, parameters: types.to_vec(), action: KeyAction::Find { locks } }
+}
+
+fn column_places(attnums: &[i16]) -> Vec<usize> {
+    attnums.iter().filter_map(|n| usize::try_from(*n - 1).ok()).collect()
 }
 
 impl Session {
@@ -236,15 +234,10 @@ fn prepare_checks(
     } else {
         column_types(&child, &key.columns)
     };
-    let find_child = plan_probe(context, &probe(&child, &key.columns, ""), &types, runtime)?;
-    let find_parent = plan_probe(context, &probe(&parent, &key.referenced_columns, " FOR KEY SHARE"), &types, runtime)?;
+    let (child_key, parent_key) = (column_places(&key.columns), column_places(&key.referenced_columns));
+    let find_child = context.plan_engine_query(&probe(&child, &child_key, &types, false), runtime)?;
+    let find_parent = context.plan_engine_query(&probe(&parent, &parent_key, &types, true), runtime)?;
     Ok(Some(KeyChecks { key, child, parent, find_child, find_parent }))
-}
-
-fn plan_probe(context: &mut SessionContext, sql: &str, types: &[Oid], runtime: &dyn Runtime) -> Result<Arc<Plan>> {
-    let script = kilndb_syntax::parse(sql)?;
-    let statement = script.statements().pop().ok_or_else(|| Error::internal("an empty internal query"))?;
-    context.make_plan(&statement, types, runtime)
 }
 
 /// The constraints of that name in the schema, or in the first schema of the path that has one.

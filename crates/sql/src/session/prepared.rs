@@ -97,7 +97,6 @@ impl StatementCache {
             && context.catalogs.path.schemas == key.path
             && prepared.is_plannable
             && prepared.may_be_shared()
-            && !reads_the_clock(&key.sql)
         {
             prepared.is_shared.store(true, Ordering::Relaxed);
             self.put(key, prepared.clone());
@@ -110,14 +109,6 @@ impl StatementCache {
         }
         shard.insert(key, prepared);
     }
-}
-
-/// Literals like 'now' are read when a statement is bound: such a text must be bound each time.
-pub(crate) fn reads_the_clock(sql: &str) -> bool {
-    let lower = sql.to_ascii_lowercase();
-    ["now", "today", "tomorrow", "yesterday", "allballs"]
-        .iter()
-        .any(|word| lower.match_indices(word).any(|(at, _)| !lower[at + word.len()..].trim_start().starts_with('(')))
 }
 
 /// None for a plan that gives no rows, not even empty ones.
@@ -227,7 +218,7 @@ impl Prepared {
     /// `catalog_version`: as it was before the plan was made.
     fn remember(&self, plan: Arc<Plan>, catalog_version: u64, context: &SessionContext) {
         // What others use too must not hold what is this session's alone.
-        let is_for_all = !plan.is_private || !self.is_shared.load(Ordering::Relaxed);
+        let is_for_all = !plan.is_private && !plan.reads_clock || !self.is_shared.load(Ordering::Relaxed);
         if !context.catalogs.has_ddl && is_for_all {
             let (path, generation) = (context.search_path(), context.shared.temporary.generation());
             *self.planned.lock().unwrap_or_else(|e| e.into_inner()) =
@@ -239,7 +230,7 @@ impl Prepared {
         self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.plan.clone())
     }
     fn may_be_shared(&self) -> bool {
-        self.plan().is_some_and(|plan| !plan.is_private)
+        self.plan().is_some_and(|plan| !plan.is_private && !plan.reads_clock)
     }
     /// None for what has no result.
     pub(crate) fn result_types(&self) -> Option<Vec<Oid>> {

@@ -8,7 +8,6 @@
 
 use super::Session;
 use super::command::is_plannable;
-use super::prepared::reads_the_clock;
 use crate::client::{Client, Runtime};
 use crate::context::{Block, PlanRequest, SessionContext};
 use crate::log::LoggedStatements;
@@ -224,20 +223,22 @@ impl Session {
         if self.context.catalogs.has_ddl || !self.context.is_path_current() {
             return Ok(None);
         }
-        // What such a literal means changes from one execution to the next.
-        let reads_the_clock =
-            |(i, l): (usize, &Literal)| lifted.iter().all(|p| p.literal != i) && reads_the_clock(l.text(sql));
-        let body = if scanned.literals.iter().enumerate().any(reads_the_clock) { Body::Unshared } else { body };
-        let unshared = matches!(body, Body::Unshared | Body::Execute(_));
-        let fixed =
-            scanned.literals.iter().enumerate().filter(|(i, _)| !unshared && lifted.iter().all(|p| p.literal != *i));
+        // Of statements that are alike but for their literals, those with the same constants are taken together.
+        let is_fixed = |i: usize| matches!(body, Body::Plan { .. }) && lifted.iter().all(|p| p.literal != i);
+        let fixed = scanned.literals.iter().enumerate().filter(|(i, _)| is_fixed(*i));
+        let fixed = fixed.map(|(i, l)| (i, l.text(sql).into())).collect();
+        let body = match body {
+            // A literal such as 'now' means something else at the next execution.
+            Body::Plan { plan, .. } if plan.reads_clock => Body::Unshared,
+            body => body,
+        };
         let template = Template {
             database: self.context.database.oid,
             catalog_version: AtomicU64::new(lookup.catalog_version),
             path: self.context.catalogs.path.schemas.clone(),
             formats: self.context.settings.format_fingerprint,
             shape: scanned.shape.as_slice().into(),
-            fixed: fixed.map(|(i, l)| (i, l.text(sql).into())).collect(),
+            fixed,
             body,
         };
         // A plan holds the values of its constant parts, which may be of any size.

@@ -11,6 +11,7 @@ use crate::context::modes::Modes;
 use crate::context::settings::given_value;
 use crate::settings::{SettingScope, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::engine_query::{ValueQuery, ValueSource};
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
 use kilndb_syntax::{Node, Statement, nodes};
@@ -173,12 +174,13 @@ impl Session {
     pub(super) fn execute_command(
         &mut self,
         s: &nodes::ExecuteStmt,
+        source: &Arc<str>,
         runtime: &dyn Runtime,
         client: &mut dyn Client,
     ) -> Result<String> {
         self.context.begin_statement(runtime)?;
         let prepared = self.find_prepared(s.name().unwrap_or(""))?;
-        let params = self.evaluate_arguments(s, &prepared.param_types.clone(), runtime)?;
+        let params = self.evaluate_arguments(s, source, &prepared.param_types.clone(), runtime)?;
         let Some(inner) = &prepared.statement else { return Ok("EXECUTE".to_string()) };
         if !is_plannable(&inner.node()) {
             return self.run_utility(&inner.clone(), false, runtime, client);
@@ -200,6 +202,7 @@ impl Session {
     pub(crate) fn evaluate_arguments(
         &mut self,
         s: &nodes::ExecuteStmt,
+        source: &Arc<str>,
         types: &[Oid],
         runtime: &dyn Runtime,
     ) -> Result<Vec<kilndb_types::Datum>> {
@@ -213,8 +216,8 @@ impl Session {
             .with_detail(format!("Expected {} parameters but got {given}.", types.len())));
         }
         let mut values = Vec::with_capacity(given);
-        for (argument, type_oid) in s.params().iter().zip(types) {
-            values.push(self.evaluate_constant(argument, *type_oid, runtime)?);
+        for (at, (argument, type_oid)) in s.params().iter().zip(types).enumerate() {
+            values.push(self.evaluate_constant((at + 1, argument), source, *type_oid, runtime)?);
         }
         Ok(values)
     }
@@ -222,15 +225,23 @@ impl Session {
     /// An argument of EXECUTE: any expression without columns.
     fn evaluate_constant(
         &mut self,
-        argument: Node<'_>,
+        (number, argument): (usize, Node<'_>),
+        source: &Arc<str>,
         type_oid: Oid,
         runtime: &dyn Runtime,
     ) -> Result<kilndb_types::Datum> {
         use kilndb_catalog::CatalogView;
-        let text = kilndb_syntax::expression_sql(argument)?;
-        let name = self.context.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let wanted = self.context.with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let mismatch = |from: &str| {
+            let message = format!("parameter ${number} of type {from} cannot be coerced to the expected type {wanted}");
+            Error::new(sqlstate::DATATYPE_MISMATCH, message)
+                .with_hint("You will need to rewrite or cast the expression.")
+        };
+        let source = ValueSource::Statement(argument, source);
+        let query = ValueQuery { source, ty: (type_oid, -1), mismatch: &mismatch };
+        let plan = self.context.plan_engine_query(&query, runtime)?;
         let mut sink = crate::host::RowsSink::default();
-        self.definitions("EXECUTE").query_seen(&format!("SELECT CAST(({text}) AS {name})"), runtime, &mut sink)?;
+        self.definitions("EXECUTE").run_seen(&plan, runtime, &mut sink)?;
         Ok(sink.rows.into_iter().next().and_then(|r| r.into_iter().next()).unwrap_or_default())
     }
 
@@ -398,7 +409,7 @@ impl Session {
         runtime: &dyn Runtime,
     ) -> Result<(Arc<kilndb_plan::Plan>, Vec<kilndb_types::Datum>)> {
         let prepared = self.find_prepared(e.name().unwrap_or(""))?;
-        let params = self.evaluate_arguments(e, &prepared.param_types.clone(), runtime)?;
+        let params = self.evaluate_arguments(e, statement.source(), &prepared.param_types.clone(), runtime)?;
         if !prepared.statement.as_ref().is_some_and(|inner| is_plannable(&inner.node())) {
             return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
         }

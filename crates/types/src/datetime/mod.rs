@@ -85,7 +85,10 @@ pub fn check_time(t: i64) -> Result<i64> {
 }
 /// The session's local time at the transaction's start.
 pub fn local_now(ctx: &EvalContext) -> Tm {
-    let ts = ctx.transaction_timestamp;
+    local_time_at(ctx.transaction_timestamp, ctx)
+}
+/// The session's local time at a moment.
+pub fn local_time_at(ts: i64, ctx: &EvalContext) -> Tm {
     tm_of(ts + i64::from(session_zone(ctx).offset_at(ts)) * USECS_PER_SEC)
 }
 /// Rounds microseconds to `typmod` decimals, half away from zero.

@@ -333,7 +333,7 @@ impl<'a> Decoder<'a> {
                     return Err(BadFormat);
                 }
             }
-            let now = super::local_now(ctx);
+            let now = super::local_time_at(ctx.clock_of_input(), ctx);
             (d.tm.year, d.tm.month, d.tm.day) = (now.year, now.month, now.day);
         }
         d.finish_zone()?;
@@ -726,13 +726,14 @@ impl<'a> Decoder<'a> {
             Word::Now => {
                 self.set(DATE | TIME | TZ)?;
                 let zone = session_zone(self.ctx);
-                let offset = zone.offset_at(self.ctx.transaction_timestamp);
-                self.tm = tm_of(self.ctx.transaction_timestamp + i64::from(offset) * USECS_PER_SEC);
+                let now = self.ctx.clock_of_input();
+                let offset = zone.offset_at(now);
+                self.tm = tm_of(now + i64::from(offset) * USECS_PER_SEC);
                 self.zone = Some(offset);
             }
             w @ (Word::Today | Word::Tomorrow | Word::Yesterday) => {
                 self.set(DATE)?;
-                let now = super::local_now(self.ctx);
+                let now = super::local_time_at(self.ctx.clock_of_input(), self.ctx);
                 let shift = match w {
                     Word::Tomorrow => 1,
                     Word::Yesterday => -1,

@@ -184,7 +184,7 @@ commands! {
         logged: [Logged::AsPrepared(s.name().unwrap_or(""))],
         access: [Access::ByTarget],
         gives_rows: [true],
-        handler: [session(session, call, client) session.execute_command(s, call.runtime, client)],
+        handler: [session(session, call, client) session.execute_command(s, call.statement.source(), call.runtime, client)],
     }
     DeallocateStmt(s) => SESSION {
         tag: ["DEALLOCATE"],

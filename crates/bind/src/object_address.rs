@@ -9,7 +9,7 @@ use kilndb_catalog::ids::PG_CLASS;
 
 /// An object, or a column of a relation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Reference {
+pub struct ObjectAddress {
     /// The system table that has the object.
     pub class: Oid,
     pub object: Oid,
@@ -17,12 +17,12 @@ pub struct Reference {
     pub column: i16,
 }
 
-impl Reference {
-    pub fn object(class: Oid, object: Oid) -> Reference {
-        Reference { class, object, column: 0 }
+impl ObjectAddress {
+    pub fn object(class: Oid, object: Oid) -> ObjectAddress {
+        ObjectAddress { class, object, column: 0 }
     }
-    pub fn column(table: Oid, attnum: i16) -> Reference {
-        Reference { class: PG_CLASS, object: table, column: attnum }
+    pub fn column(table: Oid, attnum: i16) -> ObjectAddress {
+        ObjectAddress { class: PG_CLASS, object: table, column: attnum }
     }
 }
 
@@ -32,7 +32,7 @@ impl Binder<'_> {
     pub(super) fn note_column(&self, column: &NsColumn, loc: i32) {
         match column.is_named_here {
             true if column.table_oid != 0 && column.attnum > 0 => {
-                self.note_reference(Reference::column(column.table_oid, column.attnum))
+                self.note_reference(ObjectAddress::column(column.table_oid, column.attnum))
             }
             true => {}
             false => self.note_attribute(column.table_oid, column.attnum, &column.name, loc),
@@ -43,7 +43,7 @@ impl Binder<'_> {
     }
     pub(super) fn note_attribute(&self, table: Oid, attnum: i16, name: &str, loc: i32) {
         if table != 0 && attnum > 0 {
-            let reference = Reference::column(table, attnum);
+            let reference = ObjectAddress::column(table, attnum);
             self.note_reference(reference);
             self.note_column_name(reference, name, loc);
         }

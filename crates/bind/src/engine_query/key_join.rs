@@ -1,0 +1,50 @@
+//! Rows of a table held against the rows that they reference.
+
+use super::*;
+
+/// A row of the referencing table whose key is whole: the table (or partition) that it is in, and the key's values as
+/// texts.
+#[derive(Clone, Debug)]
+pub struct KeyJoin<'a> {
+    pub referencing: &'a Arc<Table>,
+    pub columns: &'a [i16],
+    pub referenced: &'a Arc<Table>,
+    pub referenced_columns: &'a [i16],
+    /// A row is wanted that references nothing; otherwise one that references a row.
+    pub is_dangling: bool,
+}
+
+impl EngineQuery for KeyJoin<'_> {
+    fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+        let binder = binder_of(catalog);
+        let (referencing, referenced) = (binder.new_rel(), binder.new_rel());
+        let mut targets =
+            vec![target(Expr::column(ColId { rel: referencing, att: ATT_TABLEOID }, oids::OID, -1), "tableoid")];
+        let (mut equal, mut conditions) = (Vec::new(), Vec::new());
+        let is_null = |arg: Expr, negated| Expr::new(ExprKind::IsNull { arg: Box::new(arg), negated }, oids::BOOL);
+        for (mine, theirs) in self.columns.iter().zip(self.referenced_columns) {
+            let value = column_of(self.referencing, *mine, referencing)?;
+            let key = column_of(self.referenced, *theirs, referenced)?;
+            targets.push(target(binder.explicit_cast(value.clone(), oids::TEXT, -1, -1)?, "key"));
+            conditions.push(is_null(value.clone(), true));
+            if self.is_dangling && equal.is_empty() {
+                conditions.push(is_null(key.clone(), false));
+            }
+            equal.push(binder.make_operator(None, "=", Some(key), value, -1)?);
+        }
+        let join = JoinTree::Join {
+            kind: if self.is_dangling { JoinKind::Left } else { JoinKind::Inner },
+            left: Box::new(JoinTree::Rel(referencing)),
+            right: Box::new(JoinTree::Rel(referenced)),
+            on: Expr::and_all(equal),
+        };
+        Ok(statement(Query {
+            rels: vec![table_rel(referencing, self.referencing), table_rel(referenced, self.referenced)],
+            from: vec![join],
+            filter: Expr::and_all(conditions),
+            targets,
+            limit: one_row(),
+            ..Query::default()
+        }))
+    }
+}

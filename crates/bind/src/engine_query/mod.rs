@@ -1,0 +1,70 @@
+//! Queries that no user has written: the engine makes them for definitions, COPY and foreign keys. They are made bound,
+//! so no text of a statement is put together and parsed again. The only texts that they read are kept expressions and
+//! conditions.
+//!
+//! Invariants
+//! 1. An engine query means the same under every search path and every setting.
+//! 2. Parameters are numbered from zero, and their types are known before binding.
+
+mod key;
+mod key_join;
+mod table;
+mod value;
+mod write;
+
+pub use key::{KeyAction, KeyQuery, NewKeyValue};
+pub use key_join::KeyJoin;
+pub use table::{RowCondition, RowValue, TableQuery};
+pub use value::{CallQuery, ValueQuery, ValueSource};
+pub use write::{FillColumn, FillValue, insert_rows};
+
+use super::Binder;
+use super::from::table_columns;
+use super::ir::*;
+use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::{CatalogView, Table};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+/// A query that the engine makes.
+pub trait EngineQuery {
+    /// The types of its parameters.
+    fn parameter_types(&self) -> Vec<Oid> {
+        Vec::new()
+    }
+    fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement>;
+}
+
+fn binder_of(catalog: &dyn CatalogView) -> Binder<'_> {
+    Binder::new(catalog, Arc::from(""), Vec::new())
+}
+
+fn statement(query: Query) -> BoundStatement {
+    BoundStatement::Query(SharedQuery::new(query))
+}
+
+/// A table in a FROM list.
+fn table_rel(id: u32, table: &Arc<Table>) -> Rel {
+    Rel {
+        id,
+        alias: table.name.clone(),
+        columns: table_columns(table),
+        kind: RelKind::Table(table.clone()),
+        lateral: false,
+    }
+}
+
+/// A column of a table by its number.
+fn column_of(table: &Table, attnum: i16, rel: u32) -> Result<Expr> {
+    let column = table.columns.iter().find(|c| c.attnum == attnum && !c.dropped);
+    let column = column.ok_or_else(|| Error::internal(format!("{} has no column {attnum}", table.name)))?;
+    Ok(Expr::column(ColId { rel, att: attnum }, column.type_oid, column.typmod))
+}
+
+fn target(expr: Expr, name: &str) -> Target {
+    Target { expr, name: name.to_string(), junk: false, table_oid: 0, attnum: 0 }
+}
+
+fn one_row() -> Option<Expr> {
+    Some(Expr::new(ExprKind::Const(Datum::Int8(1)), oids::INT8))
+}

@@ -1,0 +1,136 @@
+//! Queries over the rows of one table.
+
+use super::*;
+use crate::bind_expression;
+use crate::domain;
+use kilndb_base::RowId;
+
+/// A value of each row.
+#[derive(Clone, Copy, Debug)]
+pub enum RowValue<'a> {
+    /// Where the row is.
+    Place,
+    /// The table that it is in: a partition, of a partitioned table.
+    TableOid,
+    /// By its number.
+    Column(i16),
+    /// The text of an expression as it is kept.
+    Expression(&'a str),
+    /// The same, converted to a type and modifier as an assignment does.
+    Assigned(&'a str, (Oid, i32)),
+    /// Another value as a text.
+    Text(&'a RowValue<'a>),
+}
+
+/// Which rows.
+#[derive(Clone, Copy, Debug)]
+pub enum RowCondition<'a> {
+    All,
+    /// For which the kept condition is true.
+    True(&'a str),
+    /// For which it is false.
+    False(&'a str),
+    /// For which it is false or unknown.
+    NotTrue(&'a str),
+    /// In which the column of that number is NULL.
+    Null(i16),
+    /// The row that is there.
+    At(RowId),
+    /// The value of whose column (by its number) a domain's kept check is false for.
+    DomainFalse {
+        attnum: i16,
+        base: Oid,
+        check: &'a str,
+    },
+}
+
+/// A query over one table.
+#[derive(Clone, Debug)]
+pub struct TableQuery<'a> {
+    pub table: &'a Arc<Table>,
+    pub values: Vec<RowValue<'a>>,
+    pub condition: RowCondition<'a>,
+    /// One row is enough.
+    pub is_one: bool,
+}
+
+impl EngineQuery for TableQuery<'_> {
+    fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+        let binder = binder_of(catalog);
+        let rel = binder.new_rel();
+        let mut targets = Vec::with_capacity(self.values.len());
+        for value in &self.values {
+            targets.push(self.target(value, rel, &binder)?);
+        }
+        Ok(statement(Query {
+            rels: vec![table_rel(rel, self.table)],
+            from: vec![JoinTree::Rel(rel)],
+            filter: self.filter(rel, &binder)?,
+            targets,
+            limit: if self.is_one { one_row() } else { None },
+            ..Query::default()
+        }))
+    }
+}
+
+impl TableQuery<'_> {
+    fn target(&self, value: &RowValue<'_>, rel: u32, binder: &Binder<'_>) -> Result<Target> {
+        let system = |att: i16, ty| Expr::column(ColId { rel, att }, ty, -1);
+        Ok(match *value {
+            RowValue::Place => target(system(ATT_CTID, oids::TID), "ctid"),
+            RowValue::TableOid => target(system(ATT_TABLEOID, oids::OID), "tableoid"),
+            RowValue::Column(attnum) => {
+                let name = self.table.columns.iter().find(|c| c.attnum == attnum).map_or("", |c| &c.name);
+                let plain = target(column_of(self.table, attnum, rel)?, name);
+                Target { table_oid: self.table.oid, attnum, ..plain }
+            }
+            RowValue::Expression(sql) => target(self.expression(sql, rel, None, binder)?, "?column?"),
+            RowValue::Assigned(sql, ty) => target(self.expression(sql, rel, Some(ty), binder)?, "?column?"),
+            RowValue::Text(value) => {
+                let value = self.target(value, rel, binder)?;
+                target(binder.explicit_cast(value.expr, oids::TEXT, -1, -1)?, &value.name)
+            }
+        })
+    }
+
+    /// An expression's columns are those of a relation that has its first number from the binder, as this one's has.
+    fn expression(&self, sql: &str, rel: u32, ty: Option<(Oid, i32)>, binder: &Binder<'_>) -> Result<Expr> {
+        let bound = bind_expression(sql, Some(self.table), binder.catalog, ty)?;
+        if bound.rel != rel {
+            return Err(Error::internal("an expression over another relation than the query's"));
+        }
+        Ok(bound.expr)
+    }
+
+    fn filter(&self, rel: u32, binder: &Binder<'_>) -> Result<Option<Expr>> {
+        let of = |kind| Some(Expr::new(kind, oids::BOOL));
+        let condition = |sql| self.expression(sql, rel, Some((oids::BOOL, -1)), binder);
+        Ok(match self.condition {
+            RowCondition::All => None,
+            RowCondition::True(sql) => Some(condition(sql)?),
+            RowCondition::False(sql) => of(ExprKind::Not(Box::new(condition(sql)?))),
+            RowCondition::NotTrue(sql) => {
+                of(ExprKind::BoolTest { arg: Box::new(condition(sql)?), test: BoolTestKind::NotTrue })
+            }
+            RowCondition::Null(attnum) => {
+                of(ExprKind::IsNull { arg: Box::new(column_of(self.table, attnum, rel)?), negated: false })
+            }
+            RowCondition::At(rid) => {
+                let place = Expr::column(ColId { rel, att: ATT_CTID }, oids::TID, -1);
+                let wanted = Expr::new(ExprKind::Const(Datum::Tid(rid.block, rid.slot)), oids::TID);
+                Some(binder.make_operator(Some("pg_catalog"), "=", Some(place), wanted, -1)?)
+            }
+            RowCondition::DomainFalse { attnum, base, check } => {
+                let mut check = domain::check(check, base, binder.catalog)?;
+                let column = column_of(self.table, attnum, rel)?.kind;
+                check.rewrite(&mut |e| {
+                    if matches!(e.kind, ExprKind::Column(c) if c.rel == domain::VALUE_REL) {
+                        e.kind = column.clone();
+                    }
+                    Ok(())
+                })?;
+                of(ExprKind::Not(Box::new(check)))
+            }
+        })
+    }
+}

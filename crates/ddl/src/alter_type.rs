@@ -1,0 +1,449 @@
+//! ALTER TABLE … ALTER COLUMN … TYPE: the column's type changes, its rows are written anew, and whatever else of the
+//! table speaks of the column is bound again.
+//!
+//! Invariants
+//! 1. Checks, index expressions and index conditions that name the column mean what their texts mean with the new type;
+//!    one that cannot be bound with it is an error.
+//! 2. A foreign key at either end of which the column stands is compared by the operators of the new types, and holds for
+//!    the rows that there are.
+//! 3. Rows go from the old storage into new storage within the transaction; a rollback brings the old one back.
+
+use super::Definitions;
+use super::alter_table::column_of;
+use super::constraint::{key_pair, operator_columns};
+use crate::client::Runtime;
+use crate::host::{NullSink, StatementHost};
+use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_bind::engine_query::{EngineQuery, RowCondition, RowValue, TableQuery, insert_rows};
+use kilndb_bind::ir::BoundStatement;
+use kilndb_bind::names::{BoundText, Over};
+use kilndb_bind::object_address::ObjectAddress;
+use kilndb_bind::{Binder, bind_expression, bind_expression_node, is_untyped_literal};
+use kilndb_catalog::format_type::quote_identifier;
+use kilndb_catalog::ids::*;
+use kilndb_catalog::store::vector;
+use kilndb_catalog::{CatalogView, Column, ForeignKey, Index, Table, TableKind};
+use kilndb_storage::LockMode;
+use kilndb_syntax::{Node, nodes};
+use kilndb_types::{Datum, oids};
+use std::sync::Arc;
+
+/// A column and the type that it is to have.
+struct TypeChange<'a> {
+    table: &'a Arc<Table>,
+    column: &'a Column,
+    type_oid: Oid,
+    typmod: i32,
+    /// The expression over the old row that gives the new value.
+    value: &'a str,
+}
+
+impl TypeChange<'_> {
+    fn column_reference(&self) -> ObjectAddress {
+        ObjectAddress::column(self.table.oid, self.column.attnum)
+    }
+}
+
+/// The rows of a table as they are, but for one column; they are read from the old storage and entered in the new one,
+/// whose indexes, checks and keys are seen to afterwards.
+struct RewriteQuery<'a> {
+    change: &'a TypeChange<'a>,
+    new: Arc<Table>,
+}
+
+impl EngineQuery for RewriteQuery<'_> {
+    fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+        let TypeChange { table, column, type_oid, typmod, value } = *self.change;
+        let values = table.columns.iter().filter(|c| !c.dropped).map(|c| match c.attnum == column.attnum {
+            true => RowValue::Assigned(value, (type_oid, typmod)),
+            false => RowValue::Column(c.attnum),
+        });
+        let rows = TableQuery { table, values: values.collect(), condition: RowCondition::All, is_one: false };
+        insert_rows(rows.bind(catalog)?, &self.new, catalog)
+    }
+}
+
+impl Definitions<'_> {
+    /// ALTER COLUMN … TYPE … USING.
+    pub(super) fn alter_type(
+        &mut self,
+        table: &Arc<Table>,
+        c: &nodes::AlterTableCmd,
+        source: &Arc<str>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let name = c.name().unwrap_or("");
+        let column = column_of(table, name)?;
+        let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ALTER TYPE without a type")) };
+        let t = definition.type_name().ok_or_else(|| Error::internal("ALTER TYPE without a type"))?;
+        let (type_oid, typmod) = self.context_mut().resolve_type(t, source, runtime)?;
+        self.refuse_inner_self(table.type_oid, type_oid, 0, runtime)?;
+        self.refuse_new_type(table, column, runtime)?;
+        if table.kind == TableKind::Composite {
+            self.refuse_stored_rows(table, runtime)?;
+            return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
+        }
+        let using = definition.raw_default();
+        self.check_conversion(table, column, (type_oid, typmod), (using, source), runtime)?;
+        let value = match using {
+            Node::None => quote_identifier(name),
+            node => kilndb_syntax::expression_sql(node)?,
+        };
+        self.change_type(&TypeChange { table, column, type_oid, typmod, value: &value }, runtime)
+    }
+
+    fn change_type(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let TypeChange { table, column, type_oid, typmod, .. } = *change;
+        let users = self.expressions_of(change, runtime)?;
+        let keys = keys_of(table, column.attnum);
+        if table.kind == TableKind::Partitioned && !keys.referenced.is_empty() {
+            let message =
+                "changing the type of a column of a partitioned table that a foreign key references is not supported";
+            return Err(Error::unsupported(message));
+        }
+        let default = self.converted_default(change, runtime)?;
+        self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
+        self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
+        self.retype_indexes(table, column.attnum, type_oid, runtime)?;
+        if let Some(sql) = default {
+            self.delete_defaults(table.oid, Some(column.attnum), runtime)?;
+            self.insert_default(table.oid, column.attnum, &sql, runtime)?;
+        }
+        self.bind_expressions_again(change, &users, runtime)?;
+        self.retype_keys(table.oid, &keys, runtime)?;
+        if table.kind != TableKind::Partitioned {
+            self.rewrite(change, runtime)?;
+            self.validate_again(change, &users, &keys, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// 42804 if the old values, or those of USING, do not become the new type by assignment.
+    fn check_conversion(
+        &mut self,
+        table: &Arc<Table>,
+        column: &Column,
+        ty: (Oid, i32),
+        (using, source): (Node<'_>, &Arc<str>),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        if column.generated != 0 && !matches!(using, Node::None) {
+            let message = "cannot specify USING when altering type of generated column";
+            return Err(Error::new(sqlstate::INVALID_COLUMN_DEFINITION, message)
+                .with_detail(format!("Column \"{}\" is a generated column.", column.name)));
+        }
+        self.context_mut().with_catalog(runtime, |host| {
+            let shown = host.reader.format_type(ty.0, ty.1);
+            let automatic = |what: &str, hint: String| {
+                let message = format!("{what} \"{}\" cannot be cast automatically to type {shown}", column.name);
+                Error::new(sqlstate::DATATYPE_MISMATCH, message).with_hint(hint)
+            };
+            let quoted = quote_identifier(&column.name);
+            let (bound, error) = match using {
+                Node::None => {
+                    let hint = format!("You might need to specify \"USING {quoted}::{shown}\".");
+                    (bind_expression(&quoted, Some(table), &host.reader, Some(ty)), automatic("column", hint))
+                }
+                node => {
+                    let binder = Binder::new(&host.reader, source.clone(), Vec::new());
+                    // An error in the expression itself is told as it is.
+                    bind_expression_node(&binder, node, Some(table), None)?;
+                    let hint = "You might need to add an explicit cast.".to_string();
+                    let error = automatic("result of USING clause for column", hint);
+                    (bind_expression_node(&binder, node, Some(table), Some(ty)), error)
+                }
+            };
+            match bound {
+                Ok(_) => Ok(()),
+                Err(e) if e.sqlstate() == sqlstate::DATATYPE_MISMATCH => Err(error),
+                Err(e) => Err(e),
+            }
+        })
+    }
+
+    /// The column's default as it is to be kept with the new type: a literal without a type of its own has been one of
+    /// the old type. 42804 if the default does not become the new type by assignment.
+    fn converted_default(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<Option<String>> {
+        let TypeChange { table, column, type_oid, typmod, .. } = *change;
+        let Some(sql) = &column.default_sql else { return Ok(None) };
+        self.context_mut().with_catalog(runtime, |host| {
+            let over = Some(table).filter(|_| column.generated != 0);
+            let is_untyped = over.is_none() && is_untyped_literal(sql, &host.reader)?;
+            let typed =
+                is_untyped.then(|| format!("{sql}::{}", host.reader.format_type(column.type_oid, column.typmod)));
+            let sql = typed.as_ref().unwrap_or(sql);
+            match bind_expression(sql, over, &host.reader, Some((type_oid, typmod))) {
+                Ok(_) => Ok(typed),
+                Err(e) if e.sqlstate() == sqlstate::DATATYPE_MISMATCH => {
+                    let what = if column.generated == 0 { "default" } else { "generation expression" };
+                    let shown = host.reader.format_type(type_oid, typmod);
+                    let message =
+                        format!("{what} for column \"{}\" cannot be cast automatically to type {shown}", column.name);
+                    Err(Error::new(sqlstate::DATATYPE_MISMATCH, message))
+                }
+                Err(e) => Err(e),
+            }
+        })
+    }
+
+    /// ALTER COLUMN … TYPE is refused where something else than the table's own rules uses the column.
+    fn refuse_new_type(&mut self, table: &Table, column: &Column, runtime: &dyn Runtime) -> Result<()> {
+        self.settle_dependencies(runtime)?;
+        let name = &column.name;
+        for row in self.dependents(PG_CLASS, table.oid, i32::from(column.attnum))? {
+            let user = ObjectAddress::object(row.oid("classid"), row.oid("objid"));
+            let what = match user.class {
+                PG_PROC => "by a function or procedure",
+                PG_REWRITE => "by a view or rule",
+                PG_TRIGGER => "in a trigger definition",
+                PG_ATTRDEF => {
+                    self.refuse_generated(table, name, user.object)?;
+                    continue;
+                }
+                _ => continue,
+            };
+            let shown = self.object_shown(user, runtime)?;
+            return Err(Error::unsupported(format!("cannot alter type of a column used {what}"))
+                .with_detail(format!("{shown} depends on column \"{name}\"")));
+        }
+        Ok(())
+    }
+
+    /// 0A000 if the value of a generated column, whose row of pg_attrdef this is, is computed from the column.
+    fn refuse_generated(&mut self, table: &Table, name: &str, default: Oid) -> Result<()> {
+        let rows = self.context_mut().catalog_lookup(PG_ATTRDEF, PG_ATTRDEF_OID_INDEX, &[Datum::Oid(default)])?;
+        let generated = rows
+            .first()
+            .and_then(|row| table.columns.iter().find(|c| i64::from(c.attnum) == row.int("adnum") && c.generated != 0));
+        match generated.filter(|other| other.name != name) {
+            Some(other) => Err(Error::unsupported("cannot alter type of a column used by a generated column")
+                .with_detail(format!("Column \"{name}\" is used by generated column \"{}\".", other.name))),
+            None => Ok(()),
+        }
+    }
+
+    /// The table's checks and indexes that have the column in an expression.
+    fn expressions_of(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<ExpressionUsers> {
+        let (table, column) = (change.table, change.column_reference());
+        self.context_mut().with_catalog(runtime, |host| {
+            let names = |sql: &str| names_column(host, table, sql, column);
+            let mut users = ExpressionUsers::default();
+            for check in &table.checks {
+                if names(&check.sql)? {
+                    users.checks.push(check.oid);
+                }
+            }
+            for index in &table.indexes {
+                let keys = index.keys.iter().filter_map(|k| k.expression_sql.as_deref());
+                for sql in keys.chain(index.predicate_sql.as_deref()) {
+                    if names(sql)? && !users.indexes.contains(&index.oid) {
+                        users.indexes.push(index.oid);
+                    }
+                }
+            }
+            Ok(users)
+        })
+    }
+
+    /// Binds the expressions that name the column with its new type, and writes what depends on their types.
+    fn bind_expressions_again(
+        &mut self,
+        change: &TypeChange<'_>,
+        users: &ExpressionUsers,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let table = self.context_mut().table_by_oid(change.table.oid, runtime)?;
+        for check in table.checks.iter().filter(|check| users.checks.contains(&check.oid)) {
+            self.bind_condition_again(&table, &check.sql, runtime)?;
+            // What it depends on, operators for one, may have changed with the type.
+            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, check.oid, runtime, |row| {
+                row.set("conbin", Datum::text(&check.sql))
+            })?;
+        }
+        for index in table.indexes.iter().filter(|index| users.indexes.contains(&index.oid)) {
+            self.refuse_for_global(index, "changing the type of a column that an expression names")?;
+            if let Some(sql) = &index.predicate_sql {
+                self.bind_condition_again(&table, sql, runtime)?;
+            }
+            for (at, key) in index.keys.iter().enumerate() {
+                let Some(sql) = key.expression_sql.as_deref().filter(|_| key.attnum == 0) else { continue };
+                let type_oid = self.context_mut().with_catalog(runtime, |host| {
+                    Ok(bind_expression(sql, Some(&table), &host.reader, None)?.expr.ty)
+                })?;
+                self.retype_key(index, at, type_oid, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn bind_condition_again(&mut self, table: &Arc<Table>, sql: &str, runtime: &dyn Runtime) -> Result<()> {
+        self.context_mut().with_catalog(runtime, |host| {
+            bind_expression(sql, Some(table), &host.reader, Some((oids::BOOL, -1))).map(|_| ())
+        })
+    }
+
+    /// The rows in new storage, and the indexes over them.
+    fn rewrite(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<()> {
+        let now = self.context_mut().table_by_oid(change.table.oid, runtime)?;
+        self.empty_table(&now, runtime)?;
+        let table = self.context_mut().table_by_oid(now.oid, runtime)?;
+        let mut bare = Table::clone(&table);
+        (bare.indexes, bare.checks, bare.foreign_keys, bare.triggers) = Default::default();
+        bare.columns.iter_mut().for_each(|c| c.not_null = false);
+        self.rows_into(&RewriteQuery { change, new: Arc::new(bare) }, runtime, &mut NullSink)?;
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
+            txn.next_command();
+        }
+        for index in &table.indexes {
+            self.build_index(&table, index, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// What holds for the new values as it did for the old: NOT NULL, checks, foreign keys.
+    fn validate_again(
+        &mut self,
+        change: &TypeChange<'_>,
+        users: &ExpressionUsers,
+        keys: &ColumnKeys,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let table = self.context_mut().table_by_oid(change.table.oid, runtime)?;
+        let column = change.column;
+        if column.not_null && self.table_with_row(&table, RowCondition::Null(column.attnum), runtime)?.is_some() {
+            let message = format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name);
+            return Err(Error::new(sqlstate::NOT_NULL_VIOLATION, message).with_table(&table.schema_name, &table.name));
+        }
+        let checks = table.checks.iter().filter(|check| users.checks.contains(&check.oid));
+        for check in checks.filter(|check| check.enforced && check.validated) {
+            self.validate_check(&table, &check.name, &check.sql, runtime)?;
+        }
+        for key in keys.all().filter(|key| key.enforced && key.validated) {
+            let (referencing, referenced) = self.key_tables(key, runtime)?;
+            if referencing.kind == TableKind::Partitioned {
+                continue;
+            }
+            self.validate_foreign_key(key_pair(key, &referencing, &referenced), &key.name, runtime)?;
+        }
+        Ok(())
+    }
+
+    fn key_tables(&mut self, key: &ForeignKey, runtime: &dyn Runtime) -> Result<(Arc<Table>, Arc<Table>)> {
+        let referencing = self.context_mut().table_by_oid(key.table, runtime)?;
+        Ok((referencing, self.context_mut().table_by_oid(key.referenced_table, runtime)?))
+    }
+
+    /// The operators of foreign keys are those of the types that they compare now.
+    fn retype_keys(&mut self, table: Oid, keys: &ColumnKeys, runtime: &dyn Runtime) -> Result<()> {
+        for key in keys.all() {
+            let (referencing, referenced) = self.key_tables(key, runtime)?;
+            for other in [&referencing, &referenced] {
+                if other.oid != table {
+                    self.lock_for_ddl(other, LockMode::ShareRowExclusive, runtime)?;
+                }
+            }
+            let pair = key_pair(key, &referencing, &referenced);
+            let operators = operator_columns(&self.equality_operators(pair, &key.name, runtime)?);
+            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key.oid, runtime, |row| {
+                operators.into_iter().for_each(|(name, value)| row.set(name, value));
+            })?;
+        }
+        Ok(())
+    }
+
+    fn retype_attribute(
+        &mut self,
+        table: &Table,
+        attnum: i16,
+        (type_oid, typmod): (u32, i32),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let (len, storage) = self.type_storage(type_oid)?;
+        let collation = self.type_info(type_oid, runtime)?.collation;
+        self.update_attribute(table.oid, attnum, runtime, |row| {
+            row.set("atttypid", Datum::Oid(type_oid));
+            row.set("atttypmod", Datum::Int4(typmod));
+            row.set("attlen", Datum::Int2(len));
+            row.set("attstorage", Datum::Char(storage));
+            row.set("attcollation", Datum::Oid(collation));
+            row.set("atthasmissing", Datum::Bool(false));
+            row.set("attmissingval", Datum::Null);
+        })
+    }
+
+    fn retype_indexes(&mut self, table: &Arc<Table>, attnum: i16, type_oid: u32, runtime: &dyn Runtime) -> Result<()> {
+        for index in &table.indexes {
+            if index.keys.iter().any(|k| k.attnum == attnum) {
+                self.refuse_for_global(index, "changing the type of a key column")?;
+            }
+            for (at, _) in index.keys.iter().enumerate().filter(|(_, k)| k.attnum == attnum) {
+                self.retype_key(index, at, type_oid, runtime)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A key of an index is of another type from now on.
+    fn retype_key(&mut self, index: &Arc<Index>, at: usize, type_oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let key = &index.keys[at];
+        let class = self
+            .context_mut()
+            .with_catalog(runtime, |host| crate::host::default_class(index.method.oid, type_oid, &host.reader))?;
+        let class = match class {
+            Some(class) => class,
+            None if index.has_terms() => return Err(self.no_class(index, type_oid, runtime)?),
+            None => key.opclass,
+        };
+        let stored = self.stored_type(index.method.oid, class, type_oid, runtime)?;
+        self.update_attribute(index.oid, at as i16 + 1, runtime, |row| row.set("atttypid", Datum::Oid(stored)))?;
+        self.update_row(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, index.oid, runtime, |row| {
+            let mut classes: Vec<Datum> = row.numbers("indclass").into_iter().map(|c| Datum::Oid(c as Oid)).collect();
+            if let Some(own) = classes.get_mut(at) {
+                *own = Datum::Oid(class);
+            }
+            row.set("indclass", vector(oids::OID, classes));
+        })
+    }
+
+    fn no_class(&mut self, index: &Index, type_oid: u32, runtime: &dyn Runtime) -> Result<Error> {
+        let shown = self.context_mut().with_catalog(runtime, |host| Ok(host.reader.format_type(type_oid, -1)))?;
+        let message =
+            format!("data type {shown} has no default operator class for access method \"{}\"", index.method.name);
+        Ok(Error::new(sqlstate::UNDEFINED_OBJECT, message).with_hint(
+            "You must specify an operator class for the index or define a default operator class for the data type.",
+        ))
+    }
+}
+
+/// Checks and indexes, by OID, whose expressions name a column.
+#[derive(Default)]
+struct ExpressionUsers {
+    checks: Vec<Oid>,
+    indexes: Vec<Oid>,
+}
+
+/// The foreign keys that a column belongs to.
+struct ColumnKeys {
+    referencing: Vec<Arc<ForeignKey>>,
+    referenced: Vec<Arc<ForeignKey>>,
+}
+
+impl ColumnKeys {
+    fn all(&self) -> impl Iterator<Item = &Arc<ForeignKey>> {
+        self.referencing.iter().chain(&self.referenced)
+    }
+}
+
+fn keys_of(table: &Table, attnum: i16) -> ColumnKeys {
+    let having = |keys: &[Arc<ForeignKey>], columns: fn(&ForeignKey) -> &Vec<i16>| {
+        keys.iter().filter(|key| columns(key).contains(&attnum)).cloned().collect()
+    };
+    ColumnKeys {
+        referencing: having(&table.foreign_keys, |key| &key.columns),
+        referenced: having(&table.referenced_by, |key| &key.referenced_columns),
+    }
+}
+
+fn names_column(host: &StatementHost<'_>, table: &Arc<Table>, sql: &str, column: ObjectAddress) -> Result<bool> {
+    Ok(BoundText::expression(sql, Over::Table(table), &host.reader)?.refers_to(column))
+}
