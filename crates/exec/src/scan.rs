@@ -1,4 +1,4 @@
-//! Reading tables.
+//! Scans of tables: sequential, by index, by bitmap, by row id.
 
 use super::bitmap::BitmapRows;
 use super::context::*;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Default)]
 struct IndexCursor {
     ranges: Vec<index::Range>,
-    /// Range being read.
+    /// The number of the range that is being read.
     position: usize,
     scan: Option<IndexScan>,
     keys: Vec<u8>,
@@ -123,25 +123,25 @@ struct ScanProgress {
     /// Blocks of which some rows, and of which all were looked at, and the last one.
     blocks: (u64, u64),
     last_block: Option<u32>,
-    /// They cannot tell.
+    /// The indexes cannot tell which rows qualify, so the whole table is read.
     reads_all: bool,
-    /// What the scan's tests look for; None: NULL.
+    /// The queries of the scan's tests; None stands for NULL.
     queries: Vec<Option<Arc<TsQuery>>>,
     scratch: Vec<Datum>,
-    /// The rows are to be locked, and those that this rules out are of no use.
+    /// A node above locks the rows. Rows that this filter rules out need not be emitted.
     to_lock: Option<LockFilter>,
-    /// The session's own rows of a system table have been read, those of the shared table before them.
+    /// The session's own rows of a system table, which come after those of the shared table, have been read.
     own_read: bool,
     /// The next block to be read, by whoever reads the table together; None: this scan alone.
     shared_blocks: Option<Arc<AtomicU32>>,
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
     tally: AccessCounts,
-    /// Searches of the index, of all calls.
+    /// How many searches of the index all calls have made.
     searches: u64,
-    /// Of a partitioned table's partition.
+    /// The partition that is being read, if the plan's scan is of a partitioned table.
     partition: Option<OpenPartition>,
-    /// What is read of it, if its columns are not the named table's.
+    /// The outputs of that partition, if its columns are not the named table's.
     own: Option<PartitionOutputs>,
 }
 
@@ -162,7 +162,7 @@ struct AccessCounts {
 /// Which rows a node above is not going to lock.
 #[derive(Clone, Copy)]
 pub(crate) struct LockFilter {
-    /// Those locked in conflict with this mode.
+    /// SKIP LOCKED: rows that are locked in conflict with this mode are skipped.
     pub skip: Option<RowLockMode>,
 }
 
@@ -171,8 +171,8 @@ pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch
     emit_as(&scan.table, scan.table.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, scratch)
 }
 
-/// The same of a row of a table like that one, with that OID: outputs, the columns to decode, how many of the outputs
-/// these are.
+/// Appends the columns of a row of a table that is stored like `table` and has that OID. The tuple: outputs, the
+/// columns to decode, how many of the outputs are decoded columns.
 fn emit_as(
     table: &Table,
     oid: Oid,
@@ -260,7 +260,7 @@ impl ScanState {
     pub fn share(&mut self, blocks: Arc<AtomicU32>) {
         self.reading.shared_blocks = Some(blocks);
     }
-    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
+    /// Makes the scan end after the block that it is reading, until this is called with false.
     pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
     }
@@ -460,7 +460,7 @@ impl ScanProgress {
         Ok(())
     }
 
-    /// A row that is seen: emitted if it passes tests and filter.
+    /// Emits a visible row if it passes the scan's tests and filter.
     #[inline]
     fn offer(
         &mut self,
@@ -630,7 +630,7 @@ impl ScanProgress {
         let heap = self.heap(scan, leaf)?;
         while !out.full() {
             if let Some((rid, from, to)) = self.rows.rows.get(self.next).copied() {
-                // Of a whole block.
+                // The row belongs to a block that is read as a whole.
                 self.next += 1;
                 self.tally.fetched += 1;
                 self.offer(scan, leaf, (RowBytes::Scanned(from, to), rid), out, rt, cx)?;
@@ -701,7 +701,7 @@ impl ScanProgress {
             let c = &mut self.cursor;
             if c.next >= c.rids.len() {
                 if c.exhausted {
-                    // Each is read once: the next time they are made anew.
+                    // A range is read once, so it can be moved out: a rescan makes new ones.
                     let Some(range) = c
                         .ranges
                         .get_mut(c.position)
@@ -749,7 +749,7 @@ impl ScanProgress {
             if let Some(suffix) = &suffix
                 && !c.keys.get(..c.ends[at] as usize).is_some_and(|key| key.ends_with(suffix))
             {
-                // Another heap's.
+                // The entry belongs to another heap: the tree has those of all partitions.
                 if c.scan.as_ref().is_some_and(IndexScan::walks) {
                     c.walk(at, None);
                 }

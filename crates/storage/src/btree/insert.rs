@@ -1,4 +1,4 @@
-//! Inserting entries, uniqueness, looking for live rows with a key.
+//! Inserts entries, enforces uniqueness, and looks for live rows with a key.
 //!
 //! Invariants
 //! 1. Uniqueness is judged while the leaf where the key's entries begin is latched: two inserters of one key meet
@@ -30,21 +30,21 @@ use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use std::cell::OnceCell;
 
-/// Entries of one key.
+/// The entries of one key.
 type KeyEntries = Vec<KeyEntry>;
 
 struct KeyEntry {
     rid: u64,
     stamp: u64,
-    /// Whose entry it is, if entries say so.
+    /// The heap that the entry belongs to, if entries name their heaps.
     heap: u32,
 }
 
-/// What all entries of a key have in common.
+/// The bytes that all entries of a key have in common.
 #[derive(Clone, Copy)]
 struct SearchedKey<'k> {
     key: &'k [u8],
-    /// A heap's name follows.
+    /// The name of a heap follows in each entry.
     names_heap: bool,
 }
 
@@ -70,12 +70,12 @@ impl SearchedKey<'_> {
     }
 }
 
-/// What a look at one leaf says about the rest.
+/// The entries of a key that are left after one leaf was read.
 enum RemainingEntries {
     None,
-    /// Entries from there on may be in that block.
+    /// There may be entries from this key on in that block.
     In(u32, Option<FullKey>),
-    /// The block is another node by now.
+    /// The block has become another node: the search begins anew.
     Moved,
 }
 
@@ -192,7 +192,8 @@ impl Relation {
                     Liveness::Dead => {}
                     Liveness::Live => {
                         drop(page);
-                        // Who looked whether the key is free is told of dependencies rather than of the duplicate.
+                        // A serializable transaction that has looked whether the key is free gets the serialization
+                        // failure rather than the duplicate.
                         txn.wrote_key(self, key, rid)?;
                         let row = RowId::from_u64(other.rid);
                         let is_here = other.heap == own_heap;
@@ -225,7 +226,7 @@ impl Relation {
                         || node::level(&v) != 0
                         || node::side(&v, KeyAndRow(key, rid)) == FenceSide::Left
                     {
-                        // Taken out since its neighbour named it.
+                        // The leaf was taken out since its neighbour named it.
                         break false;
                     }
                     if node::side(&other.view(), KeyAndRow(key, rid)) == FenceSide::Inside {
@@ -252,7 +253,7 @@ impl Relation {
         }
         self.liveness_in(heap, entry.rid, entry.stamp, txn)
     }
-    /// Of an entry that names its heap.
+    /// The state of the row of an entry that names its heap.
     fn named_liveness(&self, entry: &KeyEntry, txn: &Transaction) -> Result<Liveness> {
         let core = &self.core;
         let Some(heap) = core.directory.get(entry.heap) else { return Ok(Liveness::Dead) };
@@ -328,7 +329,7 @@ impl Relation {
         }
         self.put_at(txn, (block, idx), page, key, rid, held)
     }
-    /// The same for an entry that is not there, in its place.
+    /// Puts an entry that is not there at its place in the leaf.
     fn put_at<'a>(
         &'a self,
         txn: &mut Transaction,
@@ -418,7 +419,8 @@ impl Relation {
     ) -> Result<Option<RowId>> {
         Ok(self.index_find_live_anywhere(txn, heap, key, park)?.map(|(_, rid)| rid))
     }
-    /// The same with the heap that it is in, which is another one only where entries name theirs.
+    /// Finds a live row with a key, and the heap that it is in, which is another one only in trees whose entries name
+    /// their heaps.
     pub fn index_find_live_anywhere(
         &self,
         txn: &mut Transaction,
@@ -469,8 +471,8 @@ impl Relation {
         let block = self.descend(0, key)?;
         self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, key).is_some())
     }
-    /// Where entries name their heaps: those that have entries of this key (without a name). A heap in which the
-    /// snapshot sees a row with the key is among them.
+    /// The heaps that have entries of this key, which comes without a heap's name, in a tree whose entries name their
+    /// heaps. A heap in which the snapshot sees a row with the key is among them.
     pub fn heaps_with(&self, snapshot: &Snapshot, key: &[u8]) -> Result<Vec<RelationId>> {
         let snapshot = snapshot.of(self)?;
         if let Some(reader) = self.watched(&snapshot.reader)? {
