@@ -8,8 +8,8 @@ use crate::wal::frame::{SEGMENT, frame};
 use crate::wal::reader::LogReader;
 use crate::wal::record::{PageOp, PageTarget, Record, decode, encode, encode_change, encode_compensate};
 use crate::wal::segment::LogSegments;
-use kilndb_base::env::{Env, File, Lock, Locked, Open};
-use kilndb_base::network::{Listener, Stream};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
+use kilndb_base::network::{NetworkListener, NetworkStream};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -146,13 +146,13 @@ impl Env for OneFile {
     fn spawn(&self, _: &str, _: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
         read_only()
     }
-    fn open(&self, _: &Path, _: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, _: &Path, _: OpenMode) -> io::Result<Arc<dyn File>> {
         Ok(self.0.clone())
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         Ok(path.file_name().is_some_and(|n| n == "0000000000000001"))
     }
-    fn lock_dir(&self, _: &Path, _: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, _: &Path, _: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         Ok(Some(Box::new(())))
     }
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
@@ -170,10 +170,10 @@ impl Env for OneFile {
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
-    fn connect(&self, _: &str, _: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, _: &str, _: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         read_only()
     }
-    fn listen(&self, _: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, _: &str) -> io::Result<Arc<dyn NetworkListener>> {
         read_only()
     }
 }

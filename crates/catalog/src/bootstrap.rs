@@ -167,7 +167,7 @@ fn boot_rows(engine: &Arc<Engine>) -> Result<Vec<(Oid, Oid, u32)>> {
         batch.rows.clear();
         boot.scan_block(block, &snapshot, &mut batch)?;
         for (_, start, end) in &batch.rows {
-            let mut reader = kilndb_base::bytes::Reader::new(&batch.bytes[*start as usize..*end as usize]);
+            let mut reader = kilndb_base::bytes::ByteReader::new(&batch.bytes[*start as usize..*end as usize]);
             let (Some(database), Some(relation), Some(storage)) = (reader.u32(), reader.u32(), reader.u32()) else {
                 return Err(Error::corrupted("the boot map has a row that is too short"));
             };

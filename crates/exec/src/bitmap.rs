@@ -14,7 +14,7 @@ use kilndb_base::park::Park;
 use kilndb_base::{Error, Result};
 use kilndb_plan::{Bitmap, InvertedAccess};
 use kilndb_storage::{PendingTerms, TermScan};
-use kilndb_types::inverted::{Class, Need, Query, Wanted};
+use kilndb_types::inverted::{InvertedClass, TermCondition, TermQuery, TermRange};
 use memchr::memmem::Finder;
 use std::sync::Arc;
 
@@ -85,14 +85,14 @@ fn index_rows(
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<BitmapRows> {
-    let mut all = Query { wanted: Vec::new(), need: Need::Anything };
+    let mut all = TermQuery { wanted: Vec::new(), need: TermCondition::Anything };
     let mut needs = Vec::new();
     // Columns of which a row has one term, with what is wanted of them.
     let mut single: Vec<(u8, usize)> = Vec::new();
     for c in &access.conditions {
         let value = c.value.eval(&[], rt, cx)?;
         let query = c.class.query(c.column, c.strategy, &value, &cx.eval.format.trigram)?;
-        if let (Class::Ordered(_), [wanted]) = (c.class, query.wanted.as_slice()) {
+        if let (InvertedClass::Ordered(_), [wanted]) = (c.class, query.wanted.as_slice()) {
             if let Some((_, at)) = single.iter().find(|(column, _)| *column == c.column) {
                 match all.wanted[*at].narrowed(wanted) {
                     Some(both) => all.wanted[*at] = both,
@@ -105,10 +105,10 @@ fn index_rows(
         needs.push(query.need.shifted(all.wanted.len()));
         all.wanted.extend(query.wanted);
     }
-    all.need = Need::all(needs);
+    all.need = TermCondition::all(needs);
     match all.need {
-        Need::Anything => return Ok(BitmapRows::Everything),
-        Need::Never => return Ok(BitmapRows::Rows(RowIdSet::default())),
+        TermCondition::Anything => return Ok(BitmapRows::Everything),
+        TermCondition::Never => return Ok(BitmapRows::Rows(RowIdSet::default())),
         _ => {}
     }
     let (oid, tree) = match (leaf, &access.relation) {
@@ -168,7 +168,7 @@ fn take_some(rows: &mut RowIdSet, cx: &ExecContext<'_>) {
 
 /// A term that is looked for, prepared to be found among the terms of pending rows.
 struct PendingTerm {
-    wanted: Wanted,
+    wanted: TermRange,
     /// A range whose bounds are too long to be compared with terms that may have been cut.
     is_vague: bool,
     /// For a single term the bytes that stand for it among those of a pending row, for a range the bytes that all its
@@ -176,14 +176,14 @@ struct PendingTerm {
     finder: Option<Finder<'static>>,
 }
 impl PendingTerm {
-    fn of(w: &Wanted, scan: &dyn TermScan) -> PendingTerm {
+    fn of(w: &TermRange, scan: &dyn TermScan) -> PendingTerm {
         /// Terms up to here are kept whole, whatever is in them.
         const WHOLE: usize = 490;
         match &w.upper {
             None => {
                 let lower = scan.kept_term(&w.lower).into_owned();
                 let finder = Some(Finder::new(&PendingTerms::bytes_of(&lower)).into_owned());
-                PendingTerm { wanted: Wanted { lower, upper: None }, is_vague: false, finder }
+                PendingTerm { wanted: TermRange { lower, upper: None }, is_vague: false, finder }
             }
             Some(upper) => {
                 let is_vague = w.lower.len().max(upper.len()) > WHOLE;
@@ -205,7 +205,7 @@ impl PendingTerm {
 
 struct TermSearch<'q> {
     scan: Box<dyn TermScan>,
-    wanted: &'q [Wanted],
+    wanted: &'q [TermRange],
     /// How many conditions ask for each term, by position in `wanted`.
     uses: Vec<usize>,
     known: Vec<Option<RowIdSet>>,
@@ -214,25 +214,25 @@ struct TermSearch<'q> {
     park: &'q dyn Park,
 }
 
-fn count_uses(need: &Need, uses: &mut [usize]) {
+fn count_uses(need: &TermCondition, uses: &mut [usize]) {
     match need {
-        Need::Term(n) => uses[*n] += 1,
-        Need::All(list) | Need::Any(list) | Need::AtLeast(_, list) => {
+        TermCondition::Term(n) => uses[*n] += 1,
+        TermCondition::All(list) | TermCondition::Any(list) | TermCondition::AtLeast(_, list) => {
             list.iter().for_each(|part| count_uses(part, uses))
         }
-        Need::Anything | Need::Never => {}
+        TermCondition::Anything | TermCondition::Never => {}
     }
 }
 
 impl TermSearch<'_> {
-    fn rows(&mut self, need: &Need) -> Result<RowIdSet> {
+    fn rows(&mut self, need: &TermCondition) -> Result<RowIdSet> {
         match need {
-            Need::Term(n) => self.term(*n),
-            Need::Any(list) => {
+            TermCondition::Term(n) => self.term(*n),
+            TermCondition::Any(list) => {
                 let budget_bytes = self.budget_bytes;
                 Ok(RowIdSet::or(self.each(list)?, budget_bytes))
             }
-            Need::All(list) => {
+            TermCondition::All(list) => {
                 let mut parts = Vec::with_capacity(list.len());
                 for part in list {
                     let rows = self.rows(part)?;
@@ -247,14 +247,14 @@ impl TermSearch<'_> {
                 let first = parts.next().unwrap_or_default();
                 Ok(parts.fold(first, |a, b| a.and(&b)))
             }
-            Need::AtLeast(count, list) => Ok(RowIdSet::at_least(*count, self.each(list)?)),
+            TermCondition::AtLeast(count, list) => Ok(RowIdSet::at_least(*count, self.each(list)?)),
             // Neither is left within others.
-            Need::Anything | Need::Never => {
+            TermCondition::Anything | TermCondition::Never => {
                 Err(Error::internal("a condition of an inverted index that asks for no terms"))
             }
         }
     }
-    fn each(&mut self, list: &[Need]) -> Result<Vec<RowIdSet>> {
+    fn each(&mut self, list: &[TermCondition]) -> Result<Vec<RowIdSet>> {
         list.iter().map(|part| self.rows(part)).collect()
     }
     fn term(&mut self, n: usize) -> Result<RowIdSet> {

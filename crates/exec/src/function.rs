@@ -9,12 +9,12 @@ use kilndb_plan::{FunctionCall, Op, PlanNode, ProjectItem};
 use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::Datum;
 use kilndb_types::functions::FunctionKind;
-use kilndb_types::functions::rows::{Rows, RowsCall, spread};
+use kilndb_types::functions::rows::{FunctionRows, RowsCall, spread};
 use std::sync::Arc;
 
 /// The rows that one call of a function yields.
 enum CallRows {
-    Of(Rows),
+    Of(FunctionRows),
     /// The rows that a routine has returned.
     Stored(Box<StoredRows>),
 }
@@ -27,10 +27,10 @@ struct StoredRows {
 
 fn start(call: &FunctionCall, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<CallRows> {
     if let Some(e) = &call.scalar {
-        return Ok(CallRows::Of(Rows::list(vec![e.eval(row, rt, cx)?])));
+        return Ok(CallRows::Of(FunctionRows::list(vec![e.eval(row, rt, cx)?])));
     }
     let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
-        return Ok(CallRows::Of(Rows::none()));
+        return Ok(CallRows::Of(FunctionRows::none()));
     };
     if let Some(routine) = &call.routine {
         let width = if call.composite { call.columns } else { 1 };
@@ -50,7 +50,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut RunState, cx: &mut ExecCon
             })?
         }
         Some(FunctionKind::SessionRows(function)) => {
-            Rows::table(cx.call_env(|s, env| s.call_for_rows(function, &args, env))?)
+            FunctionRows::table(cx.call_env(|s, env| s.call_for_rows(function, &args, env))?)
         }
         _ => return Err(Error::unsupported(format!("function {} is not supported", call.name))),
     };

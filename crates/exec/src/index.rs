@@ -4,7 +4,7 @@ use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::Index;
-pub use kilndb_catalog::key_range::{Range, append};
+pub use kilndb_catalog::key_range::{KeyRange, append};
 use kilndb_catalog::key_range::{prefix_range, successor};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{IndexAccess, IndexPlan};
@@ -27,7 +27,7 @@ fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
 }
 
 /// The ranges of keys to read; empty: no row can match.
-pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Range>> {
+pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<KeyRange>> {
     let mut prefix = Vec::with_capacity(24);
     for (k, e) in a.index.keys.iter().zip(&a.equal) {
         let v = e.eval(&[], rt, cx)?;
@@ -116,7 +116,7 @@ pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> R
 }
 
 /// The keys, all their columns, if `ranges` are those of an access that looks for nothing but whole keys.
-pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<KeyRange>) -> Option<Vec<Vec<u8>>> {
     if a.equal.len() + usize::from(a.any_of.is_some()) < a.index.keys.len() {
         return None;
     }
@@ -124,7 +124,7 @@ pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<
 }
 
 /// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.
-pub(crate) fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
+pub(crate) fn narrow(a: &IndexAccess, ranges: &mut [KeyRange], suffix: &[u8]) {
     if a.equal.len() < a.index.keys.len() {
         return;
     }

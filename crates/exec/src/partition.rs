@@ -11,10 +11,10 @@ use super::expr::Evaluate;
 use super::opened_partitions::opened;
 use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_catalog::known_partitions::KeptPartition;
+use kilndb_catalog::known_partitions::CachedPartition;
 use kilndb_catalog::lock_class::RELATION_LOCK;
-use kilndb_catalog::operator_class::{self, ClassFunctions, UserClass};
-use kilndb_catalog::partition::{PartitionMap, Strategy, column_map};
+use kilndb_catalog::operator_class::{self, SupportFunctionCaller, UserOperatorClass};
+use kilndb_catalog::partition::{PartitionMap, PartitionStrategy, column_map};
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CastContext, CastInfo, CastMethod, CatalogView, FunctionInfo, Index, Table};
 use kilndb_plan::expression::RoutineCall;
@@ -73,7 +73,7 @@ impl From<Oid> for PartitionRoute {
 
 const _: () = assert!(std::mem::offset_of!(LeafPartition, more) <= 64);
 
-impl KeptPartition for LeafPartition {
+impl CachedPartition for LeafPartition {
     fn ancestor(&self) -> Oid {
         self.ancestor
     }
@@ -337,8 +337,8 @@ fn find(map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &mut Exe
     map.find(&values.iter().map(|v| &**v).collect::<Vec<_>>(), cx)
 }
 
-impl ClassFunctions for ExecContext<'_> {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+impl SupportFunctionCaller for ExecContext<'_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let arguments = arguments.map(Clone::clone);
         if let Some(f) = functions::lookup(function.oid) {
             return f(&self.eval, &arguments);
@@ -373,7 +373,7 @@ pub fn satisfies(arguments: &[Datum], (types, is_variadic): (&[Oid], bool), cx: 
     let table = cx.catalog.table_by_oid(*parent)?;
     let table = table
         .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {parent}")))?;
-    let Some(key) = table.partition_key.as_ref().filter(|k| k.strategy == Strategy::Hash) else {
+    let Some(key) = table.partition_key.as_ref().filter(|k| k.strategy == PartitionStrategy::Hash) else {
         return Err(Error::new(INVALID, format!("\"{}\" is not a hash partitioned table", table.name)));
     };
     let values = match arguments.get(3) {

@@ -12,7 +12,7 @@ use super::partition::{
 use super::scan::ScanState;
 use kilndb_base::sync::atomic::AtomicU32;
 use kilndb_base::{Oid, RelationId, Result};
-use kilndb_catalog::operator_class::{ClassFunctions, UserClass};
+use kilndb_catalog::operator_class::{SupportFunctionCaller, UserOperatorClass};
 use kilndb_catalog::partition::column_map;
 use kilndb_catalog::{FunctionInfo, Table};
 use kilndb_plan::expression::CExpr;
@@ -405,8 +405,8 @@ struct ConditionValues<'k, 'e, 'c> {
     evaluate: &'k mut ValueOf<'e>,
     cx: &'k mut ExecContext<'c>,
 }
-impl ClassFunctions for ConditionValues<'_, '_, '_> {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+impl SupportFunctionCaller for ConditionValues<'_, '_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum> {
         self.cx.call(function, class, arguments)
     }
 }

@@ -13,14 +13,14 @@ use kilndb_catalog::temporary::is_temporary_row;
 use kilndb_fulltext::TsQuery;
 use kilndb_plan::{Bitmap, IndexAccess, Op, PlanNode, Scan, ScanOutput};
 use kilndb_storage::{Fetched, IndexScan, Isolation, Relation, RowBatch, RowLockMode};
-use kilndb_types::row::{StoredVector, Want};
+use kilndb_types::row::{ColumnFetch, StoredVector};
 use kilndb_types::{Datum, row};
 use std::ops::Bound;
 use std::sync::Arc;
 
 #[derive(Default)]
 struct IndexCursor {
-    ranges: Vec<index::Range>,
+    ranges: Vec<index::KeyRange>,
     /// The number of the range that is being read.
     position: usize,
     scan: Option<IndexScan>,
@@ -148,7 +148,7 @@ struct ScanProgress {
 /// Columns of a partition that has others than the table that is read.
 struct PartitionOutputs {
     outputs: Vec<ScanOutput>,
-    needed: Vec<Want>,
+    needed: Vec<ColumnFetch>,
 }
 
 /// What one call of [`ScanState::next`] has done.
@@ -176,7 +176,7 @@ pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch
 fn emit_as(
     table: &Table,
     oid: Oid,
-    (outputs, needed, leading): (&[ScanOutput], &[Want], usize),
+    (outputs, needed, leading): (&[ScanOutput], &[ColumnFetch], usize),
     bytes: &[u8],
     rid: RowId,
     out: &mut Vec<Datum>,
@@ -238,7 +238,7 @@ impl ScanState {
             OpenPartition::Shared(_) => None,
         };
         self.reading.own = leaf.and_then(|leaf| Some((leaf, leaf.columns.as_ref()?))).map(|(leaf, columns)| {
-            let mut needed = vec![Want::Nothing; leaf.table.columns.len()];
+            let mut needed = vec![ColumnFetch::Nothing; leaf.table.columns.len()];
             let own = |o: &ScanOutput| match o {
                 ScanOutput::Column(i) => {
                     columns.own.get(*i).copied().flatten().map_or(ScanOutput::Nothing, ScanOutput::Column)
@@ -248,7 +248,7 @@ impl ScanState {
             let outputs: Vec<ScanOutput> = scan.outputs.iter().map(own).collect();
             outputs.iter().for_each(|o| {
                 if let ScanOutput::Column(i) = o {
-                    needed[*i] = Want::Value
+                    needed[*i] = ColumnFetch::Value
                 }
             });
             PartitionOutputs { outputs, needed }

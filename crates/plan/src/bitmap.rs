@@ -9,9 +9,9 @@ use super::expression::CExpr;
 use super::scan::{ScanChoice, TableScan};
 use super::*;
 use kilndb_catalog::{Index, Table, inverted};
-use kilndb_types::inverted::Class;
+use kilndb_types::inverted::InvertedClass;
 use kilndb_types::oids;
-use kilndb_types::row::Want;
+use kilndb_types::row::ColumnFetch;
 
 /// OIDs of the operators @@ and @@@ of documents and queries.
 const VECTOR_MATCHES: Oid = 3636;
@@ -39,7 +39,7 @@ pub struct InvertedAccess {
 pub struct InvertedCondition {
     /// The number of the index's column.
     pub column: u8,
-    pub class: Class,
+    pub class: InvertedClass,
     pub strategy: u16,
     pub value: CExpr,
 }
@@ -62,7 +62,7 @@ enum BitmapSource {
 #[derive(Clone)]
 struct InvertedMatch {
     column: u8,
-    class: Class,
+    class: InvertedClass,
     strategy: u16,
     value: Expr,
     condition: Expr,
@@ -204,7 +204,7 @@ impl Planner<'_> {
         used.dedup();
         let rows = (total * used.iter().map(|n| selectivities[*n]).product::<f64>()).max(1.0);
         // A term of a path tells more than the terms of its keys and values.
-        let each = if found.iter().all(|f| f.class == Class::JsonbPath) { 0.25 } else { 0.3 };
+        let each = if found.iter().all(|f| f.class == InvertedClass::JsonbPath) { 0.25 } else { 0.3 };
         let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
         Ok(Some(BitmapPath { source: BitmapSource::Index(index.clone(), found), used, rows, cost }))
     }
@@ -307,7 +307,7 @@ impl Planner<'_> {
         for (id, out) in layout.0.iter().zip(&scan.outputs) {
             match out {
                 ScanOutput::Column(i) if is_free(id) => {
-                    scan.needed[*i] = Want::Nothing;
+                    scan.needed[*i] = ColumnFetch::Nothing;
                     scan.leading -= 1;
                 }
                 out => {

@@ -440,13 +440,13 @@ impl Planner<'_> {
 
     /// The conditions of a domain on `arg`.
     fn compile_domain(&self, domain: Oid, arg: CExpr) -> Result<CExpr> {
-        use kilndb_bind::domain::{Condition, VALUE_REL, conditions};
+        use kilndb_bind::domain::{DomainCondition, VALUE_REL, conditions};
         let row = Layout(vec![ColId { rel: VALUE_REL, att: 1 }]);
         let (mut not_null, mut checks) = (false, Vec::new());
         for condition in conditions(domain, self.catalog)? {
             match condition {
-                Condition::NotNull => not_null = true,
-                Condition::Check(name, mut check) => {
+                DomainCondition::NotNull => not_null = true,
+                DomainCondition::Check(name, mut check) => {
                     super::inline::inline_in_expression(&mut check, self.catalog)?;
                     checks.push((name, self.compile(&check, &row)?));
                 }

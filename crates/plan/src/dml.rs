@@ -107,7 +107,7 @@ impl Planner<'_> {
         let merged = d
             .merge
             .iter()
-            .filter_map(|a| if let MergeDo::Update(list) = &a.action { Some(list) } else { None })
+            .filter_map(|a| if let MergeCommand::Update(list) = &a.action { Some(list) } else { None })
             .flatten();
         for a in conflict.unwrap_or(&d.assignments).iter().chain(merged).chain(&d.generated) {
             assigned[a.column] = true;

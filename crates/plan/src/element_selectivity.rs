@@ -14,7 +14,7 @@ use super::*;
 use kilndb_catalog::Table;
 use kilndb_catalog::element_statistics::ElementStatistics;
 use kilndb_fulltext::TsQuery;
-use kilndb_fulltext::query::{Item, Operator};
+use kilndb_fulltext::query::{QueryItem, QueryOperator};
 use kilndb_types::key::compare;
 use kilndb_types::{Datum, EvalContext, oids};
 use std::cmp::Ordering;
@@ -228,15 +228,15 @@ impl Lexemes<'_> {
 /// The share of the rows that match the part of a query that begins at an item.
 fn search(query: &TsQuery, at: usize, common: Option<&Lexemes<'_>>) -> f64 {
     let share = match query.items.get(at) {
-        Some(Item::Operand(o)) if o.prefix => match common.filter(|c| c.words.len() >= LEXEMES_FOR_PREFIX) {
+        Some(QueryItem::Operand(o)) if o.prefix => match common.filter(|c| c.words.len() >= LEXEMES_FOR_PREFIX) {
             Some(common) => common.beginning(&o.word),
             None => return ELEMENT * 4.0,
         },
-        Some(Item::Operand(o)) => common.map_or(ELEMENT, |c| c.exactly(&o.word)),
-        Some(Item::Operator { operator: Operator::Not, .. }) => 1.0 - search(query, at + 1, common),
-        Some(Item::Operator { operator, left, .. }) => {
+        Some(QueryItem::Operand(o)) => common.map_or(ELEMENT, |c| c.exactly(&o.word)),
+        Some(QueryItem::Operator { operator: QueryOperator::Not, .. }) => 1.0 - search(query, at + 1, common),
+        Some(QueryItem::Operator { operator, left, .. }) => {
             let (a, b) = (search(query, at + 1, common), search(query, at + left, common));
-            if *operator == Operator::Or { a + b - a * b } else { a * b }
+            if *operator == QueryOperator::Or { a + b - a * b } else { a * b }
         }
         None => ELEMENT,
     };

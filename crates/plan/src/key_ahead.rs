@@ -9,7 +9,7 @@ use super::{Op, PlanNode};
 use kilndb_base::Oid;
 use kilndb_base::sync::atomic::AtomicUsize;
 use kilndb_catalog::operator_class::EQUAL;
-use kilndb_catalog::partition::{PartitionKey, Strategy};
+use kilndb_catalog::partition::{PartitionKey, PartitionStrategy};
 
 /// The hash partitioning of a table by one column, with as many partitions as remainders.
 pub struct KeyAhead {
@@ -74,7 +74,7 @@ impl KeyAhead {
 }
 
 fn is_simple(key: &PartitionKey) -> bool {
-    key.strategy == Strategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
+    key.strategy == PartitionStrategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
 }
 
 /// The expression that a column of the only row is made of.

@@ -152,7 +152,7 @@ fn plan_in<'a>(
     let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, names) };
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
-        Body::Dml(d) => {
+        QueryBody::Dml(d) => {
             let tag = match d.kind {
                 DmlKind::Insert => CommandTag::Insert,
                 DmlKind::Update => CommandTag::Update,
@@ -242,7 +242,8 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId,
     let mut list = Vec::new();
     q.for_exprs(&mut |e| note_expr(e, &mut list, out, uses));
     // Elsewhere than in a query of one table conditions may be wanted in several places: more often than any of them.
-    let each = if q.locks.is_empty() && !matches!(q.body, Body::Dml(_)) && q.rels.len() == 1 { 1 } else { 1 << 32 };
+    let each =
+        if q.locks.is_empty() && !matches!(q.body, QueryBody::Dml(_)) && q.rels.len() == 1 { 1 } else { 1 << 32 };
     for c in list {
         out.insert(c);
         *uses.entry(c).or_default() += each;
@@ -254,7 +255,7 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId,
             out.insert(ColId { rel: l.rel, att: ATT_TABLEOID });
         }
     }
-    if let Body::Dml(d) = &q.body {
+    if let QueryBody::Dml(d) = &q.body {
         out.insert(ColId { rel: d.rel, att: ATT_CTID });
         if d.table.partition_key.is_some() {
             out.insert(ColId { rel: d.rel, att: ATT_TABLEOID });

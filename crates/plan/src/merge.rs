@@ -40,12 +40,12 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    fn as_statement(d: &Dml, action: &MergeDo) -> Option<Dml> {
+    fn as_statement(d: &Dml, action: &MergeCommand) -> Option<Dml> {
         let (kind, assignments) = match action {
-            MergeDo::Nothing => return None,
-            MergeDo::Delete => (DmlKind::Delete, Vec::new()),
-            MergeDo::Update(list) => (DmlKind::Update, list.clone()),
-            MergeDo::Insert(list) => (DmlKind::Insert, list.clone()),
+            MergeCommand::Nothing => return None,
+            MergeCommand::Delete => (DmlKind::Delete, Vec::new()),
+            MergeCommand::Update(list) => (DmlKind::Update, list.clone()),
+            MergeCommand::Insert(list) => (DmlKind::Insert, list.clone()),
         };
         Some(Dml { kind, assignments, merge: Vec::new(), merge_on: None, ..d.clone() })
     }

@@ -10,8 +10,8 @@ use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
 use kilndb_types::aggregates::AggregateFn;
 use kilndb_types::functions::FunctionKind;
-use kilndb_types::inverted::Class;
-use kilndb_types::row::Want;
+use kilndb_types::inverted::InvertedClass;
+use kilndb_types::row::ColumnFetch;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -164,7 +164,7 @@ pub struct Scan {
     pub heap: Option<Arc<Relation>>,
     pub outputs: Vec<ScanOutput>,
     /// What is decoded of each column of the table.
-    pub needed: Vec<Want>,
+    pub needed: Vec<ColumnFetch>,
     /// How many of `outputs`, at their beginning, are the needed columns in order.
     pub leading: usize,
     pub filter: Option<CExpr>,
@@ -256,7 +256,7 @@ pub struct FunctionCall {
     pub columns: usize,
     pub composite: bool,
     /// The row type of a column definition list.
-    pub shape: Option<Arc<kilndb_catalog::routine::RowShape>>,
+    pub shape: Option<Arc<kilndb_catalog::routine::TupleDescriptor>>,
     /// The call, if it is no built-in function.
     pub routine: Option<Arc<RoutineCall>>,
 }
@@ -494,7 +494,7 @@ pub struct IndexShape {
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
     /// The term classes of the columns of an inverted index; empty for other indexes.
-    pub classes: Vec<Class>,
+    pub classes: Vec<InvertedClass>,
 }
 
 impl IndexPlan {

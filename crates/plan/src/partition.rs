@@ -12,7 +12,7 @@ use super::scan::ScanChoice;
 use super::*;
 use kilndb_base::sync::OnceLock;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
-use kilndb_catalog::operator_class::{self, ClassFunctions, EQUAL, UserClass};
+use kilndb_catalog::operator_class::{self, EQUAL, SupportFunctionCaller, UserOperatorClass};
 use kilndb_catalog::partition::PartitionMap;
 use kilndb_catalog::{FunctionInfo, IndexKey, Table};
 use kilndb_types::Datum;
@@ -528,7 +528,7 @@ fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool>
     let key = table
         .partition_key
         .as_ref()
-        .filter(|k| k.strategy == kilndb_catalog::partition::Strategy::Range && !k.has_user_classes())?;
+        .filter(|k| k.strategy == kilndb_catalog::partition::PartitionStrategy::Range && !k.has_user_classes())?;
     let descending = wanted.first()?.descending;
     let fits = key.parts.iter().zip(wanted).all(|(part, w)| {
         let is_part = matches!(&access::strip(&w.expr).kind, ExprKind::Column(c) if c.rel == rel.id && part.attnum != 0 && c.att == part.attnum);
@@ -545,8 +545,8 @@ struct PlanTimeValues<'p, 'c> {
     calls_later: bool,
 }
 
-impl ClassFunctions for PlanTimeValues<'_, '_> {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+impl SupportFunctionCaller for PlanTimeValues<'_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let constant = |(value, ty): (&Datum, Oid)| Expr::new(ExprKind::Const(value.clone()), ty);
         let arguments =
             arguments.into_iter().zip(operator_class::argument_types(function, class)).map(constant).collect();

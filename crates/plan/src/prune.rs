@@ -5,12 +5,12 @@
 use super::expression::CExpr;
 use super::partition::{PruneCondition, PruneSubject};
 use kilndb_base::Result;
-use kilndb_catalog::operator_class::{ClassFunctions, EQUAL};
-use kilndb_catalog::partition::{PartitionMap, Strategy};
+use kilndb_catalog::operator_class::{EQUAL, SupportFunctionCaller};
+use kilndb_catalog::partition::{PartitionMap, PartitionStrategy};
 use kilndb_types::{Datum, key};
 
 /// Gives conditions' values, and calls functions of users' operator classes with them.
-pub trait PruneValues: ClassFunctions {
+pub trait PruneValues: SupportFunctionCaller {
     /// The value of an expression; None: it is not known yet.
     fn value(&mut self, e: &CExpr) -> Result<Option<Datum>>;
 }
@@ -205,11 +205,11 @@ fn by_key(
         return Ok(Some(out));
     }
     match map.key.strategy {
-        Strategy::Hash => return Ok(None),
-        Strategy::Range if known.iter().any(|k| k.is_null) => map.with_nulls(&mut out),
+        PartitionStrategy::Hash => return Ok(None),
+        PartitionStrategy::Range if known.iter().any(|k| k.is_null) => map.with_nulls(&mut out),
         // The order of such values is known only to the functions of their classes.
-        Strategy::Range if map.key.has_user_classes() => return Ok(None),
-        Strategy::Range => {
+        PartitionStrategy::Range if map.key.has_user_classes() => return Ok(None),
+        PartitionStrategy::Range => {
             let equal: Vec<&Datum> = known.iter().map_while(|k| k.equal.as_ref()).collect();
             let Some(next) = known.get(equal.len()) else { return Ok(None) };
             if equal.is_empty() && next.lower.is_none() && next.upper.is_none() {
@@ -219,7 +219,7 @@ fn by_key(
             let (lower, upper) = (bound(&next.lower), bound(&next.upper));
             map.between(&equal, lower.as_ref().map(|(d, i)| (d, *i)), upper.as_ref().map(|(d, i)| (d, *i)), &mut out);
         }
-        Strategy::List => {
+        PartitionStrategy::List => {
             let Some(only) = known.first() else { return Ok(None) };
             if only.lower.is_some() || only.upper.is_some() {
                 map.between(

@@ -55,12 +55,12 @@ impl Planner<'_> {
             self.plan_cte(c)?;
         }
         match &q.body {
-            Body::Dml(d) => self.plan_dml(q, d, out_rel),
-            Body::SetOp { op, all, left, right, rel } => {
+            QueryBody::Dml(d) => self.plan_dml(q, d, out_rel),
+            QueryBody::SetOp { op, all, left, right, rel } => {
                 let input = self.plan_set_op(*op, *all, left, right, *rel)?;
                 self.finish(q, input, q.targets.clone(), q.order_by.clone(), false, out_rel)
             }
-            Body::Select | Body::Values(_) => self.plan_select(q, out_rel),
+            QueryBody::Select | QueryBody::Values(_) => self.plan_select(q, out_rel),
         }
     }
 

@@ -7,7 +7,7 @@ use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
-use kilndb_types::row::Want;
+use kilndb_types::row::ColumnFetch;
 
 pub(crate) struct ScanChoice {
     pub planned: PlannedNode,
@@ -70,12 +70,13 @@ impl Planner<'_> {
         let heap = self.heap_of(table)?;
         let mut outputs = Vec::new();
         let mut layout = Layout::default();
-        let mut needed = vec![Want::Nothing; table.columns.len()];
+        let mut needed = vec![ColumnFetch::Nothing; table.columns.len()];
         for (i, c) in table.columns.iter().enumerate() {
             let id = ColId { rel: rel.id, att: c.attnum };
             if !c.dropped && self.is_needed(id) {
                 outputs.push(ScanOutput::Column(i));
-                needed[i] = if self.handed_on.borrow().contains(&id) { Want::Stored } else { Want::Value };
+                needed[i] =
+                    if self.handed_on.borrow().contains(&id) { ColumnFetch::Stored } else { ColumnFetch::Value };
                 layout.0.push(id);
             }
         }

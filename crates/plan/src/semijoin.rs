@@ -25,7 +25,7 @@ pub(crate) fn only_joins(q: &Query) -> bool {
 }
 
 fn only_conditions(q: &Query) -> bool {
-    matches!(q.body, Body::Select)
+    matches!(q.body, QueryBody::Select)
         && q.ctes.is_empty()
         && !q.has_aggs
         && q.group_by.is_empty()

@@ -2,7 +2,7 @@
 //!
 //! A record: u32 length of the key, u32 length of the row, key bytes, row bytes; little-endian.
 
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kilndb_base::{Error, Result};
@@ -49,7 +49,7 @@ impl TempSpace {
     fn create(&self) -> Result<OpenFile> {
         self.env.create_dir_all(&self.directory)?;
         let path = self.directory.join(format!("exec.{:016x}", self.env.random_u64()));
-        let file = self.env.open(&path, Open::Truncate)?;
+        let file = self.env.open(&path, OpenMode::Truncate)?;
         self.files.fetch_add(1, Relaxed);
         Ok(OpenFile { env: self.env.clone(), path, file })
     }

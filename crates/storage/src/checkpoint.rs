@@ -21,7 +21,7 @@ use crate::wal::frame::SEGMENT;
 use crate::wal::frame::shown_lsn;
 use crate::wal::segment::RecycledSegments;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use kilndb_base::{Error, Result, Severity};
@@ -211,7 +211,7 @@ impl Checkpointer {
         images.save()?;
         note_images(&mut note, &images);
         let mut pids = core.pool.dirty_pages();
-        if planted::is(Bug::CheckpointLeavesAPage) {
+        if planted::is(PlantedBug::CheckpointLeavesAPage) {
             pids.pop();
         }
         let which = if clean { DirtyFilter::Durable } else { DirtyFilter::Logged };
@@ -233,7 +233,7 @@ impl Checkpointer {
         core.stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
         note.durable = core.log.flushed();
-        if planted::is(Bug::RedoBeginsTooLate) {
+        if planted::is(PlantedBug::RedoBeginsTooLate) {
             note.redo = core.log.settled_lsn();
         }
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;

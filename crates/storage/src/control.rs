@@ -18,9 +18,9 @@ use crate::crc::crc32c;
 use crate::image::{BlockBits, ImageEntry, UnendedTransaction};
 use crate::wal::Log;
 use crate::wal::segment::failed;
-use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
-use kilndb_base::env::{Env, File, Open};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
+use kilndb_base::env::{Env, File, OpenMode};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -139,11 +139,11 @@ impl Checkpoint {
         if crc32c(body) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let mut r = Reader::new(body);
+        let mut r = ByteReader::new(body);
         if r.u64()? != DIRECTORY_MAGIC {
             return None;
         }
-        let v32 = |r: &mut Reader<'_>| r.varint().and_then(|v| u32::try_from(v).ok());
+        let v32 = |r: &mut ByteReader<'_>| r.varint().and_then(|v| u32::try_from(v).ok());
         let mut c = Checkpoint {
             generation: r.varint()?,
             redo: r.varint()?,
@@ -222,7 +222,7 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     assert!(generation > 0 && checkpoint.redo > 0, "a checkpoint has a generation and a place in the log");
     let path = directory_path(dir, generation);
     let fresh = dir.join("directory.new");
-    let file = env.open(&fresh, Open::Truncate).map_err(|e| failed("create", "directory.new", e))?;
+    let file = env.open(&fresh, OpenMode::Truncate).map_err(|e| failed("create", "directory.new", e))?;
     file.write_at(&checkpoint.encode(), 0).map_err(|e| failed("write to", "directory.new", e))?;
     log.sync(&*file, "directory.new")?;
     env.rename(&fresh, &path).map_err(|e| failed("rename", "directory.new", e))?;
@@ -246,7 +246,7 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
     let crc = crc32c(&slot);
     slot.extend_from_slice(&crc.to_le_bytes());
     slot.resize(512, 0);
-    let control = env.open(&dir.join("control"), Open::Create).map_err(|e| failed("open", "control", e))?;
+    let control = env.open(&dir.join("control"), OpenMode::Create).map_err(|e| failed("open", "control", e))?;
     control.write_at(&slot, (generation % 2) * 4096).map_err(|e| {
         let e = failed("write to", "control", e);
         // After this error the checkpoint may count or not. Only the next start can tell which files the next
@@ -294,7 +294,7 @@ pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<FoundCluster>> {
             return beside_damage(env, dir, one, other).map(Some);
         }
         [ControlSlot::Empty, ControlSlot::Empty] => {
-            if planted::is(Bug::NoControlNoCluster) {
+            if planted::is(PlantedBug::NoControlNoCluster) {
                 return Ok(None);
             }
             let Some(name) = content(env, dir)? else { return Ok(None) };
@@ -328,7 +328,7 @@ fn read_slots(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<[ControlSlot; 2]>
     if !env.exists(&path).map_err(|e| failed("open", "control", e))? {
         return Ok(None);
     }
-    let control = env.open(&path, Open::ReadOnly).map_err(|e| failed("open", "control", e))?;
+    let control = env.open(&path, OpenMode::ReadOnly).map_err(|e| failed("open", "control", e))?;
     let mut slots = [ControlSlot::Empty; 2];
     for (index, slot) in slots.iter_mut().enumerate() {
         let mut bytes = [0; 28];
@@ -341,7 +341,7 @@ fn read_slot(bytes: &[u8; 28]) -> Result<ControlSlot> {
     if bytes.iter().all(|b| *b == 0) {
         return Ok(ControlSlot::Empty);
     }
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let (Some(magic), Some(version), Some(_), Some(generation), Some(crc)) =
         (r.u64(), r.u32(), r.u32(), r.u64(), r.u32())
     else {
@@ -360,7 +360,7 @@ fn read_slot(bytes: &[u8; 28]) -> Result<ControlSlot> {
 fn read_directory(env: &Arc<dyn Env>, dir: &Path, generation: u64) -> Result<Checkpoint> {
     let path = directory_path(dir, generation);
     let name = shown(&path);
-    let file = env.open(&path, Open::ReadOnly).map_err(|e| failed("open", &name, e))?;
+    let file = env.open(&path, OpenMode::ReadOnly).map_err(|e| failed("open", &name, e))?;
     let bytes = read_whole(&*file).map_err(|e| failed("read", &name, e))?;
     Checkpoint::decode(&bytes)
         .filter(|c| c.generation == generation)
@@ -376,7 +376,7 @@ fn content(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<String>> {
     }
     let pages = dir.join("pages");
     let has_pages = env.exists(&pages).map_err(|e| failed("open", "pages", e))?
-        && env.open(&pages, Open::ReadOnly).and_then(|f| f.len()).map_err(|e| failed("open", "pages", e))? > 0;
+        && env.open(&pages, OpenMode::ReadOnly).and_then(|f| f.len()).map_err(|e| failed("open", "pages", e))? > 0;
     if has_pages {
         return Ok(Some("pages".into()));
     }
@@ -391,7 +391,7 @@ fn content(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<String>> {
     let area = dir.join("doublewrite");
     let has_copies = env.exists(&area).map_err(|e| failed("open", "doublewrite", e))?
         && env
-            .open(&area, Open::ReadOnly)
+            .open(&area, OpenMode::ReadOnly)
             .map_err(|e| failed("open", "doublewrite", e))
             .and_then(|file| DoubleWriteArea::read(&*file))?
             .has_copies();

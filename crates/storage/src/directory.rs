@@ -19,7 +19,7 @@ use crate::space::Space;
 use crate::ssi::locks::RelationReads;
 use crate::wal::record::{PageOp, PageTarget, Record, encode};
 use kilndb_base::hash::HashMap;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::prefetch::LINE_BYTES;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -406,7 +406,7 @@ impl Directory {
     pub(crate) fn remove_uncommitted(&self, core: &Core, id: u32) {
         let Some(relation) = self.get(id) else { return };
         relation.doomed.store(GONE, SeqCst);
-        if planted::is(Bug::CreateGoesBeforeTheLogKnows) {
+        if planted::is(PlantedBug::CreateGoesBeforeTheLogKnows) {
             return self.remove(core, id);
         }
         if relation.persistence != Persistence::Temporary {

@@ -29,7 +29,7 @@ use crate::wal::Log;
 use crate::wal::frame::SEGMENT;
 use crate::wal::record::{Record, encode};
 use crate::wal::segment::{LogSegments, failed};
-use kilndb_base::env::{Env, File, Lock, Locked, Open};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, Weak};
@@ -47,7 +47,7 @@ pub struct Engine {
     threads: Mutex<Vec<kilndb_base::sync::JoinHandle<()>>>,
     new: bool,
     /// The lock of the folder, so that no other process opens it. It is dropped last.
-    locked: Mutex<Option<Locked>>,
+    locked: Mutex<Option<FolderLockGuard>>,
 }
 
 impl Engine {
@@ -61,7 +61,7 @@ impl Engine {
     fn open_now(env: Arc<dyn Env>, config: EngineConfig) -> Result<Arc<Engine>> {
         let dir = config.data_dir.clone();
         env.create_dir_all(&dir).map_err(|e| failed("create", &dir.display().to_string(), e))?;
-        let locked = lock_cluster(&*env, &dir, Lock::Exclusive)?;
+        let locked = lock_cluster(&*env, &dir, FolderLock::Exclusive)?;
         let found = control::read(&env, &dir)?;
         let new = found.is_none();
         if let Some(damage) = found.as_ref().and_then(|found| found.damage.as_ref()) {
@@ -413,7 +413,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// The folder itself is locked, not a file in it: a file may be removed.
-pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: Lock) -> Result<Locked> {
+pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: FolderLock) -> Result<FolderLockGuard> {
     let shown = dir.display();
     let locked = env.lock_dir(dir, how).map_err(|e| failed("lock", &shown.to_string(), e))?;
     locked.ok_or_else(|| {
@@ -442,12 +442,12 @@ pub(crate) fn build_core(
     let env: Arc<dyn Env> = Arc::new(SyncSwitch::new(env, sync_on.clone()));
     // Only a cluster that is being made has no such file.
     let how = match purpose {
-        CorePurpose::Serve if c.generation == 0 => Open::Create,
-        CorePurpose::Serve => Open::Existing,
-        CorePurpose::Inspect => Open::ReadOnly,
+        CorePurpose::Serve if c.generation == 0 => OpenMode::Create,
+        CorePurpose::Serve => OpenMode::Existing,
+        CorePurpose::Inspect => OpenMode::ReadOnly,
     };
     let pages = env.open(&dir.join("pages"), how).map_err(|e| failed("open", "pages", e))?;
-    let how = if serves { Open::Create } else { Open::ReadOnly };
+    let how = if serves { OpenMode::Create } else { OpenMode::ReadOnly };
     let double_write = env.open(&dir.join("doublewrite"), how).map_err(|e| failed("open", "doublewrite", e))?;
     let area = DoubleWriteArea::read(&*double_write)?;
     if serves {

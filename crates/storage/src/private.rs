@@ -21,7 +21,7 @@ use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
 use crate::wal::Log;
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
@@ -51,7 +51,7 @@ impl OverflowFile {
             if let Some(dir) = self.path.parent() {
                 self.env.create_dir_all(dir)?;
             }
-            let _ = self.file.set(self.env.open(&self.path, Open::Truncate)?);
+            let _ = self.file.set(self.env.open(&self.path, OpenMode::Truncate)?);
         }
         self.file.get().ok_or_else(|| io::Error::other("the file of temporary pages was not opened"))
     }

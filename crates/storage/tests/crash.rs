@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use support::Rng;
-use support::disk::{Fault, SimEnv};
+use support::disk::{DiskFault, SimEnv};
 
 fn config(buffers: u64) -> EngineConfig {
     EngineConfig {
@@ -290,7 +290,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         let early = rng.below(3) == 0;
         env = env.after_power_loss(&mut rng);
         if early {
-            env.arm(limit, Fault::PowerLoss);
+            env.arm(limit, DiskFault::PowerLoss);
         }
         let e = match Engine::open(env.clone(), config(buffers)) {
             Ok(e) => e,
@@ -316,7 +316,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         possible = vec![found.clone()];
         let mut model = found;
         if !dead() {
-            env.arm(limit, Fault::PowerLoss);
+            env.arm(limit, DiskFault::PowerLoss);
         }
         let mut holder = None;
         for step in 0..400 {

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use support::Rng;
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 
 const THREADS: u32 = 4;
 const OWN: u64 = 40;
@@ -359,12 +359,12 @@ fn create(env: &Arc<SimEnv>, buffers: u64) -> (kilndb_base::RelationId, kilndb_b
     e.wait_flushed(lsn, &p).unwrap();
     (heap.id(), index.id())
 }
-fn random_fault(rng: &mut Rng) -> Fault {
+fn random_fault(rng: &mut Rng) -> DiskFault {
     match rng.below(6) {
-        0 | 1 => Fault::Sync,
-        2 => Fault::Write(libc_error(rng), 1),
-        3 => Fault::Write(libc_error(rng), 1 + rng.below(40) as u32),
-        _ => Fault::PowerLoss,
+        0 | 1 => DiskFault::Sync,
+        2 => DiskFault::Write(libc_error(rng), 1),
+        3 => DiskFault::Write(libc_error(rng), 1 + rng.below(40) as u32),
+        _ => DiskFault::PowerLoss,
     }
 }
 /// EIO or ENOSPC.

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use support::disk::{Fault, SimEnv, while_alive};
+use support::disk::{DiskFault, SimEnv, while_alive};
 use support::{Dir, Rng, config, open, seeds};
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
@@ -456,7 +456,7 @@ fn nothing_is_missing_after_a_crash() {
         for round in 0..8 {
             env = env.after_power_loss(&mut rng);
             if rng.one_in(3) {
-                env.arm(20 + rng.below(300) as i64, Fault::PowerLoss);
+                env.arm(20 + rng.below(300) as i64, DiskFault::PowerLoss);
             }
             let e = match Engine::open(env.clone(), simulated(&env)) {
                 Ok(e) => e,
@@ -478,7 +478,7 @@ fn nothing_is_missing_after_a_crash() {
             };
             last = last.max(rows.len());
             if !env.dead() {
-                env.arm(100 + rng.below(1500) as i64, Fault::PowerLoss);
+                env.arm(100 + rng.below(1500) as i64, DiskFault::PowerLoss);
             }
             for _ in 0..300 {
                 match transaction(&e, &heap, &index, &rows, 0, &mut rng, &park) {

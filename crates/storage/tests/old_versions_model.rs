@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::Rng;
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
 /// Rows have ids below this one, and one of so many second keys.
@@ -588,7 +588,7 @@ fn lose_power(seed: u64) {
     let limits = if seed % 4 == 3 { small_limits(seed) } else { StorageLimits::default() };
     let mut world = World::new(seed, limits, buffers(seed));
     let operations = 20 + world.rng.below(1500) as i64;
-    world.env.arm(operations, Fault::PowerLoss);
+    world.env.arm(operations, DiskFault::PowerLoss);
     for step in 0..2000 {
         world.what = format!("seed {seed} step {step}");
         match world.step() {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 use support::{Rng, rows_of};
 
 const BUFFERS: u64 = 96 << 20;
@@ -151,7 +151,7 @@ fn lose_power(seed: u64) {
     let config =
         |env: &Arc<SimEnv>| EngineConfig { max_wal_size_bytes: 4 << 20, limits, ..simulated_process(env, 4 << 20) };
     let engine = Engine::open(env.clone(), config(&env)).unwrap();
-    env.arm(200 + rng.below(3000) as i64, Fault::PowerLoss);
+    env.arm(200 + rng.below(3000) as i64, DiskFault::PowerLoss);
     let load = Load { engine, env: env.clone(), durable: Mutex::default() };
     std::thread::scope(|scope| {
         (0..3).for_each(|worker| {

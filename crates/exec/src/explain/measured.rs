@@ -4,7 +4,7 @@
 use crate::{NodeCounter, RemovedPartitions, RowSink};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::{Oid, Result};
-use kilndb_bind::ir::Serialize;
+use kilndb_bind::ir::ExplainSerialize;
 use kilndb_storage::accesses::{self, Accesses, PageAccesses};
 use kilndb_types::{Datum, EvalContext, io};
 use std::fmt::Write;
@@ -23,12 +23,12 @@ pub(crate) struct SerializeMeasurements {
     pub nanos: u64,
     pub bytes: u64,
     pub accesses: Accesses,
-    pub format: Serialize,
+    pub format: ExplainSerialize,
 }
 
 impl SerializeMeasurements {
     pub(crate) fn format_name(&self) -> &'static str {
-        if self.format == Serialize::Binary { "binary" } else { "text" }
+        if self.format == ExplainSerialize::Binary { "binary" } else { "text" }
     }
 }
 
@@ -41,7 +41,7 @@ pub struct Serializer<'a> {
 }
 
 impl<'a> Serializer<'a> {
-    pub fn new(format: Serialize, columns: &'a [(Oid, i32)], eval: EvalContext<'a>) -> Serializer<'a> {
+    pub fn new(format: ExplainSerialize, columns: &'a [(Oid, i32)], eval: EvalContext<'a>) -> Serializer<'a> {
         Serializer {
             total: SerializeMeasurements { format, ..SerializeMeasurements::default() },
             columns,
@@ -51,16 +51,16 @@ impl<'a> Serializer<'a> {
     }
     /// None: SERIALIZE was not asked for.
     pub(crate) fn into_total(self) -> Option<SerializeMeasurements> {
-        (self.total.format != Serialize::None).then_some(self.total)
+        (self.total.format != ExplainSerialize::None).then_some(self.total)
     }
 }
 
 impl RowSink for Serializer<'_> {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
         let as_text = match self.total.format {
-            Serialize::None => return Ok(()),
-            Serialize::Text => true,
-            Serialize::Binary => false,
+            ExplainSerialize::None => return Ok(()),
+            ExplainSerialize::Text => true,
+            ExplainSerialize::Binary => false,
         };
         let (started_nanos, before) = (process_monotonic_nanos(), accesses::now());
         self.buffer.clear();

@@ -75,7 +75,7 @@ impl RoutineHost for Routines<'_> {
 struct Shaped<'a> {
     rows: &'a mut dyn ResultRows,
     definition: &'a Definition,
-    expected: Option<&'a RowShape>,
+    expected: Option<&'a TupleDescriptor>,
     spread: bool,
     values: Vec<Datum>,
 }

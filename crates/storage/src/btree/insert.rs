@@ -25,7 +25,7 @@ use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data};
 use crate::wal::record::{PageOp, PageTarget};
 use kilndb_base::park::Park;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use std::cell::OnceCell;
@@ -319,7 +319,7 @@ impl Relation {
                     vec![(target, PageOp::TreeReplace { idx, entry })]
                 };
                 txn.change(self, &record, build, &[0], &mut [&mut page])?;
-                if planted::is(Bug::RevivedEntryUntold) {
+                if planted::is(PlantedBug::RevivedEntryUntold) {
                     return Ok(true);
                 }
             }

@@ -395,7 +395,7 @@ pub(crate) fn load_image(p: &mut PageBytes, level: u8, image: &[u8]) -> Result<(
     let (flags, rel, block, lsn) = (p[at::FLAGS], get32(p, at::REL), get32(p, at::BLOCK), lsn(p));
     format(p, KIND_TREE, flags, level, rel, block);
     set_lsn(p, lsn);
-    let mut r = kilndb_base::bytes::Reader::new(image);
+    let mut r = kilndb_base::bytes::ByteReader::new(image);
     put32(p, RIGHT, r.u32().ok_or_else(|| bad("image"))?);
     for at in [LOW, HIGH] {
         let fence = r.prefixed().ok_or_else(|| bad("image"))?;

@@ -24,10 +24,10 @@ use crate::stats::{IoEvent, IoObject, Stats};
 use crate::wal::Log;
 use crate::wal::segment::failed;
 use kilndb_base::Result;
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::env::File;
 use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ impl DoubleWriteArea {
             if file.read_at(&mut slot, (i * SLOT_BYTES) as u64).map_err(fail)? < SLOT_BYTES {
                 break;
             }
-            let mut r = Reader::new(&slot);
+            let mut r = ByteReader::new(&slot);
             let (Some(magic), Some(pid), Some(sequence), Some(crc)) = (r.u32(), r.u32(), r.u64(), r.u32()) else {
                 continue;
             };
@@ -95,7 +95,7 @@ impl DoubleWriteArea {
     pub(crate) fn last_written(&self) -> impl Iterator<Item = (u32, &PageBytes, bool)> {
         self.copies.iter().filter_map(|(pid, (sequence, bytes))| match self.pass {
             AreaPass::Unknown => Some((*pid, &**bytes, false)),
-            AreaPass::Since(first) if *sequence >= first || planted::is(Bug::StaleCopyRepairs) => {
+            AreaPass::Since(first) if *sequence >= first || planted::is(PlantedBug::StaleCopyRepairs) => {
                 Some((*pid, &**bytes, true))
             }
             _ => None,
@@ -117,7 +117,7 @@ fn read_pass(line: &[u8; 20]) -> AreaPass {
     if line.iter().all(|b| *b == 0) {
         return AreaPass::Unknown;
     }
-    let mut r = Reader::new(line);
+    let mut r = ByteReader::new(line);
     match (r.u64(), r.u64(), r.u32()) {
         (Some(PASS_MAGIC), Some(first), Some(crc)) if crc == crc32c(&line[..16]) => AreaPass::Since(first),
         _ => AreaPass::Damaged,
@@ -200,7 +200,7 @@ impl DoubleWrite {
             part.iter().for_each(|(pid, bytes)| ring.add(*pid, bytes));
             let at = (next * SLOT_BYTES) as u64;
             self.file.write_at(&ring.buffer, at).map_err(|e| failed("write to", "doublewrite", e))?;
-            if !planted::is(Bug::CopiesUnsynced) {
+            if !planted::is(PlantedBug::CopiesUnsynced) {
                 log.sync(&*self.file, "doublewrite")?;
             }
             stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);

@@ -21,7 +21,7 @@ use crate::undo::record::CHUNK;
 use crate::wal::end::LogEnd;
 use crate::wal::reader::{LogRead, LogReader};
 use crate::wal::segment::{LogSegments, failed};
-use kilndb_base::env::{Env, File, Lock, Open};
+use kilndb_base::env::{Env, File, FolderLock, OpenMode};
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId, Severity};
@@ -39,7 +39,7 @@ pub fn check_report(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<CheckReport>
     Ok(report)
 }
 fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport) -> Result<()> {
-    let _locked = lock_cluster(&*env, &data_dir, Lock::Shared)?;
+    let _locked = lock_cluster(&*env, &data_dir, FolderLock::Shared)?;
     let wrong = &mut report.problems;
     let Some(found) = control::read(&env, &data_dir)? else {
         wrong.push("there is no cluster here".into());
@@ -47,7 +47,7 @@ fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport)
     };
     wrong.extend(found.damage);
     let c = found.checkpoint;
-    let file = env.open(&data_dir.join("pages"), Open::ReadOnly).map_err(|e| failed("open", "pages", e))?;
+    let file = env.open(&data_dir.join("pages"), OpenMode::ReadOnly).map_err(|e| failed("open", "pages", e))?;
     if !env.exists(&data_dir.join("doublewrite")).map_err(|e| failed("open", "doublewrite", e))? {
         wrong.push("file \"doublewrite\" is missing; the next start makes it anew".into());
     }
@@ -148,7 +148,7 @@ fn check_log(env: &Arc<dyn Env>, dir: &Path, c: &Checkpoint) -> Result<()> {
     let area = dir.join("doublewrite");
     let mut known = c.durable;
     if env.exists(&area).map_err(|e| failed("open", "doublewrite", e))? {
-        let area = env.open(&area, Open::ReadOnly).map_err(|e| failed("open", "doublewrite", e))?;
+        let area = env.open(&area, OpenMode::ReadOnly).map_err(|e| failed("open", "doublewrite", e))?;
         known = known.max(DoubleWriteArea::read(&*area)?.newest_lsn());
     }
     let segments = LogSegments::to_read(env.clone(), dir.join("wal"));

@@ -20,7 +20,7 @@ use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoKind;
 use crate::wal::record::PageOp;
 use kilndb_base::park::Park;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::Arc;
 
@@ -253,7 +253,7 @@ impl Relation {
                 {
                     return Ok(None);
                 }
-                if newer && txn.isolation().keeps_snapshot() && !planted::is(Bug::FirstUpdaterUnchecked) {
+                if newer && txn.isolation().keeps_snapshot() && !planted::is(PlantedBug::FirstUpdaterUnchecked) {
                     return Err(serialization(if deleted && !moved && lock.is_none() { "delete" } else { "update" }));
                 }
                 if newer && moved {
@@ -262,7 +262,7 @@ impl Relation {
                 }
                 if deleted {
                     Some(WriteOutcome::Deleted)
-                } else if newer && !latest && !planted::is(Bug::NoRecheckAfterWait) {
+                } else if newer && !latest && !planted::is(PlantedBug::NoRecheckAfterWait) {
                     Some(WriteOutcome::Changed)
                 } else {
                     None

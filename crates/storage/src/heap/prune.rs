@@ -24,7 +24,7 @@ use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
 /// One transaction in this many looks whether chains should be pruned.
@@ -193,7 +193,7 @@ impl<'a> Prune<'a> {
         if insert {
             // A record of several rows stays one, since it is shared by them: whoever empties the chunk that it comes to
             // lie in must find all of them.
-            if record.kind != UndoKind::InsertRange || planted::is(Bug::RowsOfOneInsertApart) {
+            if record.kind != UndoKind::InsertRange || planted::is(PlantedBug::RowsOfOneInsertApart) {
                 record.kind = UndoKind::Insert;
                 record.data = Vec::new();
             }

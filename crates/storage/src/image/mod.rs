@@ -16,7 +16,7 @@ pub mod taking;
 use crate::page::{self, KIND_UNDO, PAGE, PageBytes};
 use crate::undo::record::CHUNK_PAGES;
 use crate::wal::segment::failed;
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
@@ -126,7 +126,7 @@ impl RelationImage {
     }
     fn file(&self, env: &dyn Env) -> Result<&Arc<dyn File>> {
         if self.file.get().is_none() {
-            let file = env.open(&self.path, Open::Create).map_err(|e| failed("open", &self.name(), e))?;
+            let file = env.open(&self.path, OpenMode::Create).map_err(|e| failed("open", &self.name(), e))?;
             let _ = self.file.set(file);
         }
         self.file.get().ok_or_else(|| Error::internal("the file of an image is not open"))
@@ -201,7 +201,7 @@ pub fn open(env: &dyn Env, dir: &Path, rel: u32) -> Result<Option<Arc<dyn File>>
     if !env.exists(&path).map_err(|e| failed("open", &name, e))? {
         return Ok(None);
     }
-    Ok(Some(env.open(&path, Open::ReadOnly).map_err(|e| failed("open", &name, e))?))
+    Ok(Some(env.open(&path, OpenMode::ReadOnly).map_err(|e| failed("open", &name, e))?))
 }
 /// Reads a page of a saved undo chunk: the `index`th chunk that the checkpoint of this generation names, which has this
 /// number.
@@ -226,5 +226,5 @@ pub(crate) fn read_undo(
 }
 pub(crate) fn open_undo(env: &dyn Env, dir: &Path, generation: u64) -> Result<Arc<dyn File>> {
     let name = format!("images/undo-{generation:016x}");
-    env.open(&undo_path(dir, generation), Open::ReadOnly).map_err(|e| failed("open", &name, e))
+    env.open(&undo_path(dir, generation), OpenMode::ReadOnly).map_err(|e| failed("open", &name, e))
 }

@@ -9,7 +9,7 @@ use crate::page::{self, KIND_UNDO, PAGE, PageBytes};
 use crate::txn::table::Status;
 use crate::undo::record::{CHUNK, CHUNK_PAGES};
 use crate::wal::segment::failed;
-use kilndb_base::env::Open;
+use kilndb_base::env::OpenMode;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::sync::{Arc, RwLockReadGuard};
 use kilndb_base::{Error, Result};
@@ -140,7 +140,7 @@ impl ImageTaking<'_> {
         }
         let path = undo_path(&core.config.data_dir, self.generation);
         let name = format!("images/undo-{:016x}", self.generation);
-        let file = core.env.open(&path, Open::Truncate).map_err(|e| failed("open", &name, e))?;
+        let file = core.env.open(&path, OpenMode::Truncate).map_err(|e| failed("open", &name, e))?;
         for (index, number) in wanted.iter().enumerate() {
             let first = core
                 .undo

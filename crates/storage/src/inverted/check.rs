@@ -8,7 +8,7 @@ use crate::api::Persistence;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::report::{CheckReport, RowSet, has_row, unreached};
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId};
@@ -146,7 +146,7 @@ fn check_pending(index: &Arc<Relation>, rows: &mut PostingCheck<'_>, complaints:
 }
 /// Terms that are not too long, each behind its length, in order, each once.
 fn are_terms(body: &[u8]) -> bool {
-    let mut r = Reader::new(body);
+    let mut r = ByteReader::new(body);
     let mut before: Option<&[u8]> = None;
     while !r.is_empty() {
         let Some(term) = r.prefixed().filter(|term| term.len() <= LONGEST_TERM) else { return false };

@@ -7,7 +7,7 @@
 //!
 //! Must not know: pages, the log.
 
-use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
 use kilndb_base::{Error, Result, sqlstate};
 
 pub const PENDING: u8 = 1;
@@ -179,7 +179,7 @@ fn put_posting(out: &mut Vec<u8>, before: u64, (row, generation): Posting) {
 }
 /// Reads the posting that follows the row `before`.
 #[inline]
-fn get_posting(r: &mut Reader<'_>, before: u64) -> Result<Posting> {
+fn get_posting(r: &mut ByteReader<'_>, before: u64) -> Result<Posting> {
     let step = r.varint().ok_or_else(damaged)?;
     let row = before.checked_add(step >> 1).filter(|row| *row < 1 << 48).ok_or_else(damaged)?;
     let generation =
@@ -191,7 +191,7 @@ fn get_posting(r: &mut Reader<'_>, before: u64) -> Result<Posting> {
 /// nothing is appended.
 pub(crate) fn put_among(out: &mut Vec<u8>, rest: &[u8], new: &[Posting]) -> Result<Option<usize>> {
     let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
-    let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
+    let mut r = ByteReader::new(&rest[ANCHOR_BYTES..]);
     let mut new = new.iter().copied().peekable();
     // How many bytes of `rest` were read, and how many come before the first change.
     let (mut copied, mut same) = (0, None);
@@ -240,7 +240,7 @@ pub(crate) fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Postin
         return Ok(());
     }
     let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
-    let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
+    let mut r = ByteReader::new(&rest[ANCHOR_BYTES..]);
     while !r.is_empty() {
         let posting = get_posting(&mut r, row)?;
         row = posting.0;
@@ -286,7 +286,7 @@ pub(crate) fn split_pending(key: &[u8]) -> Option<(Posting, u16, &[u8])> {
 /// A pending row that is in one piece: its terms.
 pub(crate) fn whole_pending(key: &[u8]) -> Option<(Posting, &[u8])> {
     let (posting, piece, rest) = split_pending(key)?;
-    let mut r = Reader::new(rest);
+    let mut r = ByteReader::new(rest);
     (piece == 0 && r.varint() == Some(1)).then(|| (posting, r.remaining()))
 }
 /// The pieces of a pending row; the first one begins with their number. Terms come in their order, each once.
@@ -359,7 +359,7 @@ impl RowHistory {
         RowHistory { present: Some(0), dead: Vec::new() }
     }
     pub fn parse(key: &[u8]) -> Option<RowHistory> {
-        let mut r = Reader::new(key.get(1 + ROW_ID_BYTES..)?);
+        let mut r = ByteReader::new(key.get(1 + ROW_ID_BYTES..)?);
         let present = u32::try_from(r.varint()?).ok()?.checked_sub(1);
         let mut dead = Vec::new();
         let mut next = 0u32;
@@ -564,7 +564,7 @@ mod tests {
             assert!(piece.len() <= crate::MAX_KEY);
             let (posting, number, rest) = split_pending(piece).unwrap();
             assert_eq!((posting, usize::from(number)), ((77, 2), i));
-            let mut r = Reader::new(rest);
+            let mut r = ByteReader::new(rest);
             if i == 0 {
                 assert_eq!(r.varint(), Some(pieces.len() as u64));
             }

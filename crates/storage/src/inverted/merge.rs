@@ -17,7 +17,7 @@ use crate::btree::node::{self, FenceSide, KeyAndRow};
 use crate::directory::Relation;
 use crate::wal::record::PageOp;
 use kilndb_base::Result;
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::cmp::Ordering;
@@ -97,7 +97,7 @@ impl MergeBatch {
         let number = self.rows.len() as u32;
         self.rows.push((row.posting, row.pieces));
         // A row that died while another merge was under way is only taken out.
-        let mut r = Reader::new(if is_dead { &[] } else { &row.body });
+        let mut r = ByteReader::new(if is_dead { &[] } else { &row.body });
         while !r.is_empty() {
             let term = r.prefixed().filter(|term| term.len() <= MAX_KEY).ok_or_else(entry::damaged)?;
             let start = self.bytes.len() as u32;
@@ -202,7 +202,7 @@ impl PieceJoiner {
     pub(super) fn push(&mut self, key: &[u8]) -> Result<Option<PendingRow>> {
         let (posting, piece, rest) = entry::split_pending(key).ok_or_else(entry::damaged)?;
         if piece == 0 {
-            let mut r = Reader::new(rest);
+            let mut r = ByteReader::new(rest);
             self.wanted = r.varint().and_then(|n| u16::try_from(n).ok()).ok_or_else(entry::damaged)?;
             self.row = Some(PendingRow { posting, pieces: 1, body: r.remaining().to_vec() });
         } else {

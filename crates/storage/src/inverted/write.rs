@@ -17,7 +17,7 @@ use crate::page::PageView;
 use crate::txn::Transaction;
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::PageOp;
-use kilndb_base::bytes::{Reader, put_varint};
+use kilndb_base::bytes::{ByteReader, put_varint};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result, RowId};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl TermsChange {
         out
     }
     pub(crate) fn of(record: &UndoRecord) -> Result<TermsChange> {
-        let mut r = Reader::new(&record.data);
+        let mut r = ByteReader::new(&record.data);
         let row = r.varint();
         let mut generation = || r.varint().and_then(|n| u32::try_from(n).ok());
         match (row, generation(), generation()) {

@@ -18,7 +18,7 @@ use crate::api::RowLockMode;
 use kilndb_base::RowId;
 use kilndb_base::hash::HashMap;
 use kilndb_base::park::WakeHandle;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicU32, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -407,7 +407,7 @@ impl RowLocks {
     /// The owner's rows are free (or may be): their heads are to look again.
     pub(crate) fn free_watched(&self, owner: u64) -> Vec<NextWaiter> {
         let keys = crate::lock(&self.watched[owner as usize % SHARDS]).remove(&owner).unwrap_or_default();
-        if planted::is(Bug::RowWakeLost) {
+        if planted::is(PlantedBug::RowWakeLost) {
             return Vec::new();
         }
         let head = |key| crate::lock(&self.shard(key).rows).queues.get(&key).and_then(RowQueue::head);

@@ -2,7 +2,7 @@
 //!
 //! Must not know: what terms mean, how they are kept.
 
-use kilndb_base::bytes::{Reader, put_prefixed};
+use kilndb_base::bytes::{ByteReader, put_prefixed};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::borrow::Cow;
 
@@ -51,7 +51,7 @@ impl<'a> PendingTerms<'a> {
     }
     pub fn terms(self) -> Result<Vec<&'a [u8]>> {
         let mut terms = Vec::with_capacity(self.0.len() / 8 + 1);
-        let mut r = Reader::new(self.0);
+        let mut r = ByteReader::new(self.0);
         while !r.is_empty() {
             let damaged = || Error::new(sqlstate::INDEX_CORRUPTED, "an entry of an inverted index is damaged");
             terms.push(r.prefixed().ok_or_else(damaged)?);

@@ -31,7 +31,7 @@ use crate::wal::frame::shown_lsn;
 use crate::wal::reader::LogReader;
 use crate::wal::record::{PageOp, Record, encode};
 use crate::wal::segment::{failed, fresh_lsn};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
 use progress::{ProgressTimer, seconds_since};
@@ -124,7 +124,7 @@ impl Core {
             redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
         let mut steps = 0u64;
         for (xid, head) in &losers {
-            let mut address = if planted::is(Bug::LosersStay) { 0 } else { *head };
+            let mut address = if planted::is(PlantedBug::LosersStay) { 0 } else { *head };
             while address != 0 {
                 address = self.undo_step(*xid, address)?;
                 steps += 1;
@@ -168,7 +168,7 @@ impl Core {
     /// May the log end here? A new one must begin beyond what is returned: pages may know of so much.
     fn judge_end(&self, lsn: u64, end: LogEnd) -> Result<u64> {
         let damage = match end {
-            LogEnd::Damaged(damage) if !planted::is(Bug::LogEndsAnywhere) => damage.error(),
+            LogEnd::Damaged(damage) if !planted::is(PlantedBug::LogEndsAnywhere) => damage.error(),
             LogEnd::Damaged(_) | LogEnd::Ordinary => return Ok(lsn),
         };
         if !self.config.accept_lost_log {

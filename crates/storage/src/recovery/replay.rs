@@ -11,7 +11,7 @@ use crate::page::{self, PAGE, at};
 use crate::undo::record::CHUNK;
 use crate::wal::record::{PageOp, PageTarget, Record};
 use kilndb_base::hash::HashMap;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -82,7 +82,7 @@ impl Core {
                     made.creator.store(0, Relaxed);
                 }
                 for id in redo.doomed.remove(&xid).unwrap_or_default().into_iter().chain(drops) {
-                    if planted::is(Bug::DropNotRepeated) {
+                    if planted::is(PlantedBug::DropNotRepeated) {
                         continue;
                     }
                     self.directory.remove(self, id);
@@ -165,10 +165,10 @@ impl Core {
             let is_its_own = header.u8(at::KIND) != page::KIND_UNDO
                 && header.u32(at::REL) == target.rel
                 && header.u32(at::BLOCK) == target.block;
-            let ahead = u64::from(planted::is(Bug::RedoSkipsNext)) * 64;
+            let ahead = u64::from(planted::is(PlantedBug::RedoSkipsNext)) * 64;
             if page::lsn(page.page()) + ahead >= lsn && header.u8(at::KIND) != 0 {
                 if is_its_own {
-                    for op in mine.filter(|op| op.is_of_cell() && !planted::is(Bug::CellBehindItsLog)) {
+                    for op in mine.filter(|op| op.is_of_cell() && !planted::is(PlantedBug::CellBehindItsLog)) {
                         op.apply(page.bytes(), *target)?;
                     }
                 } else {

@@ -18,7 +18,7 @@
 use super::Reader;
 use crate::api::SerializableModes;
 use kilndb_base::park::WakeHandle;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -197,7 +197,7 @@ impl ConflictGraph {
         let (Some(r), Some(w)) = (self.nodes.get(&reader.id), self.nodes.get(&writer.id)) else { return false };
         let (r_end, w_end) = (reader.committed_at(), writer.committed_at());
         let r_only = reader.is_read_only();
-        if planted::is(Bug::OpenReaderHarmless) && r_end.is_none() {
+        if planted::is(PlantedBug::OpenReaderHarmless) && r_end.is_none() {
             return false;
         }
         // The writer is the pivot.
@@ -265,7 +265,7 @@ impl ConflictGraph {
         if me.is_doomed() {
             return Err(ConflictReason::PivotDuringCommit);
         }
-        if planted::is(Bug::PivotUncheckedAtCommit) {
+        if planted::is(PlantedBug::PivotUncheckedAtCommit) {
             return Ok(());
         }
         let Some(node) = self.nodes.get(&me.id) else { return Ok(()) };

@@ -35,7 +35,7 @@ use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{PageOp, PageTarget, Record, encode};
 use crate::wal::room::SpaceUse;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::*};
 use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
 use std::sync::Arc;
@@ -517,7 +517,7 @@ impl Transaction {
                 let (xid, purge) = (self.xid, self.purge);
                 let body = encode(&Record::Commit { xid, purge, drops: drops_here, catalog_changes: &catalog_changes });
                 let (lsn, csn) = core.log.append_end(&body, publish);
-                if asynchronous || planted::is(Bug::CommitDoesNotWait) {
+                if asynchronous || planted::is(PlantedBug::CommitDoesNotWait) {
                     core.log.nudge(lsn);
                 } else {
                     wait = Some(Lsn(lsn));
@@ -663,7 +663,7 @@ impl Transaction {
     /// Notes that results of this transaction may be sent only when the log is on disk up to `lsn`, as with a number of
     /// a sequence, whose log record belongs to no transaction.
     pub fn rest_on(&mut self, lsn: Lsn) {
-        if !planted::is(Bug::SequenceDoesNotWait) {
+        if !planted::is(PlantedBug::SequenceDoesNotWait) {
             self.rests_on = self.rests_on.max(lsn.0);
         }
     }

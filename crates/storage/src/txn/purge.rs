@@ -16,7 +16,7 @@ use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, DELETED};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{PageOp, Record, encode};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Result, RowId};
 
@@ -46,7 +46,7 @@ impl Core {
                 crate::lock(&self.purge.queue).push_back(item);
                 continue;
             }
-            let blocker = if item.csn <= oldest || planted::is(Bug::PurgeIgnoresSnapshots) {
+            let blocker = if item.csn <= oldest || planted::is(PlantedBug::PurgeIgnoresSnapshots) {
                 None
             } else {
                 self.first_blocker(&item, &live, serializable)

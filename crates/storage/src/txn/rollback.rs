@@ -17,7 +17,7 @@ use crate::undo::many::{RowSpan, UpdateShape, put_shape, put_slots};
 use crate::undo::record::{UndoKind, UndoRecord};
 use crate::wal::record::{PageOp, Record, encode};
 use kilndb_base::park::Park;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
 
@@ -85,7 +85,7 @@ impl Core {
                 let (_, rid, key) = record.index_parts(0)?;
                 relation.entry_remove(key, rid, None, Some(RollbackStep { xid, next }))?;
             }
-            UndoKind::IndexMark | UndoKind::IndexRevive if planted::is(Bug::RestampForgotten) => {}
+            UndoKind::IndexMark | UndoKind::IndexRevive if planted::is(PlantedBug::RestampForgotten) => {}
             UndoKind::IndexMark | UndoKind::IndexRevive => {
                 let (stamp, rid, key) = record.index_parts(8)?;
                 relation.entry_restamp(key, rid, address, stamp, RollbackStep { xid, next })?;

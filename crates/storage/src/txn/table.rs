@@ -8,7 +8,7 @@
 //! Must not know: undo, pages.
 
 use crate::reserve::LazyArray;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kilndb_base::{Error, Result, sqlstate};
@@ -76,7 +76,7 @@ impl XidTable {
     /// Err: an id so much older is still needed that the new one would come to its place.
     pub fn assign(&self, owner: u64, brief: bool) -> Result<u64> {
         let floor = self.floor.load(Acquire);
-        let is_free = |xid: u64| xid - floor < self.cap as u64 || planted::is(Bug::PlacesOfXidsTakenTwice);
+        let is_free = |xid: u64| xid - floor < self.cap as u64 || planted::is(PlantedBug::PlacesOfXidsTakenTwice);
         let next = self.next.fetch_update(SeqCst, Relaxed, |xid| is_free(xid).then(|| xid + 1));
         let xid = next.map_err(|_| no_xid())?;
         // The rest of the entry is zeros, which means "in progress".
@@ -298,7 +298,7 @@ impl LiveSnapshots {
     /// A snapshot that sees a version valid in [birth, death).
     pub(crate) fn first_between(&self, birth: u64, death: u64) -> Option<u64> {
         let at = self.csns.partition_point(|s| *s < birth);
-        if planted::is(Bug::LaterSnapshotsForgotten) {
+        if planted::is(PlantedBug::LaterSnapshotsForgotten) {
             return self.csns.split_last()?.1.get(at).copied().filter(|s| *s < death);
         }
         // A version that was born after the moment can only be seen by later snapshots.

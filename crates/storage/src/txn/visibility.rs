@@ -13,7 +13,7 @@ use crate::directory::Relation;
 use crate::heap::page::{ADDRESS, DELETED, FORWARD, KEY_CHANGED};
 use crate::undo::record::UndoKind;
 use kilndb_base::Result;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 
 /// A flag in an undo record's mode: the version that the record made has its payload in pieces.
@@ -132,7 +132,7 @@ impl Core {
         }
         match self.xids.status(xid) {
             Status::Committed { csn, asynchronous }
-                if csn <= snapshot.csn + u64::from(planted::is(Bug::SnapshotOneTooNew)) =>
+                if csn <= snapshot.csn + u64::from(planted::is(PlantedBug::SnapshotOneTooNew)) =>
             {
                 if !asynchronous && csn > self.log.flushed_csn() {
                     snapshot.registered.unflushed.fetch_max(csn, Relaxed);

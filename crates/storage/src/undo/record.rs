@@ -8,7 +8,7 @@
 
 use super::many::{SlotSet, UpdateShape};
 use crate::page::{HEADER, PAGE};
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::{Error, Result};
 
 pub(crate) const CHUNK_PAGES: u32 = 8;
@@ -153,7 +153,7 @@ impl UndoRecord {
         Some(record)
     }
     fn parse_with(bytes: &[u8], data: impl FnOnce(&UndoRecord, &[u8]) -> Option<Vec<u8>>) -> Option<UndoRecord> {
-        let mut r = Reader::new(bytes);
+        let mut r = ByteReader::new(bytes);
         let len = usize::from(r.u16()?);
         let mut record = UndoRecord {
             kind: UndoKind::from_u8(r.u8()?)?,
@@ -179,7 +179,7 @@ impl UndoRecord {
     }
     /// Update: offset, length of the new bytes, replaced bytes.
     pub(crate) fn patch(&self) -> Result<(usize, usize, &[u8])> {
-        let mut r = Reader::new(&self.data);
+        let mut r = ByteReader::new(&self.data);
         let (Some(off), Some(cut)) = (r.u16(), r.u16()) else { return Err(Self::bad()) };
         Ok((usize::from(off), usize::from(cut), r.remaining()))
     }
@@ -194,7 +194,7 @@ impl UndoRecord {
     /// The entries of an IndexRetireMany record.
     pub fn retired(&self) -> Result<RetiredEntries<'_>> {
         let parse = || {
-            let mut r = Reader::new(&self.data);
+            let mut r = ByteReader::new(&self.data);
             let heap = r.u32()?;
             let mut entries = Vec::new();
             while !r.is_empty() {

@@ -12,7 +12,7 @@ use super::record::{Record, decode};
 use super::segment::{LogSegments, place_of};
 use super::tag::RecordKind;
 use crate::crc::crc32c;
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::{Error, Result};
 
 /// Bytes read at once.
@@ -93,7 +93,7 @@ impl<'a> LogReader<'a> {
         Ok(())
     }
     fn frame(&self) -> Option<(usize, usize, u32)> {
-        let mut r = Reader::new(self.buffer.get((self.lsn - self.buffer_start) as usize..)?);
+        let mut r = ByteReader::new(self.buffer.get((self.lsn - self.buffer_start) as usize..)?);
         let before = r.remaining().len();
         let len = r.varint()? as usize;
         let crc = r.u32()?;

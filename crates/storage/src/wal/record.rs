@@ -13,7 +13,7 @@ use crate::heap::page as hp;
 use crate::page::{self, PageBytes, at, put16};
 use crate::undo::many::{SlotSet, UpdateShape};
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
-use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
 use kilndb_base::{Error, Result};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,7 +125,7 @@ fn put_word(out: &mut Vec<u8>, word: u64, undo: u64) {
         put_varint(out, address);
     }
 }
-fn get_word(r: &mut Reader<'_>, undo: u64) -> Option<u64> {
+fn get_word(r: &mut ByteReader<'_>, undo: u64) -> Option<u64> {
     let b = r.u8()?;
     let address = match b & 0xf0 {
         ZERO => 0,
@@ -135,11 +135,11 @@ fn get_word(r: &mut Reader<'_>, undo: u64) -> Option<u64> {
     };
     Some(u64::from(b & 0x0f) << 56 | address)
 }
-fn get_u32(r: &mut Reader<'_>) -> Option<u32> {
+fn get_u32(r: &mut ByteReader<'_>) -> Option<u32> {
     u32::try_from(r.varint()?).ok()
 }
 /// A slot, an index of an entry, an offset or a length: something within a page.
-fn get_place(r: &mut Reader<'_>) -> Option<usize> {
+fn get_place(r: &mut ByteReader<'_>) -> Option<usize> {
     r.varint().filter(|place| *place < page::PAGE as u64).map(|place| place as usize)
 }
 
@@ -156,7 +156,7 @@ impl<'a> PageOp<'a> {
             }
             PageOp::Put { slot, word, body } => hp::put(p, slot, word, body),
             PageOp::PutMany { first, word, rows } => {
-                let mut r = Reader::new(rows);
+                let mut r = ByteReader::new(rows);
                 let mut slot = first;
                 while !r.is_empty() {
                     hp::put(p, slot, word, r.prefixed().ok_or_else(bad)?)?;
@@ -335,7 +335,7 @@ impl<'a> PageOp<'a> {
             }
         }
     }
-    fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool, tag: Option<OpTag>) -> Option<PageOp<'a>> {
+    fn decode(r: &mut ByteReader<'a>, undo: u64, with_old: bool, tag: Option<OpTag>) -> Option<PageOp<'a>> {
         let tag = match tag {
             Some(tag) => tag,
             None => OpTag::of_byte(r.u8()?)?,
@@ -517,7 +517,7 @@ fn encode_ops(out: &mut Vec<u8>, ops: &[(PageTarget, PageOp<'_>)], undo: u64, ki
         tag = None;
     }
 }
-fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, kind: Option<UndoKind>) -> Option<Vec<(PageTarget, PageOp<'a>)>> {
+fn decode_ops<'a>(r: &mut ByteReader<'a>, undo: u64, kind: Option<UndoKind>) -> Option<Vec<(PageTarget, PageOp<'a>)>> {
     let mut ops = Vec::new();
     let mut tag = kind.and_then(first_tag);
     while !r.is_empty() {
@@ -621,7 +621,7 @@ pub fn decode(body: &[u8]) -> Result<Record<'_>> {
     decode_inner(body).ok_or_else(bad)
 }
 fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
-    let mut r = Reader::new(body);
+    let mut r = ByteReader::new(body);
     let head = r.u8()?;
     let is_flagged = head & RecordKind::FLAG != 0;
     Some(match RecordKind::of_head(head)? {

@@ -8,8 +8,8 @@
 
 use super::frame::SEGMENT;
 use crate::stats::{IoEvent, IoObject, Stats};
-use kilndb_base::env::{Env, File, Open};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::env::{Env, File, OpenMode};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Result};
 use std::collections::BTreeMap;
@@ -98,7 +98,7 @@ impl LogSegments {
             made.map_err(|e| failed("create", &name_of(number), e))?;
             self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))?;
         }
-        let how = if self.reads_only { Open::ReadOnly } else { Open::Existing };
+        let how = if self.reads_only { OpenMode::ReadOnly } else { OpenMode::Existing };
         let file = self.env.open(&path, how).map_err(|e| failed("open", &name_of(number), e))?;
         let mut open = crate::lock(&self.open);
         open.insert(number, file.clone());
@@ -110,7 +110,7 @@ impl LogSegments {
     /// Makes a segment's file with all of its room, or not at all.
     fn make(&self, path: &Path) -> std::io::Result<()> {
         self.stats.count(IoObject::WalInit, IoEvent::Write, 1, SEGMENT);
-        let made = self.env.open(path, Open::Create).and_then(|f| f.allocate(0, SEGMENT));
+        let made = self.env.open(path, OpenMode::Create).and_then(|f| f.allocate(0, SEGMENT));
         if made.is_err() {
             let _ = self.env.remove_file(path);
         }
@@ -147,7 +147,7 @@ impl LogSegments {
     }
     pub fn sync(&self, from: u64, to: u64) -> Result<()> {
         for number in from / SEGMENT..=to.saturating_sub(1) / SEGMENT {
-            if planted::is(Bug::LogSyncSkipped) && to.is_multiple_of(8) {
+            if planted::is(PlantedBug::LogSyncSkipped) && to.is_multiple_of(8) {
                 continue;
             }
             if let Some(file) = self.file(number, false)? {
@@ -166,8 +166,10 @@ impl LogSegments {
         let again = last.saturating_sub(unsynced.div_ceil(SEGMENT));
         let mut bytes = Vec::new();
         for number in numbers {
-            let file =
-                self.env.open(&self.path(number), Open::Existing).map_err(|e| failed("open", &name_of(number), e))?;
+            let file = self
+                .env
+                .open(&self.path(number), OpenMode::Existing)
+                .map_err(|e| failed("open", &name_of(number), e))?;
             if number >= again {
                 bytes.resize(SEGMENT as usize, 0);
                 let got = file.read_at(&mut bytes, 0).map_err(|e| failed("read", &name_of(number), e))?;
