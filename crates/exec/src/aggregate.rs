@@ -323,6 +323,7 @@ impl AggregateState {
                 self.groups.push(group);
                 continue;
             };
+            assert!(mine.slots.len() == group.slots.len(), "all parts compute the same aggregates");
             for ((slot, other), a) in mine.slots.iter_mut().zip(group.slots).zip(aggs) {
                 slot.count += other.count;
                 if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {

@@ -273,6 +273,7 @@ impl HashJoinState {
     }
 
     fn add_pairs(&mut self, build: Vec<SpillFile>, probe: Vec<SpillFile>, level: u32, parent: u64, kind: JoinKind) {
+        assert!(build.len() == probe.len(), "both sides have the same partitions");
         for (build, probe) in build.into_iter().zip(probe) {
             self.disk_bytes += build.disk_bytes() + probe.disk_bytes();
             let wanted = probe.records > 0 && (build.records > 0 || keeps_unmatched(kind))

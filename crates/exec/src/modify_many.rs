@@ -92,6 +92,7 @@ impl ModifyState {
         s.rids.clear();
         cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
         m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+        assert!(s.rids.len() == s.positions.len(), "each row that is stored has its id");
         if keep {
             self.enter_rows(m, batch, s, rt, cx)?;
         } else {

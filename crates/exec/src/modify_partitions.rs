@@ -526,6 +526,7 @@ impl ModifyState {
             if refused.is_none() || !takes_rows_together(cx) {
                 cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
                 plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+                assert!(s.rids.len() == s.rows.rows.len(), "each row that is stored has its id");
                 let new = write::NewRows { values: rows, width, rids: &s.rids };
                 if let Some((n, index)) =
                     write::insert_entries_of(plan, new, &mut s.keys, &mut self.queue.twins, rt, cx)?

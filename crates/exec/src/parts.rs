@@ -232,6 +232,7 @@ pub fn count(heaps: &[Arc<Relation>], rt: &RunState, cx: &mut ExecContext<'_>) -
     let mut totals = count_part(&heaps, &cx.snapshot, cx.park)?;
     let others = team.map_or_else(|| Ok(Vec::new()), |team| team.finish(cx.park))?;
     for theirs in others {
+        assert!(theirs.len() == totals.len(), "all threads count the same heaps");
         totals.iter_mut().zip(theirs).for_each(|(total, rows)| *total += rows);
     }
     Ok(totals)

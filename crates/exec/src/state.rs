@@ -102,6 +102,8 @@ impl NodeState {
         batch.clear();
         cx.park.step()?;
         self.next(batch, rt, cx)?;
+        // Rows are read by position: a value too many or too few would shift all that follow.
+        assert!(batch.data.len() == batch.rows * batch.width, "a batch consists of whole rows");
         Ok(batch.rows > 0)
     }
 

@@ -350,11 +350,12 @@ impl StatementTriggers {
             let row = queue.row(at, &mut cursor, cx.io())?;
             let [Datum::Int4(partition), Datum::Int4(operation), Datum::Int4(word), Datum::Int8(due), rows @ ..] = row
             else {
-                continue;
+                return Err(Error::internal("a row that waits for its triggers is not as it was queued"));
             };
+            assert!(rows.len() % 2 == 0, "an old and a new row have waited for their triggers");
             let (step, at) = (*partition as usize >> STEP_SHIFT, *partition as usize % (1 << STEP_SHIFT));
             let of = partitions.get(step).and_then(|changed| changed.get(at)).unwrap_or(m);
-            let Some(plan) = &of.triggers else { continue };
+            let plan = of.triggers.as_ref().ok_or_else(|| Error::internal("a row has waited for no triggers"))?;
             let operation = OPERATIONS[(*operation).clamp(0, 2) as usize];
             let (old, new) = rows.split_at(rows.len() / 2);
             let (own_old, own_new);

@@ -148,6 +148,7 @@ impl WindowState {
             let n = specs.len();
             compare_keys(specs, &keys[a * n..(a + 1) * n], &keys[b * n..(b + 1) * n]) == Ordering::Equal
         };
+        assert!(self.rows.len() == self.count * self.width, "the input consists of whole rows");
         self.results = vec![Datum::Null; self.count * plan.functions.len()];
         let mut from = 0;
         while from < self.count {
