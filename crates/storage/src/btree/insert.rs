@@ -166,7 +166,7 @@ impl Relation {
         loop {
             if uniqueness == Uniqueness::NotUnique {
                 let (block, page) = self.latch_node(0, KeyAndRow(key, rid))?;
-                if self.put_entry(txn, block, page, key, rid, held)? {
+                if self.put_entry(txn, block, page, KeyAndRow(key, rid), held)? {
                     txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
@@ -175,7 +175,7 @@ impl Relation {
             let (block, page) = self.latch_node(0, KeyAndRow(sought.key, 0))?;
             // Mostly nobody has the key, and what was looked at tells the entry's place.
             if let (false, Some(idx)) = (sought.names_heap, free_place(&page.view(), key, rid, true)) {
-                if self.put_at(txn, (block, idx), page, key, rid, held)? {
+                if self.put_at(txn, (block, idx), page, KeyAndRow(key, rid), held)? {
                     txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
@@ -216,7 +216,7 @@ impl Relation {
             }
             // The entry's own place may lie further right; the first leaf stays latched meanwhile.
             let done = if node::side(&page.view(), KeyAndRow(key, rid)) == FenceSide::Inside {
-                self.put_entry(txn, block, page, key, rid, held)?
+                self.put_entry(txn, block, page, KeyAndRow(key, rid), held)?
             } else {
                 let mut at = node::right(&page.view());
                 loop {
@@ -231,7 +231,7 @@ impl Relation {
                     }
                     if node::side(&other.view(), KeyAndRow(key, rid)) == FenceSide::Inside {
                         // A split of that leaf needs the parent, which nobody holds while waiting for a leaf.
-                        let done = self.put_entry(txn, at, other, key, rid, held)?;
+                        let done = self.put_entry(txn, at, other, KeyAndRow(key, rid), held)?;
                         drop(page);
                         break done;
                     }
@@ -303,12 +303,12 @@ impl Relation {
         txn: &mut Transaction,
         block: u32,
         mut page: WriteGuard<'a>,
-        key: &[u8],
-        rid: u64,
+        entry_key: KeyAndRow<'_>,
         held: bool,
     ) -> Result<bool> {
+        let KeyAndRow(key, rid) = entry_key;
         let target = self.target(block);
-        let (idx, found) = Relation::place_of(&page.view(), KeyAndRow(key, rid));
+        let (idx, found) = Relation::place_of(&page.view(), entry_key);
         if let Some(old) = found {
             if old & RETIRED != 0 {
                 let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
@@ -327,7 +327,7 @@ impl Relation {
             self.dead_prefixes.inserted(key, rid);
             return Ok(true);
         }
-        self.put_at(txn, (block, idx), page, key, rid, held)
+        self.put_at(txn, (block, idx), page, entry_key, held)
     }
     /// Puts an entry that is not there at its place in the leaf.
     fn put_at<'a>(
@@ -335,10 +335,10 @@ impl Relation {
         txn: &mut Transaction,
         (block, idx): (u32, usize),
         mut page: WriteGuard<'a>,
-        key: &[u8],
-        rid: u64,
+        entry_key: KeyAndRow<'_>,
         held: bool,
     ) -> Result<bool> {
+        let KeyAndRow(key, rid) = entry_key;
         let target = self.target(block);
         let entry = node::build(key, rid, None, u64::from(held));
         if node::room(page.page()) < entry.len() + 2 {
@@ -346,7 +346,7 @@ impl Relation {
             return Ok(false);
         }
         if !held {
-            self.add_entry(txn, &mut page, (target, idx), &entry, key, rid)?;
+            self.add_entry(txn, &mut page, (target, idx), &entry, entry_key)?;
             return Ok(true);
         }
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
@@ -367,12 +367,12 @@ impl Relation {
         page: &mut WriteGuard<'_>,
         place: (PageTarget, usize),
         entry: &[u8],
-        key: &[u8],
-        rid: u64,
+        entry_key: KeyAndRow<'_>,
     ) -> Result<()> {
+        let KeyAndRow(key, rid) = entry_key;
         let (target, idx) = place;
         assert!(key.len() <= MAX_KEY && node::room(page.page()) >= entry.len() + 2, "an entry that fits");
-        debug_assert!(is_place_of(&page.view(), idx, KeyAndRow(key, rid)), "entries stay in order");
+        debug_assert!(is_place_of(&page.view(), idx, entry_key), "entries stay in order");
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
         txn.change(self, &record, |_| vec![(target, PageOp::TreeInsert { idx, entry })], &[0], &mut [page])?;

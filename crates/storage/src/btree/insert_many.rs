@@ -87,7 +87,7 @@ impl Relation {
             if node::room(page.page()) < entry.len() + 2 {
                 break;
             }
-            self.add_entry(txn, &mut page, (target, idx), &entry, key, rid)?;
+            self.add_entry(txn, &mut page, (target, idx), &entry, KeyAndRow(key, rid))?;
             count += 1;
         }
         drop(page);

@@ -137,7 +137,8 @@ impl Relation {
                 break;
             }
             written.clear();
-            let done = self.update_page(txn, snapshot, rows, next, &mut group, &mut written)?;
+            group.clear(next);
+            let done = self.update_page(txn, snapshot, rows, &mut group, &mut written)?;
             self.wrote_rows(txn, &rows.rows[next..next + done], |r| r.0, &written)?;
             next += done;
             if done == 0 {
@@ -146,29 +147,28 @@ impl Relation {
         }
         Ok(next - from)
     }
-    /// Updates as many rows of the batch as are in the page of the first one.
+    /// Updates as many rows of the batch, from the beginning of the empty group on, as are in the page of the first one.
     fn update_page(
         &self,
         txn: &mut Transaction,
         snapshot: &Snapshot,
         rows: &RowBatch,
-        from: usize,
         group: &mut RecordGroup,
         written: &mut Vec<u64>,
     ) -> Result<usize> {
+        let from = group.from;
         let block = rows.rows[from].0.block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
         let quiet = self.core.rows.is_empty();
         let mut standing: Option<CommonWord> = None;
         let mut room = hp::PageRoom::of(page.page());
-        group.clear(from);
         for (at, (rid, _, _)) in
             rows.rows.iter().enumerate().skip(from).take_while(|(_, (rid, _, _))| rid.block == block)
         {
             let slot = usize::from(rid.slot);
             let Some(word) = hp::word(page.view(), slot) else { break };
             if standing.is_none_or(|s| s.word != word) {
-                self.update_group(txn, &mut page, rows, standing, group, block)?;
+                self.update_group(txn, &mut page, rows, standing, group)?;
                 group.clear(at);
                 standing = Some(self.standing(txn, snapshot, word, RowLockMode::NoKeyUpdate)?);
             }
@@ -189,7 +189,7 @@ impl Relation {
             let span = RowSpan { off: prefix, old: old.len() - prefix - suffix, new: row.len() - prefix - suffix };
             let old_len = old.len();
             if !group.fits(slot, span) {
-                self.update_group(txn, &mut page, rows, standing, group, block)?;
+                self.update_group(txn, &mut page, rows, standing, group)?;
                 group.clear(at);
             }
             group.add(slot, span, old_len, row.len());
@@ -197,7 +197,7 @@ impl Relation {
                 written.push(s.csn);
             }
         }
-        self.update_group(txn, &mut page, rows, standing, group, block)?;
+        self.update_group(txn, &mut page, rows, standing, group)?;
         Ok(group.from + group.rows.len() - from)
     }
     fn update_group(
@@ -207,13 +207,13 @@ impl Relation {
         rows: &RowBatch,
         standing: Option<CommonWord>,
         group: &mut RecordGroup,
-        block: u32,
     ) -> Result<()> {
         let (Some(&(first, _)), Some(CommonWord { replaced: Some(replaced), kept, mode, .. })) =
             (group.rows.first(), standing)
         else {
             return Ok(());
         };
+        let block = rows.rows[group.from].0.block;
         group.make_alike();
         let mut data =
             Vec::with_capacity(shape_len(first, group.rows[group.rows.len() - 1].0, group.rows.len()) + group.old);

@@ -2,6 +2,7 @@
 //!
 //! Must not know: whose locks they are, and for what.
 
+use super::table::LockRequest;
 use crate::api::{LockMode, LockTag, WaitPolicy};
 use crate::core::Core;
 use kilndb_base::Result;
@@ -24,7 +25,7 @@ impl LockOwner {
     }
     /// Takes a lock. Ok(false): the policy is NoWait or SkipLocked and the lock is not free.
     pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
-        let got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park)?;
+        let got = self.core.locks.lock(&self.core.waits, LockRequest { owner: self.owner, tag, mode, wait }, park)?;
         if got {
             self.held.push((tag, mode));
         }

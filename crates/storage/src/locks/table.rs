@@ -76,6 +76,15 @@ impl HolderCounts {
     }
 }
 
+/// What an owner asks of the lock table.
+#[derive(Clone, Copy)]
+pub(crate) struct LockRequest {
+    pub owner: u64,
+    pub tag: LockTag,
+    pub mode: LockMode,
+    pub wait: WaitPolicy,
+}
+
 #[derive(Default)]
 struct LockEntry {
     /// How often the lock is taken, by owner and mode.
@@ -205,34 +214,20 @@ impl LockTable {
         &self.shards[(h.finish() >> 58) as usize]
     }
     /// Ok(false): not free, and the caller did not want to wait.
-    pub fn lock(
-        &self,
-        waits: &WaitGraph,
-        owner: u64,
-        tag: LockTag,
-        mode: LockMode,
-        wait: WaitPolicy,
-        park: &dyn Park,
-    ) -> Result<bool> {
+    pub fn lock(&self, waits: &WaitGraph, request: LockRequest, park: &dyn Park) -> Result<bool> {
+        let LockRequest { tag, mode, .. } = request;
         let conflicts = conflicts_with_fast(&tag, mode);
         if conflicts {
             self.fast.forbid(&tag);
         }
-        let got = self.lock_here(waits, owner, tag, mode, wait, park);
+        let got = self.lock_here(waits, request, park);
         if conflicts && !matches!(got, Ok(true)) {
             self.fast.allow(&tag);
         }
         got
     }
-    fn lock_here(
-        &self,
-        waits: &WaitGraph,
-        owner: u64,
-        tag: LockTag,
-        mode: LockMode,
-        wait: WaitPolicy,
-        park: &dyn Park,
-    ) -> Result<bool> {
+    fn lock_here(&self, waits: &WaitGraph, request: LockRequest, park: &dyn Park) -> Result<bool> {
+        let LockRequest { owner, tag, mode, wait } = request;
         let shard = self.shard(&tag);
         let closed;
         {

@@ -25,7 +25,7 @@ use crate::locks::deadlock;
 use crate::locks::fast::FastLock;
 use crate::locks::rows::{RowKey, RowTurn};
 use crate::locks::shares::SharedLock;
-use crate::locks::table::UNTANGLE_MAX;
+use crate::locks::table::{LockRequest, UNTANGLE_MAX};
 use crate::locks::waits_for::WaitLink;
 use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
@@ -686,9 +686,9 @@ impl Transaction {
             return Ok(true);
         }
         self.pass_turn();
-        let mut got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park);
+        let mut got = self.core.locks.lock(&self.core.waits, LockRequest { owner: self.owner, tag, mode, wait }, park);
         if got.as_ref().is_err_and(|e| e.sqlstate() == sqlstate::DEADLOCK_DETECTED) && self.lead_nobody() {
-            got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park);
+            got = self.core.locks.lock(&self.core.waits, LockRequest { owner: self.owner, tag, mode, wait }, park);
         }
         let got = got?;
         if got {
