@@ -6,8 +6,8 @@
 use crate::page;
 use crate::wal::frame::{SEGMENT, frame};
 use crate::wal::reader::LogReader;
-use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
-use crate::wal::segment::Segments;
+use crate::wal::record::{PageOp, PageTarget, Record, decode, encode, encode_change, encode_compensate};
+use crate::wal::segment::LogSegments;
 use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
 use kilndb_base::network::{NetworkListener, NetworkStream};
 use std::io;
@@ -44,10 +44,10 @@ fn one_record(body: &[u8]) {
 }
 
 /// Applies the operations to a new page as recovery does, up to the first that does not fit.
-fn apply(ops: &[(Target, Op<'_>)], kind: u8) {
+fn apply(ops: &[(PageTarget, PageOp<'_>)], kind: u8) {
     let mut page = [0; page::PAGE];
-    let target = Target { rel: 1, block: 0 };
-    let init = Op::Init { kind, level: 0 };
+    let target = PageTarget { rel: 1, block: 0 };
+    let init = PageOp::Init { kind, level: 0 };
     for op in [&init].into_iter().chain(ops.iter().map(|(_, op)| op)) {
         if op.apply(&mut page, target).is_err() {
             return;
@@ -87,7 +87,7 @@ fn framed(data: &[u8]) {
 /// The bodies in segment 1, and where reading ended.
 fn read_segment(bytes: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     let env = Arc::new(OneFile(Arc::new(Bytes(bytes))));
-    let segments = Segments::new(env, PathBuf::from("wal"), Default::default());
+    let segments = LogSegments::new(env, PathBuf::from("wal"), Default::default());
     let mut reader = LogReader::new(&segments, SEGMENT, 0);
     let mut found = Vec::new();
     while let Some(record) = reader.read_framed().expect("a file that can be read") {

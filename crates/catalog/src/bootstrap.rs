@@ -190,7 +190,7 @@ pub fn remove_from_boot_map(engine: &Arc<Engine>, txn: &mut Transaction, databas
         boot.scan_block(block, &snapshot, &mut batch)?;
         for (rid, start, _) in &batch.rows {
             if batch.bytes.get(*start as usize..*start as usize + 4) == Some(&database.to_le_bytes()) {
-                boot.delete(txn, *rid, &snapshot, &[], &options, park)?;
+                boot.delete(txn, *rid, &[], &options.with(&snapshot, park))?;
             }
         }
     }

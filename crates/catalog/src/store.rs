@@ -302,7 +302,7 @@ impl CatalogWriter<'_> {
         }
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: !changed.is_empty() };
         let snapshot = self.txn.take_snapshot();
-        let outcome = heap.update(self.txn, old.rid, &snapshot, &bytes, &retired, &options, self.park)?;
+        let outcome = heap.update(self.txn, old.rid, &bytes, &retired, &options.with(&snapshot, self.park))?;
         written(outcome)?;
         for (index, _, new_key) in &changed {
             self.insert_key(heap, index, new_key, old.rid)?;
@@ -326,7 +326,7 @@ impl CatalogWriter<'_> {
         let retired: Vec<(&Relation, &[u8])> = keys.iter().map(|(r, k)| (r.as_ref(), k.as_slice())).collect();
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: true };
         let snapshot = self.txn.take_snapshot();
-        let outcome = heap.delete(self.txn, row.rid, &snapshot, &retired, &options, self.park)?;
+        let outcome = heap.delete(self.txn, row.rid, &retired, &options.with(&snapshot, self.park))?;
         written(outcome)
     }
 }

@@ -227,7 +227,7 @@ impl TemporaryCatalog {
     pub fn each_transition_row(
         &self,
         is_new: bool,
-        io: kilndb_spill::Io<'_>,
+        io: kilndb_spill::SpillIo<'_>,
         take: &mut dyn FnMut(&super::Table, &[kilndb_types::Datum]) -> Result<()>,
     ) -> Result<()> {
         let all = self.transitions.borrow();

@@ -44,6 +44,7 @@ mod partition_keys;
 mod persistence;
 mod physical;
 mod range_type;
+mod reassign_owned;
 pub mod reindex;
 mod renaming;
 mod role;

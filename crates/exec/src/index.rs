@@ -1,6 +1,6 @@
 //! Index keys and ranges.
 
-use super::context::{ExecContext, Runtime};
+use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::Index;
@@ -27,7 +27,7 @@ fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
 }
 
 /// The ranges of keys to read; empty: no row can match.
-pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<KeyRange>> {
+pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<KeyRange>> {
     let mut prefix = Vec::with_capacity(24);
     for (k, e) in a.index.keys.iter().zip(&a.equal) {
         let v = e.eval(&[], rt, cx)?;
@@ -116,7 +116,7 @@ pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Re
 }
 
 /// The keys, all their columns, if `ranges` are those of an access that looks for nothing but whole keys.
-pub fn whole_keys(a: &IndexAccess, ranges: Vec<KeyRange>) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<KeyRange>) -> Option<Vec<Vec<u8>>> {
     if a.equal.len() + usize::from(a.any_of.is_some()) < a.index.keys.len() {
         return None;
     }
@@ -124,7 +124,7 @@ pub fn whole_keys(a: &IndexAccess, ranges: Vec<KeyRange>) -> Option<Vec<Vec<u8>>
 }
 
 /// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.
-pub fn narrow(a: &IndexAccess, ranges: &mut [KeyRange], suffix: &[u8]) {
+pub(crate) fn narrow(a: &IndexAccess, ranges: &mut [KeyRange], suffix: &[u8]) {
     if a.equal.len() < a.index.keys.len() {
         return;
     }
@@ -140,7 +140,7 @@ pub fn narrow(a: &IndexAccess, ranges: &mut [KeyRange], suffix: &[u8]) {
 pub fn entry(
     p: &IndexPlan,
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(Vec<u8>, bool)>> {
     let mut out = Vec::with_capacity(24);
@@ -152,7 +152,7 @@ pub fn put_entry(
     p: &IndexPlan,
     row: &[Datum],
     out: &mut Vec<u8>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<bool>> {
     if let Some(f) = &p.predicate

@@ -1,5 +1,5 @@
 //! The house rules that the compiler does not check: which crate may use which, how long a file may be, and that
-//! ARCHITECTURE.md names only what exists.
+//! ARCHITECTURE.md and docs/modules.md name only what exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -312,12 +312,13 @@ fn defines(text: &str, name: &str) -> bool {
 }
 
 #[test]
-fn architecture_names_what_exists() {
-    let text = read(&root().join("ARCHITECTURE.md"));
-    let symbols = symbols(&text);
-    assert!(symbols.len() > 20, "ARCHITECTURE.md names only {} symbols", symbols.len());
-    let missing: Vec<&String> = symbols.iter().filter(|s| !exists(s)).collect();
-    assert!(missing.is_empty(), "ARCHITECTURE.md names what is not there: {missing:?}");
+fn architecture_and_modules_name_what_exists() {
+    for page in ["ARCHITECTURE.md", "docs/modules.md"] {
+        let symbols = symbols(&read(&root().join(page)));
+        assert!(symbols.len() > 20, "{page} names only {} symbols", symbols.len());
+        let missing: Vec<&String> = symbols.iter().filter(|s| !exists(s)).collect();
+        assert!(missing.is_empty(), "{page} names what is not there: {missing:?}");
+    }
 }
 
 #[test]

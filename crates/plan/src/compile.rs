@@ -157,7 +157,7 @@ impl Planner<'_> {
         })
     }
 
-    pub fn compile_all(&self, list: &[Expr], layout: &Layout) -> Result<Box<[CExpr]>> {
+    pub(crate) fn compile_all(&self, list: &[Expr], layout: &Layout) -> Result<Box<[CExpr]>> {
         list.iter().map(|e| self.compile(e, layout)).collect()
     }
 
@@ -287,7 +287,7 @@ impl Planner<'_> {
     }
 
     /// How a function is called that is not built in, or runs statements.
-    pub fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
+    pub(crate) fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
         (f.oid >= FIRST_USER_OID || functions::is_routine(f.oid)).then(|| {
             Arc::new(RoutineCall {
                 oid: f.oid,

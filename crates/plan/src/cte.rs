@@ -4,7 +4,7 @@ use super::*;
 use kilndb_base::Error;
 
 impl Planner<'_> {
-    pub fn plan_cte(&self, c: &Cte) -> Result<()> {
+    pub(crate) fn plan_cte(&self, c: &Cte) -> Result<()> {
         let number = self.ctes.borrow().len();
         let placeholder = self.node(Op::Result { filter: None }, 0, 1.0, 0.0, "Result");
         self.ctes.borrow_mut().push(CtePlan {
@@ -60,7 +60,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    pub fn plan_cte_scan(&self, cte: u32, working: bool, rel: &Rel) -> Result<Planned> {
+    pub(crate) fn plan_cte_scan(&self, cte: u32, working: bool, rel: &Rel) -> Result<PlannedNode> {
         let Some(number) = self.cte_numbers.borrow().get(&cte).copied() else {
             return Err(Error::internal("WITH query is not planned"));
         };
@@ -72,7 +72,7 @@ impl Planner<'_> {
             (Op::CteScan { cte: number }, format!("CTE Scan on {name}"))
         };
         let node = self.node(op, rel.columns.len(), rows, rows * 0.02, label);
-        Ok(Planned { node, layout: super::query::all_columns(rel) })
+        Ok(PlannedNode { node, layout: super::query::all_columns(rel) })
     }
 }
 

@@ -3,14 +3,14 @@
 //! Invariant: a partition that is left out has no row for which the conditions are true.
 
 use super::expression::CExpr;
-use super::partition::{Prune, Subject};
+use super::partition::{PruneCondition, PruneSubject};
 use kilndb_base::Result;
 use kilndb_catalog::operator_class::{EQUAL, SupportFunctionCaller};
 use kilndb_catalog::partition::{PartitionMap, PartitionStrategy};
 use kilndb_types::{Datum, key};
 
 /// Gives conditions' values, and calls functions of users' operator classes with them.
-pub trait Values: SupportFunctionCaller {
+pub trait PruneValues: SupportFunctionCaller {
     /// None: it is not known yet.
     fn value(&mut self, e: &CExpr) -> Result<Option<Datum>>;
 }
@@ -30,10 +30,10 @@ struct ColumnConditions {
 /// None: the same. `is_named`: the conditions' expressions are those of this map's key.
 pub fn candidates(
     map: &PartitionMap,
-    prune: &Prune,
+    prune: &PruneCondition,
     columns: Option<&[Option<usize>]>,
     is_named: bool,
-    values: &mut dyn Values,
+    values: &mut dyn PruneValues,
 ) -> Result<Vec<usize>> {
     let found = level(map, prune, columns, is_named, values)?;
     Ok(found.unwrap_or_else(|| (0..map.partitions.len()).collect()))
@@ -42,10 +42,10 @@ pub fn candidates(
 /// If all that is said is what the key's only column equals: the partition, if there is one. None: more is said, or
 /// less.
 #[inline]
-pub fn only(map: &PartitionMap, prune: &Prune, values: &mut dyn Values) -> Result<Option<Option<usize>>> {
-    let (Prune::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
+pub fn only(map: &PartitionMap, prune: &PruneCondition, values: &mut dyn PruneValues) -> Result<Option<Option<usize>>> {
+    let (PruneCondition::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
     match parts.as_slice() {
-        [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, operator, value }]
+        [PruneCondition::Compare { subject: PruneSubject::Column(attnum), strategy: EQUAL, operator, value }]
             if *attnum == key.attnum && key.is_equality(*operator) =>
         {
             let Some(value) = values.value(value)? else { return Ok(None) };
@@ -58,15 +58,15 @@ pub fn only(map: &PartitionMap, prune: &Prune, values: &mut dyn Values) -> Resul
 /// None: all.
 fn level(
     map: &PartitionMap,
-    prune: &Prune,
+    prune: &PruneCondition,
     columns: Option<&[Option<usize>]>,
     is_named: bool,
-    values: &mut dyn Values,
+    values: &mut dyn PruneValues,
 ) -> Result<Option<Vec<usize>>> {
     let alone;
     let parts = match prune {
-        Prune::All(parts) => parts.as_slice(),
-        Prune::Any(parts) => {
+        PruneCondition::All(parts) => parts.as_slice(),
+        PruneCondition::Any(parts) => {
             let mut all = Vec::new();
             for part in parts {
                 match level(map, part, columns, is_named, values)? {
@@ -83,9 +83,9 @@ fn level(
             alone
         }
     };
-    let place = |subject: &Subject| match *subject {
-        Subject::Expression(i) => Some(i).filter(|_| is_named),
-        Subject::Column(attnum) => {
+    let place = |subject: &PruneSubject| match *subject {
+        PruneSubject::Expression(i) => Some(i).filter(|_| is_named),
+        PruneSubject::Column(attnum) => {
             let own = match columns {
                 None => attnum,
                 Some(map) => map.get(attnum as usize - 1).copied().flatten()? as i16 + 1,
@@ -97,7 +97,7 @@ fn level(
     let mut result: Option<Vec<usize>> = None;
     for part in parts {
         match part {
-            Prune::Compare { subject, strategy, operator, value } => {
+            PruneCondition::Compare { subject, strategy, operator, value } => {
                 let Some(at) = place(subject) else { continue };
                 if map.key.parts[at].class.is_some()
                     && !(*strategy == EQUAL && map.key.parts[at].is_equality(*operator))
@@ -110,7 +110,7 @@ fn level(
                 }
                 known[at].compare(*strategy, value, map.key.parts[at].base_type);
             }
-            Prune::AnyOf { subject, operator, array } => {
+            PruneCondition::AnyOf { subject, operator, array } => {
                 let Some(at) = place(subject).filter(|at| map.key.parts[*at].is_equality(*operator)) else { continue };
                 match values.value(array)? {
                     Some(Datum::Array(list)) => {
@@ -120,7 +120,7 @@ fn level(
                     None => {}
                 }
             }
-            Prune::Null { subject, negated } => {
+            PruneCondition::Null { subject, negated } => {
                 if let Some(at) = place(subject) {
                     if *negated { known[at].not_null = true } else { known[at].is_null = true }
                 }
@@ -172,7 +172,7 @@ impl ColumnConditions {
 fn by_key(
     map: &PartitionMap,
     known: &mut [ColumnConditions],
-    functions: &mut dyn Values,
+    functions: &mut dyn PruneValues,
 ) -> Result<Option<Vec<usize>>> {
     if !known.iter().any(ColumnConditions::says_something) {
         return Ok(None);

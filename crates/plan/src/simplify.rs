@@ -6,7 +6,7 @@ use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_bind::ir::*;
 
-pub fn simplify(q: &mut Query) -> Result<()> {
+pub(crate) fn simplify(q: &mut Query) -> Result<()> {
     inline_ctes(q)?;
     for c in &mut q.ctes {
         simplify(&mut c.query)?;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct SyncSwitch {
+pub(crate) struct SyncSwitch {
     env: Arc<dyn Env>,
     on: Arc<AtomicBool>,
 }

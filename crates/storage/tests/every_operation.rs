@@ -113,19 +113,17 @@ fn change(
                 let done = t.heap.update(
                     txn,
                     rid,
-                    &s,
                     &row(new, v),
                     &[(&t.index, &old)],
-                    &WriteOptions { key_update: true, ..W },
-                    park,
+                    &WriteOptions { key_update: true, ..W }.with(&s, park),
                 )?;
                 t.index.index_insert(txn, &t.heap, &key_of(new), rid, Uniqueness::Unique, park)?;
                 done
             }
-            (Some(rid), Some(v), None) => t.heap.update(txn, rid, &s, &row(k, v), &[], &W, park)?,
+            (Some(rid), Some(v), None) => t.heap.update(txn, rid, &row(k, v), &[], &W.with(&s, park))?,
             (Some(rid), None, _) => {
                 let old = key_of(k);
-                t.heap.delete(txn, rid, &s, &[(&t.index, &old)], &W, park)?
+                t.heap.delete(txn, rid, &[(&t.index, &old)], &W.with(&s, park))?
             }
             (None, None, _) => WriteOutcome::Done,
         };

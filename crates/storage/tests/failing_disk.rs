@@ -244,7 +244,7 @@ fn a_log_without_room_refuses_changes_and_takes_removals() {
     let change = |i: usize| -> kilndb_base::Result<()> {
         let mut t = b.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
-        let outcome = heap.update(&mut t, rid, &s, &[i as u8 | 128; 1000], &[], &options, &park);
+        let outcome = heap.update(&mut t, rid, &[i as u8 | 128; 1000], &[], &options.with(&s, &park));
         drop(s);
         match outcome {
             Ok(_) => b.commit(&mut t),
@@ -262,7 +262,7 @@ fn a_log_without_room_refuses_changes_and_takes_removals() {
         let mut t = b.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         let gone = kilndb_base::RowId { block: 0, slot: 2 };
-        heap.delete(&mut t, gone, &s, &[], &options, &park)?;
+        heap.delete(&mut t, gone, &[], &options.with(&s, &park))?;
         b.engine.drop_relation(&mut t, ids[1])?;
         drop(s);
         b.commit(&mut t)

@@ -50,7 +50,7 @@ fn insert(e: &Arc<Engine>, heap: &Relation, row: &[u8], count: usize) -> RowId {
 fn update(e: &Arc<Engine>, heap: &Relation, rid: RowId, row: &[u8]) {
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
-    assert_eq!(heap.update(&mut t, rid, &s, row, &[], &W, &ThreadPark::new()).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.update(&mut t, rid, row, &[], &W.with(&s, &ThreadPark::new())).unwrap(), WriteOutcome::Done);
     drop(s);
     commit(e, t);
 }

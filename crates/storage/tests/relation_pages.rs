@@ -263,14 +263,14 @@ fn a_relation_goes_before_the_checkpoint_comes_to_its_pages() {
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let snapshot = t.take_snapshot();
     for row in &rows {
-        filler.delete(&mut t, *row, &snapshot, &[], &W, &p).unwrap();
+        filler.delete(&mut t, *row, &[], &W.with(&snapshot, &p)).unwrap();
     }
     let second = goes.insert(&mut t, b"second").unwrap();
     t.commit(CommitMode::Async, &p).unwrap();
     paused.1.recv_timeout(std::time::Duration::from_secs(60)).expect("a checkpoint begins, and pauses");
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let snapshot = t.take_snapshot();
-    goes.delete(&mut t, second, &snapshot, &[], &W, &p).unwrap();
+    goes.delete(&mut t, second, &[], &W.with(&snapshot, &p)).unwrap();
     t.commit(CommitMode::Async, &p).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let id = goes.id();

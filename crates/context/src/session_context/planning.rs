@@ -11,9 +11,9 @@ use kilndb_bind::lifting::Lifting;
 use kilndb_catalog::changes::PlanDependencies;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::temporary::is_temporary;
-use kilndb_exec::Begun;
+use kilndb_exec::MeasureStart;
 use kilndb_plan::Plan;
-use kilndb_plan::node::{Node as PlanNode, Op, Planning};
+use kilndb_plan::node::{Op, PlanNode, PlanningReport};
 use kilndb_storage::{LockMode, LockTag, WaitPolicy};
 use kilndb_syntax::{Node, Statement, nodes};
 use kilndb_types::{Datum, EvalContext};
@@ -203,7 +203,7 @@ impl SessionContext {
             bound = insert_rows(bound, table, &host.reader)?;
         }
         let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
-        let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
+        let begun = matches!(bound, BoundStatement::Explain { .. }).then(MeasureStart::now);
         let mut plan = self
             .shared
             .scratch
@@ -213,7 +213,7 @@ impl SessionContext {
         {
             let shows_settings = plan.explain.as_ref().is_some_and(|o| o.settings);
             let settings = if shows_settings { self.settings.changed_for_plans() } else { Vec::new() };
-            plan.planning = Planning { nanos, accesses, settings };
+            plan.planning = PlanningReport { nanos, accesses, settings };
         }
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();

@@ -19,7 +19,7 @@ use kilndb_bind::ir;
 use kilndb_bind::variables::Variables;
 use kilndb_catalog::cache::PlanDependencies;
 use kilndb_exec::expr::Evaluate;
-use kilndb_exec::{ExecContext, Execution, Runtime as RunState};
+use kilndb_exec::{ExecContext, Execution, RunState};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, Plan};
 use kilndb_storage::Snapshot;
@@ -375,8 +375,8 @@ impl RoutinePlans {
                 random_state: &context.shared.scratch.random_state,
                 clock_was_read: None,
             },
-            catalog: &kilndb_exec::parts::Nobody,
-            session: &kilndb_exec::parts::Nobody,
+            catalog: &kilndb_exec::parts::NoSession,
+            session: &kilndb_exec::parts::NoSession,
             work_mem_bytes: 0,
             hash_mem_bytes: 0,
             temp: &context.database.temp,

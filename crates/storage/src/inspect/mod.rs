@@ -31,7 +31,7 @@ pub use log::LogRange;
 use words::in_words;
 
 /// Where lines go.
-pub type Lines<'a> = dyn FnMut(String) + 'a;
+pub type LineSink<'a> = dyn FnMut(String) + 'a;
 
 /// A cluster that is looked at.
 pub struct Inspector {
@@ -54,7 +54,7 @@ impl Inspector {
         Ok(Inspector { env, dir: data_dir.to_path_buf(), checkpoint, pages, _locked: locked })
     }
     /// What the last checkpoint notes: of the cluster as a whole, and of each relation.
-    pub fn relations(&self, lines: &mut Lines<'_>) {
+    pub fn relations(&self, lines: &mut LineSink<'_>) {
         let c = &self.checkpoint;
         lines(format!(
             "checkpoint {} {}: redo from {}, next transaction {}, {} relations, {} undo chunks, {} unfinished transactions",

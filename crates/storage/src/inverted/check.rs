@@ -2,8 +2,8 @@
 //!
 //! Must not know: what terms mean.
 
-use super::entry::{self, HISTORY, History, LONGEST_TERM, PENDING, POSTING, Posting};
-use super::merge::Joiner;
+use super::entry::{self, HISTORY, LONGEST_TERM, PENDING, POSTING, Posting, RowHistory};
+use super::merge::PieceJoiner;
 use crate::api::Persistence;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -62,10 +62,10 @@ impl Complaints<'_> {
     }
 }
 
-fn read_histories(index: &Arc<Relation>, complaints: &mut Complaints<'_>) -> Result<HashMap<u64, History>> {
-    let mut histories: HashMap<u64, History> = HashMap::new();
+fn read_histories(index: &Arc<Relation>, complaints: &mut Complaints<'_>) -> Result<HashMap<u64, RowHistory>> {
+    let mut histories: HashMap<u64, RowHistory> = HashMap::new();
     index.each_entry(HISTORY, &mut |key, _| {
-        let (Some(row), Some(history)) = (History::row_of(key), History::parse(key)) else {
+        let (Some(row), Some(history)) = (RowHistory::row_of(key), RowHistory::parse(key)) else {
             complaints.say("a history is damaged".into());
             return Ok(true);
         };
@@ -84,14 +84,14 @@ fn read_histories(index: &Arc<Relation>, complaints: &mut Complaints<'_>) -> Res
 struct PostingCheck<'a> {
     core: &'a Core,
     heap: Option<&'a Relation>,
-    histories: HashMap<u64, History>,
+    histories: HashMap<u64, RowHistory>,
     /// Rows that something of their present generation names: they are there, or not.
     known: HashMap<u64, bool>,
 }
 impl PostingCheck<'_> {
     /// What a posting leads to that it should not.
     fn fault(&mut self, (row, generation): Posting) -> Result<Option<&'static str>> {
-        let plain = History::none();
+        let plain = RowHistory::none();
         let history = self.histories.get(&row).unwrap_or(&plain);
         if history.is_dead(generation) {
             return Ok(None);
@@ -110,7 +110,7 @@ impl PostingCheck<'_> {
 }
 
 fn check_pending(index: &Arc<Relation>, rows: &mut PostingCheck<'_>, complaints: &mut Complaints<'_>) -> Result<()> {
-    let mut joiner = Joiner::default();
+    let mut joiner = PieceJoiner::default();
     let (mut entries, mut whole) = (0u64, 0u64);
     index.each_entry(PENDING, &mut |key, _| {
         entries += 1;

@@ -17,7 +17,7 @@ pub enum TermChange<'a> {
 }
 
 /// Is called with a term, or all that its entry begins with, and some of its rows.
-pub type TermVisitor<'a> = dyn FnMut(&[u8], &[u64]) -> Result<()> + 'a;
+pub(crate) type TermVisitor<'a> = dyn FnMut(&[u8], &[u64]) -> Result<()> + 'a;
 
 /// Finds rows by terms. All that it finds is to be rechecked in the version that the snapshot sees.
 pub trait TermScan {

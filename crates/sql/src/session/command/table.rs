@@ -464,7 +464,10 @@ commands! {
         tag: ["ALTER DEFAULT PRIVILEGES"],
         handler: [unsupported("ALTER DEFAULT PRIVILEGES")],
     }
-    ReassignOwnedStmt(_) => DEFINITION { tag: ["REASSIGN OWNED"], handler: [unsupported("REASSIGN OWNED")] }
+    ReassignOwnedStmt(s) => DEFINITION {
+        tag: ["REASSIGN OWNED"],
+        handler: [define(d, call) d.reassign_owned(s, call.runtime)],
+    }
     DropOwnedStmt(_) => DEFINITION { tag: ["DROP OWNED"], handler: [unsupported("DROP OWNED")] }
 
     // Routines, types, operators.
