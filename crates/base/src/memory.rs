@@ -23,9 +23,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// A thread tells the sum of what it has allocated and freed once it is so much.
-pub const UNTOLD_BYTES: i64 = 64 << 10;
+pub(crate) const UNTOLD_BYTES: i64 = 64 << 10;
 /// Who holds less than this is not refused for what others hold, unless they hold even more than they may.
-pub const LITTLE_BYTES: i64 = 1 << 20;
+pub(crate) const LITTLE_BYTES: i64 = 1 << 20;
 /// After a block of this size a computation looks at its next step; after so much in small blocks, too.
 const LARGE_BYTES: i64 = 1 << 20;
 
@@ -197,12 +197,12 @@ pub fn forget_moved() {
 }
 
 /// What all hold together.
-pub fn sum_bytes() -> i64 {
+pub(crate) fn sum_bytes() -> i64 {
     SUM.load(Ordering::Relaxed)
 }
 
 /// What all may hold together.
-pub fn sum_limit_bytes() -> i64 {
+pub(crate) fn sum_limit_bytes() -> i64 {
     SUM_LIMIT.load(Ordering::Relaxed)
 }
 
@@ -220,7 +220,7 @@ pub fn check() -> Result<()> {
 
 /// The same as if it held so many bytes more: for what is allocated where nobody can look.
 #[inline]
-pub fn room_for(bytes: usize) -> Result<()> {
+pub(crate) fn room_for(bytes: usize) -> Result<()> {
     let (held, limit) = COUNTS.with(|c| (c.held.get(), c.limit.get()));
     let wanted = held.max(0).saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
     let is_little = wanted < LITTLE_BYTES.min(limit) && !IS_EXHAUSTED.load(Ordering::Relaxed);

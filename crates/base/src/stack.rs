@@ -18,7 +18,7 @@ use std::cell::Cell;
 /// Size of the stacks that threads and statements run on. Only what is touched costs memory.
 pub const STACK_BYTES: usize = 64 << 20;
 /// What a stack has beyond the deepest that checked code may go.
-pub const RESERVE_BYTES: usize = 24 << 20;
+pub(crate) const RESERVE_BYTES: usize = 24 << 20;
 /// The largest limit that holds on stacks of that size.
 pub const DEPTH_MAX_BYTES: usize = STACK_BYTES - RESERVE_BYTES;
 /// A computation that has gone beyond so much has been deep: its stack holds memory worth giving back.

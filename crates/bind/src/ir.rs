@@ -686,7 +686,7 @@ impl Expr {
         self.loc = loc;
         self
     }
-    pub fn with_typmod(mut self, typmod: i32) -> Expr {
+    pub(crate) fn with_typmod(mut self, typmod: i32) -> Expr {
         self.typmod = typmod;
         self
     }

@@ -353,7 +353,7 @@ pub struct BoundExpression {
 }
 
 /// The condition of COPY FROM … WHERE over a table's row, whose columns are those of relation `rel`.
-pub fn bind_row_filter(
+pub(crate) fn bind_row_filter(
     node: Node<'_>,
     source: &Arc<str>,
     table: &Arc<Table>,

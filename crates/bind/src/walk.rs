@@ -312,7 +312,7 @@ impl Expr {
 
 impl SubLink {
     /// Does the subquery use columns from outside?
-    pub fn is_correlated(&self) -> bool {
+    pub(crate) fn is_correlated(&self) -> bool {
         let mut outer = Vec::new();
         self.query.outer_columns(&mut outer);
         !outer.is_empty()

@@ -72,7 +72,7 @@ const fn by_name_only(oid: Oid, name: &'static str, handler: Oid) -> AccessMetho
 }
 
 /// In the order of pg_am.
-pub static ACCESS_METHODS: [AccessMethod; 6] = [
+pub(crate) static ACCESS_METHODS: [AccessMethod; 6] = [
     AccessMethod {
         kind: Some(RelationKind::BTree),
         is_ordered: true,
@@ -127,7 +127,7 @@ impl AccessMethod {
     pub fn named(name: &str) -> Option<&'static AccessMethod> {
         ACCESS_METHODS.iter().find(|method| method.name == name)
     }
-    pub fn of_oid(oid: Oid) -> Option<&'static AccessMethod> {
+    pub(crate) fn of_oid(oid: Oid) -> Option<&'static AccessMethod> {
         ACCESS_METHODS.iter().find(|method| method.oid == oid)
     }
     /// By its OID. What is no access method counts as the usual one, as indexes of system tables do.

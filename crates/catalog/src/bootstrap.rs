@@ -27,7 +27,7 @@ use std::sync::Arc;
 const PLPGSQL: Oid = 12775;
 const PLPGSQL_EXTENSION: Oid = 12779;
 
-pub const BOOT_MAP: RelationId = RelationId(1);
+pub(crate) const BOOT_MAP: RelationId = RelationId(1);
 pub const OID_COUNTER: RelationId = RelationId(2);
 
 /// OIDs of system views and their row types: from here up to the first of extensions.
@@ -39,7 +39,7 @@ const VERSION_ROW: Oid = 0;
 pub const CATALOG_VERSION: u32 = 1;
 
 pub const TEMPLATE1: Oid = 1;
-pub const TEMPLATE0: Oid = 4;
+pub(crate) const TEMPLATE0: Oid = 4;
 pub const POSTGRES: Oid = 5;
 
 /// Makes the cluster in a new engine.

@@ -79,7 +79,7 @@ impl CatalogReader<'_> {
 pub struct ElementStatisticsCache(Mutex<HashMap<i16, Option<Arc<ElementStatistics>>>>);
 
 impl ElementStatisticsCache {
-    pub fn get_or_read(
+    pub(crate) fn get_or_read(
         &self,
         attnum: i16,
         read: impl FnOnce() -> Result<Option<ElementStatistics>>,

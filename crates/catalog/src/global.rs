@@ -89,7 +89,7 @@ impl TemporaryCatalog {
     // ---- global temporary tables
 
     /// The shared definition with the session's own storage.
-    pub fn instance_of(&self, shared: &Table) -> Result<Table> {
+    pub(crate) fn instance_of(&self, shared: &Table) -> Result<Table> {
         let mut own = shared.clone();
         if shared.kind == TableKind::Index {
             // It is made with its table.

@@ -80,7 +80,7 @@ impl UserOperatorClass {
 
 impl CatalogReader<'_> {
     /// None: the class is built in.
-    pub fn user_class(&self, oid: Oid) -> Result<Option<Arc<UserOperatorClass>>> {
+    pub(crate) fn user_class(&self, oid: Oid) -> Result<Option<Arc<UserOperatorClass>>> {
         if oid < FIRST_USER_OID {
             return Ok(None);
         }

@@ -328,10 +328,6 @@ impl PartitionMap {
         self.default
     }
 
-    pub fn greatest_modulus(&self) -> u64 {
-        if let PartitionLookup::Hash(slots) = &self.lookup { slots.len() as u64 } else { 0 }
-    }
-
     /// Which partition the key belongs to, as its position in `partitions`.
     pub fn find(&self, values: &[&Datum], functions: &mut dyn SupportFunctionCaller) -> Result<Option<usize>> {
         if self.calls_functions {

@@ -106,8 +106,8 @@ pub fn is_of_key(row: &CatalogRow) -> bool {
 pub fn is_key_function(oid: Oid) -> bool {
     (FIRST_KEY_FUNCTION..=LAST_KEY_FUNCTION).contains(&oid)
 }
-pub const FIRST_KEY_FUNCTION: Oid = 1644;
-pub const LAST_KEY_FUNCTION: Oid = 1655;
+pub(crate) const FIRST_KEY_FUNCTION: Oid = 1644;
+pub(crate) const LAST_KEY_FUNCTION: Oid = 1655;
 
 /// When the executor looks after a foreign key: as the `tgenabled` of its triggers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -196,7 +196,7 @@ impl Dictionary {
     }
 
     /// Does it give one lexeme at most, for one token? Then [`Dictionary::lexize`] tells all.
-    pub fn gives_single_lexemes(&self) -> bool {
+    pub(crate) fn gives_single_lexemes(&self) -> bool {
         matches!(self.kind, DictionaryKind::Simple { .. } | DictionaryKind::Snowball(_))
     }
     pub fn is_thesaurus(&self) -> bool {

@@ -10,7 +10,7 @@ use kilndb_base::{Error, Result, sqlstate, work};
 use std::cmp::Ordering;
 
 pub const DATA_MAX: usize = (1 << 20) - 1;
-pub const POSITIONS_MAX: usize = 256;
+pub(crate) const POSITIONS_MAX: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lexeme {

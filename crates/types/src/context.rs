@@ -151,7 +151,7 @@ pub struct EvalContext<'a> {
 
 impl EvalContext<'_> {
     /// The transaction's start, for an input function that makes a value of it.
-    pub fn clock_of_input(&self) -> i64 {
+    pub(crate) fn clock_of_input(&self) -> i64 {
         if let Some(was_read) = self.clock_was_read {
             was_read.set(true);
         }

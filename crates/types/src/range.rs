@@ -64,10 +64,10 @@ pub struct Multirange {
 
 // PostgreSQL's bits of what a range is, as it sends and hashes them.
 pub const EMPTY: u8 = 1;
-pub const LOWER_INCLUSIVE: u8 = 2;
-pub const UPPER_INCLUSIVE: u8 = 4;
-pub const LOWER_INFINITE: u8 = 8;
-pub const UPPER_INFINITE: u8 = 16;
+pub(crate) const LOWER_INCLUSIVE: u8 = 2;
+pub(crate) const UPPER_INCLUSIVE: u8 = 4;
+pub(crate) const LOWER_INFINITE: u8 = 8;
+pub(crate) const UPPER_INFINITE: u8 = 16;
 
 impl RangeBound {
     pub fn lower(value: Datum, inclusive: bool) -> RangeBound {
@@ -76,7 +76,7 @@ impl RangeBound {
     pub fn upper(value: Datum, inclusive: bool) -> RangeBound {
         RangeBound { value, inclusive, is_lower: false }
     }
-    pub fn is_infinite(&self) -> bool {
+    pub(crate) fn is_infinite(&self) -> bool {
         self.value.is_null()
     }
     /// The bound of what lies on the other side of this one.
@@ -123,7 +123,7 @@ fn next(ty: Oid, value: &Datum) -> Result<Option<Datum>> {
         _ => None,
     })
 }
-pub fn is_discrete(ty: Oid) -> bool {
+pub(crate) fn is_discrete(ty: Oid) -> bool {
     matches!(ty, INT4RANGE | INT8RANGE | DATERANGE)
 }
 

@@ -68,7 +68,7 @@ pub struct ColumnLayout {
 }
 
 /// How values of a type are stored. Types not known here are stored self-describing.
-pub fn physical_type(type_oid: Oid) -> PhysicalType {
+pub(crate) fn physical_type(type_oid: Oid) -> PhysicalType {
     types::descriptor(type_oid).map_or(PhysicalType::Tagged, |ty| ty.storage)
 }
 impl RowDescriptor {

@@ -31,7 +31,7 @@ pub struct SharedCounters {
 }
 
 impl SharedCounters {
-    pub fn tick(&self) -> Tick {
+    pub(crate) fn tick(&self) -> Tick {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 

@@ -28,7 +28,7 @@ pub struct Workload {
     pub check: fn(&mut dyn Connection, &mut Random) -> WorkloadResult,
 }
 
-pub const WORKLOADS: [Workload; 7] = [
+pub(crate) const WORKLOADS: [Workload; 7] = [
     documents::WORKLOAD,
     queue::WORKLOAD,
     bulk::WORKLOAD,
@@ -116,7 +116,7 @@ fn watch(
 }
 
 /// Ends sessions of others now and then, until the connection breaks.
-pub fn end_sessions(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
+pub(crate) fn end_sessions(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         pause(client, random, 40_000);
         let place = random.below(20);

@@ -59,7 +59,7 @@ impl Zone {
             }
         }
     }
-    pub fn offset_at(&self, ts: i64) -> i32 {
+    pub(crate) fn offset_at(&self, ts: i64) -> i32 {
         match self {
             Zone::Fixed(seconds, _) => *seconds,
             Zone::Named(tz) => {
@@ -71,7 +71,7 @@ impl Zone {
     }
     /// The offset for a local time. In a gap or fold the standard-time reading wins, as PostgreSQL has it:
     /// a time that does not exist is read with the offset before the jump.
-    pub fn offset_for_local(&self, local: i64) -> i32 {
+    pub(crate) fn offset_for_local(&self, local: i64) -> i32 {
         let Zone::Named(_) = self else {
             return self.offset_at(local);
         };

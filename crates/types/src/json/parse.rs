@@ -7,7 +7,7 @@
 
 use kilndb_base::{Error, Result, SqlState, sqlstate, stack, work};
 
-pub const MAX_DEPTH: usize = 6000;
+pub(crate) const MAX_DEPTH: usize = 6000;
 
 /// A value and the bytes of the text that it is.
 #[derive(Clone, Debug)]

@@ -8,7 +8,8 @@
 
 mod words;
 
-pub use words::{WordSimilarity, word_similarity};
+pub use words::WordSimilarity;
+pub(crate) use words::word_similarity;
 
 use crate::functions::string::one;
 use crate::pieces;

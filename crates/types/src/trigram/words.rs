@@ -70,7 +70,7 @@ struct ExtentSearch<'t> {
 }
 
 /// How alike `pattern` and the part of `text` are that is most like it.
-pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result<f32> {
+pub(crate) fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result<f32> {
     let (pattern, text) = (super::of_text(pattern)?, TrigramText::of(text)?);
     let mut known: HashMap<Trigram, usize> = HashMap::new();
     let mut wanted = Vec::new();

@@ -110,7 +110,7 @@ impl OpaqueValue {
         Datum::Opaque(Arc::new(OpaqueValue { ty, bytes: bytes.into() }))
     }
     /// Of the type with this OID; None: such values do not exist.
-    pub fn of_type(type_oid: Oid, bytes: &[u8]) -> Option<Datum> {
+    pub(crate) fn of_type(type_oid: Oid, bytes: &[u8]) -> Option<Datum> {
         let ty = descriptor(type_oid)?;
         ty.opaque.as_ref().map(|_| OpaqueValue::datum(ty, bytes))
     }
@@ -124,7 +124,7 @@ impl OpaqueValue {
     pub fn hash(&self) -> Result<u32> {
         self.hash_functions().map(|hash| (hash.plain)(&self.bytes))
     }
-    pub fn hash_extended(&self, seed: u64) -> Result<u64> {
+    pub(crate) fn hash_extended(&self, seed: u64) -> Result<u64> {
         self.hash_functions().map(|hash| (hash.extended)(&self.bytes, seed))
     }
 }
