@@ -102,6 +102,16 @@ impl Network {
         self.state().is_cut = is_cut;
     }
 
+    /// Connections break: what is under way is lost.
+    #[cfg(test)]
+    fn break_all(&self) {
+        let ends: Vec<Arc<SimStream>> = self.state().ends.drain(..).filter_map(|(_, end)| end.upgrade()).collect();
+        for end in ends {
+            end.incoming.state().pieces.clear();
+            end.close();
+        }
+    }
+
     /// A process is gone: its connections are closed, and nobody reaches it any more.
     pub fn end_life(&self, life: ProcessLife) {
         let mut state = self.state();
