@@ -325,7 +325,7 @@ impl Binder<'_> {
 struct FunctionReference<'a> {
     schema: Option<&'a str>,
     name: &'a str,
-    /// One for each argument; None where it is given by position.
+    /// The arguments' names, one for each argument; None for one that is given by position.
     arg_names: &'a [Option<String>],
     variadic: bool,
     /// Written with a star for arguments.

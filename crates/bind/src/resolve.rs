@@ -371,7 +371,7 @@ impl Binder<'_> {
         self.candidates_of(self.catalog.functions(schema, name)?, count, names, variadic_call)
     }
 
-    /// As [`Binder::candidates`], of functions already found.
+    /// The candidates as [`Binder::candidates`] finds them, out of functions that are at hand.
     pub(crate) fn candidates_of(
         &self,
         known: Vec<Arc<FunctionInfo>>,

@@ -106,7 +106,7 @@ pub struct CteRef {
     pub columns: Vec<RelColumn>,
     /// Inside the recursive term: a scan of the working table.
     pub recursive_self: bool,
-    /// It changes rows, and returns none.
+    /// Whether the CTE changes rows and returns none, so that nobody can read it.
     pub is_silent: bool,
 }
 

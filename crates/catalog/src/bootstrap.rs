@@ -81,7 +81,7 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
     Ok(())
 }
 
-/// As [`read_boot_map`]; empty in a new engine.
+/// The map that [`read_boot_map`] reads; an empty one in a new engine.
 pub fn read_boot_map_if_any(engine: &Arc<Engine>) -> Result<HashMap<Oid, Vec<(Oid, RelationId)>>> {
     if engine.relation(BOOT_MAP).is_err() { Ok(HashMap::new()) } else { read_boot_map(engine) }
 }
@@ -353,7 +353,7 @@ fn fill_text_search(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> R
     writer.insert(PG_DESCRIPTION, &row).map(|_| ())
 }
 
-/// Of a schema that everybody may use and its owner may create in.
+/// The privileges of a schema that everybody may use and its owner may create in.
 fn schema_privileges(owner: Oid) -> Datum {
     let item = |grantee: Oid, list: &str| {
         let privileges = kilndb_types::acl::privileges_named(list).unwrap_or_default();

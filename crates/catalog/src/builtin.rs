@@ -63,7 +63,7 @@ tsv_files! {
 pub struct SystemTable {
     pub oid: Oid,
     pub name: &'static str,
-    /// One for all databases.
+    /// Whether all databases share one table.
     pub shared: bool,
     pub type_oid: Oid,
     pub columns: Vec<SystemColumn>,

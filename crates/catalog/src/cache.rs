@@ -48,7 +48,7 @@ pub(super) struct CachedObjects {
     /// Foreign keys by the table they point at.
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
-    /// By partition, then by the table that statements name.
+    /// What is kept of opened partitions: by partition, then by the table that statements name.
     kept_partitions: HashMap<Oid, Vec<Arc<dyn CachedPartition>>>,
     pub(super) text_search_configs: HashMap<Oid, Arc<kilndb_fulltext::Config>>,
     pub(super) text_search_dictionaries: HashMap<Oid, Arc<kilndb_fulltext::Dictionary>>,
