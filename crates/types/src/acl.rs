@@ -201,7 +201,7 @@ impl AclItem {
     pub(crate) fn hash_extended(&self, seed: u64) -> u64 {
         if seed == 0 { u64::from(self.sum()) } else { crate::hash::hash_u32_extended(self.sum(), seed) }
     }
-    /// Its privileges by name, in the order of their bits, and whether they may be granted on.
+    /// The privileges of the item by name, in the order of their bits, and whether they may be granted on.
     pub fn named_privileges(&self) -> impl Iterator<Item = (&'static str, bool)> + '_ {
         (0..32u32).filter(|bit| self.privileges >> bit & 1 == 1).filter_map(|bit| {
             let name = NAMES.iter().find(|(name, known)| *known == bit && *name != "TEMP").map(|(name, _)| *name)?;

@@ -19,7 +19,7 @@ pub struct FormatSettings {
     pub bytea_output_hex: bool,
     pub standard_conforming_strings: bool,
     pub array_nulls: bool,
-    /// Of pg_trgm's operators.
+    /// How alike texts must be for pg_trgm's operators.
     pub trigram: Thresholds,
 }
 
@@ -168,7 +168,7 @@ impl EvalContext<'_> {
     }
 }
 
-/// For values of types that are read without looking anything up.
+/// A host for values of types that are read without looking anything up.
 pub struct NoHost;
 
 impl ObjectNames for NoHost {

@@ -63,7 +63,7 @@ impl Inet {
         self.bits = bits;
         self
     }
-    /// Without its host part.
+    /// The address without its host part.
     pub fn network(&self) -> Inet {
         self.with_number(self.number() & !self.host_mask())
     }

@@ -10,7 +10,7 @@ use kilndb_base::work::{self, SmallSteps};
 /// Bytes of a piece, and elements of one.
 const BYTES: usize = work::PIECE_BYTES;
 const ELEMENTS: usize = 4096;
-/// Of so few bytes nobody need know.
+/// A step over fewer bytes is not worth counting, in bytes.
 const SHORT: usize = 1024;
 /// What cannot be done in pieces is done apart from so many bytes on.
 pub const LONG: usize = 1 << 20;

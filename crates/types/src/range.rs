@@ -83,7 +83,7 @@ impl RangeBound {
     pub fn flipped(&self) -> RangeBound {
         RangeBound { value: self.value.clone(), inclusive: !self.inclusive, is_lower: !self.is_lower }
     }
-    /// By their values alone.
+    /// Compares the bounds' values alone.
     fn compare_values(&self, other: &RangeBound, subtype: Oid) -> Ordering {
         let outward = |b: &RangeBound| if b.is_lower { Ordering::Less } else { Ordering::Greater };
         match (self.is_infinite(), other.is_infinite()) {
@@ -93,7 +93,7 @@ impl RangeBound {
             (false, false) => compare(subtype, &self.value, &other.value),
         }
     }
-    /// By where they are: an exclusive bound lies beside its value, towards the inside.
+    /// Compares where bounds are: an exclusive bound lies beside its value, towards the inside.
     pub fn compare(&self, other: &RangeBound, subtype: Oid) -> Ordering {
         let side = |b: &RangeBound| match (b.inclusive || b.is_infinite(), b.is_lower) {
             (true, _) => 0,
@@ -315,7 +315,7 @@ impl Multirange {
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
-    /// From the first lower bound to the last upper one.
+    /// The range from the first lower bound to the last upper one.
     pub fn span(&self) -> Range {
         let bounds = match (self.ranges.first(), self.ranges.last()) {
             (Some(Range { bounds: Some((lower, _)), .. }), Some(Range { bounds: Some((_, upper)), .. })) => {

@@ -87,7 +87,7 @@ fn is_mark(c: char) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token<'a> {
-    /// Of [`token`].
+    /// The type of the token, one of [`token`].
     pub kind: u8,
     pub text: &'a str,
 }

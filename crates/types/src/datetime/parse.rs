@@ -352,7 +352,7 @@ impl<'a> DatetimeDecoder<'a> {
         Ok(())
     }
 
-    /// One field. Returns a value that stands alone.
+    /// Takes in one field of the text. Returns a value that stands alone.
     fn field(&mut self, fields: &[DatetimeField], i: usize) -> DatetimeResult<Option<DatetimeValue>> {
         let (kind, text) = &fields[i];
         match kind {

@@ -27,7 +27,8 @@ impl Zone {
     pub fn utc() -> Zone {
         Zone::Fixed(0, "UTC".into())
     }
-    /// By name, POSIX specification, or the session's spelling of a fixed offset (`<+03>-03`).
+    /// The zone that is called by a name, a POSIX specification, or the session's spelling of a fixed offset
+    /// (`<+03>-03`).
     pub fn find(name: &str) -> Option<Zone> {
         if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("gmt") {
             return Some(Zone::Fixed(0, name.to_ascii_uppercase()));

@@ -61,7 +61,7 @@ fn interval_neg(v: &Interval) -> Result<Interval> {
     };
     neg().filter(|v| !v.is_infinite()).ok_or_else(interval_range)
 }
-/// Not by negation: the least interval has no negative.
+/// Subtracts the fields one by one. A sum with the negative would fail for the least interval, which has none.
 fn interval_subtract(a: &Interval, b: &Interval) -> Result<Interval> {
     if a.is_infinite() || b.is_infinite() {
         return interval_add(a, &interval_neg(b)?);

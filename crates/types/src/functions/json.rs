@@ -274,7 +274,7 @@ pub(super) fn write_compact(
     }
     Ok(())
 }
-/// Without members that are null, or elements either.
+/// A json text without members that are null; with `in_arrays`, without elements that are null either.
 fn strip(json: &str, in_arrays: bool) -> Result<Datum> {
     let mut out = Vec::new();
     let keeps = |p: &parse::ParsedJson, is_element: bool| {

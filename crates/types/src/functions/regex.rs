@@ -86,7 +86,7 @@ fn like(s: &[u8], p: &[u8], utf8: bool) -> Result<bool> {
 fn ilike(s: &str, p: &str) -> Result<bool> {
     like(string::map_case(s, false)?.as_bytes(), string::map_case(p, false)?.as_bytes(), true)
 }
-/// The same of bytes, each of which is a character.
+/// LIKE's pattern with another escape character, in bytes, each of which is a character.
 fn like_escape_bytes(p: &[u8], e: &[u8]) -> Result<Vec<u8>> {
     let as_text = |bytes: &[u8]| -> Result<String> {
         let mut text = String::with_capacity(bytes.len());

@@ -107,7 +107,7 @@ struct FloatDigits {
     exponent: i32,
 }
 impl FloatDigits {
-    /// From any plain or exponent notation.
+    /// Reads the digits of a number in plain or exponent notation.
     fn read(text: &str) -> FloatDigits {
         let mut d = FloatDigits { digits: [b'0'; 20], count: 0, exponent: 0 };
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));

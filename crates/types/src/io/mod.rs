@@ -155,7 +155,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
     }
     Ok(())
 }
-/// Of values that look as their types want it.
+/// Writes a value that looks as its type wants it, not as its kind of datum does.
 fn output_by_type(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     if let Datum::Opaque(v) = datum {
         return v.ty.output.map_or(Ok(()), |output| output(datum, typmod, out, ctx));

@@ -242,7 +242,8 @@ pub fn decode(b: &[u8]) -> Result<JsonValue> {
     let mut refused = None;
     read_nested(b, 0, &mut refused, true).ok_or_else(|| refused.unwrap_or_else(corrupted))
 }
-/// For comparing, which has one answer: it depends on the bytes alone, is not cancelled and goes as deep as values do.
+/// Reads a stored value to be compared. Comparing has one answer: it depends on the bytes alone, is not cancelled and
+/// goes as deep as values do.
 fn read(b: &[u8]) -> Option<JsonValue> {
     read_nested(b, 0, &mut None, false)
 }

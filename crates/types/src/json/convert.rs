@@ -65,7 +65,7 @@ fn bad_key() -> Error {
 pub(crate) fn write_json(ty: Oid, d: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     write_datum(ty, d, false, out, ctx)
 }
-/// The same for a key.
+/// Writes a value as the key of an object.
 pub(crate) fn write_json_key(ty: Oid, d: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     write_datum(ty, d, true, out, ctx)
 }

@@ -72,7 +72,7 @@ impl<'a> JsonNode<'a> {
             _ => None,
         }
     }
-    /// Of equal keys the last one counts.
+    /// The member with this key. Of equal keys the last one counts.
     pub fn get(self, key: &str) -> Option<JsonNode<'a>> {
         match self {
             JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(list), .. }, text) => {
