@@ -126,7 +126,7 @@ impl CoroutineRuntime {
         process_monotonic_nanos() >= self.slice_end_nanos.get()
     }
 
-    /// The same, with as few looks at the clock as can be.
+    /// Whether the slice is over, with as few looks at the clock as can be.
     fn is_slice_over_at_step(&self) -> bool {
         let steps = self.steps.get() + 1;
         self.steps.set(steps);

@@ -24,7 +24,7 @@ const FIRST_UNIX_MICROS: i64 = 1_767_225_600_000_000;
 /// The folder of the cluster.
 pub(crate) const FOLDER: &str = "/sim";
 
-/// Of a server there would be so many; here they are places in statistics.
+/// The number of workers. A server would have as many threads; here they are places in statistics.
 pub(crate) const WORKERS: usize = 2;
 
 /// Choices out of the scheduler's sequence.
@@ -288,7 +288,7 @@ pub struct ProcessOptions {
 #[derive(Default)]
 struct Clientele {
     channels: Vec<Weak<Channel>>,
-    /// There are no new ones.
+    /// Whether the process takes no new clients.
     is_closed: bool,
 }
 
@@ -398,7 +398,7 @@ impl Process {
             scheduler::sleep(Duration::from_nanos(left));
         }
     }
-    /// It takes no clients any more.
+    /// Whether the process takes no clients any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.clients.lock().unwrap_or_else(|e| e.into_inner()).is_closed
     }

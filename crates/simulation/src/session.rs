@@ -244,7 +244,7 @@ impl SimConnection {
         }
         SimConnection::over(process, channel, instance)
     }
-    /// The same of a process that takes no clients any more.
+    /// Connects to a process even if it takes no clients any more.
     pub(crate) fn connect_late(process: &Arc<Process>) -> std::result::Result<SimConnection, ClientError> {
         let lost = || ClientError::Io(std::io::Error::other("no process is there"));
         let Some(Ok(instance)) = process.instance() else { return Err(lost()) };

@@ -85,7 +85,7 @@ pub struct Table {
     pub is_numeric: bool,
     pub is_unlogged: bool,
     pub is_attached: bool,
-    /// With the name that an index was given when it was made.
+    /// The table's indexes, each with the name that it was given when it was made.
     pub indexes: BTreeSet<Index>,
     /// The names of indexes and constraints begin with this: the table's first name.
     pub first_name: String,
@@ -125,7 +125,7 @@ pub struct Model {
     /// How many transactions of the session are in it.
     pub number: u64,
     pub tables: BTreeMap<String, Arc<Table>>,
-    /// Its own rows of the shared tables.
+    /// The session's own rows of the shared tables.
     pub shared: Vec<Arc<Table>>,
 }
 impl Model {
@@ -277,7 +277,7 @@ impl<'a> TransactionPlanner<'a> {
         }
     }
 
-    /// One definition of one table is changed.
+    /// Changes one definition of one table.
     fn define(&mut self) {
         let Some((name, table)) = self.pick() else { return self.create() };
         let mut t = Table::clone(&table);

@@ -15,7 +15,7 @@ fn accepts(text: &str) {
     assert!(found.is_empty(), "{}", found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
 }
 
-/// The same history at each of the levels.
+/// The text of a history with its transactions at this level.
 fn at(level: &str, text: &str) -> String {
     text.replace('?', level)
 }

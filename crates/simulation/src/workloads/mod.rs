@@ -22,7 +22,7 @@ pub type WorkloadResult = Result<(), ClientError>;
 pub struct Workload {
     /// Statements that make them.
     pub tables: &'static str,
-    /// Their names, by which they can be left out of a run, and what they do.
+    /// The clients' names, by which they can be left out of a run, and what they do.
     pub clients: &'static [(&'static str, SideWork)],
     /// Holds of the tables whenever nobody is in the middle of something.
     pub check: fn(&mut dyn Connection, &mut Random) -> WorkloadResult,
@@ -89,7 +89,7 @@ fn by_index_and_scan(client: &mut dyn Connection, sql: &str, index: IndexScan) -
     Ok(with)
 }
 
-/// The same in a transaction of its own.
+/// Asks as [`by_index_and_scan`] does, in a transaction of its own.
 fn check_index(client: &mut dyn Connection, sql: &str, index: IndexScan) -> WorkloadResult {
     client.query("begin isolation level repeatable read")?;
     by_index_and_scan(client, sql, index)?;
