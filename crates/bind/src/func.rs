@@ -280,7 +280,7 @@ impl Binder<'_> {
                         let Some(sql) = i.checked_sub(first_default).and_then(|d| info.defaults.get(d)) else {
                             return Err(Error::internal(format!("argument {i} of {} has no default", info.name)));
                         };
-                        // Of a polymorphic parameter the default decides the type.
+                        // The default decides the type of a polymorphic parameter.
                         let ty = info.arg_types.get(i).copied().unwrap_or(oids::ANY);
                         let target = (self.type_info(ty)?.kind != b'p').then_some((ty, -1));
                         let bound = super::bind_expression(sql, None, self.catalog, target)?;

@@ -267,7 +267,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let (family, function) = (amproc.column("amprocfamily"), amproc.column("amproc"));
     let opfamily = &FILES.pg_opfamily;
     let method = opfamily.column("opfmethod");
-    // Of methods that indexes can have.
+    // The functions of a family are needed if its method is one that indexes can have.
     let has_method =
         |field: Option<&str>| AccessMethod::of_oid(number(field)).is_some_and(|method| method.kind.is_some());
     let families: kilndb_base::hash::HashSet<Oid> =

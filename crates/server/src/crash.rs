@@ -110,7 +110,7 @@ pub fn tell_clients_on_signals() {
             action.sa_sigaction = handle as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             libc::sigemptyset(&mut action.sa_mask);
-            // One of them within the handler ends the process at once.
+            // A fatal signal within the handler ends the process at once.
             SIGNALS.iter().for_each(|s| _ = libc::sigaddset(&mut action.sa_mask, *s));
             SIGNALS.map(|signal| {
                 let mut former: libc::sigaction = std::mem::zeroed();

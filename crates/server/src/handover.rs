@@ -110,7 +110,7 @@ impl Handover {
 
     /// Takes what was handed over to an engine. No thread may have been started before.
     pub fn adopt_as_engine(self) -> Result<AdoptedDescriptors> {
-        // Once more: a program file with capabilities loses it in exec.
+        // The engine asks once more to die with its supervisor: a program file with capabilities loses that in exec.
         self.die_with_supervisor().map_err(failed)?;
         self.adopt()
     }

@@ -199,7 +199,7 @@ impl Park for CoroutineRuntime {
         self.wake.clone()
     }
     fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
-        // Only waits for locks have no end of their own.
+        // Of all waits, those for locks alone have no end of their own.
         self.park_until(deadline_nanos, deadline_nanos.is_none())
     }
     fn park_for_lock(&self, deadline_nanos: u64) -> Result<()> {

@@ -205,7 +205,7 @@ mod tests {
         let found = gain(&base, &noisy, Better::More);
         assert!(found.times < SLOWER_BELOW && !found.is_slower(), "{found:?}");
         assert!(!gain(&base, &by(1.0), Better::More).is_slower());
-        // Of times and sizes less is better.
+        // Less is better of times and sizes.
         assert!(gain(&base, &by(1.06), Better::Less).is_slower());
         assert!(!gain(&base, &by(0.5), Better::Less).is_slower());
     }

@@ -112,7 +112,7 @@ fn run_for(at: &Address, load: &PgbenchLoad<'_>, duration_s: u32) -> Result<Pgbe
 /// was done has no rate.
 fn read(text: &str, progress: &str) -> Option<PgbenchRun> {
     let find = |start: &str| text.lines().find_map(|l| l.strip_prefix(start)).map(str::trim);
-    // Of so many, where so many were asked for.
+    // The line tells how many were done of how many, where a number was asked for.
     let transactions = find("number of transactions actually processed:")?.split('/').next()?.parse().ok()?;
     let tps = match find("tps = ") {
         Some(tps) => tps.split(' ').next()?.parse().ok()?,

@@ -333,7 +333,8 @@ impl<'a> DatetimeDecoder<'a> {
                     return Err(BadFormat);
                 }
             }
-            // Of the date only the offset of the session's zone is left in the value, if that.
+            // The value keeps nothing of the date but the offset of the session's zone, and that only if the text has
+            // none.
             let needs_offset = want_zone && d.zone.is_none() && d.named.is_none();
             let now = if needs_offset { ctx.clock_of_input() } else { ctx.transaction_timestamp };
             let now = super::local_time_at(now, ctx);

@@ -803,7 +803,7 @@ fn overlap(args: &[Datum], end: impl Fn(&Datum, &Datum) -> Result<Datum>) -> Res
     if order(&later, &first_end).is_lt() {
         return Ok(Datum::Bool(true));
     }
-    // Of the later period one end is all that is known: the other may lie anywhere.
+    // One end is all that is known of the later period: the other may lie anywhere.
     Ok(if later_end.is_null() { Datum::Null } else { Datum::Bool(false) })
 }
 macro_rules! overlaps {

@@ -116,7 +116,7 @@ impl<'a> JsonNode<'a> {
     pub fn follow(self, path: &[&str]) -> Option<JsonNode<'a>> {
         let Some((step, rest)) = path.split_first() else { return Some(self) };
         match self {
-            // Of members with one key, the last one through which the path leads on.
+            // The path leads on through the last of the members with one key.
             JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(list), .. }, text) => {
                 list.iter().rev().filter(|(k, _)| k == step).find_map(|(_, v)| JsonNode::Json(v, text).follow(rest))
             }

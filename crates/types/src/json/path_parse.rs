@@ -461,7 +461,7 @@ impl PathParser<'_> {
     }
     fn not(&mut self) -> Result<TypedPathExpr> {
         if self.take("!") {
-            // Only what has its own end may follow.
+            // A condition that has its own end must follow.
             if !matches!(self.peek(), PathToken::Sign("("))
                 && !matches!(self.peek(), PathToken::Word(w) if w == "exists")
             {

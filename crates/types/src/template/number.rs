@@ -889,7 +889,7 @@ impl NumberReader<'_> {
         for (i, v) in values.iter().enumerate() {
             sum += if values.get(i + 1).is_some_and(|n| n > v) { -v } else { *v };
         }
-        // Only the standard spelling of a number is one.
+        // A number in Roman digits counts in its standard spelling alone, so that IIII is none.
         let text = self.input.get(start..self.at);
         Ok(text.is_some_and(|text| roman(sum).eq_ignore_ascii_case(text)).then_some(sum))
     }
