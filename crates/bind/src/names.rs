@@ -29,9 +29,9 @@ use std::sync::Arc;
 enum TextEdit {
     /// `schema.` before the name.
     Before(String),
-    /// This, before what is there.
+    /// A text that is put before what is there.
     Insert(String),
-    /// So many bytes with something else in their place.
+    /// So many bytes of the text are replaced by something else.
     Instead(usize, String),
     /// A constant with something else in its place.
     Constant(String),
@@ -59,7 +59,7 @@ pub enum NamedObject {
 pub struct ColumnName {
     pub reference: ObjectAddress,
     pub name: String,
-    /// It is what a query returns, which goes on being called so.
+    /// Whether the name is that of a column which a query returns. It stays when the table's column gets another one.
     pub is_output: bool,
     /// It is told by a relation in FROM, whose alias may give the column another name.
     pub is_in_from: bool,
@@ -153,7 +153,7 @@ impl TrackedText {
         !self.nameless.contains(&column) && !is_output && (!is_joined || has_place)
     }
 
-    /// With something before it.
+    /// The text with `prefix` before it.
     pub fn after(mut self, prefix: &str) -> TrackedText {
         self.text.insert_str(0, prefix);
         self.names.iter_mut().for_each(|(at, ..)| *at += prefix.len());
@@ -161,7 +161,7 @@ impl TrackedText {
         self
     }
 
-    /// Without what was put before it to be parsed.
+    /// The text without the bytes that were put before it to be parsed.
     fn stripped(mut self, prefix: usize) -> TrackedText {
         self.text.drain(..prefix);
         self.names.iter_mut().for_each(|(at, ..)| *at -= prefix);
@@ -389,7 +389,7 @@ impl Binder<'_> {
         self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
     }
 
-    /// And the schema's name, if it is not that of built-in objects.
+    /// Where names are noted, and what the schema is called; None if its objects are noted without it.
     fn noted_schema(&self, schema: Oid) -> Option<(&TextNames, String)> {
         let names = self.wanted_names()?;
         // A name of the session's own schema means the same to whoever can use it.
@@ -698,7 +698,7 @@ fn names_of_expression(sql: &str, over: VisibleColumns<'_>, catalog: &dyn Catalo
     Ok(names)
 }
 
-/// The same of queries; with `variables` they are a routine's body.
+/// The names in a text of queries; with `variables` the text is a routine's body.
 fn names_of_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<TextNames> {
     let names = TextNames { is_query: true, ..TextNames::new(sql) };
     let script = kilndb_syntax::parse(sql)?;
@@ -749,7 +749,7 @@ impl BoundText {
     pub fn references(&self) -> Vec<ObjectAddress> {
         self.names.references.borrow().iter().copied().collect()
     }
-    /// The same with what constants of reg… types name, as `read` reads them.
+    /// The objects that the text refers to, with those that its constants of reg… types name as `read` reads them.
     pub fn references_with_constants(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> BTreeSet<ObjectAddress> {
         let mut references = self.names.references.take();
         for (_, ty, text) in self.names.constants.take() {

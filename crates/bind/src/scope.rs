@@ -107,7 +107,7 @@ pub struct CteRef {
     pub columns: Vec<RelColumn>,
     /// Inside the recursive term: a scan of the working table.
     pub recursive_self: bool,
-    /// It changes rows, and returns none.
+    /// Whether the CTE changes rows and returns none, so that nobody can read it.
     pub is_silent: bool,
 }
 
@@ -199,7 +199,7 @@ impl<'p> Scope<'p> {
         names.len() != count
     }
     /// The innermost level that one of the columns belongs to; this one if none does.
-    pub fn level_of(&self, columns: &[ColId]) -> &Scope<'p> {
+    pub(crate) fn level_of(&self, columns: &[ColId]) -> &Scope<'p> {
         let mut level = Some(self);
         while let Some(s) = level {
             if columns.iter().any(|c| s.owns(*c)) {
@@ -210,7 +210,7 @@ impl<'p> Scope<'p> {
         self
     }
     /// A WITH query of this level, or of one between it and `level`, among those given.
-    pub fn cte_below(&self, level: &Scope<'p>, ids: &[u32]) -> Option<&CteRef> {
+    pub(crate) fn cte_below(&self, level: &Scope<'p>, ids: &[u32]) -> Option<&CteRef> {
         let mut scope = Some(self);
         while let Some(s) = scope.filter(|s| !std::ptr::eq(*s, level)) {
             if let Some(c) = s.ctes.iter().find(|c| ids.contains(&c.id)) {
@@ -220,7 +220,7 @@ impl<'p> Scope<'p> {
         }
         None
     }
-    pub fn find_cte(&self, name: &str) -> Option<&CteRef> {
+    pub(crate) fn find_cte(&self, name: &str) -> Option<&CteRef> {
         let mut scope = Some(self);
         while let Some(s) = scope {
             if let Some(c) = s.ctes.iter().rev().find(|c| c.name == name) {

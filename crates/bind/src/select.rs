@@ -262,7 +262,8 @@ impl Binder<'_> {
         Ok(SortKey { expr, descending, nulls_first })
     }
 
-    /// For GROUP BY and DISTINCT an equality that can be hashed is enough.
+    /// Refuses an expression whose type cannot be grouped. An equality that can be hashed is enough for GROUP BY and
+    /// DISTINCT.
     fn require_grouping(&self, e: &Expr) -> Result<()> {
         if matches!(self.base_type(e.ty), oids::XID | oids::CID | oids::ACLITEM) || self.require_ordering(e).is_ok() {
             return Ok(());
