@@ -679,6 +679,7 @@ impl Reading {
             if let Some(suffix) = &suffix {
                 index::narrow(access, &mut c.ranges, suffix);
             }
+            index::join_equal(tree.kind(), &mut c.ranges);
             if access.backward {
                 c.ranges.reverse();
             }
@@ -775,8 +776,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Does the visible version still have the key of the entry that led to it? `suffix`: so many bytes of that are not
-    /// the row's.
+    /// Does the visible version still have the key of the entry that led to it, as the index keeps it? `suffix`: so many
+    /// bytes of that are not the row's.
     #[allow(clippy::too_many_arguments)]
     fn matches_entry(
         &self,
@@ -791,11 +792,16 @@ impl Reading {
         let c = &self.cursor;
         let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
         let entry = c.keys.get(from..c.ends[at] as usize - suffix).unwrap_or(&[]);
+        let tree = match leaf {
+            Some(leaf) => Some(&leaf.index(access.index.oid)?.relation),
+            None => access.relation.as_ref(),
+        };
+        let is_entry = |key: &[u8]| tree.is_some_and(|tree| *tree.kind().kept_key(key) == *entry);
         let mut values = Vec::new();
         if let Some(leaf) = leaf {
             decode_all(&leaf.table, &self.bytes, &mut values)?;
             if access.keys.is_empty() {
-                return Ok(index::plain_key(&leaf.index(access.index.oid)?.index, &values)? == entry);
+                return Ok(is_entry(&index::plain_key(&leaf.index(access.index.oid)?.index, &values)?));
             }
             if let Some(columns) = &leaf.columns {
                 values = columns.to_named(&values);
@@ -804,13 +810,13 @@ impl Reading {
             decode_all(&scan.table, &self.bytes, &mut values)?;
         }
         if access.keys.is_empty() {
-            return Ok(index::plain_key(&access.index, &values)? == entry);
+            return Ok(is_entry(&index::plain_key(&access.index, &values)?));
         }
         let mut key = Vec::new();
         for (k, e) in access.index.keys.iter().zip(&access.keys) {
             let d = e.eval(&values, rt, cx)?;
             index::append(k, &d, &mut key)?;
         }
-        Ok(key == entry)
+        Ok(is_entry(&key))
     }
 }
