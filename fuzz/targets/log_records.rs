@@ -6,10 +6,10 @@
 use crate::page;
 use crate::wal::frame::{SEGMENT, frame};
 use crate::wal::reader::LogReader;
-use crate::wal::record::{Op, Record, Target, decode, encode, encode_change, encode_compensate};
-use crate::wal::segment::Segments;
-use kilndb_base::env::{Env, File, Lock, Locked, Open};
-use kilndb_base::network::{Listener, Stream};
+use crate::wal::record::{PageOp, PageTarget, Record, decode, encode, encode_change, encode_compensate};
+use crate::wal::segment::LogSegments;
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
+use kilndb_base::network::{NetworkListener, NetworkStream};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,10 +44,10 @@ fn one_record(body: &[u8]) {
 }
 
 /// Applies the operations to a new page as recovery does, up to the first that does not fit.
-fn apply(ops: &[(Target, Op<'_>)], kind: u8) {
+fn apply(ops: &[(PageTarget, PageOp<'_>)], kind: u8) {
     let mut page = [0; page::PAGE];
-    let target = Target { rel: 1, block: 0 };
-    let init = Op::Init { kind, level: 0 };
+    let target = PageTarget { rel: 1, block: 0 };
+    let init = PageOp::Init { kind, level: 0 };
     for op in [&init].into_iter().chain(ops.iter().map(|(_, op)| op)) {
         if op.apply(&mut page, target).is_err() {
             return;
@@ -87,7 +87,7 @@ fn framed(data: &[u8]) {
 /// The bodies in segment 1, and where reading ended.
 fn read_segment(bytes: Vec<u8>) -> (Vec<Vec<u8>>, u64) {
     let env = Arc::new(OneFile(Arc::new(Bytes(bytes))));
-    let segments = Segments::new(env, PathBuf::from("wal"), Default::default());
+    let segments = LogSegments::new(env, PathBuf::from("wal"), Default::default());
     let mut reader = LogReader::new(&segments, SEGMENT, 0);
     let mut found = Vec::new();
     while let Some(record) = reader.read_framed().expect("a file that can be read") {
@@ -146,13 +146,13 @@ impl Env for OneFile {
     fn spawn(&self, _: &str, _: Box<dyn FnOnce() + Send>) -> io::Result<std::thread::JoinHandle<()>> {
         read_only()
     }
-    fn open(&self, _: &Path, _: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, _: &Path, _: OpenMode) -> io::Result<Arc<dyn File>> {
         Ok(self.0.clone())
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         Ok(path.file_name().is_some_and(|n| n == "0000000000000001"))
     }
-    fn lock_dir(&self, _: &Path, _: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, _: &Path, _: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         Ok(Some(Box::new(())))
     }
     fn create_dir_all(&self, _: &Path) -> io::Result<()> {
@@ -170,10 +170,10 @@ impl Env for OneFile {
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
-    fn connect(&self, _: &str, _: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, _: &str, _: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         read_only()
     }
-    fn listen(&self, _: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, _: &str) -> io::Result<Arc<dyn NetworkListener>> {
         read_only()
     }
 }

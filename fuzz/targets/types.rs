@@ -4,8 +4,9 @@
 
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
+use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
 use kilndb_types::oids::*;
-use kilndb_types::{Datum, EvalContext, FormatSettings, Host, io};
+use kilndb_types::{Datum, EvalContext, FormatSettings, io};
 use std::cell::Cell;
 
 /// A composite type of the catalog below, its array type, and arrays that have no name in `oids`.
@@ -99,7 +100,7 @@ pub const TYPES: &[(Oid, Oid)] = &[
 const ZONES: &[&str] = &["UTC", "America/New_York", "Asia/Kolkata", "Africa/Monrovia"];
 
 struct Catalog;
-impl Host for Catalog {
+impl ObjectNames for Catalog {
     fn format_type(&self, oid: Oid, _: i32) -> String {
         format!("type {oid}")
     }
@@ -109,6 +110,9 @@ impl Host for Catalog {
     fn reg_output(&self, _: Oid, oid: Oid) -> String {
         oid.to_string()
     }
+}
+
+impl TypeCatalog for Catalog {
     fn element_type(&self, oid: Oid) -> Oid {
         TYPES.iter().find(|t| t.0 == oid).map_or(0, |t| t.1)
     }
@@ -119,6 +123,11 @@ impl Host for Catalog {
         let field = |name: &str, oid| (name.to_string(), oid, -1);
         (oid == PAIR).then(|| vec![field("a", INT4), field("b", TEXT), field("c", NUMERIC_ARRAY)])
     }
+}
+
+impl TextSearchCatalog for Catalog {}
+
+impl SessionEnvironment for Catalog {
     fn clock_unix_micros(&self) -> i64 {
         0
     }

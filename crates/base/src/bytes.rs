@@ -2,7 +2,7 @@
 
 /// Reads little-endian numbers from the front of a slice; every read is bounds-checked.
 #[derive(Clone, Copy)]
-pub struct Reader<'a> {
+pub struct ByteReader<'a> {
     rest: &'a [u8],
 }
 
@@ -16,9 +16,9 @@ macro_rules! read_number {
     )* };
 }
 
-impl<'a> Reader<'a> {
-    pub fn new(rest: &'a [u8]) -> Reader<'a> {
-        Reader { rest }
+impl<'a> ByteReader<'a> {
+    pub fn new(rest: &'a [u8]) -> ByteReader<'a> {
+        ByteReader { rest }
     }
     pub fn remaining(&self) -> &'a [u8] {
         self.rest
@@ -90,10 +90,10 @@ mod tests {
         for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
             put_varint(&mut out, value);
-            let mut reader = Reader::new(&out);
+            let mut reader = ByteReader::new(&out);
             assert_eq!(reader.varint(), Some(value));
             assert!(reader.is_empty());
         }
-        assert_eq!(Reader::new(&[0xff; 10]).varint(), None);
+        assert_eq!(ByteReader::new(&[0xff; 10]).varint(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The world outside, behind traits, so that a simulation can replace all of it.
 
-use crate::network::{self, Listener, Stream};
+use crate::network::{self, NetworkListener, NetworkStream};
 use crate::sync::{Arc, JoinHandle};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub trait File: Send + Sync {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Open {
+pub enum OpenMode {
     /// Fails if the file is missing.
     Existing,
     /// As `Existing`, for reading alone; does not wait for the other end of a pipe.
@@ -39,14 +39,14 @@ pub enum Open {
 
 /// With whom a folder is shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Lock {
+pub enum FolderLock {
     /// With others who only read.
     Shared,
     /// With nobody.
     Exclusive,
 }
 /// A lock that ends with this value, or with the process.
-pub type Locked = Box<dyn Send + Sync>;
+pub type FolderLockGuard = Box<dyn Send + Sync>;
 
 /// Clock, files, randomness, threads, connections to other processes.
 pub trait Env: Send + Sync {
@@ -64,13 +64,13 @@ pub trait Env: Send + Sync {
     /// Starts a named thread; joining waits for it.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
 
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>>;
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>>;
     /// False only if there is no such name. What cannot be looked at (no permission, a failing disk) is an error: it is
     /// not known to be absent.
     fn exists(&self, path: &Path) -> io::Result<bool>;
     /// Locks the folder against other processes, and others in this one, that lock it as well; needs no right to write.
     /// None: one of them has it.
-    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>>;
+    fn lock_dir(&self, path: &Path, how: FolderLock) -> io::Result<Option<FolderLockGuard>>;
     fn create_dir_all(&self, path: &Path) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     fn remove_file(&self, path: &Path) -> io::Result<()>;
@@ -79,9 +79,9 @@ pub trait Env: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Connects to "host:port", where another process listens. `limit`: for each address that the host has.
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>>;
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>>;
     /// Listens at "host:port"; port 0: one that is free.
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>>;
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>>;
 }
 
 /// As many open files and sockets as the process may have: thousands of sessions need as many descriptors.
@@ -139,26 +139,26 @@ impl Env for OsEnv {
         #[allow(clippy::useless_conversion)]
         builder.spawn(body).map(JoinHandle::from)
     }
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         use std::os::unix::fs::OpenOptionsExt;
-        let makes = matches!(how, Open::Create | Open::Truncate);
+        let makes = matches!(how, OpenMode::Create | OpenMode::Truncate);
         let file = std::fs::OpenOptions::new()
             .read(true)
-            .write(how != Open::ReadOnly)
+            .write(how != OpenMode::ReadOnly)
             .create(makes)
-            .truncate(how == Open::Truncate)
-            .custom_flags(if how == Open::ReadOnly { libc::O_NONBLOCK } else { 0 })
+            .truncate(how == OpenMode::Truncate)
+            .custom_flags(if how == OpenMode::ReadOnly { libc::O_NONBLOCK } else { 0 })
             .open(path)?;
         Ok(Arc::new(OsFile(file)))
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         path.try_exists()
     }
-    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, path: &Path, how: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         let folder = std::fs::File::open(path)?;
         let taken = match how {
-            Lock::Shared => folder.try_lock_shared(),
-            Lock::Exclusive => folder.try_lock(),
+            FolderLock::Shared => folder.try_lock_shared(),
+            FolderLock::Exclusive => folder.try_lock(),
         };
         match taken {
             Ok(()) => Ok(Some(Box::new(folder))),
@@ -181,10 +181,10 @@ impl Env for OsEnv {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         std::fs::File::open(path)?.sync_all()
     }
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         network::connect_tcp(address, limit)
     }
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         network::listen_tcp(address)
     }
 }

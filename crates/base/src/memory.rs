@@ -31,7 +31,7 @@ const LARGE_BYTES: i64 = 1 << 20;
 
 /// What one computation holds.
 #[derive(Clone, Copy, Debug)]
-pub struct Account {
+pub struct MemoryAccount {
     /// Bytes allocated less bytes freed since it was opened.
     pub held_bytes: i64,
     /// What it may hold whatever there is.
@@ -39,16 +39,16 @@ pub struct Account {
 }
 
 /// Of threads that compute for nobody, and of who begins.
-pub const EMPTY: Account = Account { held_bytes: 0, limit_bytes: i64::MAX };
+pub const EMPTY: MemoryAccount = MemoryAccount { held_bytes: 0, limit_bytes: i64::MAX };
 
-impl Default for Account {
-    fn default() -> Account {
+impl Default for MemoryAccount {
+    fn default() -> MemoryAccount {
         EMPTY
     }
 }
 
 /// What the calling thread counts, in one piece: the allocator finds it by one address.
-struct Counts {
+struct ThreadCounts {
     held: Cell<i64>,
     limit: Cell<i64>,
     /// The value of `held` at which the sum was told last, or the account came, and from which on it is told again.
@@ -66,7 +66,7 @@ struct Counts {
 }
 
 crate::task_local! {
-    static COUNTS: Counts = const { Counts {
+    static COUNTS: ThreadCounts = const { ThreadCounts {
         held: Cell::new(0),
         limit: Cell::new(i64::MAX),
         told: Cell::new(0),
@@ -112,7 +112,7 @@ pub fn freed(bytes: usize) {
 
 /// The sum hears of everything; a computation that holds much more than at its last look looks soon.
 #[cold]
-fn tell(c: &Counts) {
+fn tell(c: &ThreadCounts) {
     let held = c.held.get();
     let change = held - c.told.get();
     c.moved.set(c.moved.get() + change.unsigned_abs());
@@ -136,14 +136,14 @@ fn add_to_sum(bytes: i64) {
     }
 }
 
-fn begin_telling(c: &Counts, held: i64) {
+fn begin_telling(c: &ThreadCounts, held: i64) {
     c.told.set(held);
     c.above.set(held + UNTOLD_BYTES);
     c.below.set(held - UNTOLD_BYTES);
 }
 
 /// From now on the thread counts for `next`. Returns what it has counted for until now.
-pub fn replace(next: Account) -> Account {
+pub fn replace(next: MemoryAccount) -> MemoryAccount {
     COUNTS.with(|c| {
         let held = c.held.replace(next.held_bytes);
         let untold = c.untold.get() + held - c.told.get();
@@ -153,19 +153,19 @@ pub fn replace(next: Account) -> Account {
         }
         begin_telling(c, next.held_bytes);
         c.look_at.set(next.held_bytes + LARGE_BYTES);
-        Account { held_bytes: held, limit_bytes: c.limit.replace(next.limit_bytes) }
+        MemoryAccount { held_bytes: held, limit_bytes: c.limit.replace(next.limit_bytes) }
     })
 }
 
 /// What the present computation holds and may hold.
-pub fn account() -> Account {
-    COUNTS.with(|c| Account { held_bytes: c.held.get(), limit_bytes: c.limit.get() })
+pub fn account() -> MemoryAccount {
+    COUNTS.with(|c| MemoryAccount { held_bytes: c.held.get(), limit_bytes: c.limit.get() })
 }
 
 /// The present computation goes on as if it held so much: what it held before has become others', or was its own.
 pub fn set_held(bytes: i64) {
     let limit_bytes = COUNTS.with(|c| c.limit.get());
-    replace(Account { held_bytes: bytes, limit_bytes });
+    replace(MemoryAccount { held_bytes: bytes, limit_bytes });
 }
 
 /// From now on the present computation may hold so much; `i64::MAX`: whatever there is.
@@ -253,20 +253,20 @@ fn refused(wanted: i64, more: usize, why: &str) -> Error {
 /// Memory that another allocator takes on the computation's behalf, as long as the value lives. The estimate of how
 /// much it is counts for the account and for the sum.
 #[derive(Debug)]
-pub struct Claim {
+pub struct MemoryClaim {
     bytes: usize,
 }
 
-impl Claim {
+impl MemoryClaim {
     /// Fails with 53200 if there is not so much room.
-    pub fn new(bytes: usize) -> Result<Claim> {
+    pub fn new(bytes: usize) -> Result<MemoryClaim> {
         room_for(bytes)?;
         allocated(bytes);
-        Ok(Claim { bytes })
+        Ok(MemoryClaim { bytes })
     }
 }
 
-impl Drop for Claim {
+impl Drop for MemoryClaim {
     fn drop(&mut self) {
         freed(self.bytes);
     }
@@ -342,10 +342,10 @@ mod tests {
         limit_account(100 << 10);
         allocated(99 << 10);
         check().unwrap();
-        let claim = Claim::new(10 << 10);
+        let claim = MemoryClaim::new(10 << 10);
         assert!(claim.is_err());
         drop(claim);
-        let claim = Claim::new(1 << 10).unwrap();
+        let claim = MemoryClaim::new(1 << 10).unwrap();
         assert_eq!(account().held_bytes, 100 << 10);
         drop(claim);
         assert_eq!(account().held_bytes, 99 << 10);

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// One end of a connection. All methods may be called from several threads at once.
-pub trait Stream: Send + Sync {
+pub trait NetworkStream: Send + Sync {
     /// Waits for at least one byte and takes as many as are there. 0: the other end is closed, and all it has written has
     /// been read.
     fn read(&self, buf: &mut [u8]) -> io::Result<usize>;
@@ -23,9 +23,9 @@ pub trait Stream: Send + Sync {
 }
 
 /// An address at which others may connect.
-pub trait Listener: Send + Sync {
+pub trait NetworkListener: Send + Sync {
     /// Waits for the next connection. An error once the listener is closed.
-    fn accept(&self) -> io::Result<Arc<dyn Stream>>;
+    fn accept(&self) -> io::Result<Arc<dyn NetworkStream>>;
     /// Where it is to be reached: of a port that was left open, the one that it got.
     fn address(&self) -> io::Result<String>;
     /// No more connections; whoever waits for one is woken.
@@ -33,7 +33,7 @@ pub trait Listener: Send + Sync {
 }
 
 /// Connects through TCP to "host:port", within `limit` for each address that the host has.
-pub fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+pub fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("\"{address}\" has no address"));
     for resolved in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&resolved, limit) {
@@ -45,20 +45,20 @@ pub fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>
 }
 
 /// Listens through TCP at "host:port"; port 0: one that is free.
-pub fn listen_tcp(address: &str) -> io::Result<Arc<dyn Listener>> {
+pub fn listen_tcp(address: &str) -> io::Result<Arc<dyn NetworkListener>> {
     Ok(Arc::new(TcpAcceptor(TcpListener::bind(address)?)))
 }
 
 struct TcpConnection(TcpStream);
 
 impl TcpConnection {
-    fn wrap(stream: TcpStream) -> io::Result<Arc<dyn Stream>> {
+    fn wrap(stream: TcpStream) -> io::Result<Arc<dyn NetworkStream>> {
         stream.set_nodelay(true)?;
         Ok(Arc::new(TcpConnection(stream)))
     }
 }
 
-impl Stream for TcpConnection {
+impl NetworkStream for TcpConnection {
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             match (&self.0).read(buf) {
@@ -78,8 +78,8 @@ impl Stream for TcpConnection {
 
 struct TcpAcceptor(TcpListener);
 
-impl Listener for TcpAcceptor {
-    fn accept(&self) -> io::Result<Arc<dyn Stream>> {
+impl NetworkListener for TcpAcceptor {
+    fn accept(&self) -> io::Result<Arc<dyn NetworkStream>> {
         let (stream, _) = self.0.accept()?;
         TcpConnection::wrap(stream)
     }

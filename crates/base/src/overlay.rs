@@ -9,9 +9,9 @@
 //!
 //! Must not know: what the files hold.
 
-use crate::env::{Env, File, Lock, Locked, Open};
+use crate::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
 use crate::hash::{HashMap, HashMapExt};
-use crate::network::{Listener, Stream};
+use crate::network::{NetworkListener, NetworkStream};
 use crate::sync::{Arc, JoinHandle, Mutex, MutexGuard};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -57,20 +57,20 @@ impl Env for OverlayEnv {
         self.below.spawn(name, body)
     }
 
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut names = self.names();
-        let makes = matches!(how, Open::Create | Open::Truncate);
+        let makes = matches!(how, OpenMode::Create | OpenMode::Truncate);
         let file = match names.get(path) {
             Some(Some(file)) => file.clone(),
             Some(None) if makes => Arc::new(OverlayFile::empty()),
             Some(None) => return Err(missing(path)),
-            None => match self.below.open(path, Open::ReadOnly) {
+            None => match self.below.open(path, OpenMode::ReadOnly) {
                 Ok(below) => Arc::new(OverlayFile::over(below)?),
                 Err(e) if e.kind() == io::ErrorKind::NotFound && makes => Arc::new(OverlayFile::empty()),
                 Err(e) => return Err(e),
             },
         };
-        if how == Open::Truncate {
+        if how == OpenMode::Truncate {
             file.set_len(0)?;
         }
         names.insert(path.to_path_buf(), Some(file.clone()));
@@ -83,15 +83,15 @@ impl Env for OverlayEnv {
         }
     }
     /// Whoever writes in memory alone is a reader to others.
-    fn lock_dir(&self, path: &Path, _how: Lock) -> io::Result<Option<Locked>> {
-        self.below.lock_dir(path, Lock::Shared)
+    fn lock_dir(&self, path: &Path, _how: FolderLock) -> io::Result<Option<FolderLockGuard>> {
+        self.below.lock_dir(path, FolderLock::Shared)
     }
     fn create_dir_all(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         // Opening looks it up, here or below.
-        self.open(from, Open::Existing)?;
+        self.open(from, OpenMode::Existing)?;
         let mut names = self.names();
         let file = names.insert(from.to_path_buf(), None).flatten();
         names.insert(to.to_path_buf(), file);
@@ -120,22 +120,22 @@ impl Env for OverlayEnv {
     fn sync_dir(&self, _path: &Path) -> io::Result<()> {
         Ok(())
     }
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         self.below.connect(address, limit)
     }
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         self.below.listen(address)
     }
 }
 
 struct OverlayFile {
     below: Option<Arc<dyn File>>,
-    contents: Mutex<Contents>,
+    contents: Mutex<OverlayContents>,
 }
 
 /// What has been written over a file.
 #[derive(Default)]
-struct Contents {
+struct OverlayContents {
     len: u64,
     /// As far as the file below shows through.
     below_len: u64,
@@ -149,16 +149,16 @@ impl OverlayFile {
     }
     fn over(below: Arc<dyn File>) -> io::Result<OverlayFile> {
         let len = below.len()?;
-        let contents = Contents { len, below_len: len, blocks: HashMap::new() };
+        let contents = OverlayContents { len, below_len: len, blocks: HashMap::new() };
         Ok(OverlayFile { below: Some(below), contents: Mutex::new(contents) })
     }
 
-    fn contents(&self) -> MutexGuard<'_, Contents> {
+    fn contents(&self) -> MutexGuard<'_, OverlayContents> {
         self.contents.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Fills `buf` with what the file below has at `offset`, zeros behind its end. No block in memory lies there.
-    fn read_below(&self, contents: &Contents, buf: &mut [u8], offset: u64) -> io::Result<()> {
+    fn read_below(&self, contents: &OverlayContents, buf: &mut [u8], offset: u64) -> io::Result<()> {
         let shown = contents.below_len.saturating_sub(offset).min(buf.len() as u64) as usize;
         let (shown, rest) = buf.split_at_mut(shown);
         let read = match &self.below {
@@ -171,7 +171,11 @@ impl OverlayFile {
     }
 
     /// The block in memory, with what the file has there if that is not in memory yet.
-    fn block<'c>(&self, contents: &'c mut Contents, number: u64) -> io::Result<&'c mut [u8; BLOCK_BYTES as usize]> {
+    fn block<'c>(
+        &self,
+        contents: &'c mut OverlayContents,
+        number: u64,
+    ) -> io::Result<&'c mut [u8; BLOCK_BYTES as usize]> {
         if !contents.blocks.contains_key(&number) {
             let mut bytes = Box::new([0; BLOCK_BYTES as usize]);
             self.read_below(contents, &mut bytes[..], number * BLOCK_BYTES)?;
@@ -182,7 +186,7 @@ impl OverlayFile {
     }
 
     /// Makes the range read as zeros.
-    fn clear(&self, contents: &mut Contents, mut offset: u64, end: u64) -> io::Result<()> {
+    fn clear(&self, contents: &mut OverlayContents, mut offset: u64, end: u64) -> io::Result<()> {
         while offset < end {
             let (number, within) = (offset / BLOCK_BYTES, offset % BLOCK_BYTES);
             let to = (end - number * BLOCK_BYTES).min(BLOCK_BYTES);
@@ -267,16 +271,16 @@ mod tests {
     use crate::env::OsEnv;
 
     /// A folder that goes with the value.
-    struct Folder(PathBuf);
+    struct TemporaryFolder(PathBuf);
 
-    impl Folder {
-        fn new(name: &str) -> Folder {
+    impl TemporaryFolder {
+        fn new(name: &str) -> TemporaryFolder {
             let path = std::env::temp_dir().join(format!("kilndb-overlay-{name}-{}", std::process::id()));
             std::fs::create_dir_all(&path).unwrap();
-            Folder(path)
+            TemporaryFolder(path)
         }
     }
-    impl Drop for Folder {
+    impl Drop for TemporaryFolder {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
@@ -295,15 +299,15 @@ mod tests {
     /// Reads, writes, cuts, holes: an overlay over a file says at every step what a copy of the file says.
     #[test]
     fn an_overlay_reads_as_a_file_that_is_written_to() {
-        let folder = Folder::new("model");
+        let folder = TemporaryFolder::new("model");
         for seed in 0..20 {
             let mut choices = Choices(seed);
             let (seen, copy) = (folder.0.join("seen"), folder.0.join("copy"));
             let original: Vec<u8> = (0..choices.below(40_000)).map(|i| (i % 251) as u8 + 1).collect();
             std::fs::write(&seen, &original).unwrap();
             std::fs::write(&copy, &original).unwrap();
-            let overlay = OverlayEnv::new(Arc::new(OsEnv)).open(&seen, Open::Existing).unwrap();
-            let file = OsEnv.open(&copy, Open::Existing).unwrap();
+            let overlay = OverlayEnv::new(Arc::new(OsEnv)).open(&seen, OpenMode::Existing).unwrap();
+            let file = OsEnv.open(&copy, OpenMode::Existing).unwrap();
             for _ in 0..200 {
                 let (offset, len) = (choices.below(40_000), choices.below(9_000));
                 for f in [&overlay, &file] {
@@ -325,25 +329,25 @@ mod tests {
 
     #[test]
     fn names_change_in_memory_alone() {
-        let folder = Folder::new("names");
+        let folder = TemporaryFolder::new("names");
         let at = |name: &str| folder.0.join(name);
         std::fs::write(at("a"), "a").unwrap();
         std::fs::write(at("b"), "b").unwrap();
         let env = OverlayEnv::new(Arc::new(OsEnv));
         env.rename(&at("a"), &at("c")).unwrap();
         env.remove_file(&at("b")).unwrap();
-        env.open(&at("d"), Open::Create).unwrap().write_at(b"d", 0).unwrap();
-        assert_eq!(env.open(&at("a"), Open::Existing).err().unwrap().kind(), io::ErrorKind::NotFound);
+        env.open(&at("d"), OpenMode::Create).unwrap().write_at(b"d", 0).unwrap();
+        assert_eq!(env.open(&at("a"), OpenMode::Existing).err().unwrap().kind(), io::ErrorKind::NotFound);
         assert_eq!(env.remove_file(&at("b")).err().unwrap().kind(), io::ErrorKind::NotFound);
         assert!(env.exists(&at("c")).unwrap() && !env.exists(&at("b")).unwrap());
         let mut listed = env.list_dir(&folder.0).unwrap();
         listed.sort();
         assert_eq!(listed, [at("c"), at("d")]);
         let mut byte = [0];
-        env.open(&at("c"), Open::ReadOnly).unwrap().read_at(&mut byte, 0).unwrap();
+        env.open(&at("c"), OpenMode::ReadOnly).unwrap().read_at(&mut byte, 0).unwrap();
         assert_eq!(byte, *b"a");
         // Made again, it is empty.
-        assert!(env.open(&at("b"), Open::Create).unwrap().is_empty().unwrap());
+        assert!(env.open(&at("b"), OpenMode::Create).unwrap().is_empty().unwrap());
         let mut below = OsEnv.list_dir(&folder.0).unwrap();
         below.sort();
         assert_eq!(below, [at("a"), at("b")]);

@@ -5,9 +5,9 @@ macro_rules! bugs {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u32)]
-        pub enum Bug { None, $($(#[$doc])* $name,)* }
+        pub enum PlantedBug { None, $($(#[$doc])* $name,)* }
         /// All of them, with their names.
-        pub const BUGS: &[(&str, Bug)] = &[$((stringify!($name), Bug::$name),)*];
+        pub const BUGS: &[(&str, PlantedBug)] = &[$((stringify!($name), PlantedBug::$name),)*];
     };
 }
 
@@ -70,16 +70,16 @@ bugs! {
 
 #[cfg(feature = "simulation")]
 mod chosen {
-    use super::Bug;
+    use super::PlantedBug;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// Set once, before the engine of a run begins.
     static CHOSEN: AtomicU32 = AtomicU32::new(0);
 
-    pub fn plant(bug: Bug) {
+    pub fn plant(bug: PlantedBug) {
         CHOSEN.store(bug as u32, Ordering::Relaxed);
     }
-    pub fn is(bug: Bug) -> bool {
+    pub fn is(bug: PlantedBug) -> bool {
         CHOSEN.load(Ordering::Relaxed) == bug as u32
     }
 }
@@ -89,6 +89,6 @@ pub use chosen::{is, plant};
 /// Is this fault put in?
 #[cfg(not(feature = "simulation"))]
 #[inline(always)]
-pub const fn is(_bug: Bug) -> bool {
+pub const fn is(_bug: PlantedBug) -> bool {
     false
 }

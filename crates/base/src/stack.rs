@@ -149,13 +149,13 @@ pub fn limit_depth(depth_bytes: usize) {
 /// it was deep.
 pub fn on_stack<T>(limit: &mut StackLimit, f: impl FnOnce() -> T) -> T {
     /// The bounds of the caller's stack hold again also when `f` panics.
-    struct Left(StackLimit);
-    impl Drop for Left {
+    struct StackGuard(StackLimit);
+    impl Drop for StackGuard {
         fn drop(&mut self) {
             self.0.enter();
         }
     }
-    let left = Left(CURRENT.get());
+    let left = StackGuard(CURRENT.get());
     limit.enter();
     let done = f();
     *limit = CURRENT.get();

@@ -11,7 +11,7 @@
 //!
 //! Must not know: sessions, clocks.
 
-use crate::memory::{self, Account};
+use crate::memory::{self, MemoryAccount};
 use crate::park::Park;
 use crate::{Error, Result};
 use std::cell::Cell;
@@ -29,7 +29,7 @@ pub const PIECE_BYTES: usize = 64 << 10;
 struct Computation {
     park: Option<NonNull<dyn Park>>,
     units_left: i64,
-    memory: Account,
+    memory: MemoryAccount,
 }
 
 const NOBODYS: Computation = Computation { park: None, units_left: UNITS_PER_LOOK, memory: memory::EMPTY };
@@ -48,8 +48,8 @@ fn replace(next: Computation) -> Computation {
 }
 
 /// Puts a computation back when it goes out of scope, also by a panic.
-struct Replaced(Computation);
-impl Drop for Replaced {
+struct ComputationGuard(Computation);
+impl Drop for ComputationGuard {
     fn drop(&mut self) {
         replace(self.0);
     }
@@ -57,16 +57,16 @@ impl Drop for Replaced {
 
 /// Runs `f` under `park`, which is asked now and then, with an empty account of memory.
 pub fn under<T>(park: &dyn Park, f: impl FnOnce() -> T) -> T {
-    // SAFETY: only the lifetime changes. The pointer is taken away, by `Replaced`, before this function ends, which the
+    // SAFETY: only the lifetime changes. The pointer is taken away, by `ComputationGuard`, before this function ends, which the
     // reference outlives; who suspends the computation in between takes it away as well (invariant 1).
     let park: NonNull<dyn Park + 'static> = unsafe { std::mem::transmute(NonNull::from(park)) };
-    let _before = Replaced(replace(Computation { park: Some(park), ..NOBODYS }));
+    let _before = ComputationGuard(replace(Computation { park: Some(park), ..NOBODYS }));
     f()
 }
 
 /// Runs `f`, in which the thread turns to other computations and comes back to this one.
 pub fn aside<T>(f: impl FnOnce() -> T) -> T {
-    let _before = Replaced(replace(NOBODYS));
+    let _before = ComputationGuard(replace(NOBODYS));
     f()
 }
 
@@ -192,16 +192,16 @@ mod tests {
     use crate::sqlstate;
 
     /// Counts who asks; fails from a number of looks on.
-    struct Counting {
+    struct CountingPark {
         looks: Cell<u32>,
         fails_from: u32,
     }
-    impl Counting {
-        fn new(fails_from: u32) -> Counting {
-            Counting { looks: Cell::new(0), fails_from }
+    impl CountingPark {
+        fn new(fails_from: u32) -> CountingPark {
+            CountingPark { looks: Cell::new(0), fails_from }
         }
     }
-    impl Park for Counting {
+    impl Park for CountingPark {
         fn wake_handle(&self) -> WakeHandle {
             unreachable!("nobody waits here")
         }
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn the_session_is_asked_after_so_much_work() {
-        let park = Counting::new(u32::MAX);
+        let park = CountingPark::new(u32::MAX);
         under(&park, || (0..10 * UNITS_PER_LOOK / 100).try_for_each(|_| step(100))).unwrap();
         assert_eq!(park.looks.get(), 10);
         // Nobody's work asks nobody.
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_cancelled_computation_ends() {
-        let park = Counting::new(3);
+        let park = CountingPark::new(3);
         let mut done = 0;
         let ended =
             under(&park, || steps(0..1000, UNITS_PER_LOOK as usize).try_for_each(|item| item.map(|_| done += 1)));
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn what_is_put_aside_is_not_asked_for_others() {
-        let (own, other) = (Counting::new(u32::MAX), Counting::new(u32::MAX));
+        let (own, other) = (CountingPark::new(u32::MAX), CountingPark::new(u32::MAX));
         under(&own, || {
             aside(|| {
                 step(2 * UNITS_PER_LOOK as usize).unwrap();

@@ -5,7 +5,7 @@ use super::ir::*;
 use super::object_address::ObjectAddress;
 use super::resolve::Candidate;
 use super::same::same;
-use super::scope::{Place, Scope};
+use super::scope::{ClauseKind, Scope};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::ids::PG_CONSTRAINT;
 use kilndb_syntax::{Node, nodes};
@@ -133,20 +133,20 @@ impl Binder<'_> {
         let is_grouping = matches!(call.kind, ExprKind::Grouping(_));
         let refuse = |message: String| self.err(sqlstate::GROUPING_ERROR, message, call.loc);
         let functions = if is_grouping { "grouping operations" } else { "aggregate functions" };
-        let what = match level.place {
+        let what = match level.clause {
             // A function in FROM is bound a level further inside.
-            _ if scope.place == Place::From => Some("functions in FROM"),
-            Place::FromClause => Some("FROM clause of their own query level"),
-            Place::Where => Some("WHERE"),
-            Place::On => Some("JOIN conditions"),
-            Place::GroupBy => Some("GROUP BY"),
-            Place::Limit => Some("LIMIT"),
-            Place::Offset => Some("OFFSET"),
-            Place::Values => Some("VALUES"),
-            Place::Returning | Place::MergeReturning => Some("RETURNING"),
-            Place::MergeWhen => Some("MERGE WHEN conditions"),
-            Place::UpdateSource => Some("UPDATE"),
-            Place::CopyWhere => Some("COPY FROM WHERE conditions"),
+            _ if scope.clause == ClauseKind::From => Some("functions in FROM"),
+            ClauseKind::FromClause => Some("FROM clause of their own query level"),
+            ClauseKind::Where => Some("WHERE"),
+            ClauseKind::On => Some("JOIN conditions"),
+            ClauseKind::GroupBy => Some("GROUP BY"),
+            ClauseKind::Limit => Some("LIMIT"),
+            ClauseKind::Offset => Some("OFFSET"),
+            ClauseKind::Values => Some("VALUES"),
+            ClauseKind::Returning | ClauseKind::MergeReturning => Some("RETURNING"),
+            ClauseKind::MergeWhen => Some("MERGE WHEN conditions"),
+            ClauseKind::UpdateSource => Some("UPDATE"),
+            ClauseKind::CopyWhere => Some("COPY FROM WHERE conditions"),
             _ => None,
         };
         if let Some(what) = what {

@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
-use super::resolve::Choice;
+use super::resolve::CandidateChoice;
 use super::scope::Scope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::routine::declared_arguments;
@@ -32,7 +32,7 @@ fn with_outputs(info: &Arc<FunctionInfo>) -> Arc<FunctionInfo> {
     Arc::new(whole)
 }
 
-struct FoundCall {
+struct ResolvedCall {
     oid: Oid,
     inputs: Vec<Expr>,
     types: Vec<Oid>,
@@ -49,7 +49,7 @@ fn inner(e: &Expr) -> &Expr {
 }
 
 impl Binder<'_> {
-    fn bind_call(&self, f: &nodes::FuncCall) -> Result<FoundCall> {
+    fn bind_call(&self, f: &nodes::FuncCall) -> Result<ResolvedCall> {
         let loc = f.location;
         let scope = Scope::new(None);
         let names: Vec<&str> = f.funcname().iter().filter_map(|n| n.as_str()).collect();
@@ -70,11 +70,11 @@ impl Binder<'_> {
         let types: Vec<Oid> = args.iter().map(|a| a.ty).collect();
         let list = self.procedures(schema, name, args.len(), &arg_names, f.func_variadic)?;
         let chosen = match self.choose_function(&types, list)? {
-            Choice::One(c) => c,
+            CandidateChoice::One(c) => c,
             other => {
                 let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
                 let signature = self.signature(&shown, &args, &arg_names);
-                let e = if matches!(other, Choice::Ambiguous) {
+                let e = if matches!(other, CandidateChoice::Ambiguous) {
                     Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("procedure {signature} is not unique")).with_hint(
                         "Could not choose a best candidate procedure. You might need to add explicit type casts.",
                     )
@@ -117,7 +117,7 @@ impl Binder<'_> {
         let polymorphic = info.arg_types.iter().chain(&info.all_arg_types).any(|t| super::is_polymorphic(*t));
         let types =
             if polymorphic { inputs.iter().map(|e| e.ty).chain([info.return_type]).collect() } else { Vec::new() };
-        Ok(FoundCall { oid, inputs, types, outputs })
+        Ok(ResolvedCall { oid, inputs, types, outputs })
     }
 
     fn procedures(
@@ -147,7 +147,7 @@ pub fn bind_call(
     eval: Option<&EvalContext<'_>>,
 ) -> Result<BoundCall> {
     let binder = Binder { eval, variables, ..Binder::new(catalog, source, Vec::new()) };
-    let FoundCall { oid, inputs, types, outputs } = binder.bind_call(f)?;
+    let ResolvedCall { oid, inputs, types, outputs } = binder.bind_call(f)?;
     binder.finish_params()?;
     let targets = inputs
         .into_iter()

@@ -31,7 +31,7 @@ const FDW_HANDLER: Oid = 3115;
 const TSM_HANDLER: Oid = 3310;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Path {
+pub(crate) enum CoercionPath {
     None,
     Relabel,
     InOut,
@@ -79,10 +79,10 @@ impl Binder<'_> {
     }
 
     /// How a value of `from` becomes one of `to`, or None if it does not in this context.
-    pub(crate) fn find_path(&self, from: Oid, to: Oid, context: CastContext) -> Result<Path> {
+    pub(crate) fn find_path(&self, from: Oid, to: Oid, context: CastContext) -> Result<CoercionPath> {
         let (from, to) = (self.base_type(from), self.base_type(to));
         if from == to {
-            return Ok(Path::Relabel);
+            return Ok(CoercionPath::Relabel);
         }
         if let Some(cast) = self.catalog.cast(from, to)? {
             let allowed = match cast.context {
@@ -91,32 +91,32 @@ impl Binder<'_> {
                 CastContext::Explicit => context == CastContext::Explicit,
             };
             if !allowed {
-                return Ok(Path::None);
+                return Ok(CoercionPath::None);
             }
             return Ok(match cast.method {
-                CastMethod::Binary => Path::Relabel,
-                CastMethod::InOut => Path::InOut,
-                CastMethod::Function(f) => Path::Function(f),
+                CastMethod::Binary => CoercionPath::Relabel,
+                CastMethod::InOut => CoercionPath::InOut,
+                CastMethod::Function(f) => CoercionPath::Function(f),
             });
         }
         if to != oids::OIDVECTOR && to != oids::INT2VECTOR {
             let (fe, te) = (self.element_of(from), self.element_of(to));
             if fe != 0 && te != 0 {
                 return Ok(match self.find_path(fe, te, context)? {
-                    Path::None => Path::None,
-                    Path::Relabel => Path::Relabel,
-                    _ => Path::Array,
+                    CoercionPath::None => CoercionPath::None,
+                    CoercionPath::Relabel => CoercionPath::Relabel,
+                    _ => CoercionPath::Array,
                 });
             }
         }
         let (from_category, to_category) = (self.category(from).0, self.category(to).0);
         if context != CastContext::Implicit && to_category == b'S' {
-            return Ok(Path::InOut);
+            return Ok(CoercionPath::InOut);
         }
         if context == CastContext::Explicit && from_category == b'S' {
-            return Ok(Path::InOut);
+            return Ok(CoercionPath::InOut);
         }
-        Ok(Path::None)
+        Ok(CoercionPath::None)
     }
 
     pub fn can_coerce(&self, from: Oid, to: Oid, context: CastContext) -> Result<bool> {
@@ -126,7 +126,7 @@ impl Binder<'_> {
         if is_polymorphic(to) {
             return Ok(true);
         }
-        if self.find_path(from, to, context)? != Path::None {
+        if self.find_path(from, to, context)? != CoercionPath::None {
             return Ok(true);
         }
         if from == oids::RECORD && self.is_composite(self.base_type(to))
@@ -201,15 +201,15 @@ impl Binder<'_> {
             }
         };
         Ok(match path {
-            Path::Relabel => match &expr.kind {
+            CoercionPath::Relabel => match &expr.kind {
                 ExprKind::Const(kilndb_types::Datum::Inet(v)) if to == oids::INET => {
                     Expr::new(ExprKind::Const(kilndb_types::Datum::Inet(v.as_cidr(false))), to).at(loc)
                 }
                 _ => cast(expr, CastKind::Relabel),
             },
-            Path::InOut => cast(expr, CastKind::InOut),
-            Path::Array => cast(expr, CastKind::Array),
-            Path::Function(oid) => {
+            CoercionPath::InOut => cast(expr, CastKind::InOut),
+            CoercionPath::Array => cast(expr, CastKind::Array),
+            CoercionPath::Function(oid) => {
                 let Some(info) = self.catalog.function_by_oid(oid)? else {
                     return Err(Error::internal(format!("cast function {oid} is missing")));
                 };
@@ -235,7 +235,7 @@ impl Binder<'_> {
                 };
                 Expr { kind: ExprKind::Func(Box::new(func)), ty: to, typmod: -1, loc }
             }
-            Path::None => {
+            CoercionPath::None => {
                 if from == oids::RECORD && self.is_composite(to) {
                     return self.coerce_row(expr, to, context);
                 }

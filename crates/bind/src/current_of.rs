@@ -41,7 +41,7 @@ impl Binder<'_> {
 /// those tables.
 pub fn add_places(bound: &mut BoundStatement) -> Vec<Oid> {
     let BoundStatement::Query(q) = bound else { return Vec::new() };
-    let plain = matches!(q.body, Body::Select)
+    let plain = matches!(q.body, QueryBody::Select)
         && q.group_by.is_empty()
         && q.grouping_sets.is_none()
         && q.having.is_none()

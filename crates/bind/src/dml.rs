@@ -3,7 +3,7 @@
 use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
-use super::scope::{NsItem, Place, Scope, TargetName};
+use super::scope::{ClauseKind, NsItem, Scope, TargetName};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use kilndb_catalog::{CastContext, Column, Table, TableKind};
@@ -215,8 +215,8 @@ impl Binder<'_> {
     ) -> Result<()> {
         let Some(clause) = clause else { return Ok(()) };
         let is_merge = dml.kind == DmlKind::Merge;
-        let place = if is_merge { Place::MergeReturning } else { Place::Returning };
-        let mut here = Scope { place, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+        let returning = if is_merge { ClauseKind::MergeReturning } else { ClauseKind::Returning };
+        let mut here = Scope { clause: returning, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
         here.items.extend(scope.items.iter().filter(|i| i.rel != dml.rel).cloned());
         let at = if is_merge { here.items.len() } else { 0 };
         here.items.insert(at, target.item(visible_rel, &dml.table));
@@ -393,14 +393,14 @@ impl Binder<'_> {
         let mut dml = self.new_dml(DmlKind::Update, table.clone());
         self.target_rel(&dml, target, &mut q, &mut scope)?;
         self.bind_from(s.from_clause(), &mut scope, &mut q)?;
-        scope.place = Place::UpdateSource;
+        scope.clause = ClauseKind::UpdateSource;
         dml.assignments = self.bind_set(s.target_list().iter(), &table, dml.rel, &scope)?;
-        scope.place = Place::Where;
+        scope.clause = ClauseKind::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         self.row_rules(&table, dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
-        q.body = Body::Dml(Box::new(dml));
+        q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
@@ -416,12 +416,12 @@ impl Binder<'_> {
         let mut dml = self.new_dml(DmlKind::Delete, table.clone());
         self.target_rel(&dml, target, &mut q, &mut scope)?;
         self.bind_from(s.using_clause(), &mut scope, &mut q)?;
-        scope.place = Place::Where;
+        scope.clause = ClauseKind::Where;
         q.filter = self.bind_where(s.where_clause(), &scope, &dml)?;
         dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.rel, &scope, &mut dml)?;
-        q.body = Body::Dml(Box::new(dml));
+        q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }

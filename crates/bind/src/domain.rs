@@ -14,7 +14,7 @@ use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 /// What a value must be to belong to a domain.
-pub enum Condition {
+pub enum DomainCondition {
     NotNull,
     /// Its name; over column 1 of relation [`VALUE_REL`].
     Check(String, Expr),
@@ -47,20 +47,20 @@ pub fn check(sql: &str, base: Oid, catalog: &dyn CatalogView) -> Result<Expr> {
 }
 
 /// All conditions of a domain and of those under it, in the order they are looked at.
-pub fn conditions(domain: Oid, catalog: &dyn CatalogView) -> Result<Vec<Condition>> {
+pub fn conditions(domain: Oid, catalog: &dyn CatalogView) -> Result<Vec<DomainCondition>> {
     let (mut checks, mut not_null, mut ty) = (Vec::new(), false, domain);
     while let Some(info) = catalog.type_by_oid(ty)? {
         let Some(own) = &info.domain else { break };
         not_null |= own.not_null;
         let mut list = Vec::new();
         for c in &own.checks {
-            list.push(Condition::Check(c.name.clone(), check(&c.sql, info.base_type, catalog)?));
+            list.push(DomainCondition::Check(c.name.clone(), check(&c.sql, info.base_type, catalog)?));
         }
         list.append(&mut checks);
         checks = list;
         ty = info.base_type;
     }
-    let first = not_null.then_some(Condition::NotNull);
+    let first = not_null.then_some(DomainCondition::NotNull);
     Ok(first.into_iter().chain(checks).collect())
 }
 

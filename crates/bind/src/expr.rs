@@ -193,7 +193,7 @@ impl Binder<'_> {
     fn function_of_row(&self, row: Expr, name: &str, loc: i32) -> Result<Option<Expr>> {
         let list = self.candidates(None, name, 1, &[None], false)?;
         match self.choose_function(&[row.ty], list)? {
-            super::resolve::Choice::One(c) if c.info.kind == b'f' && c.args.first() == Some(&row.ty) => {
+            super::resolve::CandidateChoice::One(c) if c.info.kind == b'f' && c.args.first() == Some(&row.ty) => {
                 let (args, ty) = self.call_arguments(&c, vec![row], loc)?;
                 let f = FuncExpr {
                     oid: c.info.oid,

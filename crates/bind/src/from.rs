@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
-use super::scope::{NsColumn, NsItem, Place, Scope};
+use super::scope::{ClauseKind, NsColumn, NsItem, Scope};
 use super::with::output_columns;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::{Table, TableKind};
@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 impl Binder<'_> {
     pub(crate) fn bind_from(&self, list: &NodeList, scope: &mut Scope<'_>, q: &mut Query) -> Result<()> {
-        let place = std::mem::replace(&mut scope.place, Place::FromClause);
+        let clause = std::mem::replace(&mut scope.clause, ClauseKind::FromClause);
         for node in list {
             let (tree, items) = self.bind_from_item(node, scope, q)?;
             self.add_items(scope, items)?;
             q.from.push(tree);
         }
-        scope.place = place;
+        scope.clause = clause;
         Ok(())
     }
 
@@ -219,7 +219,7 @@ impl Binder<'_> {
     fn item_scope<'s>(scope: &'s Scope<'s>, lateral: bool) -> Scope<'s> {
         if lateral {
             let mut s = Scope::new(Some(scope));
-            s.place = Place::From;
+            s.clause = ClauseKind::From;
             return s;
         }
         let mut s = Scope::new(scope.parent);
@@ -297,8 +297,10 @@ impl Binder<'_> {
                         typmod: d.typmod,
                     })
                     .collect();
-                x.expected =
-                    Some(std::sync::Arc::new(kilndb_catalog::routine::RowShape { type_oid: oids::RECORD, columns }));
+                x.expected = Some(std::sync::Arc::new(kilndb_catalog::routine::TupleDescriptor {
+                    type_oid: oids::RECORD,
+                    columns,
+                }));
             }
             let fields = self.fields_of(&expr)?;
             let (list, composite) = if !defs.is_empty() {
@@ -363,7 +365,7 @@ impl Binder<'_> {
         // The right side sees the left one if it is LATERAL.
         let (right_tree, mut right) = {
             let mut inner = Scope::new(scope.parent);
-            inner.place = Place::FromClause;
+            inner.clause = ClauseKind::FromClause;
             inner.ctes = scope.ctes.clone();
             inner.items = scope.items.clone();
             let ok = matches!(kind, JoinKind::Inner | JoinKind::Left);
@@ -435,7 +437,7 @@ impl Binder<'_> {
         } else if !matches!(j.quals(), Node::None) {
             let mut inner = Scope::new(scope.parent);
             inner.ctes = scope.ctes.clone();
-            inner.place = Place::On;
+            inner.clause = ClauseKind::On;
             inner.items.extend(left.iter().cloned());
             inner.items.extend(right.iter().cloned());
             on = self.bind_condition(j.quals(), &inner, "JOIN/ON")?;

@@ -3,8 +3,8 @@
 use super::Binder;
 use super::agg::AggregateArguments;
 use super::ir::*;
-use super::resolve::{Candidate, Choice};
-use super::scope::{Place, Scope};
+use super::resolve::{Candidate, CandidateChoice};
+use super::scope::{ClauseKind, Scope};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CastContext;
 use kilndb_catalog::builtin::FIRST_USER_OID;
@@ -167,17 +167,17 @@ impl Binder<'_> {
     }
 
     fn check_srf_place(&self, scope: &Scope<'_>, loc: i32) -> Result<()> {
-        let what = match scope.place {
-            Place::Where => "WHERE",
-            Place::Having => "HAVING",
-            Place::On => "JOIN conditions",
-            Place::Limit => "LIMIT",
-            Place::Offset => "OFFSET",
-            Place::Values => return Ok(()),
-            Place::Returning | Place::MergeReturning => "RETURNING",
-            Place::MergeWhen => "MERGE WHEN conditions",
-            Place::UpdateSource => "UPDATE",
-            Place::CopyWhere => "COPY FROM WHERE conditions",
+        let what = match scope.clause {
+            ClauseKind::Where => "WHERE",
+            ClauseKind::Having => "HAVING",
+            ClauseKind::On => "JOIN conditions",
+            ClauseKind::Limit => "LIMIT",
+            ClauseKind::Offset => "OFFSET",
+            ClauseKind::Values => return Ok(()),
+            ClauseKind::Returning | ClauseKind::MergeReturning => "RETURNING",
+            ClauseKind::MergeWhen => "MERGE WHEN conditions",
+            ClauseKind::UpdateSource => "UPDATE",
+            ClauseKind::CopyWhere => "COPY FROM WHERE conditions",
             _ => return Ok(()),
         };
         self.err(sqlstate::FEATURE_NOT_SUPPORTED, format!("set-returning functions are not allowed in {what}"), loc)
@@ -208,15 +208,17 @@ impl Binder<'_> {
             if let Some(t) = self.catalog.type_by_name(schema, name)?
                 && !matches!(t.kind, b'p')
             {
-                use super::coerce::Path;
+                use super::coerce::CoercionPath;
                 let path = if arg.ty == oids::UNKNOWN {
-                    Path::Relabel
+                    CoercionPath::Relabel
                 } else {
                     self.find_path(arg.ty, t.oid, CastContext::Explicit)?
                 };
                 let is_function_form = match path {
-                    Path::Relabel => true,
-                    Path::InOut => !((arg.ty == oids::RECORD || self.is_composite(arg.ty)) && t.category == b'S'),
+                    CoercionPath::Relabel => true,
+                    CoercionPath::InOut => {
+                        !((arg.ty == oids::RECORD || self.is_composite(arg.ty)) && t.category == b'S')
+                    }
                     _ => false,
                 };
                 if is_function_form && !matches!(arg.kind, ExprKind::Param(_)) {
@@ -231,14 +233,14 @@ impl Binder<'_> {
             }
         }
         match self.choose_function(&types, list)? {
-            Choice::One(c) => {
+            CandidateChoice::One(c) => {
                 self.note_function(schema, &c.info, loc);
                 Ok(FunctionMatch::Function(Box::new(c)))
             }
             other => {
                 let shown = schema.map_or_else(|| name.to_string(), |s| format!("{s}.{name}"));
                 let signature = if star { format!("{shown}()") } else { self.signature(&shown, args, arg_names) };
-                let e = if matches!(other, Choice::Ambiguous) {
+                let e = if matches!(other, CandidateChoice::Ambiguous) {
                     Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("function {signature} is not unique")).with_hint(
                         "Could not choose a best candidate function. You might need to add explicit type casts.",
                     )

@@ -20,14 +20,14 @@ use kilndb_types::{Datum, cast, functions, io, oids};
 /// Do the conditions `given`, which are all true, imply `wanted`?
 pub fn implies(catalog: &dyn CatalogView, given: &[Expr], wanted: &Expr) -> bool {
     let prover = Prover { catalog };
-    let given = Clause::And(given.iter().map(|e| prover.clause(e, false)).collect());
+    let given = PredicateClause::And(given.iter().map(|e| prover.clause(e, false)).collect());
     prover.follows(&given, &prover.clause(wanted, false))
 }
 
 /// A condition as its AND and OR structure, without NOT where an operator says the same.
-enum Clause {
-    And(Vec<Clause>),
-    Or(Vec<Clause>),
+enum PredicateClause {
+    And(Vec<PredicateClause>),
+    Or(Vec<PredicateClause>),
     Atom(Expr),
 }
 
@@ -43,14 +43,14 @@ const GREATER: u8 = 5;
 const NOT_EQUAL: u8 = 6;
 
 /// `left op right` with an operator of btree.
-struct Comparison<'a> {
+struct BtreeComparison<'a> {
     left: &'a Expr,
     right: &'a Expr,
     strategy: u8,
 }
 
-impl<'a> Comparison<'a> {
-    fn swapped(&self) -> Comparison<'a> {
+impl<'a> BtreeComparison<'a> {
+    fn swapped(&self) -> BtreeComparison<'a> {
         let strategy = match self.strategy {
             LESS => GREATER,
             LESS_EQUAL => GREATER_EQUAL,
@@ -58,7 +58,7 @@ impl<'a> Comparison<'a> {
             GREATER => LESS,
             other => other,
         };
-        Comparison { left: self.right, right: self.left, strategy }
+        BtreeComparison { left: self.right, right: self.left, strategy }
     }
 }
 
@@ -67,31 +67,32 @@ struct Prover<'a> {
 }
 
 impl Prover<'_> {
-    fn clause(&self, e: &Expr, negated: bool) -> Clause {
+    fn clause(&self, e: &Expr, negated: bool) -> PredicateClause {
         let list = |l: &[Expr]| l.iter().map(|x| self.clause(x, negated)).collect();
         match &e.kind {
-            ExprKind::And(l) if !negated => Clause::And(list(l)),
-            ExprKind::And(l) => Clause::Or(list(l)),
-            ExprKind::Or(l) if !negated => Clause::Or(list(l)),
-            ExprKind::Or(l) => Clause::And(list(l)),
+            ExprKind::And(l) if !negated => PredicateClause::And(list(l)),
+            ExprKind::And(l) => PredicateClause::Or(list(l)),
+            ExprKind::Or(l) if !negated => PredicateClause::Or(list(l)),
+            ExprKind::Or(l) => PredicateClause::And(list(l)),
             ExprKind::Not(inner) => self.clause(inner, !negated),
             ExprKind::ScalarArray { func, any } => {
                 let Some(func) = self.negated_call(func, negated) else { return not(e) };
                 match elements(&func) {
-                    Some(parts) if *any != negated => Clause::Or(parts),
-                    Some(parts) => Clause::And(parts),
+                    Some(parts) if *any != negated => PredicateClause::Or(parts),
+                    Some(parts) => PredicateClause::And(parts),
                     None if negated => not(e),
-                    None => Clause::Atom(e.clone()),
+                    None => PredicateClause::Atom(e.clone()),
                 }
             }
-            _ if !negated => Clause::Atom(e.clone()),
+            _ if !negated => PredicateClause::Atom(e.clone()),
             ExprKind::Func(f) => match self.negated_call(f, true) {
-                Some(f) => Clause::Atom(Expr { kind: ExprKind::Func(Box::new(f)), ..e.clone() }),
+                Some(f) => PredicateClause::Atom(Expr { kind: ExprKind::Func(Box::new(f)), ..e.clone() }),
                 None => not(e),
             },
-            ExprKind::IsNull { arg, negated } => {
-                Clause::Atom(Expr { kind: ExprKind::IsNull { arg: arg.clone(), negated: !negated }, ..e.clone() })
-            }
+            ExprKind::IsNull { arg, negated } => PredicateClause::Atom(Expr {
+                kind: ExprKind::IsNull { arg: arg.clone(), negated: !negated },
+                ..e.clone()
+            }),
             _ => not(e),
         }
     }
@@ -107,14 +108,14 @@ impl Prover<'_> {
         Some(FuncExpr { oid: operator.function, operator: negator, name, ..f.clone() })
     }
 
-    fn follows(&self, given: &Clause, wanted: &Clause) -> bool {
+    fn follows(&self, given: &PredicateClause, wanted: &PredicateClause) -> bool {
         match (given, wanted) {
-            (_, Clause::And(parts)) => parts.iter().all(|w| self.follows(given, w)),
-            (Clause::Or(parts), _) => !parts.is_empty() && parts.iter().all(|g| self.follows(g, wanted)),
-            (Clause::And(parts), _) if parts.iter().any(|g| self.follows(g, wanted)) => true,
-            (_, Clause::Or(parts)) => parts.iter().any(|w| self.follows(given, w)),
-            (Clause::Atom(g), Clause::Atom(w)) => self.atom_follows(g, w),
-            (Clause::And(_), Clause::Atom(_)) => false,
+            (_, PredicateClause::And(parts)) => parts.iter().all(|w| self.follows(given, w)),
+            (PredicateClause::Or(parts), _) => !parts.is_empty() && parts.iter().all(|g| self.follows(g, wanted)),
+            (PredicateClause::And(parts), _) if parts.iter().any(|g| self.follows(g, wanted)) => true,
+            (_, PredicateClause::Or(parts)) => parts.iter().any(|w| self.follows(given, w)),
+            (PredicateClause::Atom(g), PredicateClause::Atom(w)) => self.atom_follows(g, w),
+            (PredicateClause::And(_), PredicateClause::Atom(_)) => false,
         }
     }
 
@@ -137,7 +138,7 @@ impl Prover<'_> {
 
     /// `x = true` implies `x`, `x = false` implies `NOT x`.
     fn is_boolean_of(&self, given: &Expr, wanted: &Expr) -> bool {
-        let Some(Comparison { left, right, strategy: EQUAL }) = self.comparison(given) else { return false };
+        let Some(BtreeComparison { left, right, strategy: EQUAL }) = self.comparison(given) else { return false };
         match (&right.kind, &wanted.kind) {
             (ExprKind::Const(Datum::Bool(true)), _) => same(left, wanted),
             (ExprKind::Const(Datum::Bool(false)), ExprKind::Not(inner)) => same(left, inner),
@@ -145,7 +146,7 @@ impl Prover<'_> {
         }
     }
 
-    fn comparison<'e>(&self, e: &'e Expr) -> Option<Comparison<'e>> {
+    fn comparison<'e>(&self, e: &'e Expr) -> Option<BtreeComparison<'e>> {
         let ExprKind::Func(f) = &e.kind else { return None };
         let [left, right] = f.args.as_slice() else { return None };
         if f.operator == 0 || f.operator >= FIRST_USER_OID {
@@ -158,13 +159,13 @@ impl Prover<'_> {
             "<>" if strategy(operator.negator) == Some(EQUAL) => NOT_EQUAL,
             _ => return None,
         };
-        Some(Comparison { left, right, strategy })
+        Some(BtreeComparison { left, right, strategy })
     }
 
     /// Both with the same left side.
-    fn comparison_follows(&self, given: &Comparison<'_>, wanted: &Comparison<'_>) -> bool {
+    fn comparison_follows(&self, given: &BtreeComparison<'_>, wanted: &BtreeComparison<'_>) -> bool {
         let wanted = match (same(given.left, wanted.left), same(given.left, wanted.right)) {
-            (true, _) => Comparison { ..*wanted },
+            (true, _) => BtreeComparison { ..*wanted },
             (false, true) => wanted.swapped(),
             _ => return false,
         };
@@ -214,12 +215,12 @@ impl Prover<'_> {
     }
 }
 
-fn not(e: &Expr) -> Clause {
-    Clause::Atom(Expr::new(ExprKind::Not(Box::new(e.clone())), oids::BOOL))
+fn not(e: &Expr) -> PredicateClause {
+    PredicateClause::Atom(Expr::new(ExprKind::Not(Box::new(e.clone())), oids::BOOL))
 }
 
 /// A comparison with each element of a list of constants.
-fn elements(f: &FuncExpr) -> Option<Vec<Clause>> {
+fn elements(f: &FuncExpr) -> Option<Vec<PredicateClause>> {
     let [scalar, array] = f.args.as_slice() else { return None };
     let elements: Vec<Expr> = match &array.kind {
         ExprKind::Const(Datum::Array(a)) => {
@@ -233,7 +234,7 @@ fn elements(f: &FuncExpr) -> Option<Vec<Clause>> {
     }
     let compare = |element: Expr| {
         let call = FuncExpr { args: vec![scalar.clone(), element], ..f.clone() };
-        Clause::Atom(Expr::new(ExprKind::Func(Box::new(call)), oids::BOOL))
+        PredicateClause::Atom(Expr::new(ExprKind::Func(Box::new(call)), oids::BOOL))
     };
     Some(elements.into_iter().map(compare).collect())
 }

@@ -27,13 +27,13 @@ pub struct BoundBody {
 }
 
 /// The arguments by number, by name, and by the function's name and theirs.
-struct Formals<'a> {
+struct FormalParameters<'a> {
     info: &'a FunctionInfo,
     names: Vec<String>,
     types: &'a [Oid],
 }
 
-impl Formals<'_> {
+impl FormalParameters<'_> {
     fn numbered(&self, index: usize) -> Option<Variable> {
         self.types.get(index).map(|type_oid| Variable { number: index as u32, type_oid: *type_oid, typmod: -1 })
     }
@@ -42,7 +42,7 @@ impl Formals<'_> {
     }
 }
 
-impl VariableScope for Formals<'_> {
+impl VariableScope for FormalParameters<'_> {
     fn resolve(&self, parts: &[&str], _star: bool, _required: bool) -> Result<Option<Variable>> {
         Ok(match parts {
             [name] => self.named(name),
@@ -80,7 +80,7 @@ pub fn bind_body(
     if select.into_clause().is_some() {
         return Ok(None);
     }
-    let formals = Formals { info, names: super::resolve::input_names(info), types };
+    let formals = FormalParameters { info, names: super::resolve::input_names(info), types };
     let variables = Variables::new(&formals);
     let binder = Binder { variables: Some(&variables), ..Binder::new(catalog, Arc::from(&*info.source), Vec::new()) };
     binder.next_rel.set(free.rel);
@@ -101,7 +101,7 @@ impl Binder<'_> {
         if query.targets.iter().filter(|t| !t.junk).count() != result.len() {
             return Ok(false);
         }
-        let in_place = matches!(query.body, Body::Select) && matches!(query.distinct, Distinct::No);
+        let in_place = matches!(query.body, QueryBody::Select) && matches!(query.distinct, Distinct::No);
         for (target, (ty, typmod)) in query.targets.iter_mut().filter(|t| !t.junk).zip(result) {
             if target.expr.ty == *ty && (*typmod < 0 || target.expr.typmod == *typmod) {
                 continue;

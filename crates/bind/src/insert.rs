@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
-use super::scope::{Place, Scope, TargetName};
+use super::scope::{ClauseKind, Scope, TargetName};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::{CastContext, Column, Table};
 use kilndb_syntax::{Node, nodes, raw};
@@ -77,7 +77,7 @@ impl Binder<'_> {
         }
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
-        q.body = Body::Dml(Box::new(dml));
+        q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
@@ -155,7 +155,8 @@ impl Binder<'_> {
 impl<'n> InsertSource<'_, '_, 'n> {
     /// Binds lists of VALUES, and returns how many columns get a value.
     fn bind_values(&self, select: &'n nodes::SelectStmt, dml: &mut Dml) -> Result<usize> {
-        let scope = Scope { place: Place::Values, ctes: self.scope.ctes.clone(), ..Scope::new(self.scope.parent) };
+        let scope =
+            Scope { clause: ClauseKind::Values, ctes: self.scope.ctes.clone(), ..Scope::new(self.scope.parent) };
         let mut rows: Vec<Vec<Expr>> = Vec::new();
         for list in select.values_lists() {
             let Some(list) = list.as_node_list() else { continue };

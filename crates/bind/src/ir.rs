@@ -67,7 +67,7 @@ pub struct FuncExpr {
     /// pg_proc says it is not ours to run: SQL, PL/pgSQL.
     pub internal: bool,
     /// A routine that returns RECORD: what its column definition list says.
-    pub expected: Option<Arc<kilndb_catalog::routine::RowShape>>,
+    pub expected: Option<Arc<kilndb_catalog::routine::TupleDescriptor>>,
 }
 
 impl FuncExpr {
@@ -389,7 +389,7 @@ pub enum SetOp {
 }
 
 #[derive(Clone, Debug)]
-pub enum Body {
+pub enum QueryBody {
     Select,
     /// VALUES lists as a query of their own.
     Values(Vec<Vec<Expr>>),
@@ -464,7 +464,7 @@ pub struct Cte {
 #[derive(Clone, Debug)]
 pub struct Query {
     pub ctes: Vec<Cte>,
-    pub body: Body,
+    pub body: QueryBody,
     pub rels: Vec<Rel>,
     pub from: Vec<JoinTree>,
     pub filter: Option<Expr>,
@@ -503,7 +503,7 @@ impl Default for Query {
     fn default() -> Query {
         Query {
             ctes: Vec::new(),
-            body: Body::Select,
+            body: QueryBody::Select,
             rels: Vec::new(),
             from: Vec::new(),
             filter: None,
@@ -565,10 +565,10 @@ pub enum MergeWhen {
 pub struct MergeAction {
     pub when: MergeWhen,
     pub condition: Option<Expr>,
-    pub action: MergeDo,
+    pub action: MergeCommand,
 }
 #[derive(Clone, Debug)]
-pub enum MergeDo {
+pub enum MergeCommand {
     Nothing,
     Delete,
     Update(Vec<Assignment>),
@@ -645,13 +645,13 @@ pub struct ExplainOptions {
     pub settings: bool,
     /// Parameters have no values.
     pub generic_plan: bool,
-    pub serialize: Serialize,
+    pub serialize: ExplainSerialize,
     pub format: ExplainFormat,
 }
 
 /// EXPLAIN ANALYZE: whether the result is made ready for the client, and how.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Serialize {
+pub enum ExplainSerialize {
     #[default]
     None,
     Text,

@@ -79,7 +79,7 @@ pub struct Binder<'a> {
     /// Reads the statement's own literals of types that depend on the session; without it they are read when it runs.
     eval: Option<&'a EvalContext<'a>>,
     /// Where names of the text are noted, if somebody wants them.
-    names: Option<&'a names::Names>,
+    names: Option<&'a names::TextNames>,
 }
 
 impl<'a> Binder<'a> {
@@ -293,11 +293,11 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
             }
             "serialize" => {
                 o.serialize = match (def.arg(), text.as_str()) {
-                    (Node::Boolean(_) | Node::String(_) | Node::Integer(_), "off" | "none") => Serialize::None,
-                    (Node::String(_), "binary") => Serialize::Binary,
-                    (Node::String(_), "text") => Serialize::Text,
+                    (Node::Boolean(_) | Node::String(_) | Node::Integer(_), "off" | "none") => ExplainSerialize::None,
+                    (Node::String(_), "binary") => ExplainSerialize::Binary,
+                    (Node::String(_), "text") => ExplainSerialize::Text,
                     (Node::Boolean(_) | Node::String(_) | Node::Integer(_), _) => return unrecognized(),
-                    _ => Serialize::Text,
+                    _ => ExplainSerialize::Text,
                 }
             }
             "format" => match text.as_str() {
@@ -317,7 +317,8 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
         }
     }
     let invalid = |message: String| Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));
-    let of_a_run = [("WAL", o.wal), ("TIMING", timing == Some(true)), ("SERIALIZE", o.serialize != Serialize::None)];
+    let of_a_run =
+        [("WAL", o.wal), ("TIMING", timing == Some(true)), ("SERIALIZE", o.serialize != ExplainSerialize::None)];
     if let Some((option, _)) = of_a_run.iter().find(|(_, is_on)| *is_on && !o.analyze) {
         return invalid(format!("EXPLAIN option {option} requires ANALYZE"));
     }
@@ -360,7 +361,7 @@ pub fn bind_row_filter(
     catalog: &dyn CatalogView,
 ) -> Result<Option<Expr>> {
     let binder = Binder::new(catalog, source.clone(), Vec::new());
-    let mut scope = Scope { place: scope::Place::CopyWhere, ..Scope::new(None) };
+    let mut scope = Scope { clause: scope::ClauseKind::CopyWhere, ..Scope::new(None) };
     scope.items.push(scope::NsItem::of_table(rel, table, &table.name));
     let filter = binder.bind_condition(node, &scope, "WHERE")?;
     let mut used = Vec::new();

@@ -10,7 +10,7 @@ use super::dml::refuse_catalog;
 use super::from::table_columns;
 use super::insert::refuse_value;
 use super::ir::*;
-use super::scope::{Place, Scope, TargetName};
+use super::scope::{ClauseKind, Scope, TargetName};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::trigger::{DELETE, INSERT, INSTEAD, UPDATE};
 use kilndb_catalog::{Table, TableKind};
@@ -18,14 +18,14 @@ use kilndb_syntax::{Node, nodes, raw};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
-impl MergeDo {
+impl MergeCommand {
     /// The event of triggers.
     pub fn event(&self) -> i16 {
         match self {
-            MergeDo::Nothing => 0,
-            MergeDo::Delete => DELETE,
-            MergeDo::Update(_) => UPDATE,
-            MergeDo::Insert(_) => INSERT,
+            MergeCommand::Nothing => 0,
+            MergeCommand::Delete => DELETE,
+            MergeCommand::Update(_) => UPDATE,
+            MergeCommand::Insert(_) => INSERT,
         }
     }
 }
@@ -78,7 +78,7 @@ impl Binder<'_> {
     pub(crate) fn bind_merge_action(&self, m: &nodes::MergeSupportFunc, scope: &Scope<'_>) -> Result<Expr> {
         let mut level = Some(scope);
         while let Some(s) = level {
-            if s.place == Place::MergeReturning {
+            if s.clause == ClauseKind::MergeReturning {
                 return Ok(Expr::new(ExprKind::MergeAction, oids::TEXT).at(m.location));
             }
             level = s.parent;
@@ -141,7 +141,7 @@ impl Binder<'_> {
         }
         scope.items = items;
         scope.items.push(target.item(dml.rel, &table));
-        scope.place = Place::On;
+        scope.clause = ClauseKind::On;
         let Some(on) = self.bind_condition(s.join_condition(), &scope, "JOIN/ON")? else {
             return Err(Error::internal("MERGE without a condition"));
         };
@@ -177,7 +177,7 @@ impl Binder<'_> {
             .as_ref()
             .map(|m| Expr::new(ExprKind::IsNull { arg: Box::new(m.expr.clone()), negated: true }, oids::BOOL));
         dml.merge_on = Expr::and_all(present.into_iter().chain([on]).collect());
-        q.body = Body::Dml(Box::new(dml));
+        q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
@@ -219,12 +219,12 @@ impl Binder<'_> {
     }
 
     /// Finds, or makes, a column of the source that is never NULL.
-    fn mark_source(&self, q: &mut Query, source: JoinTree) -> Result<(JoinTree, Option<Marker>)> {
+    fn mark_source(&self, q: &mut Query, source: JoinTree) -> Result<(JoinTree, Option<SourceMarker>)> {
         if let JoinTree::Rel(id) = source
             && q.rels.iter().any(|r| r.id == id && matches!(r.kind, RelKind::Table(_)))
         {
             let expr = Expr::column(ColId { rel: id, att: ATT_CTID }, oids::TID, -1);
-            return Ok((source, Some(Marker { expr, moved: None })));
+            return Ok((source, Some(SourceMarker { expr, moved: None })));
         }
         let rel = self.new_rel();
         let mut inner = Query { rels: std::mem::take(&mut q.rels), from: vec![source], ..Query::default() };
@@ -247,15 +247,15 @@ impl Binder<'_> {
             kind: RelKind::Subquery(SharedQuery::new(inner)),
             lateral: false,
         });
-        let moved = Moved { rel, own, columns: Default::default() };
+        let moved = MovedSource { rel, own, columns: Default::default() };
         let expr = Expr::column(ColId { rel, att: 1 }, oids::BOOL, -1);
-        Ok((JoinTree::Rel(rel), Some(Marker { expr, moved: Some(moved) })))
+        Ok((JoinTree::Rel(rel), Some(SourceMarker { expr, moved: Some(moved) })))
     }
 
     fn bind_merge_clause(&self, clause: &nodes::MergeWhenClause, scope: &Scope<'_>, dml: &Dml) -> Result<MergeAction> {
         let when = when_of(clause);
         let mut here = Scope {
-            place: Place::MergeWhen,
+            clause: ClauseKind::MergeWhen,
             ctes: scope.ctes.clone(),
             items: scope.items.clone(),
             ..Scope::new(scope.parent)
@@ -277,17 +277,17 @@ impl Binder<'_> {
         }
         let action = match clause.command_type {
             raw::CmdType::CMD_INSERT => {
-                here.place = Place::Values;
-                MergeDo::Insert(self.bind_merge_insert(clause, &here, dml)?)
+                here.clause = ClauseKind::Values;
+                MergeCommand::Insert(self.bind_merge_insert(clause, &here, dml)?)
             }
             raw::CmdType::CMD_UPDATE => {
-                here.place = Place::UpdateSource;
+                here.clause = ClauseKind::UpdateSource;
                 let list =
                     clause.target_list().iter().filter_map(|n| if let Node::ResTarget(t) = n { Some(t) } else { None });
-                MergeDo::Update(self.bind_set(list, &dml.table, dml.rel, &here)?)
+                MergeCommand::Update(self.bind_set(list, &dml.table, dml.rel, &here)?)
             }
-            raw::CmdType::CMD_DELETE => MergeDo::Delete,
-            _ => MergeDo::Nothing,
+            raw::CmdType::CMD_DELETE => MergeCommand::Delete,
+            _ => MergeCommand::Nothing,
         };
         Ok(MergeAction { when, condition, action })
     }
@@ -374,21 +374,21 @@ fn join_target(q: &mut Query, rel: u32, source: JoinTree, kind: Option<JoinKind>
 }
 
 /// How a row without a source is known.
-struct Marker {
+struct SourceMarker {
     /// NULL in such a row.
     expr: Expr,
-    moved: Option<Moved>,
+    moved: Option<MovedSource>,
 }
 
 /// A source that has become a subquery: its columns are that one's.
-struct Moved {
+struct MovedSource {
     rel: u32,
     own: Vec<u32>,
     /// The columns that are used, in the order of the subquery's, behind the marker.
     columns: std::cell::RefCell<Vec<Expr>>,
 }
 
-impl Moved {
+impl MovedSource {
     fn place(&self, e: &mut Expr) -> Result<()> {
         if let ExprKind::Column(c) = &e.kind
             && self.own.contains(&c.rel)

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 /// What a place of the text becomes.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Edit {
+enum TextEdit {
     /// `schema.` before the name.
     Before(String),
     /// So many bytes with something else in their place.
@@ -38,7 +38,7 @@ enum Edit {
 
 /// What a full name in a text stands for.
 #[derive(Clone, Debug)]
-pub enum Named {
+pub enum NamedObject {
     /// A relation; by which name columns of it are told, if it is its own.
     Relation(Oid, Option<String>),
     Function(Oid),
@@ -61,18 +61,18 @@ pub struct ColumnName {
 }
 
 /// A text and what its full names stand for, from the last one to the first.
-pub struct Tracked {
+pub struct TrackedText {
     text: String,
-    names: Vec<(usize, usize, Named)>,
+    names: Vec<(usize, usize, NamedObject)>,
     /// Columns that the text needs without a name of its own for them (USING, a field of a row).
     nameless: BTreeSet<ObjectAddress>,
     /// Outputs of queries that are called after something in them.
     unnamed_outputs: BTreeSet<String>,
 }
 
-impl Tracked {
+impl TrackedText {
     /// The text with these objects' names as `current` tells them; None: as they stand.
-    pub fn with_names(&self, current: &dyn Fn(&Named) -> Option<String>) -> String {
+    pub fn with_names(&self, current: &dyn Fn(&NamedObject) -> Option<String>) -> String {
         let mut text = self.text.clone();
         for (at, length, named) in &self.names {
             if let Some(new) = current(named) {
@@ -84,20 +84,21 @@ impl Tracked {
 
     /// Can this column get another name here? `name` is its present one.
     pub fn can_rename(&self, column: ObjectAddress, name: &str) -> bool {
-        let is_named = |(_, _, named): &(_, _, Named)| matches!(named, Named::Column(c) if c.reference == column);
+        let is_named =
+            |(_, _, named): &(_, _, NamedObject)| matches!(named, NamedObject::Column(c) if c.reference == column);
         let is_output = self.unnamed_outputs.contains(name) && self.names.iter().any(is_named);
         !self.nameless.contains(&column) && !is_output
     }
 
     /// With something before it.
-    pub fn after(mut self, prefix: &str) -> Tracked {
+    pub fn after(mut self, prefix: &str) -> TrackedText {
         self.text.insert_str(0, prefix);
         self.names.iter_mut().for_each(|(at, ..)| *at += prefix.len());
         self
     }
 
     /// Without what was put before it to be parsed.
-    fn stripped(mut self, prefix: usize) -> Tracked {
+    fn stripped(mut self, prefix: usize) -> TrackedText {
         self.text.drain(..prefix);
         self.names.iter_mut().for_each(|(at, ..)| *at -= prefix);
         self
@@ -105,14 +106,14 @@ impl Tracked {
 }
 
 /// The names that binding a text has found, as changes of the text that make it independent of the search path.
-pub struct Names {
+pub struct TextNames {
     text: Arc<str>,
-    edits: RefCell<Vec<(usize, Edit)>>,
+    edits: RefCell<Vec<(usize, TextEdit)>>,
     /// Constants of types whose values are names: where, which type, which text.
     constants: RefCell<Vec<(i32, Oid, String)>>,
     references: RefCell<BTreeSet<ObjectAddress>>,
     /// Names that are full already.
-    full: RefCell<Vec<(i32, Named)>>,
+    full: RefCell<Vec<(i32, NamedObject)>>,
     /// Constants with labels of enums in them: where, the type, the value.
     values: RefCell<Vec<(i32, Oid, Datum)>>,
     /// Where columns are named, and how; -1: nowhere.
@@ -128,7 +129,7 @@ pub type FullName<'f> = &'f dyn Fn(Oid, &str) -> Option<String>;
 
 /// What columns an expression may name.
 #[derive(Clone, Copy)]
-pub enum Over<'a> {
+pub enum VisibleColumns<'a> {
     Nothing,
     Table(&'a Arc<Table>),
     /// A default: a value of this type and modifier, which may name columns of the table (a generated column's).
@@ -139,9 +140,9 @@ pub enum Over<'a> {
     Domain(Oid),
 }
 
-impl Names {
-    fn new(text: &str) -> Names {
-        Names {
+impl TextNames {
+    fn new(text: &str) -> TextNames {
+        TextNames {
             text: Arc::from(text),
             edits: RefCell::default(),
             constants: RefCell::default(),
@@ -154,7 +155,7 @@ impl Names {
         }
     }
 
-    fn note(&self, loc: i32, edit: Edit) {
+    fn note(&self, loc: i32, edit: TextEdit) {
         if let Ok(at) = usize::try_from(loc)
             && self.text.is_char_boundary(at)
         {
@@ -167,16 +168,16 @@ impl Names {
     }
 
     /// What full names there are, and names of columns. `read` reads constants of reg… types.
-    fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Tracked {
+    fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> TrackedText {
         let text = self.text.to_string();
-        let mut names: Vec<(usize, usize, Named)> = Vec::new();
+        let mut names: Vec<(usize, usize, NamedObject)> = Vec::new();
         let mut nameless = BTreeSet::new();
         for (loc, reference, name) in self.columns.take() {
             let at = usize::try_from(loc).ok();
             match at.and_then(|at| Some((at, last_part(text.get(at..)?)?))) {
                 Some((at, (skipped, length, found))) if found == name => {
                     let is_output = self.bare_outputs.borrow().contains(&loc);
-                    names.push((at + skipped, length, Named::Column(ColumnName { reference, name, is_output })));
+                    names.push((at + skipped, length, NamedObject::Column(ColumnName { reference, name, is_output })));
                 }
                 _ => _ = nameless.insert(reference),
             }
@@ -185,7 +186,7 @@ impl Names {
             let Ok(at) = usize::try_from(loc) else { continue };
             let Some(rest) = text.get(at..) else { continue };
             let length = match named {
-                Named::Operator(_) => rest.find(')').filter(|_| rest.starts_with("OPERATOR(")).map(|end| end + 1),
+                NamedObject::Operator(_) => rest.find(')').filter(|_| rest.starts_with("OPERATOR(")).map(|end| end + 1),
                 _ => dotted_length(rest),
             };
             if let Some(length) = length {
@@ -197,25 +198,25 @@ impl Names {
             if let (Some(length), Some(oid)) =
                 (text.get(at..).and_then(|rest| quoted_length(rest, b'\'')), read(ty, &value))
             {
-                names.push((at, length, Named::Constant(ty, oid)));
+                names.push((at, length, NamedObject::Constant(ty, oid)));
             }
         }
         for (loc, ty, value) in self.values.take() {
             let Ok(at) = usize::try_from(loc) else { continue };
             if let Some(length) = text.get(at..).and_then(literal_length) {
-                names.push((at, length, Named::Value(ty, value)));
+                names.push((at, length, NamedObject::Value(ty, value)));
             }
         }
         names.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         names.dedup_by_key(|(at, ..)| *at);
-        Tracked { text, names, nameless, unnamed_outputs: self.unnamed_outputs.take() }
+        TrackedText { text, names, nameless, unnamed_outputs: self.unnamed_outputs.take() }
     }
 
     /// The text with names in full.
     fn applied(self, full: FullName<'_>) -> String {
         for (loc, ty, text) in self.constants.take() {
             if let Some(shown) = full(ty, &text).filter(|shown| *shown != text) {
-                self.note(loc, Edit::Constant(format!("'{}'", shown.replace('\'', "''"))));
+                self.note(loc, TextEdit::Constant(format!("'{}'", shown.replace('\'', "''"))));
             }
         }
         let mut edits = self.edits.into_inner();
@@ -224,13 +225,13 @@ impl Names {
         for (at, edit) in edits {
             let rest = &text[at..];
             let (length, new) = match edit {
-                Edit::Before(schema) => (0, format!("{schema}.")),
-                Edit::Instead(length, new) => (length, new),
-                Edit::Constant(new) => match quoted_length(rest, b'\'') {
+                TextEdit::Before(schema) => (0, format!("{schema}.")),
+                TextEdit::Instead(length, new) => (length, new),
+                TextEdit::Constant(new) => match quoted_length(rest, b'\'') {
                     Some(length) => (length, new),
                     None => continue,
                 },
-                Edit::Star(columns) => match rest.find('*') {
+                TextEdit::Star(columns) => match rest.find('*') {
                     Some(star) => (star + 1, columns),
                     None => continue,
                 },
@@ -335,12 +336,12 @@ fn has_labels_within(ty: Oid, catalog: &dyn CatalogView, depth: usize) -> bool {
 
 impl Binder<'_> {
     /// Where names of the text that is being bound are noted, if they are wanted.
-    pub(super) fn wanted_names(&self) -> Option<&Names> {
+    pub(super) fn wanted_names(&self) -> Option<&TextNames> {
         self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
     }
 
     /// And the schema's name, if it is not that of built-in objects.
-    fn noted_schema(&self, schema: Oid) -> Option<(&Names, String)> {
+    fn noted_schema(&self, schema: Oid) -> Option<(&TextNames, String)> {
         let names = self.wanted_names()?;
         // A name of the session's own schema means the same to whoever can use it.
         if schema == PG_CATALOG || kilndb_catalog::temporary::is_temporary(schema) {
@@ -349,10 +350,10 @@ impl Binder<'_> {
         Some((names, quote(&self.catalog.schema_name_of(schema)?)))
     }
 
-    fn note_name(&self, given: Option<&str>, schema: Oid, loc: i32, named: Named) {
+    fn note_name(&self, given: Option<&str>, schema: Oid, loc: i32, named: NamedObject) {
         let Some((names, schema)) = self.noted_schema(schema) else { return };
         match given {
-            None => names.note(loc, Edit::Before(schema)),
+            None => names.note(loc, TextEdit::Before(schema)),
             Some(_) => names.full.borrow_mut().push((loc, named)),
         }
     }
@@ -360,7 +361,12 @@ impl Binder<'_> {
     /// `own_name`: columns are told by the relation's name.
     pub(super) fn note_table(&self, given: Option<&str>, table: &Table, own_name: bool, loc: i32) {
         self.note_reference(ObjectAddress::object(PG_CLASS, table.oid));
-        self.note_name(given, table.schema_oid, loc, Named::Relation(table.oid, own_name.then(|| table.name.clone())));
+        self.note_name(
+            given,
+            table.schema_oid,
+            loc,
+            NamedObject::Relation(table.oid, own_name.then(|| table.name.clone())),
+        );
     }
 
     pub(super) fn note_reference(&self, reference: ObjectAddress) {
@@ -386,24 +392,24 @@ impl Binder<'_> {
 
     pub(super) fn note_type(&self, given: Option<&str>, info: &TypeInfo, loc: i32) {
         self.note_reference(ObjectAddress::object(PG_TYPE, info.oid));
-        self.note_name(given, info.schema_oid, loc, Named::Type(info.oid));
+        self.note_name(given, info.schema_oid, loc, NamedObject::Type(info.oid));
     }
 
     pub(super) fn note_function(&self, given: Option<&str>, info: &FunctionInfo, loc: i32) {
         self.note_reference(ObjectAddress::object(PG_PROC, info.oid));
-        self.note_name(given, info.schema_oid, loc, Named::Function(info.oid));
+        self.note_name(given, info.schema_oid, loc, NamedObject::Function(info.oid));
     }
 
     pub(super) fn note_operator(&self, given: Option<&str>, info: &OperatorInfo, loc: i32) {
         self.note_reference(ObjectAddress::object(PG_OPERATOR, info.oid));
         if given.is_some() {
-            return self.note_name(given, info.schema_oid, loc, Named::Operator(info.oid));
+            return self.note_name(given, info.schema_oid, loc, NamedObject::Operator(info.oid));
         }
         if let Some((names, schema)) = self.noted_schema(info.schema_oid)
             && usize::try_from(loc)
                 .is_ok_and(|at| names.text.get(at..).is_some_and(|rest| rest.starts_with(&info.name)))
         {
-            names.note(loc, Edit::Instead(info.name.len(), format!("OPERATOR({schema}.{})", info.name)));
+            names.note(loc, TextEdit::Instead(info.name.len(), format!("OPERATOR({schema}.{})", info.name)));
         }
     }
 
@@ -442,7 +448,7 @@ impl Binder<'_> {
             }
         }
         if !columns.is_empty() {
-            names.note(loc, Edit::Star(columns.join(", ")));
+            names.note(loc, TextEdit::Star(columns.join(", ")));
         }
     }
 }
@@ -500,13 +506,13 @@ fn class_of_constant(ty: Oid) -> Option<Oid> {
     }
 }
 
-fn binder_with<'a>(catalog: &'a dyn CatalogView, names: &'a Names) -> Binder<'a> {
+fn binder_with<'a>(catalog: &'a dyn CatalogView, names: &'a TextNames) -> Binder<'a> {
     Binder { names: Some(names), ..Binder::new(catalog, names.text.clone(), Vec::new()) }
 }
 
 /// Binds an expression's text, noting its names.
-fn names_of_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> Result<Names> {
-    let names = Names::new(&format!("{SELECT}{sql}"));
+fn names_of_expression(sql: &str, over: VisibleColumns<'_>, catalog: &dyn CatalogView) -> Result<TextNames> {
+    let names = TextNames::new(&format!("{SELECT}{sql}"));
     let script = kilndb_syntax::parse(&names.text)?;
     let statements = script.statements();
     let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else {
@@ -516,21 +522,21 @@ fn names_of_expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> 
     {
         let binder = binder_with(catalog, &names);
         match over {
-            Over::Nothing => super::bind_expression_node(&binder, first.val(), None, None)?.expr,
-            Over::Table(table) => super::bind_expression_node(&binder, first.val(), Some(table), None)?.expr,
-            Over::Default(table, target) => {
+            VisibleColumns::Nothing => super::bind_expression_node(&binder, first.val(), None, None)?.expr,
+            VisibleColumns::Table(table) => super::bind_expression_node(&binder, first.val(), Some(table), None)?.expr,
+            VisibleColumns::Default(table, target) => {
                 super::bind_expression_node(&binder, first.val(), table, Some(target))?.expr
             }
-            Over::Rows(table) => binder.bind_when(first.val(), table, binder.new_rel(), binder.new_rel())?,
-            Over::Domain(base) => binder.bind_expr(first.val(), &super::domain::scope_of(base))?,
+            VisibleColumns::Rows(table) => binder.bind_when(first.val(), table, binder.new_rel(), binder.new_rel())?,
+            VisibleColumns::Domain(base) => binder.bind_expr(first.val(), &super::domain::scope_of(base))?,
         };
     }
     Ok(names)
 }
 
 /// The same of queries; with `variables` they are a routine's body.
-fn names_of_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<Names> {
-    let names = Names::new(sql);
+fn names_of_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<TextNames> {
+    let names = TextNames::new(sql);
     let script = kilndb_syntax::parse(sql)?;
     for statement in script.statements() {
         let binder = Binder { variables, ..binder_with(catalog, &names) };
@@ -544,7 +550,7 @@ const SELECT: &str = "SELECT ";
 /// An expression's text with all names in full.
 pub fn qualified_expression(
     sql: &str,
-    over: Over<'_>,
+    over: VisibleColumns<'_>,
     catalog: &dyn CatalogView,
     full: FullName<'_>,
 ) -> Result<String> {
@@ -564,13 +570,13 @@ pub fn qualified_queries(
 
 /// A kept text that has been bound, and with it what its names stand for.
 pub struct BoundText {
-    names: Names,
+    names: TextNames,
     /// What was put before the text to be parsed.
     prefix_bytes: usize,
 }
 
 impl BoundText {
-    pub fn expression(sql: &str, over: Over<'_>, catalog: &dyn CatalogView) -> Result<BoundText> {
+    pub fn expression(sql: &str, over: VisibleColumns<'_>, catalog: &dyn CatalogView) -> Result<BoundText> {
         Ok(BoundText { names: names_of_expression(sql, over, catalog)?, prefix_bytes: SELECT.len() })
     }
     pub fn queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<BoundText> {
@@ -593,7 +599,7 @@ impl BoundText {
         self.names.references.borrow().contains(&reference)
     }
     /// What its full names stand for. `read` reads constants of reg… types.
-    pub fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> Tracked {
+    pub fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> TrackedText {
         self.names.tracked(read).stripped(self.prefix_bytes)
     }
 }

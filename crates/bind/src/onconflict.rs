@@ -3,7 +3,7 @@
 use super::Binder;
 use super::ir::*;
 use super::same::same;
-use super::scope::{NsItem, Place, Scope, TargetName};
+use super::scope::{ClauseKind, NsItem, Scope, TargetName};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_syntax::{Node, nodes, raw};
 
@@ -41,13 +41,14 @@ impl Binder<'_> {
                 .with_hint("For example, ON CONFLICT (column_name).");
                 return Err(self.at(e, c.location));
             }
-            let mut here = Scope { place: Place::UpdateSource, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
+            let mut here =
+                Scope { clause: ClauseKind::UpdateSource, ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
             here.items.push(target.item(dml.rel, &table));
             let mut excluded = NsItem::of_table(dml.excluded_rel, &table, "excluded");
             excluded.cols_visible = false;
             here.items.push(excluded);
             let assignments = self.bind_set(c.target_list().iter(), &table, dml.rel, &here)?;
-            here.place = Place::Where;
+            here.clause = ClauseKind::Where;
             let filter = self.bind_condition(c.where_clause(), &here, "WHERE")?;
             Some(ConflictUpdate { assignments, filter })
         } else {

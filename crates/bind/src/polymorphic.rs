@@ -9,7 +9,7 @@ use kilndb_types::range::RangeType;
 
 /// What the arguments of one family say; 0: nothing.
 #[derive(Default)]
-struct Family {
+struct PolymorphicFamily {
     element: Oid,
     array: Oid,
     range: Oid,
@@ -74,8 +74,8 @@ impl Binder<'_> {
     }
 
     /// anyelement, anyarray, anynonarray, anyenum, anyrange, anymultirange.
-    fn any_family(&self, args: &[Expr], declared: &[Oid], result: Oid) -> Result<Family> {
-        let mut f = Family::default();
+    fn any_family(&self, args: &[Expr], declared: &[Oid], result: Oid) -> Result<PolymorphicFamily> {
+        let mut f = PolymorphicFamily::default();
         for (d, a) in declared.iter().zip(args) {
             let (place, name, ty) = match *d {
                 oids::ANYELEMENT | oids::ANYNONARRAY | oids::ANYENUM => (&mut f.element, "anyelement", a.ty),
@@ -129,7 +129,7 @@ impl Binder<'_> {
     }
 
     /// A range type says its multirange type and its subtype, and the other way round.
-    fn settle_ranges(&self, f: &mut Family, names: [&str; 3]) -> Result<()> {
+    fn settle_ranges(&self, f: &mut PolymorphicFamily, names: [&str; 3]) -> Result<()> {
         let [range_name, multirange_name, element_name] = names;
         let wrong = |name: &str, what: &str, ty: Oid| {
             Error::new(
@@ -159,8 +159,8 @@ impl Binder<'_> {
     }
 
     /// anycompatible, anycompatiblearray, anycompatiblenonarray, anycompatiblerange, anycompatiblemultirange.
-    fn compatible_family(&self, args: &[Expr], declared: &[Oid]) -> Result<Family> {
-        let mut f = Family::default();
+    fn compatible_family(&self, args: &[Expr], declared: &[Oid]) -> Result<PolymorphicFamily> {
+        let mut f = PolymorphicFamily::default();
         let mut members: Vec<Expr> = Vec::new();
         let mut is_used = false;
         for (d, a) in declared.iter().zip(args) {

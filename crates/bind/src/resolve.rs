@@ -19,7 +19,7 @@ pub(crate) struct Candidate {
     pub defaults_used: bool,
 }
 
-pub(crate) enum Choice<T> {
+pub(crate) enum CandidateChoice<T> {
     One(T),
     None,
     Ambiguous,
@@ -207,7 +207,7 @@ impl Binder<'_> {
         }
     }
 
-    fn select<T>(&self, types: &[Oid], list: Vec<T>, args: impl Fn(&T) -> &[Oid]) -> Result<Choice<T>> {
+    fn select<T>(&self, types: &[Oid], list: Vec<T>, args: impl Fn(&T) -> &[Oid]) -> Result<CandidateChoice<T>> {
         let mut fits = Vec::new();
         for c in list {
             if self.matches(types, args(&c))? {
@@ -215,12 +215,12 @@ impl Binder<'_> {
             }
         }
         if fits.len() <= 1 {
-            return Ok(fits.pop().map_or(Choice::None, Choice::One));
+            return Ok(fits.pop().map_or(CandidateChoice::None, CandidateChoice::One));
         }
         let view = fits.iter().enumerate().map(|(i, c)| (i, args(c))).collect();
         Ok(match self.select_candidate(types, view) {
-            Some(i) => Choice::One(fits.swap_remove(i)),
-            None => Choice::Ambiguous,
+            Some(i) => CandidateChoice::One(fits.swap_remove(i)),
+            None => CandidateChoice::Ambiguous,
         })
     }
 
@@ -234,7 +234,7 @@ impl Binder<'_> {
         loc: i32,
     ) -> Result<Arc<OperatorInfo>> {
         match self.try_operator(schema, name, left, right)? {
-            Choice::One(o) => {
+            CandidateChoice::One(o) => {
                 self.note_operator(schema, &o, loc);
                 Ok(o)
             }
@@ -244,7 +244,7 @@ impl Binder<'_> {
                     Some(l) => format!("{} {shown} {}", self.type_name(l), self.type_name(right)),
                     None => format!("{shown} {}", self.type_name(right)),
                 };
-                let ambiguous = matches!(other, Choice::Ambiguous);
+                let ambiguous = matches!(other, CandidateChoice::Ambiguous);
                 let e = if ambiguous {
                     Error::new(sqlstate::AMBIGUOUS_FUNCTION, format!("operator is not unique: {signature}")).with_hint(
                         "Could not choose a best candidate operator. You might need to add explicit type casts.",
@@ -269,7 +269,7 @@ impl Binder<'_> {
         name: &str,
         left: Option<Oid>,
         right: Oid,
-    ) -> Result<Choice<Arc<OperatorInfo>>> {
+    ) -> Result<CandidateChoice<Arc<OperatorInfo>>> {
         let all = self.catalog.operators(schema, name)?;
         if let Some(left) = left {
             let (mut l, mut r) = (left, right);
@@ -279,7 +279,7 @@ impl Binder<'_> {
                 r = l;
             }
             if let Some(o) = all.iter().find(|o| o.left == l && o.right == r) {
-                return Ok(Choice::One(o.clone()));
+                return Ok(CandidateChoice::One(o.clone()));
             }
             // An unknown beside a domain takes the domain's base type.
             if left == oids::UNKNOWN || right == oids::UNKNOWN {
@@ -287,24 +287,24 @@ impl Binder<'_> {
                 if base != l
                     && let Some(o) = all.iter().find(|o| o.left == base && o.right == base)
                 {
-                    return Ok(Choice::One(o.clone()));
+                    return Ok(CandidateChoice::One(o.clone()));
                 }
             }
             let list: Vec<_> = all.into_iter().filter(|o| o.left != 0).map(|o| ([o.left, o.right], o)).collect();
             Ok(match self.select(&[left, right], list, |c| &c.0)? {
-                Choice::One(c) => Choice::One(c.1),
-                Choice::None => Choice::None,
-                Choice::Ambiguous => Choice::Ambiguous,
+                CandidateChoice::One(c) => CandidateChoice::One(c.1),
+                CandidateChoice::None => CandidateChoice::None,
+                CandidateChoice::Ambiguous => CandidateChoice::Ambiguous,
             })
         } else {
             if let Some(o) = all.iter().find(|o| o.left == 0 && o.right == right) {
-                return Ok(Choice::One(o.clone()));
+                return Ok(CandidateChoice::One(o.clone()));
             }
             let list: Vec<_> = all.into_iter().filter(|o| o.left == 0).map(|o| ([o.right], o)).collect();
             Ok(match self.select(&[right], list, |c| &c.0)? {
-                Choice::One(c) => Choice::One(c.1),
-                Choice::None => Choice::None,
-                Choice::Ambiguous => Choice::Ambiguous,
+                CandidateChoice::One(c) => CandidateChoice::One(c.1),
+                CandidateChoice::None => CandidateChoice::None,
+                CandidateChoice::Ambiguous => CandidateChoice::Ambiguous,
             })
         }
     }
@@ -461,9 +461,9 @@ impl Binder<'_> {
         Ok(kept)
     }
 
-    pub(crate) fn choose_function(&self, types: &[Oid], list: Vec<Candidate>) -> Result<Choice<Candidate>> {
+    pub(crate) fn choose_function(&self, types: &[Oid], list: Vec<Candidate>) -> Result<CandidateChoice<Candidate>> {
         if let Some(c) = list.iter().find(|c| c.args == types && !c.args.iter().any(|t| is_polymorphic(*t))) {
-            return Ok(Choice::One(c.clone()));
+            return Ok(CandidateChoice::One(c.clone()));
         }
         self.select(types, list, |c| &c.args)
     }

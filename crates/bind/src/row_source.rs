@@ -38,7 +38,7 @@ pub fn bind_row_source(
     let mut bound = bind(&statement, catalog, &mut Vec::new())?;
     if let BoundStatement::Query(query) = &mut bound {
         empty_values(query);
-        if let Body::Dml(d) = &mut query.body {
+        if let QueryBody::Dml(d) = &mut query.body {
             if names.is_empty() {
                 let rel = Rel {
                     id: NO_COLUMNS_REL,
@@ -61,12 +61,12 @@ pub fn bind_row_source(
 
 /// Takes the rows out of VALUES lists.
 fn empty_values(query: &mut Query) {
-    if let Body::Dml(d) = &mut query.body
+    if let QueryBody::Dml(d) = &mut query.body
         && let Some(source) = &mut d.source
     {
         empty_values(source);
     }
-    if let Body::Values(rows) = &mut query.body {
+    if let QueryBody::Values(rows) = &mut query.body {
         rows.clear();
     }
     for rel in &mut query.rels {

@@ -10,12 +10,12 @@ use super::ir::*;
 
 /// Do two expressions mean the same?
 pub fn same(a: &Expr, b: &Expr) -> bool {
-    Comparison::default().exprs(a, b)
+    ExpressionComparison::default().exprs(a, b)
 }
 
 /// What stands for what while two expressions are compared.
 #[derive(Default)]
-struct Comparison {
+struct ExpressionComparison {
     rels: Vec<(u32, u32)>,
     ctes: Vec<(u32, u32)>,
 }
@@ -36,7 +36,7 @@ fn option<T>(a: Option<&T>, b: Option<&T>, equal: impl FnOnce(&T, &T) -> bool) -
     }
 }
 
-impl Comparison {
+impl ExpressionComparison {
     fn exprs(&mut self, a: &Expr, b: &Expr) -> bool {
         if a.ty != b.ty || !self.heads(a, b) {
             return false;
@@ -179,13 +179,13 @@ impl Comparison {
         }
     }
 
-    fn bodies(&mut self, a: &Body, b: &Body) -> bool {
+    fn bodies(&mut self, a: &QueryBody, b: &QueryBody) -> bool {
         match (a, b) {
-            (Body::Select, Body::Select) => true,
-            (Body::Values(x), Body::Values(y)) => all(x, y, |p, q| self.lists(p, q)),
+            (QueryBody::Select, QueryBody::Select) => true,
+            (QueryBody::Values(x), QueryBody::Values(y)) => all(x, y, |p, q| self.lists(p, q)),
             (
-                Body::SetOp { op, all, left, right, rel },
-                Body::SetOp { op: op2, all: all2, left: left2, right: right2, rel: rel2 },
+                QueryBody::SetOp { op, all, left, right, rel },
+                QueryBody::SetOp { op: op2, all: all2, left: left2, right: right2, rel: rel2 },
             ) => {
                 self.rels.push((*rel, *rel2));
                 op == op2 && all == all2 && self.queries(left, left2) && self.queries(right, right2)

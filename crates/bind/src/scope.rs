@@ -112,7 +112,7 @@ pub struct CteRef {
 
 /// Where an expression stands: decides whether aggregates and the like may appear.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
+pub enum ClauseKind {
     Other,
     /// The FROM clause, as far as it is no expression of its own.
     FromClause,
@@ -137,7 +137,7 @@ pub struct Scope<'p> {
     pub parent: Option<&'p Scope<'p>>,
     pub items: Vec<NsItem>,
     pub ctes: Vec<CteRef>,
-    pub place: Place,
+    pub clause: ClauseKind,
     /// Named windows of this level, and those made for OVER (…).
     pub windows: std::cell::RefCell<Vec<WindowSpec>>,
     pub saw_agg: std::cell::Cell<bool>,
@@ -153,7 +153,7 @@ impl<'p> Scope<'p> {
             parent,
             items: Vec::new(),
             ctes: Vec::new(),
-            place: Place::Other,
+            clause: ClauseKind::Other,
             windows: Default::default(),
             saw_agg: Default::default(),
             outer_aggs: Default::default(),

@@ -3,7 +3,7 @@
 use super::Binder;
 use super::ir::*;
 use super::same::same;
-use super::scope::{Place, Scope};
+use super::scope::{ClauseKind, Scope};
 use kilndb_base::{Error, Result, sqlstate, work};
 use kilndb_catalog::CastContext;
 use kilndb_syntax::{ConstValue, Node, NodeList, nodes, raw};
@@ -40,27 +40,27 @@ impl Binder<'_> {
         }
         self.bind_from(s.from_clause(), &mut scope, &mut q)?;
         self.bind_window_clause(s.window_clause(), &mut scope)?;
-        scope.place = Place::Target;
+        scope.clause = ClauseKind::Target;
         let mut targets = self.bind_targets(s.target_list().iter(), &scope)?;
-        scope.place = Place::Where;
+        scope.clause = ClauseKind::Where;
         q.filter = self.bind_condition(s.where_clause(), &scope, "WHERE")?;
-        scope.place = Place::Having;
+        scope.clause = ClauseKind::Having;
         q.having = self.bind_condition(s.having_clause(), &scope, "HAVING")?;
         if resolve {
             for t in &mut targets {
                 self.resolve_target(t)?;
             }
         }
-        scope.place = Place::OrderBy;
+        scope.clause = ClauseKind::OrderBy;
         for sort in s.sort_clause() {
             let key = self.bind_order_item(sort, &scope, &targets, false)?;
             if !q.order_by.iter().any(|k| same(&k.expr, &key.expr)) {
                 q.order_by.push(key);
             }
         }
-        scope.place = Place::GroupBy;
+        scope.clause = ClauseKind::GroupBy;
         self.bind_group_by(s, &scope, &mut targets, &mut q)?;
-        scope.place = Place::OrderBy;
+        scope.clause = ClauseKind::OrderBy;
         q.targets = targets;
         self.bind_distinct_clause(s.distinct_clause(), &scope, &mut q)?;
         self.bind_limit(s, &mut scope, &mut q)?;
@@ -575,16 +575,16 @@ impl Binder<'_> {
 
     pub(crate) fn bind_limit(&self, s: &nodes::SelectStmt, scope: &mut Scope<'_>, q: &mut Query) -> Result<()> {
         let bare = Scope { ctes: scope.ctes.clone(), ..Scope::new(scope.parent) };
-        let mut one = |node: Node<'_>, name: &str, place: Place| -> Result<Option<Expr>> {
+        let mut one = |node: Node<'_>, name: &str, clause: ClauseKind| -> Result<Option<Expr>> {
             if matches!(node, Node::None) {
                 return Ok(None);
             }
-            let here = Scope { place, ctes: bare.ctes.clone(), ..Scope::new(bare.parent) };
+            let here = Scope { clause, ctes: bare.ctes.clone(), ..Scope::new(bare.parent) };
             let e = self.bind_expr(node, &here).map_err(|e| {
                 if e.sqlstate() != sqlstate::UNDEFINED_COLUMN {
                     return e;
                 }
-                scope.place = place;
+                scope.clause = clause;
                 match self.bind_expr(node, scope) {
                     Ok(_) => {
                         let mut e = e;
@@ -608,8 +608,8 @@ impl Binder<'_> {
                 ),
             }
         };
-        q.offset = one(s.limit_offset(), "OFFSET", Place::Offset)?;
-        q.limit = one(s.limit_count(), "LIMIT", Place::Limit)?;
+        q.offset = one(s.limit_offset(), "OFFSET", ClauseKind::Offset)?;
+        q.limit = one(s.limit_count(), "LIMIT", ClauseKind::Limit)?;
         q.with_ties = s.limit_option == raw::LimitOption::LIMIT_OPTION_WITH_TIES;
         if q.with_ties && q.order_by.is_empty() {
             return Err(Error::new(sqlstate::SYNTAX_ERROR, "WITH TIES cannot be specified without ORDER BY clause"));
@@ -695,7 +695,7 @@ impl Binder<'_> {
         if let Some(w) = s.with_clause() {
             self.bind_with(w, &mut scope, &mut q)?;
         }
-        scope.place = Place::Values;
+        scope.clause = ClauseKind::Values;
         let mut rows: Vec<Vec<Expr>> = Vec::new();
         for list in s.values_lists() {
             let Some(list) = list.as_node_list() else { continue };
@@ -736,7 +736,7 @@ impl Binder<'_> {
         }
         q.rels.push(Rel { id: rel, alias: "*VALUES*".into(), columns, kind: RelKind::Values(rows), lateral: false });
         q.from.push(JoinTree::Rel(rel));
-        scope.place = Place::OrderBy;
+        scope.clause = ClauseKind::OrderBy;
         for sort in s.sort_clause() {
             let key = self.bind_order_item(sort, &scope, &q.targets, false)?;
             q.order_by.push(key);

@@ -2,7 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
-use super::scope::{NsColumn, NsItem, Place, Scope};
+use super::scope::{ClauseKind, NsColumn, NsItem, Scope};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::CastContext;
 use kilndb_syntax::{nodes, raw};
@@ -86,7 +86,7 @@ impl Binder<'_> {
             })
             .collect();
         scope.items = vec![NsItem::new(None, rel, ns)];
-        scope.place = Place::OrderBy;
+        scope.clause = ClauseKind::OrderBy;
         for sort in s.sort_clause() {
             let key = self.bind_order_item(sort, &scope, &q.targets, true)?;
             if !q.targets.iter().any(|t| super::same::same(&t.expr, &key.expr)) {
@@ -99,7 +99,7 @@ impl Binder<'_> {
         }
         scope.items.clear();
         self.bind_limit(s, &mut scope, &mut q)?;
-        q.body = Body::SetOp { op, all: s.all, left: SharedQuery::new(left), right: SharedQuery::new(right), rel };
+        q.body = QueryBody::SetOp { op, all: s.all, left: SharedQuery::new(left), right: SharedQuery::new(right), rel };
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
     }
@@ -111,8 +111,8 @@ impl Binder<'_> {
             return Ok(());
         }
         // Sorting, DISTINCT and set operations below see the old type: convert in a query around it.
-        let simple = matches!(q.body, Body::Select) && matches!(q.distinct, Distinct::No) && q.order_by.is_empty();
-        if simple || from == oids::UNKNOWN && matches!(q.body, Body::Select) {
+        let simple = matches!(q.body, QueryBody::Select) && matches!(q.distinct, Distinct::No) && q.order_by.is_empty();
+        if simple || from == oids::UNKNOWN && matches!(q.body, QueryBody::Select) {
             let Some(t) = q.targets.iter_mut().filter(|t| !t.junk).nth(i) else {
                 return Err(Error::internal("output column"));
             };

@@ -18,7 +18,7 @@ impl Binder<'_> {
     #[inline(never)]
     pub(crate) fn bind_sublink(&self, s: &nodes::SubLink, scope: &Scope<'_>) -> Result<Expr> {
         use raw::SubLinkType as S;
-        if scope.place == super::scope::Place::CopyWhere {
+        if scope.clause == super::scope::ClauseKind::CopyWhere {
             return self.err(
                 sqlstate::FEATURE_NOT_SUPPORTED,
                 "cannot use subquery in COPY FROM WHERE condition",

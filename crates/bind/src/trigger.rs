@@ -3,7 +3,7 @@
 use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
-use super::scope::{NsItem, Place, Scope};
+use super::scope::{ClauseKind, NsItem, Scope};
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::Table;
 use kilndb_catalog::trigger::Trigger;
@@ -27,7 +27,7 @@ impl Binder<'_> {
     /// A condition over OLD and NEW.
     pub fn bind_when(&self, node: Node<'_>, table: &Table, old_rel: u32, new_rel: u32) -> Result<Expr> {
         let mut scope = Scope::new(None);
-        scope.place = Place::Where;
+        scope.clause = ClauseKind::Where;
         for (rel, name) in [(old_rel, "old"), (new_rel, "new")] {
             let mut item = NsItem::of_table(rel, table, name);
             item.cols_visible = false;

@@ -4,7 +4,7 @@ use super::Binder;
 use super::ir::{Expr, ExprKind, Query, Target};
 use super::scope::Scope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::routine::RowShape;
+use kilndb_catalog::routine::TupleDescriptor;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 use std::cell::RefCell;
@@ -43,7 +43,7 @@ pub trait VariableScope {
         "PL/pgSQL"
     }
     /// The columns of a variable of type RECORD as it is now.
-    fn row_of(&self, variable: u32) -> Result<Option<Arc<RowShape>>> {
+    fn row_of(&self, variable: u32) -> Result<Option<Arc<TupleDescriptor>>> {
         let _ = variable;
         Ok(None)
     }

@@ -360,8 +360,8 @@ impl Query {
             }
         }
         match &self.body {
-            Body::Values(rows) => rows.iter().flatten().for_each(f),
-            Body::Dml(d) => {
+            QueryBody::Values(rows) => rows.iter().flatten().for_each(f),
+            QueryBody::Dml(d) => {
                 d.assignments.iter().for_each(|a| f(&a.expr));
                 d.returning.iter().for_each(|t| f(&t.expr));
                 if let Some(OnConflict { update: Some(u), .. }) = &d.on_conflict {
@@ -371,7 +371,7 @@ impl Query {
                 d.merge_on.iter().for_each(&mut *f);
                 for m in &d.merge {
                     m.condition.iter().for_each(&mut *f);
-                    if let MergeDo::Update(l) | MergeDo::Insert(l) = &m.action {
+                    if let MergeCommand::Update(l) | MergeCommand::Insert(l) = &m.action {
                         l.iter().for_each(|a| f(&a.expr));
                     }
                 }
@@ -383,11 +383,11 @@ impl Query {
     pub fn for_subqueries<'a>(&'a self, f: &mut dyn FnMut(&'a Query)) {
         self.ctes.iter().for_each(|c| f(&c.query));
         match &self.body {
-            Body::SetOp { left, right, .. } => {
+            QueryBody::SetOp { left, right, .. } => {
                 f(left);
                 f(right);
             }
-            Body::Dml(d) => d.source.iter().for_each(|q| f(q)),
+            QueryBody::Dml(d) => d.source.iter().for_each(|q| f(q)),
             _ => {}
         }
         for r in &self.rels {
@@ -414,8 +414,10 @@ impl Query {
         out.extend(self.rels.iter().map(|r| r.id));
         out.extend((self.outer_agg_rel != 0).then_some(self.outer_agg_rel));
         match &self.body {
-            Body::SetOp { rel, .. } => out.push(*rel),
-            Body::Dml(d) => out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel, d.old_values_rel]),
+            QueryBody::SetOp { rel, .. } => out.push(*rel),
+            QueryBody::Dml(d) => {
+                out.extend([d.rel, d.excluded_rel, d.old_rel, d.new_rel, d.source_rel, d.old_values_rel])
+            }
             _ => {}
         }
     }
@@ -509,13 +511,13 @@ impl Query {
             c.query.rewrite(f)?;
         }
         match &mut self.body {
-            Body::Select => Ok(()),
-            Body::Values(rows) => rows.iter_mut().flatten().try_for_each(|e| e.rewrite(f)),
-            Body::SetOp { left, right, .. } => {
+            QueryBody::Select => Ok(()),
+            QueryBody::Values(rows) => rows.iter_mut().flatten().try_for_each(|e| e.rewrite(f)),
+            QueryBody::SetOp { left, right, .. } => {
                 left.rewrite(f)?;
                 right.rewrite(f)
             }
-            Body::Dml(d) => d.rewrite(f),
+            QueryBody::Dml(d) => d.rewrite(f),
         }
     }
 }
@@ -549,7 +551,7 @@ impl Dml {
             if let Some(e) = &mut m.condition {
                 e.rewrite(f)?;
             }
-            if let MergeDo::Update(l) | MergeDo::Insert(l) = &mut m.action {
+            if let MergeCommand::Update(l) | MergeCommand::Insert(l) = &mut m.action {
                 for a in l {
                     a.expr.rewrite(f)?;
                 }

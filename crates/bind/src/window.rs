@@ -3,7 +3,7 @@
 use super::Binder;
 use super::ir::*;
 use super::resolve::Candidate;
-use super::scope::{Place, Scope};
+use super::scope::{ClauseKind, Scope};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{Node, NodeList, nodes};
 use kilndb_types::oids;
@@ -183,19 +183,19 @@ impl Binder<'_> {
     ) -> Result<Expr> {
         let loc = f.location;
         let Some(over) = f.over() else { return Err(Error::internal("OVER")) };
-        let what = match scope.place {
-            Place::Where => Some("WHERE"),
-            Place::Having => Some("HAVING"),
-            Place::On => Some("JOIN conditions"),
-            Place::GroupBy => Some("GROUP BY"),
-            Place::Limit => Some("LIMIT"),
-            Place::Offset => Some("OFFSET"),
-            Place::Values => Some("VALUES"),
-            Place::Returning | Place::MergeReturning => Some("RETURNING"),
-            Place::MergeWhen => Some("MERGE WHEN conditions"),
-            Place::UpdateSource => Some("UPDATE"),
-            Place::CopyWhere => Some("COPY FROM WHERE conditions"),
-            Place::From => Some("functions in FROM"),
+        let what = match scope.clause {
+            ClauseKind::Where => Some("WHERE"),
+            ClauseKind::Having => Some("HAVING"),
+            ClauseKind::On => Some("JOIN conditions"),
+            ClauseKind::GroupBy => Some("GROUP BY"),
+            ClauseKind::Limit => Some("LIMIT"),
+            ClauseKind::Offset => Some("OFFSET"),
+            ClauseKind::Values => Some("VALUES"),
+            ClauseKind::Returning | ClauseKind::MergeReturning => Some("RETURNING"),
+            ClauseKind::MergeWhen => Some("MERGE WHEN conditions"),
+            ClauseKind::UpdateSource => Some("UPDATE"),
+            ClauseKind::CopyWhere => Some("COPY FROM WHERE conditions"),
+            ClauseKind::From => Some("functions in FROM"),
             _ => None,
         };
         if let Some(what) = what {

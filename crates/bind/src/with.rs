@@ -34,7 +34,7 @@ impl Binder<'_> {
                 node => self.bind_statement(node, Some(scope))?,
             };
             let columns = self.cte_columns(&bound, c)?;
-            let is_silent = matches!(&bound.body, Body::Dml(d) if d.returning.is_empty());
+            let is_silent = matches!(&bound.body, QueryBody::Dml(d) if d.returning.is_empty());
             scope.ctes.push(CteRef { name: name.clone(), id, columns, recursive_self: false, is_silent });
             let materialized = match c.ctematerialized {
                 raw::CTEMaterialize::CTEMaterializeAlways => Some(true),
@@ -195,7 +195,7 @@ fn uses_in_from(q: &Query, id: u32) -> u32 {
 /// Result columns of a bound query.
 pub(crate) fn output_columns(q: &Query) -> Vec<RelColumn> {
     let targets = match &q.body {
-        Body::Dml(d) => &d.returning,
+        QueryBody::Dml(d) => &d.returning,
         _ => &q.targets,
     };
     targets

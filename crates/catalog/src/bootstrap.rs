@@ -167,7 +167,7 @@ fn boot_rows(engine: &Arc<Engine>) -> Result<Vec<(Oid, Oid, u32)>> {
         batch.rows.clear();
         boot.scan_block(block, &snapshot, &mut batch)?;
         for (_, start, end) in &batch.rows {
-            let mut reader = kilndb_base::bytes::Reader::new(&batch.bytes[*start as usize..*end as usize]);
+            let mut reader = kilndb_base::bytes::ByteReader::new(&batch.bytes[*start as usize..*end as usize]);
             let (Some(database), Some(relation), Some(storage)) = (reader.u32(), reader.u32(), reader.u32()) else {
                 return Err(Error::corrupted("the boot map has a row that is too short"));
             };
@@ -190,7 +190,7 @@ pub fn remove_from_boot_map(engine: &Arc<Engine>, txn: &mut Transaction, databas
         boot.scan_block(block, &snapshot, &mut batch)?;
         for (rid, start, _) in &batch.rows {
             if batch.bytes.get(*start as usize..*start as usize + 4) == Some(&database.to_le_bytes()) {
-                boot.delete(txn, *rid, &snapshot, &[], &options, park)?;
+                boot.delete(txn, *rid, &[], &options.with(&snapshot, park))?;
             }
         }
     }

@@ -42,8 +42,8 @@ impl Tsv {
 macro_rules! tsv_files {
     ($($field:ident = $file:literal;)*) => {
         /// All files, parsed.
-        pub struct Files { $(pub $field: Tsv,)* }
-        pub static FILES: LazyLock<Files> = LazyLock::new(|| Files {
+        pub struct BuiltinFiles { $(pub $field: Tsv,)* }
+        pub static FILES: LazyLock<BuiltinFiles> = LazyLock::new(|| BuiltinFiles {
             $($field: Tsv::parse(include_str!(concat!("../data/", $file, ".tsv"))),)*
         });
     };

@@ -11,19 +11,19 @@
 
 use super::access_method::{AccessMethod, BTREE_METHOD};
 use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
-pub use super::changes::Asked;
+pub use super::changes::PlanDependencies;
 use super::changes::{ChangeLog, Changes};
-use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalUsers};
+use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalTableInstances};
 use super::ids::*;
-use super::known_partitions::{KeptPartition, KnownPartitions, SharedPartitions};
+use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitions};
 use super::model::*;
 use super::partition::PartitionMap;
 use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
-use super::trigger::KeyFiring;
+use super::trigger::ForeignKeyFiring;
 use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Csn, Oid, RelationId, Result};
@@ -32,7 +32,7 @@ use kilndb_types::row::RowDescriptor;
 use kilndb_types::{Datum, oids};
 
 #[derive(Default)]
-pub(super) struct Objects {
+pub(super) struct CachedObjects {
     tables: HashMap<Oid, Option<Arc<Table>>>,
     /// The tables of the indexes of `tables`.
     tables_of_indexes: HashMap<Oid, Oid>,
@@ -49,7 +49,7 @@ pub(super) struct Objects {
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
     /// By partition, then by the table that statements name.
-    kept_partitions: HashMap<Oid, Vec<Arc<dyn KeptPartition>>>,
+    kept_partitions: HashMap<Oid, Vec<Arc<dyn CachedPartition>>>,
     pub(super) text_search_configs: HashMap<Oid, Arc<kilndb_fulltext::Config>>,
     pub(super) text_search_dictionaries: HashMap<Oid, Arc<kilndb_fulltext::Dictionary>>,
 }
@@ -62,10 +62,10 @@ pub struct ObjectCache {
     /// DDL has committed since: this one is for statements that began before.
     is_replaced: AtomicBool,
     /// The shared cache's; None: what is in the cache may still change.
-    partitions: Option<Box<KnownPartitions>>,
+    partitions: Option<Box<PartitionMapCache>>,
     /// A session's own: the version of the catalogs that its statement began with. 0: the shared one.
     version: AtomicU64,
-    objects: Mutex<Objects>,
+    objects: Mutex<CachedObjects>,
 }
 
 impl ObjectCache {
@@ -79,7 +79,7 @@ impl ObjectCache {
     }
 }
 
-impl Objects {
+impl CachedObjects {
     fn keep_table(&mut self, oid: Oid, found: &Option<Arc<Table>>) {
         for index in found.iter().flat_map(|table| &table.indexes) {
             self.tables_of_indexes.insert(index.oid, oid);
@@ -89,7 +89,7 @@ impl Objects {
     /// Forgets what has changed.
     fn forget(&mut self, changes: &Changes) {
         if changes.everything {
-            *self = Objects::default();
+            *self = CachedObjects::default();
             return;
         }
         for oid in &changes.objects {
@@ -120,7 +120,7 @@ impl ObjectCache {
     /// What a transaction that begins to change catalogs need not read again.
     pub fn copy(&self) -> ObjectCache {
         let known = self.lock();
-        let objects = Objects {
+        let objects = CachedObjects {
             tables: known.tables.clone(),
             tables_of_indexes: known.tables_of_indexes.clone(),
             types: known.types.clone(),
@@ -128,22 +128,22 @@ impl ObjectCache {
             schema_names: known.schema_names.clone(),
             referencing: known.referencing.clone(),
             partition_maps: known.partition_maps.clone(),
-            ..Objects::default()
+            ..CachedObjects::default()
         };
         ObjectCache { objects: Mutex::new(objects), ..ObjectCache::default() }
     }
     /// What is shared by sessions: objects once known stay, until another cache takes its place.
-    fn shared(objects: Objects) -> ObjectCache {
+    fn shared(objects: CachedObjects) -> ObjectCache {
         ObjectCache { objects: Mutex::new(objects), partitions: Some(Box::default()), ..ObjectCache::default() }
     }
     pub fn forget(&self, changes: &Changes) {
         self.lock().forget(changes);
     }
-    pub(super) fn lock(&self) -> MutexGuard<'_, Objects> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, CachedObjects> {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
     pub(super) fn clear(&self) {
-        *self.lock() = Objects::default();
+        *self.lock() = CachedObjects::default();
     }
 }
 
@@ -159,7 +159,7 @@ pub struct Database {
     published_csn: AtomicU64,
     shared: Mutex<Arc<ObjectCache>>,
     changes: ChangeLog,
-    pub global_users: Arc<GlobalUsers>,
+    pub global_users: Arc<GlobalTableInstances>,
     /// Where its sessions' statements put what does not fit in memory.
     pub temp: kilndb_spill::TempSpace,
     pub(super) text_search: super::text_search::TextSearchFiles,
@@ -180,7 +180,7 @@ impl Database {
             version: AtomicU64::new(1),
             committing: AtomicU64::new(0),
             published_csn: AtomicU64::new(0),
-            shared: Mutex::new(Arc::new(ObjectCache::shared(Objects::default()))),
+            shared: Mutex::new(Arc::new(ObjectCache::shared(CachedObjects::default()))),
             changes: ChangeLog::default(),
             global_users: Arc::default(),
             temp: kilndb_spill::TempSpace::new(env.clone(), data_dir),
@@ -243,7 +243,7 @@ impl Database {
     #[inline]
     pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
         let now = self.settled_version()?;
-        if now == version || planted::is(Bug::PlanNeverStale) {
+        if now == version || planted::is(PlantedBug::PlanNeverStale) {
             return Some(now);
         }
         let changes = self.changes.between(version, now)?;
@@ -268,7 +268,7 @@ pub struct CatalogReader<'a> {
     /// The session's temporary objects; found under the names that stand without a schema.
     pub temporary: &'a TemporaryCatalog,
     /// While a statement is planned.
-    pub asked: Option<&'a Asked>,
+    pub asked: Option<&'a PlanDependencies>,
     pub switches: PlannerSwitches,
 }
 
@@ -289,7 +289,7 @@ impl CatalogReader<'_> {
         self.temporary.schema()
     }
     /// Where the object of that OID is kept: what is temporary never gets into a cache that others see.
-    pub(super) fn objects(&self, oid: Oid) -> MutexGuard<'_, Objects> {
+    pub(super) fn objects(&self, oid: Oid) -> MutexGuard<'_, CachedObjects> {
         if is_temporary(oid) { self.temporary.cache().lock() } else { self.cache.lock() }
     }
 
@@ -648,7 +648,7 @@ impl CatalogReader<'_> {
                 b'f' if !rows.iter().any(|whole| whole.oid("oid") == row.oid("conparentid")) => {
                     let triggers =
                         self.lookup(PG_TRIGGER, PG_TRIGGER_TGCONSTRAINT_INDEX, &[Datum::Oid(row.oid("oid"))])?;
-                    foreign_keys.push(Arc::new(foreign_key(row, KeyFiring::of_rows(triggers.iter()))));
+                    foreign_keys.push(Arc::new(foreign_key(row, ForeignKeyFiring::of_rows(triggers.iter()))));
                 }
                 _ => {}
             }
@@ -943,11 +943,11 @@ impl CatalogView for CatalogReader<'_> {
         let known = self.cache.partitions.as_ref().filter(|_| !is_temporary(table))?;
         known.get(table, || self.load_partition_map(table).ok())
     }
-    fn kept_partition(&self, ancestor: Oid, partition: Oid) -> Option<Arc<dyn KeptPartition>> {
+    fn kept_partition(&self, ancestor: Oid, partition: Oid) -> Option<Arc<dyn CachedPartition>> {
         let objects = self.objects(partition);
         objects.kept_partitions.get(&partition)?.iter().find(|kept| kept.ancestor() == ancestor).cloned()
     }
-    fn keep_partition(&self, kept: Arc<dyn KeptPartition>) {
+    fn keep_partition(&self, kept: Arc<dyn CachedPartition>) {
         let table = kept.table().clone();
         let mut objects = self.objects(table.oid);
         for index in &table.indexes {

@@ -146,7 +146,7 @@ impl ChangeLog {
 
 /// What a plan depends on besides the shared catalogs.
 #[derive(Default)]
-pub struct Asked {
+pub struct PlanDependencies {
     /// Names that were looked up without a schema: a temporary object of such a name would be found instead.
     pub names: RefCell<Vec<String>>,
     /// Something temporary was found.

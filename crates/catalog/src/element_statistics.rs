@@ -76,9 +76,9 @@ impl CatalogReader<'_> {
 
 /// Of a table's columns, those that somebody has asked for.
 #[derive(Debug, Default)]
-pub struct KnownElements(Mutex<HashMap<i16, Option<Arc<ElementStatistics>>>>);
+pub struct ElementStatisticsCache(Mutex<HashMap<i16, Option<Arc<ElementStatistics>>>>);
 
-impl KnownElements {
+impl ElementStatisticsCache {
     pub fn get_or_read(
         &self,
         attnum: i16,

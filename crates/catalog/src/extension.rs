@@ -12,7 +12,7 @@ use super::store::CatalogWriter;
 use kilndb_base::hash::HashSet;
 use kilndb_base::sync::LazyLock;
 use kilndb_base::{Oid, Result};
-use kilndb_types::inverted::Class;
+use kilndb_types::inverted::InvertedClass;
 use kilndb_types::{Datum, EvalContext, oids};
 
 pub struct Extension {
@@ -84,20 +84,20 @@ pub fn table_of_call(oid: Oid) -> Oid {
 }
 
 /// An operator class of inverted indexes.
-pub struct InvertedClass {
+pub struct InvertedOperatorClass {
     pub oid: Oid,
     pub input_type: Oid,
     pub is_default: bool,
-    pub class: Class,
+    pub class: InvertedClass,
 }
 
-pub static INVERTED_CLASSES: LazyLock<Vec<InvertedClass>> = LazyLock::new(|| {
+pub static INVERTED_CLASSES: LazyLock<Vec<InvertedOperatorClass>> = LazyLock::new(|| {
     let file = &FILES.extension_opclass;
     let (oid, input, is_default) = (file.column("oid"), file.column("opcintype"), file.column("opcdefault"));
     let of_row = |r: &Vec<Option<&str>>| {
         let input_type = number(r[input]);
-        let class = if r[0] == Some("pg_trgm") { Class::Trigram } else { Class::Ordered(input_type) };
-        InvertedClass { oid: number(r[oid]), input_type, is_default: r[is_default] == Some("t"), class }
+        let class = if r[0] == Some("pg_trgm") { InvertedClass::Trigram } else { InvertedClass::Ordered(input_type) };
+        InvertedOperatorClass { oid: number(r[oid]), input_type, is_default: r[is_default] == Some("t"), class }
     };
     file.rows.iter().map(of_row).collect()
 });
@@ -211,8 +211,9 @@ pub fn insert_extension(
 
 /// The default class for a type that is no domain.
 pub fn default_inverted_class(type_oid: Oid, is_enum: bool) -> Option<Oid> {
-    let fits =
-        |c: &&InvertedClass| c.is_default && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM);
+    let fits = |c: &&InvertedOperatorClass| {
+        c.is_default && (c.input_type == type_oid || is_enum && c.input_type == oids::ANYENUM)
+    };
     INVERTED_CLASSES.iter().find(fits).map(|c| c.oid)
 }
 
@@ -228,6 +229,6 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), count);
-        assert_eq!(INVERTED_CLASSES.iter().filter(|c| c.class == Class::Trigram).count(), 1);
+        assert_eq!(INVERTED_CLASSES.iter().filter(|c| c.class == InvertedClass::Trigram).count(), 1);
     }
 }

@@ -6,7 +6,7 @@
 //! Invariants
 //! 1. An instance is made when a session first looks the table up; no transaction takes that back, since it is empty.
 //!    What TRUNCATE and DROP do to it is taken back.
-//! 2. [`GlobalUsers`] knows all instances of a database: a definition changes only while nobody else has rows of it.
+//! 2. [`GlobalTableInstances`] knows all instances of a database: a definition changes only while nobody else has rows of it.
 //!
 //! Must not know: how definitions change.
 
@@ -23,23 +23,23 @@ pub const GLOBAL: u8 = b'g';
 pub const DELETE_ROWS_OPTION: &str = "on_commit_delete_rows";
 
 #[derive(Clone, Copy, Debug)]
-pub struct Instance {
+pub struct GlobalTableInstance {
     pub storage: RelationId,
     /// The rows go at the end of the transaction.
     pub delete_rows: bool,
 }
 
 /// By table: sessions and their heaps.
-type Heaps = HashMap<Oid, Vec<(i32, Arc<Relation>)>>;
+type InstanceHeaps = HashMap<Oid, Vec<(i32, Arc<Relation>)>>;
 
 /// Whose instances there are of a database's global temporary tables, and their heaps.
 #[derive(Default)]
-pub struct GlobalUsers {
-    heaps: Mutex<Heaps>,
+pub struct GlobalTableInstances {
+    heaps: Mutex<InstanceHeaps>,
 }
 
-impl GlobalUsers {
-    fn lock(&self) -> MutexGuard<'_, Heaps> {
+impl GlobalTableInstances {
+    fn lock(&self) -> MutexGuard<'_, InstanceHeaps> {
         self.heaps.lock().unwrap_or_else(|e| e.into_inner())
     }
     fn set(&self, table: Oid, session: i32, heap: Option<Arc<Relation>>) {
@@ -60,7 +60,7 @@ impl GlobalUsers {
 }
 
 impl TemporaryCatalog {
-    pub fn new(engine: Arc<Engine>, users: Arc<GlobalUsers>, session: i32) -> TemporaryCatalog {
+    pub fn new(engine: Arc<Engine>, users: Arc<GlobalTableInstances>, session: i32) -> TemporaryCatalog {
         let mut catalog = TemporaryCatalog::default();
         (catalog.engine, catalog.users, catalog.session) = (Some(engine), users, session);
         catalog
@@ -111,11 +111,11 @@ impl TemporaryCatalog {
         if kind != RelationKind::Heap {
             relation.set_heap(heap);
         }
-        self.put_instance(oid, Some(Instance { storage: relation.id(), delete_rows }));
+        self.put_instance(oid, Some(GlobalTableInstance { storage: relation.id(), delete_rows }));
         self.made.borrow_mut().push(oid);
         Ok(relation.id())
     }
-    pub(super) fn put_instance(&self, oid: Oid, new: Option<Instance>) {
+    pub(super) fn put_instance(&self, oid: Oid, new: Option<GlobalTableInstance>) {
         let relation = new.and_then(|i| self.store.get()?.relation(i.storage).ok());
         self.users.set(oid, self.session, relation.filter(|r| r.kind() == RelationKind::Heap));
         match new {
@@ -126,7 +126,7 @@ impl TemporaryCatalog {
     /// TRUNCATE and DROP: another storage, or none.
     pub fn replace_instance(&self, oid: Oid, storage: Option<RelationId>) {
         let delete_rows = self.instances.borrow().get(&oid).is_some_and(|i| i.delete_rows);
-        self.change_instance(oid, storage.map(|storage| Instance { storage, delete_rows }));
+        self.change_instance(oid, storage.map(|storage| GlobalTableInstance { storage, delete_rows }));
     }
     pub fn instances(&self) -> Vec<(Oid, RelationId)> {
         self.instances.borrow().iter().map(|(oid, i)| (*oid, i.storage)).collect()
@@ -161,8 +161,9 @@ impl TemporaryCatalog {
                 self.touched();
             }
         }
-        let has_rows =
-            |i: &Instance| store.relation(i.storage).is_ok_and(|r| r.kind() == RelationKind::Heap && r.pages() > 0);
+        let has_rows = |i: &GlobalTableInstance| {
+            store.relation(i.storage).is_ok_and(|r| r.kind() == RelationKind::Heap && r.pages() > 0)
+        };
         if !self.instances.borrow().values().any(|i| i.delete_rows && has_rows(i)) {
             return;
         }

@@ -6,7 +6,7 @@ use super::{AccessMethod, CatalogView};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::LazyLock;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_types::inverted::Class;
+use kilndb_types::inverted::InvertedClass;
 
 /// Strategy numbers by class and operator.
 static STRATEGIES: LazyLock<HashMap<(Oid, Oid), u16>> = LazyLock::new(|| {
@@ -33,7 +33,7 @@ pub fn strategy(opclass: Oid, operator: Oid) -> Option<u16> {
 }
 
 /// The class of a column, with the type of its elements.
-pub fn inverted_class(opclass: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> Result<Class> {
+pub fn inverted_class(opclass: Oid, type_oid: Oid, catalog: &dyn CatalogView) -> Result<InvertedClass> {
     if let Some(known) = INVERTED_CLASSES.iter().find(|c| c.oid == opclass) {
         return Ok(known.class);
     }
@@ -42,6 +42,6 @@ pub fn inverted_class(opclass: Oid, type_oid: Oid, catalog: &dyn CatalogView) ->
         info = catalog.type_by_oid(domain.base_type)?;
     }
     let element = info.map_or(0, |i| i.element);
-    Class::of(opclass, element)
+    InvertedClass::of(opclass, element)
         .ok_or_else(|| Error::internal(format!("operator class {opclass} is not one of inverted indexes")))
 }

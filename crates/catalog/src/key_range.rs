@@ -25,10 +25,10 @@ pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// From one byte string to another.
-pub type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// All keys that begin with `prefix`.
-pub fn prefix_range(prefix: Vec<u8>) -> Range {
+pub fn prefix_range(prefix: Vec<u8>) -> KeyRange {
     if prefix.is_empty() {
         return (Bound::Unbounded, Bound::Unbounded);
     }

@@ -31,7 +31,7 @@ impl SharedPartitions {
 }
 
 /// What is kept of a partition where no map is shared.
-pub trait KeptPartition: Any + Send + Sync {
+pub trait CachedPartition: Any + Send + Sync {
     /// The table that statements name.
     fn ancestor(&self) -> Oid;
     /// The partition.
@@ -42,15 +42,15 @@ pub trait KeptPartition: Any + Send + Sync {
 const PLACES: usize = 128;
 const TRIED: usize = 4;
 
-pub struct KnownPartitions([OnceLock<SharedPartitions>; PLACES]);
+pub struct PartitionMapCache([OnceLock<SharedPartitions>; PLACES]);
 
-impl Default for KnownPartitions {
-    fn default() -> KnownPartitions {
-        KnownPartitions([const { OnceLock::new() }; PLACES])
+impl Default for PartitionMapCache {
+    fn default() -> PartitionMapCache {
+        PartitionMapCache([const { OnceLock::new() }; PLACES])
     }
 }
 
-impl KnownPartitions {
+impl PartitionMapCache {
     /// `load` is asked if the table is not known.
     #[inline]
     pub fn get(&self, table: Oid, load: impl FnOnce() -> Option<Arc<PartitionMap>>) -> Option<&SharedPartitions> {

@@ -9,7 +9,7 @@
 
 use super::changes::Changes;
 use kilndb_base::Oid;
-use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
 use kilndb_base::hash::HashSet;
 
 const FORM: u8 = 1;
@@ -51,7 +51,7 @@ fn encode_whole(changes: &Changes, database: Oid) -> Vec<u8> {
 
 /// The database and its changes. None: damaged.
 pub fn decode(bytes: &[u8]) -> Option<(Oid, Changes)> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let (form, flags) = (r.u8()?, r.u8()?);
     let database = read_oid(&mut r)?;
     let mut changes = Changes::default();
@@ -71,10 +71,10 @@ pub fn decode(bytes: &[u8]) -> Option<(Oid, Changes)> {
     }
     r.is_empty().then_some((database, changes))
 }
-fn read_oid(r: &mut Reader<'_>) -> Option<Oid> {
+fn read_oid(r: &mut ByteReader<'_>) -> Option<Oid> {
     Oid::try_from(r.varint()?).ok()
 }
-fn read_oids(r: &mut Reader<'_>, oids: &mut HashSet<Oid>) -> Option<()> {
+fn read_oids(r: &mut ByteReader<'_>, oids: &mut HashSet<Oid>) -> Option<()> {
     for _ in 0..r.varint()? {
         oids.insert(read_oid(r)?);
     }

@@ -1,8 +1,8 @@
 //! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
 
 use super::access_method::AccessMethod;
-use super::element_statistics::{ElementStatistics, KnownElements};
-use super::known_partitions::KeptPartition;
+use super::element_statistics::{ElementStatistics, ElementStatisticsCache};
+use super::known_partitions::CachedPartition;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
@@ -61,7 +61,7 @@ pub struct Table {
     /// Of a sequence.
     pub sequence: Option<SequenceOptions>,
     /// Statistics of elements, as far as they have been read.
-    pub elements: Arc<KnownElements>,
+    pub elements: Arc<ElementStatisticsCache>,
 }
 
 /// A sequence's row of pg_sequence.
@@ -194,7 +194,7 @@ pub struct ForeignKey {
     pub delete_columns: Vec<i16>,
     /// The foreign key of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
-    pub firing: super::trigger::KeyFiring,
+    pub firing: super::trigger::ForeignKeyFiring,
 }
 
 #[derive(Clone, Debug)]
@@ -399,10 +399,10 @@ pub trait CatalogView {
         None
     }
     /// What was kept of a partition, under the table that a statement names.
-    fn kept_partition(&self, _ancestor: Oid, _partition: Oid) -> Option<Arc<dyn KeptPartition>> {
+    fn kept_partition(&self, _ancestor: Oid, _partition: Oid) -> Option<Arc<dyn CachedPartition>> {
         None
     }
-    fn keep_partition(&self, _kept: Arc<dyn KeptPartition>) {}
+    fn keep_partition(&self, _kept: Arc<dyn CachedPartition>) {}
     /// The table as it is now, if the catalogs have changed since this statement began to look at them.
     fn table_now(&self, oid: Oid, _now: &kilndb_storage::Snapshot) -> Result<Option<Arc<Table>>> {
         self.table_by_oid(oid)

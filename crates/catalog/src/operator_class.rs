@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub const EQUAL: u8 = 3;
 
 #[derive(Debug)]
-pub struct UserClass {
+pub struct UserOperatorClass {
     pub oid: Oid,
     /// What values of the key are handed over as.
     pub input_type: Oid,
@@ -31,14 +31,14 @@ pub struct UserClass {
 }
 
 /// Who calls the functions of users' classes.
-pub trait ClassFunctions {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum>;
+pub trait SupportFunctionCaller {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum>;
 }
 
 /// For maps of keys without such classes.
-pub struct NoFunctions;
-impl ClassFunctions for NoFunctions {
-    fn call(&mut self, function: &FunctionInfo, _: &UserClass, _: [&Datum; 2]) -> Result<Datum> {
+pub struct NoSupportFunctions;
+impl SupportFunctionCaller for NoSupportFunctions {
+    fn call(&mut self, function: &FunctionInfo, _: &UserOperatorClass, _: [&Datum; 2]) -> Result<Datum> {
         Err(Error::internal(format!(
             "function {} of an operator class was called where nobody calls it",
             function.name
@@ -46,24 +46,24 @@ impl ClassFunctions for NoFunctions {
     }
 }
 
-impl UserClass {
+impl UserOperatorClass {
     pub fn function(&self) -> Result<&Arc<FunctionInfo>> {
         self.function.as_ref().map_err(Clone::clone)
     }
-    fn call(&self, arguments: [&Datum; 2], functions: &mut dyn ClassFunctions) -> Result<Datum> {
+    fn call(&self, arguments: [&Datum; 2], functions: &mut dyn SupportFunctionCaller) -> Result<Datum> {
         let function = self.function()?;
         match functions.call(function, self, arguments)? {
             Datum::Null => Err(Error::internal(format!("function {} returned NULL", function.oid))),
             value => Ok(value),
         }
     }
-    pub fn hash(&self, value: &Datum, functions: &mut dyn ClassFunctions) -> Result<u64> {
+    pub fn hash(&self, value: &Datum, functions: &mut dyn SupportFunctionCaller) -> Result<u64> {
         match self.call([value, &Datum::Int8(partition_hash::SEED as i64)], functions)? {
             Datum::Int8(hash) => Ok(hash as u64),
             _ => Err(Error::internal("a hash function did not return bigint")),
         }
     }
-    pub fn compare(&self, a: &Datum, b: &Datum, functions: &mut dyn ClassFunctions) -> Result<Ordering> {
+    pub fn compare(&self, a: &Datum, b: &Datum, functions: &mut dyn SupportFunctionCaller) -> Result<Ordering> {
         match self.call([a, b], functions)? {
             Datum::Int4(order) => Ok(order.cmp(&0)),
             _ => Err(Error::internal("a comparison function did not return integer")),
@@ -80,7 +80,7 @@ impl UserClass {
 
 impl CatalogReader<'_> {
     /// None: the class is built in.
-    pub fn user_class(&self, oid: Oid) -> Result<Option<Arc<UserClass>>> {
+    pub fn user_class(&self, oid: Oid) -> Result<Option<Arc<UserOperatorClass>>> {
         if oid < FIRST_USER_OID {
             return Ok(None);
         }
@@ -106,12 +106,12 @@ impl CatalogReader<'_> {
         let members = self.lookup(PG_AMOP, PG_AMOP_FAM_STRAT_INDEX, &key)?;
         let as_btree = |strategy: u8| if strategy == equal { EQUAL } else { strategy };
         let operators = members.iter().map(|r| (r.oid("amopopr"), as_btree(r.int("amopstrategy") as u8))).collect();
-        Ok(Some(Arc::new(UserClass { oid, input_type, function, operators })))
+        Ok(Some(Arc::new(UserOperatorClass { oid, input_type, function, operators })))
     }
 }
 
 /// Types of what the function gets.
-pub fn argument_types(function: &FunctionInfo, class: &UserClass) -> [Oid; 2] {
+pub fn argument_types(function: &FunctionInfo, class: &UserOperatorClass) -> [Oid; 2] {
     let is_hash = function.return_type == oids::INT8;
     [class.input_type, if is_hash { oids::INT8 } else { class.input_type }]
 }

@@ -11,7 +11,7 @@
 //! Must not know: plans, storage, expressions other than as text.
 
 use super::builtin::{FILES, number};
-use super::operator_class::{ClassFunctions, EQUAL, UserClass};
+use super::operator_class::{EQUAL, SupportFunctionCaller, UserOperatorClass};
 use super::{CatalogView, Table};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_types::{Datum, io, key, partition_hash};
@@ -19,38 +19,38 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Strategy {
+pub enum PartitionStrategy {
     Hash,
     List,
     Range,
 }
 
-impl Strategy {
+impl PartitionStrategy {
     pub fn letter(self) -> u8 {
         match self {
-            Strategy::Hash => b'h',
-            Strategy::List => b'l',
-            Strategy::Range => b'r',
+            PartitionStrategy::Hash => b'h',
+            PartitionStrategy::List => b'l',
+            PartitionStrategy::Range => b'r',
         }
     }
-    pub fn of(letter: u8) -> Strategy {
+    pub fn of(letter: u8) -> PartitionStrategy {
         match letter {
-            b'h' => Strategy::Hash,
-            b'l' => Strategy::List,
-            _ => Strategy::Range,
+            b'h' => PartitionStrategy::Hash,
+            b'l' => PartitionStrategy::List,
+            _ => PartitionStrategy::Range,
         }
     }
     pub fn word(self) -> &'static str {
         match self {
-            Strategy::Hash => "hash",
-            Strategy::List => "list",
-            Strategy::Range => "range",
+            PartitionStrategy::Hash => "hash",
+            PartitionStrategy::List => "list",
+            PartitionStrategy::Range => "range",
         }
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct KeyPart {
+pub struct PartitionKeyPart {
     /// 0 for an expression.
     pub attnum: i16,
     pub expression_sql: Option<String>,
@@ -61,10 +61,10 @@ pub struct KeyPart {
     pub collation: Oid,
     pub opclass: Oid,
     /// If users have made it.
-    pub class: Option<Arc<UserClass>>,
+    pub class: Option<Arc<UserOperatorClass>>,
 }
 
-impl KeyPart {
+impl PartitionKeyPart {
     /// Is what this operator, an equality of values, finds equal also equal to the key's class?
     #[inline]
     pub fn is_equality(&self, operator: Oid) -> bool {
@@ -74,8 +74,8 @@ impl KeyPart {
 
 #[derive(Clone, Debug)]
 pub struct PartitionKey {
-    pub strategy: Strategy,
-    pub parts: Vec<KeyPart>,
+    pub strategy: PartitionStrategy,
+    pub parts: Vec<PartitionKeyPart>,
 }
 
 impl PartitionKey {
@@ -90,7 +90,7 @@ impl PartitionKey {
         self.parts.iter().any(|p| p.attnum == attnum)
     }
     /// The hash that tells a row's hash partition.
-    pub fn hash(&self, values: &[&Datum], functions: &mut dyn ClassFunctions) -> Result<u64> {
+    pub fn hash(&self, values: &[&Datum], functions: &mut dyn SupportFunctionCaller) -> Result<u64> {
         if !self.has_user_classes() {
             return partition_hash::row_hash(self.parts.iter().map(|p| p.base_type).zip(values.iter().copied()));
         }
@@ -105,21 +105,32 @@ impl PartitionKey {
         Ok(all)
     }
     /// The order of two values of a column of the key, neither of them NULL.
-    pub fn compare(&self, at: usize, a: &Datum, b: &Datum, functions: &mut dyn ClassFunctions) -> Result<Ordering> {
+    pub fn compare(
+        &self,
+        at: usize,
+        a: &Datum,
+        b: &Datum,
+        functions: &mut dyn SupportFunctionCaller,
+    ) -> Result<Ordering> {
         match self.parts.get(at) {
-            Some(KeyPart { class: Some(class), .. }) => class.compare(a, b, functions),
+            Some(PartitionKeyPart { class: Some(class), .. }) => class.compare(a, b, functions),
             Some(part) => Ok(key::compare(part.base_type, a, b)),
             None => Ok(Ordering::Equal),
         }
     }
     /// The order of two ends of ranges.
-    pub fn compare_edges(&self, a: &[Edge], b: &[Edge], functions: &mut dyn ClassFunctions) -> Result<Ordering> {
+    pub fn compare_edges(
+        &self,
+        a: &[RangeEdge],
+        b: &[RangeEdge],
+        functions: &mut dyn SupportFunctionCaller,
+    ) -> Result<Ordering> {
         for (at, (x, y)) in a.iter().zip(b).enumerate() {
             let order = match (x, y) {
-                (Edge::Min, Edge::Min) | (Edge::Max, Edge::Max) => return Ok(Ordering::Equal),
-                (Edge::Min, _) | (_, Edge::Max) => Ordering::Less,
-                (_, Edge::Min) | (Edge::Max, _) => Ordering::Greater,
-                (Edge::Value(x), Edge::Value(y)) => self.compare(at, x, y, functions)?,
+                (RangeEdge::Min, RangeEdge::Min) | (RangeEdge::Max, RangeEdge::Max) => return Ok(Ordering::Equal),
+                (RangeEdge::Min, _) | (_, RangeEdge::Max) => Ordering::Less,
+                (_, RangeEdge::Min) | (RangeEdge::Max, _) => Ordering::Greater,
+                (RangeEdge::Value(x), RangeEdge::Value(y)) => self.compare(at, x, y, functions)?,
             };
             if order.is_ne() {
                 return Ok(order);
@@ -131,30 +142,30 @@ impl PartitionKey {
 
 /// One end of a range, for one column of the key.
 #[derive(Clone, Debug)]
-pub enum Edge {
+pub enum RangeEdge {
     Min,
     Value(Datum),
     Max,
 }
 
 #[derive(Clone, Debug)]
-pub enum Bound {
+pub enum PartitionBound {
     Default,
     Hash { modulus: u32, remainder: u32 },
     List(Vec<Datum>),
-    Range { lower: Vec<Edge>, upper: Vec<Edge> },
+    Range { lower: Vec<RangeEdge>, upper: Vec<RangeEdge> },
 }
 
 pub struct Partition {
     pub oid: Oid,
-    pub bound: Arc<Bound>,
+    pub bound: Arc<PartitionBound>,
     /// It is partitioned itself.
     pub is_partitioned: bool,
     /// DETACH CONCURRENTLY has begun.
     pub is_pending: bool,
 }
 
-enum Lookup {
+enum PartitionLookup {
     /// By remainder of the greatest modulus.
     Hash(Vec<u32>),
     /// Sorted by value.
@@ -171,7 +182,7 @@ pub struct PartitionMap {
     pub partitions: Vec<Partition>,
     /// Those that are being detached: no row is looked for in them.
     pub pending: Vec<Partition>,
-    lookup: Lookup,
+    lookup: PartitionLookup,
     null_partition: Option<usize>,
     default: Option<usize>,
     /// The key's classes are users', some of them.
@@ -187,21 +198,21 @@ pub fn remainder(hash: u64, count: usize) -> usize {
 }
 
 /// How `a` compares with `b` as keys; each may be shorter than the other where only a prefix is known.
-fn compare_edge(ty: Oid, edge: &Edge, value: &Datum) -> Ordering {
+fn compare_edge(ty: Oid, edge: &RangeEdge, value: &Datum) -> Ordering {
     match edge {
-        Edge::Min => Ordering::Less,
-        Edge::Max => Ordering::Greater,
-        Edge::Value(d) => key::compare(ty, d, value),
+        RangeEdge::Min => Ordering::Less,
+        RangeEdge::Max => Ordering::Greater,
+        RangeEdge::Value(d) => key::compare(ty, d, value),
     }
 }
 
-fn compare_edges(key: &PartitionKey, a: &[Edge], b: &[Edge]) -> Ordering {
+fn compare_edges(key: &PartitionKey, a: &[RangeEdge], b: &[RangeEdge]) -> Ordering {
     for ((part, x), y) in key.parts.iter().zip(a).zip(b) {
         let order = match (x, y) {
-            (Edge::Min, Edge::Min) | (Edge::Max, Edge::Max) => return Ordering::Equal,
-            (Edge::Min, _) | (_, Edge::Max) => Ordering::Less,
-            (_, Edge::Min) | (Edge::Max, _) => Ordering::Greater,
-            (Edge::Value(x), Edge::Value(y)) => key::compare(part.base_type, x, y),
+            (RangeEdge::Min, RangeEdge::Min) | (RangeEdge::Max, RangeEdge::Max) => return Ordering::Equal,
+            (RangeEdge::Min, _) | (_, RangeEdge::Max) => Ordering::Less,
+            (_, RangeEdge::Min) | (RangeEdge::Max, _) => Ordering::Greater,
+            (RangeEdge::Value(x), RangeEdge::Value(y)) => key::compare(part.base_type, x, y),
         };
         if order.is_ne() {
             return order;
@@ -219,53 +230,55 @@ impl PartitionMap {
             list.iter().filter(|d| !d.is_null()).min_by(|a, b| key::compare(ty, a, b)).cloned()
         };
         partitions.sort_by(|a, b| match (&*a.bound, &*b.bound) {
-            (Bound::Default, Bound::Default) => Ordering::Equal,
-            (Bound::Default, _) => Ordering::Greater,
-            (_, Bound::Default) => Ordering::Less,
-            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => {
+            (PartitionBound::Default, PartitionBound::Default) => Ordering::Equal,
+            (PartitionBound::Default, _) => Ordering::Greater,
+            (_, PartitionBound::Default) => Ordering::Less,
+            (PartitionBound::Hash { modulus, remainder }, PartitionBound::Hash { modulus: m, remainder: r }) => {
                 (modulus, remainder).cmp(&(m, r))
             }
-            (Bound::List(x), Bound::List(y)) => match (least(x), least(y)) {
+            (PartitionBound::List(x), PartitionBound::List(y)) => match (least(x), least(y)) {
                 (Some(x), Some(y)) => key::compare(key.parts[0].base_type, &x, &y),
                 (None, Some(_)) => Ordering::Greater,
                 (Some(_), None) => Ordering::Less,
                 (None, None) => Ordering::Equal,
             },
-            (Bound::Range { lower: x, .. }, Bound::Range { lower: y, .. }) => compare_edges(&key, x, y),
+            (PartitionBound::Range { lower: x, .. }, PartitionBound::Range { lower: y, .. }) => {
+                compare_edges(&key, x, y)
+            }
             _ => Ordering::Equal,
         });
-        let default = partitions.iter().position(|p| matches!(*p.bound, Bound::Default));
+        let default = partitions.iter().position(|p| matches!(*p.bound, PartitionBound::Default));
         let mut null_partition = None;
         let lookup = match key.strategy {
-            Strategy::Hash => {
+            PartitionStrategy::Hash => {
                 let greatest = partitions
                     .iter()
-                    .map(|p| if let Bound::Hash { modulus, .. } = &*p.bound { *modulus } else { 1 })
+                    .map(|p| if let PartitionBound::Hash { modulus, .. } = &*p.bound { *modulus } else { 1 })
                     .max()
                     .unwrap_or(1);
                 let mut slots = vec![NONE; greatest.max(1) as usize];
                 for (i, p) in partitions.iter().enumerate() {
-                    if let Bound::Hash { modulus, remainder } = &*p.bound {
+                    if let PartitionBound::Hash { modulus, remainder } = &*p.bound {
                         (*remainder..greatest)
                             .step_by((*modulus).max(1) as usize)
                             .for_each(|slot| slots[slot as usize] = i as u32);
                     }
                 }
-                Lookup::Hash(slots)
+                PartitionLookup::Hash(slots)
             }
-            Strategy::List => {
+            PartitionStrategy::List => {
                 let mut values = Vec::new();
                 for (i, p) in partitions.iter().enumerate() {
-                    let Bound::List(list) = &*p.bound else { continue };
+                    let PartitionBound::List(list) = &*p.bound else { continue };
                     for d in list {
                         if d.is_null() { null_partition = Some(i) } else { values.push((d.clone(), i as u32)) }
                     }
                 }
                 let ty = key.parts.first().map_or(0, |p| p.base_type);
                 values.sort_by(|a, b| key::compare(ty, &a.0, &b.0));
-                Lookup::List(values)
+                PartitionLookup::List(values)
             }
-            Strategy::Range => Lookup::Range,
+            PartitionStrategy::Range => PartitionLookup::Range,
         };
         let calls_functions = key.has_user_classes();
         PartitionMap { table, key, partitions, pending, lookup, null_partition, default, calls_functions }
@@ -273,7 +286,7 @@ impl PartitionMap {
 
     /// Ranges alone: no default partition, and none with partitions of its own.
     pub fn has_plain_ranges(&self) -> bool {
-        matches!(self.lookup, Lookup::Range)
+        matches!(self.lookup, PartitionLookup::Range)
             && !self.calls_functions
             && self.default.is_none()
             && !self.partitions.iter().any(|p| p.is_partitioned)
@@ -281,15 +294,15 @@ impl PartitionMap {
 
     /// Is a key in the partition of the same number, whichever of the two maps says so?
     pub fn is_divided_like(&self, other: &PartitionMap) -> bool {
-        let same_part = |(a, b): (&KeyPart, &KeyPart)| {
+        let same_part = |(a, b): (&PartitionKeyPart, &PartitionKeyPart)| {
             (a.base_type, a.collation, a.opclass) == (b.base_type, b.collation, b.opclass)
         };
         let same_bound = |(a, b): (&Partition, &Partition)| match (&*a.bound, &*b.bound) {
-            (Bound::Default, Bound::Default) => true,
-            (Bound::Hash { modulus, remainder }, Bound::Hash { modulus: m, remainder: r }) => {
+            (PartitionBound::Default, PartitionBound::Default) => true,
+            (PartitionBound::Hash { modulus, remainder }, PartitionBound::Hash { modulus: m, remainder: r }) => {
                 (modulus, remainder) == (m, r)
             }
-            (Bound::List(x), Bound::List(y)) => {
+            (PartitionBound::List(x), PartitionBound::List(y)) => {
                 let ty = self.key.parts.first().map_or(0, |p| p.base_type);
                 let has = |list: &[Datum], d: &Datum| {
                     list.iter()
@@ -297,7 +310,7 @@ impl PartitionMap {
                 };
                 x.iter().all(|d| has(y, d)) && y.iter().all(|d| has(x, d))
             }
-            (Bound::Range { lower, upper }, Bound::Range { lower: l, upper: u }) => {
+            (PartitionBound::Range { lower, upper }, PartitionBound::Range { lower: l, upper: u }) => {
                 compare_edges(&self.key, lower, l).is_eq() && compare_edges(&self.key, upper, u).is_eq()
             }
             _ => false,
@@ -316,21 +329,21 @@ impl PartitionMap {
     }
 
     pub fn greatest_modulus(&self) -> u64 {
-        if let Lookup::Hash(slots) = &self.lookup { slots.len() as u64 } else { 0 }
+        if let PartitionLookup::Hash(slots) = &self.lookup { slots.len() as u64 } else { 0 }
     }
 
     /// Which partition the key belongs to, as its position in `partitions`.
-    pub fn find(&self, values: &[&Datum], functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
+    pub fn find(&self, values: &[&Datum], functions: &mut dyn SupportFunctionCaller) -> Result<Option<usize>> {
         if self.calls_functions {
             return self.find_by_calls(values, functions);
         }
         Ok(match &self.lookup {
-            Lookup::Hash(slots) => {
+            PartitionLookup::Hash(slots) => {
                 let hash =
                     partition_hash::row_hash(self.key.parts.iter().map(|p| p.base_type).zip(values.iter().copied()))?;
                 self.at_hash(slots, hash)
             }
-            Lookup::List(list) => {
+            PartitionLookup::List(list) => {
                 let Some(value) = values.first() else { return Ok(self.default) };
                 if value.is_null() {
                     return Ok(self.null_partition.or(self.default));
@@ -339,8 +352,8 @@ impl PartitionMap {
                 let at = list.binary_search_by(|(d, _)| key::compare(ty, d, value)).ok();
                 at.map(|i| list[i].1 as usize).or(self.default)
             }
-            Lookup::Range if values.iter().any(|v| v.is_null()) => self.default,
-            Lookup::Range => self.find_range(values).or(self.default),
+            PartitionLookup::Range if values.iter().any(|v| v.is_null()) => self.default,
+            PartitionLookup::Range => self.find_range(values).or(self.default),
         })
     }
 
@@ -356,19 +369,20 @@ impl PartitionMap {
 
     /// Is the partition of a hash the one at its remainder?
     pub fn is_by_remainder(&self) -> bool {
-        matches!(&self.lookup, Lookup::Hash(slots) if slots.len() == self.partitions.len()) && !self.calls_functions
+        matches!(&self.lookup, PartitionLookup::Hash(slots) if slots.len() == self.partitions.len())
+            && !self.calls_functions
     }
 
     /// As [`PartitionMap::find`], by functions of users: the partitions stand in an order that is none to them, so all
     /// are looked at.
-    fn find_by_calls(&self, values: &[&Datum], functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
-        if let Lookup::Hash(slots) = &self.lookup {
+    fn find_by_calls(&self, values: &[&Datum], functions: &mut dyn SupportFunctionCaller) -> Result<Option<usize>> {
+        if let PartitionLookup::Hash(slots) = &self.lookup {
             return Ok(self.at_hash(slots, self.key.hash(values, functions)?));
         }
         match (&self.lookup, values) {
-            (Lookup::List(_), [value]) if value.is_null() => return Ok(self.null_partition.or(self.default)),
+            (PartitionLookup::List(_), [value]) if value.is_null() => return Ok(self.null_partition.or(self.default)),
             _ if values.iter().any(|v| v.is_null()) => return Ok(self.default),
-            (Lookup::List(list), [value]) => {
+            (PartitionLookup::List(list), [value]) => {
                 for (d, at) in list {
                     if self.key.compare(0, d, value, functions)?.is_eq() {
                         return Ok(Some(*at as usize));
@@ -376,9 +390,9 @@ impl PartitionMap {
                 }
             }
             _ => {
-                let edges: Vec<Edge> = values.iter().map(|v| Edge::Value((*v).clone())).collect();
+                let edges: Vec<RangeEdge> = values.iter().map(|v| RangeEdge::Value((*v).clone())).collect();
                 for (at, partition) in self.partitions[..self.bounded()].iter().enumerate() {
-                    let Bound::Range { lower, upper } = &*partition.bound else { continue };
+                    let PartitionBound::Range { lower, upper } = &*partition.bound else { continue };
                     if self.key.compare_edges(lower, &edges, functions)?.is_le()
                         && self.key.compare_edges(upper, &edges, functions)?.is_gt()
                     {
@@ -395,7 +409,7 @@ impl PartitionMap {
         self.partitions.len() - usize::from(self.default.is_some())
     }
 
-    fn compare_to(&self, edges: &[Edge], values: &[&Datum]) -> Ordering {
+    fn compare_to(&self, edges: &[RangeEdge], values: &[&Datum]) -> Ordering {
         for ((part, edge), value) in self.key.parts.iter().zip(edges).zip(values) {
             match compare_edge(part.base_type, edge, value) {
                 Ordering::Equal => {}
@@ -406,11 +420,10 @@ impl PartitionMap {
     }
 
     fn find_range(&self, values: &[&Datum]) -> Option<usize> {
-        let below =
-            |p: &Partition| matches!(&*p.bound, Bound::Range { lower, .. } if self.compare_to(lower, values).is_le());
+        let below = |p: &Partition| matches!(&*p.bound, PartitionBound::Range { lower, .. } if self.compare_to(lower, values).is_le());
         let at = self.partitions[..self.bounded()].partition_point(below).checked_sub(1)?;
         match &*self.partitions[at].bound {
-            Bound::Range { upper, .. } if self.compare_to(upper, values).is_gt() => Some(at),
+            PartitionBound::Range { upper, .. } if self.compare_to(upper, values).is_gt() => Some(at),
             _ => None,
         }
     }
@@ -426,8 +439,8 @@ impl PartitionMap {
         out: &mut Vec<usize>,
     ) {
         match &self.lookup {
-            Lookup::Hash(_) => out.extend(0..self.partitions.len()),
-            Lookup::List(list) => {
+            PartitionLookup::Hash(_) => out.extend(0..self.partitions.len()),
+            PartitionLookup::List(list) => {
                 let ty = self.key.parts[0].base_type;
                 let from = lower.map_or(0, |(v, inclusive)| {
                     list.partition_point(|(d, _)| {
@@ -444,7 +457,7 @@ impl PartitionMap {
                 out.sort_unstable();
                 out.dedup();
             }
-            Lookup::Range => {
+            PartitionLookup::Range => {
                 let mut low: Vec<&Datum> = equal.to_vec();
                 low.extend(lower.map(|(v, _)| v));
                 let mut high: Vec<&Datum> = equal.to_vec();
@@ -453,12 +466,12 @@ impl PartitionMap {
                 let high_counts = upper.is_none_or(|(_, inclusive)| inclusive);
                 let before = out.len();
                 for (i, p) in self.partitions[..self.bounded()].iter().enumerate() {
-                    let Bound::Range { lower: from, upper: to } = &*p.bound else { continue };
+                    let PartitionBound::Range { lower: from, upper: to } = &*p.bound else { continue };
                     // Upper bounds are exclusive; a prefix that equals one may go on below it.
                     let ends_before = match self.prefix_order(to, &low) {
                         _ if low.is_empty() => false,
                         Ordering::Less => true,
-                        Ordering::Equal => !low_counts || to.get(low.len()).is_none_or(|e| matches!(e, Edge::Min)),
+                        Ordering::Equal => !low_counts || to.get(low.len()).is_none_or(|e| matches!(e, RangeEdge::Min)),
                         Ordering::Greater => false,
                     };
                     let begins_after = match self.prefix_order(from, &high) {
@@ -483,7 +496,7 @@ impl PartitionMap {
     /// Is everything between the two prefixes in these partitions?
     fn is_covered(&self, partitions: &[usize], low: &[&Datum], (high, high_counts): (&[&Datum], bool)) -> bool {
         let bounds = |i: &usize| match &*self.partitions[*i].bound {
-            Bound::Range { lower, upper } => Some((lower, upper)),
+            PartitionBound::Range { lower, upper } => Some((lower, upper)),
             _ => None,
         };
         let (Some((first, _)), Some((_, last))) =
@@ -497,35 +510,36 @@ impl PartitionMap {
         });
         let from_start = match self.prefix_order(first, low) {
             Ordering::Less => true,
-            Ordering::Equal => first.get(low.len()).is_none_or(|e| matches!(e, Edge::Min)),
+            Ordering::Equal => first.get(low.len()).is_none_or(|e| matches!(e, RangeEdge::Min)),
             Ordering::Greater => false,
         };
         let to_end = match self.prefix_order(last, high) {
             Ordering::Greater => true,
             Ordering::Equal if high.len() == self.key.parts.len() => !high_counts,
-            Ordering::Equal => matches!(last.get(high.len()), Some(Edge::Max)),
+            Ordering::Equal => matches!(last.get(high.len()), Some(RangeEdge::Max)),
             Ordering::Less => false,
         };
         gapless && from_start && to_end
     }
 
     /// The order of an edge and a prefix, as far as the prefix goes.
-    fn prefix_order(&self, edges: &[Edge], prefix: &[&Datum]) -> Ordering {
+    fn prefix_order(&self, edges: &[RangeEdge], prefix: &[&Datum]) -> Ordering {
         self.compare_to(&edges[..prefix.len().min(edges.len())], prefix)
     }
 
     /// Partitions whose key may be NULL in a column.
     pub fn with_nulls(&self, out: &mut Vec<usize>) {
         match self.key.strategy {
-            Strategy::Hash => out.extend(0..self.partitions.len()),
-            Strategy::List => out.extend(self.null_partition.or(self.default)),
-            Strategy::Range => out.extend(self.default),
+            PartitionStrategy::Hash => out.extend(0..self.partitions.len()),
+            PartitionStrategy::List => out.extend(self.null_partition.or(self.default)),
+            PartitionStrategy::Range => out.extend(self.default),
         }
     }
 
     /// Partitions whose key may be other than NULL.
     pub fn without_nulls(&self, out: &mut Vec<usize>) {
-        let only_null = |p: &Partition| matches!(&*p.bound, Bound::List(list) if list.iter().all(Datum::is_null));
+        let only_null =
+            |p: &Partition| matches!(&*p.bound, PartitionBound::List(list) if list.iter().all(Datum::is_null));
         out.extend((0..self.partitions.len()).filter(|i| !only_null(&self.partitions[*i])));
     }
 
@@ -554,14 +568,17 @@ impl PartitionMap {
         all.iter_mut().for_each(|p| p.is_pending = false);
         PartitionMap::new(self.table, self.key.clone(), all)
     }
-    pub fn bound_of(&self, oid: Oid) -> Option<&Arc<Bound>> {
+    pub fn bound_of(&self, oid: Oid) -> Option<&Arc<PartitionBound>> {
         self.partitions.iter().chain(&self.pending).find(|p| p.oid == oid).map(|p| &p.bound)
     }
     /// Hash: if the partition comes last and the greatest modulus stays, notes where it will be.
-    fn append_slot(&mut self, bound: &Bound) -> bool {
-        let (Bound::Hash { modulus, remainder }, Lookup::Hash(slots)) = (bound, &mut self.lookup) else { return false };
+    fn append_slot(&mut self, bound: &PartitionBound) -> bool {
+        let (PartitionBound::Hash { modulus, remainder }, PartitionLookup::Hash(slots)) = (bound, &mut self.lookup)
+        else {
+            return false;
+        };
         let comes_last = self.partitions.last().is_some_and(
-            |last| matches!(&*last.bound, Bound::Hash { modulus: m, remainder: r } if (m, r) < (modulus, remainder)),
+            |last| matches!(&*last.bound, PartitionBound::Hash { modulus: m, remainder: r } if (m, r) < (modulus, remainder)),
         );
         if !comes_last || slots.len() != *modulus as usize {
             return false;
@@ -585,11 +602,11 @@ impl PartitionMap {
 
     /// The partition that a new bound would overlap with, and for ranges the place in the new bound that errors point
     /// at (0: lower).
-    pub fn overlap(&self, bound: &Bound, functions: &mut dyn ClassFunctions) -> Result<Option<usize>> {
+    pub fn overlap(&self, bound: &PartitionBound, functions: &mut dyn SupportFunctionCaller) -> Result<Option<usize>> {
         Ok(match bound {
-            Bound::Default => self.default,
-            Bound::Hash { modulus, remainder } => {
-                let Lookup::Hash(slots) = &self.lookup else { return Ok(None) };
+            PartitionBound::Default => self.default,
+            PartitionBound::Hash { modulus, remainder } => {
+                let PartitionLookup::Hash(slots) = &self.lookup else { return Ok(None) };
                 let greatest = slots.len() as u32;
                 if *modulus <= greatest {
                     (*remainder..greatest)
@@ -601,7 +618,7 @@ impl PartitionMap {
                     Some(slots[(*remainder % greatest) as usize]).filter(|s| *s != NONE).map(|s| s as usize)
                 }
             }
-            Bound::List(list) => {
+            PartitionBound::List(list) => {
                 for d in list {
                     let found = if d.is_null() {
                         self.null_partition
@@ -614,9 +631,9 @@ impl PartitionMap {
                 }
                 None
             }
-            Bound::Range { lower, upper } => {
+            PartitionBound::Range { lower, upper } => {
                 for (at, p) in self.partitions[..self.bounded()].iter().enumerate() {
-                    let Bound::Range { lower: l, upper: u } = &*p.bound else { continue };
+                    let PartitionBound::Range { lower: l, upper: u } = &*p.bound else { continue };
                     if self.key.compare_edges(lower, u, functions)?.is_lt()
                         && self.key.compare_edges(l, upper, functions)?.is_lt()
                     {
@@ -631,7 +648,7 @@ impl PartitionMap {
     /// Hash: the neighbours of a modulus among those that there are: the last that is not greater, the first that is
     /// not less.
     pub fn moduli_around(&self, modulus: u32) -> [Option<(u32, Oid)>; 2] {
-        let of = |p: &Partition| if let Bound::Hash { modulus, .. } = &*p.bound { *modulus } else { u32::MAX };
+        let of = |p: &Partition| if let PartitionBound::Hash { modulus, .. } = &*p.bound { *modulus } else { u32::MAX };
         let at = |i: Option<usize>| i.and_then(|i| self.partitions.get(i)).map(|p| (of(p), p.oid));
         let (first, end) = (
             self.partitions.partition_point(|p| of(p) < modulus),
@@ -648,27 +665,29 @@ pub fn quoted(ty: Oid, value: &Datum, catalog: &dyn CatalogView) -> Result<Strin
 }
 
 /// A bound as it is stored.
-pub fn bound_text(key: &PartitionKey, bound: &Bound, catalog: &dyn CatalogView) -> Result<String> {
+pub fn bound_text(key: &PartitionKey, bound: &PartitionBound, catalog: &dyn CatalogView) -> Result<String> {
     let value = |i: usize, d: &Datum| -> Result<String> {
         let Some(part) = key.parts.get(i) else { return Err(Error::internal("a bound of too many columns")) };
         if d.is_null() { Ok("NULL".into()) } else { quoted(part.base_type, d, catalog) }
     };
-    let edges = |list: &[Edge]| -> Result<String> {
+    let edges = |list: &[RangeEdge]| -> Result<String> {
         let texts = list.iter().enumerate().map(|(i, e)| match e {
-            Edge::Min => Ok("MINVALUE".to_string()),
-            Edge::Max => Ok("MAXVALUE".to_string()),
-            Edge::Value(d) => value(i, d),
+            RangeEdge::Min => Ok("MINVALUE".to_string()),
+            RangeEdge::Max => Ok("MAXVALUE".to_string()),
+            RangeEdge::Value(d) => value(i, d),
         });
         Ok(texts.collect::<Result<Vec<_>>>()?.join(", "))
     };
     Ok(match bound {
-        Bound::Default => "DEFAULT".into(),
-        Bound::Hash { modulus, remainder } => format!("FOR VALUES WITH (modulus {modulus}, remainder {remainder})"),
-        Bound::List(list) => {
+        PartitionBound::Default => "DEFAULT".into(),
+        PartitionBound::Hash { modulus, remainder } => {
+            format!("FOR VALUES WITH (modulus {modulus}, remainder {remainder})")
+        }
+        PartitionBound::List(list) => {
             let texts = list.iter().map(|d| value(0, d)).collect::<Result<Vec<_>>>()?;
             format!("FOR VALUES IN ({})", texts.join(", "))
         }
-        Bound::Range { lower, upper } => format!("FOR VALUES FROM ({}) TO ({})", edges(lower)?, edges(upper)?),
+        PartitionBound::Range { lower, upper } => format!("FOR VALUES FROM ({}) TO ({})", edges(lower)?, edges(upper)?),
     })
 }
 
@@ -698,7 +717,7 @@ fn list<'t>(
     text: &'t str,
     one_column: bool,
     catalog: &dyn CatalogView,
-) -> Option<(Vec<Edge>, &'t str)> {
+) -> Option<(Vec<RangeEdge>, &'t str)> {
     let mut rest = text.trim_start().strip_prefix('(')?;
     let mut out = Vec::new();
     loop {
@@ -708,12 +727,12 @@ fn list<'t>(
         let (literal, word, after) = token(rest)?;
         let part = key.parts.get(if one_column { 0 } else { out.len() })?;
         out.push(match literal {
-            Some(text) => Edge::Value(
+            Some(text) => RangeEdge::Value(
                 super::value_host::with_context(catalog, |cx| io::input(part.base_type, &text, -1, cx)).ok()?,
             ),
-            None if word == "MINVALUE" => Edge::Min,
-            None if word == "MAXVALUE" => Edge::Max,
-            None if word == "NULL" => Edge::Value(Datum::Null),
+            None if word == "MINVALUE" => RangeEdge::Min,
+            None if word == "MAXVALUE" => RangeEdge::Max,
+            None if word == "NULL" => RangeEdge::Value(Datum::Null),
             None => return None,
         });
         rest = after;
@@ -721,31 +740,36 @@ fn list<'t>(
 }
 
 /// Reads what [`bound_text`] has written.
-pub fn read_bound(key: &PartitionKey, text: &str, catalog: &dyn CatalogView) -> Result<Bound> {
+pub fn read_bound(key: &PartitionKey, text: &str, catalog: &dyn CatalogView) -> Result<PartitionBound> {
     read(key, text, catalog).ok_or_else(|| Error::internal(format!("a partition bound cannot be read: {text}")))
 }
 
-fn read(key: &PartitionKey, text: &str, catalog: &dyn CatalogView) -> Option<Bound> {
+fn read(key: &PartitionKey, text: &str, catalog: &dyn CatalogView) -> Option<PartitionBound> {
     if text == "DEFAULT" {
-        return Some(Bound::Default);
+        return Some(PartitionBound::Default);
     }
     let rest = text.strip_prefix("FOR VALUES ")?;
     if let Some(rest) = rest.strip_prefix("WITH (modulus ") {
         let (modulus, rest) = rest.split_once(", remainder ")?;
         let remainder = rest.strip_suffix(')')?;
-        return Some(Bound::Hash { modulus: modulus.parse().ok()?, remainder: remainder.parse().ok()? });
+        return Some(PartitionBound::Hash { modulus: modulus.parse().ok()?, remainder: remainder.parse().ok()? });
     }
     if let Some(rest) = rest.strip_prefix("IN ") {
-        let value = |e: Edge| if let Edge::Value(d) = e { Some(d) } else { None };
-        return list(key, rest, true, catalog)?.0.into_iter().map(value).collect::<Option<Vec<_>>>().map(Bound::List);
+        let value = |e: RangeEdge| if let RangeEdge::Value(d) = e { Some(d) } else { None };
+        return list(key, rest, true, catalog)?
+            .0
+            .into_iter()
+            .map(value)
+            .collect::<Option<Vec<_>>>()
+            .map(PartitionBound::List);
     }
     let (lower, rest) = list(key, rest.strip_prefix("FROM ")?, false, catalog)?;
     let (upper, _) = list(key, rest.strip_prefix(" TO ")?, false, catalog)?;
-    Some(Bound::Range { lower, upper })
+    Some(PartitionBound::Range { lower, upper })
 }
 
 /// One of PostgreSQL's operator classes.
-pub struct NamedClass {
+pub struct BuiltinOperatorClass {
     pub oid: Oid,
     pub method: Oid,
     pub name: &'static str,
@@ -753,12 +777,12 @@ pub struct NamedClass {
     pub is_default: bool,
 }
 
-pub fn operator_classes() -> impl Iterator<Item = NamedClass> {
+pub fn operator_classes() -> impl Iterator<Item = BuiltinOperatorClass> {
     let file = &FILES.pg_opclass;
     let place = |name: &str| file.column(name);
     let (oid, method, name, input, default) =
         (place("oid"), place("opcmethod"), place("opcname"), place("opcintype"), place("opcdefault"));
-    file.rows.iter().map(move |r| NamedClass {
+    file.rows.iter().map(move |r| BuiltinOperatorClass {
         oid: number(r[oid]),
         method: number(r[method]),
         name: r[name].unwrap_or(""),

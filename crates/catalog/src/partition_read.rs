@@ -3,7 +3,7 @@
 use super::cache::{CatalogReader, ObjectCache};
 use super::ids::*;
 use super::model::*;
-use super::partition::{self, KeyPart, Partition, PartitionKey, PartitionMap, Strategy};
+use super::partition::{self, Partition, PartitionKey, PartitionKeyPart, PartitionMap, PartitionStrategy};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
@@ -45,7 +45,7 @@ impl CatalogReader<'_> {
             };
             // An enum's labels are read and shown as the enum's.
             let base_type = super::user_types::shown_type(type_oid, -1, self).0;
-            parts.push(KeyPart {
+            parts.push(PartitionKeyPart {
                 attnum: *attnum as i16,
                 expression_sql,
                 type_oid,
@@ -56,7 +56,7 @@ impl CatalogReader<'_> {
                 class: self.user_class(at(&classes))?,
             });
         }
-        Ok(Some(PartitionKey { strategy: Strategy::of(row.char("partstrat")), parts }))
+        Ok(Some(PartitionKey { strategy: PartitionStrategy::of(row.char("partstrat")), parts }))
     }
 
     /// The sequence behind an identity column; a partition draws from its parent's.

@@ -40,7 +40,7 @@ pub struct RowColumn {
 
 /// The columns of a row, dropped ones left out.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RowShape {
+pub struct TupleDescriptor {
     /// The composite type, or RECORD.
     pub type_oid: Oid,
     pub columns: Vec<RowColumn>,

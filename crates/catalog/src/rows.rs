@@ -2,7 +2,7 @@
 
 use super::model::{ForeignKey, SequenceOptions};
 use super::store::CatalogRow;
-use super::trigger::KeyFiring;
+use super::trigger::ForeignKeyFiring;
 use kilndb_base::Oid;
 use kilndb_base::hash::HashMap;
 
@@ -28,7 +28,7 @@ impl SequenceOptions {
     }
 }
 
-pub(super) fn foreign_key(row: &CatalogRow, firing: KeyFiring) -> ForeignKey {
+pub(super) fn foreign_key(row: &CatalogRow, firing: ForeignKeyFiring) -> ForeignKey {
     let attnums = |column: &str| row.numbers(column).iter().map(|n| *n as i16).collect();
     ForeignKey {
         oid: row.oid("oid"),
@@ -59,6 +59,6 @@ pub(super) fn triggers_by_key(rows: Vec<CatalogRow>) -> HashMap<Oid, Vec<Catalog
     by_key
 }
 
-pub(super) fn firing_of(key: &CatalogRow, triggers: &HashMap<Oid, Vec<CatalogRow>>) -> KeyFiring {
-    KeyFiring::of_rows(triggers.get(&key.oid("oid")).into_iter().flatten())
+pub(super) fn firing_of(key: &CatalogRow, triggers: &HashMap<Oid, Vec<CatalogRow>>) -> ForeignKeyFiring {
+    ForeignKeyFiring::of_rows(triggers.get(&key.oid("oid")).into_iter().flatten())
 }

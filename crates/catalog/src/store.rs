@@ -7,7 +7,7 @@
 
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
 use super::definition_rows::defined_objects;
-use super::key_range::{Range, prefix_range};
+use super::key_range::{KeyRange, prefix_range};
 use super::temporary::{TemporaryCatalog, is_temporary_row};
 use kilndb_base::hash::HashMap;
 use kilndb_base::park::Park;
@@ -21,24 +21,24 @@ use kilndb_types::key::encode_key;
 use kilndb_types::row::{RowDescriptor, decode_row, encode_row};
 
 /// Everything fixed about a system table: shape and storage format.
-pub struct TableShape {
+pub struct SystemTableLayout {
     pub table: &'static SystemTable,
     pub descriptor: Arc<RowDescriptor>,
 }
 
-pub static SHAPES: LazyLock<HashMap<Oid, TableShape>> = LazyLock::new(|| {
+pub static SHAPES: LazyLock<HashMap<Oid, SystemTableLayout>> = LazyLock::new(|| {
     BUILTINS
         .tables
         .iter()
         .filter_map(|table| {
             let types: Vec<Oid> = table.columns.iter().map(|c| c.type_oid).collect();
             let descriptor = Arc::new(RowDescriptor::new(&types).ok()?);
-            Some((table.oid, TableShape { table, descriptor }))
+            Some((table.oid, SystemTableLayout { table, descriptor }))
         })
         .collect()
 });
 
-pub fn shape(table: Oid) -> Result<&'static TableShape> {
+pub fn shape(table: Oid) -> Result<&'static SystemTableLayout> {
     SHAPES.get(&table).ok_or_else(|| Error::internal(format!("system table {table} has no shape")))
 }
 
@@ -191,13 +191,13 @@ impl CatalogStore {
     }
 }
 
-fn index_of(shape: &'static TableShape, index: Oid) -> Result<&'static SystemIndex> {
+fn index_of(shape: &'static SystemTableLayout, index: Oid) -> Result<&'static SystemIndex> {
     let found = shape.table.indexes.iter().find(|i| i.oid == index);
     found.ok_or_else(|| Error::internal(format!("system index {index} is not one of {}", shape.table.name)))
 }
 
 /// The range of an index's entries whose first columns equal `key`.
-pub fn key_range(shape: &'static TableShape, index: Oid, key: &[Datum]) -> Result<Range> {
+pub fn key_range(shape: &'static SystemTableLayout, index: Oid, key: &[Datum]) -> Result<KeyRange> {
     let mut prefix = Vec::new();
     for (column, value) in index_of(shape, index)?.keys.iter().zip(key) {
         encode_key(shape.table.columns[*column].type_oid, value, false, false, &mut prefix)?;
@@ -205,7 +205,7 @@ pub fn key_range(shape: &'static TableShape, index: Oid, key: &[Datum]) -> Resul
     Ok(prefix_range(prefix))
 }
 
-pub fn index_key(shape: &TableShape, index: &SystemIndex, values: &[Datum]) -> Result<Vec<u8>> {
+pub fn index_key(shape: &SystemTableLayout, index: &SystemIndex, values: &[Datum]) -> Result<Vec<u8>> {
     let mut key = Vec::new();
     for column in &index.keys {
         encode_key(shape.table.columns[*column].type_oid, &values[*column], false, false, &mut key)?;
@@ -302,7 +302,7 @@ impl CatalogWriter<'_> {
         }
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: !changed.is_empty() };
         let snapshot = self.txn.take_snapshot();
-        let outcome = heap.update(self.txn, old.rid, &snapshot, &bytes, &retired, &options, self.park)?;
+        let outcome = heap.update(self.txn, old.rid, &bytes, &retired, &options.with(&snapshot, self.park))?;
         written(outcome)?;
         for (index, _, new_key) in &changed {
             self.insert_key(heap, index, new_key, old.rid)?;
@@ -326,7 +326,7 @@ impl CatalogWriter<'_> {
         let retired: Vec<(&Relation, &[u8])> = keys.iter().map(|(r, k)| (r.as_ref(), k.as_slice())).collect();
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: true };
         let snapshot = self.txn.take_snapshot();
-        let outcome = heap.delete(self.txn, row.rid, &snapshot, &retired, &options, self.park)?;
+        let outcome = heap.delete(self.txn, row.rid, &retired, &options.with(&snapshot, self.park))?;
         written(outcome)
     }
 }

@@ -15,10 +15,10 @@
 //! Must not know: sessions.
 
 use super::cache::ObjectCache;
-use super::global::{GlobalUsers, Instance};
+use super::global::{GlobalTableInstance, GlobalTableInstances};
 use super::ids::*;
-use super::key_range::Range;
-use super::store::{CatalogRow, SHAPES, TableShape, index_key, shape};
+use super::key_range::KeyRange;
+use super::store::{CatalogRow, SHAPES, SystemTableLayout, index_key, shape};
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Engine, PrivateStore};
@@ -52,26 +52,26 @@ fn number_of(rid: RowId) -> u32 {
 /// Numbers of rows are given anew from here on.
 const NUMBERS: u32 = 0x3000_0000;
 
-type Row = Arc<Vec<Datum>>;
+type TemporaryRow = Arc<Vec<Datum>>;
 /// Of an index: key and row.
-type Entries = BTreeSet<(Vec<u8>, u32)>;
+type IndexEntries = BTreeSet<(Vec<u8>, u32)>;
 
 /// One system table's temporary rows and their index entries.
-struct Rows {
-    shape: &'static TableShape,
-    rows: HashMap<u32, Row>,
+struct TemporaryTableRows {
+    shape: &'static SystemTableLayout,
+    rows: HashMap<u32, TemporaryRow>,
     /// As the system indexes: entries by key, then row.
-    indexes: Vec<(Oid, Entries)>,
+    indexes: Vec<(Oid, IndexEntries)>,
     next: u32,
 }
 
-impl Rows {
-    fn new(table: Oid) -> Result<Rows> {
+impl TemporaryTableRows {
+    fn new(table: Oid) -> Result<TemporaryTableRows> {
         let shape = shape(table)?;
-        let indexes = shape.table.indexes.iter().map(|i| (i.oid, Entries::new())).collect();
-        Ok(Rows { shape, rows: HashMap::new(), indexes, next: 0 })
+        let indexes = shape.table.indexes.iter().map(|i| (i.oid, IndexEntries::new())).collect();
+        Ok(TemporaryTableRows { shape, rows: HashMap::new(), indexes, next: 0 })
     }
-    fn put(&mut self, number: u32, new: Option<Row>) -> Result<Option<Row>> {
+    fn put(&mut self, number: u32, new: Option<TemporaryRow>) -> Result<Option<TemporaryRow>> {
         let old = self.rows.remove(&number);
         for (definition, (_, entries)) in self.shape.table.indexes.iter().zip(&mut self.indexes) {
             if let Some(old) = &old {
@@ -86,7 +86,7 @@ impl Rows {
         }
         Ok(old)
     }
-    fn in_range(&self, index: Oid, range: &Range) -> Vec<(Vec<u8>, u32)> {
+    fn in_range(&self, index: Oid, range: &KeyRange) -> Vec<(Vec<u8>, u32)> {
         use std::ops::Bound::*;
         let Some((_, entries)) = self.indexes.iter().find(|(oid, _)| *oid == index) else { return Vec::new() };
         let lower = match &range.0 {
@@ -114,16 +114,16 @@ impl Rows {
 }
 
 /// What was there before a change.
-enum Change {
+enum TemporaryUndo {
     Row {
         table: Oid,
         number: u32,
-        old: Option<Row>,
+        old: Option<TemporaryRow>,
     },
     /// Of a global temporary table or one of its indexes.
     Instance {
         oid: Oid,
-        old: Option<Instance>,
+        old: Option<GlobalTableInstance>,
     },
 }
 
@@ -134,14 +134,14 @@ pub struct TemporaryCatalog {
     pub(super) store: OnceCell<Arc<PrivateStore>>,
     /// For the store, when it is opened.
     pub buffer_bytes: Cell<u64>,
-    pub(super) instances: RefCell<HashMap<Oid, Instance>>,
+    pub(super) instances: RefCell<HashMap<Oid, GlobalTableInstance>>,
     /// Those made in this transaction: if it has also made the table or index, a rollback takes them back.
     pub(super) made: RefCell<Vec<Oid>>,
-    pub(super) users: Arc<GlobalUsers>,
+    pub(super) users: Arc<GlobalTableInstances>,
     /// As other sessions see it in `users`.
     pub(super) session: i32,
-    tables: RefCell<HashMap<Oid, Rows>>,
-    changes: RefCell<Vec<Change>>,
+    tables: RefCell<HashMap<Oid, TemporaryTableRows>>,
+    changes: RefCell<Vec<TemporaryUndo>>,
     next_oid: Cell<Oid>,
     generation: Cell<u64>,
     /// Objects made of the rows, and the version of the shared catalogs they were made with.
@@ -192,7 +192,7 @@ impl TemporaryCatalog {
         let tables = self.tables.borrow();
         tables.is_empty() || Self::has_no_objects(&tables)
     }
-    fn has_no_objects(tables: &HashMap<Oid, Rows>) -> bool {
+    fn has_no_objects(tables: &HashMap<Oid, TemporaryTableRows>) -> bool {
         [PG_CLASS, PG_PROC].iter().all(|table| tables.get(table).is_none_or(|t| t.rows.is_empty()))
     }
     pub fn has_relation(&self, oid: Oid) -> bool {
@@ -227,7 +227,7 @@ impl TemporaryCatalog {
     pub fn each_transition_row(
         &self,
         is_new: bool,
-        io: kilndb_spill::Io<'_>,
+        io: kilndb_spill::SpillIo<'_>,
         take: &mut dyn FnMut(&super::Table, &[kilndb_types::Datum]) -> Result<()>,
     ) -> Result<()> {
         let all = self.transitions.borrow();
@@ -306,7 +306,7 @@ impl TemporaryCatalog {
         self.tables.borrow().get(&table)?.catalog_row(number_of(rid))
     }
     /// Entries of a system index in a range, in its order.
-    pub fn entries(&self, table: Oid, index: Oid, range: &Range) -> Vec<(Vec<u8>, RowId)> {
+    pub fn entries(&self, table: Oid, index: Oid, range: &KeyRange) -> Vec<(Vec<u8>, RowId)> {
         let tables = self.tables.borrow();
         let Some(rows) = tables.get(&table).filter(|t| !t.rows.is_empty()) else { return Vec::new() };
         rows.in_range(index, range).into_iter().map(|(key, number)| (key, rid_of(number))).collect()
@@ -314,10 +314,10 @@ impl TemporaryCatalog {
 
     // ---- writing
 
-    fn change(&self, table: Oid, number: u32, new: Option<Row>) -> Result<()> {
+    fn change(&self, table: Oid, number: u32, new: Option<TemporaryRow>) -> Result<()> {
         let unknown = || Error::internal("a temporary row of an unknown table");
         let old = self.tables.borrow_mut().get_mut(&table).ok_or_else(unknown)?.put(number, new)?;
-        self.changes.borrow_mut().push(Change::Row { table, number, old });
+        self.changes.borrow_mut().push(TemporaryUndo::Row { table, number, old });
         self.touched();
         Ok(())
     }
@@ -334,7 +334,7 @@ impl TemporaryCatalog {
         let mut tables = self.tables.borrow_mut();
         let rows = match tables.entry(table) {
             std::collections::hash_map::Entry::Occupied(known) => known.into_mut(),
-            std::collections::hash_map::Entry::Vacant(new) => new.insert(Rows::new(table)?),
+            std::collections::hash_map::Entry::Vacant(new) => new.insert(TemporaryTableRows::new(table)?),
         };
         while rows.rows.contains_key(&rows.next) {
             rows.next = (rows.next + 1) % NUMBERS;
@@ -352,10 +352,10 @@ impl TemporaryCatalog {
 
     // ---- the transaction
 
-    pub(super) fn change_instance(&self, oid: Oid, new: Option<Instance>) {
+    pub(super) fn change_instance(&self, oid: Oid, new: Option<GlobalTableInstance>) {
         let old = self.instances.borrow().get(&oid).copied();
         self.put_instance(oid, new);
-        self.changes.borrow_mut().push(Change::Instance { oid, old });
+        self.changes.borrow_mut().push(TemporaryUndo::Instance { oid, old });
         self.touched();
     }
     /// To be handed to [`TemporaryCatalog::undo_to`].
@@ -369,12 +369,12 @@ impl TemporaryCatalog {
         while self.mark() > mark {
             let Some(change) = self.changes.borrow_mut().pop() else { break };
             match change {
-                Change::Row { table, number, old } => {
+                TemporaryUndo::Row { table, number, old } => {
                     if let Some(rows) = self.tables.borrow_mut().get_mut(&table) {
                         rows.put(number, old)?;
                     }
                 }
-                Change::Instance { oid, old } => self.put_instance(oid, old),
+                TemporaryUndo::Instance { oid, old } => self.put_instance(oid, old),
             }
         }
         self.touched();

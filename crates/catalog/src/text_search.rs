@@ -3,12 +3,12 @@
 use super::cache::CatalogReader;
 use super::ids::*;
 use super::store::CatalogRow;
-use kilndb_base::env::{Env, Open};
+use kilndb_base::env::{Env, OpenMode};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_fulltext::dictionary::{nested_thesaurus, parse_options};
-use kilndb_fulltext::files::Source;
+use kilndb_fulltext::files::DictionarySource;
 use kilndb_fulltext::{Config, ConfigEntry, Dictionary};
 use kilndb_types::{Datum, oids};
 use std::io::ErrorKind;
@@ -33,7 +33,7 @@ impl TextSearchFiles {
             let message = format!("could not read file \"tsearch_data/{name}\": {e}");
             Error::new(sqlstate::CONFIG_FILE_ERROR, message)
         };
-        let file = match self.env.open(&self.folder.join(name), Open::ReadOnly) {
+        let file = match self.env.open(&self.folder.join(name), OpenMode::ReadOnly) {
             Ok(file) => file,
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(failed(e)),
@@ -206,7 +206,7 @@ impl CatalogReader<'_> {
     }
 }
 
-impl Source for CatalogReader<'_> {
+impl DictionarySource for CatalogReader<'_> {
     fn file(&self, name: &str) -> Result<Option<Vec<u8>>> {
         self.database.text_search.read(name)
     }

@@ -111,7 +111,7 @@ pub const LAST_KEY_FUNCTION: Oid = 1655;
 
 /// When the executor looks after a foreign key: as the `tgenabled` of its triggers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeyFiring {
+pub struct ForeignKeyFiring {
     /// New rows of the referencing table.
     pub insert: u8,
     /// Changed ones.
@@ -122,16 +122,16 @@ pub struct KeyFiring {
     pub gone: u8,
 }
 
-impl Default for KeyFiring {
-    fn default() -> KeyFiring {
-        KeyFiring { insert: b'O', update: b'O', changed: b'O', gone: b'O' }
+impl Default for ForeignKeyFiring {
+    fn default() -> ForeignKeyFiring {
+        ForeignKeyFiring { insert: b'O', update: b'O', changed: b'O', gone: b'O' }
     }
 }
 
-impl KeyFiring {
+impl ForeignKeyFiring {
     /// By the rows of pg_trigger of one key. (A cluster of an earlier build has none.)
-    pub fn of_rows<'r>(rows: impl Iterator<Item = &'r CatalogRow>) -> KeyFiring {
-        let mut found = KeyFiring::default();
+    pub fn of_rows<'r>(rows: impl Iterator<Item = &'r CatalogRow>) -> ForeignKeyFiring {
+        let mut found = ForeignKeyFiring::default();
         for row in rows.filter(|row| is_of_key(row)) {
             let enabled = row.char("tgenabled");
             match (row.oid("tgfoid"), row.int("tgtype") as i16 & (INSERT | DELETE | UPDATE)) {

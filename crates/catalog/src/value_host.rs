@@ -3,13 +3,14 @@
 use super::model::CatalogView;
 use super::user_types;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_types::{Datum, EvalContext, FormatSettings, Host};
+use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
+use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 
 /// What value code may ask where there are catalogs, but no session.
 pub struct CatalogHost<'a>(pub &'a dyn CatalogView);
 
-impl Host for CatalogHost<'_> {
+impl ObjectNames for CatalogHost<'_> {
     fn format_type(&self, oid: Oid, typmod: i32) -> String {
         self.0.format_type(oid, typmod)
     }
@@ -19,6 +20,9 @@ impl Host for CatalogHost<'_> {
     fn reg_output(&self, _kind: Oid, oid: Oid) -> String {
         oid.to_string()
     }
+}
+
+impl TypeCatalog for CatalogHost<'_> {
     fn element_type(&self, oid: Oid) -> Oid {
         match self.0.type_by_oid(oid) {
             Ok(Some(t)) if t.category == b'A' => t.element,
@@ -48,6 +52,11 @@ impl Host for CatalogHost<'_> {
     fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
         user_types::enum_label(self.0, oid, value)
     }
+}
+
+impl TextSearchCatalog for CatalogHost<'_> {}
+
+impl SessionEnvironment for CatalogHost<'_> {
     fn clock_unix_micros(&self) -> i64 {
         0
     }

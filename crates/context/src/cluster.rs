@@ -19,7 +19,7 @@ use kilndb_exec::helpers::HelperPool;
 use kilndb_exec::stats::Statistics;
 use kilndb_spill::TempSpace;
 use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, StorageLimits, Tuning};
-use kilndb_types::context::Host;
+use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ pub struct BootHost<'a> {
     pub env: &'a dyn Env,
 }
 
-impl Host for BootHost<'_> {
+impl ObjectNames for BootHost<'_> {
     fn format_type(&self, oid: Oid, _typmod: i32) -> String {
         oid.to_string()
     }
@@ -84,6 +84,9 @@ impl Host for BootHost<'_> {
     fn reg_output(&self, _kind: Oid, oid: Oid) -> String {
         oid.to_string()
     }
+}
+
+impl TypeCatalog for BootHost<'_> {
     fn element_type(&self, oid: Oid) -> Oid {
         kilndb_catalog::builtin::BUILTINS.types.get(&oid).map_or(0, |t| t.element)
     }
@@ -93,6 +96,11 @@ impl Host for BootHost<'_> {
     fn composite_fields(&self, _oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
         None
     }
+}
+
+impl TextSearchCatalog for BootHost<'_> {}
+
+impl SessionEnvironment for BootHost<'_> {
     fn clock_unix_micros(&self) -> i64 {
         self.env.unix_micros()
     }

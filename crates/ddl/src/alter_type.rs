@@ -16,7 +16,7 @@ use crate::host::{NullSink, StatementHost};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{EngineQuery, RowCondition, RowValue, TableQuery, insert_rows};
 use kilndb_bind::ir::BoundStatement;
-use kilndb_bind::names::{BoundText, Over};
+use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_bind::{Binder, bind_expression, bind_expression_node, is_untyped_literal};
 use kilndb_catalog::format_type::quote_identifier;
@@ -445,5 +445,5 @@ fn keys_of(table: &Table, attnum: i16) -> ColumnKeys {
 }
 
 fn names_column(host: &StatementHost<'_>, table: &Arc<Table>, sql: &str, column: ObjectAddress) -> Result<bool> {
-    Ok(BoundText::expression(sql, Over::Table(table), &host.reader)?.refers_to(column))
+    Ok(BoundText::expression(sql, VisibleColumns::Table(table), &host.reader)?.refers_to(column))
 }

@@ -14,9 +14,9 @@ use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
 use kilndb_storage::{Relation, RowBatch, Snapshot};
 use kilndb_types::Datum;
-use kilndb_types::inverted::Class;
+use kilndb_types::inverted::InvertedClass;
 use kilndb_types::key::encode_key;
-use kilndb_types::row::{Want, decode_row, stored_column_count};
+use kilndb_types::row::{ColumnFetch, decode_row, stored_column_count};
 use std::sync::Arc;
 
 /// Places in pg_stat_progress_create_index's numbers.
@@ -36,14 +36,14 @@ pub(super) const REINDEX: i64 = 3;
 struct KeySink<'a> {
     sorter: &'a mut KeySorter,
     index: &'a Index,
-    classes: &'a [Class],
+    classes: &'a [InvertedClass],
     key: Vec<u8>,
 }
 
 /// The key of a row, or in an index of terms, whose classes these are, its terms.
 fn push_entries(
     index: &Index,
-    classes: &[Class],
+    classes: &[InvertedClass],
     values: &[Datum],
     rid: RowId,
     key: &mut Vec<u8>,
@@ -75,7 +75,7 @@ fn encode_entry(index: &Index, values: &[Datum], key: &mut Vec<u8>) -> Result<bo
 struct KeyScan {
     table: Arc<Table>,
     index: Arc<Index>,
-    classes: Vec<Class>,
+    classes: Vec<InvertedClass>,
     heap: Arc<Relation>,
     snapshot: Snapshot,
     next_block: AtomicU32,
@@ -87,8 +87,8 @@ const BLOCKS_PER_HELPER: u32 = 1024;
 impl KeyScan {
     /// `progress`: where it is told how far all are.
     fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
-        let mut needed = vec![Want::Nothing; self.table.columns.len()];
-        self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = Want::Value);
+        let mut needed = vec![ColumnFetch::Nothing; self.table.columns.len()];
+        self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = ColumnFetch::Value);
         let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());
         loop {
             let block = self.next_block.fetch_add(1, Ordering::Relaxed);
@@ -356,7 +356,7 @@ impl Definitions<'_> {
     }
 
     /// Of the columns of an index of terms; of another index none.
-    fn inverted_classes(&mut self, index: &Index, runtime: &dyn Runtime) -> Result<Vec<Class>> {
+    fn inverted_classes(&mut self, index: &Index, runtime: &dyn Runtime) -> Result<Vec<InvertedClass>> {
         let keys = index.keys.iter().filter(|_| index.has_terms());
         self.context_mut()
             .with_catalog(runtime, |host| keys.map(|k| inverted_class(k.opclass, k.type_oid, &host.reader)).collect())

@@ -7,7 +7,7 @@ use super::partition_keys::NameCounter;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{KeyJoin, RowCondition};
-use kilndb_bind::names::{BoundText, Over};
+use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_catalog::ForeignKey;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
@@ -339,7 +339,7 @@ impl Definitions<'_> {
             columns_in(&bound.expr, bound.rel, &mut used);
             Ok(used)
         })?;
-        let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
+        let sql = self.stored_expression(&sql, VisibleColumns::Table(table), runtime)?;
         let name = match c.conname() {
             Some(name) => name.to_string(),
             None => {
@@ -653,7 +653,7 @@ impl Definitions<'_> {
     fn columns_named(&mut self, sql: &str, table: Oid, runtime: &dyn Runtime) -> Result<Vec<i16>> {
         let table = self.context_mut().table_by_oid(table, runtime)?;
         let references = self.context_mut().with_catalog(runtime, |host| {
-            Ok(BoundText::expression(sql, Over::Table(&table), &host.reader)?.references())
+            Ok(BoundText::expression(sql, VisibleColumns::Table(&table), &host.reader)?.references())
         })?;
         let of_table = references.iter().filter(|r| r.class == PG_CLASS && r.object == table.oid && r.column > 0);
         Ok(of_table.map(|r| r.column).collect())

@@ -11,11 +11,12 @@ use crate::client::Runtime;
 use crate::host::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::ir::{Expr, ExprKind};
-use kilndb_bind::names::Over;
+use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, Table};
-use kilndb_types::{Datum, Host, oids};
+use kilndb_types::context::ObjectNames;
+use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
 /// nextval(regclass).
@@ -94,7 +95,7 @@ impl Definitions<'_> {
         let sql = typed.as_deref().unwrap_or(sql);
         let stored = match stored {
             Some(stored) => stored,
-            None => self.stored_expression(sql, Over::Table(&table), runtime)?,
+            None => self.stored_expression(sql, VisibleColumns::Table(&table), runtime)?,
         };
         self.write_catalog(runtime, |w| {
             let row = [

@@ -9,7 +9,7 @@ use super::types::{NewType, insert_type};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::RowCondition;
-use kilndb_bind::names::Over;
+use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Table, TableKind, TypeInfo};
@@ -152,7 +152,7 @@ impl Definitions<'_> {
             ("typnotnull", Datum::Bool(clauses.not_null.as_ref().is_some_and(|n| n.0))),
         ]);
         if let Some(Some(sql)) = &clauses.default {
-            let sql = self.stored_expression(sql, Over::Nothing, runtime)?;
+            let sql = self.stored_expression(sql, VisibleColumns::Nothing, runtime)?;
             columns.extend([("typdefault", Datum::text(&sql)), ("typdefaultbin", Datum::text(&sql))]);
         }
         self.write_catalog(runtime, |w| insert_type(w, &NewType { oid, name: &name, schema, owner, array, columns }))?;
@@ -163,7 +163,7 @@ impl Definitions<'_> {
         }
         for (given, sql, _) in &clauses.checks {
             self.check_domain_check(sql, base, runtime)?;
-            let sql = self.stored_expression(sql, Over::Domain(base), runtime)?;
+            let sql = self.stored_expression(sql, VisibleColumns::Domain(base), runtime)?;
             let name = self.domain_constraint_name(oid, &name, given.as_deref(), "check")?;
             let new = NewDomainConstraint { domain: oid, schema, name: &name, check: Some(&sql), is_validated: true };
             self.insert_domain_constraint(new, runtime)?;
@@ -265,7 +265,7 @@ impl Definitions<'_> {
         if let Some(sql) = &sql {
             self.check_default(sql, &info.name, (info.base_type, info.typmod), runtime)?;
         }
-        let sql = sql.map(|sql| self.stored_expression(&sql, Over::Nothing, runtime)).transpose()?;
+        let sql = sql.map(|sql| self.stored_expression(&sql, VisibleColumns::Nothing, runtime)).transpose()?;
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| {
             let value = sql.as_ref().map_or(Datum::Null, Datum::text);
             row.set("typdefault", value.clone());
@@ -316,7 +316,7 @@ impl Definitions<'_> {
             C::CONSTR_CHECK => {
                 let sql = kilndb_syntax::expression_sql(k.raw_expr())?;
                 self.check_domain_check(&sql, info.base_type, runtime)?;
-                let sql = self.stored_expression(&sql, Over::Domain(info.base_type), runtime)?;
+                let sql = self.stored_expression(&sql, VisibleColumns::Domain(info.base_type), runtime)?;
                 let name = self.domain_constraint_name(info.oid, &info.name, k.conname(), "check")?;
                 if !k.skip_validation {
                     self.validate_domain_check(info, &sql, runtime)?;

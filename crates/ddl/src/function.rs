@@ -9,7 +9,7 @@ use super::Definitions;
 use crate::client::Runtime;
 use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::names::Over;
+use kilndb_bind::names::VisibleColumns;
 use kilndb_bind::{self, is_polymorphic};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
@@ -495,7 +495,7 @@ impl Definitions<'_> {
                 e
             })
         })?;
-        self.stored_expression(&sql, Over::Nothing, runtime)
+        self.stored_expression(&sql, VisibleColumns::Nothing, runtime)
     }
 
     fn result_type(

@@ -4,7 +4,7 @@ use super::{Definitions, index_class};
 use crate::client::Runtime;
 use crate::create_table::{NewColumn, insert_attribute};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::names::Over;
+use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::builtin::BUILTINS;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
@@ -81,7 +81,8 @@ impl Definitions<'_> {
         if let Some(sql) = &predicate {
             self.check_index_expression(sql, &table, Some((oids::BOOL, -1)), runtime)?;
         }
-        let predicate = predicate.map(|sql| self.stored_expression(&sql, Over::Table(&table), runtime)).transpose()?;
+        let predicate =
+            predicate.map(|sql| self.stored_expression(&sql, VisibleColumns::Table(&table), runtime)).transpose()?;
         let name = match s.idxname() {
             Some(name) => name.to_string(),
             None => self.free_name(&table, &names, "idx", runtime)?,
@@ -197,7 +198,7 @@ impl Definitions<'_> {
             None => {
                 let sql = kilndb_syntax::expression_sql(e.expr())?;
                 let type_oid = self.check_index_expression(&sql, table, None, runtime)?;
-                let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
+                let sql = self.stored_expression(&sql, VisibleColumns::Table(table), runtime)?;
                 let name = match e.expr() {
                     kilndb_syntax::Node::FuncCall(f) => {
                         super::strings(f.funcname()).last().map_or("expr", |s| *s).to_string()

@@ -9,7 +9,7 @@ use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{AccessMethod, BTREE_METHOD, CatalogView, OptionValue};
 use kilndb_syntax::nodes;
 use kilndb_syntax::raw::{SortByDir, SortByNulls};
-use kilndb_types::inverted::Class;
+use kilndb_types::inverted::InvertedClass;
 use kilndb_types::{key, oids};
 
 pub(super) fn method_of(name: Option<&str>) -> Result<Oid> {
@@ -85,7 +85,7 @@ impl Definitions<'_> {
             )));
         }
         if AccessMethod::of(method).has_terms()
-            && let Class::Array(element) =
+            && let InvertedClass::Array(element) =
                 self.context_mut().with_catalog(runtime, |host| inverted_class(class, type_oid, &host.reader))?
         {
             self.check_elements(element, runtime)?;
@@ -167,10 +167,10 @@ impl Definitions<'_> {
             return Ok(type_oid);
         }
         Ok(match self.context_mut().with_catalog(runtime, |host| inverted_class(opclass, type_oid, &host.reader))? {
-            Class::Array(element) => element,
-            Class::TsVector | Class::Jsonb => oids::TEXT,
-            Class::JsonbPath | Class::Trigram => oids::INT4,
-            Class::Ordered(_) => type_oid,
+            InvertedClass::Array(element) => element,
+            InvertedClass::TsVector | InvertedClass::Jsonb => oids::TEXT,
+            InvertedClass::JsonbPath | InvertedClass::Trigram => oids::INT4,
+            InvertedClass::Ordered(_) => type_oid,
         })
     }
 }

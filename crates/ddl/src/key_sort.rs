@@ -8,7 +8,7 @@
 //! Format of an entry, in memory and in a run, little-endian: u16 (bits 0–14 key length, bit 15: a key column is
 //! NULL), u64 row id, key bytes.
 
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -105,7 +105,7 @@ impl KeySorter {
         self.sort();
         self.env.create_dir_all(&self.directory)?;
         let path = self.directory.join(format!("sort.{:016x}", self.env.random_u64()));
-        let file = self.env.open(&path, Open::Truncate)?;
+        let file = self.env.open(&path, OpenMode::Truncate)?;
         self.runs.push(Run { path, file, bytes: 0 });
         let Some(run) = self.runs.last_mut() else { return Ok(()) };
         let mut out = Vec::with_capacity(READ_BYTES * 2);

@@ -9,12 +9,13 @@ use super::text_search;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{CallQuery, RowCondition, ValueQuery, ValueSource};
-use kilndb_bind::names::Over;
+use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::operator_class::{self, ClassFunctions, UserClass};
+use kilndb_catalog::operator_class::{self, SupportFunctionCaller, UserOperatorClass};
 use kilndb_catalog::partition::{
-    self, Bound, Edge, KeyPart, Partition, PartitionKey, PartitionMap, Strategy, column_map,
+    self, Partition, PartitionBound, PartitionKey, PartitionKeyPart, PartitionMap, PartitionStrategy, RangeEdge,
+    column_map,
 };
 use kilndb_catalog::store::vector;
 use kilndb_catalog::temporary::is_temporary;
@@ -45,7 +46,7 @@ fn malformed(message: impl Into<String>) -> Error {
 #[derive(Clone, Copy)]
 struct KeyPosition<'a> {
     parent: &'a Table,
-    part: &'a KeyPart,
+    part: &'a PartitionKeyPart,
 }
 
 /// Calls functions of users' operator classes.
@@ -54,8 +55,8 @@ struct Calls<'s, 'd> {
     runtime: &'s dyn Runtime,
 }
 
-impl ClassFunctions for Calls<'_, '_> {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+impl SupportFunctionCaller for Calls<'_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let types = operator_class::argument_types(function, class);
         let arguments = types.into_iter().zip(arguments.into_iter().cloned()).collect();
         self.definitions.value_of(&CallQuery { function, arguments }, self.runtime)
@@ -72,9 +73,9 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let table = self.context_mut().table_by_oid(table, runtime)?;
-        let strategy = Strategy::of(spec.strategy as u8);
+        let strategy = PartitionStrategy::of(spec.strategy as u8);
         let elements: Vec<&nodes::PartitionElem> = spec.part_params().iter().collect();
-        if strategy == Strategy::List && elements.len() > 1 {
+        if strategy == PartitionStrategy::List && elements.len() > 1 {
             return Err(definition("cannot use \"list\" partition strategy with more than one column"));
         }
         if elements.len() > 32 {
@@ -112,7 +113,7 @@ impl Definitions<'_> {
     fn key_part(
         &mut self,
         table: &Arc<Table>,
-        strategy: Strategy,
+        strategy: PartitionStrategy,
         e: &nodes::PartitionElem,
         runtime: &dyn Runtime,
     ) -> Result<NewKeyPart> {
@@ -141,7 +142,7 @@ impl Definitions<'_> {
                         "set-returning functions are not allowed in partition key expressions",
                     ));
                 }
-                let sql = self.stored_expression(&sql, Over::Table(table), runtime)?;
+                let sql = self.stored_expression(&sql, VisibleColumns::Table(table), runtime)?;
                 if volatile {
                     return Err(definition("functions in partition key expression must be marked IMMUTABLE"));
                 }
@@ -199,12 +200,12 @@ impl Definitions<'_> {
 
     fn key_opclass(
         &mut self,
-        strategy: Strategy,
+        strategy: PartitionStrategy,
         type_oid: Oid,
         e: &nodes::PartitionElem,
         runtime: &dyn Runtime,
     ) -> Result<Oid> {
-        let (method, word) = if strategy == Strategy::Hash { (405, "hash") } else { (403, "btree") };
+        let (method, word) = if strategy == PartitionStrategy::Hash { (405, "hash") } else { (403, "btree") };
         let mut base = self.type_info(type_oid, runtime)?;
         while base.kind == b'd' {
             base = self.type_info(base.base_type, runtime)?;
@@ -229,7 +230,7 @@ impl Definitions<'_> {
                 .map(|class| class.oid),
             (schema, name) => Some(self.named_class(schema, name, method, type_oid, runtime)?),
         };
-        let usable = if strategy == Strategy::Hash {
+        let usable = if strategy == PartitionStrategy::Hash {
             kilndb_types::partition_hash::is_hashable(base.oid)
         } else {
             kilndb_types::key::is_indexable(base.oid)
@@ -238,7 +239,7 @@ impl Definitions<'_> {
             && super::is_user_object(class)
         {
             // Bounds stand in the order of the type's own.
-            if strategy == Strategy::Hash || usable {
+            if strategy == PartitionStrategy::Hash || usable {
                 return Ok(class);
             }
         } else if let (Some(class), true) = (found, usable) {
@@ -316,7 +317,7 @@ impl Definitions<'_> {
         b: &nodes::PartitionBoundSpec,
         source: &Arc<str>,
         runtime: &dyn Runtime,
-    ) -> Result<Bound> {
+    ) -> Result<PartitionBound> {
         let key = parent
             .partition_key
             .clone()
@@ -327,8 +328,8 @@ impl Definitions<'_> {
         let here = |e: Error| e.or_position(kilndb_syntax::position_of(source, b.location));
         if b.is_default {
             return match key.strategy {
-                Strategy::Hash => Err(malformed("a hash-partitioned table may not have a default partition")),
-                _ => Ok(Bound::Default),
+                PartitionStrategy::Hash => Err(malformed("a hash-partitioned table may not have a default partition")),
+                _ => Ok(PartitionBound::Default),
             };
         }
         if b.strategy as u8 != key.strategy.letter() {
@@ -338,7 +339,7 @@ impl Definitions<'_> {
             ))));
         }
         match key.strategy {
-            Strategy::Hash => {
+            PartitionStrategy::Hash => {
                 if b.modulus <= 0 {
                     return Err(malformed("modulus for hash partition must be an integer value greater than zero"));
                 }
@@ -350,9 +351,9 @@ impl Definitions<'_> {
                 if b.remainder >= b.modulus {
                     return Err(malformed("remainder for hash partition must be less than modulus"));
                 }
-                Ok(Bound::Hash { modulus: b.modulus as u32, remainder: b.remainder as u32 })
+                Ok(PartitionBound::Hash { modulus: b.modulus as u32, remainder: b.remainder as u32 })
             }
-            Strategy::List => {
+            PartitionStrategy::List => {
                 let mut list: Vec<Datum> = Vec::new();
                 for node in b.listdatums() {
                     let part = KeyPosition { parent, part: &key.parts[0] };
@@ -370,9 +371,9 @@ impl Definitions<'_> {
                         list.push(value);
                     }
                 }
-                Ok(Bound::List(list))
+                Ok(PartitionBound::List(list))
             }
-            Strategy::Range => {
+            PartitionStrategy::Range => {
                 let count = key.parts.len();
                 for (list, word) in [(b.lowerdatums(), "FROM"), (b.upperdatums(), "TO")] {
                     if list.len() != count {
@@ -385,7 +386,7 @@ impl Definitions<'_> {
                 let upper = self.bound_edges((parent, &key), b.upperdatums(), source, runtime)?;
                 if key.compare_edges(&lower, &upper, &mut Calls { definitions: self, runtime })?.is_ge() {
                     let texts = self.context_mut().with_catalog(runtime, |host| {
-                        let text = |edges: &[Edge]| host.shown_edges(&key, edges);
+                        let text = |edges: &[RangeEdge]| host.shown_edges(&key, edges);
                         Ok((text(&lower)?, text(&upper)?))
                     })?;
                     return Err(here(
@@ -397,7 +398,7 @@ impl Definitions<'_> {
                         ),
                     ));
                 }
-                Ok(Bound::Range { lower, upper })
+                Ok(PartitionBound::Range { lower, upper })
             }
         }
     }
@@ -408,8 +409,8 @@ impl Definitions<'_> {
         list: &kilndb_syntax::NodeList,
         source: &Arc<str>,
         runtime: &dyn Runtime,
-    ) -> Result<Vec<Edge>> {
-        let mut out: Vec<Edge> = Vec::new();
+    ) -> Result<Vec<RangeEdge>> {
+        let mut out: Vec<RangeEdge> = Vec::new();
         for node in list {
             let word = match node {
                 Node::ColumnRef(c) => match c.fields().iter().next() {
@@ -419,20 +420,20 @@ impl Definitions<'_> {
                 _ => None,
             };
             let edge = match word.as_deref() {
-                Some("minvalue") => Edge::Min,
-                Some("maxvalue") => Edge::Max,
+                Some("minvalue") => RangeEdge::Min,
+                Some("maxvalue") => RangeEdge::Max,
                 _ => {
                     let part = KeyPosition { parent, part: &key.parts[out.len()] };
                     let value = self.bound_value(part, node, source, runtime)?;
                     if value.is_null() {
                         return Err(definition("cannot specify NULL in range bound"));
                     }
-                    Edge::Value(value)
+                    RangeEdge::Value(value)
                 }
             };
             let breaks = match (out.last(), &edge) {
-                (Some(Edge::Min), e) if !matches!(e, Edge::Min) => Some("MINVALUE"),
-                (Some(Edge::Max), e) if !matches!(e, Edge::Max) => Some("MAXVALUE"),
+                (Some(RangeEdge::Min), e) if !matches!(e, RangeEdge::Min) => Some("MINVALUE"),
+                (Some(RangeEdge::Max), e) if !matches!(e, RangeEdge::Max) => Some("MAXVALUE"),
                 _ => None,
             };
             if let Some(word) = breaks {
@@ -477,12 +478,12 @@ impl Definitions<'_> {
         &mut self,
         parent: &Table,
         name: &str,
-        bound: &Bound,
+        bound: &PartitionBound,
         location: Option<u32>,
         runtime: &dyn Runtime,
     ) -> Result<Arc<PartitionMap>> {
         let map = self.partition_map(parent.oid, runtime)?;
-        if let Bound::Hash { modulus, .. } = bound {
+        if let PartitionBound::Hash { modulus, .. } = bound {
             self.check_modulus(&map, *modulus, runtime).map_err(|e| e.or_position(location))?;
         }
         // The place of a partition that is being detached is taken.
@@ -490,7 +491,7 @@ impl Definitions<'_> {
         if let Some(at) = whole.overlap(bound, &mut Calls { definitions: self, runtime })? {
             let other = self.context_mut().table_by_oid(whole.partitions[at].oid, runtime)?;
             let message = match bound {
-                Bound::Default => {
+                PartitionBound::Default => {
                     format!("partition \"{name}\" conflicts with existing default partition \"{}\"", other.name)
                 }
                 _ => format!("partition \"{name}\" would overlap partition \"{}\"", other.name),
@@ -529,7 +530,7 @@ impl Definitions<'_> {
         &mut self,
         parent: &Table,
         child: Oid,
-        bound: &Bound,
+        bound: &PartitionBound,
         map: Arc<PartitionMap>,
         runtime: &dyn Runtime,
     ) -> Result<()> {
@@ -554,7 +555,7 @@ impl Definitions<'_> {
             row.set("relpartbound", Datum::text(&text));
         })?;
         self.mark_parent(parent.oid, runtime)?;
-        if matches!(bound, Bound::Default) {
+        if matches!(bound, PartitionBound::Default) {
             self.set_default_partition(parent.oid, child, runtime)?;
         }
         if is_partitioned {
@@ -591,10 +592,12 @@ impl Definitions<'_> {
     pub(super) fn check_default_partition(
         &mut self,
         map: &PartitionMap,
-        bound: &Bound,
+        bound: &PartitionBound,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let (Some(at), false) = (map.default_partition(), matches!(bound, Bound::Default)) else { return Ok(()) };
+        let (Some(at), false) = (map.default_partition(), matches!(bound, PartitionBound::Default)) else {
+            return Ok(());
+        };
         let default = self.context_mut().table_by_oid(map.partitions[at].oid, runtime)?;
         let default = self.lock_for_ddl(&default, LockMode::AccessExclusive, runtime)?;
         let parent = self.context_mut().table_by_oid(map.table, runtime)?;

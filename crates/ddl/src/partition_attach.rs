@@ -6,7 +6,7 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::RowCondition;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::partition::Bound;
+use kilndb_catalog::partition::PartitionBound;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_storage::LockMode;
@@ -216,7 +216,7 @@ impl Definitions<'_> {
         &mut self,
         parent: &Arc<Table>,
         child: &Arc<Table>,
-        bound: &Bound,
+        bound: &PartitionBound,
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let key = parent.partition_key.clone().ok_or_else(|| Error::internal("a partitioned table without a key"))?;

@@ -16,11 +16,11 @@ use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::hash::HashSet;
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::names::{BoundText, Over};
+use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::lock_class::RELATION_LOCK;
-use kilndb_catalog::partition::{PartitionMap, Strategy};
+use kilndb_catalog::partition::{PartitionMap, PartitionStrategy};
 use kilndb_catalog::{CatalogView, Column, Table, TableKind};
 use kilndb_storage::{LockMode, LockTag};
 use kilndb_syntax::raw::AlterTableType as A;
@@ -139,7 +139,7 @@ impl Definitions<'_> {
             pending.set("inhdetachpending", Datum::Bool(true));
             self.write_catalog(runtime, |w| w.update(&row, &pending.values))?;
         }
-        if parent.partition_key.as_ref().is_some_and(|k| k.strategy != Strategy::Hash) {
+        if parent.partition_key.as_ref().is_some_and(|k| k.strategy != PartitionStrategy::Hash) {
             self.keep_bound_as_check(&child, runtime)?;
         }
         self.host.commit(runtime)?;
@@ -169,7 +169,7 @@ impl Definitions<'_> {
             return Ok(());
         }
         let used: Vec<String> = self.context_mut().with_catalog(runtime, |host| {
-            let bound = BoundText::expression(&condition, Over::Table(child), &host.reader)?;
+            let bound = BoundText::expression(&condition, VisibleColumns::Table(child), &host.reader)?;
             let is_used = |c: &&Column| !c.dropped && bound.refers_to(ObjectAddress::column(child.oid, c.attnum));
             Ok(child.columns.iter().filter(is_used).map(|c| c.name.clone()).collect())
         })?;

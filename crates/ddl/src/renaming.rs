@@ -11,7 +11,7 @@ use crate::host::StatementHost;
 use crate::host::routine_definition::Arguments;
 use crate::host::routine_definition::{RoutineKey, definition_of};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::names::{BoundText, ColumnName, Named, Over, Tracked, has_labels};
+use kilndb_bind::names::{BoundText, ColumnName, NamedObject, TrackedText, VisibleColumns, has_labels};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_bind::variables::Variables;
 use kilndb_catalog::CatalogView;
@@ -19,9 +19,10 @@ use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::partition::{self, Bound, PartitionKey};
+use kilndb_catalog::partition::{self, PartitionBound, PartitionKey};
 use kilndb_catalog::store::CatalogRow;
-use kilndb_types::{Datum, Host};
+use kilndb_types::Datum;
+use kilndb_types::context::ObjectNames;
 use std::sync::Arc;
 
 /// A system table with texts.
@@ -60,8 +61,8 @@ struct KeptText {
 
 /// What a text says, by OIDs and values.
 enum Meaning {
-    Expressions(Vec<Tracked>),
-    PartitionBound(Arc<PartitionKey>, Arc<Bound>),
+    Expressions(Vec<TrackedText>),
+    PartitionBound(Arc<PartitionKey>, Arc<PartitionBound>),
 }
 
 impl Meaning {
@@ -140,7 +141,7 @@ impl Definitions<'_> {
 }
 
 /// A text in which a column's name is not to be found (USING, a field of a row) keeps the column from getting another.
-fn refuse_nameless(parts: &[Tracked], columns: &[(ObjectAddress, String)]) -> Result<()> {
+fn refuse_nameless(parts: &[TrackedText], columns: &[(ObjectAddress, String)]) -> Result<()> {
     for (column, name) in columns {
         if !parts.iter().all(|part| part.can_rename(*column, name)) {
             return Err(Error::unsupported(format!(
@@ -157,7 +158,7 @@ fn tracked_parts(
     row: &CatalogRow,
     column: &str,
     text: &str,
-) -> Result<Vec<Tracked>> {
+) -> Result<Vec<TrackedText>> {
     let read =
         |kind: Oid, text: &str| if text.trim().parse::<u32>().is_ok() { None } else { host.reg_input(kind, text).ok() };
     let parts = bound_parts(host, table, row, column, text)?;
@@ -173,12 +174,12 @@ pub(super) fn bound_parts<'t>(
     text: &'t str,
 ) -> Result<Vec<(&'t str, BoundText)>> {
     let catalog = &host.reader;
-    let expressions = |over: Over<'_>| -> Result<Vec<(&'t str, BoundText)>> {
+    let expressions = |over: VisibleColumns<'_>| -> Result<Vec<(&'t str, BoundText)>> {
         let one = |part| Ok(("", BoundText::expression(part, over, catalog)?));
         text.split(EXPRESSION_SEPARATOR).map(one).collect()
     };
     // Each with its type before it.
-    let key_expressions = |over: Over<'_>| -> Result<Vec<(&'t str, BoundText)>> {
+    let key_expressions = |over: VisibleColumns<'_>| -> Result<Vec<(&'t str, BoundText)>> {
         let one = |part: &'t str| {
             let at = part.find(':').map_or(0, |at| at + 1);
             Ok((&part[..at], BoundText::expression(&part[at..], over, catalog)?))
@@ -204,14 +205,16 @@ pub(super) fn bound_parts<'t>(
             let arguments = Arguments { definition: &definition, values: &[] };
             Ok(vec![("", BoundText::queries(text, catalog, Some(&Variables::new(&arguments)))?)])
         }
-        (PG_PARTITIONED_TABLE, Some(relation)) => key_expressions(Over::Table(&relation)),
-        (PG_TRIGGER, Some(relation)) => expressions(Over::Rows(&relation)),
+        (PG_PARTITIONED_TABLE, Some(relation)) => key_expressions(VisibleColumns::Table(&relation)),
+        (PG_TRIGGER, Some(relation)) => expressions(VisibleColumns::Rows(&relation)),
         (PG_ATTRDEF, Some(relation)) => {
             let column = relation.columns.iter().find(|c| i32::from(c.attnum) == row.int("adnum") as i32);
             let column = column.ok_or_else(|| Error::internal("a default without a column"))?;
-            expressions(Over::Default(Some(&relation), (column.type_oid, column.typmod)))
+            expressions(VisibleColumns::Default(Some(&relation), (column.type_oid, column.typmod)))
         }
-        (PG_TYPE, _) => expressions(Over::Default(None, (row.oid("typbasetype"), row.int("typtypmod") as i32))),
+        (PG_TYPE, _) => {
+            expressions(VisibleColumns::Default(None, (row.oid("typbasetype"), row.int("typtypmod") as i32)))
+        }
         (PG_PROC, _) => {
             let missing = || Error::internal("a function vanished");
             let info = catalog.function_by_oid(row.oid("oid"))?.ok_or_else(missing)?;
@@ -220,26 +223,27 @@ pub(super) fn bound_parts<'t>(
             let types = info.arg_types.iter().skip(first);
             let one = |(part, ty): (&'t str, &Oid)| {
                 let is_polymorphic = catalog.type_by_oid(*ty)?.is_some_and(|info| info.kind == b'p');
-                let over = if is_polymorphic { Over::Nothing } else { Over::Default(None, (*ty, -1)) };
+                let over =
+                    if is_polymorphic { VisibleColumns::Nothing } else { VisibleColumns::Default(None, (*ty, -1)) };
                 Ok(("", BoundText::expression(part, over, catalog)?))
             };
             texts.into_iter().zip(types).map(one).collect()
         }
-        (_, Some(relation)) => expressions(Over::Table(&relation)),
+        (_, Some(relation)) => expressions(VisibleColumns::Table(&relation)),
         (PG_CONSTRAINT, None) => {
             let base = catalog.type_by_oid(row.oid("contypid"))?.map_or(0, |info| info.base_type);
-            expressions(Over::Domain(base))
+            expressions(VisibleColumns::Domain(base))
         }
-        (_, None) => expressions(Over::Nothing),
+        (_, None) => expressions(VisibleColumns::Nothing),
     }
 }
 
 /// What an object is called now, in full.
-fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
+fn current_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String> {
     let in_schema =
         |schema: Oid, name: &str| Some(format!("{}.{}", quote(&host.reader.schema_name_of(schema)?), quote(name)));
     match named {
-        Named::Relation(oid, own_name) => {
+        NamedObject::Relation(oid, own_name) => {
             let table = host.reader.table_by_oid(*oid).ok()??;
             let name = in_schema(table.schema_oid, &table.name)?;
             // Its columns go on by the old name.
@@ -248,13 +252,15 @@ fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
                 None => name,
             })
         }
-        Named::Function(oid) => host.reader.function_by_oid(*oid).ok()?.and_then(|f| in_schema(f.schema_oid, &f.name)),
-        Named::Type(oid) => host.reader.type_by_oid(*oid).ok()?.and_then(|t| in_schema(t.schema_oid, &t.name)),
-        Named::Operator(oid) => {
+        NamedObject::Function(oid) => {
+            host.reader.function_by_oid(*oid).ok()?.and_then(|f| in_schema(f.schema_oid, &f.name))
+        }
+        NamedObject::Type(oid) => host.reader.type_by_oid(*oid).ok()?.and_then(|t| in_schema(t.schema_oid, &t.name)),
+        NamedObject::Operator(oid) => {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             Some(format!("OPERATOR({}.{})", quote(&host.reader.schema_name_of(o.schema_oid)?), o.name))
         }
-        Named::Column(ColumnName { reference, name, is_output }) => {
+        NamedObject::Column(ColumnName { reference, name, is_output }) => {
             let table = host.reader.table_by_oid(reference.object).ok()??;
             let column = table.columns.iter().find(|c| c.attnum == reference.column && !c.dropped)?;
             match (column.name == *name, is_output) {
@@ -263,8 +269,8 @@ fn current_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
                 (false, false) => Some(quote(&column.name)),
             }
         }
-        Named::Value(ty, value) => partition::quoted(*ty, value, &host.reader).ok(),
-        Named::Constant(kind, oid) => {
+        NamedObject::Value(ty, value) => partition::quoted(*ty, value, &host.reader).ok(),
+        NamedObject::Constant(kind, oid) => {
             let shown = host.with_path(&[PG_CATALOG]).reg_output(*kind, *oid);
             Some(format!("'{}'", shown.replace('\'', "''")))
         }

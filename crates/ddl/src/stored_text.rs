@@ -7,9 +7,9 @@ use crate::host::StatementHost;
 use crate::host::routine_definition::Arguments;
 use crate::host::routine_definition::Definition;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::names::{Over, qualified_expression, qualified_queries};
+use kilndb_bind::names::{VisibleColumns, qualified_expression, qualified_queries};
 use kilndb_bind::variables::Variables;
-use kilndb_types::Host;
+use kilndb_types::context::ObjectNames;
 
 /// What text names as a value of a reg… type, in full; None: as it is.
 fn full_name(host: &StatementHost<'_>, kind: Oid, text: &str) -> Option<String> {
@@ -28,7 +28,12 @@ fn nowhere(mut e: Error) -> Error {
 
 impl Definitions<'_> {
     /// An expression as it is kept.
-    pub(super) fn stored_expression(&mut self, sql: &str, over: Over<'_>, runtime: &dyn Runtime) -> Result<String> {
+    pub(super) fn stored_expression(
+        &mut self,
+        sql: &str,
+        over: VisibleColumns<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
         let bind = |host: &StatementHost<'_>| {
             qualified_expression(sql, over, &host.reader, &|kind, text| full_name(host, kind, text))
         };

@@ -6,7 +6,7 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::text_search::{TextSearchKind, missing};
-use kilndb_fulltext::dictionary::{GivenOption, parse_given_options};
+use kilndb_fulltext::dictionary::{DictionaryOption, parse_given_options};
 use kilndb_fulltext::parser::TOKEN_TYPES;
 use kilndb_syntax::raw::{AlterTSConfigType as Alter, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
@@ -37,10 +37,10 @@ pub(super) fn option_names(d: &nodes::DefElem) -> Vec<String> {
     }
 }
 /// None: there is no value.
-fn given_option(d: &nodes::DefElem) -> Option<GivenOption> {
+fn given_option(d: &nodes::DefElem) -> Option<DictionaryOption> {
     let is_number = matches!(d.arg(), Node::Integer(_) | Node::Float(_));
     let value = option_names(d).join(".");
-    (!matches!(d.arg(), Node::None)).then(|| GivenOption {
+    (!matches!(d.arg(), Node::None)).then(|| DictionaryOption {
         name: d.defname().unwrap_or("").to_string(),
         value,
         is_number,
@@ -48,8 +48,8 @@ fn given_option(d: &nodes::DefElem) -> Option<GivenOption> {
 }
 
 /// As pg_ts_dict has options: `name = 'value', …`.
-fn options_text(options: &[GivenOption]) -> String {
-    let one = |option: &GivenOption| {
+fn options_text(options: &[DictionaryOption]) -> String {
+    let one = |option: &DictionaryOption| {
         let escape = if option.value.contains('\\') { "E" } else { "" };
         let value = match option.is_number {
             true => option.value.clone(),

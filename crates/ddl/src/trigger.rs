@@ -7,7 +7,7 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::Binder;
 use kilndb_bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
-use kilndb_bind::names::Over;
+use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{CatalogRow, vector};
 use kilndb_catalog::trigger::{
@@ -184,7 +184,7 @@ impl Definitions<'_> {
             Ok(())
         })?;
         let text = kilndb_syntax::expression_sql(s.when_clause())?;
-        self.stored_expression(&text, Over::Rows(table), runtime).map(Some)
+        self.stored_expression(&text, VisibleColumns::Rows(table), runtime).map(Some)
     }
 
     /// DROP TRIGGER.

@@ -6,58 +6,58 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
-use super::state::{State, Unary};
+use super::state::{NodeState, UnaryInput};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
-use kilndb_plan::{AggSpec, Node, Op};
-use kilndb_spill::{Partitions, Sorter, SpillCursor, SpillFile, row_bytes};
+use kilndb_plan::{AggSpec, Op, PlanNode};
+use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillPartitions, row_bytes};
 use kilndb_types::aggregates::Accumulator;
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
 /// One aggregate of one group.
-struct Slot {
+struct GroupAggregate {
     acc: Option<Box<dyn Accumulator>>,
     /// DISTINCT or ORDER BY: arguments are kept until the end.
-    kept: Option<Box<Kept>>,
+    kept: Option<Box<AggregateArguments>>,
     /// count(*) and the like.
     count: i64,
 }
 
-struct Kept {
+struct AggregateArguments {
     sorter: Sorter,
     /// DISTINCT: arguments that were seen; given up when there are too many, the sort finds the rest.
     seen: Option<KeyMap<()>>,
     seen_bytes: usize,
 }
 
-struct Group {
+struct AggregateGroup {
     values: Vec<Datum>,
     set: usize,
-    slots: Vec<Slot>,
+    slots: Vec<GroupAggregate>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Phase {
+enum AggregatePhase {
     Collect,
     Emit,
     Done,
 }
 
-pub struct AggregateState {
-    pub unary: Unary,
-    groups: Vec<Group>,
+pub(crate) struct AggregateState {
+    pub unary: UnaryInput,
+    groups: Vec<AggregateGroup>,
     table: KeyMap,
     used_bytes: usize,
-    phase: Phase,
+    phase: AggregatePhase,
     next: usize,
     level: u32,
-    overflow: Option<Partitions>,
+    overflow: Option<SpillPartitions>,
     pending: Vec<(SpillFile, u32)>,
     /// A partition that is the present input.
     reading: Option<SpillFile>,
     /// Sorted input: the group being gathered.
-    current: Option<(Vec<u8>, Group)>,
+    current: Option<(Vec<u8>, AggregateGroup)>,
     input_done: bool,
     batches: u64,
     peak_bytes: usize,
@@ -69,7 +69,7 @@ pub struct AggregateState {
 const COUNT_STAR: Oid = 2803;
 const COUNT_ANY: Oid = 2147;
 /// What a slot takes, its accumulator included (as long as that does not grow).
-const SLOT_BYTES: usize = size_of::<Slot>() + 96;
+const SLOT_BYTES: usize = size_of::<GroupAggregate>() + 96;
 
 fn keeps_arguments(a: &AggSpec) -> bool {
     !a.order.is_empty() || a.distinct || a.within_group
@@ -82,14 +82,14 @@ pub fn has_parts(a: &AggSpec) -> bool {
 }
 
 /// Are all rows counted, and nothing else?
-pub fn counts_whole_table(op: &Op) -> bool {
+pub(crate) fn counts_whole_table(op: &Op) -> bool {
     let Op::Aggregate { input, groups, sets: None, aggs, .. } = op else { return false };
     let Op::Partitions(p) = &input.op else { return false };
     let all_rows = matches!(&p.template.op, Op::SeqScan(scan) if scan.filter.is_none()) && p.order.is_none();
     all_rows && groups.is_empty() && !aggs.is_empty() && aggs.iter().all(|a| a.oid == COUNT_STAR && a.filter.is_none())
 }
 
-fn new_slot(a: &AggSpec, budget: usize) -> Result<Slot> {
+fn new_slot(a: &AggSpec, budget: usize) -> Result<GroupAggregate> {
     let plain_count = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
     let acc = if plain_count {
         None
@@ -97,19 +97,24 @@ fn new_slot(a: &AggSpec, budget: usize) -> Result<Slot> {
         let make = a.make.ok_or_else(|| Error::unsupported(format!("aggregate {} is not supported", a.name)))?;
         Some(make(&a.arg_types))
     };
-    let kept = (keeps_arguments(a) && a.oid != COUNT_STAR)
-        .then(|| Box::new(Kept { sorter: Sorter::new(budget), seen: a.distinct.then(KeyMap::default), seen_bytes: 0 }));
-    Ok(Slot { acc, kept, count: 0 })
+    let kept = (keeps_arguments(a) && a.oid != COUNT_STAR).then(|| {
+        Box::new(AggregateArguments {
+            sorter: Sorter::new(budget),
+            seen: a.distinct.then(KeyMap::default),
+            seen_bytes: 0,
+        })
+    });
+    Ok(GroupAggregate { acc, kept, count: 0 })
 }
 
 impl AggregateState {
-    pub fn new(unary: Unary) -> AggregateState {
+    pub fn new(unary: UnaryInput) -> AggregateState {
         AggregateState {
             unary,
             groups: Vec::new(),
             table: KeyMap::default(),
             used_bytes: 0,
-            phase: Phase::Collect,
+            phase: AggregatePhase::Collect,
             next: 0,
             level: 0,
             overflow: None,
@@ -123,13 +128,13 @@ impl AggregateState {
             is_part: false,
         }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         (self.batches, self.peak_bytes, self.disk_bytes) = (0, 0, 0);
         self.groups.clear();
         self.table.clear();
         self.used_bytes = 0;
-        self.phase = Phase::Collect;
+        self.phase = AggregatePhase::Collect;
         self.next = 0;
         self.level = 0;
         self.overflow = None;
@@ -139,7 +144,7 @@ impl AggregateState {
         self.input_done = false;
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { sets, groupings, sorted, groups, .. } = &node.op else { return Ok(()) };
         if *sorted {
@@ -147,8 +152,8 @@ impl AggregateState {
         }
         loop {
             match self.phase {
-                Phase::Done => return Ok(()),
-                Phase::Collect => {
+                AggregatePhase::Done => return Ok(()),
+                AggregatePhase::Collect => {
                     match self.reading.take() {
                         Some(file) => self.collect_partition(&file, rt, cx)?,
                         None => {
@@ -168,9 +173,9 @@ impl AggregateState {
                     }
                     self.peak_bytes = self.peak_bytes.max(self.used_bytes);
                     self.batches += 1;
-                    self.phase = Phase::Emit;
+                    self.phase = AggregatePhase::Emit;
                 }
-                Phase::Emit => {
+                AggregatePhase::Emit => {
                     while !out.full() {
                         let Some(g) = self.groups.get_mut(self.next) else { break };
                         self.next += 1;
@@ -189,8 +194,8 @@ impl AggregateState {
                         return Ok(());
                     }
                     self.next_input(cx)?;
-                    if self.phase == Phase::Done && !groups.is_empty() {
-                        let report = Report::Hash {
+                    if self.phase == AggregatePhase::Done && !groups.is_empty() {
+                        let report = NodeReport::Hash {
                             batches: self.batches,
                             memory: self.peak_bytes as u64,
                             disk: self.disk_bytes,
@@ -212,14 +217,14 @@ impl AggregateState {
         self.groups.clear();
         self.next = 0;
         let Some((file, level)) = self.pending.pop() else {
-            self.phase = Phase::Done;
+            self.phase = AggregatePhase::Done;
             return Ok(());
         };
         self.table = KeyMap::default();
         self.used_bytes = 0;
         self.level = level;
         self.reading = Some(file);
-        self.phase = Phase::Collect;
+        self.phase = AggregatePhase::Collect;
         Ok(())
     }
 
@@ -232,7 +237,8 @@ impl AggregateState {
         values: Vec<Datum>,
         cx: &ExecContext<'_>,
     ) -> Result<Option<usize>> {
-        let bytes = key.len() + ENTRY_BYTES + size_of::<Group>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
+        let bytes =
+            key.len() + ENTRY_BYTES + size_of::<AggregateGroup>() + row_bytes(&values) + aggs.len() * SLOT_BYTES;
         if self.used_bytes + bytes > cx.hash_mem_bytes && !self.groups.is_empty() {
             if !self.is_part {
                 return Ok(None);
@@ -254,7 +260,7 @@ impl AggregateState {
     ) -> Result<()> {
         let slots = aggs.iter().map(|a| new_slot(a, sort_bytes)).collect::<Result<Vec<_>>>()?;
         self.table.insert(key.into(), self.groups.len() as u32);
-        self.groups.push(Group { values, set, slots });
+        self.groups.push(AggregateGroup { values, set, slots });
         Ok(())
     }
 
@@ -276,19 +282,19 @@ impl AggregateState {
 
     /// One thread's part: groups of the rows that `input` has, or until there is no more room.
     pub fn of_part(
-        node: &Arc<Node>,
-        input: State,
-        rt: &mut Runtime,
+        node: &Arc<PlanNode>,
+        input: NodeState,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<AggregateState> {
         let width = node.children().first().map_or(0, |input| input.width);
-        let unary = Unary { node: node.clone(), input: Box::new(input), buffer: Batch::new(width) };
+        let unary = UnaryInput { node: node.clone(), input: Box::new(input), buffer: Batch::new(width) };
         let mut state = AggregateState::new(unary);
         state.begin(cx)?;
         state.collect_part(rt, cx)?;
         Ok(state)
     }
-    pub fn collect_part(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(crate) fn collect_part(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         self.is_part = true;
         let done = self.collect(rt, cx);
         self.is_part = false;
@@ -297,8 +303,8 @@ impl AggregateState {
     }
     fn end_input_with_block(&mut self, ends: bool) {
         match &mut *self.unary.input {
-            State::Scan(scan) => scan.end_with_block(ends),
-            State::Partitions(scan) => scan.end_with_block(ends),
+            NodeState::Scan(scan) => scan.end_with_block(ends),
+            NodeState::Partitions(scan) => scan.end_with_block(ends),
             _ => {}
         }
     }
@@ -308,7 +314,7 @@ impl AggregateState {
         let node = self.unary.node.clone();
         let Op::Aggregate { aggs, .. } = &node.op else { return Ok(()) };
         self.used_bytes += other.used_bytes;
-        let mut groups: Vec<Option<Group>> = other.groups.into_iter().map(Some).collect();
+        let mut groups: Vec<Option<AggregateGroup>> = other.groups.into_iter().map(Some).collect();
         for (key, number) in other.table {
             let Some(group) = groups.get_mut(number as usize).and_then(Option::take) else { continue };
             let Some(mine) = self.table.get(&*key).and_then(|n| self.groups.get_mut(*n as usize)) else {
@@ -329,7 +335,7 @@ impl AggregateState {
     }
 
     /// The input itself.
-    fn collect(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn collect(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { groups, types, sets, aggs, .. } = &node.op else { return Ok(()) };
         let one_set = vec![(0..groups.len()).collect::<Vec<_>>()];
@@ -365,7 +371,9 @@ impl AggregateState {
                         }
                         None => {
                             let level = self.level;
-                            self.overflow.get_or_insert_with(|| Partitions::new(level, budget)).push(&k, row, io)?;
+                            self.overflow
+                                .get_or_insert_with(|| SpillPartitions::new(level, budget))
+                                .push(&k, row, io)?;
                         }
                     }
                 }
@@ -376,7 +384,7 @@ impl AggregateState {
     }
 
     /// Rows that had to wait: their keys, which begin with the number of the grouping set, are stored with them.
-    fn collect_partition(&mut self, file: &SpillFile, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn collect_partition(&mut self, file: &SpillFile, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { input, groups, sets, aggs, .. } = &node.op else { return Ok(()) };
         let whole: Vec<usize> = (0..groups.len()).collect();
@@ -411,7 +419,7 @@ impl AggregateState {
                 }
                 None => {
                     let level = self.level;
-                    let overflow = self.overflow.get_or_insert_with(|| Partitions::new(level, budget));
+                    let overflow = self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget));
                     overflow.push_record(cursor.key(), cursor.record(), io)?;
                 }
             }
@@ -420,11 +428,11 @@ impl AggregateState {
     }
 
     /// Groups follow one another in the input.
-    fn next_sorted(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next_sorted(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { groups, types, aggs, groupings, .. } = &node.op else { return Ok(()) };
         let (mut k, mut values, mut args) = (Vec::new(), Vec::new(), Vec::new());
-        let end_group = |group: &mut Group, out: &mut Batch, cx: &mut ExecContext<'_>| -> Result<()> {
+        let end_group = |group: &mut AggregateGroup, out: &mut Batch, cx: &mut ExecContext<'_>| -> Result<()> {
             emit(&node.op, group, out, cx)?;
             out.data.extend(groupings.iter().map(|_| Datum::Int4(0)));
             out.end_row();
@@ -451,7 +459,7 @@ impl AggregateState {
                         end_group(&mut group, out, cx)?;
                     }
                     let slots = aggs.iter().map(|a| new_slot(a, cx.work_mem_bytes)).collect::<Result<Vec<_>>>()?;
-                    self.current = Some((k.clone(), Group { values: values.clone(), set: 0, slots }));
+                    self.current = Some((k.clone(), AggregateGroup { values: values.clone(), set: 0, slots }));
                 }
                 if let Some((_, group)) = &mut self.current {
                     add_all(aggs, &mut group.slots, row, &mut args, &mut self.used_bytes, rt, cx)?;
@@ -467,7 +475,7 @@ fn eval_groups(
     groups: &[CExpr],
     row: &[Datum],
     values: &mut Vec<Datum>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     values.clear();
@@ -482,7 +490,7 @@ fn of_set(values: &[Datum], set: &[usize]) -> Vec<Datum> {
 }
 
 /// Appends a group's columns and results; the row is still to be ended.
-fn emit(op: &Op, g: &mut Group, out: &mut Batch, cx: &mut ExecContext<'_>) -> Result<()> {
+fn emit(op: &Op, g: &mut AggregateGroup, out: &mut Batch, cx: &mut ExecContext<'_>) -> Result<()> {
     let Op::Aggregate { aggs, .. } = op else { return Ok(()) };
     out.data.append(&mut g.values);
     for (a, slot) in aggs.iter().zip(&mut g.slots) {
@@ -494,11 +502,11 @@ fn emit(op: &Op, g: &mut Group, out: &mut Batch, cx: &mut ExecContext<'_>) -> Re
 
 fn add_all(
     aggs: &[AggSpec],
-    slots: &mut [Slot],
+    slots: &mut [GroupAggregate],
     row: &[Datum],
     args: &mut Vec<Datum>,
     used: &mut usize,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     for (a, slot) in aggs.iter().zip(slots) {
@@ -509,11 +517,11 @@ fn add_all(
 
 fn add(
     a: &AggSpec,
-    slot: &mut Slot,
+    slot: &mut GroupAggregate,
     row: &[Datum],
     args: &mut Vec<Datum>,
     used: &mut usize,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     if let Some(f) = &a.filter
@@ -545,7 +553,7 @@ fn add(
     slot.add(args, cx)
 }
 
-impl Slot {
+impl GroupAggregate {
     #[inline]
     fn add(&mut self, args: &[Datum], cx: &ExecContext<'_>) -> Result<()> {
         match &mut self.acc {
@@ -558,7 +566,7 @@ impl Slot {
     }
 }
 
-impl Kept {
+impl AggregateArguments {
     fn bytes(&self) -> usize {
         self.seen_bytes + self.sorter.memory_bytes()
     }
@@ -569,7 +577,7 @@ impl Kept {
         a: &AggSpec,
         row: &[Datum],
         args: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let mut k = Vec::new();
@@ -631,7 +639,7 @@ impl Kept {
     }
 }
 
-fn finish(a: &AggSpec, slot: &mut Slot, cx: &mut ExecContext<'_>) -> Result<Datum> {
+fn finish(a: &AggSpec, slot: &mut GroupAggregate, cx: &mut ExecContext<'_>) -> Result<Datum> {
     let kept = slot.kept.take();
     if a.oid == COUNT_STAR || a.oid == COUNT_ANY {
         let mut count = slot.count;

@@ -4,32 +4,37 @@
 //! 1. Pending rows are read before postings, all of an index's at once: a row that is merged meanwhile is found twice,
 //!    never not at all.
 //! 2. Whether a row that was found is wanted is for the scan's filter to say.
-//! 3. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowSet`]).
+//! 3. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowIdSet`]).
 
-use super::context::{Begun, ExecContext, Runtime};
+use super::context::{ExecContext, MeasureStart, RunState};
 use super::expr::Evaluate;
-use super::partition::Leaf;
-use super::row_set::{Gathering, RowSet};
+use super::partition::LeafPartition;
+use super::row_set::{RowIdCollector, RowIdSet};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result};
 use kilndb_plan::{Bitmap, InvertedAccess};
 use kilndb_storage::{PendingTerms, TermScan};
-use kilndb_types::inverted::{Class, Need, Query, Wanted};
+use kilndb_types::inverted::{InvertedClass, TermCondition, TermQuery, TermRange};
 use memchr::memmem::Finder;
 use std::sync::Arc;
 
-pub enum Found {
+pub(crate) enum BitmapRows {
     /// Terms do not tell: the whole table is to be read.
     Everything,
-    Rows(RowSet),
+    Rows(RowIdSet),
 }
 
-pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
-    let Some(begun) = rt.counters.is_some().then(Begun::now) else { return find(b, leaf, rt, cx) };
+pub fn rows(
+    b: &Bitmap,
+    leaf: Option<&Arc<LeafPartition>>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<BitmapRows> {
+    let Some(begun) = rt.counters.is_some().then(MeasureStart::now) else { return find(b, leaf, rt, cx) };
     let found = find(b, leaf, rt, cx)?;
     let (node, rows) = match (b, &found) {
-        (Bitmap::Index(access), Found::Rows(rows)) => (access.shown, rows.len()),
-        (Bitmap::Index(access), Found::Everything) => (access.shown, 0),
+        (Bitmap::Index(access), BitmapRows::Rows(rows)) => (access.shown, rows.len()),
+        (Bitmap::Index(access), BitmapRows::Everything) => (access.shown, 0),
         // What a combination holds is not counted, as in PostgreSQL.
         (Bitmap::All(_, node) | Bitmap::Any(_, node), _) => (*node, 0),
     };
@@ -38,7 +43,12 @@ pub fn rows(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut Exe
     Ok(found)
 }
 
-fn find(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Found> {
+fn find(
+    b: &Bitmap,
+    leaf: Option<&Arc<LeafPartition>>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<BitmapRows> {
     let found = match b {
         Bitmap::Index(access) => index_rows(access, leaf, rt, cx)?,
         Bitmap::All(list, _) => {
@@ -46,24 +56,24 @@ fn find(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecCon
             for part in list {
                 all = match (all, rows(part, leaf, rt, cx)?) {
                     (None, first) => Some(first),
-                    (Some(Found::Everything), other) | (Some(other), Found::Everything) => Some(other),
-                    (Some(Found::Rows(a)), Found::Rows(b)) => Some(Found::Rows(a.and(&b))),
+                    (Some(BitmapRows::Everything), other) | (Some(other), BitmapRows::Everything) => Some(other),
+                    (Some(BitmapRows::Rows(a)), BitmapRows::Rows(b)) => Some(BitmapRows::Rows(a.and(&b))),
                 };
-                if matches!(&all, Some(Found::Rows(rows)) if rows.is_empty()) {
+                if matches!(&all, Some(BitmapRows::Rows(rows)) if rows.is_empty()) {
                     break;
                 }
             }
-            all.unwrap_or(Found::Everything)
+            all.unwrap_or(BitmapRows::Everything)
         }
         Bitmap::Any(list, _) => {
             let mut any = Vec::new();
             for part in list {
                 match rows(part, leaf, rt, cx)? {
-                    Found::Everything => return Ok(Found::Everything),
-                    Found::Rows(rows) => any.push(rows),
+                    BitmapRows::Everything => return Ok(BitmapRows::Everything),
+                    BitmapRows::Rows(rows) => any.push(rows),
                 }
             }
-            Found::Rows(RowSet::or(any, cx.work_mem_bytes))
+            BitmapRows::Rows(RowIdSet::or(any, cx.work_mem_bytes))
         }
     };
     Ok(found)
@@ -71,22 +81,22 @@ fn find(b: &Bitmap, leaf: Option<&Arc<Leaf>>, rt: &mut Runtime, cx: &mut ExecCon
 
 fn index_rows(
     access: &InvertedAccess,
-    leaf: Option<&Arc<Leaf>>,
-    rt: &mut Runtime,
+    leaf: Option<&Arc<LeafPartition>>,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<Found> {
-    let mut all = Query { wanted: Vec::new(), need: Need::Anything };
+) -> Result<BitmapRows> {
+    let mut all = TermQuery { wanted: Vec::new(), need: TermCondition::Anything };
     let mut needs = Vec::new();
     // Columns of which a row has one term, with what is wanted of them.
     let mut single: Vec<(u8, usize)> = Vec::new();
     for c in &access.conditions {
         let value = c.value.eval(&[], rt, cx)?;
         let query = c.class.query(c.column, c.strategy, &value, &cx.eval.format.trigram)?;
-        if let (Class::Ordered(_), [wanted]) = (c.class, query.wanted.as_slice()) {
+        if let (InvertedClass::Ordered(_), [wanted]) = (c.class, query.wanted.as_slice()) {
             if let Some((_, at)) = single.iter().find(|(column, _)| *column == c.column) {
                 match all.wanted[*at].narrowed(wanted) {
                     Some(both) => all.wanted[*at] = both,
-                    None => return Ok(Found::Rows(RowSet::default())),
+                    None => return Ok(BitmapRows::Rows(RowIdSet::default())),
                 }
                 continue;
             }
@@ -95,10 +105,10 @@ fn index_rows(
         needs.push(query.need.shifted(all.wanted.len()));
         all.wanted.extend(query.wanted);
     }
-    all.need = Need::all(needs);
+    all.need = TermCondition::all(needs);
     match all.need {
-        Need::Anything => return Ok(Found::Everything),
-        Need::Never => return Ok(Found::Rows(RowSet::default())),
+        TermCondition::Anything => return Ok(BitmapRows::Everything),
+        TermCondition::Never => return Ok(BitmapRows::Rows(RowIdSet::default())),
         _ => {}
     }
     let (oid, tree) = match (leaf, &access.relation) {
@@ -111,8 +121,8 @@ fn index_rows(
     };
     let mut scan = tree.term_scan(&cx.snapshot)?;
     rt.count_searches(access.shown, 1);
-    let pending: Vec<PendingWanted> = all.wanted.iter().map(|w| PendingWanted::of(w, &*scan)).collect();
-    let mut found = Gathering::new(cx.work_mem_bytes);
+    let pending: Vec<PendingTerm> = all.wanted.iter().map(|w| PendingTerm::of(w, &*scan)).collect();
+    let mut found = RowIdCollector::new(cx.work_mem_bytes);
     scan.pending(&mut |rid, row| {
         let mut terms = None;
         let is_met = all.need.is_met(&mut |n| {
@@ -128,7 +138,7 @@ fn index_rows(
     })?;
     let mut uses = vec![0; all.wanted.len()];
     count_uses(&all.need, &mut uses);
-    let mut search = Search {
+    let mut search = TermSearch {
         scan,
         wanted: &all.wanted,
         uses,
@@ -137,14 +147,14 @@ fn index_rows(
         park: cx.park,
     };
     let rows = search.rows(&all.need)?;
-    let mut rows = if found.is_empty() { rows } else { RowSet::or([rows, found.done()], cx.work_mem_bytes) };
+    let mut rows = if found.is_empty() { rows } else { RowIdSet::or([rows, found.done()], cx.work_mem_bytes) };
     take_some(&mut rows, cx);
     cx.usage.scanned(oid, 1, rows.len() as u64, 0);
-    Ok(Found::Rows(rows))
+    Ok(BitmapRows::Rows(rows))
 }
 
 /// gin_fuzzy_search_limit: about so many, by chance, if there are more.
-fn take_some(rows: &mut RowSet, cx: &ExecContext<'_>) {
+fn take_some(rows: &mut RowIdSet, cx: &ExecContext<'_>) {
     let limit = cx.session.fuzzy_search_limit();
     let count = rows.len() as u64;
     if limit > 0 && count > limit {
@@ -157,29 +167,29 @@ fn take_some(rows: &mut RowSet, cx: &ExecContext<'_>) {
 }
 
 /// A wanted term, to be found among terms as they are kept.
-struct PendingWanted {
-    wanted: Wanted,
+struct PendingTerm {
+    wanted: TermRange,
     /// A range whose bounds are too long to be compared with terms that may have been cut.
     is_vague: bool,
     /// Of a single term: what it looks like among those of a pending row. Of a range: what its terms begin with.
     finder: Option<Finder<'static>>,
 }
-impl PendingWanted {
-    fn of(w: &Wanted, scan: &dyn TermScan) -> PendingWanted {
+impl PendingTerm {
+    fn of(w: &TermRange, scan: &dyn TermScan) -> PendingTerm {
         /// Terms up to here are kept whole, whatever is in them.
         const WHOLE: usize = 490;
         match &w.upper {
             None => {
                 let lower = scan.kept_term(&w.lower).into_owned();
                 let finder = Some(Finder::new(&PendingTerms::bytes_of(&lower)).into_owned());
-                PendingWanted { wanted: Wanted { lower, upper: None }, is_vague: false, finder }
+                PendingTerm { wanted: TermRange { lower, upper: None }, is_vague: false, finder }
             }
             Some(upper) => {
                 let is_vague = w.lower.len().max(upper.len()) > WHOLE;
                 // All terms between two begin as both do. The first byte says no more than what column the term is of.
                 let shared = w.lower.iter().zip(upper).take_while(|(a, b)| a == b).count();
                 let finder = (shared > 1 && !is_vague).then(|| Finder::new(&w.lower[..shared]).into_owned());
-                PendingWanted { wanted: w.clone(), is_vague, finder }
+                PendingTerm { wanted: w.clone(), is_vague, finder }
             }
         }
     }
@@ -192,36 +202,36 @@ impl PendingWanted {
     }
 }
 
-struct Search<'q> {
+struct TermSearch<'q> {
     scan: Box<dyn TermScan>,
-    wanted: &'q [Wanted],
+    wanted: &'q [TermRange],
     /// How often each is asked for.
     uses: Vec<usize>,
-    known: Vec<Option<RowSet>>,
+    known: Vec<Option<RowIdSet>>,
     /// Of each set.
     budget_bytes: usize,
     park: &'q dyn Park,
 }
 
-fn count_uses(need: &Need, uses: &mut [usize]) {
+fn count_uses(need: &TermCondition, uses: &mut [usize]) {
     match need {
-        Need::Term(n) => uses[*n] += 1,
-        Need::All(list) | Need::Any(list) | Need::AtLeast(_, list) => {
+        TermCondition::Term(n) => uses[*n] += 1,
+        TermCondition::All(list) | TermCondition::Any(list) | TermCondition::AtLeast(_, list) => {
             list.iter().for_each(|part| count_uses(part, uses))
         }
-        Need::Anything | Need::Never => {}
+        TermCondition::Anything | TermCondition::Never => {}
     }
 }
 
-impl Search<'_> {
-    fn rows(&mut self, need: &Need) -> Result<RowSet> {
+impl TermSearch<'_> {
+    fn rows(&mut self, need: &TermCondition) -> Result<RowIdSet> {
         match need {
-            Need::Term(n) => self.term(*n),
-            Need::Any(list) => {
+            TermCondition::Term(n) => self.term(*n),
+            TermCondition::Any(list) => {
                 let budget_bytes = self.budget_bytes;
-                Ok(RowSet::or(self.each(list)?, budget_bytes))
+                Ok(RowIdSet::or(self.each(list)?, budget_bytes))
             }
-            Need::All(list) => {
+            TermCondition::All(list) => {
                 let mut parts = Vec::with_capacity(list.len());
                 for part in list {
                     let rows = self.rows(part)?;
@@ -231,27 +241,27 @@ impl Search<'_> {
                     parts.push(rows);
                 }
                 // From the rarest on.
-                parts.sort_by_key(RowSet::len);
+                parts.sort_by_key(RowIdSet::len);
                 let mut parts = parts.into_iter();
                 let first = parts.next().unwrap_or_default();
                 Ok(parts.fold(first, |a, b| a.and(&b)))
             }
-            Need::AtLeast(count, list) => Ok(RowSet::at_least(*count, self.each(list)?)),
+            TermCondition::AtLeast(count, list) => Ok(RowIdSet::at_least(*count, self.each(list)?)),
             // Neither is left within others.
-            Need::Anything | Need::Never => {
+            TermCondition::Anything | TermCondition::Never => {
                 Err(Error::internal("a condition of an inverted index that asks for no terms"))
             }
         }
     }
-    fn each(&mut self, list: &[Need]) -> Result<Vec<RowSet>> {
+    fn each(&mut self, list: &[TermCondition]) -> Result<Vec<RowIdSet>> {
         list.iter().map(|part| self.rows(part)).collect()
     }
-    fn term(&mut self, n: usize) -> Result<RowSet> {
+    fn term(&mut self, n: usize) -> Result<RowIdSet> {
         if let Some(rows) = &self.known[n] {
             return Ok(rows.clone());
         }
         let w = &self.wanted[n];
-        let mut rows = Gathering::new(self.budget_bytes);
+        let mut rows = RowIdCollector::new(self.budget_bytes);
         self.scan.rows(&w.lower, w.upper.as_deref(), &mut |found| {
             rows.add(found);
             self.park.step()

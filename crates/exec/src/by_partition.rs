@@ -7,22 +7,22 @@
 //!    rows.
 
 use super::context::*;
-use super::partition::{Place, relation, seen_map};
+use super::partition::{PartitionRoute, relation, seen_map};
 use super::partition_scan::heap_of;
-use super::state::State;
+use super::state::NodeState;
 use kilndb_base::Result;
 use kilndb_catalog::Table;
 use kilndb_catalog::partition::PartitionMap;
-use kilndb_plan::{Node, Op};
+use kilndb_plan::{Op, PlanNode};
 use std::ops::Range;
 use std::sync::Arc;
 
 /// So many blocks of partitions are taken together.
 const BLOCKS_TOGETHER: u64 = 2048;
 
-pub struct ByPartitionState {
-    pub node: Arc<Node>,
-    input: Box<State>,
+pub(crate) struct ByPartitionState {
+    pub node: Arc<PlanNode>,
+    input: Box<NodeState>,
     /// None: not begun. The next one is the last.
     spans: Option<Vec<Range<usize>>>,
     is_reading: bool,
@@ -31,21 +31,21 @@ pub struct ByPartitionState {
 }
 
 impl ByPartitionState {
-    pub fn new(node: &Arc<Node>, input: &Arc<Node>) -> ByPartitionState {
+    pub fn new(node: &Arc<PlanNode>, input: &Arc<PlanNode>) -> ByPartitionState {
         ByPartitionState {
             node: node.clone(),
-            input: Box::new(State::new(input)),
+            input: Box::new(NodeState::new(input)),
             spans: None,
             is_reading: false,
             has_run: false,
         }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.spans = None;
         self.is_reading = false;
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::ByPartition(plan) = &node.op else { return Ok(()) };
         if self.spans.is_none() {
@@ -71,7 +71,7 @@ impl ByPartitionState {
     }
 
     /// EXPLAIN ANALYZE: what the input's nodes have done was done for the partition.
-    fn count_as_shown(&self, rt: &mut Runtime, shown: &[kilndb_plan::ShownPart], scans: &[(usize, Arc<Table>)]) {
+    fn count_as_shown(&self, rt: &mut RunState, shown: &[kilndb_plan::ShownPartition], scans: &[(usize, Arc<Table>)]) {
         let span = scans.first().and_then(|(scan, _)| rt.span_of(*scan));
         let Some(counters) = &mut rt.counters else { return };
         let Some(part) = shown.iter().find(|part| span.as_ref().is_some_and(|span| span.start == part.position)) else {
@@ -82,7 +82,7 @@ impl ByPartitionState {
             if let Some(total) = counters.get_mut(*stand_in) {
                 let mut accesses = total.accesses;
                 accesses.add(&counted.accesses);
-                *total = Counter {
+                *total = NodeCounter {
                     rows: total.rows + counted.rows,
                     loops: total.loops + counted.loops,
                     nanos: total.nanos + counted.nanos,
@@ -123,7 +123,7 @@ fn spans(scans: &[(usize, Arc<Table>)], one_by_one: bool, cx: &mut ExecContext<'
 
 fn blocks_of(table: &Table, map: &PartitionMap, at: usize, cx: &ExecContext<'_>) -> Result<u64> {
     let Some(partition) = map.partitions.get(at).filter(|p| !p.is_partitioned) else { return Ok(BLOCKS_TOGETHER) };
-    let place = Place { oid: partition.oid, at: Some(at as u32) };
+    let place = PartitionRoute { oid: partition.oid, at: Some(at as u32) };
     // One that is being dropped may have no storage any more.
     let heap = heap_of(table, place, cx)?.and_then(|heap| relation(heap, cx).ok());
     Ok(heap.map_or(0, |heap| u64::from(heap.pages())))

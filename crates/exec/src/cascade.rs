@@ -10,7 +10,7 @@
 //!    routine takes the cascade out of its sight, and such a statement has its own.
 //! 3. An action is planned once a cascade.
 
-use super::constraint::Queue;
+use super::constraint::ConstraintQueue;
 use super::context::ExecContext;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Oid, Result};
@@ -20,11 +20,11 @@ use std::sync::Arc;
 
 /// Which statement an action is: the foreign key, the referenced table that changes (a partition's columns may stand
 /// elsewhere), the action's letter, and whether the key changes or goes.
-pub type ActionKey = (Oid, Oid, u8, bool);
+pub(crate) type ActionKey = (Oid, Oid, u8, bool);
 
 #[derive(Default)]
 pub struct Cascade {
-    waiting: VecDeque<(ModifyPlan, Queue)>,
+    waiting: VecDeque<(ModifyPlan, ConstraintQueue)>,
     plans: HashMap<ActionKey, Arc<Plan>>,
 }
 
@@ -32,13 +32,13 @@ impl Cascade {
     pub fn plan(&self, key: &ActionKey) -> Option<Arc<Plan>> {
         self.plans.get(key).cloned()
     }
-    pub fn keep_plan(&mut self, key: ActionKey, plan: Arc<Plan>) {
+    pub(crate) fn keep_plan(&mut self, key: ActionKey, plan: Arc<Plan>) {
         self.plans.insert(key, plan);
     }
 }
 
 /// Runs what a statement owes its foreign keys, or lets it wait if the statement is an action of a cascade.
-pub fn run(queue: Queue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+pub fn run(queue: ConstraintQueue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
     if queue.is_empty() {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub fn run(queue: Queue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()>
 }
 
 /// Runs what a statement owes its foreign keys to the end, with all that follows from it: its AFTER triggers see it done.
-pub fn run_now(queue: Queue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn run_now(queue: ConstraintQueue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
     if queue.is_empty() {
         return Ok(());
     }
@@ -63,7 +63,7 @@ pub fn run_now(queue: Queue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result
     done
 }
 
-fn run_all(mut queue: Queue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
+fn run_all(mut queue: ConstraintQueue, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
     queue.run(m, cx)?;
     while let Some((m, mut queue)) = cx.pending.cascade.as_deref_mut().and_then(|c| c.waiting.pop_front()) {
         cx.park.checkpoint()?;

@@ -10,7 +10,7 @@ use kilndb_bind::engine_query::{EngineQuery, KeyAction, KeyQuery, NewKeyValue};
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::trigger::fires;
 use kilndb_catalog::{Column, Index, Table, TableKind};
-use kilndb_plan::partition::Columns;
+use kilndb_plan::partition::PartitionColumns;
 use kilndb_plan::{ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
 use kilndb_storage::{
     Fetched, IndexInsert, Relation, RowLockMode, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions,
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// What a statement owes its foreign keys.
 #[derive(Default)]
-pub struct Queue {
+pub(crate) struct ConstraintQueue {
     /// (foreign key, whether the row is new, values).
     children: Vec<(usize, bool, Vec<Datum>)>,
     /// (referencing key, old values, new values).
@@ -35,16 +35,16 @@ fn pick(columns: &[usize], row: &[Datum]) -> Vec<Datum> {
     columns.iter().map(|c| row.get(*c).cloned().unwrap_or_default()).collect()
 }
 
-impl Queue {
+impl ConstraintQueue {
     pub fn is_empty(&self) -> bool {
         self.children.is_empty() && self.parents.is_empty() && self.twins.is_empty()
     }
-    pub fn child_row(&mut self, m: &ModifyPlan, row: &[Datum]) {
+    pub(crate) fn child_row(&mut self, m: &ModifyPlan, row: &[Datum]) {
         for (n, f) in m.foreign_keys.iter().enumerate() {
             self.children.push((n, true, pick(&f.columns, row)));
         }
     }
-    pub fn changed_row(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
+    pub(crate) fn changed_row(&mut self, m: &ModifyPlan, old: &[Datum], new: Option<&[Datum]>) {
         if let Some(new) = new {
             for (n, f) in m.foreign_keys.iter().enumerate() {
                 let (before, after) = (pick(&f.columns, old), pick(&f.columns, new));
@@ -56,11 +56,11 @@ impl Queue {
         self.note_parents(m, old, new, |_| true);
     }
     /// The row has another partition now.
-    pub fn moved_row(&mut self, m: &ModifyPlan, old: &[Datum], new: &[Datum]) {
+    pub(crate) fn moved_row(&mut self, m: &ModifyPlan, old: &[Datum], new: &[Datum]) {
         self.note_parents(m, old, Some(new), |_| true);
     }
     /// For foreign keys that reference just this partition, the row has gone.
-    pub fn left_row(&mut self, m: &ModifyPlan, old: &[Datum]) {
+    pub(crate) fn left_row(&mut self, m: &ModifyPlan, old: &[Datum]) {
         self.note_parents(m, old, None, |r| r.key.part_of == 0);
     }
     fn note_parents(
@@ -217,7 +217,7 @@ fn shown(t: &Table, columns: &[usize], values: &[Datum], cx: &ExecContext<'_>) -
 }
 
 /// The parent row must exist, and stays until this transaction ends.
-pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
     let nulls = values.iter().filter(|v| v.is_null()).count();
     if f.key.match_type == b'f' && nulls > 0 && nulls < values.len() {
         return Err(Error::new(
@@ -250,11 +250,11 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
         };
         let mut targets = Vec::with_capacity(1);
         if let Some((heap, tree)) = &f.target {
-            targets.push(KeyTarget { table: &f.parent, heap, tree, columns: None });
+            targets.push(KeyLookup { table: &f.parent, heap, tree, columns: None });
         }
         for leaf in &leaves {
             let place = leaf.index(f.key.referenced_index)?;
-            targets.push(KeyTarget {
+            targets.push(KeyLookup {
                 table: &leaf.table,
                 heap: &leaf.heap,
                 tree: &place.relation,
@@ -289,7 +289,7 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
             .with_constraint(f.key.name.clone()));
         };
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
-        match heap.lock_row(cx.txn, rid, &snapshot, RowLockMode::KeyShare, &options, cx.park)? {
+        match heap.lock_row(cx.txn, rid, RowLockMode::KeyShare, &options.with(&snapshot, cx.park))? {
             WriteOutcome::Changed | WriteOutcome::Deleted | WriteOutcome::Skipped => {}
             WriteOutcome::Done | WriteOutcome::SelfModified => return Ok(()),
         }
@@ -297,15 +297,15 @@ pub fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut
 }
 
 /// Where the row with a key is looked for: the referenced table, or one of its partitions that the key leads to.
-struct KeyTarget<'a> {
+struct KeyLookup<'a> {
     table: &'a Table,
     heap: &'a Relation,
     tree: &'a Arc<Relation>,
-    columns: Option<&'a Columns>,
+    columns: Option<&'a PartitionColumns>,
 }
 
 /// The row with this key that the snapshot sees. A parent that somebody else has not committed is none.
-fn visible_parent(f: &ForeignKeyPlan, target: &KeyTarget<'_>, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
+fn visible_parent(f: &ForeignKeyPlan, target: &KeyLookup<'_>, k: &[u8], snapshot: &Snapshot) -> Result<Option<RowId>> {
     let mut whole = k.to_vec();
     if target.tree.entries_name_heap() {
         whole.extend_from_slice(&Relation::heap_name(target.heap.id()));

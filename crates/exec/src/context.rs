@@ -8,7 +8,7 @@ use kilndb_base::park::Park;
 use kilndb_base::{Oid, Result, RowId};
 use kilndb_catalog::CatalogView;
 use kilndb_plan::Plan;
-use kilndb_spill::{Io, TempSpace};
+use kilndb_spill::{SpillIo, TempSpace};
 use kilndb_storage::accesses::{self, Accesses};
 use kilndb_storage::{Engine, Snapshot, Transaction};
 use kilndb_types::functions::SessionFunction;
@@ -135,41 +135,45 @@ pub struct PendingCheck {
 }
 
 /// State of one run that expressions need.
-pub struct Runtime {
+pub struct RunState {
     pub plan: Arc<Plan>,
     pub params: Vec<Datum>,
     /// Values handed to correlated parts, by number.
-    pub exec_params: Vec<Datum>,
-    pub subplans: Vec<Option<super::subplan::SubState>>,
-    pub ctes: Vec<Option<super::cte::CteState>>,
+    pub(crate) exec_params: Vec<Datum>,
+    pub(crate) subplans: Vec<Option<super::subplan::SubplanState>>,
+    pub(crate) ctes: Vec<Option<super::cte::CteState>>,
     /// Values of expressions that are constant for a run.
     pub once: Vec<Option<Datum>>,
-    pub case_args: Vec<Datum>,
+    pub(crate) case_args: Vec<Datum>,
     /// By node id of a scan of partitions: the span of them that it is reading.
     spans: Vec<(usize, Range<usize>)>,
     /// Rows that conditions have ruled out so far.
-    pub removed: u64,
+    pub(crate) removed: u64,
     /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
-    pub counters: Option<Vec<Counter>>,
-    pub pace: Pace,
+    pub counters: Option<Vec<NodeCounter>>,
+    pub(crate) pace: CheckpointInterval,
 }
 
 /// How often expressions look whether their session should give way or stop: after so many calls as take about a
 /// millisecond. A batch of rows may hold functions that take long.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub(crate) struct CheckpointInterval {
     calls_left: u32,
     interval_calls: u32,
     looked_nanos: u64,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace { calls_left: Pace::FIRST_CALLS, interval_calls: Pace::FIRST_CALLS, looked_nanos: 0 }
+impl Default for CheckpointInterval {
+    fn default() -> CheckpointInterval {
+        CheckpointInterval {
+            calls_left: CheckpointInterval::FIRST_CALLS,
+            interval_calls: CheckpointInterval::FIRST_CALLS,
+            looked_nanos: 0,
+        }
     }
 }
 
-impl Pace {
+impl CheckpointInterval {
     const FIRST_CALLS: u32 = 32;
     const CALLS_MAX: u32 = 4096;
 
@@ -187,7 +191,7 @@ impl Pace {
         if self.looked_nanos != 0 && taken > 1_000_000 {
             self.interval_calls = (self.interval_calls / 4).max(1);
         } else if self.looked_nanos != 0 && taken < 250_000 {
-            self.interval_calls = (self.interval_calls * 2).min(Pace::CALLS_MAX);
+            self.interval_calls = (self.interval_calls * 2).min(CheckpointInterval::CALLS_MAX);
         }
         self.calls_left = self.interval_calls;
         park.checkpoint()?;
@@ -197,7 +201,7 @@ impl Pace {
 }
 
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Counter {
+pub struct NodeCounter {
     pub rows: u64,
     pub loops: u64,
     pub nanos: u64,
@@ -207,12 +211,12 @@ pub struct Counter {
     pub searches: u64,
     /// Pages and log, the node's and those of what is below it.
     pub accesses: Accesses,
-    pub report: Report,
+    pub report: NodeReport,
 }
 
-impl Counter {
+impl NodeCounter {
     /// A call has added so many rows.
-    pub fn count(&mut self, rows: usize, begun: &Begun) {
+    pub fn count(&mut self, rows: usize, begun: &MeasureStart) {
         let (nanos, accesses) = begun.taken();
         self.nanos += nanos;
         self.rows += rows as u64;
@@ -221,14 +225,14 @@ impl Counter {
 }
 
 /// The moment at which something began that is measured for EXPLAIN.
-pub struct Begun {
+pub struct MeasureStart {
     at_nanos: u64,
     accesses: Accesses,
 }
 
-impl Begun {
-    pub fn now() -> Begun {
-        Begun { at_nanos: process_monotonic_nanos(), accesses: accesses::now() }
+impl MeasureStart {
+    pub fn now() -> MeasureStart {
+        MeasureStart { at_nanos: process_monotonic_nanos(), accesses: accesses::now() }
     }
     /// Nanoseconds, pages and log up to now.
     pub fn taken(&self) -> (u64, Accesses) {
@@ -238,7 +242,7 @@ impl Begun {
 
 /// What EXPLAIN ANALYZE tells of a node's memory.
 #[derive(Clone, Copy, Default, Debug)]
-pub enum Report {
+pub enum NodeReport {
     #[default]
     None,
     Sort {
@@ -264,9 +268,9 @@ pub enum Report {
     },
 }
 
-impl Runtime {
-    pub fn new(plan: Arc<Plan>, params: &[Datum]) -> Runtime {
-        Runtime {
+impl RunState {
+    pub fn new(plan: Arc<Plan>, params: &[Datum]) -> RunState {
+        RunState {
             params: params.to_vec(),
             exec_params: vec![Datum::Null; plan.exec_params],
             subplans: plan.subplans.iter().map(|_| None).collect(),
@@ -287,23 +291,23 @@ impl Runtime {
             self.spans.push((*scan, span.clone()));
         }
     }
-    pub fn span_of(&self, scan: usize) -> Option<Range<usize>> {
+    pub(crate) fn span_of(&self, scan: usize) -> Option<Range<usize>> {
         self.spans.iter().find(|(known, _)| *known == scan).map(|(_, span)| span.clone())
     }
     /// EXPLAIN ANALYZE: a scan that stands under a node begins.
-    pub fn count_start(&mut self, node: usize) {
+    pub(crate) fn count_start(&mut self, node: usize) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.loops += 1;
         }
     }
     /// `removed`: as it was before.
-    pub fn count_removed(&mut self, node: usize, removed: u64) {
+    pub(crate) fn count_removed(&mut self, node: usize, removed: u64) {
         let more = self.removed - removed;
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.removed += more;
         }
     }
-    pub fn count_rows(&mut self, node: usize, rows: usize, begun: &Begun) {
+    pub fn count_rows(&mut self, node: usize, rows: usize, begun: &MeasureStart) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.count(rows, begun);
             if c.startup_nanos == 0 {
@@ -311,13 +315,13 @@ impl Runtime {
             }
         }
     }
-    pub fn count_searches(&mut self, node: usize, searches: u64) {
+    pub(crate) fn count_searches(&mut self, node: usize, searches: u64) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.searches += searches;
         }
     }
     /// Notes what EXPLAIN ANALYZE shows of a node.
-    pub fn report(&mut self, node: usize, report: Report) {
+    pub fn report(&mut self, node: usize, report: NodeReport) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.report = report;
         }
@@ -356,7 +360,7 @@ impl ExecContext<'_> {
         }
     }
     /// All rows that the source has given so far are done with.
-    pub fn concerns_none(&mut self) {
+    pub(crate) fn concerns_none(&mut self) {
         if let Some(source) = &mut self.source {
             source.concerns(None);
         }
@@ -369,10 +373,10 @@ pub trait RowSink {
 }
 
 impl<'a> ExecContext<'a> {
-    pub fn io(&self) -> Io<'a> {
-        Io { space: self.temp, park: self.park }
+    pub fn io(&self) -> SpillIo<'a> {
+        SpillIo { space: self.temp, park: self.park }
     }
-    pub fn call_env<R>(&mut self, f: impl FnOnce(&dyn SessionHost, &mut CallEnv<'_>) -> R) -> R {
+    pub(crate) fn call_env<R>(&mut self, f: impl FnOnce(&dyn SessionHost, &mut CallEnv<'_>) -> R) -> R {
         let session = self.session;
         let mut env = CallEnv {
             engine: self.engine,
@@ -402,7 +406,7 @@ impl Batch {
     pub fn new(width: usize) -> Batch {
         Batch { width, rows: 0, data: Vec::new(), max: BATCH_ROWS }
     }
-    pub fn with_max(width: usize, max: usize) -> Batch {
+    pub(crate) fn with_max(width: usize, max: usize) -> Batch {
         Batch { width, rows: 0, data: Vec::new(), max: max.clamp(1, BATCH_ROWS) }
     }
     pub fn clear(&mut self) {

@@ -3,18 +3,18 @@
 //! In a recursive one the rows of a round are the working table of the next: they are a range of the rows made.
 
 use super::context::*;
-use super::state::State;
+use super::state::NodeState;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, Result};
-use kilndb_plan::{CtePlan, Node, Op};
+use kilndb_plan::{CtePlan, Op, PlanNode};
 use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::key;
 use std::sync::Arc;
 
-pub struct CteState {
+pub(crate) struct CteState {
     rows: RowStore,
-    source: State,
-    recursive: Option<State>,
+    source: NodeState,
+    recursive: Option<NodeState>,
     /// The recursive term is being run for the present round.
     in_round: bool,
     /// Rows of the previous round.
@@ -24,17 +24,17 @@ pub struct CteState {
     done: bool,
 }
 
-pub struct CteScanState {
-    pub node: Arc<Node>,
+pub(crate) struct CteScanState {
+    pub node: Arc<PlanNode>,
     next: usize,
     cursor: StoreCursor,
 }
 
 impl CteScanState {
-    pub fn new(node: &Arc<Node>) -> CteScanState {
+    pub fn new(node: &Arc<PlanNode>) -> CteScanState {
         CteScanState { node: node.clone(), next: 0, cursor: StoreCursor::default() }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.next = 0;
         self.cursor = StoreCursor::default();
     }
@@ -46,7 +46,7 @@ impl CteScanState {
         }
         Ok(())
     }
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         match &node.op {
             Op::WorkTable { cte } => {
@@ -71,7 +71,7 @@ impl CteScanState {
 }
 
 /// The rows of these are made anew when they are asked for.
-pub fn forget(ctes: impl Iterator<Item = usize>, rt: &mut Runtime) {
+pub fn forget(ctes: impl Iterator<Item = usize>, rt: &mut RunState) {
     for n in ctes {
         if let Some(slot) = rt.ctes.get_mut(n) {
             *slot = None;
@@ -80,15 +80,15 @@ pub fn forget(ctes: impl Iterator<Item = usize>, rt: &mut Runtime) {
 }
 
 /// Makes some more rows.
-fn advance(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn advance(cte: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let plan = rt.plan.clone();
     let Some(info) = plan.ctes.get(cte) else { return Err(Error::internal("WITH query")) };
     let mut c = match rt.ctes.get_mut(cte).and_then(Option::take) {
         Some(c) => c,
         None => CteState {
             rows: RowStore::new(info.node.width, cx.work_mem_bytes),
-            source: State::new(&info.node),
-            recursive: info.recursive.as_ref().map(State::new),
+            source: NodeState::new(&info.node),
+            recursive: info.recursive.as_ref().map(NodeState::new),
             in_round: false,
             working: 0..0,
             seen: HashSet::new(),
@@ -153,7 +153,7 @@ fn take(c: &mut CteState, batch: &Batch, info: &CtePlan, cx: &ExecContext<'_>) -
     Ok(())
 }
 
-pub fn run_to_end(cte: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn run_to_end(cte: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     loop {
         if let Some(Some(c)) = rt.ctes.get(cte)
             && c.done

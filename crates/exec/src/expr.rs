@@ -1,6 +1,6 @@
 //! Expression programs are run.
 
-use super::context::{ExecContext, Runtime};
+use super::context::{ExecContext, RunState};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::ir::{BoolTestKind, CompareKind};
 use kilndb_plan::expression::*;
@@ -11,30 +11,30 @@ use std::sync::Arc;
 /// An expression's value of a row.
 pub trait Evaluate {
     /// A condition: NULL counts as not true.
-    fn is_true(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool>;
+    fn is_true(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool>;
     /// As [`CExpr::eval`], to where the value belongs: that integers are handed on through memory costs more than to
     /// compute them.
-    fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()>;
-    fn eval(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum>;
+    fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()>;
+    fn eval(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum>;
 }
 
 /// The steps of that, for expressions of some kinds.
 trait EvaluateKinds {
-    fn eval_int(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<i64>>;
+    fn eval_int(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<i64>>;
     /// An integer that takes nothing but integers to compute; None: it is NULL, out of range, or takes more.
-    fn quick_int(&self, row: &[Datum], rt: &Runtime) -> Option<i64>;
-    fn eval_more(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum>;
-    fn eval_composite(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum>;
+    fn quick_int(&self, row: &[Datum], rt: &RunState) -> Option<i64>;
+    fn eval_more(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum>;
+    fn eval_composite(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum>;
 }
 
 /// The result, if both operands are quickly known and it is in range.
-fn quick(op: Arithmetic, wide: bool, l: &CExpr, r: &CExpr, row: &[Datum], rt: &Runtime) -> Option<i64> {
+fn quick(op: Arithmetic, wide: bool, l: &CExpr, r: &CExpr, row: &[Datum], rt: &RunState) -> Option<i64> {
     let (l, r) = (l.quick_int(row, rt)?, r.quick_int(row, rt)?);
     if wide { op.of_int8(l, r) } else { op.of_int4(i32::try_from(l).ok()?, i32::try_from(r).ok()?).map(i64::from) }
 }
 
 impl Evaluate for CExpr {
-    fn is_true(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn is_true(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         match self {
             CExpr::CompareInt { op, args } => {
                 let (l, r) = (args[0].eval_int(row, rt, cx)?, args[1].eval_int(row, rt, cx)?);
@@ -53,7 +53,7 @@ impl Evaluate for CExpr {
     }
 
     #[inline]
-    fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn eval_into(&self, row: &[Datum], out: &mut Datum, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if let CExpr::Arithmetic { op, wide, args, .. } = self
             && let Some(v) = quick(*op, *wide, &args[0], &args[1], row, rt)
         {
@@ -73,7 +73,7 @@ impl Evaluate for CExpr {
         Ok(())
     }
 
-    fn eval(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    fn eval(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
         match self {
             CExpr::Slot(i) => Ok(row.get(*i).cloned().unwrap_or_default()),
             CExpr::Const(d) => Ok(d.clone()),
@@ -113,7 +113,7 @@ impl Evaluate for CExpr {
 }
 
 impl EvaluateKinds for CExpr {
-    fn eval_int(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
+    fn eval_int(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
         Ok(match self {
             CExpr::Slot(i) => row.get(*i).and_then(int_of),
             CExpr::Const(d) => int_of(d),
@@ -124,7 +124,7 @@ impl EvaluateKinds for CExpr {
     }
 
     #[inline]
-    fn quick_int(&self, row: &[Datum], rt: &Runtime) -> Option<i64> {
+    fn quick_int(&self, row: &[Datum], rt: &RunState) -> Option<i64> {
         match self {
             CExpr::Slot(i) => row.get(*i).and_then(int_of),
             CExpr::Const(d) => int_of(d),
@@ -135,7 +135,7 @@ impl EvaluateKinds for CExpr {
     }
 
     #[inline(never)]
-    fn eval_more(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    fn eval_more(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
         rt.pace.step(cx.park)?;
         match self {
             CExpr::Call { f, strict, args } => match eval_args(args, *strict, row, rt, cx)? {
@@ -399,7 +399,7 @@ impl EvaluateKinds for CExpr {
     }
 
     #[inline(never)]
-    fn eval_composite(&self, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    fn eval_composite(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
         match self {
             CExpr::Array { element, multidim, args } => {
                 let mut elements = Vec::with_capacity(args.len());
@@ -483,7 +483,7 @@ impl EvaluateKinds for CExpr {
 fn json_steps(
     subs: &[CSubscript],
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<(Vec<Option<String>>, bool)> {
     let mut steps = Vec::with_capacity(subs.len());
@@ -499,15 +499,15 @@ fn json_steps(
     Ok((steps, first_is_number))
 }
 
-type Bounds = Vec<(Option<i32>, Option<i32>)>;
+type SliceBounds = Vec<(Option<i32>, Option<i32>)>;
 
 /// None: a subscript is NULL.
 fn subscripts(
     subs: &[CSubscript],
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<Option<Bounds>> {
+) -> Result<Option<SliceBounds>> {
     let mut out = Vec::with_capacity(subs.len());
     for s in subs {
         let mut pair = [None, None];
@@ -525,11 +525,11 @@ fn subscripts(
 }
 
 /// None: strict, and an argument is NULL.
-pub fn eval_args(
+pub(crate) fn eval_args(
     args: &[CExpr],
     strict: bool,
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<Vec<Datum>>> {
     let mut out = Vec::with_capacity(args.len());
@@ -549,7 +549,7 @@ fn row_compare(
     left: &[CExpr],
     right: &[CExpr],
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Datum> {
     for ((l, r), ty) in left.iter().zip(right).zip(types) {

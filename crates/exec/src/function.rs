@@ -3,39 +3,39 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::expr::eval_args;
-use super::state::Unary;
+use super::state::UnaryInput;
 use kilndb_base::{Error, Result};
-use kilndb_plan::{FunctionCall, Node, Op, ProjectItem};
+use kilndb_plan::{FunctionCall, Op, PlanNode, ProjectItem};
 use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::Datum;
 use kilndb_types::functions::FunctionKind;
-use kilndb_types::functions::rows::{Rows, RowsCall, spread};
+use kilndb_types::functions::rows::{FunctionRows, RowsCall, spread};
 use std::sync::Arc;
 
 /// Rows of one call.
 enum CallRows {
-    Of(Rows),
+    Of(FunctionRows),
     /// What a routine has returned.
-    Stored(Box<Stored>),
+    Stored(Box<StoredRows>),
 }
 
-struct Stored {
+struct StoredRows {
     rows: RowStore,
     reader: StoreCursor,
     next: usize,
 }
 
-fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<CallRows> {
+fn start(call: &FunctionCall, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<CallRows> {
     if let Some(e) = &call.scalar {
-        return Ok(CallRows::Of(Rows::list(vec![e.eval(row, rt, cx)?])));
+        return Ok(CallRows::Of(FunctionRows::list(vec![e.eval(row, rt, cx)?])));
     }
     let Some(args) = eval_args(&call.args, call.strict, row, rt, cx)? else {
-        return Ok(CallRows::Of(Rows::none()));
+        return Ok(CallRows::Of(FunctionRows::none()));
     };
     if let Some(routine) = &call.routine {
         let width = if call.composite { call.columns } else { 1 };
         let rows = super::routine::call_for_rows(routine, &args, width, cx)?;
-        return Ok(CallRows::Stored(Box::new(Stored { rows, reader: StoreCursor::default(), next: 0 })));
+        return Ok(CallRows::Stored(Box::new(StoredRows { rows, reader: StoreCursor::default(), next: 0 })));
     }
     let rows = match call.function {
         Some(FunctionKind::Rows(function)) => {
@@ -50,7 +50,7 @@ fn start(call: &FunctionCall, row: &[Datum], rt: &mut Runtime, cx: &mut ExecCont
             })?
         }
         Some(FunctionKind::SessionRows(function)) => {
-            Rows::table(cx.call_env(|s, env| s.call_for_rows(function, &args, env))?)
+            FunctionRows::table(cx.call_env(|s, env| s.call_for_rows(function, &args, env))?)
         }
         _ => return Err(Error::unsupported(format!("function {} is not supported", call.name))),
     };
@@ -81,23 +81,23 @@ impl CallRows {
     }
 }
 
-pub struct FunctionState {
-    pub node: Arc<Node>,
+pub(crate) struct FunctionState {
+    pub node: Arc<PlanNode>,
     rows: Vec<Option<CallRows>>,
     started: bool,
     count: i64,
 }
 
 impl FunctionState {
-    pub fn new(node: &Arc<Node>) -> FunctionState {
+    pub fn new(node: &Arc<PlanNode>) -> FunctionState {
         FunctionState { node: node.clone(), rows: Vec::new(), started: false, count: 0 }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.started = false;
         self.rows.clear();
         self.count = 0;
     }
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::Function { calls, ordinality, .. } = &node.op else { return Ok(()) };
         if !self.started {
@@ -135,22 +135,22 @@ impl FunctionState {
 }
 
 /// Set-returning functions in the select list: all advance together, the short ones give NULL.
-pub struct ProjectSetState {
-    pub unary: Unary,
+pub(crate) struct ProjectSetState {
+    pub unary: UnaryInput,
     position: usize,
     active: Option<Vec<Option<CallRows>>>,
 }
 
 impl ProjectSetState {
-    pub fn new(unary: Unary) -> ProjectSetState {
+    pub fn new(unary: UnaryInput) -> ProjectSetState {
         ProjectSetState { unary, position: 0, active: None }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.position = 0;
         self.active = None;
     }
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::ProjectSet { items, .. } = &node.op else { return Ok(()) };
         while !out.full() {

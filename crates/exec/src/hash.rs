@@ -2,26 +2,26 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::state::Unary;
+use super::state::UnaryInput;
 use kilndb_base::Result;
 use kilndb_plan::Op;
 use kilndb_plan::expression::CExpr;
-use kilndb_spill::{ByteHasher, Io, Partitions, SpillCursor, SpillFile};
+use kilndb_spill::{ByteHasher, SpillCursor, SpillFile, SpillIo, SpillPartitions};
 use kilndb_types::{Datum, key, row};
 use std::hash::BuildHasherDefault;
 
-pub type KeyMap<V = u32> = std::collections::HashMap<Box<[u8]>, V, BuildHasherDefault<ByteHasher>>;
+pub(crate) type KeyMap<V = u32> = std::collections::HashMap<Box<[u8]>, V, BuildHasherDefault<ByteHasher>>;
 
 /// What an entry of a [`KeyMap`] takes beside the key's bytes.
-pub const ENTRY_BYTES: usize = 64;
+pub(crate) const ENTRY_BYTES: usize = 64;
 
 /// Finds the first row of each key. Keys that do not fit the budget wait in partitions until the input's end.
 #[derive(Default)]
-pub struct Unique {
+pub(crate) struct DistinctKeys {
     seen: KeyMap<()>,
     used_bytes: usize,
     level: u32,
-    overflow: Option<Partitions>,
+    overflow: Option<SpillPartitions>,
     pending: Vec<(SpillFile, u32)>,
     reading: Option<(SpillFile, SpillCursor)>,
     batches: u64,
@@ -29,9 +29,9 @@ pub struct Unique {
     disk_bytes: u64,
 }
 
-impl Unique {
+impl DistinctKeys {
     /// Is the row to be given out now?
-    pub fn offer(&mut self, key: &[u8], row: &[Datum], budget: usize, io: Io<'_>) -> Result<bool> {
+    pub(crate) fn offer(&mut self, key: &[u8], row: &[Datum], budget: usize, io: SpillIo<'_>) -> Result<bool> {
         if self.seen.contains_key(key) {
             return Ok(false);
         }
@@ -39,7 +39,7 @@ impl Unique {
             return Ok(true);
         }
         let level = self.level;
-        self.overflow.get_or_insert_with(|| Partitions::new(level, budget)).push(key, row, io)?;
+        self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, row, io)?;
         Ok(false)
     }
     fn has_room(&mut self, key: &[u8], budget: usize) -> bool {
@@ -53,7 +53,7 @@ impl Unique {
         true
     }
     /// After the end of the input: the rows that had to wait. None appended means the end.
-    pub fn drain(&mut self, out: &mut Batch, budget: usize, io: Io<'_>) -> Result<()> {
+    pub fn drain(&mut self, out: &mut Batch, budget: usize, io: SpillIo<'_>) -> Result<()> {
         while !out.full() {
             let Some((file, mut cursor)) = self.reading.take() else {
                 if !self.next_input(io)? {
@@ -71,7 +71,7 @@ impl Unique {
                         out.end_row();
                     } else {
                         let level = self.level;
-                        let overflow = self.overflow.get_or_insert_with(|| Partitions::new(level, budget));
+                        let overflow = self.overflow.get_or_insert_with(|| SpillPartitions::new(level, budget));
                         overflow.push_record(cursor.key(), cursor.record(), io)?;
                     }
                 }
@@ -82,7 +82,7 @@ impl Unique {
         }
         Ok(())
     }
-    fn next_input(&mut self, io: Io<'_>) -> Result<bool> {
+    fn next_input(&mut self, io: SpillIo<'_>) -> Result<bool> {
         if let Some(overflow) = self.overflow.take() {
             let files = overflow.finish(io)?;
             self.disk_bytes += files.iter().map(SpillFile::disk_bytes).sum::<u64>();
@@ -96,35 +96,35 @@ impl Unique {
         self.reading = Some((file, SpillCursor::new(budget_of_reader())));
         Ok(true)
     }
-    pub fn report(&self) -> Report {
-        Report::Hash { batches: self.batches + 1, memory: self.peak_bytes as u64, disk: self.disk_bytes }
+    pub fn report(&self) -> NodeReport {
+        NodeReport::Hash { batches: self.batches + 1, memory: self.peak_bytes as u64, disk: self.disk_bytes }
     }
 }
 
 /// Bytes that are read from a partition at once.
-pub fn budget_of_reader() -> usize {
+pub(crate) fn budget_of_reader() -> usize {
     kilndb_spill::STEP_BYTES / 4
 }
 
-pub struct DistinctState {
-    pub unary: Unary,
-    unique: Unique,
+pub(crate) struct DistinctState {
+    pub unary: UnaryInput,
+    unique: DistinctKeys,
     /// Sorted input: the key of the last row.
     last: Option<Vec<u8>>,
     input_done: bool,
 }
 
 impl DistinctState {
-    pub fn new(unary: Unary) -> DistinctState {
-        DistinctState { unary, unique: Unique::default(), last: None, input_done: false }
+    pub fn new(unary: UnaryInput) -> DistinctState {
+        DistinctState { unary, unique: DistinctKeys::default(), last: None, input_done: false }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
-        self.unique = Unique::default();
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
+        self.unique = DistinctKeys::default();
         self.last = None;
         self.input_done = false;
         self.unary.rescan(rt);
     }
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Distinct { keys, sorted, .. } = &node.op else { return Ok(()) };
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);

@@ -7,12 +7,12 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
-use super::state::State;
+use super::state::NodeState;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
-use kilndb_plan::{Node, Op};
-use kilndb_spill::{Io, Partitions, SpillCursor, SpillFile, row_bytes};
+use kilndb_plan::{Op, PlanNode};
+use kilndb_spill::{SpillCursor, SpillFile, SpillIo, SpillPartitions, row_bytes};
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const MAX_LEVEL: u32 = 4;
 
 /// Rows of the build side by key.
 #[derive(Default)]
-struct Table {
+struct HashTable {
     width: usize,
     chunks: Vec<Vec<Datum>>,
     count: usize,
@@ -34,9 +34,9 @@ struct Table {
     bytes: usize,
 }
 
-impl Table {
-    fn new(width: usize) -> Table {
-        Table { width, ..Table::default() }
+impl HashTable {
+    fn new(width: usize) -> HashTable {
+        HashTable { width, ..HashTable::default() }
     }
     /// An empty key is no key: the row has no partner.
     fn push(&mut self, key: &[u8], values: impl Iterator<Item = Datum>) {
@@ -75,7 +75,7 @@ impl Table {
     }
 }
 
-struct Pair {
+struct SpilledPair {
     build: SpillFile,
     probe: SpillFile,
     level: u32,
@@ -84,7 +84,7 @@ struct Pair {
 }
 
 /// A pair being joined.
-struct Pass {
+struct PairJoin {
     build: SpillFile,
     build_cursor: SpillCursor,
     probe: SpillFile,
@@ -97,12 +97,12 @@ struct Pass {
     number: usize,
 }
 
-pub struct HashJoinState {
-    pub node: Arc<Node>,
-    probe: State,
-    build: State,
+pub(crate) struct HashJoinState {
+    pub node: Arc<PlanNode>,
+    probe: NodeState,
+    build: NodeState,
     started: bool,
-    table: Table,
+    table: HashTable,
     probe_batch: Batch,
     probe_next: usize,
     chain: u32,
@@ -112,8 +112,8 @@ pub struct HashJoinState {
     probe_done: bool,
     tail: usize,
     key: Vec<u8>,
-    pending: Vec<Pair>,
-    pass: Option<Pass>,
+    pending: Vec<SpilledPair>,
+    pass: Option<PairJoin>,
     spilled: bool,
     batches: u64,
     peak_bytes: usize,
@@ -125,7 +125,7 @@ fn key_of(
     types: &[Oid],
     row: &[Datum],
     out: &mut Vec<u8>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     out.clear();
@@ -153,13 +153,13 @@ fn keeps_unmatched(kind: JoinKind) -> bool {
 }
 
 impl HashJoinState {
-    pub fn new(node: &Arc<Node>, probe: &Arc<Node>, build: &Arc<Node>) -> HashJoinState {
+    pub fn new(node: &Arc<PlanNode>, probe: &Arc<PlanNode>, build: &Arc<PlanNode>) -> HashJoinState {
         HashJoinState {
             node: node.clone(),
-            probe: State::new(probe),
-            build: State::new(build),
+            probe: NodeState::new(probe),
+            build: NodeState::new(build),
             started: false,
-            table: Table::default(),
+            table: HashTable::default(),
             probe_batch: Batch::new(probe.width),
             probe_next: 0,
             chain: NONE,
@@ -176,11 +176,11 @@ impl HashJoinState {
             disk_bytes: 0,
         }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.probe.rescan(rt);
         self.build.rescan(rt);
         self.started = false;
-        self.table = Table::default();
+        self.table = HashTable::default();
         self.reset_probe();
         self.pending.clear();
         self.pass = None;
@@ -195,12 +195,12 @@ impl HashJoinState {
     }
 
     /// Reads the build side; if it does not fit, partitions both.
-    fn start(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn start(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::HashJoin { build, build_keys, types, kind, .. } = &node.op else { return Ok(()) };
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
-        self.table = Table::new(build.width);
-        let mut parts: Option<Partitions> = None;
+        self.table = HashTable::new(build.width);
+        let mut parts: Option<SpillPartitions> = None;
         let mut b = Batch::new(build.width);
         while self.build.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
@@ -238,13 +238,13 @@ impl HashJoinState {
         &mut self,
         keys: &[CExpr],
         types: &[Oid],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<Partitions> {
+    ) -> Result<SpillPartitions> {
         self.peak_bytes = self.peak_bytes.max(self.table.bytes);
         let width = self.table.width;
-        let table = std::mem::replace(&mut self.table, Table::new(width));
-        let mut parts = Partitions::new(0, cx.hash_mem_bytes);
+        let table = std::mem::replace(&mut self.table, HashTable::new(width));
+        let mut parts = SpillPartitions::new(0, cx.hash_mem_bytes);
         let mut key = Vec::new();
         for i in 0..table.count {
             key_of(keys, types, table.row(i), &mut key, rt, cx)?;
@@ -253,12 +253,12 @@ impl HashJoinState {
         Ok(parts)
     }
 
-    fn partition_probe(&mut self, build: Partitions, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn partition_probe(&mut self, build: SpillPartitions, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::HashJoin { probe, probe_keys, types, kind, .. } = &node.op else { return Ok(()) };
         let io = cx.io();
         let build = build.finish(io)?;
-        let mut parts = Partitions::new(0, cx.hash_mem_bytes);
+        let mut parts = SpillPartitions::new(0, cx.hash_mem_bytes);
         let mut b = Batch::new(probe.width);
         while self.probe.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
@@ -278,7 +278,7 @@ impl HashJoinState {
             let wanted = probe.records > 0 && (build.records > 0 || keeps_unmatched(kind))
                 || build.records > 0 && kind == JoinKind::Full;
             if wanted {
-                self.pending.push(Pair { build, probe, level, parent });
+                self.pending.push(SpilledPair { build, probe, level, parent });
             }
         }
     }
@@ -289,7 +289,7 @@ impl HashJoinState {
         let Op::HashJoin { build, kind, .. } = &node.op else { return Ok(false) };
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
         if let Some(mut pass) = self.pass.take().filter(|p| !p.last) {
-            self.table = Table::new(build.width);
+            self.table = HashTable::new(build.width);
             pass.last = load(&mut self.table, &pass.build, &mut pass.build_cursor, budget, io)?;
             pass.probe_cursor.seek(0);
             pass.number = 0;
@@ -297,19 +297,19 @@ impl HashJoinState {
             return Ok(true);
         }
         while let Some(pair) = self.pending.pop() {
-            self.table = Table::new(build.width);
+            self.table = HashTable::new(build.width);
             self.batches += 1;
             let mut build_cursor = SpillCursor::new(budget_of_reader());
             let last = load(&mut self.table, &pair.build, &mut build_cursor, budget, io)?;
             let helps = pair.build.records < pair.parent / 10 * 9;
             if !last && pair.level < MAX_LEVEL && helps {
-                self.table = Table::new(build.width);
+                self.table = HashTable::new(build.width);
                 self.split(pair, *kind, budget, io)?;
                 continue;
             }
             let found = (!last).then(|| vec![0; pair.probe.records as usize / 64 + 1]);
             let probe_cursor = SpillCursor::new(budget_of_reader());
-            self.begin(Pass {
+            self.begin(PairJoin {
                 build: pair.build,
                 build_cursor,
                 probe: pair.probe,
@@ -322,16 +322,16 @@ impl HashJoinState {
         }
         Ok(false)
     }
-    fn begin(&mut self, pass: Pass) {
+    fn begin(&mut self, pass: PairJoin) {
         self.peak_bytes = self.peak_bytes.max(self.table.bytes);
         self.pass = Some(pass);
         self.reset_probe();
     }
 
-    fn split(&mut self, pair: Pair, kind: JoinKind, budget: usize, io: Io<'_>) -> Result<()> {
+    fn split(&mut self, pair: SpilledPair, kind: JoinKind, budget: usize, io: SpillIo<'_>) -> Result<()> {
         let mut sides = Vec::new();
         for file in [&pair.build, &pair.probe] {
-            let mut parts = Partitions::new(pair.level, budget);
+            let mut parts = SpillPartitions::new(pair.level, budget);
             let mut cursor = SpillCursor::new(budget_of_reader());
             while cursor.advance(file, io)? {
                 parts.push_record(cursor.key(), cursor.record(), io)?;
@@ -344,7 +344,7 @@ impl HashJoinState {
         Ok(())
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if !self.started {
             self.start(rt, cx)?;
         }
@@ -359,7 +359,8 @@ impl HashJoinState {
             }
         }
         if out.rows == 0 {
-            let report = Report::Hash { batches: self.batches, memory: self.peak_bytes as u64, disk: self.disk_bytes };
+            let report =
+                NodeReport::Hash { batches: self.batches, memory: self.peak_bytes as u64, disk: self.disk_bytes };
             rt.report(self.node.id, report);
         }
         Ok(())
@@ -370,7 +371,7 @@ impl HashJoinState {
         &mut self,
         keys: &[CExpr],
         types: &[Oid],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         if let Some(pass) = &mut self.pass {
@@ -401,11 +402,11 @@ impl HashJoinState {
 
     /// In an earlier pass of this pair, has the row found a partner?
     fn was_found(&self) -> bool {
-        let Some(Pass { found: Some(bits), number, .. }) = &self.pass else { return false };
+        let Some(PairJoin { found: Some(bits), number, .. }) = &self.pass else { return false };
         bits.get((number - 1) / 64).is_some_and(|w| w >> ((number - 1) % 64) & 1 == 1)
     }
     fn note_found(&mut self) {
-        if let Some(Pass { found: Some(bits), number, .. }) = &mut self.pass
+        if let Some(PairJoin { found: Some(bits), number, .. }) = &mut self.pass
             && let Some(word) = bits.get_mut((*number - 1) / 64)
         {
             *word |= 1 << ((*number - 1) % 64);
@@ -414,7 +415,7 @@ impl HashJoinState {
 
     /// Joins until `out` is full or the present source of probe rows (with the table's own unmatched rows) is at its
     /// end.
-    fn join(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn join(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::HashJoin { build, kind, probe_keys, types, on, .. } = &node.op else { return Ok(()) };
         while !out.full() {
@@ -489,7 +490,13 @@ impl HashJoinState {
 }
 
 /// Takes rows until the table is full; true if these were all.
-fn load(table: &mut Table, file: &SpillFile, cursor: &mut SpillCursor, budget: usize, io: Io<'_>) -> Result<bool> {
+fn load(
+    table: &mut HashTable,
+    file: &SpillFile,
+    cursor: &mut SpillCursor,
+    budget: usize,
+    io: SpillIo<'_>,
+) -> Result<bool> {
     let mut values = Vec::new();
     while !table.is_full(budget) {
         if !cursor.advance(file, io)? {

@@ -26,11 +26,11 @@ pub struct HelperPool {
 }
 
 /// The helpers of one statement, each of which makes a `T`.
-pub struct Team<T> {
-    shared: Arc<Shared<T>>,
+pub struct HelperTeam<T> {
+    shared: Arc<TeamResults<T>>,
 }
 
-struct Shared<T> {
+struct TeamResults<T> {
     stop: Arc<AtomicBool>,
     running: AtomicUsize,
     /// With what each has counted.
@@ -55,9 +55,10 @@ impl HelperPool {
         wanted: usize,
         wake: WakeHandle,
         work: impl Fn(&HelperPark) -> Result<T> + Send + Sync + 'static,
-    ) -> Option<Team<T>> {
+    ) -> Option<HelperTeam<T>> {
         let stop = Arc::new(AtomicBool::new(false));
-        let shared = Arc::new(Shared { stop, running: AtomicUsize::new(0), results: Mutex::new(Vec::new()), wake });
+        let shared =
+            Arc::new(TeamResults { stop, running: AtomicUsize::new(0), results: Mutex::new(Vec::new()), wake });
         let work = Arc::new(work);
         let limit_bytes = memory::account().limit_bytes;
         for _ in 0..wanted {
@@ -92,11 +93,11 @@ impl HelperPool {
         }
         (shared.running.load(Ordering::Acquire) > 0
             || !shared.results.lock().unwrap_or_else(|e| e.into_inner()).is_empty())
-        .then_some(Team { shared })
+        .then_some(HelperTeam { shared })
     }
 }
 
-impl<T> Team<T> {
+impl<T> HelperTeam<T> {
     /// Waits for all of them.
     pub fn finish(self, park: &dyn Park) -> Result<Vec<T>> {
         while self.shared.running.load(Ordering::Acquire) > 0 {
@@ -108,7 +109,7 @@ impl<T> Team<T> {
     }
 }
 
-impl<T> Drop for Team<T> {
+impl<T> Drop for HelperTeam<T> {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
     }

@@ -1,10 +1,10 @@
 //! Index keys and ranges.
 
-use super::context::{ExecContext, Runtime};
+use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::Index;
-pub use kilndb_catalog::key_range::{Range, append};
+pub use kilndb_catalog::key_range::{KeyRange, append};
 use kilndb_catalog::key_range::{prefix_range, successor};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{IndexAccess, IndexPlan};
@@ -28,7 +28,7 @@ fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
 }
 
 /// The ranges of keys to read; empty: no row can match.
-pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Range>> {
+pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<KeyRange>> {
     let mut prefix = Vec::with_capacity(24);
     for (k, e) in a.index.keys.iter().zip(&a.equal) {
         let v = e.eval(&[], rt, cx)?;
@@ -117,7 +117,7 @@ pub fn ranges(a: &IndexAccess, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Re
 }
 
 /// The keys, all their columns, if `ranges` are those of an access that looks for nothing but whole keys.
-pub fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<KeyRange>) -> Option<Vec<Vec<u8>>> {
     if a.equal.len() + usize::from(a.any_of.is_some()) < a.index.keys.len() {
         return None;
     }
@@ -125,11 +125,11 @@ pub fn whole_keys(a: &IndexAccess, ranges: Vec<Range>) -> Option<Vec<Vec<u8>>> {
 }
 
 /// Where keys have no order, several may be kept as one: what is found for that is read once.
-pub fn join_equal(kind: RelationKind, ranges: &mut Vec<Range>) {
+pub(crate) fn join_equal(kind: RelationKind, ranges: &mut Vec<KeyRange>) {
     if ranges.len() < 2 || kind.method().is_none_or(|method| method.is_ordered) {
         return;
     }
-    let kept = |range: &Range| match &range.0 {
+    let kept = |range: &KeyRange| match &range.0 {
         Bound::Included(key) => Some(kind.kept_key(key).into_owned()),
         _ => None,
     };
@@ -138,7 +138,7 @@ pub fn join_equal(kind: RelationKind, ranges: &mut Vec<Range>) {
 }
 
 /// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.
-pub fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
+pub(crate) fn narrow(a: &IndexAccess, ranges: &mut [KeyRange], suffix: &[u8]) {
     if a.equal.len() < a.index.keys.len() {
         return;
     }
@@ -154,7 +154,7 @@ pub fn narrow(a: &IndexAccess, ranges: &mut [Range], suffix: &[u8]) {
 pub fn entry(
     p: &IndexPlan,
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(Vec<u8>, bool)>> {
     let mut out = Vec::with_capacity(24);
@@ -166,7 +166,7 @@ pub fn put_entry(
     p: &IndexPlan,
     row: &[Datum],
     out: &mut Vec<u8>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<bool>> {
     if let Some(f) = &p.predicate

@@ -4,7 +4,7 @@
 //! 1. An UPDATE that leaves alone what an index depends on neither extracts terms nor touches the index.
 //! 2. The index is told of a row after the heap.
 
-use super::context::{ExecContext, Runtime};
+use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
 use super::index;
 use kilndb_base::{Result, RowId};
@@ -15,7 +15,7 @@ use kilndb_types::{Datum, key};
 use std::sync::Arc;
 
 /// The terms of a table row; none if it is not in the (partial) index.
-fn terms(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Vec<u8>>> {
+fn terms(p: &IndexPlan, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Vec<u8>>> {
     let mut out = Vec::new();
     if let Some(f) = &p.predicate
         && !f.is_true(row, rt, cx)?
@@ -33,7 +33,7 @@ fn terms(p: &IndexPlan, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_
     Ok(out)
 }
 
-pub fn insert(p: &IndexPlan, row: &[Datum], rid: RowId, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+pub fn insert(p: &IndexPlan, row: &[Datum], rid: RowId, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let terms = terms(p, row, rt, cx)?;
     if terms.is_empty() {
         return Ok(());
@@ -65,14 +65,14 @@ fn differ(p: &IndexPlan, old: &[Datum], new: &[Datum]) -> bool {
 }
 
 /// An inverted index and the terms that a row has in it from now on.
-pub type NewTerms = (usize, Vec<Vec<u8>>);
+pub(crate) type NewTerms = (usize, Vec<Vec<u8>>);
 
 /// Which inverted indexes have other terms for the new row than for the old one.
 pub fn changes(
     m: &ModifyPlan,
     old: &[Datum],
     new: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Vec<NewTerms>> {
     let mut out = Vec::new();
@@ -103,13 +103,13 @@ pub fn apply(m: &ModifyPlan, rid: RowId, changes: &[NewTerms], cx: &mut ExecCont
 
 /// What indexes know of a row that goes.
 #[derive(Default)]
-pub struct Retired {
+pub struct RetiredEntries {
     keys: Vec<(usize, Vec<u8>)>,
     inverted: Vec<usize>,
 }
-impl Retired {
-    pub fn of(m: &ModifyPlan, old: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Retired> {
-        let mut out = Retired::default();
+impl RetiredEntries {
+    pub fn of(m: &ModifyPlan, old: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<RetiredEntries> {
+        let mut out = RetiredEntries::default();
         for (n, p) in m.indexes.iter().enumerate() {
             match index::entry(p, old, rt, cx)? {
                 Some(_) if p.has_terms() => out.inverted.push(n),

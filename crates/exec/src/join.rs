@@ -2,19 +2,19 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::state::State;
+use super::state::NodeState;
 use kilndb_base::Result;
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
-use kilndb_plan::{Node, Op};
+use kilndb_plan::{Op, PlanNode};
 use kilndb_spill::{RowStore, StoreCursor};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-pub struct NestLoopState {
-    pub node: Arc<Node>,
-    outer: State,
-    inner: State,
+pub(crate) struct NestLoopState {
+    pub node: Arc<PlanNode>,
+    outer: NodeState,
+    inner: NodeState,
     outer_batch: Batch,
     outer_next: usize,
     inner_batch: Batch,
@@ -35,11 +35,11 @@ pub struct NestLoopState {
 }
 
 impl NestLoopState {
-    pub fn new(node: &Arc<Node>, outer: &Arc<Node>, inner: &Arc<Node>) -> NestLoopState {
+    pub fn new(node: &Arc<PlanNode>, outer: &Arc<PlanNode>, inner: &Arc<PlanNode>) -> NestLoopState {
         NestLoopState {
             node: node.clone(),
-            outer: State::new(outer),
-            inner: State::new(inner),
+            outer: NodeState::new(outer),
+            inner: NodeState::new(inner),
             outer_batch: Batch::new(outer.width),
             outer_next: 0,
             inner_batch: Batch::new(inner.width),
@@ -56,7 +56,7 @@ impl NestLoopState {
             looked: 0,
         }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.outer.rescan(rt);
         self.outer_batch.clear();
         self.outer_next = 0;
@@ -68,7 +68,7 @@ impl NestLoopState {
         self.inner_matched.clear();
     }
 
-    fn restart_inner(&mut self, rt: &mut Runtime) {
+    fn restart_inner(&mut self, rt: &mut RunState) {
         if self.inner_started {
             self.inner.rescan(rt);
         }
@@ -77,7 +77,7 @@ impl NestLoopState {
         self.inner_next = 0;
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::NestLoop { inner, kind, on, params, materialize, .. } = &node.op else { return Ok(()) };
         let inner_width = inner.width;
@@ -150,7 +150,7 @@ impl NestLoopState {
         out: &mut Batch,
         on: Option<&CExpr>,
         kind: JoinKind,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let outer = self.outer_batch.row(self.outer_next);

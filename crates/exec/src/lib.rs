@@ -8,64 +8,65 @@
 //! Must not know: syntax, names of objects and how they are found, sessions (it asks a [`SessionHost`] and a
 //! [`RoutineHost`]), sockets, protocol, how the catalogs keep what they tell.
 
-pub mod aggregate;
-pub mod arrays;
+mod aggregate;
+mod arrays;
 mod bitmap;
 mod by_partition;
 mod cascade;
 pub mod constraint;
-pub mod context;
-pub mod cte;
+mod context;
+mod cte;
 mod explain;
 pub mod expr;
-pub mod function;
-pub mod hash;
-pub mod hashjoin;
+mod function;
+mod hash;
+mod hashjoin;
 pub mod helpers;
-pub mod index;
+mod index;
 mod inverted;
-pub mod join;
+mod join;
 pub mod key_ahead;
-pub mod lockrows;
+mod lockrows;
 mod merge;
-pub mod modify;
-pub mod modify_many;
-pub mod modify_partitions;
+mod modify;
+mod modify_many;
+mod modify_partitions;
+mod modify_row;
 mod modify_triggered;
 mod null_rows;
 mod opened_partitions;
-pub mod partition;
+mod partition;
 mod partition_scan;
 pub mod parts;
 pub mod routine;
 mod row_set;
-pub mod scan;
-pub mod setop;
-pub mod sort;
-pub mod sqlvalue;
-pub mod state;
+mod scan;
+mod setop;
+mod sort;
+mod sqlvalue;
+mod state;
 pub mod stats;
-pub mod subplan;
-pub mod trigger;
-pub mod window;
+mod subplan;
+mod trigger;
+mod window;
 pub mod write;
 
-use crate::explain::{Measured, Serializer};
+use crate::explain::{Measurements, Serializer};
 pub use context::*;
 use kilndb_base::Result;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_bind::ir::{ExplainFormat, ExplainOptions};
-use kilndb_plan::{Node, Op, Plan};
+use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_types::Datum;
-pub use routine::{Held, RoutineHost, TransactionSlot};
-use state::State;
+pub use routine::{CallerResources, RoutineHost, TransactionSlot};
+use state::NodeState;
 use std::sync::Arc;
-pub use trigger::{Fire, PendingTrigger};
+pub use trigger::{PendingTrigger, TriggerCall};
 
 /// One run of a plan; resumable between batches of rows.
 pub struct Execution {
-    root: State,
-    rt: Runtime,
+    root: NodeState,
+    rt: RunState,
     batch: Batch,
     /// Next row of `batch` to hand out.
     position: usize,
@@ -77,16 +78,21 @@ pub struct Execution {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct RunProgress {
     /// Rows handed out by this call; for data-modifying plans rows changed.
     pub rows: u64,
     pub finished: bool,
 }
 
 /// EXPLAIN: by the node id of a scan of partitions, those that it shows and that are left out before the first row.
-pub type Removed = kilndb_base::hash::HashMap<usize, Vec<kilndb_base::Oid>>;
+pub(crate) type RemovedPartitions = kilndb_base::hash::HashMap<usize, Vec<kilndb_base::Oid>>;
 
-fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn note_removed(
+    node: &Arc<PlanNode>,
+    removed: &mut RemovedPartitions,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     if let Op::Partitions(p) = &node.op
         && p.shown.len() > 1
     {
@@ -98,8 +104,8 @@ fn note_removed(node: &Arc<Node>, removed: &mut Removed, rt: &mut Runtime, cx: &
 impl Execution {
     pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
         plan.fetch_ahead();
-        let rt = Runtime::new(plan, params);
-        let root = State::new(&rt.plan.root);
+        let rt = RunState::new(plan, params);
+        let root = NodeState::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);
         // Last: it waits for the partition's slot.
         if let Some(key) = &rt.plan.key_ahead {
@@ -131,7 +137,12 @@ impl Execution {
     }
 
     /// Hands out up to `max_rows` rows (None: all).
-    pub fn run(&mut self, cx: &mut ExecContext<'_>, max_rows: Option<u64>, sink: &mut dyn RowSink) -> Result<Progress> {
+    pub fn run(
+        &mut self,
+        cx: &mut ExecContext<'_>,
+        max_rows: Option<u64>,
+        sink: &mut dyn RowSink,
+    ) -> Result<RunProgress> {
         if self.rt.plan.explain.is_some() {
             return self.run_explain(cx, max_rows, sink);
         }
@@ -144,7 +155,7 @@ impl Execution {
         cx: &mut ExecContext<'_>,
         max_rows: Option<u64>,
         sink: &mut dyn RowSink,
-    ) -> Result<Progress> {
+    ) -> Result<RunProgress> {
         if !self.is_explained {
             let lines = self.explain(cx)?;
             self.batch = Batch::new(1);
@@ -158,7 +169,7 @@ impl Execution {
         }
         self.position += handed;
         self.finished = self.position == self.batch.rows && max_rows.is_none_or(|n| n == 0 || n > handed as u64);
-        Ok(Progress { rows: handed as u64, finished: self.finished })
+        Ok(RunProgress { rows: handed as u64, finished: self.finished })
     }
 
     /// Runs the statement if it is to be analyzed. What EXPLAIN shows, line by line; other formats than text are one
@@ -176,13 +187,13 @@ impl Execution {
             millis = Some((process_monotonic_nanos() - started_nanos) as f64 / 1e6);
             serialized = rows.into_total();
         }
-        let mut removed = Removed::default();
+        let mut removed = RemovedPartitions::default();
         let ctes = plan.ctes.iter().flat_map(|c| std::iter::once(&c.node).chain(&c.recursive));
         // Without values nothing can be left out.
         for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes).filter(|_| !options.generic_plan) {
             note_removed(root, &mut removed, &mut self.rt, cx)?;
         }
-        let measured = Measured { counters: self.counters(), removed: &removed, execution_ms: millis, serialized };
+        let measured = Measurements { counters: self.counters(), removed: &removed, execution_ms: millis, serialized };
         Ok(match options.format {
             ExplainFormat::Text => crate::explain::lines(&plan, &measured),
             _ => vec![crate::explain::document(&plan, &measured)],
@@ -194,20 +205,20 @@ impl Execution {
         cx: &mut ExecContext<'_>,
         max_rows: Option<u64>,
         sink: &mut dyn RowSink,
-    ) -> Result<Progress> {
+    ) -> Result<RunProgress> {
         let limit = max_rows.filter(|n| *n > 0).unwrap_or(u64::MAX);
         let mut handed = 0;
         while !self.finished {
             while self.position < self.batch.rows {
                 if handed >= limit {
-                    return Ok(Progress { rows: handed, finished: false });
+                    return Ok(RunProgress { rows: handed, finished: false });
                 }
                 sink.row(self.batch.row(self.position))?;
                 self.position += 1;
                 handed += 1;
             }
             if handed >= limit {
-                return Ok(Progress { rows: handed, finished: false });
+                return Ok(RunProgress { rows: handed, finished: false });
             }
             self.batch.clear();
             self.position = 0;
@@ -220,10 +231,10 @@ impl Execution {
         }
         self.rows += handed;
         let rows = match (&self.rt.plan.root.op, &self.root) {
-            (Op::Modify(_), State::Modify(m)) => m.changed,
+            (Op::Modify(_), NodeState::Modify(m)) => m.changed,
             _ => handed,
         };
-        Ok(Progress { rows, finished: true })
+        Ok(RunProgress { rows, finished: true })
     }
 
     /// Data-modifying CTEs that nobody read still run.
@@ -235,12 +246,12 @@ impl Execution {
         Ok(())
     }
 
-    pub fn counters(&self) -> Option<&[Counter]> {
+    pub fn counters(&self) -> Option<&[NodeCounter]> {
         self.rt.counters.as_deref()
     }
     /// EXPLAIN ANALYZE: count rows and time.
-    pub fn enable_counters(&mut self) {
-        self.rt.counters = Some(vec![Counter::default(); self.rt.plan.nodes]);
+    pub(crate) fn enable_counters(&mut self) {
+        self.rt.counters = Some(vec![NodeCounter::default(); self.rt.plan.nodes]);
     }
 }
 

@@ -2,19 +2,19 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::scan::{self, ToLock};
-use super::state::{State, Unary};
+use super::scan::{self, LockFilter};
+use super::state::{NodeState, UnaryInput};
 use kilndb_base::{Result, RowId};
 use kilndb_bind::ir::{LockStrength, LockWait};
 use kilndb_catalog::temporary::is_temporary_row;
-use kilndb_plan::{LockTarget, Op, OutCol, Recheck};
+use kilndb_plan::{LockTarget, Op, RowRecheck, ScanOutput};
 use kilndb_storage::{LockMode, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 
-pub struct LockRowsState {
-    pub unary: Unary,
+pub(crate) struct LockRowsState {
+    pub unary: UnaryInput,
     bytes: Vec<u8>,
     /// How this statement looks for rows: the same number for all that run this plan with the same parameters.
     token: Option<u64>,
@@ -23,12 +23,12 @@ pub struct LockRowsState {
 }
 
 impl LockRowsState {
-    pub fn new(mut unary: Unary) -> LockRowsState {
+    pub fn new(mut unary: UnaryInput) -> LockRowsState {
         let node = unary.node.clone();
-        if let (Op::LockRows { targets, early: true, .. }, State::Scan(scan)) = (&node.op, &mut *unary.input)
+        if let (Op::LockRows { targets, early: true, .. }, NodeState::Scan(scan)) = (&node.op, &mut *unary.input)
             && let Some(t) = targets.first()
         {
-            scan.pass_over(ToLock { skip: (t.wait == LockWait::SkipLocked).then(|| mode_of(t.strength)) });
+            scan.pass_over(LockFilter { skip: (t.wait == LockWait::SkipLocked).then(|| mode_of(t.strength)) });
         }
         let input = match &node.op {
             Op::LockRows { input, .. } => Some(&input.op),
@@ -37,7 +37,7 @@ impl LockRowsState {
         let one_row = matches!(input, Some(Op::IndexScan { access, .. }) if access.unique_point);
         LockRowsState { unary, bytes: Vec::new(), token: None, one_row }
     }
-    fn token(&mut self, rt: &Runtime) -> u64 {
+    fn token(&mut self, rt: &RunState) -> u64 {
         if self.one_row {
             return 0;
         }
@@ -50,11 +50,11 @@ impl LockRowsState {
             hasher.finish() | 1
         })
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.token = None;
         self.unary.rescan(rt);
     }
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::LockRows { targets, recheck, .. } = &node.op else { return Ok(()) };
         while out.rows == 0 {
@@ -69,9 +69,9 @@ impl LockRowsState {
                 let mut changed = false;
                 for t in targets {
                     match self.lock(t, &mut row, token, cx)? {
-                        Locked::Yes => {}
-                        Locked::Changed => changed = true,
-                        Locked::Gone => {
+                        LockOutcome::Yes => {}
+                        LockOutcome::Changed => changed = true,
+                        LockOutcome::Gone => {
                             keep = false;
                             break;
                         }
@@ -88,12 +88,12 @@ impl LockRowsState {
         Ok(())
     }
 
-    fn lock(&mut self, t: &LockTarget, row: &mut [Datum], token: u64, cx: &mut ExecContext<'_>) -> Result<Locked> {
+    fn lock(&mut self, t: &LockTarget, row: &mut [Datum], token: u64, cx: &mut ExecContext<'_>) -> Result<LockOutcome> {
         // A row that an outer join filled with NULLs has nothing to lock.
-        let Some(Datum::Tid(block, slot)) = row.get(t.ctid) else { return Ok(Locked::Yes) };
+        let Some(Datum::Tid(block, slot)) = row.get(t.ctid) else { return Ok(LockOutcome::Yes) };
         let rid = RowId { block: *block, slot: *slot };
         if t.table.is_catalog && is_temporary_row(rid) {
-            return Ok(Locked::Yes);
+            return Ok(LockOutcome::Yes);
         }
         let mode = mode_of(t.strength);
         let wait = match t.wait {
@@ -106,7 +106,7 @@ impl LockRowsState {
         let leaf = match t.tableoid.and_then(|slot| row.get(slot)) {
             Some(Datum::Oid(partition)) => {
                 let Some(leaf) = super::partition::open(&t.table, *partition, LockMode::RowShare, cx)? else {
-                    return Ok(Locked::Gone);
+                    return Ok(LockOutcome::Gone);
                 };
                 Some(leaf)
             }
@@ -119,16 +119,16 @@ impl LockRowsState {
         };
         loop {
             cx.txn.look_alike(token);
-            let outcome = heap.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park);
+            let outcome = heap.lock_row(cx.txn, rid, mode, &options.with(&cx.snapshot, cx.park));
             cx.txn.look_alike(0);
             let outcome = outcome.map_err(|e| name_it(e, t, table))?;
             match outcome {
-                WriteOutcome::Done => return Ok(if changed { Locked::Changed } else { Locked::Yes }),
-                WriteOutcome::SelfModified => return Ok(Locked::Yes),
-                WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(Locked::Gone),
+                WriteOutcome::Done => return Ok(if changed { LockOutcome::Changed } else { LockOutcome::Yes }),
+                WriteOutcome::SelfModified => return Ok(LockOutcome::Yes),
+                WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(LockOutcome::Gone),
                 WriteOutcome::Changed => {
                     if !heap.fetch_latest(cx.txn, rid, &mut self.bytes)? {
-                        return Ok(Locked::Gone);
+                        return Ok(LockOutcome::Gone);
                     }
                     let mut values = Vec::new();
                     scan::decode_all(table, &self.bytes, &mut values)?;
@@ -136,7 +136,7 @@ impl LockRowsState {
                         values = columns.to_named(&values);
                     }
                     for (slot, o) in &t.columns {
-                        if let OutCol::Column(c) = o {
+                        if let ScanOutput::Column(c) = o {
                             row[*slot] = values.get(*c).cloned().unwrap_or_default();
                         }
                     }
@@ -159,11 +159,11 @@ fn mode_of(strength: LockStrength) -> RowLockMode {
 
 /// Does a row of which a part has changed since it was `seen` still belong to the result? What outer joins added goes
 /// where it no longer fits.
-pub fn judge_again(
-    recheck: &Recheck,
+pub(crate) fn judge_again(
+    recheck: &RowRecheck,
     seen: &[Datum],
     row: &mut [Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<bool> {
     for (slots, condition) in &recheck.semi {
@@ -187,7 +187,7 @@ fn identical(a: Option<&Datum>, b: Option<&Datum>) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
 
-enum Locked {
+enum LockOutcome {
     Yes,
     Changed,
     Gone,

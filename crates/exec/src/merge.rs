@@ -8,31 +8,32 @@
 //! 3. No row is changed twice by the same statement.
 
 use super::cascade;
-use super::constraint::Queue;
+use super::constraint::ConstraintQueue;
 use super::context::*;
 use super::expr::Evaluate;
 use super::modify::ModifyState;
-use super::modify_partitions::Targets;
-use super::trigger::Firing;
-use kilndb_base::{Error, Result, RowId, sqlstate};
+use super::modify_partitions::{PartitionTargets, PartitionedPlan};
+use super::modify_row::{TargetRow, old_row, rid_of};
+use super::trigger::StatementTriggers;
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::{DmlKind, MergeWhen};
 use kilndb_catalog::trigger::TriggerOperation as Operation;
 use kilndb_plan::{MergePlan, MergeStep, ModifyPlan};
-use kilndb_storage::{RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
+use kilndb_storage::WriteOutcome;
 use kilndb_types::Datum;
 
 /// What each action has of its own.
 #[derive(Default)]
-pub struct MergeState {
-    steps: Vec<StepState>,
+pub(crate) struct MergeState {
+    steps: Vec<MergeStepState>,
     /// Rows of the join.
     rows: u64,
 }
 
 #[derive(Default)]
-struct StepState {
-    queue: Queue,
-    partitions: Targets,
+struct MergeStepState {
+    queue: ConstraintQueue,
+    partitions: PartitionTargets,
     /// Rows that it has changed.
     changed: u64,
 }
@@ -40,19 +41,12 @@ struct StepState {
 const KINDS: [(DmlKind, Operation); 3] =
     [(DmlKind::Insert, Operation::Insert), (DmlKind::Update, Operation::Update), (DmlKind::Delete, Operation::Delete)];
 
-/// A row of the target that an action is for.
-struct Matched {
-    rid: RowId,
-    /// Its newest version is known: see [`WriteOptions::latest`].
-    latest: bool,
-}
-
 impl ModifyState {
     pub(super) fn run_merge(
         &mut self,
         m: &ModifyPlan,
         merge: &MergePlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let done = self.merge_all(m, merge, rt, cx);
@@ -76,25 +70,25 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         merge: &MergePlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        self.merge.steps.resize_with(merge.steps.len(), StepState::default);
+        self.merge.steps.resize_with(merge.steps.len(), MergeStepState::default);
         for (n, step) in merge.steps.iter().enumerate() {
             if let Some(plan) = &step.change
                 && let Some(routing) = plan.routing()
             {
-                self.at_step(n, |state| state.begin_partitions(plan, routing, cx))?;
+                self.at_step(n, |state| state.begin_partitions(PartitionedPlan { plan, routing }, cx))?;
             }
         }
         let has =
             |kind: DmlKind| merge.steps.iter().filter_map(|s| s.change.as_ref()).any(|p| p.statement.kind == kind);
         let operations: Vec<Operation> =
             KINDS.into_iter().filter(|(kind, _)| has(*kind)).map(|(_, operation)| operation).collect();
-        if let Some(plan) = &m.triggers {
-            *self.firing = Firing::new(cx);
+        if m.triggers.is_some() {
+            *self.firing = StatementTriggers::new(cx);
             for operation in &operations {
-                self.firing.statement(m, plan, *operation, true, rt, cx)?;
+                self.firing.statement(m, *operation, true, rt, cx)?;
             }
         }
         // A trigger may do what the next row's evaluation sees.
@@ -123,7 +117,7 @@ impl ModifyState {
         self.firing.end(m, &partitions, &operations, rt, cx)
     }
 
-    fn report_merge(&self, merge: &MergePlan, rt: &mut Runtime) {
+    fn report_merge(&self, merge: &MergePlan, rt: &mut RunState) {
         let sum = |kind: DmlKind| {
             let steps = merge.steps.iter().zip(&self.merge.steps);
             steps
@@ -133,7 +127,7 @@ impl ModifyState {
         };
         let [inserted, updated, deleted] = KINDS.map(|(kind, _)| sum(kind));
         let skipped = self.merge.rows.saturating_sub(inserted + updated + deleted);
-        rt.report(self.node.id, Report::Merge { inserted, updated, deleted, skipped });
+        rt.report(self.node.id, NodeReport::Merge { inserted, updated, deleted, skipped });
     }
 
     /// Runs with an action's own state.
@@ -157,13 +151,16 @@ impl ModifyState {
         m: &ModifyPlan,
         merge: &MergePlan,
         mut row: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if row.get(m.statement.old_ctid).is_some_and(|v| !v.is_null()) {
-            if self.merge_matched(m, merge, &mut row, rt, cx)? {
+            let rid = rid_of(m, &row).unwrap_or_default();
+            let mut target = TargetRow { rid, old: Vec::new(), input: row, is_latest: false };
+            if self.merge_matched(m, merge, &mut target, rt, cx)? {
                 return Ok(());
             }
+            row = target.input;
             merge.target.iter().for_each(|slot| row[*slot] = Datum::Null);
         }
         for (n, step) in merge.steps.iter().enumerate().filter(|(_, s)| s.when == MergeWhen::NotMatchedByTarget) {
@@ -182,32 +179,27 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         merge: &MergePlan,
-        row: &mut [Datum],
-        rt: &mut Runtime,
+        row: &mut TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
-        let rid = match row.get(m.statement.old_ctid) {
-            Some(Datum::Tid(block, slot)) => RowId { block: *block, slot: *slot },
-            _ => RowId::default(),
-        };
-        let mut at = Matched { rid, latest: false };
         let mut still = true;
         let mut when = MergeWhen::Matched;
-        if merge.by_source && !merge.on.is_true(row, rt, cx)? {
+        if merge.by_source && !merge.on.is_true(&row.input, rt, cx)? {
             when = MergeWhen::NotMatchedBySource;
         }
         loop {
-            let Some((n, step)) = Self::find_step(merge, when, row, rt, cx)? else { return Ok(still) };
+            let Some((n, step)) = Self::find_step(merge, when, &row.input, rt, cx)? else { return Ok(still) };
             let Some(plan) = &step.change else { return Ok(still) };
-            match self.at_step(n, |state| state.merge_change(plan, &mut at, row, rt, cx))? {
+            match self.at_step(n, |state| state.merge_change(plan, row, rt, cx))? {
                 WriteOutcome::Changed => {
-                    if when == MergeWhen::Matched && !merge.on.is_true(row, rt, cx)? {
+                    if when == MergeWhen::Matched && !merge.on.is_true(&row.input, rt, cx)? {
                         when = MergeWhen::NotMatchedBySource;
                         still = false;
                     }
                 }
                 WriteOutcome::Deleted => return Ok(false),
-                WriteOutcome::SelfModified => return Err(self.second_time(m, row, rid)),
+                WriteOutcome::SelfModified => return Err(self.second_time(m, row)),
                 _ => return Ok(still),
             }
         }
@@ -217,7 +209,7 @@ impl ModifyState {
         merge: &'m MergePlan,
         when: MergeWhen,
         row: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<(usize, &'m MergeStep)>> {
         for (n, step) in merge.steps.iter().enumerate().filter(|(_, s)| s.when == when) {
@@ -232,89 +224,73 @@ impl ModifyState {
     fn merge_change(
         &mut self,
         plan: &ModifyPlan,
-        at: &mut Matched,
-        row: &mut [Datum],
-        rt: &mut Runtime,
+        row: &mut TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        if let Some(triggers) = plan.triggers.as_ref().filter(|t| t.is_instead) {
-            self.instead(plan, triggers, row, rt, cx)?;
+        if plan.triggers.as_ref().is_some_and(|t| t.is_instead) {
+            self.instead(plan, &row.input, rt, cx)?;
             return Ok(WriteOutcome::Done);
         }
-        let Some(routing) = plan.routing() else { return self.merge_stored(plan, at, row, rt, cx) };
-        let Some(target) = self.target_of(plan, routing, row, cx)? else { return Ok(WriteOutcome::Deleted) };
-        if plan.statement.kind == DmlKind::Update && self.may_leave(plan, routing, target) {
+        let Some(routing) = plan.routing() else { return self.merge_stored(plan, row, rt, cx) };
+        let table = PartitionedPlan { plan, routing };
+        let Some(target) = self.target_of(table, &row.input, cx)? else { return Ok(WriteOutcome::Deleted) };
+        if plan.statement.kind == DmlKind::Update && self.may_leave(table, target) {
             let own = self.plan_at(target);
-            if own.triggers.as_ref().is_some_and(|t| t.has_before_row) {
-                let held = self.hold_once(&own, at, cx)?;
-                if held != WriteOutcome::Done {
-                    return self.after_attempt(&own, held, at, row, cx);
-                }
-            }
-            let old = Self::old_row(&own, row);
-            let outcome = self.update_or_move_once(plan, routing, target, (at.rid, &old, at.latest), row, rt, cx)?;
-            return self.after_attempt(&own, outcome, at, row, cx);
+            return self
+                .merge_attempt(&own, row, cx, |state, row, cx| state.update_or_move_once(table, target, row, rt, cx));
         }
-        self.at_target(target, plan.statement.kind, |state, own| state.merge_stored(own, at, row, rt, cx))
+        self.at_target(target, plan.statement.kind, |state, own| state.merge_stored(own, row, rt, cx))
     }
 
-    /// The same of a table with rows of its own.
+    /// Updates or deletes a row of a table with rows of its own.
     fn merge_stored(
         &mut self,
         plan: &ModifyPlan,
-        at: &mut Matched,
-        row: &mut [Datum],
-        rt: &mut Runtime,
+        row: &mut TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let old = Self::old_row(plan, row);
-        let has_before_row = plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
-        let held = if has_before_row { self.hold_once(plan, at, cx)? } else { WriteOutcome::Done };
-        let outcome = if held == WriteOutcome::Done {
-            self.change_once(plan, (at.rid, &old, at.latest), row, rt, cx)?
-        } else {
-            held
-        };
-        self.after_attempt(plan, outcome, at, row, cx)
+        self.merge_attempt(plan, row, cx, |state, row, cx| state.change_once(plan, row, rt, cx))
     }
 
-    /// Locks a row for its BEFORE triggers.
-    fn hold_once(&mut self, plan: &ModifyPlan, at: &Matched, cx: &mut ExecContext<'_>) -> Result<WriteOutcome> {
-        let mode = if plan.statement.kind == DmlKind::Update { RowLockMode::NoKeyUpdate } else { RowLockMode::Update };
-        let options = WriteOptions { wait: WaitPolicy::Wait, latest: at.latest, key_update: false };
-        plan.heap()?.lock_row(cx.txn, at.rid, &cx.snapshot, mode, &options, cx.park)
-    }
-
-    fn after_attempt(
+    /// Changes a row of the table that `plan` is of, once BEFORE triggers find it locked.
+    fn merge_attempt(
         &mut self,
         plan: &ModifyPlan,
-        outcome: WriteOutcome,
-        at: &mut Matched,
-        row: &mut [Datum],
+        row: &mut TargetRow,
         cx: &mut ExecContext<'_>,
+        change: impl FnOnce(&mut ModifyState, &TargetRow, &mut ExecContext<'_>) -> Result<WriteOutcome>,
     ) -> Result<WriteOutcome> {
-        if outcome != WriteOutcome::Changed {
-            return Ok(outcome);
+        row.old = old_row(plan, &row.input);
+        let has_before_row = plan.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        let mut outcome = WriteOutcome::Done;
+        if has_before_row {
+            outcome = self.try_lock_for_triggers(plan, row, cx)?;
         }
-        at.latest = true;
-        let there = self.reread(plan, at.rid, &mut Vec::new(), row, cx)?;
-        Ok(if there { WriteOutcome::Changed } else { WriteOutcome::Deleted })
+        if outcome == WriteOutcome::Done {
+            outcome = change(self, row, cx)?;
+        }
+        if outcome == WriteOutcome::Changed && !self.reread(plan, row, cx)? {
+            outcome = WriteOutcome::Deleted;
+        }
+        Ok(outcome)
     }
 
     fn merge_insert(
         &mut self,
         plan: &ModifyPlan,
         row: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if let Some(routing) = plan.routing() {
             let mut values = Vec::with_capacity(plan.table.columns.len());
-            return self.insert_routed(plan, routing, row, &mut values, false, rt, cx);
+            return self.insert_routed(PartitionedPlan { plan, routing }, row, &mut values, rt, cx);
         }
         match &plan.triggers {
-            Some(triggers) if triggers.is_instead => self.instead(plan, triggers, row, rt, cx),
-            Some(triggers) => self.insert_triggered(plan, triggers, (row, 0), rt, cx),
+            Some(triggers) if triggers.is_instead => self.instead(plan, row, rt, cx),
+            Some(_) => self.insert_triggered(plan, row, 0, rt, cx),
             None => {
                 let mut values = Vec::with_capacity(plan.table.columns.len());
                 Self::fill_new_row(plan, row, &mut values, rt, cx)?;
@@ -324,8 +300,8 @@ impl ModifyState {
     }
 
     /// The row was changed by this very statement: by itself, or by a trigger of it.
-    fn second_time(&self, m: &ModifyPlan, row: &[Datum], rid: RowId) -> Error {
-        let oid = match m.routing().and_then(|routing| row.get(routing.tableoid)) {
+    fn second_time(&self, m: &ModifyPlan, row: &TargetRow) -> Error {
+        let oid = match m.routing().and_then(|routing| row.input.get(routing.tableoid)) {
             Some(Datum::Oid(oid)) => *oid,
             _ => m.table.oid,
         };
@@ -337,7 +313,7 @@ impl ModifyState {
                 .flat_map(|step| step.partitions.plans())
                 .any(|plan| plan.table.oid == oid && fires(&plan))
         };
-        let by_trigger = (fires(m) || fires_there()) && !self.firing.own.contains(&(oid, rid));
+        let by_trigger = (fires(m) || fires_there()) && !self.firing.own.contains(&(oid, row.rid));
         if by_trigger {
             let message =
                 "tuple to be updated or deleted was already modified by an operation triggered by the current command";

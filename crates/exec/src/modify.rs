@@ -1,24 +1,24 @@
 //! INSERT, UPDATE, DELETE.
 
 use super::cascade;
-use super::constraint::Queue;
+use super::constraint::ConstraintQueue;
 use super::context::*;
 use super::expr::Evaluate;
-use super::inverted::Retired;
-use super::state::State;
-use super::trigger::changed_by_trigger;
+use super::inverted::RetiredEntries;
+use super::modify_row::{ProposedRow, RowElsewhere, StoredRow, TargetRow, tid};
+use super::state::NodeState;
+use super::trigger::{ProposedChange, RowChange, changed_by_trigger};
 use super::{index, inverted, write};
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use kilndb_bind::ir::DmlKind;
-use kilndb_catalog::trigger::TriggerOperation as Operation;
-use kilndb_plan::{ModifyPlan, Node, Op};
+use kilndb_plan::{ModifyPlan, Op, PlanNode};
 use kilndb_storage::{Fetched, Relation, RowLockMode, WaitPolicy, WriteOptions, WriteOutcome};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-pub struct ModifyState {
-    pub node: Arc<Node>,
-    pub(super) input: State,
+pub(crate) struct ModifyState {
+    pub node: Arc<PlanNode>,
+    pub(super) input: NodeState,
     pub changed: u64,
     /// Those among them that ON CONFLICT DO UPDATE changed.
     pub(super) conflicted: u64,
@@ -27,24 +27,13 @@ pub struct ModifyState {
     result_rows: usize,
     next: usize,
     pub(super) bytes: Vec<u8>,
-    pub(super) queue: Queue,
-    pub(super) scratch: super::modify_many::Scratch,
+    pub(super) queue: ConstraintQueue,
+    pub(super) scratch: super::modify_many::BatchScratch,
     /// Rows that ON CONFLICT DO UPDATE changed in this command.
     touched: kilndb_base::hash::HashSet<(RelationId, RowId)>,
-    pub(super) firing: Box<super::trigger::Firing>,
-    pub(super) partitions: super::modify_partitions::Targets,
+    pub(super) firing: Box<super::trigger::StatementTriggers>,
+    pub(super) partitions: super::modify_partitions::PartitionTargets,
     pub(super) merge: super::merge::MergeState,
-}
-
-/// ON CONFLICT DO UPDATE: the row to be updated is in another partition than the proposed one would be.
-pub(super) struct RowElsewhere {
-    pub heap: RelationId,
-    pub rid: RowId,
-    pub proposed: Vec<Datum>,
-}
-
-pub(super) fn tid(rid: RowId) -> Datum {
-    Datum::Tid(rid.block, rid.slot)
 }
 
 /// The input of an INSERT has failed: the error to be raised once the rows before it are stored, of which one may have an
@@ -64,10 +53,10 @@ pub(super) fn takes_rows_together(cx: &ExecContext<'_>) -> bool {
 }
 
 impl ModifyState {
-    pub fn new(node: &Arc<Node>, input: &Arc<Node>) -> ModifyState {
+    pub fn new(node: &Arc<PlanNode>, input: &Arc<PlanNode>) -> ModifyState {
         ModifyState {
             node: node.clone(),
-            input: State::new(input),
+            input: NodeState::new(input),
             changed: 0,
             conflicted: 0,
             done: false,
@@ -75,7 +64,7 @@ impl ModifyState {
             result_rows: 0,
             next: 0,
             bytes: Vec::new(),
-            queue: Queue::default(),
+            queue: ConstraintQueue::default(),
             scratch: Default::default(),
             touched: Default::default(),
             partitions: Default::default(),
@@ -84,7 +73,7 @@ impl ModifyState {
         }
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::Modify(m) = &node.op else { return Ok(()) };
         if !self.done {
@@ -99,7 +88,7 @@ impl ModifyState {
         Ok(())
     }
 
-    fn run(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn run(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if let Some(merge) = &m.statement.merge {
             return self.run_merge(m, merge, rt, cx);
         }
@@ -116,7 +105,7 @@ impl ModifyState {
         done
     }
 
-    fn run_all(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn run_all(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if let Some(plan) = &m.triggers {
             return self.run_triggered(m, plan, rt, cx);
         }
@@ -156,7 +145,7 @@ impl ModifyState {
     fn new_row(
         m: &ModifyPlan,
         row: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<Vec<Datum>>> {
         let mut values = Vec::with_capacity(m.table.columns.len());
@@ -167,7 +156,7 @@ impl ModifyState {
         m: &ModifyPlan,
         row: &[Datum],
         values: &mut Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         if !Self::assign_row(m, row, values, rt, cx)? {
@@ -181,7 +170,7 @@ impl ModifyState {
         m: &ModifyPlan,
         row: &[Datum],
         values: &mut Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         values.clear();
@@ -201,7 +190,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if batch.rows == 1 {
@@ -210,7 +199,7 @@ impl ModifyState {
             write::encode(m, &values, &mut self.bytes)?;
             cx.concerns(RowPlace::OfBatch(0), true);
             let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
-            return self.inserted(m, batch.row(0), &values, rid, rt, cx);
+            return self.inserted(m, StoredRow { rid, values: &values, input: batch.row(0) }, rt, cx);
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let outcome = self.insert_rows(m, batch, &mut scratch, rt, cx);
@@ -218,36 +207,34 @@ impl ModifyState {
         outcome
     }
 
+    /// The row is in the heap: it gets its index entries.
     pub(super) fn inserted(
         &mut self,
         m: &ModifyPlan,
-        input: &[Datum],
-        values: &[Datum],
-        rid: RowId,
-        rt: &mut Runtime,
+        row: StoredRow<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        if let Some(n) = write::insert_entries(m, values, rid, None, &mut self.queue.twins, rt, cx)? {
-            return Err(write::duplicate(m, n, values, rt, cx));
+        if let Some(n) = write::insert_entries(m, row, None, &mut self.queue.twins, rt, cx)? {
+            return Err(write::duplicate(m, n, row.values, rt, cx));
         }
-        self.has_inserted(m, input, values, rid, rt, cx)
+        self.has_inserted(m, row, rt, cx)
     }
     /// The row is in the heap and in all indexes.
     pub(super) fn has_inserted(
         &mut self,
         m: &ModifyPlan,
-        input: &[Datum],
-        values: &[Datum],
-        rid: RowId,
-        rt: &mut Runtime,
+        row: StoredRow<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        self.queue.child_row(m, values);
+        self.queue.child_row(m, row.values);
         self.changed += 1;
+        self.firing.after_row(m, RowChange::inserted(row.values), rt, cx)?;
         if m.statement.returning.is_some() {
-            let mut wide = input.to_vec();
-            Self::widen(m, &mut wide, values);
-            self.returning(m, &wide, values, rid, rt, cx)?;
+            let mut wide = row.input.to_vec();
+            Self::widen(m, &mut wide, row.values);
+            self.returning(m, StoredRow { input: &wide, ..row }, rt, cx)?;
         }
         Ok(())
     }
@@ -261,16 +248,14 @@ impl ModifyState {
     pub(super) fn returning(
         &mut self,
         m: &ModifyPlan,
-        wide: &[Datum],
-        new: &[Datum],
-        rid: RowId,
-        rt: &mut Runtime,
+        new: StoredRow<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let Some(list) = &m.statement.returning else { return Ok(()) };
-        let mut row = wide.to_vec();
-        m.extend_named(&mut row, new);
-        row.push(tid(rid));
+        let mut row = new.input.to_vec();
+        m.extend_named(&mut row, new.values);
+        row.push(tid(new.rid));
         row.push(Datum::Oid(m.table.oid));
         for e in &**list {
             let v = e.eval(&row, rt, cx)?;
@@ -284,11 +269,11 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let values = match &m.triggers {
-            Some(plan) => self.proposed(m, plan, input, rt, cx)?,
+            Some(_) => self.proposed(m, input, rt, cx)?,
             None => Self::new_row(m, input, rt, cx)?,
         };
         match values {
@@ -308,7 +293,7 @@ impl ModifyState {
         m: &ModifyPlan,
         input: &[Datum],
         values: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<RowElsewhere>> {
         let arbiters = &*m.arbiters;
@@ -346,7 +331,8 @@ impl ModifyState {
                     }
                 }
                 Some((_, rid)) => {
-                    if self.on_conflict((m, m), input, &values, rid, rt, cx)? {
+                    let proposed = ProposedRow { plan: m, values: &values, input };
+                    if self.on_conflict(m, rid, proposed, rt, cx)? {
                         return Ok(None);
                     }
                     // The row went away meanwhile: try again.
@@ -355,20 +341,11 @@ impl ModifyState {
                     let savepoint = cx.txn.savepoint();
                     write::encode(m, &values, &mut self.bytes)?;
                     let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
-                    match write::insert_entries(m, &values, rid, None, &mut self.queue.twins, rt, cx)? {
+                    let row = StoredRow { rid, values: &values, input };
+                    match write::insert_entries(m, row, None, &mut self.queue.twins, rt, cx)? {
                         None => {
-                            self.queue.child_row(m, &values);
                             self.touched.insert((m.heap()?.id(), rid));
-                            self.changed += 1;
-                            if let Some(plan) = &m.triggers {
-                                self.firing.after_row(m, plan, Operation::Insert, None, Some(&values), rt, cx)?;
-                            }
-                            if m.statement.returning.is_some() {
-                                let mut wide = input.to_vec();
-                                Self::widen(m, &mut wide, &values);
-                                self.returning(m, &wide, &values, rid, rt, cx)?;
-                            }
-                            return Ok(None);
+                            return self.has_inserted(m, row, rt, cx).map(|()| None);
                         }
                         Some(n) if !arbiters.contains(&n) => return Err(write::duplicate(m, n, &values, rt, cx)),
                         Some(_) => cx.txn.rollback_to(&savepoint, cx.park)?,
@@ -378,15 +355,13 @@ impl ModifyState {
         }
     }
 
-    /// `m` is of the partition that the conflicting row is in, `from` of the one that the proposed one would be in.
-    /// False: the conflicting row is gone.
+    /// `m` is of the partition that the conflicting row `rid` is in. False: that row is gone.
     pub(super) fn on_conflict(
         &mut self,
-        (m, from): (&ModifyPlan, &ModifyPlan),
-        input: &[Datum],
-        proposed: &[Datum],
+        m: &ModifyPlan,
         rid: RowId,
-        rt: &mut Runtime,
+        proposed: ProposedRow<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let Some(update) = m.statement.conflict.as_ref().and_then(|c| c.update.as_ref()) else {
@@ -396,22 +371,19 @@ impl ModifyState {
             return Err(second_time());
         }
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
-        match m.heap()?.lock_row(cx.txn, rid, &cx.snapshot, RowLockMode::NoKeyUpdate, &options, cx.park)? {
+        match m.heap()?.lock_row(cx.txn, rid, RowLockMode::NoKeyUpdate, &options.with(&cx.snapshot, cx.park))? {
             WriteOutcome::Done | WriteOutcome::Changed => {}
             WriteOutcome::SelfModified => {}
             WriteOutcome::Deleted | WriteOutcome::Skipped => return Ok(false),
         }
         let mut old = Vec::new();
-        let mut bytes = std::mem::take(&mut self.bytes);
-        if !write::latest(m, rid, &mut bytes, &mut old, cx)? {
-            self.bytes = bytes;
+        if !write::latest(m, rid, &mut self.bytes, &mut old, cx)? {
             return Ok(false);
         }
-        self.bytes = bytes;
-        let mut wide = input.to_vec();
+        let mut wide = proposed.input.to_vec();
         m.extend_named(&mut wide, &old);
         wide.push(tid(rid));
-        from.extend_named(&mut wide, proposed);
+        proposed.plan.extend_named(&mut wide, proposed.values);
         if let Some(f) = &update.filter
             && !f.is_true(&wide, rt, cx)?
         {
@@ -419,13 +391,11 @@ impl ModifyState {
         }
         let mut new = old.clone();
         for (column, e) in &update.assignments {
-            if let Some(place) = m.own_column(*column) {
-                new[place] = e.eval(&wide, rt, cx)?;
+            if let Some(position) = m.own_column(*column) {
+                new[position] = e.eval(&wide, rt, cx)?;
             }
         }
-        if let Some(plan) = &m.triggers
-            && !self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)?
-        {
+        if !self.firing.before_row(m, ProposedChange::Update(&old, &mut new), rt, cx)? {
             return Ok(true);
         }
         write::complete(m, &mut new, rt, cx)?;
@@ -435,7 +405,8 @@ impl ModifyState {
             return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, "invalid ON UPDATE specification")
                 .with_detail("The result tuple would appear in a different partition than the original tuple."));
         }
-        match self.write_update(m, rid, &old, &new, true, rt, cx)? {
+        let row = TargetRow { rid, old, input: wide, is_latest: true };
+        match self.write_update(m, &row, &new, rt, cx)? {
             WriteOutcome::Done => {}
             // By another part of this same command.
             WriteOutcome::SelfModified => return Err(second_time()),
@@ -444,10 +415,8 @@ impl ModifyState {
         self.touched.insert((m.heap()?.id(), rid));
         self.changed += 1;
         self.conflicted += 1;
-        if let Some(plan) = &m.triggers {
-            self.firing.after_row(m, plan, Operation::Update, Some(&old), Some(&new), rt, cx)?;
-        }
-        self.returning(m, &wide, &new, rid, rt, cx)?;
+        self.firing.after_row(m, RowChange::updated(&row.old, &new), rt, cx)?;
+        self.returning(m, StoredRow { rid, values: &new, input: &row.input }, rt, cx)?;
         Ok(true)
     }
 
@@ -465,15 +434,12 @@ impl ModifyState {
     }
 
     /// Heap, indexes and queued constraint checks of one changed row.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn write_update(
         &mut self,
         m: &ModifyPlan,
-        rid: RowId,
-        old: &[Datum],
+        row: &TargetRow,
         new: &[Datum],
-        latest: bool,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         let mut dead: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -484,7 +450,7 @@ impl ModifyState {
             if p.has_terms() || !insert && !p.is_touched(&m.changed) {
                 continue;
             }
-            let before = index::entry(p, old, rt, cx)?;
+            let before = index::entry(p, &row.old, rt, cx)?;
             let after = index::entry(p, new, rt, cx)?;
             let same = match (&before, &after) {
                 (Some(a), Some(b)) => a.0 == b.0,
@@ -500,22 +466,23 @@ impl ModifyState {
                 dead.push((n, b.0));
             }
         }
-        let terms = inverted::changes(m, old, new, rt, cx)?;
+        let terms = inverted::changes(m, &row.old, new, rt, cx)?;
         let retired: Vec<(&Relation, &[u8])> =
             dead.iter().map(|(n, k)| (&*m.indexes[*n].relation, k.as_slice())).collect();
         write::encode(m, new, &mut self.bytes)?;
-        let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update };
-        let outcome = m.heap()?.update(cx.txn, rid, &cx.snapshot, &self.bytes, &retired, &options, cx.park)?;
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: row.is_latest, key_update };
+        let outcome = m.heap()?.update(cx.txn, row.rid, &self.bytes, &retired, &options.with(&cx.snapshot, cx.park))?;
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
-        inverted::apply(m, rid, &terms, cx)?;
+        inverted::apply(m, row.rid, &terms, cx)?;
+        let stored = StoredRow { rid: row.rid, values: new, input: &row.input };
         if born.contains(&true)
-            && let Some(n) = write::insert_entries(m, new, rid, Some(&born), &mut self.queue.twins, rt, cx)?
+            && let Some(n) = write::insert_entries(m, stored, Some(&born), &mut self.queue.twins, rt, cx)?
         {
             return Err(write::duplicate(m, n, new, rt, cx));
         }
-        self.queue.changed_row(m, old, Some(new));
+        self.queue.changed_row(m, &row.old, Some(new));
         Ok(outcome)
     }
 
@@ -523,170 +490,163 @@ impl ModifyState {
     pub(super) fn change(
         &mut self,
         m: &ModifyPlan,
-        row: Vec<Datum>,
-        rt: &mut Runtime,
+        input: Vec<Datum>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        self.until_changed(m, row, rt, cx, |state, version, row, rt, cx| state.change_once(m, version, row, rt, cx))
+        self.until_changed(m, input, rt, cx, |state, row, rt, cx| state.change_once(m, row, rt, cx))
     }
 
-    /// Tries to change a row (its id, its columns, whether these are the newest), with its newest version again each
-    /// time that somebody else was first. BEFORE triggers find it locked.
+    /// Tries to change the row that `input` names, with its newest version again each time that somebody else was
+    /// first. BEFORE triggers find it locked.
     pub(super) fn until_changed(
         &mut self,
         m: &ModifyPlan,
-        mut row: Vec<Datum>,
-        rt: &mut Runtime,
+        input: Vec<Datum>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-        mut attempt: impl FnMut(
-            &mut ModifyState,
-            (RowId, &[Datum], bool),
-            &[Datum],
-            &mut Runtime,
-            &mut ExecContext<'_>,
-        ) -> Result<WriteOutcome>,
+        mut attempt: impl FnMut(&mut ModifyState, &TargetRow, &mut RunState, &mut ExecContext<'_>) -> Result<WriteOutcome>,
     ) -> Result<()> {
-        let Some(Datum::Tid(block, slot)) = row.get(m.statement.old_ctid) else { return Ok(()) };
-        let rid = RowId { block: *block, slot: *slot };
-        let mut old = Self::old_row(m, &row);
-        let mut latest = false;
-        let is_delete = m.statement.kind == DmlKind::Delete;
+        let Some(mut row) = TargetRow::of(m, input) else { return Ok(()) };
         let has_before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
-        let mode = if is_delete { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
-        if has_before_row && !self.hold(m, rid, mode, &mut old, &mut row, &mut latest, rt, cx)? {
+        if has_before_row && !self.lock_for_triggers(m, &mut row, rt, cx)? {
             return Ok(());
         }
         loop {
-            match attempt(self, (rid, &old, latest), &row, rt, cx)? {
+            match attempt(self, &row, rt, cx)? {
                 WriteOutcome::Changed => {
-                    if !self.refresh(m, rid, &mut old, &mut row, rt, cx)? {
+                    if !self.refresh(m, &mut row, rt, cx)? {
                         return Ok(());
                     }
-                    latest = true;
                 }
-                WriteOutcome::SelfModified if has_before_row => return Err(changed_by_trigger(is_delete)),
+                WriteOutcome::SelfModified if has_before_row => {
+                    return Err(changed_by_trigger(m.statement.kind == DmlKind::Delete));
+                }
                 _ => return Ok(()),
             }
         }
     }
 
-    /// One attempt, with the triggers that there are.
+    /// One attempt, with the triggers that there are. `Skipped`: a trigger wants the row passed over.
     pub(super) fn change_once(
         &mut self,
         m: &ModifyPlan,
-        (rid, old, latest): (RowId, &[Datum], bool),
-        row: &[Datum],
-        rt: &mut Runtime,
+        row: &TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        match (&m.triggers, m.statement.kind) {
-            (Some(plan), DmlKind::Delete) => self.delete_once_triggered(m, plan, rid, old, row, latest, rt, cx),
-            (Some(plan), _) => self.update_once_triggered(m, plan, rid, old, row, latest, rt, cx),
-            (None, DmlKind::Delete) => self.delete_once(m, rid, old, row, latest, rt, cx),
-            (None, _) => self.update_once(m, rid, old, row, latest, rt, cx),
+        if m.statement.kind == DmlKind::Delete {
+            if !self.firing.before_row(m, ProposedChange::Delete(&row.old), rt, cx)? {
+                return Ok(WriteOutcome::Skipped);
+            }
+            let outcome = self.write_delete(m, row, rt, cx)?;
+            if outcome == WriteOutcome::Done {
+                self.has_changed(m, row, None, rt, cx)?;
+            }
+            return Ok(outcome);
         }
+        let mut new = row.old.clone();
+        super::modify_partitions::assign(m, &row.input, &mut new, rt, cx)?;
+        if !self.firing.before_row(m, ProposedChange::Update(&row.old, &mut new), rt, cx)? {
+            return Ok(WriteOutcome::Skipped);
+        }
+        write::complete(m, &mut new, rt, cx)?;
+        self.update_to(m, row, &new, rt, cx)
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn update_once(
+    /// Stores the new values of a row.
+    pub(super) fn update_to(
         &mut self,
         m: &ModifyPlan,
-        rid: RowId,
-        old: &[Datum],
-        row: &[Datum],
-        latest: bool,
-        rt: &mut Runtime,
+        row: &TargetRow,
+        new: &[Datum],
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let mut new = old.to_vec();
-        super::modify_partitions::assign(m, row, &mut new, rt, cx)?;
-        write::complete(m, &mut new, rt, cx)?;
-        let outcome = self.write_update(m, rid, old, &new, latest, rt, cx)?;
+        let outcome = self.write_update(m, row, new, rt, cx)?;
         if outcome == WriteOutcome::Done {
-            self.changed += 1;
-            self.returning(m, row, &new, rid, rt, cx)?;
+            self.has_changed(m, row, Some(new), rt, cx)?;
         }
         Ok(outcome)
     }
 
-    pub(super) fn old_row(m: &ModifyPlan, row: &[Datum]) -> Vec<Datum> {
-        m.old_columns.iter().map(|s| s.and_then(|s| row.get(s).cloned()).unwrap_or_default()).collect()
+    /// A row of the input is updated, or deleted if there is no new one: it is counted, its triggers are queued, and
+    /// what RETURNING wants of it is evaluated.
+    fn has_changed(
+        &mut self,
+        m: &ModifyPlan,
+        row: &TargetRow,
+        new: Option<&[Datum]>,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        self.changed += 1;
+        if let Some(triggers) = &m.triggers {
+            if triggers.has_before_row {
+                self.firing.own.insert((m.table.oid, row.rid));
+            }
+            let change = match new {
+                Some(new) => RowChange::updated(&row.old, new),
+                None => RowChange::deleted(&row.old),
+            };
+            self.firing.after_row(m, change, rt, cx)?;
+        }
+        if m.statement.returning.is_none() {
+            return Ok(());
+        }
+        let nulls;
+        let values = match new {
+            Some(new) => new,
+            None => {
+                nulls = vec![Datum::Null; row.old.len()];
+                &nulls[..]
+            }
+        };
+        self.returning(m, StoredRow { rid: row.rid, values, input: &row.input }, rt, cx)
     }
 
     /// Reads the newest version into the row; false if it is gone.
-    pub(super) fn reread(
-        &mut self,
-        m: &ModifyPlan,
-        rid: RowId,
-        old: &mut Vec<Datum>,
-        row: &mut [Datum],
-        cx: &mut ExecContext<'_>,
-    ) -> Result<bool> {
-        let mut bytes = std::mem::take(&mut self.bytes);
-        let there = write::latest(m, rid, &mut bytes, old, cx);
-        self.bytes = bytes;
-        if !there? {
+    pub(super) fn reread(&mut self, m: &ModifyPlan, row: &mut TargetRow, cx: &mut ExecContext<'_>) -> Result<bool> {
+        row.is_latest = true;
+        if !write::latest(m, row.rid, &mut self.bytes, &mut row.old, cx)? {
             return Ok(false);
         }
-        for (value, slot) in old.iter().zip(&*m.old_columns) {
-            if let Some(s) = slot {
-                row[*s] = value.clone();
+        for (value, slot) in row.old.iter().zip(&*m.old_columns) {
+            if let Some(slot) = slot {
+                row.input[*slot] = value.clone();
             }
         }
         Ok(true)
     }
 
-    /// The same; false also if it no longer qualifies.
+    /// Reads the newest version into the row; false if it is gone, or if the statement's conditions do not hold for
+    /// it.
     pub(super) fn refresh(
         &mut self,
         m: &ModifyPlan,
-        rid: RowId,
-        old: &mut Vec<Datum>,
-        row: &mut [Datum],
-        rt: &mut Runtime,
+        row: &mut TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
-        let seen = row.to_vec();
-        Ok(self.reread(m, rid, old, row, cx)?
-            && super::lockrows::judge_again(&m.statement.recheck, &seen, row, rt, cx)?)
-    }
-
-    #[allow(clippy::too_many_arguments)]
-    fn delete_once(
-        &mut self,
-        m: &ModifyPlan,
-        rid: RowId,
-        old: &[Datum],
-        row: &[Datum],
-        latest: bool,
-        rt: &mut Runtime,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<WriteOutcome> {
-        let outcome = self.write_delete(m, rid, old, latest, rt, cx)?;
-        if outcome == WriteOutcome::Done {
-            self.changed += 1;
-            let nulls = vec![Datum::Null; old.len()];
-            self.returning(m, row, &nulls, rid, rt, cx)?;
-        }
-        Ok(outcome)
+        let seen = row.input.clone();
+        Ok(self.reread(m, row, cx)?
+            && super::lockrows::judge_again(&m.statement.recheck, &seen, &mut row.input, rt, cx)?)
     }
 
     /// Heap, indexes and queued constraint checks of one row that goes.
     pub(super) fn write_delete(
         &mut self,
         m: &ModifyPlan,
-        rid: RowId,
-        old: &[Datum],
-        latest: bool,
-        rt: &mut Runtime,
+        row: &TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let retired = Retired::of(m, old, rt, cx)?;
-        let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-        let outcome = m.heap()?.delete(cx.txn, rid, &cx.snapshot, &retired.keys(m), &options, cx.park)?;
+        let retired = RetiredEntries::of(m, &row.old, rt, cx)?;
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: row.is_latest, key_update: true };
+        let outcome = m.heap()?.delete(cx.txn, row.rid, &retired.keys(m), &options.with(&cx.snapshot, cx.park))?;
         if outcome == WriteOutcome::Done {
-            retired.apply(m, rid, cx)?;
-            self.queue.changed_row(m, old, None);
+            retired.apply(m, row.rid, cx)?;
+            self.queue.changed_row(m, &row.old, None);
         }
         Ok(outcome)
     }

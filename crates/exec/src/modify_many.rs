@@ -11,6 +11,7 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::modify::{ModifyState, takes_rows_together};
+use super::modify_row::{StoredRow, old_row, rid_of};
 use super::{index, write};
 use kilndb_base::{Result, RowId};
 use kilndb_plan::ModifyPlan;
@@ -19,7 +20,7 @@ use kilndb_types::{Datum, row};
 
 /// Memory that batches use again.
 #[derive(Default)]
-pub struct Scratch {
+pub(crate) struct BatchScratch {
     /// Position in the input batch, for each row in `rows`.
     positions: Vec<u32>,
     pub(super) rows: RowBatch,
@@ -29,19 +30,19 @@ pub struct Scratch {
     kept: Vec<Datum>,
     /// Index entries of new rows.
     pub(super) keys: RowBatch,
-    entries: Vec<Entries>,
+    entries: Vec<IndexKeys>,
 }
 
 /// Keys of one index.
 #[derive(Default)]
-struct Entries {
-    /// Position in `Scratch::rids`, and where the key ends.
+struct IndexKeys {
+    /// Position in `BatchScratch::rids`, and where the key ends.
     rows: Vec<(u32, u32)>,
     keys: Vec<u8>,
     next: usize,
 }
 
-impl Entries {
+impl IndexKeys {
     fn clear(&mut self) {
         self.rows.clear();
         self.keys.clear();
@@ -58,20 +59,13 @@ impl Entries {
     }
 }
 
-fn rid_of(m: &ModifyPlan, row: &[Datum]) -> Option<RowId> {
-    match row.get(m.statement.old_ctid) {
-        Some(Datum::Tid(block, slot)) => Some(RowId { block: *block, slot: *slot }),
-        _ => None,
-    }
-}
-
 impl ModifyState {
     pub(super) fn insert_rows(
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.indexes.is_empty();
@@ -106,12 +100,12 @@ impl ModifyState {
         failed.map_or(Ok(()), Err)
     }
 
-    /// Makes a new row in `Scratch::values` and its bytes in `Scratch::rows`; false if it is left out.
+    /// Makes a new row in `BatchScratch::values` and its bytes in `BatchScratch::rows`; false if it is left out.
     fn put_new_row(
         m: &ModifyPlan,
         input: &[Datum],
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         if !Self::fill_new_row(m, input, &mut s.values, rt, cx)? {
@@ -123,20 +117,21 @@ impl ModifyState {
         Ok(true)
     }
 
-    /// What follows once the rows in `Scratch::kept` are in the heap: index entries, RETURNING.
+    /// What follows once the rows in `BatchScratch::kept` are in the heap: index entries, RETURNING.
     fn enter_rows(
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let rows = write::NewRows { values: &s.kept, width: m.table.columns.len(), rids: &s.rids };
         let conflict = write::insert_entries_of(m, rows, &mut s.keys, &mut self.queue.twins, rt, cx)?;
         let before = conflict.map_or(s.rids.len(), |(row, _)| row);
         for (n, (i, rid)) in s.positions.iter().zip(&s.rids).take(before).enumerate() {
-            self.has_inserted(m, batch.row(*i as usize), rows.row(n), *rid, rt, cx)?;
+            let row = StoredRow { rid: *rid, values: rows.row(n), input: batch.row(*i as usize) };
+            self.has_inserted(m, row, rt, cx)?;
         }
         match conflict {
             Some((row, index)) => {
@@ -151,7 +146,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -163,8 +158,8 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.foreign_keys.is_empty() || !m.referenced_by.is_empty();
@@ -198,8 +193,8 @@ impl ModifyState {
             self.changed += done as u64;
             for n in (at..at + done).filter(|_| keep) {
                 let (row, new) = (batch.row(s.positions[n] as usize), &s.kept[n * width..(n + 1) * width]);
-                self.queue.changed_row(m, &Self::old_row(m, row), Some(new));
-                self.returning(m, row, new, s.rows.rows[n].0, rt, cx)?;
+                self.queue.changed_row(m, &old_row(m, row), Some(new));
+                self.returning(m, StoredRow { rid: s.rows.rows[n].0, values: new, input: row }, rt, cx)?;
             }
             at += done;
             if let Some(i) = s.positions.get(at) {
@@ -214,7 +209,7 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -226,20 +221,20 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         batch: &Batch,
-        s: &mut Scratch,
-        rt: &mut Runtime,
+        s: &mut BatchScratch,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let keep = m.statement.returning.is_some() || !m.referenced_by.is_empty();
         s.positions.clear();
         s.rids.clear();
-        s.entries.resize_with(m.indexes.len(), Entries::default);
-        s.entries.iter_mut().for_each(Entries::clear);
+        s.entries.resize_with(m.indexes.len(), IndexKeys::default);
+        s.entries.iter_mut().for_each(IndexKeys::clear);
         for i in 0..batch.rows {
             let row = batch.row(i);
             let Some(rid) = rid_of(m, row) else { continue };
             if !m.indexes.is_empty() {
-                let old = Self::old_row(m, row);
+                let old = old_row(m, row);
                 for (p, entries) in m.indexes.iter().zip(&mut s.entries) {
                     if index::put_entry(p, &old, &mut entries.keys, rt, cx)?.is_some() {
                         entries.rows.push((s.rids.len() as u32, entries.keys.len() as u32));
@@ -264,8 +259,8 @@ impl ModifyState {
             }
             for n in (at..at + done).filter(|_| keep) {
                 let row = batch.row(s.positions[n] as usize);
-                self.queue.changed_row(m, &Self::old_row(m, row), None);
-                self.returning(m, row, &nulls, s.rids[n], rt, cx)?;
+                self.queue.changed_row(m, &old_row(m, row), None);
+                self.returning(m, StoredRow { rid: s.rids[n], values: &nulls, input: row }, rt, cx)?;
             }
             at += done;
             if let Some(i) = s.positions.get(at) {

@@ -7,21 +7,22 @@
 //!    checks that are due at its end, before RETURNING, and before anything else is inserted into the same partition.
 
 use super::cascade;
-use super::constraint::Queue;
+use super::constraint::ConstraintQueue;
 use super::context::*;
 use super::expr::Evaluate;
-use super::modify::{ModifyState, RowElsewhere, rows_before_failure, takes_rows_together};
+use super::modify::{ModifyState, rows_before_failure, takes_rows_together};
+use super::modify_row::{ProposedRow, RowElsewhere, StoredRow, TargetRow};
 use super::opened_partitions::opened;
-use super::partition::{self, Found, Place};
+use super::partition::{self, FoundPartition, PartitionRoute};
+use super::trigger::{ProposedChange, RowChange};
 use super::write;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_bind::ir::DmlKind;
 use kilndb_catalog::partition::PartitionMap;
-use kilndb_catalog::trigger::TriggerOperation as Operation;
 use kilndb_catalog::trigger::{BEFORE, INSERT, ROW};
+use kilndb_plan::ModifyPlan;
 use kilndb_plan::partition::Routing;
-use kilndb_plan::{ModifyPlan, TriggerPlan};
 use kilndb_storage::{LockMode, WaitPolicy, WriteOptions, WriteOutcome, ahead};
 use kilndb_types::{Datum, row};
 use std::sync::Arc;
@@ -29,11 +30,11 @@ use std::sync::Arc;
 /// Rows that are kept back, of all partitions together, and in bytes of what values hold themselves.
 const ROWS_KEPT_MAX: usize = 32 * 1024;
 
-struct Target {
+struct PartitionTarget {
     oid: Oid,
     /// Of the partition: it says which heap, and what table that is.
     plan: ModifyPlan,
-    queue: Queue,
+    queue: ConstraintQueue,
     /// Rows to be stored, one after the other.
     kept: Vec<Datum>,
     /// Which rows of the statement they are.
@@ -43,19 +44,60 @@ struct Target {
     deleted: u64,
 }
 
-impl Target {
+/// The plan of a statement that names a partitioned table.
+#[derive(Clone, Copy)]
+pub(super) struct PartitionedPlan<'a> {
+    pub plan: &'a ModifyPlan,
+    pub routing: &'a Routing,
+}
+
+impl<'a> PartitionedPlan<'a> {
+    pub fn of(plan: &'a ModifyPlan) -> Result<PartitionedPlan<'a>> {
+        match plan.routing() {
+            Some(routing) => Ok(PartitionedPlan { plan, routing }),
+            None => Err(Error::internal("a partitioned table without routing")),
+        }
+    }
+}
+
+/// A row on its way from one partition to another.
+struct RowMove<'a> {
+    from: &'a ModifyPlan,
+    /// The positions of both among the statement's targets.
+    from_at: usize,
+    to_at: usize,
+    row: &'a TargetRow,
+    /// The new values, in the columns of the table named.
+    named: Vec<Datum>,
+}
+
+impl PartitionTarget {
+    fn new(oid: Oid, plan: ModifyPlan) -> PartitionTarget {
+        PartitionTarget {
+            oid,
+            plan,
+            queue: ConstraintQueue::default(),
+            kept: Vec::new(),
+            kept_numbers: Vec::new(),
+            inserted: 0,
+            updated: 0,
+            deleted: 0,
+        }
+    }
     fn is_of(&self, heap: RelationId) -> bool {
         self.plan.heap.as_ref().is_some_and(|own| own.id() == heap)
     }
 }
 
 #[derive(Default)]
-pub struct Targets {
+pub(crate) struct PartitionTargets {
     /// None: it is shared, and found without being counted.
     map: Option<Arc<PartitionMap>>,
     /// The plan runs often.
     keep_plans: bool,
-    list: Vec<Target>,
+    /// Rows without triggers are kept, and stored together.
+    keep_rows_back: bool,
+    list: Vec<PartitionTarget>,
     by_oid: HashMap<Oid, usize>,
     /// The one that the last row went to.
     last: usize,
@@ -65,14 +107,14 @@ pub struct Targets {
 }
 
 /// A row that cannot be stored: its place among those given, and why.
-struct Refused {
+struct RefusedRow {
     row: usize,
     error: Error,
     /// Its row is in the table, an index has refused it.
     is_stored: bool,
 }
 
-impl Targets {
+impl PartitionTargets {
     pub fn plans(&self) -> Vec<ModifyPlan> {
         self.list.iter().map(|t| t.plan.clone()).collect()
     }
@@ -83,31 +125,27 @@ pub(super) fn assign(
     m: &ModifyPlan,
     input: &[Datum],
     new: &mut [Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     for (column, e) in &*m.statement.assignments {
-        if let Some(place) = m.own_column(*column) {
-            new[place] = e.eval(input, rt, cx)?;
+        if let Some(position) = m.own_column(*column) {
+            new[position] = e.eval(input, rt, cx)?;
         }
     }
     Ok(())
 }
 
 impl ModifyState {
-    pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub(super) fn run_partitions(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let done = self.run_all_partitions(m, rt, cx);
         self.count_partitions(cx);
         done
     }
 
-    pub(super) fn begin_partitions(
-        &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        self.partitions.keep_plans = routing.runs_often();
+    pub(super) fn begin_partitions(&mut self, table: PartitionedPlan<'_>, cx: &mut ExecContext<'_>) -> Result<()> {
+        let m = table.plan;
+        self.partitions.keep_plans = table.routing.runs_often();
         let catalog = cx.catalog;
         if catalog.shared_partitions(m.table.oid).is_none_or(|shared| partition::keeps_pending(&shared.map, cx)) {
             self.partitions.map = Some(partition::seen_map(m.table.oid, cx)?);
@@ -136,9 +174,9 @@ impl ModifyState {
         }
     }
 
-    fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
-        let Some(routing) = m.routing() else { return Err(Error::internal("a partitioned table without routing")) };
-        self.begin_partitions(m, routing, cx)?;
+    fn run_all_partitions(&mut self, m: &ModifyPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let table = PartitionedPlan::of(m)?;
+        self.begin_partitions(table, cx)?;
         // A trigger may do what the next row's evaluation sees.
         let before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
         let mut batch =
@@ -154,12 +192,12 @@ impl ModifyState {
             match m.statement.kind {
                 DmlKind::Insert => {
                     // A single row is stored at once.
-                    let keep_back = m.statement.conflict.is_none()
+                    self.partitions.keep_rows_back = m.statement.conflict.is_none()
                         && m.statement.returning.is_none()
                         && !(first && batch.rows == 1);
                     for i in 0..batch.rows {
                         cx.concerns(RowPlace::OfBatch(i), false);
-                        if let Err(e) = self.insert_routed(m, routing, batch.row(i), &mut values, keep_back, rt, cx) {
+                        if let Err(e) = self.insert_routed(table, batch.row(i), &mut values, rt, cx) {
                             // Rows before this one may have errors.
                             self.store_kept(rt, cx)?;
                             cx.concerns(RowPlace::OfBatch(i), false);
@@ -174,8 +212,8 @@ impl ModifyState {
                         cx.concerns_none();
                     }
                 }
-                DmlKind::Update => self.update_partitions(m, routing, &batch, rt, cx)?,
-                DmlKind::Delete => self.delete_partitions(m, routing, &batch, rt, cx)?,
+                DmlKind::Update => self.update_partitions(table, &batch, rt, cx)?,
+                DmlKind::Delete => self.delete_partitions(table, &batch, rt, cx)?,
                 DmlKind::Merge => return Err(Error::internal("MERGE without its plan")),
             }
             if let Some(e) = failed {
@@ -190,10 +228,11 @@ impl ModifyState {
     /// The partition of that OID, opened.
     fn target(
         &mut self,
-        m: &ModifyPlan,
-        partition: impl Into<Place>,
+        table: PartitionedPlan<'_>,
+        partition: impl Into<PartitionRoute>,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<usize>> {
+        let PartitionedPlan { plan: m, routing } = table;
         let place = partition.into();
         let oid = place.oid;
         if self.partitions.list.get(self.partitions.last).is_some_and(|t| t.oid == oid) {
@@ -205,11 +244,10 @@ impl ModifyState {
         }
         let found = partition::find_locked(&m.table, place, LockMode::RowExclusive, cx)?;
         let leaf = match &found {
-            Found::Known(leaf) => *leaf,
-            Found::Opened(Some(leaf)) => leaf,
-            Found::Opened(None) => return Ok(None),
+            FoundPartition::Known(leaf) => *leaf,
+            FoundPartition::Opened(Some(leaf)) => leaf,
+            FoundPartition::Opened(None) => return Ok(None),
         };
-        let Some(routing) = m.routing() else { return Err(Error::internal("a partitioned table without routing")) };
         let plan = leaf.plan(m, routing, self.partitions.keep_plans, cx)?;
         if self.partitions.keep_plans
             && let Some(at) = place.at
@@ -225,16 +263,7 @@ impl ModifyState {
             plan.indexes.iter().take(1).for_each(|p| ahead::fetch_bounds(&p.relation));
         }
         let at = self.partitions.list.len();
-        self.partitions.list.push(Target {
-            oid,
-            plan,
-            queue: Queue::default(),
-            kept: Vec::new(),
-            kept_numbers: Vec::new(),
-            inserted: 0,
-            updated: 0,
-            deleted: 0,
-        });
+        self.partitions.list.push(PartitionTarget::new(oid, plan));
         if at > 0 {
             if at == 1 {
                 let first = self.partitions.list[0].oid;
@@ -274,12 +303,12 @@ impl ModifyState {
 
     fn destination(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         named: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<usize> {
+        let PartitionedPlan { plan: m, routing } = table;
         let catalog = cx.catalog;
         let own = self.partitions.map.clone();
         let shared = if own.is_some() { None } else { catalog.shared_partitions(m.table.oid) };
@@ -289,7 +318,7 @@ impl ModifyState {
         let mut place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
         let known = self.partitions.list.len();
         let at = loop {
-            let at = self.target(m, place, cx)?;
+            let at = self.target(table, place, cx)?;
             if let Some(at) = at {
                 break at;
             }
@@ -309,37 +338,40 @@ impl ModifyState {
         Ok(at)
     }
 
-    #[allow(clippy::too_many_arguments)]
+    /// Stores a row of the input in its partition, or keeps it back to be stored with others.
     pub(super) fn insert_routed(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         input: &[Datum],
         values: &mut Vec<Datum>,
-        keep_back: bool,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        if !Self::assign_row(m, input, values, rt, cx)? {
+        if !Self::assign_row(table.plan, input, values, rt, cx)? {
             return Ok(());
         }
-        write::check_belongs(m, values, rt, cx)?;
-        let at = self.destination(m, routing, values, rt, cx)?;
-        if let Some(columns) = &self.partitions.list[at].plan.columns {
+        write::check_belongs(table.plan, values, rt, cx)?;
+        let at = self.destination(table, values, rt, cx)?;
+        let target = &mut self.partitions.list[at];
+        if let Some(columns) = &target.plan.columns {
             *values = columns.to_own(values);
         }
-        if let Some(triggers) = self.partitions.list[at].plan.triggers.clone() {
-            return self.insert_fired(m, at, &triggers, input, values, rt, cx);
-        }
-        if keep_back {
-            let number = self.partitions.rows_seen;
-            let target = &mut self.partitions.list[at];
-            target.kept.append(values);
-            target.kept_numbers.push(number);
-            self.partitions.rows_kept += 1;
-            return Ok(());
+        match &target.plan.triggers {
+            // BEFORE triggers may look for the rows before this one.
+            Some(triggers) if triggers.has_before_row => self.store_kept(rt, cx)?,
+            Some(_) => {}
+            None if self.partitions.keep_rows_back => {
+                target.kept.append(values);
+                target.kept_numbers.push(self.partitions.rows_seen);
+                self.partitions.rows_kept += 1;
+                return Ok(());
+            }
+            None => {}
         }
         let elsewhere = self.at_target(at, DmlKind::Insert, |state, plan| {
+            if !state.fires_before_insert(plan, values, rt, cx)? {
+                return Ok(None);
+            }
             write::complete(plan, values, rt, cx)?;
             if plan.statement.conflict.is_some() {
                 return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
@@ -347,7 +379,7 @@ impl ModifyState {
             state.insert_one(plan, input, values, rt, cx).map(|()| None)
         })?;
         match elsewhere {
-            Some(row) => self.update_elsewhere(m, at, row, input, rt, cx),
+            Some(row) => self.update_elsewhere(table, at, row, input, rt, cx),
             None => Ok(()),
         }
     }
@@ -355,11 +387,11 @@ impl ModifyState {
     /// ON CONFLICT DO UPDATE of a row in another partition than the new one's.
     fn update_elsewhere(
         &mut self,
-        m: &ModifyPlan,
+        table: PartitionedPlan<'_>,
         at: usize,
         mut row: RowElsewhere,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         loop {
@@ -367,8 +399,8 @@ impl ModifyState {
             let known = self.partitions.list.iter().position(|t| t.is_of(row.heap));
             let to = match known {
                 Some(known) => Some(known),
-                None => match super::partition_scan::with_heap(&m.table, row.heap, cx)? {
-                    Some(place) => self.target(m, place, cx)?,
+                None => match super::partition_scan::with_heap(&table.plan.table, row.heap, cx)? {
+                    Some(place) => self.target(table, place, cx)?,
                     None => None,
                 },
             };
@@ -376,7 +408,8 @@ impl ModifyState {
             match to {
                 Some(to) if self.partitions.list[to].is_of(row.heap) => {
                     let done = self.at_target(to, DmlKind::Insert, |state, plan| {
-                        state.on_conflict((plan, &from), input, &row.proposed, row.rid, rt, cx)
+                        let proposed = ProposedRow { plan: &from, values: &row.proposed, input };
+                        state.on_conflict(plan, row.rid, proposed, rt, cx)
                     })?;
                     if done {
                         return Ok(());
@@ -385,7 +418,7 @@ impl ModifyState {
                 // Its partition was emptied, or has gone: the row too.
                 _ if cx.engine.relation(row.heap).is_err() => {}
                 _ => {
-                    refuse_pending(&m.table, row.heap, cx)?;
+                    refuse_pending(&table.plan.table, row.heap, cx)?;
                     return Err(Error::new(
                         sqlstate::SERIALIZATION_FAILURE,
                         "could not serialize access due to a concurrent change of partitions",
@@ -406,57 +439,24 @@ impl ModifyState {
         plan: &ModifyPlan,
         input: &[Datum],
         values: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         write::encode(plan, values, &mut self.bytes)?;
         let rid = plan.heap()?.insert(cx.txn, &self.bytes)?;
-        self.inserted(plan, input, values, rid, rt, cx)
+        self.inserted(plan, StoredRow { rid, values, input }, rt, cx)
     }
 
-    /// A new row of a partition that has triggers.
-    #[allow(clippy::too_many_arguments)]
-    fn insert_fired(
-        &mut self,
-        m: &ModifyPlan,
-        at: usize,
-        triggers: &TriggerPlan,
-        input: &[Datum],
-        values: &mut Vec<Datum>,
-        rt: &mut Runtime,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        if triggers.has_before_row {
-            // They may look for the rows before this one.
-            self.store_kept(rt, cx)?;
-        }
-        let elsewhere = self.at_target(at, DmlKind::Insert, |state, plan| {
-            if !state.insert_wanted(plan, triggers, values, rt, cx)? {
-                return Ok(None);
-            }
-            write::complete(plan, values, rt, cx)?;
-            if plan.statement.conflict.is_some() {
-                return state.upsert_values(plan, input, std::mem::take(values), rt, cx);
-            }
-            state.insert_one(plan, input, values, rt, cx)?;
-            state.firing.after_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx).map(|()| None)
-        })?;
-        match elsewhere {
-            Some(row) => self.update_elsewhere(m, at, row, input, rt, cx),
-            None => Ok(()),
-        }
-    }
-
-    /// Fires BEFORE INSERT. False: the row is passed over.
-    fn insert_wanted(
+    /// Fires the BEFORE INSERT triggers of a partition. False: the row is passed over.
+    fn fires_before_insert(
         &mut self,
         plan: &ModifyPlan,
-        triggers: &TriggerPlan,
         values: &mut Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
-        if !self.firing.before_row(plan, triggers, Operation::Insert, None, Some(values), rt, cx)? {
+        let Some(triggers) = &plan.triggers else { return Ok(true) };
+        if !self.firing.before_row(plan, ProposedChange::Insert(values), rt, cx)? {
             return Ok(false);
         }
         // Copies of the partitioned table's triggers have been watched.
@@ -469,11 +469,11 @@ impl ModifyState {
 
     /// Stores the rows that were kept, a partition after the other. Of those with an error the statement's first raises
     /// it: once one has been found, the rows behind it do not matter.
-    fn store_kept(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn store_kept(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if std::mem::take(&mut self.partitions.rows_kept) == 0 {
             return Ok(());
         }
-        let mut first: Option<(u64, Refused)> = None;
+        let mut first: Option<(u64, RefusedRow)> = None;
         for at in 0..self.partitions.list.len() {
             let target = &mut self.partitions.list[at];
             if target.kept.is_empty() {
@@ -504,9 +504,9 @@ impl ModifyState {
         &mut self,
         plan: &ModifyPlan,
         kept: &mut [Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<Option<Refused>> {
+    ) -> Result<Option<RefusedRow>> {
         let width = plan.table.columns.len().max(1);
         let mut s = std::mem::take(&mut self.scratch);
         let mut refused = None;
@@ -518,7 +518,7 @@ impl ModifyState {
                 let made = write::complete(plan, values, rt, cx)
                     .and_then(|()| row::encode_row(&plan.stored_as.descriptor, values, &mut s.rows.bytes));
                 if let Err(e) = made {
-                    refused = Some(Refused { row: n, error: e, is_stored: false });
+                    refused = Some(RefusedRow { row: n, error: e, is_stored: false });
                     break;
                 }
                 s.rows.rows.push((RowId::default(), start, s.rows.bytes.len() as u32));
@@ -531,15 +531,15 @@ impl ModifyState {
                     write::insert_entries_of(plan, new, &mut s.keys, &mut self.queue.twins, rt, cx)?
                 {
                     let error = write::duplicate(plan, index, new.row(n), rt, cx);
-                    refused = Some(Refused { row: n, error, is_stored: true });
+                    refused = Some(RefusedRow { row: n, error, is_stored: true });
                 }
             }
             if let Some(refused) = refused {
                 self.scratch = s;
-                return Ok(Some(Refused { row: chunk * BATCH_ROWS + refused.row, ..refused }));
+                return Ok(Some(RefusedRow { row: chunk * BATCH_ROWS + refused.row, ..refused }));
             }
             for (values, rid) in rows.chunks(width).zip(&s.rids) {
-                self.has_inserted(plan, &[], values, *rid, rt, cx)?;
+                self.has_inserted(plan, StoredRow { rid: *rid, values, input: &[] }, rt, cx)?;
             }
         }
         self.scratch = s;
@@ -549,53 +549,52 @@ impl ModifyState {
     /// The partition that all rows of a batch are in; None: several, or one that is gone.
     fn only_target(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         batch: &Batch,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<usize>> {
-        let oid_of =
-            |i: usize| if let Some(Datum::Oid(oid)) = batch.row(i).get(routing.tableoid) { Some(*oid) } else { None };
+        let oid_of = |i: usize| match batch.row(i).get(table.routing.tableoid) {
+            Some(Datum::Oid(oid)) => Some(*oid),
+            _ => None,
+        };
         let Some(first) = oid_of(0) else { return Ok(None) };
         if batch.rows < 2 || !(1..batch.rows).all(|i| oid_of(i) == Some(first)) {
             return Ok(None);
         }
-        self.target(m, first, cx)
+        self.target(table, first, cx)
     }
 
     pub(super) fn target_of(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         input: &[Datum],
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<usize>> {
-        match input.get(routing.tableoid) {
-            Some(Datum::Oid(oid)) => self.target(m, *oid, cx),
+        match input.get(table.routing.tableoid) {
+            Some(Datum::Oid(oid)) => self.target(table, *oid, cx),
             _ => Ok(None),
         }
     }
 
     fn update_partitions(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        if !routing.changes_key
-            && let Some(at) = self.only_target(m, routing, batch, cx)?
+        if !table.routing.changes_key
+            && let Some(at) = self.only_target(table, batch, cx)?
             && self.partitions.list[at].plan.at_once
-            && self.partitions.list[at].plan.table.partition_of == m.table.oid
+            && self.partitions.list[at].plan.table.partition_of == table.plan.table.oid
         {
             return self.at_target(at, DmlKind::Update, |state, plan| state.update_batch(plan, batch, rt, cx));
         }
         for i in 0..batch.rows {
             let input = batch.row(i);
-            let Some(at) = self.target_of(m, routing, input, cx)? else { continue };
-            if self.may_leave(m, routing, at) {
-                self.update_or_move(m, routing, at, input.to_vec(), rt, cx)?;
+            let Some(at) = self.target_of(table, input, cx)? else { continue };
+            if self.may_leave(table, at) {
+                self.update_or_move(table, at, input.to_vec(), rt, cx)?;
             } else {
                 self.at_target(at, DmlKind::Update, |state, plan| state.change(plan, input.to_vec(), rt, cx))?;
             }
@@ -605,13 +604,12 @@ impl ModifyState {
 
     fn delete_partitions(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         batch: &Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        if let Some(at) = self.only_target(m, routing, batch, cx)?
+        if let Some(at) = self.only_target(table, batch, cx)?
             && self.partitions.list[at].plan.columns.is_none()
             && self.partitions.list[at].plan.triggers.is_none()
         {
@@ -619,7 +617,7 @@ impl ModifyState {
         }
         for i in 0..batch.rows {
             let input = batch.row(i);
-            if let Some(at) = self.target_of(m, routing, input, cx)? {
+            if let Some(at) = self.target_of(table, input, cx)? {
                 self.at_target(at, DmlKind::Delete, |state, plan| state.change(plan, input.to_vec(), rt, cx))?;
             }
         }
@@ -629,68 +627,47 @@ impl ModifyState {
     /// An UPDATE after which the row may belong to another partition.
     fn update_or_move(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         at: usize,
         input: Vec<Datum>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let plan = self.partitions.list[at].plan.clone();
-        self.until_changed(&plan, input, rt, cx, |state, version, input, rt, cx| {
-            state.update_or_move_once(m, routing, at, version, input, rt, cx)
-        })
+        self.until_changed(&plan, input, rt, cx, |state, row, rt, cx| state.update_or_move_once(table, at, row, rt, cx))
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn update_or_move_once(
         &mut self,
-        m: &ModifyPlan,
-        routing: &Routing,
+        table: PartitionedPlan<'_>,
         at: usize,
-        (rid, old, latest): (RowId, &[Datum], bool),
-        input: &[Datum],
-        rt: &mut Runtime,
+        row: &TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
         let plan = self.partitions.list[at].plan.clone();
-        let mut new = old.to_vec();
-        assign(&plan, input, &mut new, rt, cx)?;
-        if let Some(triggers) = &plan.triggers {
-            self.firing.at = at;
-            if !self.firing.before_row(&plan, triggers, Operation::Update, Some(old), Some(&mut new), rt, cx)? {
-                return Ok(WriteOutcome::Skipped);
-            }
+        let mut new = row.old.clone();
+        assign(&plan, &row.input, &mut new, rt, cx)?;
+        self.firing.at = at;
+        if !self.firing.before_row(&plan, ProposedChange::Update(&row.old, &mut new), rt, cx)? {
+            return Ok(WriteOutcome::Skipped);
         }
         let mut named = Vec::with_capacity(plan.named_width());
         plan.extend_named(&mut named, &new);
-        write::check_belongs(m, &named, rt, cx)?;
-        let to = self.destination(m, routing, &named, rt, cx)?;
-        if to != at {
-            return self.move_row(m, at, to, (rid, old, named, latest), input, rt, cx);
+        write::check_belongs(table.plan, &named, rt, cx)?;
+        let to_at = self.destination(table, &named, rt, cx)?;
+        if to_at != at {
+            return self.move_row(table.plan, RowMove { from: &plan, from_at: at, to_at, row, named }, rt, cx);
         }
         write::complete(&plan, &mut new, rt, cx)?;
-        self.at_target(at, DmlKind::Update, |state, plan| {
-            let outcome = state.write_update(plan, rid, old, &new, latest, rt, cx)?;
-            if outcome == WriteOutcome::Done {
-                state.changed += 1;
-                if let Some(triggers) = &plan.triggers {
-                    if triggers.has_before_row {
-                        state.firing.own.insert((plan.table.oid, rid));
-                    }
-                    state.firing.after_row(plan, triggers, Operation::Update, Some(old), Some(&new), rt, cx)?;
-                }
-                state.returning(plan, input, &new, rid, rt, cx)?;
-            }
-            Ok(outcome)
-        })
+        self.at_target(at, DmlKind::Update, |state, plan| state.update_to(plan, row, &new, rt, cx))
     }
 
     /// May an UPDATE of a row in that partition have to move it?
-    pub(super) fn may_leave(&self, m: &ModifyPlan, routing: &Routing, at: usize) -> bool {
+    pub(super) fn may_leave(&self, table: PartitionedPlan<'_>, at: usize) -> bool {
         let target = &self.partitions.list[at];
-        routing.changes_key
-            || target.plan.table.partition_of != m.table.oid
+        table.routing.changes_key
+            || target.plan.table.partition_of != table.plan.table.oid
             || target.plan.triggers.as_ref().is_some_and(|t| t.may_change_row)
     }
     pub(super) fn plan_at(&self, at: usize) -> ModifyPlan {
@@ -702,14 +679,13 @@ impl ModifyState {
     fn note_move(
         &mut self,
         m: &ModifyPlan,
-        at: usize,
-        old: &[Datum],
+        movement: &RowMove<'_>,
+        target: &ModifyPlan,
         new: &[Datum],
-        to: usize,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let (from, target) = (self.partitions.list[at].plan.clone(), self.partitions.list[to].plan.clone());
-        self.partitions.list[at].queue.left_row(&from, old);
+        let (from, old) = (movement.from, &movement.row.old);
+        self.partitions.list[movement.from_at].queue.left_row(from, old);
         if !m.referenced_by.is_empty() {
             let (mut before, mut after) = (Vec::new(), Vec::new());
             from.extend_named(&mut before, old);
@@ -730,79 +706,68 @@ impl ModifyState {
     }
 
     /// Deletes the row where it is and inserts it where it belongs.
-    #[allow(clippy::too_many_arguments)]
     fn move_row(
         &mut self,
         m: &ModifyPlan,
-        at: usize,
-        to: usize,
-        (rid, old, named, latest): (RowId, &[Datum], Vec<Datum>, bool),
-        input: &[Datum],
-        rt: &mut Runtime,
+        mut movement: RowMove<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let mut new = match &self.partitions.list[to].plan.columns {
+        let target = self.partitions.list[movement.to_at].plan.clone();
+        let named = std::mem::take(&mut movement.named);
+        let mut new = match &target.columns {
             Some(columns) => columns.to_own(&named),
             None => named,
         };
-        let from = self.partitions.list[at].plan.clone();
-        self.firing.at = at;
-        if let Some(triggers) = &from.triggers
-            && !self.firing.before_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?
-        {
+        let (from, row) = (movement.from, movement.row);
+        self.firing.at = movement.from_at;
+        if !self.firing.before_row(from, ProposedChange::Delete(&row.old), rt, cx)? {
             return Ok(WriteOutcome::Skipped);
         }
-        let outcome = self.delete_moved(&from, rid, old, latest, rt, cx)?;
+        let outcome = self.delete_moved(from, row, rt, cx)?;
         if outcome != WriteOutcome::Done {
             return Ok(outcome);
         }
-        self.partitions.list[at].deleted += 1;
-        if let Some(triggers) = &from.triggers {
-            self.firing.queue_row(&from, triggers, Operation::Delete, Some(old), None, rt, cx)?;
-            self.firing.capture(&from, triggers, Operation::Update, Some(old), None, cx)?;
-        }
-        let target = self.partitions.list[to].plan.clone();
-        self.firing.at = to;
-        if let Some(triggers) = &target.triggers
-            && !self.insert_wanted(&target, triggers, &mut new, rt, cx)?
-        {
+        self.partitions.list[movement.from_at].deleted += 1;
+        let deleted = RowChange::deleted(&row.old);
+        self.firing.queue_row(from, deleted, rt, cx)?;
+        self.firing.capture(from, deleted.as_update(), cx)?;
+        self.firing.at = movement.to_at;
+        if !self.fires_before_insert(&target, &mut new, rt, cx)? {
             return Ok(WriteOutcome::Done);
         }
         write::complete(&target, &mut new, rt, cx)?;
         write::encode(&target, &new, &mut self.bytes)?;
-        let new_rid = target.heap()?.insert(cx.txn, &self.bytes)?;
-        let mut twins = std::mem::take(&mut self.partitions.list[to].queue.twins);
-        let conflict = write::insert_entries(&target, &new, new_rid, None, &mut twins, rt, cx)?;
-        self.partitions.list[to].queue.twins = twins;
-        if let Some(n) = conflict {
+        let rid = target.heap()?.insert(cx.txn, &self.bytes)?;
+        let stored = StoredRow { rid, values: &new, input: &row.input };
+        let queue = &mut self.partitions.list[movement.to_at].queue;
+        if let Some(n) = write::insert_entries(&target, stored, None, &mut queue.twins, rt, cx)? {
             return Err(write::duplicate(&target, n, &new, rt, cx));
         }
-        self.partitions.list[to].queue.child_row(&target, &new);
-        self.partitions.list[to].inserted += 1;
-        if let Some(triggers) = &target.triggers {
-            self.firing.queue_row(&target, triggers, Operation::Insert, None, Some(&new), rt, cx)?;
-            self.firing.capture(&target, triggers, Operation::Update, None, Some(&new), cx)?;
-        }
-        self.note_move(m, at, old, &new, to, cx)?;
+        queue.child_row(&target, &new);
+        self.partitions.list[movement.to_at].inserted += 1;
+        let inserted = RowChange::inserted(&new);
+        self.firing.queue_row(&target, inserted, rt, cx)?;
+        self.firing.capture(&target, inserted.as_update(), cx)?;
+        self.note_move(m, &movement, &target, &new, cx)?;
         self.changed += 1;
-        self.returning(&target, input, &new, new_rid, rt, cx)?;
+        self.returning(&target, stored, rt, cx)?;
         Ok(WriteOutcome::Done)
     }
 
     fn delete_moved(
         &mut self,
         from: &ModifyPlan,
-        rid: RowId,
-        old: &[Datum],
-        latest: bool,
-        rt: &mut Runtime,
+        row: &TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let retired = super::inverted::Retired::of(from, old, rt, cx)?;
-        let options = WriteOptions { wait: WaitPolicy::Wait, latest, key_update: true };
-        let outcome = from.heap()?.delete_moved(cx.txn, rid, &cx.snapshot, &retired.keys(from), &options, cx.park)?;
+        let retired = super::inverted::RetiredEntries::of(from, &row.old, rt, cx)?;
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: row.is_latest, key_update: true };
+        let keys = retired.keys(from);
+        let outcome = from.heap()?.delete_moved(cx.txn, row.rid, &keys, &options.with(&cx.snapshot, cx.park))?;
         if outcome == WriteOutcome::Done {
-            retired.apply(from, rid, cx)?;
+            retired.apply(from, row.rid, cx)?;
         }
         Ok(outcome)
     }

@@ -3,7 +3,8 @@
 use super::cascade;
 use super::context::*;
 use super::modify::ModifyState;
-use super::trigger::{Firing, changed_by_trigger};
+use super::modify_row::{StoredRow, TargetRow, old_row};
+use super::trigger::{ProposedChange, StatementTriggers, changed_by_trigger};
 use super::write;
 use kilndb_base::{Error, Result, RowId};
 use kilndb_bind::ir::DmlKind;
@@ -28,14 +29,14 @@ impl ModifyState {
     pub(super) fn run_triggered_partitions(
         &mut self,
         m: &ModifyPlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let operations = Self::operations(m)?;
-        if let Some(plan) = &m.triggers {
-            *self.firing = Firing::new(cx);
+        if m.triggers.is_some() {
+            *self.firing = StatementTriggers::new(cx);
             for operation in operations {
-                self.firing.statement(m, plan, *operation, true, rt, cx)?;
+                self.firing.statement(m, *operation, true, rt, cx)?;
             }
         }
         self.run_partitions(m, rt, cx)?;
@@ -50,13 +51,13 @@ impl ModifyState {
         &mut self,
         m: &ModifyPlan,
         plan: &TriggerPlan,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        *self.firing = Firing::new(cx);
+        *self.firing = StatementTriggers::new(cx);
         let operations = Self::operations(m)?;
         for operation in operations {
-            self.firing.statement(m, plan, *operation, true, rt, cx)?;
+            self.firing.statement(m, *operation, true, rt, cx)?;
         }
         // A trigger may do what the next row's evaluation sees.
         let mut batch = Batch::with_max(m.statement.input_width, if plan.has_before_row { 1 } else { BATCH_ROWS });
@@ -64,9 +65,9 @@ impl ModifyState {
             for i in 0..batch.rows {
                 cx.concerns(RowPlace::OfBatch(i), false);
                 match m.statement.kind {
-                    _ if plan.is_instead => self.instead(m, plan, batch.row(i), rt, cx)?,
+                    _ if plan.is_instead => self.instead(m, batch.row(i), rt, cx)?,
                     DmlKind::Insert if m.statement.conflict.is_none() => {
-                        self.insert_triggered(m, plan, (batch.row(i), i), rt, cx)?
+                        self.insert_triggered(m, batch.row(i), i, rt, cx)?
                     }
                     DmlKind::Insert => self.upsert(m, batch.row(i), rt, cx)?,
                     _ => self.change(m, batch.row(i).to_vec(), rt, cx)?,
@@ -84,14 +85,13 @@ impl ModifyState {
     pub(super) fn proposed(
         &mut self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Option<Vec<Datum>>> {
         let mut values = Vec::with_capacity(m.table.columns.len());
         if !Self::assign_row(m, input, &mut values, rt, cx)?
-            || !self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut values), rt, cx)?
+            || !self.firing.before_row(m, ProposedChange::Insert(&mut values), rt, cx)?
         {
             return Ok(None);
         }
@@ -99,135 +99,77 @@ impl ModifyState {
         Ok(Some(values))
     }
 
+    /// A new row of a table with triggers; `at`: its number in the input's batch.
     pub(super) fn insert_triggered(
         &mut self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
-        (input, at): (&[Datum], usize),
-        rt: &mut Runtime,
+        input: &[Datum],
+        at: usize,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let Some(values) = self.proposed(m, plan, input, rt, cx)? else { return Ok(()) };
+        let Some(values) = self.proposed(m, input, rt, cx)? else { return Ok(()) };
         // What BEFORE triggers see makes PostgreSQL's COPY store its lines one by one.
-        cx.concerns(RowPlace::OfBatch(at), !plan.has_before_row);
-        write::encode(m, &values, &mut self.bytes)?;
-        let rid = m.heap()?.insert(cx.txn, &self.bytes)?;
-        self.inserted(m, input, &values, rid, rt, cx)?;
-        self.firing.after_row(m, plan, Operation::Insert, None, Some(&values), rt, cx)
+        let has_before_row = m.triggers.as_ref().is_some_and(|t| t.has_before_row);
+        cx.concerns(RowPlace::OfBatch(at), !has_before_row);
+        self.insert_one(m, input, &values, rt, cx)
     }
 
-    /// Locks a row for its BEFORE triggers, which see its newest version.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn hold(
+    /// Locks a row for its BEFORE triggers, which see its newest version. False: it is gone, or no longer qualifies.
+    pub(super) fn lock_for_triggers(
         &mut self,
         m: &ModifyPlan,
-        rid: RowId,
-        mode: RowLockMode,
-        old: &mut Vec<Datum>,
-        row: &mut [Datum],
-        latest: &mut bool,
-        rt: &mut Runtime,
+        row: &mut TargetRow,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         loop {
-            let options = WriteOptions { wait: WaitPolicy::Wait, latest: *latest, key_update: false };
-            match m.heap()?.lock_row(cx.txn, rid, &cx.snapshot, mode, &options, cx.park)? {
+            match self.try_lock_for_triggers(m, row, cx)? {
                 WriteOutcome::Done => return Ok(true),
                 WriteOutcome::Changed => {
-                    if !self.refresh(m, rid, old, row, rt, cx)? {
+                    if !self.refresh(m, row, rt, cx)? {
                         return Ok(false);
                     }
-                    *latest = true;
                 }
-                WriteOutcome::SelfModified if !self.firing.own.contains(&(m.table.oid, rid)) => {
-                    return Err(changed_by_trigger(mode == RowLockMode::Update));
+                WriteOutcome::SelfModified if !self.firing.own.contains(&(m.table.oid, row.rid)) => {
+                    return Err(changed_by_trigger(m.statement.kind == DmlKind::Delete));
                 }
                 _ => return Ok(false),
             }
         }
     }
 
-    /// `Skipped`: a trigger wants the row passed over.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn update_once_triggered(
-        &mut self,
+    /// One attempt to lock a row for its BEFORE triggers.
+    pub(super) fn try_lock_for_triggers(
+        &self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
-        rid: RowId,
-        old: &[Datum],
-        row: &[Datum],
-        latest: bool,
-        rt: &mut Runtime,
+        row: &TargetRow,
         cx: &mut ExecContext<'_>,
     ) -> Result<WriteOutcome> {
-        let mut new = old.to_vec();
-        super::modify_partitions::assign(m, row, &mut new, rt, cx)?;
-        if !self.firing.before_row(m, plan, Operation::Update, Some(old), Some(&mut new), rt, cx)? {
-            return Ok(WriteOutcome::Skipped);
-        }
-        write::complete(m, &mut new, rt, cx)?;
-        let outcome = self.write_update(m, rid, old, &new, latest, rt, cx)?;
-        if outcome == WriteOutcome::Done {
-            self.changed += 1;
-            if plan.has_before_row {
-                self.firing.own.insert((m.table.oid, rid));
-            }
-            self.firing.after_row(m, plan, Operation::Update, Some(old), Some(&new), rt, cx)?;
-            self.returning(m, row, &new, rid, rt, cx)?;
-        }
-        Ok(outcome)
-    }
-
-    /// The same.
-    #[allow(clippy::too_many_arguments)]
-    pub(super) fn delete_once_triggered(
-        &mut self,
-        m: &ModifyPlan,
-        plan: &TriggerPlan,
-        rid: RowId,
-        old: &[Datum],
-        row: &[Datum],
-        latest: bool,
-        rt: &mut Runtime,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<WriteOutcome> {
-        if !self.firing.before_row(m, plan, Operation::Delete, Some(old), None, rt, cx)? {
-            return Ok(WriteOutcome::Skipped);
-        }
-        let outcome = self.write_delete(m, rid, old, latest, rt, cx)?;
-        if outcome == WriteOutcome::Done {
-            self.changed += 1;
-            if plan.has_before_row {
-                self.firing.own.insert((m.table.oid, rid));
-            }
-            self.firing.after_row(m, plan, Operation::Delete, Some(old), None, rt, cx)?;
-            let nulls = vec![Datum::Null; old.len()];
-            self.returning(m, row, &nulls, rid, rt, cx)?;
-        }
-        Ok(outcome)
+        let is_delete = m.statement.kind == DmlKind::Delete;
+        let mode = if is_delete { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
+        let options = WriteOptions { wait: WaitPolicy::Wait, latest: row.is_latest, key_update: false };
+        m.heap()?.lock_row(cx.txn, row.rid, mode, &options.with(&cx.snapshot, cx.park))
     }
 
     /// A row of a view: its triggers do everything.
     pub(super) fn instead(
         &mut self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
         input: &[Datum],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let rid = RowId::default();
-        let old = Self::old_row(m, input);
+        let old = old_row(m, input);
         let mut new =
             if m.statement.kind == DmlKind::Insert { vec![Datum::Null; m.table.columns.len()] } else { old.clone() };
         super::modify_partitions::assign(m, input, &mut new, rt, cx)?;
-        let done = match m.statement.kind {
-            DmlKind::Insert => self.firing.before_row(m, plan, Operation::Insert, None, Some(&mut new), rt, cx)?,
-            DmlKind::Update => {
-                self.firing.before_row(m, plan, Operation::Update, Some(&old), Some(&mut new), rt, cx)?
-            }
-            _ => self.firing.before_row(m, plan, Operation::Delete, Some(&old), None, rt, cx)?,
+        let change = match m.statement.kind {
+            DmlKind::Insert => ProposedChange::Insert(&mut new),
+            DmlKind::Update => ProposedChange::Update(&old, &mut new),
+            _ => ProposedChange::Delete(&old),
         };
+        let done = self.firing.before_row(m, change, rt, cx)?;
         if !done {
             return Ok(());
         }
@@ -241,6 +183,6 @@ impl ModifyState {
             DmlKind::Update => {}
             _ => new.fill(Datum::Null),
         }
-        self.returning(m, &wide, &new, rid, rt, cx)
+        self.returning(m, StoredRow { rid: RowId::default(), values: &new, input: &wide }, rt, cx)
     }
 }

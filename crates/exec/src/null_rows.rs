@@ -64,13 +64,13 @@ fn may_be_equal(a: &[u8], b: &[u8]) -> bool {
 }
 
 #[derive(Default)]
-pub struct RowSet {
+pub(crate) struct NullableRowSet {
     complete: HashSet<Vec<u8>>,
     /// Rows with a NULL, apart because only these can make a row without NULLs a perhaps.
     partial: HashSet<Vec<u8>>,
 }
 
-impl RowSet {
+impl NullableRowSet {
     pub fn insert(&mut self, row: RowKey) {
         let set = if row.nulls == 0 { &mut self.complete } else { &mut self.partial };
         set.insert(row.bytes);

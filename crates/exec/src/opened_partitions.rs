@@ -6,23 +6,23 @@
 //! 2. Nothing in it that statements read while they run changes once it is there, so reading writes no memory that
 //!    others read.
 
-use super::partition::Leaf;
+use super::partition::LeafPartition;
 use kilndb_base::Oid;
 use kilndb_base::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use kilndb_base::sync::{Arc, Mutex, OnceLock, PoisonError};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::partition::PartitionMap;
-use kilndb_plan::partition::TargetShape;
+use kilndb_plan::partition::TargetKey;
 use kilndb_plan::{IndexPlan, IndexShape, ModifyTarget, TargetRules};
-use kilndb_storage::ahead::{self, Ahead};
+use kilndb_storage::ahead::{self, IndexRootAddress};
 
 /// A table's map, with the partitions that have been opened under that table's name.
-pub struct OpenedPartitions {
+pub(crate) struct OpenedPartitions {
     pub map: Arc<PartitionMap>,
     /// By position in the map.
-    leaves: Box<[Slot]>,
+    leaves: Box<[PathSlot]>,
     /// What partitions, and plans of many sessions, have in common.
-    target_shapes: Mutex<Vec<Arc<TargetShape>>>,
+    target_shapes: Mutex<Vec<Arc<TargetKey>>>,
     index_shapes: Mutex<Vec<Arc<IndexShape>>>,
     target_rules: Mutex<Vec<Arc<TargetRules>>>,
 }
@@ -42,33 +42,36 @@ const LEAF_LINES_BYTES: usize = 64;
 /// One cache line: what leads to all that a point query reads.
 #[repr(align(64))]
 #[derive(Default)]
-struct Slot(OnceLock<PartitionPath>);
+struct PathSlot(OnceLock<PartitionPath>);
 
-pub const SLOT_BYTES: usize = size_of::<Slot>();
+pub const SLOT_BYTES: usize = size_of::<PathSlot>();
 const _: () = assert!(SLOT_BYTES == 64);
 
-pub struct PartitionPath {
-    pub leaf: Arc<Leaf>,
+pub(crate) struct PartitionPath {
+    pub leaf: Arc<LeafPartition>,
     pub oid: Oid,
-    heap: ahead::Whereabouts,
-    index: Ahead,
+    heap: ahead::RelationAddress,
+    index: IndexRootAddress,
     /// Where something is that statements that change it need: to ask for it ahead, no more.
     target: AtomicUsize,
 }
 
 impl PartitionPath {
-    fn new(leaf: &Arc<Leaf>) -> PartitionPath {
+    fn new(leaf: &Arc<LeafPartition>) -> PartitionPath {
         PartitionPath {
             oid: leaf.oid,
             heap: ahead::whereabouts(&leaf.heap),
-            index: leaf.first.as_ref().map_or_else(Ahead::default, |i| Ahead::of_index(&i.relation)),
+            index: leaf
+                .first
+                .as_ref()
+                .map_or_else(IndexRootAddress::default, |i| IndexRootAddress::of_index(&i.relation)),
             leaf: leaf.clone(),
             target: AtomicUsize::new(0),
         }
     }
     /// Written once: others read this line.
     #[inline]
-    pub fn note_target(&self, target: &Arc<ModifyTarget>) {
+    pub(crate) fn note_target(&self, target: &Arc<ModifyTarget>) {
         if self.target.load(Relaxed) == 0 {
             self.target.store(Arc::as_ptr(target) as usize, Relaxed);
         }
@@ -89,7 +92,7 @@ impl PartitionPath {
 impl OpenedPartitions {
     fn new(map: &Arc<PartitionMap>) -> OpenedPartitions {
         OpenedPartitions {
-            leaves: map.partitions.iter().map(|_| Slot::default()).collect(),
+            leaves: map.partitions.iter().map(|_| PathSlot::default()).collect(),
             map: map.clone(),
             target_shapes: Mutex::default(),
             index_shapes: Mutex::default(),
@@ -101,14 +104,14 @@ impl OpenedPartitions {
         self.leaves.get(at)?.0.get()
     }
     /// Where the slots are and how many, if a hash's remainder says which: for [`ahead`].
-    pub fn slots_by_remainder(&self) -> Option<(usize, usize)> {
+    pub(crate) fn slots_by_remainder(&self) -> Option<(usize, usize)> {
         self.map.is_by_remainder().then_some((self.leaves.as_ptr() as usize, self.leaves.len()))
     }
-    pub fn target_shape(&self, shape: TargetShape) -> Arc<TargetShape> {
+    pub(crate) fn target_shape(&self, shape: TargetKey) -> Arc<TargetKey> {
         shared(&self.target_shapes, shape, PartialEq::eq)
     }
     /// Of an index of a partition with the columns of the table.
-    pub fn index_shape(&self, of: &IndexPlan) -> Arc<IndexShape> {
+    pub(crate) fn index_shape(&self, of: &IndexPlan) -> Arc<IndexShape> {
         let mut known = self.index_shapes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = known.iter().find(|s| s.is_of(&of.index)) {
             return same.clone();
@@ -119,10 +122,10 @@ impl OpenedPartitions {
         of.shape.clone()
     }
     /// Of a partition with the columns of the table: mostly the same for all of them.
-    pub fn target_rules(&self, rules: TargetRules) -> Arc<TargetRules> {
+    pub(crate) fn target_rules(&self, rules: TargetRules) -> Arc<TargetRules> {
         if rules.is_plain() { shared(&self.target_rules, rules, TargetRules::is_like) } else { Arc::new(rules) }
     }
-    pub fn keep(&self, at: usize, leaf: &Arc<Leaf>) {
+    pub fn keep(&self, at: usize, leaf: &Arc<LeafPartition>) {
         if let Some(slot) = self.leaves.get(at) {
             slot.0.get_or_init(|| PartitionPath::new(leaf));
         }

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. A partition is locked before it is looked at, and looked at anew if the catalogs have changed since the statement
 //!    began.
-//! 2. What is kept of a partition ([`Leaf`]) is shared by all sessions, with the other catalog objects, and goes when
+//! 2. What is kept of a partition ([`LeafPartition`]) is shared by all sessions, with the other catalog objects, and goes when
 //!    they do.
 
 use super::context::*;
@@ -11,14 +11,14 @@ use super::expr::Evaluate;
 use super::opened_partitions::opened;
 use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_catalog::known_partitions::KeptPartition;
+use kilndb_catalog::known_partitions::CachedPartition;
 use kilndb_catalog::lock_class::RELATION_LOCK;
-use kilndb_catalog::operator_class::{self, ClassFunctions, UserClass};
-use kilndb_catalog::partition::{PartitionMap, Strategy, column_map};
+use kilndb_catalog::operator_class::{self, SupportFunctionCaller, UserOperatorClass};
+use kilndb_catalog::partition::{PartitionMap, PartitionStrategy, column_map};
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_catalog::{CastContext, CastInfo, CastMethod, CatalogView, FunctionInfo, Index, Table};
 use kilndb_plan::expression::RoutineCall;
-use kilndb_plan::partition::{Columns, Routing, TableRules, TargetShape, index_is_part_of};
+use kilndb_plan::partition::{PartitionColumns, Routing, TableRules, TargetKey, index_is_part_of};
 use kilndb_plan::{ConflictPlan, IndexPlan, ModifyPlan, ModifyTarget, TargetRules};
 use kilndb_storage::{LockMode, LockTag, Relation, Snapshot, WaitPolicy, ahead};
 use kilndb_types::{Datum, functions};
@@ -29,7 +29,7 @@ use std::any::Any;
 /// Among thousands of partitions each is in no cache: what a point query needs stands together, and the table's
 /// description is not needed where the named table's does.
 #[repr(C, align(64))]
-pub struct Leaf {
+pub(crate) struct LeafPartition {
     pub oid: Oid,
     /// The table that the statement names.
     pub ancestor: Oid,
@@ -37,7 +37,7 @@ pub struct Leaf {
     /// Indexes, by the index of the named table that they are parts of.
     pub first: Option<LeafIndex>,
     /// None: its columns are the named table's.
-    pub columns: Option<Arc<Columns>>,
+    pub columns: Option<Arc<PartitionColumns>>,
     /// Its rows are read as the named table's are.
     pub is_alike: bool,
     more: Box<[LeafIndex]>,
@@ -45,13 +45,13 @@ pub struct Leaf {
     rules: OnceLock<Arc<TableRules>>,
     /// What it is to statements that run often, the first ones of so many kinds: nobody writes here who only looks for
     /// his own.
-    targets: [OnceLock<(Arc<TargetShape>, Arc<ModifyTarget>)>; TARGETS_KEPT],
+    targets: [OnceLock<(Arc<TargetKey>, Arc<ModifyTarget>)>; TARGETS_KEPT],
 }
 
 /// Of one partition.
 const TARGETS_KEPT: usize = 8;
 
-pub struct LeafIndex {
+pub(crate) struct LeafIndex {
     pub whole: Oid,
     pub oid: Oid,
     pub relation: Arc<Relation>,
@@ -60,20 +60,20 @@ pub struct LeafIndex {
 
 /// Which partition: its OID, and where it is in the named table's map, if it is in that.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub(crate) struct PartitionRoute {
     pub oid: Oid,
     pub at: Option<u32>,
 }
 
-impl From<Oid> for Place {
-    fn from(oid: Oid) -> Place {
-        Place { oid, at: None }
+impl From<Oid> for PartitionRoute {
+    fn from(oid: Oid) -> PartitionRoute {
+        PartitionRoute { oid, at: None }
     }
 }
 
-const _: () = assert!(std::mem::offset_of!(Leaf, more) <= 64);
+const _: () = assert!(std::mem::offset_of!(LeafPartition, more) <= 64);
 
-impl KeptPartition for Leaf {
+impl CachedPartition for LeafPartition {
     fn ancestor(&self) -> Oid {
         self.ancestor
     }
@@ -84,21 +84,21 @@ impl KeptPartition for Leaf {
 
 /// The shape of a statement that changes rows, the same one for all if that can be: it is compared by its address first.
 /// None: it has more to it.
-fn shared_shape(of: &ModifyPlan, catalog: &dyn CatalogView) -> Option<Arc<TargetShape>> {
-    let shape = TargetShape::of(of)?;
+fn shared_shape(of: &ModifyPlan, catalog: &dyn CatalogView) -> Option<Arc<TargetKey>> {
+    let shape = TargetKey::of(of)?;
     Some(match opened(of.table.oid, catalog) {
         Some(opened) => opened.target_shape(shape),
         None => Arc::new(shape),
     })
 }
 
-impl Leaf {
+impl LeafPartition {
     pub fn indexes(&self) -> impl Iterator<Item = &LeafIndex> {
         self.first.iter().chain(&self.more)
     }
 
-    /// Where [`Leaf::plan`] looks first.
-    pub fn kept_targets(&self) -> usize {
+    /// Where [`LeafPartition::plan`] looks first.
+    pub(crate) fn kept_targets(&self) -> usize {
         self.targets.as_ptr() as usize
     }
     pub fn index(&self, whole: Oid) -> Result<&LeafIndex> {
@@ -168,59 +168,59 @@ pub(super) fn relation(id: RelationId, cx: &ExecContext<'_>) -> Result<Arc<Relat
 
 /// A partition that is being read. Sessions on other processors read it too: to count references to it would be to take
 /// it from them and back, so that is left out where it stays with the catalog objects.
-pub enum OpenPartition {
-    Held(Arc<Leaf>),
+pub(crate) enum OpenPartition {
+    Held(Arc<LeafPartition>),
     /// Its columns are the named table's.
-    Shared(Place),
+    Shared(PartitionRoute),
 }
 
-impl Place {
+impl PartitionRoute {
     /// In the named table's partitions.
-    pub fn known<'c>(&self, named: &Table, catalog: &'c dyn CatalogView) -> Option<&'c Arc<Leaf>> {
+    pub fn known<'c>(&self, named: &Table, catalog: &'c dyn CatalogView) -> Option<&'c Arc<LeafPartition>> {
         let known = opened(named.oid, catalog)?.known(self.at? as usize)?;
         (known.oid == self.oid).then_some(&known.leaf)
     }
 }
 
 /// A partition with rows, locked; None: it is gone.
-pub fn open(
+pub(crate) fn open(
     named: &Arc<Table>,
-    partition: impl Into<Place>,
+    partition: impl Into<PartitionRoute>,
     mode: LockMode,
     cx: &mut ExecContext<'_>,
-) -> Result<Option<Arc<Leaf>>> {
+) -> Result<Option<Arc<LeafPartition>>> {
     Ok(match find_locked(named, partition.into(), mode, cx)? {
-        Found::Known(leaf) => Some(leaf.clone()),
-        Found::Opened(leaf) => leaf,
+        FoundPartition::Known(leaf) => Some(leaf.clone()),
+        FoundPartition::Opened(leaf) => leaf,
     })
 }
 
 /// The same, for the moment.
-pub fn open_to_read(
+pub(crate) fn open_to_read(
     named: &Arc<Table>,
-    place: Place,
+    place: PartitionRoute,
     mode: LockMode,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<OpenPartition>> {
     Ok(match find_locked(named, place, mode, cx)? {
-        Found::Known(leaf) if leaf.columns.is_none() => Some(OpenPartition::Shared(place)),
-        Found::Known(leaf) => Some(OpenPartition::Held(leaf.clone())),
-        Found::Opened(leaf) => leaf.map(OpenPartition::Held),
+        FoundPartition::Known(leaf) if leaf.columns.is_none() => Some(OpenPartition::Shared(place)),
+        FoundPartition::Known(leaf) => Some(OpenPartition::Held(leaf.clone())),
+        FoundPartition::Opened(leaf) => leaf.map(OpenPartition::Held),
     })
 }
 
-pub enum Found<'c> {
-    Known(&'c Arc<Leaf>),
+pub(crate) enum FoundPartition<'c> {
+    Known(&'c Arc<LeafPartition>),
     /// None: it is gone.
-    Opened(Option<Arc<Leaf>>),
+    Opened(Option<Arc<LeafPartition>>),
 }
 
-pub fn find_locked<'c>(
+pub(crate) fn find_locked<'c>(
     named: &Arc<Table>,
-    place: Place,
+    place: PartitionRoute,
     mode: LockMode,
     cx: &mut ExecContext<'c>,
-) -> Result<Found<'c>> {
+) -> Result<FoundPartition<'c>> {
     let catalog = cx.catalog;
     let shared = place.at.and_then(|at| Some((opened(named.oid, catalog)?, at as usize)));
     let known = shared.and_then(|(shared, at)| shared.known(at)).filter(|known| known.oid == place.oid);
@@ -231,7 +231,7 @@ pub fn find_locked<'c>(
     let is_stale = catalog.is_stale();
     let shared = shared.filter(|_| !is_stale);
     if let Some(known) = known.filter(|_| !is_stale) {
-        return Ok(Found::Known(&known.leaf));
+        return Ok(FoundPartition::Known(&known.leaf));
     }
     let found = open_anew(named, place.oid, is_stale, cx)?;
     if let (Some((shared, at)), Some(leaf)) = (shared, &found)
@@ -239,7 +239,7 @@ pub fn find_locked<'c>(
     {
         shared.keep(at, leaf);
     }
-    Ok(Found::Opened(found))
+    Ok(FoundPartition::Opened(found))
 }
 
 fn open_anew(
@@ -247,9 +247,9 @@ fn open_anew(
     partition: Oid,
     is_stale: bool,
     cx: &mut ExecContext<'_>,
-) -> Result<Option<Arc<Leaf>>> {
+) -> Result<Option<Arc<LeafPartition>>> {
     let kept = if is_stale { None } else { cx.catalog.kept_partition(named.oid, partition) };
-    if let Some(Ok(leaf)) = kept.map(|kept| (kept as Arc<dyn Any + Send + Sync>).downcast::<Leaf>()) {
+    if let Some(Ok(leaf)) = kept.map(|kept| (kept as Arc<dyn Any + Send + Sync>).downcast::<LeafPartition>()) {
         return Ok(Some(leaf));
     }
     let table = if is_stale {
@@ -273,11 +273,11 @@ fn open_anew(
             }
         }
     }
-    let columns = column_map(named, &table).map(|own| Arc::new(Columns::new(own, table.columns.len())));
+    let columns = column_map(named, &table).map(|own| Arc::new(PartitionColumns::new(own, table.columns.len())));
     let heap = relation(table.storage, cx)?;
     let is_alike = columns.is_none() && is_read_alike(named, &table);
     let more = indexes.split_off(indexes.len().min(1)).into();
-    let leaf = Leaf {
+    let leaf = LeafPartition {
         oid: table.oid,
         ancestor: named.oid,
         heap,
@@ -312,7 +312,7 @@ fn key_of<'r>(
     map: &PartitionMap,
     expressions: &[Option<kilndb_plan::expression::CExpr>],
     row: &'r [Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Vec<std::borrow::Cow<'r, Datum>>> {
     use std::borrow::Cow;
@@ -336,8 +336,8 @@ fn find(map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &mut Exe
     map.find(&values.iter().map(|v| &**v).collect::<Vec<_>>(), cx)
 }
 
-impl ClassFunctions for ExecContext<'_> {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+impl SupportFunctionCaller for ExecContext<'_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let arguments = arguments.map(Clone::clone);
         if let Some(f) = functions::lookup(function.oid) {
             return f(&self.eval, &arguments);
@@ -372,7 +372,7 @@ pub fn satisfies(arguments: &[Datum], (types, is_variadic): (&[Oid], bool), cx: 
     let table = cx.catalog.table_by_oid(*parent)?;
     let table = table
         .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("could not open relation with OID {parent}")))?;
-    let Some(key) = table.partition_key.as_ref().filter(|k| k.strategy == Strategy::Hash) else {
+    let Some(key) = table.partition_key.as_ref().filter(|k| k.strategy == PartitionStrategy::Hash) else {
         return Err(Error::new(INVALID, format!("\"{}\" is not a hash partitioned table", table.name)));
     };
     let values = match arguments.get(3) {
@@ -431,7 +431,7 @@ fn expressions_of(table: &Arc<Table>, cx: &mut ExecContext<'_>) -> Result<Vec<Op
 }
 
 /// The partitions of a table: as the statement sees the catalogs, or as they are at a later moment.
-pub fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
+pub(crate) fn map_at(table: Oid, now: Option<&Snapshot>, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     now.map_or_else(|| seen_map(table, cx), |now| cx.catalog.partition_map_now(table, now))
 }
 
@@ -442,18 +442,18 @@ pub fn seen_map(table: Oid, cx: &ExecContext<'_>) -> Result<Arc<PartitionMap>> {
     if keeps_pending(&map, cx) { cx.catalog.partition_map_now(table, &cx.snapshot) } else { Ok(map) }
 }
 
-pub fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
+pub(crate) fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
     !map.pending.is_empty() && cx.txn.isolation().keeps_snapshot()
 }
 
 /// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this
 /// does not change any more. Returns the partitions of the named table as they are now.
-pub fn route_again(
+pub(crate) fn route_again(
     named: &Arc<Table>,
     routing: &Routing,
     of: &ModifyPlan,
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Arc<PartitionMap>> {
     let now = cx.txn.catalog_snapshot();
@@ -466,25 +466,25 @@ pub fn route_again(
 }
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.
-pub fn route(
+pub(crate) fn route(
     named: &Arc<Table>,
     routing: &Routing,
     top: &PartitionMap,
     row: &[Datum],
     now: Option<&Snapshot>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<Place> {
+) -> Result<PartitionRoute> {
     let values = key_of(top, &routing.key, row, rt, cx)?;
     let Some(at) = find(top, &values, cx)? else { return Err(no_partition(named, top, &values, cx)) };
     // What has been opened is one that has rows, and is looked at in a moment anyway.
     let shared = opened(named.oid, cx.catalog).filter(|shared| std::ptr::eq(&*shared.map, top));
     if let Some(known) = shared.and_then(|shared| shared.known(at)) {
-        return Ok(Place { oid: known.oid, at: Some(at as u32) });
+        return Ok(PartitionRoute { oid: known.oid, at: Some(at as u32) });
     }
     let partition = &top.partitions[at];
     if !partition.is_partitioned {
-        return Ok(Place { oid: partition.oid, at: Some(at as u32) });
+        return Ok(PartitionRoute { oid: partition.oid, at: Some(at as u32) });
     }
     let mut oid = partition.oid;
     loop {
@@ -495,7 +495,7 @@ pub fn route(
         };
         let table = table.ok_or_else(|| gone(oid))?;
         let map = map_at(oid, now, cx)?;
-        let own = column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row));
+        let own = column_map(named, &table).map(|own| PartitionColumns::new(own, table.columns.len()).to_own(row));
         let expressions = expressions_of(&table, cx)?;
         let values = key_of(&map, &expressions, own.as_deref().unwrap_or(row), rt, cx)?;
         let Some(at) = find(&map, &values, cx)? else { return Err(no_partition(&table, &map, &values, cx)) };
@@ -509,13 +509,13 @@ pub fn route(
 /// The partitions in which a row with these values of a unique key may be, locked and opened. If the key has all of the
 /// partition key, there is one at most. Else those that have entries for `key`, and the snapshot that a row seen with
 /// it is in one of them for.
-pub fn leaves_of_key(
+pub(crate) fn leaves_of_key(
     named: &Arc<Table>,
     (columns, index): (&[i16], Oid),
     values: &[Datum],
     key: &[u8],
     cx: &mut ExecContext<'_>,
-) -> Result<(Vec<Arc<Leaf>>, Option<Snapshot>)> {
+) -> Result<(Vec<Arc<LeafPartition>>, Option<Snapshot>)> {
     let mut row = vec![Datum::Null; named.columns.len()];
     for (attnum, value) in columns.iter().zip(values) {
         row[(*attnum - 1).max(0) as usize] = value.clone();
@@ -559,7 +559,7 @@ fn places_of_key(
     (row, index, key): (&[Datum], Oid, &[u8]),
     now: Option<&Snapshot>,
     cx: &mut ExecContext<'_>,
-) -> Result<(Vec<Place>, Option<Snapshot>)> {
+) -> Result<(Vec<PartitionRoute>, Option<Snapshot>)> {
     let mut table = named.clone();
     loop {
         for own in table.indexes.iter().filter(|i| i.is_global) {
@@ -575,7 +575,7 @@ fn places_of_key(
         let own = if is_named {
             None
         } else {
-            column_map(named, &table).map(|own| Columns::new(own, table.columns.len()).to_own(row))
+            column_map(named, &table).map(|own| PartitionColumns::new(own, table.columns.len()).to_own(row))
         };
         let row = own.as_deref().unwrap_or(row);
         let values: Vec<_> = map
@@ -587,7 +587,7 @@ fn places_of_key(
         let Some(at) = find(&map, &values, cx)? else { return Ok(Default::default()) };
         let partition = &map.partitions[at];
         if !partition.is_partitioned {
-            return Ok((vec![Place { oid: partition.oid, at: is_named.then_some(at as u32) }], None));
+            return Ok((vec![PartitionRoute { oid: partition.oid, at: is_named.then_some(at as u32) }], None));
         }
         lock(partition.oid, LockMode::RowShare, cx)?;
         table = table_at(partition.oid, now, cx)?;
@@ -601,7 +601,7 @@ fn places_with(
     heaps: &[RelationId],
     now: Option<&Snapshot>,
     cx: &mut ExecContext<'_>,
-) -> Result<Vec<Place>> {
+) -> Result<Vec<PartitionRoute>> {
     let (mut tables, mut places) = (vec![table.oid], Vec::new());
     while let Some(table) = tables.pop().filter(|_| places.len() < heaps.len()) {
         for partition in &map_at(table, now, cx)?.partitions {
@@ -647,7 +647,7 @@ fn no_partition(
 }
 
 /// Does a row of a partition belong to it, and to what it is a part of?
-pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
     let mut at = table.clone();
     while at.partition_of != 0 {
         let above = cx.catalog.table_by_oid(at.partition_of)?.ok_or_else(|| gone(at.partition_of))?;
@@ -656,7 +656,7 @@ pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut Exe
         if !map.pending.is_empty() {
             map = Arc::new(map.whole());
         }
-        let named = column_map(&above, table).map(|own| Columns::new(own, table.columns.len()).to_named(row));
+        let named = column_map(&above, table).map(|own| PartitionColumns::new(own, table.columns.len()).to_named(row));
         let expressions = expressions_of(&above, cx)?;
         let values = key_of(&map, &expressions, named.as_deref().unwrap_or(row), rt, cx)?;
         if find(&map, &values, cx)?.map(|i| map.partitions[i].oid) != Some(at.oid) {
@@ -668,7 +668,7 @@ pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut Runtime, cx: &mut Exe
 }
 
 /// What one of the partitions is to the statement.
-fn target_of(m: &ModifyPlan, leaf: &Leaf, rules: &TableRules, cx: &ExecContext<'_>) -> Result<ModifyTarget> {
+fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &ExecContext<'_>) -> Result<ModifyTarget> {
     let arbiters = match &m.statement.conflict {
         None => Vec::new(),
         Some(c) if c.arbiters.is_empty() => ConflictPlan::positions(&[], &rules.indexes),

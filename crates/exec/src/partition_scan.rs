@@ -6,17 +6,19 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::opened_partitions::opened;
-use super::partition::{Leaf, OpenPartition, Place, gone, keeps_pending, lock, open, open_to_read, relation, seen_map};
+use super::partition::{
+    LeafPartition, OpenPartition, PartitionRoute, gone, keeps_pending, lock, open, open_to_read, relation, seen_map,
+};
 use super::scan::ScanState;
 use kilndb_base::sync::atomic::AtomicU32;
 use kilndb_base::{Oid, RelationId, Result};
-use kilndb_catalog::operator_class::{ClassFunctions, UserClass};
+use kilndb_catalog::operator_class::{SupportFunctionCaller, UserOperatorClass};
 use kilndb_catalog::partition::column_map;
 use kilndb_catalog::{FunctionInfo, Table};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::partition::PartitionScan;
-use kilndb_plan::prune::Values;
-use kilndb_plan::{Node, Op, SortSpec};
+use kilndb_plan::prune::PruneValues;
+use kilndb_plan::{Op, PlanNode, SortSpec};
 use kilndb_storage::LockMode;
 use kilndb_types::{Datum, key};
 use std::cmp::Reverse;
@@ -25,18 +27,18 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Reads one partition after another, or merges them by the order that each has.
-pub struct PartitionsState {
-    pub node: Arc<Node>,
-    reading: Reading,
+pub(crate) struct PartitionsState {
+    pub node: Arc<PlanNode>,
+    reading: PartitionReader,
 }
 
-struct Reading {
+struct PartitionReader {
     scan: ScanState,
     is_started: bool,
     /// The only one to be read.
-    only: Option<Place>,
+    only: Option<PartitionRoute>,
     /// Those to be read, the next one last.
-    left: Vec<Place>,
+    left: Vec<PartitionRoute>,
     /// Those that several threads read together, and how many of them this one has begun.
     shared: Option<(SharedLeaves, usize)>,
     is_open: bool,
@@ -44,28 +46,28 @@ struct Reading {
     ends_with_block: bool,
     /// EXPLAIN ANALYZE: what stands for the partition's scan.
     counted: Option<usize>,
-    merge: Option<Merge>,
+    merge: Option<PartitionMerge>,
 }
 
 /// Partitions that several threads read together, all in this order: each takes blocks of the first one that has some
 /// left.
 #[derive(Clone)]
-pub struct SharedLeaves(Arc<[(Arc<Leaf>, Arc<AtomicU32>)]>);
+pub(crate) struct SharedLeaves(Arc<[(Arc<LeafPartition>, Arc<AtomicU32>)]>);
 
 impl SharedLeaves {
-    pub fn new(leaves: Vec<Arc<Leaf>>) -> SharedLeaves {
+    pub fn new(leaves: Vec<Arc<LeafPartition>>) -> SharedLeaves {
         SharedLeaves(leaves.into_iter().map(|leaf| (leaf, Arc::default())).collect())
     }
 }
 
 /// Sorted partitions, of each of which some rows have been read.
-struct Merge {
-    sources: Vec<Source>,
+struct PartitionMerge {
+    sources: Vec<MergeSource>,
     /// The next row's key of each that has one.
     next: BinaryHeap<Reverse<(Vec<u8>, usize)>>,
 }
 
-struct Source {
+struct MergeSource {
     scan: ScanState,
     counted: Option<usize>,
     rows: Batch,
@@ -75,9 +77,9 @@ struct Source {
 /// Rows that are first read of each partition; more with each time, as a LIMIT may need no more.
 const FIRST_ROWS: usize = 4;
 
-impl Source {
+impl MergeSource {
     /// Is there a next row, once more have been read if need be?
-    fn has_row(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn has_row(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         if self.at >= self.rows.rows {
             self.rows.clear();
             self.at = 0;
@@ -86,7 +88,7 @@ impl Source {
         }
         Ok(self.at < self.rows.rows)
     }
-    fn key(&self, keys: &[SortSpec], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<u8>> {
+    fn key(&self, keys: &[SortSpec], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<u8>> {
         let mut out = Vec::with_capacity(16);
         for k in keys {
             let value = k.expr.eval(self.rows.row(self.at), rt, cx)?;
@@ -97,7 +99,7 @@ impl Source {
 }
 
 /// EXPLAIN ANALYZE: what stands for the scan of a partition, which begins.
-fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut Runtime) -> Option<usize> {
+fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut RunState) -> Option<usize> {
     rt.counters.as_ref()?;
     let node = p.shown.iter().find(|s| s.oid == partition)?.node.id;
     rt.count_start(node);
@@ -108,11 +110,11 @@ fn next_counted(
     scan: &mut ScanState,
     counted: Option<usize>,
     out: &mut Batch,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<()> {
     let Some(node) = counted else { return scan.next(out, rt, cx) };
-    let (begun, before, removed) = (Begun::now(), out.rows, rt.removed);
+    let (begun, before, removed) = (MeasureStart::now(), out.rows, rt.removed);
     let searches = scan.searches();
     scan.next(out, rt, cx)?;
     rt.count_removed(node, removed);
@@ -122,8 +124,8 @@ fn next_counted(
 }
 
 impl PartitionsState {
-    pub fn new(node: &Arc<Node>, template: &Arc<Node>) -> PartitionsState {
-        let reading = Reading {
+    pub fn new(node: &Arc<PlanNode>, template: &Arc<PlanNode>) -> PartitionsState {
+        let reading = PartitionReader {
             scan: ScanState::new(template),
             is_started: false,
             only: None,
@@ -136,7 +138,7 @@ impl PartitionsState {
         };
         PartitionsState { node: node.clone(), reading }
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         let reading = &mut self.reading;
         reading.is_started = false;
         reading.only = None;
@@ -147,7 +149,7 @@ impl PartitionsState {
     }
 
     /// All partitions that are to be read, locked and opened, in place of being read by this state alone.
-    pub fn open_all(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Arc<Leaf>>> {
+    pub(crate) fn open_all(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Arc<LeafPartition>>> {
         let Op::Partitions(p) = &self.node.op else { return Ok(Vec::new()) };
         let reading = &mut self.reading;
         reading.start(p, rt.span_of(self.node.id), rt, cx)?;
@@ -165,12 +167,12 @@ impl PartitionsState {
         self.reading.is_started = true;
     }
     /// After the rows of the block that is being read, nothing more comes: until this is taken back.
-    pub fn end_with_block(&mut self, ends: bool) {
+    pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
         self.reading.scan.end_with_block(ends);
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let Op::Partitions(p) = &self.node.op else { return Ok(()) };
         let reading = &mut self.reading;
         if !reading.is_started {
@@ -184,13 +186,13 @@ impl PartitionsState {
     }
 }
 
-impl Reading {
+impl PartitionReader {
     /// `span`: of the named table's partitions only these are to be read.
     fn start(
         &mut self,
         p: &PartitionScan,
         span: Option<Range<usize>>,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         // Without a reference of its own to the map, nor a list, if the key leads to one partition.
@@ -205,7 +207,7 @@ impl Reading {
         {
             let Some(at) = found.filter(|at| span.as_ref().is_none_or(|span| span.contains(at))) else { return Ok(()) };
             // What has been opened is one that has rows; its description needs no look then.
-            let plain = |oid| Place { oid, at: Some(at as u32) };
+            let plain = |oid| PartitionRoute { oid, at: Some(at as u32) };
             self.only = match shared.known(at) {
                 Some(known) => Some(plain(known.oid)),
                 None => Some(&shared.map.partitions[at]).filter(|p| !p.is_partitioned).map(|p| plain(p.oid)),
@@ -230,7 +232,7 @@ impl Reading {
             _ => true,
         };
         if let (false, Some(order)) = (as_they_are, &p.order) {
-            self.merge = Some(Merge::start(p, &p.template, &order.keys, &found, rt, cx)?);
+            self.merge = Some(PartitionMerge::start(p, &p.template, &order.keys, &found, rt, cx)?);
         }
         found.reverse();
         self.left = found;
@@ -241,7 +243,7 @@ impl Reading {
         &mut self,
         p: &PartitionScan,
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         while out.rows == 0 {
@@ -261,7 +263,7 @@ impl Reading {
     }
 
     /// False: there is no other one.
-    fn open_next(&mut self, p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    fn open_next(&mut self, p: &PartitionScan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         if self.ends_with_block {
             return Ok(false);
         }
@@ -286,20 +288,20 @@ impl Reading {
     }
 }
 
-impl Merge {
+impl PartitionMerge {
     fn start(
         p: &PartitionScan,
-        template: &Arc<Node>,
+        template: &Arc<PlanNode>,
         keys: &[SortSpec],
-        partitions: &[Place],
-        rt: &mut Runtime,
+        partitions: &[PartitionRoute],
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<Merge> {
-        let mut merge = Merge { sources: Vec::new(), next: BinaryHeap::new() };
+    ) -> Result<PartitionMerge> {
+        let mut merge = PartitionMerge { sources: Vec::new(), next: BinaryHeap::new() };
         for partition in partitions {
             cx.park.checkpoint()?;
             let Some(open) = open_to_read(&p.table, *partition, LockMode::AccessShare, cx)? else { continue };
-            let mut source = Source {
+            let mut source = MergeSource {
                 scan: ScanState::new(template),
                 counted: begin_counted(p, partition.oid, rt),
                 rows: Batch::with_max(template.width, FIRST_ROWS),
@@ -315,7 +317,7 @@ impl Merge {
         Ok(merge)
     }
 
-    fn next(&mut self, keys: &[SortSpec], out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next(&mut self, keys: &[SortSpec], out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         while !out.full() {
             let Some(Reverse((_, at))) = self.next.pop() else { return Ok(()) };
             let source = &mut self.sources[at];
@@ -331,7 +333,7 @@ impl Merge {
 }
 
 /// Where the rows of a partition are, as far as is known without a lock on it.
-pub fn heap_of(named: &Table, place: Place, cx: &ExecContext<'_>) -> Result<Option<RelationId>> {
+pub fn heap_of(named: &Table, place: PartitionRoute, cx: &ExecContext<'_>) -> Result<Option<RelationId>> {
     let shared = place.at.and_then(|at| opened(named.oid, cx.catalog)?.known(at as usize));
     match shared.filter(|known| known.oid == place.oid) {
         Some(known) => Ok(Some(known.leaf.heap.id())),
@@ -340,7 +342,11 @@ pub fn heap_of(named: &Table, place: Place, cx: &ExecContext<'_>) -> Result<Opti
 }
 
 /// The partition, at whatever distance, whose rows are in that heap.
-pub fn with_heap(named: &Arc<Table>, heap: RelationId, cx: &mut ExecContext<'_>) -> Result<Option<Place>> {
+pub(crate) fn with_heap(
+    named: &Arc<Table>,
+    heap: RelationId,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<PartitionRoute>> {
     let mut tables = vec![named.oid];
     while let Some(table) = tables.pop() {
         for (at, partition) in seen_map(table, cx)?.partitions.iter().enumerate() {
@@ -348,7 +354,7 @@ pub fn with_heap(named: &Arc<Table>, heap: RelationId, cx: &mut ExecContext<'_>)
                 tables.push(partition.oid);
                 continue;
             }
-            let place = Place { oid: partition.oid, at: (table == named.oid).then_some(at as u32) };
+            let place = PartitionRoute { oid: partition.oid, at: (table == named.oid).then_some(at as u32) };
             if heap_of(named, place, cx)? == Some(heap) {
                 return Ok(Some(place));
             }
@@ -358,7 +364,12 @@ pub fn with_heap(named: &Arc<Table>, heap: RelationId, cx: &mut ExecContext<'_>)
 }
 
 /// Of partitions to be read by way of one tree for all: those that have entries for what is looked for.
-fn with_entries(p: &PartitionScan, found: &mut Vec<Place>, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn with_entries(
+    p: &PartitionScan,
+    found: &mut Vec<PartitionRoute>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     let Op::IndexScan { access, .. } = &p.template.op else { return Ok(()) };
     if !access.index.is_global || found.len() < 2 {
         return Ok(());
@@ -394,12 +405,12 @@ struct ConditionValues<'k, 'e, 'c> {
     evaluate: &'k mut ValueOf<'e>,
     cx: &'k mut ExecContext<'c>,
 }
-impl ClassFunctions for ConditionValues<'_, '_, '_> {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+impl SupportFunctionCaller for ConditionValues<'_, '_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum> {
         self.cx.call(function, class, arguments)
     }
 }
-impl Values for ConditionValues<'_, '_, '_> {
+impl PruneValues for ConditionValues<'_, '_, '_> {
     fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
         (self.evaluate)(e, self.cx)
     }
@@ -412,7 +423,7 @@ fn leaves(
     span: Option<&Range<usize>>,
     evaluate: &mut ValueOf<'_>,
     cx: &mut ExecContext<'_>,
-    out: &mut Vec<Place>,
+    out: &mut Vec<PartitionRoute>,
 ) -> Result<()> {
     let map = seen_map(table.oid, cx)?;
     let is_named = table.oid == p.table.oid;
@@ -427,7 +438,7 @@ fn leaves(
     for i in found.into_iter().filter(|i| span.is_none_or(|span| span.contains(i))) {
         let partition = &map.partitions[i];
         if !partition.is_partitioned {
-            out.push(Place { oid: partition.oid, at: is_named.then_some(i as u32) });
+            out.push(PartitionRoute { oid: partition.oid, at: is_named.then_some(i as u32) });
             continue;
         }
         lock(partition.oid, LockMode::AccessShare, cx)?;
@@ -438,7 +449,7 @@ fn leaves(
 }
 
 /// EXPLAIN: of the partitions shown, those that values known before the first row leave out.
-pub fn removed_at_start(p: &PartitionScan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Oid>> {
+pub(crate) fn removed_at_start(p: &PartitionScan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Oid>> {
     if !p.prune.any_value(&|e| !matches!(e, CExpr::Const(_)) && e.is_known_at_start()) {
         return Ok(Vec::new());
     }

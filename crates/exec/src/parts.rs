@@ -1,7 +1,7 @@
 //! A whole table, or partitioned table, read by several threads.
 //!
 //! The session and its helpers take the blocks of the table from one counter, those of partitions from one for each, in
-//! the same order. What runs beside the session has a [`Runtime`] and an [`ExecContext`] of its own, without catalogs,
+//! the same order. What runs beside the session has a [`RunState`] and an [`ExecContext`] of its own, without catalogs,
 //! session and client: the planner gives only expressions here that need none of these.
 //!
 //! Invariants
@@ -13,11 +13,11 @@
 
 use super::aggregate::{AggregateState, counts_whole_table, has_parts};
 use super::context::*;
-use super::partition::Leaf;
+use super::partition::LeafPartition;
 use super::partition_scan::{PartitionsState, SharedLeaves};
 use super::routine::TransactionSlot;
 use super::scan::ScanState;
-use super::state::State;
+use super::state::NodeState;
 use crate::helpers::{HelperPark, HelperPool};
 use crate::stats::Usage;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::model::{CastInfo, FunctionInfo, OperatorInfo, OrderingOperators, Table, TypeInfo};
-use kilndb_plan::{Node, Op, Plan};
+use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_spill::TempSpace;
 use kilndb_storage::{Engine, Isolation, Relation, Snapshot};
 use kilndb_types::context::NoHost;
@@ -39,7 +39,7 @@ const BLOCKS_MIN: u32 = 1024;
 const BLOCKS_AT_ONCE: u32 = 16;
 
 /// What a helper needs of the statement.
-struct Orders {
+struct HelperJob {
     engine: Arc<Engine>,
     snapshot: Snapshot,
     plan: Arc<Plan>,
@@ -55,9 +55,9 @@ struct Orders {
     usage: Arc<Mutex<Usage>>,
 }
 
-impl Orders {
-    fn of(rt: &Runtime, cx: &ExecContext<'_>) -> Orders {
-        Orders {
+impl HelperJob {
+    fn of(rt: &RunState, cx: &ExecContext<'_>) -> HelperJob {
+        HelperJob {
             engine: cx.engine.clone(),
             snapshot: cx.snapshot.clone(),
             plan: rt.plan.clone(),
@@ -76,9 +76,9 @@ impl Orders {
     fn carry_out<R>(
         &self,
         park: &HelperPark,
-        work: impl FnOnce(&mut Runtime, &mut ExecContext<'_>) -> Result<R>,
+        work: impl FnOnce(&mut RunState, &mut ExecContext<'_>) -> Result<R>,
     ) -> Result<R> {
-        let mut rt = Runtime::new(self.plan.clone(), &self.params);
+        let mut rt = RunState::new(self.plan.clone(), &self.params);
         rt.exec_params.clone_from(&self.exec_params);
         // Never writes and takes no snapshot: it is there to be asked what it has done, which is nothing.
         let mut txn = TransactionSlot::new(self.engine.begin(Isolation::ReadCommitted, 0));
@@ -98,8 +98,8 @@ impl Orders {
                 random_state: &random_state,
                 clock_was_read: None,
             },
-            catalog: &Nobody,
-            session: &Nobody,
+            catalog: &NoSession,
+            session: &NoSession,
             work_mem_bytes: self.work_mem_bytes,
             hash_mem_bytes: self.hash_mem_bytes,
             temp: &self.temp,
@@ -118,7 +118,7 @@ impl Orders {
 }
 
 /// The pool to take helpers from, and how many, if so many blocks are worth it.
-fn helpers<'a>(blocks: u64, rt: &Runtime, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
+fn helpers<'a>(blocks: u64, rt: &RunState, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
     // Times and rows of EXPLAIN ANALYZE are counted in one place; read locks of SERIALIZABLE belong to one transaction.
     let alone =
         rt.counters.is_some() || cx.txn.isolation() == Isolation::Serializable || blocks < u64::from(BLOCKS_MIN);
@@ -127,24 +127,24 @@ fn helpers<'a>(blocks: u64, rt: &Runtime, cx: &ExecContext<'a>) -> Option<(&'a A
 
 /// What all read together.
 #[derive(Clone)]
-enum Shared {
+enum SharedInput {
     Table(Arc<AtomicU32>),
     Partitions(SharedLeaves),
 }
 
-impl Shared {
+impl SharedInput {
     /// A helper's scan.
-    fn scan(&self, node: &Arc<Node>) -> Result<State> {
+    fn scan(&self, node: &Arc<PlanNode>) -> Result<NodeState> {
         match (self, &node.op) {
-            (Shared::Table(blocks), _) => {
+            (SharedInput::Table(blocks), _) => {
                 let mut scan = ScanState::new(node);
                 scan.share(blocks.clone());
-                Ok(State::Scan(Box::new(scan)))
+                Ok(NodeState::Scan(Box::new(scan)))
             }
-            (Shared::Partitions(leaves), Op::Partitions(p)) => {
+            (SharedInput::Partitions(leaves), Op::Partitions(p)) => {
                 let mut scan = PartitionsState::new(node, &p.template);
                 scan.share(leaves.clone());
-                Ok(State::Partitions(Box::new(scan)))
+                Ok(NodeState::Partitions(Box::new(scan)))
             }
             _ => Err(Error::internal("partitions are read by something other than a scan of them")),
         }
@@ -153,21 +153,21 @@ impl Shared {
 
 /// Makes the scan one that others may take part in; with that, the number of blocks. None: it is not one of a whole
 /// table.
-fn share(input: &mut State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<(Shared, u64)>> {
+fn share(input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<(SharedInput, u64)>> {
     match input {
-        State::Scan(own) => {
+        NodeState::Scan(own) => {
             let Op::SeqScan(scan) = &own.node.op else { return Ok(None) };
             let Some(heap) = &scan.heap else { return Ok(None) };
             let (blocks, pages) = (Arc::new(AtomicU32::new(0)), u64::from(heap.pages()));
             own.share(blocks.clone());
-            Ok(Some((Shared::Table(blocks), pages)))
+            Ok(Some((SharedInput::Table(blocks), pages)))
         }
-        State::Partitions(own) => {
+        NodeState::Partitions(own) => {
             let leaves = own.open_all(rt, cx)?;
             let pages = leaves.iter().map(|leaf| u64::from(leaf.heap.pages())).sum();
             let leaves = SharedLeaves::new(leaves);
             own.share(leaves.clone());
-            Ok(Some((Shared::Partitions(leaves), pages)))
+            Ok(Some((SharedInput::Partitions(leaves), pages)))
         }
         _ => Ok(None),
     }
@@ -175,7 +175,7 @@ fn share(input: &mut State, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Resul
 
 /// Aggregates a whole table together with helpers, if the plan allows and there are some. What is left of the table
 /// afterwards is read by `state` alone: mostly nothing.
-pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = state.unary.node.clone();
     let Op::Aggregate { input, aggs, in_parts: true, .. } = &node.op else { return Ok(()) };
     if helpers(u64::MAX, rt, cx).is_none() || !aggs.iter().all(has_parts) {
@@ -183,7 +183,7 @@ pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecCont
     }
     let Some((shared, pages)) = share(&mut state.unary.input, rt, cx)? else { return Ok(()) };
     let Some((pool, most)) = helpers(pages, rt, cx) else { return Ok(()) };
-    let (orders, input, of) = (Orders::of(rt, cx), input.clone(), node.clone());
+    let (orders, input, of) = (HelperJob::of(rt, cx), input.clone(), node.clone());
     let usage = orders.usage.clone();
     let team = pool.start(most, cx.park.wake_handle(), move |park| {
         orders.carry_out(park, |rt, cx| AggregateState::of_part(&of, shared.scan(&input)?, rt, cx))
@@ -198,9 +198,13 @@ pub fn aggregate(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecCont
 }
 
 /// The number of a partitioned table's rows, if `state` asks for nothing else. Its input has been read then.
-pub fn count_partitions(state: &mut AggregateState, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
+pub(crate) fn count_partitions(
+    state: &mut AggregateState,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<Option<i64>> {
     let node = state.unary.node.clone();
-    let State::Partitions(input) = &mut *state.unary.input else { return Ok(None) };
+    let NodeState::Partitions(input) = &mut *state.unary.input else { return Ok(None) };
     if rt.counters.is_some() || !counts_whole_table(&node.op) {
         return Ok(None);
     }
@@ -208,7 +212,7 @@ pub fn count_partitions(state: &mut AggregateState, rt: &mut Runtime, cx: &mut E
     for leaf in &leaves {
         leaf.heap.begin_scan(&cx.snapshot)?;
     }
-    let heaps: Vec<Arc<Relation>> = leaves.iter().map(|leaf: &Arc<Leaf>| leaf.heap.clone()).collect();
+    let heaps: Vec<Arc<Relation>> = leaves.iter().map(|leaf: &Arc<LeafPartition>| leaf.heap.clone()).collect();
     let counts = count(&heaps, rt, cx)?;
     for (leaf, rows) in leaves.iter().zip(&counts) {
         cx.usage.scanned(leaf.oid, 1, *rows as u64, 0);
@@ -217,7 +221,7 @@ pub fn count_partitions(state: &mut AggregateState, rt: &mut Runtime, cx: &mut E
 }
 
 /// The numbers of the heaps' rows, counted together with helpers.
-pub fn count(heaps: &[Arc<Relation>], rt: &Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
+pub fn count(heaps: &[Arc<Relation>], rt: &RunState, cx: &mut ExecContext<'_>) -> Result<Vec<i64>> {
     let heaps: Arc<[(Arc<Relation>, AtomicU32)]> = heaps.iter().map(|heap| (heap.clone(), AtomicU32::new(0))).collect();
     let pages = heaps.iter().map(|(heap, _)| u64::from(heap.pages())).sum();
     let team = helpers(pages, rt, cx).and_then(|(pool, most)| {
@@ -257,13 +261,13 @@ fn count_part(
 }
 
 /// Stands where a helper has no catalogs and no session. Expressions that would ask are not given to helpers.
-pub struct Nobody;
+pub struct NoSession;
 
 fn not_here<T>() -> Result<T> {
     Err(Error::internal("a helper thread has no session"))
 }
 
-impl CatalogView for Nobody {
+impl CatalogView for NoSession {
     fn table_by_name(&self, _: Option<&str>, _: &str) -> Result<Option<Arc<Table>>> {
         not_here()
     }
@@ -314,7 +318,7 @@ impl CatalogView for Nobody {
     }
 }
 
-impl SessionHost for Nobody {
+impl SessionHost for NoSession {
     fn call_function(&self, _: SessionFunction, _: &[Datum], _: &mut CallEnv<'_>) -> Result<Datum> {
         not_here()
     }

@@ -55,7 +55,7 @@ impl DerefMut for TransactionSlot {
 }
 
 /// What a statement gives out of its hands while a routine runs.
-pub struct Held<'a> {
+pub struct CallerResources<'a> {
     pub txn: &'a mut TransactionSlot,
     pub pending: &'a mut PendingChecks,
     pub usage: &'a mut Usage,
@@ -77,10 +77,14 @@ pub trait RoutineHost {
         call: &RoutineCall,
         arguments: &[Datum],
         rows: Option<&mut dyn ResultRows>,
-        held: Held<'_>,
+        held: CallerResources<'_>,
     ) -> Result<Datum>;
     /// The row that the trigger's function returns; None: NULL.
-    fn call_trigger(&mut self, fire: super::trigger::Fire<'_>, held: Held<'_>) -> Result<Option<Vec<Datum>>>;
+    fn call_trigger(
+        &mut self,
+        fire: super::trigger::TriggerCall<'_>,
+        held: CallerResources<'_>,
+    ) -> Result<Option<Vec<Datum>>>;
 }
 
 fn nobody() -> Error {
@@ -88,16 +92,16 @@ fn nobody() -> Error {
 }
 
 pub fn call(call: &RoutineCall, arguments: &[Datum], cx: &mut ExecContext<'_>) -> Result<Datum> {
-    let held = Held { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
+    let held = CallerResources { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
     cx.routines.as_deref_mut().ok_or_else(nobody)?.call_routine(call, arguments, None, held)
 }
 
 /// Keeps the rows of a set, beyond work_mem in a temporary file.
-struct Keep<'a> {
+struct StoreWriter<'a> {
     rows: &'a mut RowStore,
-    io: kilndb_spill::Io<'a>,
+    io: kilndb_spill::SpillIo<'a>,
 }
-impl ResultRows for Keep<'_> {
+impl ResultRows for StoreWriter<'_> {
     fn push(&mut self, row: &[Datum]) -> Result<()> {
         self.rows.push(row, self.io)
     }
@@ -111,8 +115,8 @@ pub fn call_for_rows(
     cx: &mut ExecContext<'_>,
 ) -> Result<RowStore> {
     let mut rows = RowStore::new(width, cx.work_mem_bytes);
-    let mut keep = Keep { rows: &mut rows, io: cx.io() };
-    let held = Held { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
+    let mut keep = StoreWriter { rows: &mut rows, io: cx.io() };
+    let held = CallerResources { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
     cx.routines.as_deref_mut().ok_or_else(nobody)?.call_routine(call, arguments, Some(&mut keep), held)?;
     Ok(rows)
 }

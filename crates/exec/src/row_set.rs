@@ -13,7 +13,7 @@ const SLOT: u64 = 0xffff;
 const ROW_BYTES: usize = size_of::<u64>();
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RowSet {
+pub(crate) struct RowIdSet {
     rows: Vec<u64>,
     /// Has whole blocks.
     is_lossy: bool,
@@ -21,7 +21,7 @@ pub struct RowSet {
 
 /// What is to be read next.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub(crate) enum RowOrBlock {
     Row(RowId),
     Block(u32),
 }
@@ -31,16 +31,16 @@ fn block(row: u64) -> u64 {
 }
 
 /// Rows on their way into a set.
-pub struct Gathering {
+pub(crate) struct RowIdCollector {
     rows: Vec<u64>,
     budget: usize,
     is_lossy: bool,
 }
 
-impl Gathering {
+impl RowIdCollector {
     /// `budget_bytes`: from there on slots are forgotten. A set of blocks may become larger.
-    pub fn new(budget_bytes: usize) -> Gathering {
-        Gathering { rows: Vec::new(), budget: (budget_bytes / ROW_BYTES).max(16), is_lossy: false }
+    pub fn new(budget_bytes: usize) -> RowIdCollector {
+        RowIdCollector { rows: Vec::new(), budget: (budget_bytes / ROW_BYTES).max(16), is_lossy: false }
     }
     #[inline]
     pub fn add(&mut self, rows: &[u64]) {
@@ -64,41 +64,41 @@ impl Gathering {
         self.budget = self.budget.max(found.rows.len() * 2);
         (self.rows, self.is_lossy) = (found.rows, found.is_lossy);
     }
-    fn whole(self, budget: usize) -> RowSet {
+    fn whole(self, budget: usize) -> RowIdSet {
         let mut rows = self.rows;
         if !rows.is_sorted_by(|a, b| a < b) {
             rows.sort_unstable();
             rows.dedup();
         }
-        let mut set = RowSet { rows, is_lossy: self.is_lossy };
+        let mut set = RowIdSet { rows, is_lossy: self.is_lossy };
         if set.is_lossy {
             set.leave_blocks_alone();
         }
         if set.rows.len() > budget { set.of_blocks() } else { set }
     }
-    pub fn done(self) -> RowSet {
+    pub fn done(self) -> RowIdSet {
         let budget = self.budget;
         self.whole(budget)
     }
 }
 
-impl Default for Gathering {
-    fn default() -> Gathering {
-        Gathering::new(0)
+impl Default for RowIdCollector {
+    fn default() -> RowIdCollector {
+        RowIdCollector::new(0)
     }
 }
 
-impl RowSet {
+impl RowIdSet {
     pub fn len(&self) -> usize {
         self.rows.len()
     }
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
-    pub fn get(&self, at: usize) -> Option<Part> {
-        self.rows
-            .get(at)
-            .map(|row| if row & SLOT == 0 { Part::Block((row >> 16) as u32) } else { Part::Row(RowId::from_u64(*row)) })
+    pub fn get(&self, at: usize) -> Option<RowOrBlock> {
+        self.rows.get(at).map(|row| {
+            if row & SLOT == 0 { RowOrBlock::Block((row >> 16) as u32) } else { RowOrBlock::Row(RowId::from_u64(*row)) }
+        })
     }
     pub fn retain(&mut self, mut keep: impl FnMut() -> bool) {
         self.rows.retain(|_| keep());
@@ -116,17 +116,17 @@ impl RowSet {
         });
     }
     /// Where a block has several rows, the block.
-    fn of_blocks(self) -> RowSet {
+    fn of_blocks(self) -> RowIdSet {
         let rows = self
             .rows
             .chunk_by(|a, b| block(*a) == block(*b))
             .map(|same| if let [one] = same { *one } else { block(same[0]) })
             .collect();
-        RowSet { rows, is_lossy: true }
+        RowIdSet { rows, is_lossy: true }
     }
 
     /// What is in both; `self` should be the shorter one.
-    pub fn and(self, other: &RowSet) -> RowSet {
+    pub fn and(self, other: &RowIdSet) -> RowIdSet {
         if self.is_lossy || other.is_lossy {
             return self.and_lossy(other);
         }
@@ -136,9 +136,9 @@ impl RowSet {
             rest = from(rest, *row);
             rest.first() == Some(row)
         });
-        RowSet { rows, is_lossy: false }
+        RowIdSet { rows, is_lossy: false }
     }
-    fn and_lossy(self, other: &RowSet) -> RowSet {
+    fn and_lossy(self, other: &RowIdSet) -> RowIdSet {
         let mut rows = Vec::new();
         let mut rest = other.rows.as_slice();
         for mine in self.rows.chunk_by(|a, b| block(*a) == block(*b)) {
@@ -152,11 +152,11 @@ impl RowSet {
                 _ => rows.extend(mine.iter().filter(|row| theirs.binary_search(row).is_ok())),
             }
         }
-        RowSet { rows, is_lossy: true }
+        RowIdSet { rows, is_lossy: true }
     }
 
-    pub fn or(sets: impl IntoIterator<Item = RowSet>, budget_bytes: usize) -> RowSet {
-        let mut all = Gathering::new(budget_bytes);
+    pub fn or(sets: impl IntoIterator<Item = RowIdSet>, budget_bytes: usize) -> RowIdSet {
+        let mut all = RowIdCollector::new(budget_bytes);
         for set in sets {
             all.is_lossy |= set.is_lossy;
             if all.rows.is_empty() {
@@ -170,7 +170,7 @@ impl RowSet {
     }
 
     /// What is in so many of the sets.
-    pub fn at_least(count: usize, sets: Vec<RowSet>) -> RowSet {
+    pub fn at_least(count: usize, sets: Vec<RowIdSet>) -> RowIdSet {
         let is_lossy = sets.iter().any(|set| set.is_lossy);
         let mut all: Vec<u64> = sets.into_iter().flat_map(|set| set.rows).collect();
         all.sort_unstable();
@@ -188,7 +188,7 @@ impl RowSet {
                     .map(|same| same[0]),
             );
         }
-        RowSet { rows, is_lossy }
+        RowIdSet { rows, is_lossy }
     }
 }
 
@@ -221,17 +221,17 @@ mod tests {
             (0..count).map(|_| (self.next(blocks) << 16) | (1 + self.next(6))).collect()
         }
     }
-    fn set(rows: &[u64], budget: usize) -> RowSet {
-        let mut all = Gathering { rows: Vec::new(), budget, is_lossy: false };
+    fn set(rows: &[u64], budget: usize) -> RowIdSet {
+        let mut all = RowIdCollector { rows: Vec::new(), budget, is_lossy: false };
         for row in rows {
             all.add(&[*row]);
         }
         all.done()
     }
-    fn has(set: &RowSet, row: u64) -> bool {
+    fn has(set: &RowIdSet, row: u64) -> bool {
         set.rows.contains(&row) || set.rows.contains(&block(row))
     }
-    fn is_in_order(set: &RowSet) -> bool {
+    fn is_in_order(set: &RowIdSet) -> bool {
         let whole: Vec<u64> = set.rows.iter().copied().filter(|row| row & SLOT == 0).collect();
         set.rows.is_sorted_by(|a, b| a < b)
             && set.rows.iter().all(|row| row & SLOT == 0 || !whole.contains(&block(*row)))
@@ -247,19 +247,19 @@ mod tests {
                     chance.rows(count, 12)
                 })
                 .collect();
-            let sets: Vec<RowSet> = lists.iter().map(|l| set(l, usize::MAX)).collect();
+            let sets: Vec<RowIdSet> = lists.iter().map(|l| set(l, usize::MAX)).collect();
             let plain: Vec<BTreeSet<u64>> = lists.iter().map(|l| l.iter().copied().collect()).collect();
             let list = |s: &BTreeSet<u64>| s.iter().copied().collect::<Vec<_>>();
             assert_eq!(sets[0].clone().and(&sets[1]).rows, list(&(&plain[0] & &plain[1])));
             assert_eq!(sets[1].clone().and(&sets[0]).rows, list(&(&plain[0] & &plain[1])));
-            assert_eq!(RowSet::or(sets.clone(), 1 << 20).rows, list(&(&(&plain[0] | &plain[1]) | &plain[2])));
+            assert_eq!(RowIdSet::or(sets.clone(), 1 << 20).rows, list(&(&(&plain[0] | &plain[1]) | &plain[2])));
             let all: BTreeSet<u64> = plain.iter().flatten().copied().collect();
             let twice = all
                 .iter()
                 .copied()
                 .filter(|row| plain.iter().filter(|p| p.contains(row)).count() >= 2)
                 .collect::<Vec<_>>();
-            assert_eq!(RowSet::at_least(2, sets).rows, twice);
+            assert_eq!(RowIdSet::at_least(2, sets).rows, twice);
         }
     }
     #[test]
@@ -274,11 +274,11 @@ mod tests {
                 })
                 .collect();
             let budgets: Vec<usize> = (0..3).map(|_| 8 + chance.next(80) as usize).collect();
-            let sets: Vec<RowSet> = lists.iter().zip(&budgets).map(|(l, budget)| set(l, *budget)).collect();
+            let sets: Vec<RowIdSet> = lists.iter().zip(&budgets).map(|(l, budget)| set(l, *budget)).collect();
             lossy += usize::from(sets.iter().any(|s| s.is_lossy));
             let member = |n: usize, row: u64| lists[n].contains(&row);
             let (both, any, two) =
-                (sets[0].clone().and(&sets[1]), RowSet::or(sets.clone(), 64), RowSet::at_least(2, sets.clone()));
+                (sets[0].clone().and(&sets[1]), RowIdSet::or(sets.clone(), 64), RowIdSet::at_least(2, sets.clone()));
             for result in [&both, &any, &two] {
                 assert!(is_in_order(result), "{result:?}");
             }
@@ -298,9 +298,9 @@ mod tests {
     fn long_lists_keep_blocks() {
         let rows: Vec<u64> = (0..100_000u64).map(|n| ((n % 100) << 16) | (1 + n / 100)).collect();
         let set = set(&rows, 1000);
-        assert_eq!((set.len(), set.get(7)), (100, Some(Part::Block(7))));
+        assert_eq!((set.len(), set.get(7)), (100, Some(RowOrBlock::Block(7))));
         // Rows that are alone in their blocks take no more room than these.
         let rows: Vec<u64> = (0..1000u64).map(|n| (n << 16) | 3).collect();
-        assert_eq!(super::tests::set(&rows, 100).get(5), Some(Part::Row(RowId { block: 5, slot: 3 })));
+        assert_eq!(super::tests::set(&rows, 100).get(5), Some(RowOrBlock::Row(RowId { block: 5, slot: 3 })));
     }
 }

@@ -1,26 +1,26 @@
 //! Reading tables.
 
-use super::bitmap::Found;
+use super::bitmap::BitmapRows;
 use super::context::*;
 use super::expr::Evaluate;
 use super::index;
-use super::partition::{self, Leaf, OpenPartition};
-use super::row_set::{Part, RowSet};
+use super::partition::{self, LeafPartition, OpenPartition};
+use super::row_set::{RowIdSet, RowOrBlock};
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_catalog::Table;
 use kilndb_catalog::temporary::is_temporary_row;
 use kilndb_fulltext::TsQuery;
-use kilndb_plan::{Bitmap, IndexAccess, Node, Op, OutCol, Scan};
+use kilndb_plan::{Bitmap, IndexAccess, Op, PlanNode, Scan, ScanOutput};
 use kilndb_storage::{Fetched, IndexScan, Isolation, Relation, RowBatch, RowLockMode};
-use kilndb_types::row::{StoredVector, Want};
+use kilndb_types::row::{ColumnFetch, StoredVector};
 use kilndb_types::{Datum, row};
 use std::ops::Bound;
 use std::sync::Arc;
 
 #[derive(Default)]
 struct IndexCursor {
-    ranges: Vec<index::Range>,
+    ranges: Vec<index::KeyRange>,
     /// Range being read.
     position: usize,
     scan: Option<IndexScan>,
@@ -63,13 +63,18 @@ impl IndexCursor {
             self.push(&key, rid);
         }
     }
+    /// The key of an entry without the bytes at its end that name a heap.
+    fn key(&self, at: usize, heap_bytes: usize) -> &[u8] {
+        let from = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        self.keys.get(from..self.ends[at] as usize - heap_bytes).unwrap_or(&[])
+    }
     /// Tells the scan of an entry at its start: whether its row is deleted for good, and since when.
     fn walk(&mut self, at: usize, deleted: Option<u64>) {
         let Some(scan) = &mut self.scan else { return };
         let Some(csn) = deleted else { return scan.found() };
         let from = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        let entry = self.keys.get(from..self.ends[at] as usize).unwrap_or(&[]);
-        if scan.passed_deleted(entry, self.rids[at], csn) {
+        let key = self.keys.get(from..self.ends[at] as usize).unwrap_or(&[]);
+        if scan.passed_deleted(key, self.rids[at], csn) {
             self.rids.clear();
             self.ends.clear();
             self.keys.clear();
@@ -81,29 +86,29 @@ impl IndexCursor {
 
 /// Where a row's bytes are.
 #[derive(Clone, Copy)]
-enum Row {
+enum RowBytes {
     Fetched,
     /// In the batch of the block.
     Scanned(u32, u32),
 }
-impl Row {
+impl RowBytes {
     fn bytes<'r>(self, fetched: &'r [u8], scanned: &'r RowBatch) -> &'r [u8] {
         match self {
-            Row::Fetched => fetched,
-            Row::Scanned(from, to) => scanned.bytes.get(from as usize..to as usize).unwrap_or(&[]),
+            RowBytes::Fetched => fetched,
+            RowBytes::Scanned(from, to) => scanned.bytes.get(from as usize..to as usize).unwrap_or(&[]),
         }
     }
 }
 
-pub struct ScanState {
-    pub node: Arc<Node>,
-    reading: Reading,
+pub(crate) struct ScanState {
+    pub node: Arc<PlanNode>,
+    reading: ScanProgress,
 }
 
 /// What changes while the node is read: apart from it, so that calls need no reference to it of their own, whose count
 /// all workers that run the plan would share.
 #[derive(Default)]
-struct Reading {
+struct ScanProgress {
     block: u32,
     rows: RowBatch,
     next: usize,
@@ -113,7 +118,7 @@ struct Reading {
     bytes: Vec<u8>,
     tids: Vec<RowId>,
     /// What a bitmap scan's indexes have found, and how far it has been read.
-    found: RowSet,
+    found: RowIdSet,
     found_read: usize,
     /// Blocks of which some rows, and of which all were looked at, and the last one.
     blocks: (u64, u64),
@@ -124,31 +129,31 @@ struct Reading {
     queries: Vec<Option<Arc<TsQuery>>>,
     scratch: Vec<Datum>,
     /// The rows are to be locked, and those that this rules out are of no use.
-    to_lock: Option<ToLock>,
+    to_lock: Option<LockFilter>,
     /// The session's own rows of a system table have been read, those of the shared table before them.
     own_read: bool,
     /// The next block to be read, by whoever reads the table together; None: this scan alone.
     shared_blocks: Option<Arc<AtomicU32>>,
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
-    tally: Tally,
+    tally: AccessCounts,
     /// Searches of the index, of all calls.
     searches: u64,
     /// Of a partitioned table's partition.
     partition: Option<OpenPartition>,
     /// What is read of it, if its columns are not the named table's.
-    own: Option<OwnColumns>,
+    own: Option<PartitionOutputs>,
 }
 
 /// Columns of a partition that has others than the table that is read.
-struct OwnColumns {
-    outputs: Vec<OutCol>,
-    needed: Vec<Want>,
+struct PartitionOutputs {
+    outputs: Vec<ScanOutput>,
+    needed: Vec<ColumnFetch>,
 }
 
 /// What one call of [`ScanState::next`] has done.
 #[derive(Clone, Copy, Default)]
-struct Tally {
+struct AccessCounts {
     scans: u64,
     read: u64,
     fetched: u64,
@@ -156,7 +161,7 @@ struct Tally {
 
 /// Which rows a node above is not going to lock.
 #[derive(Clone, Copy)]
-pub struct ToLock {
+pub(crate) struct LockFilter {
     /// Those locked in conflict with this mode.
     pub skip: Option<RowLockMode>,
 }
@@ -171,7 +176,7 @@ pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch
 fn emit_as(
     table: &Table,
     oid: Oid,
-    (outputs, needed, leading): (&[OutCol], &[Want], usize),
+    (outputs, needed, leading): (&[ScanOutput], &[ColumnFetch], usize),
     bytes: &[u8],
     rid: RowId,
     out: &mut Vec<Datum>,
@@ -180,18 +185,18 @@ fn emit_as(
     let mut outputs = outputs;
     if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
         outputs = &outputs[leading..];
-    } else if outputs.iter().any(|o| matches!(o, OutCol::Column(_))) {
+    } else if outputs.iter().any(|o| matches!(o, ScanOutput::Column(_))) {
         scratch.clear();
         row::decode_row(&table.descriptor, bytes, Some(needed), scratch)?;
         fill_missing(table, bytes, scratch)?;
     }
     for o in outputs {
         match o {
-            OutCol::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
-            OutCol::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
-            OutCol::TableOid => out.push(Datum::Oid(oid)),
-            OutCol::Fixed(n) => out.push(Datum::Oid(*n)),
-            OutCol::Nothing => out.push(Datum::Null),
+            ScanOutput::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
+            ScanOutput::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
+            ScanOutput::TableOid => out.push(Datum::Oid(oid)),
+            ScanOutput::Fixed(n) => out.push(Datum::Oid(*n)),
+            ScanOutput::Nothing => out.push(Datum::Null),
         }
     }
     Ok(())
@@ -211,18 +216,18 @@ fn fill_missing(table: &Table, bytes: &[u8], values: &mut Vec<Datum>) -> Result<
 }
 
 /// All columns of a stored row, by position in the table.
-pub fn decode_all(table: &kilndb_catalog::Table, bytes: &[u8], out: &mut Vec<Datum>) -> Result<()> {
+pub(crate) fn decode_all(table: &kilndb_catalog::Table, bytes: &[u8], out: &mut Vec<Datum>) -> Result<()> {
     out.clear();
     row::decode_row(&table.descriptor, bytes, None, out)?;
     fill_missing(table, bytes, out)
 }
 
 impl ScanState {
-    pub fn new(node: &Arc<Node>) -> ScanState {
-        ScanState { node: node.clone(), reading: Reading::default() }
+    pub fn new(node: &Arc<PlanNode>) -> ScanState {
+        ScanState { node: node.clone(), reading: ScanProgress::default() }
     }
     /// The plan's scan is of a partitioned table: reads this partition next.
-    pub fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
+    pub(crate) fn read_partition(&mut self, partition: OpenPartition) -> Result<()> {
         let (Op::SeqScan(scan) | Op::IndexScan { scan, .. } | Op::TidScan { scan, .. } | Op::BitmapScan { scan, .. }) =
             &self.node.op
         else {
@@ -233,18 +238,20 @@ impl ScanState {
             OpenPartition::Shared(_) => None,
         };
         self.reading.own = leaf.and_then(|leaf| Some((leaf, leaf.columns.as_ref()?))).map(|(leaf, columns)| {
-            let mut needed = vec![Want::Nothing; leaf.table.columns.len()];
-            let own = |o: &OutCol| match o {
-                OutCol::Column(i) => columns.own.get(*i).copied().flatten().map_or(OutCol::Nothing, OutCol::Column),
+            let mut needed = vec![ColumnFetch::Nothing; leaf.table.columns.len()];
+            let own = |o: &ScanOutput| match o {
+                ScanOutput::Column(i) => {
+                    columns.own.get(*i).copied().flatten().map_or(ScanOutput::Nothing, ScanOutput::Column)
+                }
                 other => *other,
             };
-            let outputs: Vec<OutCol> = scan.outputs.iter().map(own).collect();
+            let outputs: Vec<ScanOutput> = scan.outputs.iter().map(own).collect();
             outputs.iter().for_each(|o| {
-                if let OutCol::Column(i) = o {
-                    needed[*i] = Want::Value
+                if let ScanOutput::Column(i) = o {
+                    needed[*i] = ColumnFetch::Value
                 }
             });
-            OwnColumns { outputs, needed }
+            PartitionOutputs { outputs, needed }
         });
         self.reading.partition = Some(partition);
         Ok(())
@@ -254,20 +261,20 @@ impl ScanState {
         self.reading.shared_blocks = Some(blocks);
     }
     /// After the rows of the block that is being read, nothing more comes: until this is taken back.
-    pub fn end_with_block(&mut self, ends: bool) {
+    pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
     }
-    pub fn pass_over(&mut self, to_lock: ToLock) {
+    pub(crate) fn pass_over(&mut self, to_lock: LockFilter) {
         self.reading.to_lock = Some(to_lock);
     }
-    pub fn rescan(&mut self) {
+    pub(crate) fn rescan(&mut self) {
         self.reading.rescan();
     }
     /// How often it has searched its index.
     pub fn searches(&self) -> u64 {
         self.reading.searches
     }
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let (removed, searches) = (rt.removed, self.reading.searches);
         let done = self.reading.next(&self.node.op, out, rt, cx);
         if rt.counters.is_some() {
@@ -275,22 +282,22 @@ impl ScanState {
             rt.count_searches(self.node.id, self.reading.searches - searches);
             let (exact, lossy) = self.reading.blocks;
             if exact + lossy > 0 {
-                rt.report(self.node.id, Report::Blocks { exact, lossy });
+                rt.report(self.node.id, NodeReport::Blocks { exact, lossy });
             }
         }
         done
     }
 }
 
-impl Reading {
-    fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<Leaf>>) -> Result<&'s Arc<Relation>> {
+impl ScanProgress {
+    fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<LeafPartition>>) -> Result<&'s Arc<Relation>> {
         leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
     }
     fn emit(
         &mut self,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
-        bytes_of: Row,
+        leaf: Option<&Arc<LeafPartition>>,
+        bytes_of: RowBytes,
         rid: RowId,
         out: &mut Vec<Datum>,
     ) -> Result<()> {
@@ -327,7 +334,7 @@ impl Reading {
             return Ok(Fetched::Visible { recheck: false });
         }
         match self.to_lock {
-            Some(ToLock { skip }) if !heap.can_lock(cx.txn, rid, skip)? => Ok(Fetched::Invisible),
+            Some(LockFilter { skip }) if !heap.can_lock(cx.txn, rid, skip)? => Ok(Fetched::Invisible),
             _ => heap.fetch(rid, &cx.snapshot, &mut self.bytes),
         }
     }
@@ -339,7 +346,7 @@ impl Reading {
         self.done = false;
         self.own_read = false;
         self.reads_all = false;
-        self.found = RowSet::default();
+        self.found = RowIdSet::default();
         self.last_block = None;
         self.queries.clear();
         self.shared_blocks = None;
@@ -359,7 +366,7 @@ impl Reading {
         Ok(())
     }
 
-    fn next(&mut self, op: &Op, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next(&mut self, op: &Op, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if self.done {
             return Ok(());
         }
@@ -392,15 +399,15 @@ impl Reading {
         &mut self,
         op: &Op,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
+        leaf: Option<&Arc<LeafPartition>>,
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         match op {
             Op::IndexScan { access, .. } => {
                 let done = self.index(scan, leaf, access, out, rt, cx);
-                let Tally { scans, read, fetched } = std::mem::take(&mut self.tally);
+                let AccessCounts { scans, read, fetched } = std::mem::take(&mut self.tally);
                 self.searches += scans;
                 let index =
                     leaf.and_then(|leaf| leaf.index(access.index.oid).ok()).map_or(access.index.oid, |own| own.oid);
@@ -410,20 +417,20 @@ impl Reading {
             Op::TidScan { tids, .. } => self.tid(scan, leaf, tids, out, rt, cx),
             Op::BitmapScan { bitmap, .. } if !self.reads_all => {
                 let done = self.bitmap(scan, leaf, bitmap, out, rt, cx);
-                let Tally { fetched, .. } = std::mem::take(&mut self.tally);
+                let AccessCounts { fetched, .. } = std::mem::take(&mut self.tally);
                 cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), 0, 0, fetched);
                 done
             }
             _ => {
                 let done = self.seq(scan, leaf, out, rt, cx);
-                let Tally { scans, read, .. } = std::mem::take(&mut self.tally);
+                let AccessCounts { scans, read, .. } = std::mem::take(&mut self.tally);
                 cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
                 done
             }
         }
     }
 
-    fn count(&mut self, op: &Op, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn count(&mut self, op: &Op, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         match op {
             Op::CountScan { heap, table, is_system } => {
                 heap.begin_scan(&cx.snapshot)?;
@@ -440,7 +447,7 @@ impl Reading {
         }
     }
 
-    fn keep(scan: &Scan, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn keep(scan: &Scan, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if let Some(f) = &scan.filter {
             let from = out.rows * out.width;
             if !f.is_true(&out.data[from..], rt, cx)? {
@@ -458,10 +465,10 @@ impl Reading {
     fn offer(
         &mut self,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
-        (row, rid): (Row, RowId),
+        leaf: Option<&Arc<LeafPartition>>,
+        (row, rid): (RowBytes, RowId),
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if !scan.tests.is_empty() && !self.passes(scan, leaf, row.bytes(&self.bytes, &self.rows))? {
@@ -475,9 +482,9 @@ impl Reading {
     fn seq(
         &mut self,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
+        leaf: Option<&Arc<LeafPartition>>,
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         self.read_queries(scan, rt, cx)?;
@@ -514,7 +521,7 @@ impl Reading {
             }
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
-            self.offer(scan, leaf, (Row::Scanned(from, to), rid), out, rt, cx)?;
+            self.offer(scan, leaf, (RowBytes::Scanned(from, to), rid), out, rt, cx)?;
         }
         Ok(())
     }
@@ -522,10 +529,10 @@ impl Reading {
     fn tid(
         &mut self,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
+        leaf: Option<&Arc<LeafPartition>>,
         tids: &[kilndb_plan::expression::CExpr],
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let heap = self.heap(scan, leaf)?;
@@ -556,7 +563,7 @@ impl Reading {
                 continue;
             }
             if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
-                self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
+                self.emit(scan, leaf, RowBytes::Fetched, rid, &mut out.data)?;
                 Self::keep(scan, out, rt, cx)?;
             }
         }
@@ -564,7 +571,7 @@ impl Reading {
     }
 
     /// What the scan's tests look for, once a scan.
-    fn read_queries(&mut self, scan: &Scan, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn read_queries(&mut self, scan: &Scan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         for test in &scan.tests[self.queries.len()..] {
             self.queries.push(if let Datum::TsQuery(q) = test.query.eval(&[], rt, cx)? { Some(q) } else { None });
         }
@@ -572,7 +579,7 @@ impl Reading {
     }
 
     /// Does a stored row satisfy the scan's tests?
-    fn passes(&self, scan: &Scan, leaf: Option<&Arc<Leaf>>, bytes: &[u8]) -> Result<bool> {
+    fn passes(&self, scan: &Scan, leaf: Option<&Arc<LeafPartition>>, bytes: &[u8]) -> Result<bool> {
         for (test, query) in scan.tests.iter().zip(&self.queries) {
             let Some(query) = query else { return Ok(false) };
             let (table, column) = match leaf {
@@ -601,10 +608,10 @@ impl Reading {
     fn bitmap(
         &mut self,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
+        leaf: Option<&Arc<LeafPartition>>,
         bitmap: &Bitmap,
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         if !self.started {
@@ -613,8 +620,8 @@ impl Reading {
             (self.next, self.found_read) = (0, 0);
             self.read_queries(scan, rt, cx)?;
             match super::bitmap::rows(bitmap, leaf, rt, cx)? {
-                Found::Rows(rows) => self.found = rows,
-                Found::Everything => {
+                BitmapRows::Rows(rows) => self.found = rows,
+                BitmapRows::Everything => {
                     self.reads_all = true;
                     return self.seq(scan, leaf, out, rt, cx);
                 }
@@ -626,7 +633,7 @@ impl Reading {
                 // Of a whole block.
                 self.next += 1;
                 self.tally.fetched += 1;
-                self.offer(scan, leaf, (Row::Scanned(from, to), rid), out, rt, cx)?;
+                self.offer(scan, leaf, (RowBytes::Scanned(from, to), rid), out, rt, cx)?;
                 continue;
             }
             let Some(part) = self.found.get(self.found_read) else {
@@ -638,17 +645,17 @@ impl Reading {
                 cx.park.checkpoint()?;
             }
             match part {
-                Part::Block(block) => {
+                RowOrBlock::Block(block) => {
                     self.next = 0;
                     self.blocks.1 += 1;
                     heap.scan_block(block, &cx.snapshot, &mut self.rows)?;
                     cx.park.step()?;
                 }
-                Part::Row(rid) => {
+                RowOrBlock::Row(rid) => {
                     self.blocks.0 += u64::from(self.last_block.replace(rid.block) != Some(rid.block));
                     if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
                         self.tally.fetched += 1;
-                        self.offer(scan, leaf, (Row::Fetched, rid), out, rt, cx)?;
+                        self.offer(scan, leaf, (RowBytes::Fetched, rid), out, rt, cx)?;
                     }
                 }
             }
@@ -659,10 +666,10 @@ impl Reading {
     fn index(
         &mut self,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
+        leaf: Option<&Arc<LeafPartition>>,
         access: &IndexAccess,
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let heap = self.heap(scan, leaf)?;
@@ -760,13 +767,17 @@ impl Reading {
                 Fetched::Invisible => continue,
                 Fetched::Visible { recheck } => {
                     let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
-                    if recheck && !self.matches_entry(scan, leaf, access, at, suffix.map_or(0, |s| s.len()), rt, cx)? {
-                        continue;
+                    let heap_bytes = suffix.map_or(0, |s| s.len());
+                    if recheck {
+                        let key = self.key_now(scan, leaf, access, rt, cx)?;
+                        if *tree.kind().kept_key(&key) != *self.cursor.key(at, heap_bytes) {
+                            continue;
+                        }
                     }
                 }
             }
             self.tally.fetched += 1;
-            self.emit(scan, leaf, Row::Fetched, rid, &mut out.data)?;
+            self.emit(scan, leaf, RowBytes::Fetched, rid, &mut out.data)?;
             Self::keep(scan, out, rt, cx)?;
             if access.unique_point && out.rows > 0 {
                 self.done = true;
@@ -776,32 +787,20 @@ impl Reading {
         Ok(())
     }
 
-    /// Does the visible version still have the key of the entry that led to it, as the index keeps it? `suffix`: so many
-    /// bytes of that are not the row's.
-    #[allow(clippy::too_many_arguments)]
-    fn matches_entry(
+    /// The key that the visible version has in the index. That of the entry which led to the row may be older.
+    fn key_now(
         &self,
         scan: &Scan,
-        leaf: Option<&Arc<Leaf>>,
+        leaf: Option<&Arc<LeafPartition>>,
         access: &IndexAccess,
-        at: usize,
-        suffix: usize,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<bool> {
-        let c = &self.cursor;
-        let from = if at == 0 { 0 } else { c.ends[at - 1] as usize };
-        let entry = c.keys.get(from..c.ends[at] as usize - suffix).unwrap_or(&[]);
-        let tree = match leaf {
-            Some(leaf) => Some(&leaf.index(access.index.oid)?.relation),
-            None => access.relation.as_ref(),
-        };
-        let is_entry = |key: &[u8]| tree.is_some_and(|tree| *tree.kind().kept_key(key) == *entry);
+    ) -> Result<Vec<u8>> {
         let mut values = Vec::new();
         if let Some(leaf) = leaf {
             decode_all(&leaf.table, &self.bytes, &mut values)?;
             if access.keys.is_empty() {
-                return Ok(is_entry(&index::plain_key(&leaf.index(access.index.oid)?.index, &values)?));
+                return index::plain_key(&leaf.index(access.index.oid)?.index, &values);
             }
             if let Some(columns) = &leaf.columns {
                 values = columns.to_named(&values);
@@ -810,13 +809,13 @@ impl Reading {
             decode_all(&scan.table, &self.bytes, &mut values)?;
         }
         if access.keys.is_empty() {
-            return Ok(is_entry(&index::plain_key(&access.index, &values)?));
+            return index::plain_key(&access.index, &values);
         }
         let mut key = Vec::new();
         for (k, e) in access.index.keys.iter().zip(&access.keys) {
             let d = e.eval(&values, rt, cx)?;
             index::append(k, &d, &mut key)?;
         }
-        Ok(is_entry(&key))
+        Ok(key)
     }
 }

@@ -1,12 +1,12 @@
 //! UNION, INTERSECT, EXCEPT.
 
 use super::context::*;
-use super::hash::{ENTRY_BYTES, KeyMap, Unique, budget_of_reader};
-use super::state::State;
+use super::hash::{DistinctKeys, ENTRY_BYTES, KeyMap, budget_of_reader};
+use super::state::NodeState;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::SetOp;
-use kilndb_plan::{Node, Op};
-use kilndb_spill::{Io, Partitions, SpillCursor, SpillFile};
+use kilndb_plan::{Op, PlanNode};
+use kilndb_spill::{SpillCursor, SpillFile, SpillIo, SpillPartitions};
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
@@ -15,27 +15,27 @@ const GIVEN: u64 = u64::MAX;
 /// After so many splits a partition's keys have the same hash: it stays as it is.
 const MAX_LEVEL: u32 = 12;
 
-pub struct SetOpState {
-    pub node: Arc<Node>,
-    left: State,
-    right: State,
-    phase: Phase,
-    unique: Unique,
-    counts: Counts,
-    pending: Vec<Pair>,
+pub(crate) struct SetOpState {
+    pub node: Arc<PlanNode>,
+    left: NodeState,
+    right: NodeState,
+    phase: SetOpPhase,
+    unique: DistinctKeys,
+    counts: KeyCounts,
+    pending: Vec<SpilledPair>,
     /// The left side of a pair being read.
     reading: Option<(SpillFile, SpillCursor)>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Phase {
+enum SetOpPhase {
     First,
     Second,
     Spilled,
 }
 
 /// What of both sides belongs to one partition.
-struct Pair {
+struct SpilledPair {
     left: SpillFile,
     /// Rows: how often the key was there.
     right: Option<SpillFile>,
@@ -44,18 +44,18 @@ struct Pair {
 
 /// How often each key is there on the right side.
 #[derive(Default)]
-struct Counts {
+struct KeyCounts {
     keys: KeyMap<u64>,
     used_bytes: usize,
     level: u32,
     /// The right side, if it does not fit.
-    right: Option<Partitions>,
+    right: Option<SpillPartitions>,
     /// Rows of the left side that have to wait.
-    left: Option<Partitions>,
+    left: Option<SpillPartitions>,
 }
 
-impl Counts {
-    fn add(&mut self, key: &[u8], count: u64, budget: usize, io: Io<'_>) -> Result<()> {
+impl KeyCounts {
+    fn add(&mut self, key: &[u8], count: u64, budget: usize, io: SpillIo<'_>) -> Result<()> {
         if let Some(parts) = &mut self.right {
             return parts.push(key, &[Datum::Int8(count as i64)], io);
         }
@@ -65,7 +65,7 @@ impl Counts {
         }
         self.insert(key, count);
         if self.used_bytes > budget && self.keys.len() > 1 && self.level < MAX_LEVEL {
-            let mut parts = Partitions::new(self.level, budget);
+            let mut parts = SpillPartitions::new(self.level, budget);
             for (key, count) in std::mem::take(&mut self.keys) {
                 parts.push(&key, &[Datum::Int8(count as i64)], io)?;
             }
@@ -103,16 +103,16 @@ impl Counts {
             }
         })
     }
-    fn wait(&mut self, key: &[u8], record: &[u8], budget: usize, io: Io<'_>) -> Result<()> {
+    fn wait(&mut self, key: &[u8], record: &[u8], budget: usize, io: SpillIo<'_>) -> Result<()> {
         let level = self.level;
-        self.left.get_or_insert_with(|| Partitions::new(level, budget)).push_record(key, record, io)
+        self.left.get_or_insert_with(|| SpillPartitions::new(level, budget)).push_record(key, record, io)
     }
-    fn wait_row(&mut self, key: &[u8], row: &[Datum], budget: usize, io: Io<'_>) -> Result<()> {
+    fn wait_row(&mut self, key: &[u8], row: &[Datum], budget: usize, io: SpillIo<'_>) -> Result<()> {
         let level = self.level;
-        self.left.get_or_insert_with(|| Partitions::new(level, budget)).push(key, row, io)
+        self.left.get_or_insert_with(|| SpillPartitions::new(level, budget)).push(key, row, io)
     }
     /// The partitions that have gathered, as pairs of the next level.
-    fn pairs(&mut self, out: &mut Vec<Pair>, io: Io<'_>) -> Result<()> {
+    fn pairs(&mut self, out: &mut Vec<SpilledPair>, io: SpillIo<'_>) -> Result<()> {
         let Some(left) = self.left.take() else { return Ok(()) };
         let rights: Vec<Option<SpillFile>> = match self.right.take() {
             Some(parts) => parts.finish(io)?.into_iter().map(Some).collect(),
@@ -120,7 +120,7 @@ impl Counts {
         };
         let rights = rights.into_iter().chain(std::iter::repeat_with(|| None));
         let level = self.level + 1;
-        let pairs = left.finish(io)?.into_iter().zip(rights).map(|(left, right)| Pair { left, right, level });
+        let pairs = left.finish(io)?.into_iter().zip(rights).map(|(left, right)| SpilledPair { left, right, level });
         out.extend(pairs.filter(|p| p.left.records > 0));
         Ok(())
     }
@@ -132,29 +132,29 @@ fn key_of(types: &[Oid], row: &[Datum], out: &mut Vec<u8>) -> Result<()> {
 }
 
 impl SetOpState {
-    pub fn new(node: &Arc<Node>, left: &Arc<Node>, right: &Arc<Node>) -> SetOpState {
+    pub fn new(node: &Arc<PlanNode>, left: &Arc<PlanNode>, right: &Arc<PlanNode>) -> SetOpState {
         SetOpState {
             node: node.clone(),
-            left: State::new(left),
-            right: State::new(right),
-            phase: Phase::First,
-            unique: Unique::default(),
-            counts: Counts::default(),
+            left: NodeState::new(left),
+            right: NodeState::new(right),
+            phase: SetOpPhase::First,
+            unique: DistinctKeys::default(),
+            counts: KeyCounts::default(),
             pending: Vec::new(),
             reading: None,
         }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.left.rescan(rt);
         self.right.rescan(rt);
-        self.phase = Phase::First;
-        self.unique = Unique::default();
-        self.counts = Counts::default();
+        self.phase = SetOpPhase::First;
+        self.unique = DistinctKeys::default();
+        self.counts = KeyCounts::default();
         self.pending.clear();
         self.reading = None;
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
         let Op::SetOp { op, all, types, .. } = &node.op else { return Ok(()) };
         match op {
@@ -168,20 +168,20 @@ impl SetOpState {
         all: bool,
         types: &[Oid],
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
         let mut b = Batch::with_max(out.width, out.max);
         let mut key = Vec::new();
-        while out.rows == 0 && self.phase != Phase::Spilled {
+        while out.rows == 0 && self.phase != SetOpPhase::Spilled {
             b.clear();
             cx.park.checkpoint()?;
-            let first = self.phase == Phase::First;
+            let first = self.phase == SetOpPhase::First;
             let side = if first { &mut self.left } else { &mut self.right };
             side.next(if all { &mut *out } else { &mut b }, rt, cx)?;
             if out.rows + b.rows == 0 {
-                self.phase = if first { Phase::Second } else { Phase::Spilled };
+                self.phase = if first { SetOpPhase::Second } else { SetOpPhase::Spilled };
             }
             for i in 0..b.rows {
                 key_of(types, b.row(i), &mut key)?;
@@ -205,24 +205,24 @@ impl SetOpState {
         all: bool,
         types: &[Oid],
         out: &mut Batch,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         let (io, budget) = (cx.io(), cx.hash_mem_bytes);
         let mut b = Batch::with_max(out.width, out.max);
         let mut key = Vec::new();
-        while self.phase == Phase::First {
+        while self.phase == SetOpPhase::First {
             if !self.right.fill(&mut b, rt, cx)? {
-                self.phase = Phase::Second;
+                self.phase = SetOpPhase::Second;
             }
             for i in 0..b.rows {
                 key_of(types, b.row(i), &mut key)?;
                 self.counts.add(&key, 1, budget, io)?;
             }
         }
-        while out.rows == 0 && self.phase == Phase::Second {
+        while out.rows == 0 && self.phase == SetOpPhase::Second {
             if !self.left.fill(&mut b, rt, cx)? {
-                self.phase = Phase::Spilled;
+                self.phase = SetOpPhase::Spilled;
             }
             for i in 0..b.rows {
                 key_of(types, b.row(i), &mut key)?;
@@ -240,7 +240,7 @@ impl SetOpState {
     }
 
     /// Rows of the partitions.
-    fn spilled(&mut self, op: SetOp, all: bool, out: &mut Batch, budget: usize, io: Io<'_>) -> Result<()> {
+    fn spilled(&mut self, op: SetOp, all: bool, out: &mut Batch, budget: usize, io: SpillIo<'_>) -> Result<()> {
         while !out.full() {
             let Some((file, mut cursor)) = self.reading.take() else {
                 self.counts.pairs(&mut self.pending, io)?;
@@ -271,8 +271,8 @@ impl SetOpState {
     }
 
     /// Counts a pair's right side and begins with its left one.
-    fn load(&mut self, pair: Pair, budget: usize, io: Io<'_>) -> Result<()> {
-        self.counts = Counts { level: pair.level, ..Counts::default() };
+    fn load(&mut self, pair: SpilledPair, budget: usize, io: SpillIo<'_>) -> Result<()> {
+        self.counts = KeyCounts { level: pair.level, ..KeyCounts::default() };
         if let Some(file) = pair.right {
             let mut cursor = SpillCursor::new(budget_of_reader());
             let mut count = Vec::new();

@@ -2,11 +2,11 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::state::Unary;
+use super::state::UnaryInput;
 use kilndb_base::{Oid, Result};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, SortSpec};
-use kilndb_spill::{Io, Sorter, row_bytes};
+use kilndb_spill::{Sorter, SpillIo, row_bytes};
 use kilndb_types::{Datum, key, row};
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -40,7 +40,7 @@ pub fn compare_values(ty: Oid, a: &Datum, b: &Datum, descending: bool, nulls_fir
     }
 }
 
-pub fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Ordering {
+pub(crate) fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Ordering {
     for ((k, x), y) in keys.iter().zip(a).zip(b) {
         let o = compare_values(k.ty, x, y, k.descending, k.nulls_first);
         if o.is_ne() {
@@ -51,8 +51,8 @@ pub fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Ordering {
 }
 
 /// Input sorted by keys: all of it, or (top-N) the first rows only.
-pub struct SortState {
-    pub unary: Unary,
+pub(crate) struct SortState {
+    pub unary: UnaryInput,
     sorter: Option<Sorter>,
     top: Option<TopRows>,
     /// Rows that the consumer will take at most.
@@ -61,21 +61,21 @@ pub struct SortState {
 }
 
 impl SortState {
-    pub fn new(unary: Unary) -> SortState {
+    pub fn new(unary: UnaryInput) -> SortState {
         SortState { unary, sorter: None, top: None, bound: None, sorted: false }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.sorter = None;
         self.top = None;
         self.sorted = false;
     }
     /// No more than `rows` rows will be asked for.
-    pub fn set_bound(&mut self, rows: Option<u64>) {
+    pub(crate) fn set_bound(&mut self, rows: Option<u64>) {
         self.bound = rows;
     }
 
-    fn sort(&mut self, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn sort(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Sort { keys, .. } = &node.op else { return Ok(()) };
         let io = cx.io();
@@ -110,13 +110,13 @@ impl SortState {
             Some(t) => {
                 t.finish();
                 let method = if count > t.limit.saturating_mul(2) { "top-N heapsort" } else { "quicksort" };
-                Report::Sort { method, on_disk: false, bytes: t.bytes as u64 }
+                NodeReport::Sort { method, on_disk: false, bytes: t.bytes as u64 }
             }
             None => {
                 sorter.finish(io)?;
                 match sorter.is_external() {
-                    true => Report::Sort { method: "external merge", on_disk: true, bytes: sorter.disk_bytes },
-                    false => Report::Sort { method: "quicksort", on_disk: false, bytes: sorter.peak_bytes as u64 },
+                    true => NodeReport::Sort { method: "external merge", on_disk: true, bytes: sorter.disk_bytes },
+                    false => NodeReport::Sort { method: "quicksort", on_disk: false, bytes: sorter.peak_bytes as u64 },
                 }
             }
         };
@@ -127,7 +127,7 @@ impl SortState {
         Ok(())
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if !self.sorted {
             self.sort(rt, cx)?;
         }
@@ -208,7 +208,7 @@ impl TopRows {
         self.bytes <= self.budget_bytes
     }
     /// Hands all rows over, in the order of their arrival.
-    fn give_to(&mut self, sorter: &mut Sorter, io: Io<'_>) -> Result<()> {
+    fn give_to(&mut self, sorter: &mut Sorter, io: SpillIo<'_>) -> Result<()> {
         let mut rows = std::mem::take(&mut self.heap).into_vec();
         rows.sort_unstable_by_key(|r| r.number);
         rows.iter().try_for_each(|r| sorter.push(&r.key, &r.row, io))

@@ -5,34 +5,34 @@ use super::expr::Evaluate;
 use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, modify, scan, setop, sort};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
-use kilndb_plan::{Node, Op};
+use kilndb_plan::{Op, PlanNode};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-pub struct Unary {
-    pub node: Arc<Node>,
-    pub input: Box<State>,
+pub(crate) struct UnaryInput {
+    pub node: Arc<PlanNode>,
+    pub input: Box<NodeState>,
     pub buffer: Batch,
 }
 
-pub struct LimitState {
-    unary: Unary,
+pub(crate) struct LimitState {
+    unary: UnaryInput,
     skip: Option<u64>,
     left: u64,
     last: Option<Vec<Datum>>,
     done: bool,
 }
 
-pub enum State {
-    Result { node: Arc<Node>, done: bool },
-    Values { node: Arc<Node>, next: usize },
+pub(crate) enum NodeState {
+    Result { node: Arc<PlanNode>, done: bool },
+    Values { node: Arc<PlanNode>, next: usize },
     Scan(Box<scan::ScanState>),
     Partitions(Box<super::partition_scan::PartitionsState>),
     ByPartition(Box<super::by_partition::ByPartitionState>),
     Function(Box<function::FunctionState>),
     CteScan(cte::CteScanState),
-    Filter(Unary),
-    Project(Unary),
+    Filter(UnaryInput),
+    Project(UnaryInput),
     ProjectSet(Box<function::ProjectSetState>),
     NestLoop(Box<join::NestLoopState>),
     HashJoin(Box<hashjoin::HashJoinState>),
@@ -46,53 +46,59 @@ pub enum State {
     Modify(Box<modify::ModifyState>),
 }
 
-impl State {
-    pub fn new(node: &Arc<Node>) -> State {
-        let unary = |input: &Arc<Node>| Unary {
+impl NodeState {
+    pub fn new(node: &Arc<PlanNode>) -> NodeState {
+        let unary = |input: &Arc<PlanNode>| UnaryInput {
             node: node.clone(),
-            input: Box::new(State::new(input)),
+            input: Box::new(NodeState::new(input)),
             buffer: Batch::new(input.width),
         };
         match &node.op {
-            Op::Result { .. } | Op::Shown { .. } => State::Result { node: node.clone(), done: false },
-            Op::Values { .. } => State::Values { node: node.clone(), next: 0 },
+            Op::Result { .. } | Op::Shown { .. } => NodeState::Result { node: node.clone(), done: false },
+            Op::Values { .. } => NodeState::Values { node: node.clone(), next: 0 },
             Op::SeqScan(_)
             | Op::IndexScan { .. }
             | Op::TidScan { .. }
             | Op::BitmapScan { .. }
-            | Op::CountScan { .. } => State::Scan(Box::new(scan::ScanState::new(node))),
+            | Op::CountScan { .. } => NodeState::Scan(Box::new(scan::ScanState::new(node))),
             Op::Partitions(p) => {
-                State::Partitions(Box::new(super::partition_scan::PartitionsState::new(node, &p.template)))
+                NodeState::Partitions(Box::new(super::partition_scan::PartitionsState::new(node, &p.template)))
             }
             Op::ByPartition(p) => {
-                State::ByPartition(Box::new(super::by_partition::ByPartitionState::new(node, &p.input)))
+                NodeState::ByPartition(Box::new(super::by_partition::ByPartitionState::new(node, &p.input)))
             }
-            Op::Function { .. } => State::Function(Box::new(function::FunctionState::new(node))),
-            Op::CteScan { .. } | Op::WorkTable { .. } => State::CteScan(cte::CteScanState::new(node)),
-            Op::Filter { input, .. } => State::Filter(unary(input)),
-            Op::Project { input, .. } => State::Project(unary(input)),
-            Op::ProjectSet { input, .. } => State::ProjectSet(Box::new(function::ProjectSetState::new(unary(input)))),
+            Op::Function { .. } => NodeState::Function(Box::new(function::FunctionState::new(node))),
+            Op::CteScan { .. } | Op::WorkTable { .. } => NodeState::CteScan(cte::CteScanState::new(node)),
+            Op::Filter { input, .. } => NodeState::Filter(unary(input)),
+            Op::Project { input, .. } => NodeState::Project(unary(input)),
+            Op::ProjectSet { input, .. } => {
+                NodeState::ProjectSet(Box::new(function::ProjectSetState::new(unary(input))))
+            }
             Op::NestLoop { outer, inner, .. } => {
-                State::NestLoop(Box::new(join::NestLoopState::new(node, outer, inner)))
+                NodeState::NestLoop(Box::new(join::NestLoopState::new(node, outer, inner)))
             }
             Op::HashJoin { probe, build, .. } => {
-                State::HashJoin(Box::new(hashjoin::HashJoinState::new(node, probe, build)))
+                NodeState::HashJoin(Box::new(hashjoin::HashJoinState::new(node, probe, build)))
             }
-            Op::Aggregate { input, .. } => State::Aggregate(Box::new(aggregate::AggregateState::new(unary(input)))),
-            Op::Sort { input, .. } => State::Sort(Box::new(sort::SortState::new(unary(input)))),
-            Op::Limit { input, .. } => {
-                State::Limit(Box::new(LimitState { unary: unary(input), skip: None, left: 0, last: None, done: false }))
-            }
-            Op::Distinct { input, .. } => State::Distinct(Box::new(hash::DistinctState::new(unary(input)))),
-            Op::SetOp { left, right, .. } => State::SetOp(Box::new(setop::SetOpState::new(node, left, right))),
-            Op::Window { input, .. } => State::Window(Box::new(super::window::WindowState::new(unary(input)))),
-            Op::LockRows { input, .. } => State::LockRows(Box::new(lockrows::LockRowsState::new(unary(input)))),
-            Op::Modify(m) => State::Modify(Box::new(modify::ModifyState::new(node, &m.statement.input))),
+            Op::Aggregate { input, .. } => NodeState::Aggregate(Box::new(aggregate::AggregateState::new(unary(input)))),
+            Op::Sort { input, .. } => NodeState::Sort(Box::new(sort::SortState::new(unary(input)))),
+            Op::Limit { input, .. } => NodeState::Limit(Box::new(LimitState {
+                unary: unary(input),
+                skip: None,
+                left: 0,
+                last: None,
+                done: false,
+            })),
+            Op::Distinct { input, .. } => NodeState::Distinct(Box::new(hash::DistinctState::new(unary(input)))),
+            Op::SetOp { left, right, .. } => NodeState::SetOp(Box::new(setop::SetOpState::new(node, left, right))),
+            Op::Window { input, .. } => NodeState::Window(Box::new(super::window::WindowState::new(unary(input)))),
+            Op::LockRows { input, .. } => NodeState::LockRows(Box::new(lockrows::LockRowsState::new(unary(input)))),
+            Op::Modify(m) => NodeState::Modify(Box::new(modify::ModifyState::new(node, &m.statement.input))),
         }
     }
 
     /// The next batch of rows in place of what was in `batch`; false at the end.
-    pub fn fill(&mut self, batch: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub fn fill(&mut self, batch: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         batch.clear();
         cx.park.step()?;
         self.next(batch, rt, cx)?;
@@ -100,12 +106,12 @@ impl State {
     }
 
     /// Appends rows to `out` (given empty) until it is full; none appended means the end.
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         if rt.counters.is_none() {
             return self.next_plain(out, rt, cx);
         }
         let id = self.node_id();
-        let begun = Begun::now();
+        let begun = MeasureStart::now();
         let result = self.next_plain(out, rt, cx);
         if let Some(c) = rt.counters.as_mut().and_then(|c| c.get_mut(id)) {
             c.count(out.rows, &begun);
@@ -119,30 +125,30 @@ impl State {
 
     fn node_id(&self) -> usize {
         match self {
-            State::Result { node, .. } | State::Values { node, .. } => node.id,
-            State::Scan(s) => s.node.id,
-            State::Partitions(s) => s.node.id,
-            State::ByPartition(s) => s.node.id,
-            State::Function(s) => s.node.id,
-            State::CteScan(s) => s.node.id,
-            State::Filter(u) | State::Project(u) => u.node.id,
-            State::ProjectSet(s) => s.unary.node.id,
-            State::NestLoop(s) => s.node.id,
-            State::HashJoin(s) => s.node.id,
-            State::Aggregate(s) => s.unary.node.id,
-            State::Sort(s) => s.unary.node.id,
-            State::Limit(s) => s.unary.node.id,
-            State::Distinct(s) => s.unary.node.id,
-            State::SetOp(s) => s.node.id,
-            State::Window(s) => s.unary.node.id,
-            State::LockRows(s) => s.unary.node.id,
-            State::Modify(s) => s.node.id,
+            NodeState::Result { node, .. } | NodeState::Values { node, .. } => node.id,
+            NodeState::Scan(s) => s.node.id,
+            NodeState::Partitions(s) => s.node.id,
+            NodeState::ByPartition(s) => s.node.id,
+            NodeState::Function(s) => s.node.id,
+            NodeState::CteScan(s) => s.node.id,
+            NodeState::Filter(u) | NodeState::Project(u) => u.node.id,
+            NodeState::ProjectSet(s) => s.unary.node.id,
+            NodeState::NestLoop(s) => s.node.id,
+            NodeState::HashJoin(s) => s.node.id,
+            NodeState::Aggregate(s) => s.unary.node.id,
+            NodeState::Sort(s) => s.unary.node.id,
+            NodeState::Limit(s) => s.unary.node.id,
+            NodeState::Distinct(s) => s.unary.node.id,
+            NodeState::SetOp(s) => s.node.id,
+            NodeState::Window(s) => s.unary.node.id,
+            NodeState::LockRows(s) => s.unary.node.id,
+            NodeState::Modify(s) => s.node.id,
         }
     }
 
-    fn next_plain(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next_plain(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         match self {
-            State::Result { node, done } => {
+            NodeState::Result { node, done } => {
                 if !std::mem::replace(done, true) {
                     let keep = match &node.op {
                         Op::Result { filter: Some(f) } => f.is_true(&[], rt, cx)?,
@@ -154,7 +160,7 @@ impl State {
                 }
                 Ok(())
             }
-            State::Values { node, next } => {
+            NodeState::Values { node, next } => {
                 let Op::Values { rows } = &node.op else { return Ok(()) };
                 if rows.is_empty() {
                     return match &mut cx.source {
@@ -173,38 +179,38 @@ impl State {
                 }
                 Ok(())
             }
-            State::Scan(s) => s.next(out, rt, cx),
-            State::Partitions(s) => s.next(out, rt, cx),
-            State::ByPartition(s) => s.next(out, rt, cx),
-            State::Function(s) => s.next(out, rt, cx),
-            State::CteScan(s) => s.next(out, rt, cx),
-            State::Filter(u) => filter(u, out, rt, cx),
-            State::Project(u) => project(u, out, rt, cx),
-            State::ProjectSet(s) => s.next(out, rt, cx),
-            State::NestLoop(s) => s.next(out, rt, cx),
-            State::HashJoin(s) => s.next(out, rt, cx),
-            State::Aggregate(s) => s.next(out, rt, cx),
-            State::Sort(s) => s.next(out, rt, cx),
-            State::Limit(s) => s.next(out, rt, cx),
-            State::Distinct(s) => s.next(out, rt, cx),
-            State::SetOp(s) => s.next(out, rt, cx),
-            State::Window(s) => s.next(out, rt, cx),
-            State::LockRows(s) => s.next(out, rt, cx),
-            State::Modify(s) => s.next(out, rt, cx),
+            NodeState::Scan(s) => s.next(out, rt, cx),
+            NodeState::Partitions(s) => s.next(out, rt, cx),
+            NodeState::ByPartition(s) => s.next(out, rt, cx),
+            NodeState::Function(s) => s.next(out, rt, cx),
+            NodeState::CteScan(s) => s.next(out, rt, cx),
+            NodeState::Filter(u) => filter(u, out, rt, cx),
+            NodeState::Project(u) => project(u, out, rt, cx),
+            NodeState::ProjectSet(s) => s.next(out, rt, cx),
+            NodeState::NestLoop(s) => s.next(out, rt, cx),
+            NodeState::HashJoin(s) => s.next(out, rt, cx),
+            NodeState::Aggregate(s) => s.next(out, rt, cx),
+            NodeState::Sort(s) => s.next(out, rt, cx),
+            NodeState::Limit(s) => s.next(out, rt, cx),
+            NodeState::Distinct(s) => s.next(out, rt, cx),
+            NodeState::SetOp(s) => s.next(out, rt, cx),
+            NodeState::Window(s) => s.next(out, rt, cx),
+            NodeState::LockRows(s) => s.next(out, rt, cx),
+            NodeState::Modify(s) => s.next(out, rt, cx),
         }
     }
 
     /// No more than `rows` rows will be asked for before the next start (None: not known).
     fn set_bound(&mut self, rows: Option<u64>) {
         match self {
-            State::Sort(s) => s.set_bound(rows),
-            State::Project(u) => u.input.set_bound(rows),
+            NodeState::Sort(s) => s.set_bound(rows),
+            NodeState::Project(u) => u.input.set_bound(rows),
             _ => {}
         }
     }
 
     /// Starts over with the present parameters.
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         if let Some(c) = rt.counters.as_mut() {
             let id = self.node_id();
             if let Some(c) = c.get_mut(id) {
@@ -212,47 +218,47 @@ impl State {
             }
         }
         match self {
-            State::Result { done, .. } => *done = false,
-            State::Values { next, .. } => *next = 0,
-            State::Scan(s) => s.rescan(),
-            State::Partitions(s) => s.rescan(),
-            State::ByPartition(s) => s.rescan(),
-            State::Function(s) => s.rescan(),
-            State::CteScan(s) => s.rescan(),
-            State::Filter(u) | State::Project(u) => u.rescan(rt),
-            State::ProjectSet(s) => s.rescan(rt),
-            State::NestLoop(s) => s.rescan(rt),
-            State::HashJoin(s) => s.rescan(rt),
-            State::Aggregate(s) => s.rescan(rt),
-            State::Sort(s) => s.rescan(rt),
-            State::Limit(s) => {
+            NodeState::Result { done, .. } => *done = false,
+            NodeState::Values { next, .. } => *next = 0,
+            NodeState::Scan(s) => s.rescan(),
+            NodeState::Partitions(s) => s.rescan(),
+            NodeState::ByPartition(s) => s.rescan(),
+            NodeState::Function(s) => s.rescan(),
+            NodeState::CteScan(s) => s.rescan(),
+            NodeState::Filter(u) | NodeState::Project(u) => u.rescan(rt),
+            NodeState::ProjectSet(s) => s.rescan(rt),
+            NodeState::NestLoop(s) => s.rescan(rt),
+            NodeState::HashJoin(s) => s.rescan(rt),
+            NodeState::Aggregate(s) => s.rescan(rt),
+            NodeState::Sort(s) => s.rescan(rt),
+            NodeState::Limit(s) => {
                 s.unary.rescan(rt);
                 s.skip = None;
                 s.last = None;
                 s.done = false;
             }
-            State::Distinct(s) => s.rescan(rt),
-            State::SetOp(s) => s.rescan(rt),
-            State::Window(s) => s.rescan(rt),
-            State::LockRows(s) => s.rescan(rt),
-            State::Modify(_) => {}
+            NodeState::Distinct(s) => s.rescan(rt),
+            NodeState::SetOp(s) => s.rescan(rt),
+            NodeState::Window(s) => s.rescan(rt),
+            NodeState::LockRows(s) => s.rescan(rt),
+            NodeState::Modify(_) => {}
         }
     }
 }
 
-impl Unary {
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+impl UnaryInput {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.buffer.clear();
         self.input.rescan(rt);
     }
     /// The next batch of input in `buffer`; false at the end.
-    pub fn fill(&mut self, max: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<bool> {
+    pub fn fill(&mut self, max: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         self.buffer.max = max;
         self.input.fill(&mut self.buffer, rt, cx)
     }
 }
 
-fn filter(u: &mut Unary, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn filter(u: &mut UnaryInput, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = u.node.clone();
     let Op::Filter { condition, .. } = &node.op else { return Ok(()) };
     while out.rows == 0 {
@@ -270,7 +276,7 @@ fn filter(u: &mut Unary, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext
     Ok(())
 }
 
-fn project(u: &mut Unary, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+fn project(u: &mut UnaryInput, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let node = u.node.clone();
     let Op::Project { exprs, .. } = &node.op else { return Ok(()) };
     if u.fill(out.max, rt, cx)? {
@@ -289,11 +295,11 @@ fn project(u: &mut Unary, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContex
 }
 
 impl LimitState {
-    fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Limit { limit, offset, ties, .. } = &node.op else { return Ok(()) };
         if self.skip.is_none() {
-            let read = |e: &Option<CExpr>, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Option<i64>> {
+            let read = |e: &Option<CExpr>, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Option<i64>> {
                 Ok(match e {
                     Some(e) => match e.eval(&[], rt, cx)? {
                         Datum::Int8(n) => Some(n),

@@ -45,7 +45,7 @@ pub struct Usage {
 }
 
 /// What a rollback to a savepoint goes back to: rows more (or emptied) and rows changed, by relation.
-pub type Mark = Vec<(Oid, i64, bool, i64)>;
+pub type UsageMark = Vec<(Oid, i64, bool, i64)>;
 
 impl Usage {
     fn of(&mut self, relation: Oid) -> Option<&mut RelationUsage> {
@@ -62,7 +62,7 @@ impl Usage {
         self.relations.get_mut(at).map(|(_, usage)| usage)
     }
     /// What helpers have read is part of the session's own scans.
-    pub fn read_by_helpers(&mut self, theirs: &Usage) {
+    pub(crate) fn read_by_helpers(&mut self, theirs: &Usage) {
         for (relation, usage) in &theirs.relations {
             self.scanned(*relation, 0, usage.read, usage.fetched);
         }
@@ -86,7 +86,7 @@ impl Usage {
             usage.modified += (inserted + updated + deleted) as i64;
         }
     }
-    pub fn wrote_index(&mut self, index: Oid, rows: u64) {
+    pub(crate) fn wrote_index(&mut self, index: Oid, rows: u64) {
         if let Some(usage) = self.of(index) {
             usage.entries += rows;
         }
@@ -100,10 +100,10 @@ impl Usage {
     pub fn dropped(&mut self, relation: Oid) {
         self.dropped.push(relation);
     }
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> UsageMark {
         self.relations.iter().map(|(oid, usage)| (*oid, usage.live, usage.emptied, usage.modified)).collect()
     }
-    pub fn rollback_to(&mut self, mark: &Mark) {
+    pub fn rollback_to(&mut self, mark: &UsageMark) {
         for (oid, usage) in &mut self.relations {
             let before = mark.iter().find(|m| m.0 == *oid);
             (usage.live, usage.emptied, usage.modified) = before.map_or((0, false, 0), |m| (m.1, m.2, m.3));
@@ -150,16 +150,16 @@ pub enum Maintenance {
 }
 
 #[derive(Default)]
-struct Part {
+struct StatisticsShard {
     databases: HashMap<Oid, DatabaseTotals>,
-    /// Without what is still in the log: [`Part::settle`] before anything is looked up.
-    relations: Relations,
-    log: Vec<Entry>,
+    /// Without what is still in the log: [`StatisticsShard::settle`] before anything is looked up.
+    relations: RelationTotalsTable,
+    log: Vec<UsageEntry>,
 }
 
 /// What one transaction did to one relation. Totals of many relations are in no cache: added many at a time, the
 /// processor fetches several at once.
-struct Entry {
+struct UsageEntry {
     relation: (Oid, Oid),
     usage: SmallUsage,
     committed: bool,
@@ -213,10 +213,10 @@ impl SmallUsage {
 
 const LOG_ENTRIES_MAX: usize = 64;
 
-impl Part {
+impl StatisticsShard {
     fn add(&mut self, relation: (Oid, Oid), usage: &RelationUsage, committed: bool, now: i64) {
         match SmallUsage::of(usage).filter(|_| !usage.emptied) {
-            Some(usage) => self.log.push(Entry { relation, usage, committed, now }),
+            Some(usage) => self.log.push(UsageEntry { relation, usage, committed, now }),
             None => self.relations.of(relation).add(usage, committed, now),
         }
         if self.log.len() >= LOG_ENTRIES_MAX {
@@ -238,14 +238,14 @@ impl Part {
 
 /// Places are found without looking at the totals, so that many of these can be fetched at once.
 #[derive(Default)]
-struct Relations {
+struct RelationTotalsTable {
     places: HashMap<(Oid, Oid), u32>,
     totals: Vec<RelationTotals>,
     /// Places that are nobody's.
     free: Vec<usize>,
 }
 
-impl Relations {
+impl RelationTotalsTable {
     fn place(&mut self, relation: (Oid, Oid)) -> usize {
         if let Some(place) = self.places.get(&relation) {
             return *place as usize;
@@ -282,10 +282,10 @@ impl Relations {
 /// A cache line of its own.
 #[repr(align(128))]
 #[derive(Default)]
-struct WorkerPart(Mutex<Part>);
+struct WorkerShard(Mutex<StatisticsShard>);
 
 pub struct Statistics {
-    parts: Vec<WorkerPart>,
+    parts: Vec<WorkerShard>,
     /// When a database was reset last, microseconds since 2000.
     resets: Mutex<HashMap<Oid, i64>>,
 }
@@ -293,14 +293,14 @@ pub struct Statistics {
 impl Statistics {
     pub fn new(workers: usize) -> Statistics {
         Statistics {
-            parts: (0..workers.max(1)).map(|_| WorkerPart::default()).collect(),
+            parts: (0..workers.max(1)).map(|_| WorkerShard::default()).collect(),
             resets: Mutex::new(HashMap::new()),
         }
     }
-    fn part(&self, worker: usize) -> MutexGuard<'_, Part> {
+    fn part(&self, worker: usize) -> MutexGuard<'_, StatisticsShard> {
         self.parts[worker % self.parts.len()].0.lock().unwrap_or_else(|e| e.into_inner())
     }
-    fn each(&self, mut f: impl FnMut(&mut Part)) {
+    fn each(&self, mut f: impl FnMut(&mut StatisticsShard)) {
         for worker in 0..self.parts.len() {
             let mut part = self.part(worker);
             part.settle();

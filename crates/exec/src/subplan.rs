@@ -2,22 +2,22 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::null_rows::{RowKey, RowSet};
-use super::state::State;
+use super::null_rows::{NullableRowSet, RowKey};
+use super::state::NodeState;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_plan::expression::{CExpr, SubPlanKind, SubPlanUse};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
-pub struct SubState {
-    state: State,
+pub(crate) struct SubplanState {
+    state: NodeState,
     started: bool,
     cached: Option<Datum>,
     rows: Option<Vec<Vec<Datum>>>,
-    set: Option<RowSet>,
+    set: Option<NullableRowSet>,
 }
 
-pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Datum> {
+pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
     for (param, slot) in &s.set {
         rt.exec_params[*param] = row.get(*slot).cloned().unwrap_or_default();
     }
@@ -26,7 +26,7 @@ pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContex
         Some(st) => st,
         None => {
             let node = rt.plan.subplans[s.index].clone();
-            SubState { state: State::new(&node), started: false, cached: None, rows: None, set: None }
+            SubplanState { state: NodeState::new(&node), started: false, cached: None, rows: None, set: None }
         }
     };
     let result = eval_with(s, &mut state, row, rt, cx);
@@ -36,7 +36,7 @@ pub fn eval(s: &SubPlanUse, row: &[Datum], rt: &mut Runtime, cx: &mut ExecContex
     result
 }
 
-fn restart(st: &mut SubState, rt: &mut Runtime) {
+fn restart(st: &mut SubplanState, rt: &mut RunState) {
     if st.started {
         st.state.rescan(rt);
     }
@@ -45,9 +45,9 @@ fn restart(st: &mut SubState, rt: &mut Runtime) {
 
 fn eval_with(
     s: &SubPlanUse,
-    st: &mut SubState,
+    st: &mut SubplanState,
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Datum> {
     if s.cacheable
@@ -102,9 +102,9 @@ fn eval_with(
 }
 
 fn single_row(
-    st: &mut SubState,
+    st: &mut SubplanState,
     width: usize,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<Vec<Datum>>> {
     let mut b = Batch::with_max(width, 2);
@@ -125,7 +125,12 @@ fn single_row(
     }
 }
 
-fn all_rows(st: &mut SubState, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<Vec<Vec<Datum>>> {
+fn all_rows(
+    st: &mut SubplanState,
+    width: usize,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<Vec<Vec<Datum>>> {
     let mut b = Batch::new(width);
     let mut rows = Vec::new();
     while st.state.fill(&mut b, rt, cx)? {
@@ -138,7 +143,7 @@ fn test(
     s: &SubPlanUse,
     values: Vec<Datum>,
     row: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Datum> {
     for (param, v) in s.test_params.iter().zip(values) {
@@ -152,10 +157,10 @@ fn test(
 
 fn quantified(
     s: &SubPlanUse,
-    st: &mut SubState,
+    st: &mut SubplanState,
     row: &[Datum],
     width: usize,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Datum> {
     let any = matches!(s.kind, SubPlanKind::Any);
@@ -190,15 +195,15 @@ fn quantified(
 /// `left = ANY (SELECT …)` by a look-up in the set of the subquery's rows.
 fn hashed(
     keys: &[(CExpr, usize, Oid)],
-    st: &mut SubState,
+    st: &mut SubplanState,
     row: &[Datum],
     width: usize,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Datum> {
     if st.set.is_none() {
         restart(st, rt);
-        let mut set = RowSet::default();
+        let mut set = NullableRowSet::default();
         for r in all_rows(st, width, rt, cx)? {
             let mut key = RowKey::default();
             for (_, column, ty) in keys {

@@ -9,7 +9,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::routine::Held;
+use super::routine::CallerResources;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
 use kilndb_catalog::Table;
@@ -21,7 +21,7 @@ use kilndb_types::Datum;
 use std::sync::Arc;
 
 /// One call of a trigger's function.
-pub struct Fire<'a> {
+pub struct TriggerCall<'a> {
     pub trigger: &'a Trigger,
     pub table: &'a Arc<Table>,
     pub operation: TriggerOperation,
@@ -29,6 +29,54 @@ pub struct Fire<'a> {
     pub old: Option<&'a [Datum]>,
     pub new: Option<&'a [Datum]>,
     pub transitions: Option<&'a mut TransitionRows>,
+}
+
+/// What has become of one row, as AFTER triggers see it. An UPDATE that moves a row to another partition has changed two:
+/// the one without its new values, the other without its old ones.
+#[derive(Clone, Copy)]
+pub(crate) struct RowChange<'a> {
+    pub operation: TriggerOperation,
+    pub old: Option<&'a [Datum]>,
+    pub new: Option<&'a [Datum]>,
+}
+
+impl<'a> RowChange<'a> {
+    pub fn inserted(new: &'a [Datum]) -> RowChange<'a> {
+        RowChange { operation: TriggerOperation::Insert, old: None, new: Some(new) }
+    }
+    pub fn updated(old: &'a [Datum], new: &'a [Datum]) -> RowChange<'a> {
+        RowChange { operation: TriggerOperation::Update, old: Some(old), new: Some(new) }
+    }
+    pub fn deleted(old: &'a [Datum]) -> RowChange<'a> {
+        RowChange { operation: TriggerOperation::Delete, old: Some(old), new: None }
+    }
+    /// What the change is to statement triggers of an UPDATE that has moved the row to another partition.
+    pub(crate) fn as_update(self) -> RowChange<'a> {
+        RowChange { operation: TriggerOperation::Update, ..self }
+    }
+}
+
+/// What is about to become of one row. BEFORE triggers may replace the new row.
+pub(crate) enum ProposedChange<'a> {
+    Insert(&'a mut Vec<Datum>),
+    Update(&'a [Datum], &'a mut Vec<Datum>),
+    Delete(&'a [Datum]),
+}
+
+impl ProposedChange<'_> {
+    fn as_change(&self) -> RowChange<'_> {
+        match self {
+            ProposedChange::Insert(new) => RowChange::inserted(new),
+            ProposedChange::Update(old, new) => RowChange::updated(old, new),
+            ProposedChange::Delete(old) => RowChange::deleted(old),
+        }
+    }
+    fn new_row(&mut self) -> Option<&mut Vec<Datum>> {
+        match self {
+            ProposedChange::Insert(new) | ProposedChange::Update(_, new) => Some(new),
+            ProposedChange::Delete(_) => None,
+        }
+    }
 }
 
 /// A call of a constraint trigger's function that waits for the end of the transaction.
@@ -58,7 +106,7 @@ const OPERATIONS: [TriggerOperation; 3] =
 
 /// The triggers' side of one run of a [`ModifyPlan`].
 #[derive(Default)]
-pub struct Firing {
+pub(crate) struct StatementTriggers {
     pub has_begun: bool,
     is_replica: bool,
     /// The partition that the row of the moment is in, among those that the statement has changed.
@@ -80,20 +128,21 @@ const QUEUE_HEAD: usize = 4;
 /// Partitions that one action can change.
 const STEP_SHIFT: usize = 20;
 
-fn extend_side(m: &ModifyPlan, side: Option<&[Datum]>, out: &mut Vec<Datum>) {
-    match side {
+/// Appends a version of a row as the named table has it, or as many NULLs where there is none.
+fn extend_version(m: &ModifyPlan, version: Option<&[Datum]>, out: &mut Vec<Datum>) {
+    match version {
         Some(row) => m.extend_named(out, row),
         None => out.resize(out.len() + m.named_width(), Datum::Null),
     }
 }
 
-impl Firing {
-    pub fn new(cx: &ExecContext<'_>) -> Firing {
-        Firing { has_begun: true, is_replica: cx.session.is_replica(), ..Firing::default() }
+impl StatementTriggers {
+    pub fn new(cx: &ExecContext<'_>) -> StatementTriggers {
+        StatementTriggers { has_begun: true, is_replica: cx.session.is_replica(), ..StatementTriggers::default() }
     }
     /// The first trigger is a partition's.
     pub fn begin(&mut self, cx: &ExecContext<'_>) {
-        *self = Firing { step: self.step, ..Firing::new(cx) };
+        *self = StatementTriggers { step: self.step, ..StatementTriggers::new(cx) };
     }
 
     /// Does it fire for this event, as far as its row is not looked at?
@@ -104,131 +153,112 @@ impl Firing {
             && (operation != TriggerOperation::Update || t.columns.is_empty() || t.columns.iter().any(is_set))
     }
 
-    fn fits(
+    /// Does the trigger's WHEN condition hold for the row? Statement triggers see none.
+    fn condition_holds(
         t: &PlannedTrigger,
-        old: Option<&[Datum]>,
-        new: Option<&[Datum]>,
+        change: Option<RowChange<'_>>,
         width: usize,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
         let Some(when) = &t.when else { return Ok(true) };
         let mut row = Vec::with_capacity(width * 2);
-        for side in [old, new] {
-            row.extend_from_slice(side.unwrap_or_default());
-            row.resize(row.len() + width - side.map_or(0, <[Datum]>::len), Datum::Null);
+        for version in [change.and_then(|c| c.old), change.and_then(|c| c.new)] {
+            row.extend_from_slice(version.unwrap_or_default());
+            row.resize(row.len() + width - version.map_or(0, <[Datum]>::len), Datum::Null);
         }
         when.is_true(&row, rt, cx)
     }
 
+    /// Fires the statement triggers of `m`: those before its rows are changed, or those after.
     pub fn statement(
         &mut self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
         operation: TriggerOperation,
         before: bool,
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let Some(plan) = &m.triggers else { return Ok(()) };
         for t in &plan.list {
             let trigger = &*t.trigger;
             if trigger.for_each_row()
                 || trigger.is(BEFORE) != before
                 || !self.is_due(plan, trigger, operation)
-                || !Self::fits(t, None, None, m.table.columns.len(), rt, cx)?
+                || !Self::condition_holds(t, None, m.table.columns.len(), rt, cx)?
             {
                 continue;
             }
             let transitions = Some(&mut self.transitions[operation as usize]);
-            fire(Fire { trigger, table: &m.table, operation, old: None, new: None, transitions }, cx)?;
+            fire(TriggerCall { trigger, table: &m.table, operation, old: None, new: None, transitions }, cx)?;
         }
         Ok(())
     }
 
     /// BEFORE … FOR EACH ROW, or INSTEAD OF: the new row may be another afterwards. False: the row is passed over.
-    #[allow(clippy::too_many_arguments)]
-    pub fn before_row(
+    pub(crate) fn before_row(
         &mut self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
-        operation: TriggerOperation,
-        old: Option<&[Datum]>,
-        mut new: Option<&mut Vec<Datum>>,
-        rt: &mut Runtime,
+        mut change: ProposedChange<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<bool> {
+        let Some(plan) = &m.triggers else { return Ok(true) };
+        let operation = change.as_change().operation;
         for t in &plan.list {
             let trigger = &*t.trigger;
             if !trigger.for_each_row() || trigger.is_after() || !self.is_due(plan, trigger, operation) {
                 continue;
             }
-            if let Some(new) = &mut new {
-                // Not computed yet.
+            if let Some(new) = change.new_row() {
+                // Generated columns are computed after the triggers.
                 m.generated.iter().for_each(|(column, _)| new[*column] = Datum::Null);
             }
-            if !Self::fits(t, old, new.as_deref().map(Vec::as_slice), m.table.columns.len(), rt, cx)? {
+            let RowChange { operation, old, new } = change.as_change();
+            if !Self::condition_holds(t, Some(change.as_change()), m.table.columns.len(), rt, cx)? {
                 continue;
             }
-            match fire(
-                Fire {
-                    trigger,
-                    table: &m.table,
-                    operation,
-                    old,
-                    new: new.as_deref().map(Vec::as_slice),
-                    transitions: None,
-                },
-                cx,
-            )? {
-                None => return Ok(false),
-                Some(row) => {
-                    let Some(new) = &mut new else { continue };
-                    let before = std::mem::replace(&mut **new, row);
-                    if operation == TriggerOperation::Insert
-                        && trigger.parent != 0
-                        && !super::partition::belongs(&m.table, new, rt, cx)?
-                        && super::partition::belongs(&m.table, &before, rt, cx)?
-                    {
-                        return Err(moved_by_trigger(trigger, &m.table));
-                    }
-                }
+            let call = TriggerCall { trigger, table: &m.table, operation, old, new, transitions: None };
+            let Some(row) = fire(call, cx)? else { return Ok(false) };
+            let Some(new) = change.new_row() else { continue };
+            let before = std::mem::replace(new, row);
+            if operation == TriggerOperation::Insert
+                && trigger.parent != 0
+                && !super::partition::belongs(&m.table, new, rt, cx)?
+                && super::partition::belongs(&m.table, &before, rt, cx)?
+            {
+                return Err(moved_by_trigger(trigger, &m.table));
             }
         }
         Ok(true)
     }
 
     /// Queues what is to fire for a changed row, and keeps it for statement triggers.
-    #[allow(clippy::too_many_arguments)]
-    pub fn after_row(
+    pub(crate) fn after_row(
         &mut self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
-        operation: TriggerOperation,
-        old: Option<&[Datum]>,
-        new: Option<&[Datum]>,
-        rt: &mut Runtime,
+        change: RowChange<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        self.capture(m, plan, operation, old, new, cx)?;
-        self.queue_row(m, plan, operation, old, new, rt, cx)
+        if m.triggers.is_none() {
+            return Ok(());
+        }
+        self.capture(m, change, cx)?;
+        self.queue_row(m, change, rt, cx)
     }
 
-    pub fn capture(
-        &mut self,
-        m: &ModifyPlan,
-        plan: &TriggerPlan,
-        operation: TriggerOperation,
-        old: Option<&[Datum]>,
-        new: Option<&[Datum]>,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
-        let (wants_old, wants_new) = plan.captures.get(operation as usize).copied().unwrap_or_default();
+    /// Keeps a changed row for triggers with transition tables.
+    pub(crate) fn capture(&mut self, m: &ModifyPlan, change: RowChange<'_>, cx: &mut ExecContext<'_>) -> Result<()> {
+        let Some(plan) = &m.triggers else { return Ok(()) };
+        let operation = change.operation as usize;
+        let (wants_old, wants_new) = plan.captures.get(operation).copied().unwrap_or_default();
         if !wants_old && !wants_new {
             return Ok(());
         }
         let (io, budget_bytes) = (cx.io(), cx.work_mem_bytes);
-        let kept = &mut self.transitions[operation as usize];
-        for (store, wanted, row) in [(&mut kept.old, wants_old, old), (&mut kept.new, wants_new, new)] {
+        let kept = &mut self.transitions[operation];
+        for (store, wanted, row) in [(&mut kept.old, wants_old, change.old), (&mut kept.new, wants_new, change.new)] {
             if let (true, Some(row)) = (wanted, row) {
                 let mut named = Vec::with_capacity(m.named_width());
                 m.extend_named(&mut named, row);
@@ -238,17 +268,15 @@ impl Firing {
         Ok(())
     }
 
-    #[allow(clippy::too_many_arguments)]
-    pub fn queue_row(
+    /// Queues a changed row with the row triggers that are to fire for it when the statement is done.
+    pub(crate) fn queue_row(
         &mut self,
         m: &ModifyPlan,
-        plan: &TriggerPlan,
-        operation: TriggerOperation,
-        old: Option<&[Datum]>,
-        new: Option<&[Datum]>,
-        rt: &mut Runtime,
+        change: RowChange<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let Some(plan) = &m.triggers else { return Ok(()) };
         let width = m.table.columns.len();
         for (word, list) in plan.list.chunks(BITS).enumerate() {
             let mut due = 0i64;
@@ -256,26 +284,19 @@ impl Firing {
                 let trigger = &*t.trigger;
                 if !trigger.for_each_row()
                     || !trigger.is_after()
-                    || !self.is_due(plan, trigger, operation)
-                    || !Self::fits(t, old, new, width, rt, cx)?
+                    || !self.is_due(plan, trigger, change.operation)
+                    || !Self::condition_holds(t, Some(change), width, rt, cx)?
                 {
                     continue;
                 }
-                if trigger.constraint != 0
-                    && super::constraint::is_deferred(
-                        trigger.constraint,
-                        trigger.deferrable,
-                        trigger.initially_deferred,
-                        cx,
-                    )
-                {
+                if is_deferred(trigger, cx) {
                     cx.pending.triggers.push(PendingTrigger {
                         constraint: trigger.constraint,
                         trigger: trigger.oid,
                         table: m.table.oid,
-                        operation,
-                        old: old.map(<[Datum]>::to_vec),
-                        new: new.map(<[Datum]>::to_vec),
+                        operation: change.operation,
+                        old: change.old.map(<[Datum]>::to_vec),
+                        new: change.new.map(<[Datum]>::to_vec),
                         done_at: None,
                     });
                     continue;
@@ -288,12 +309,12 @@ impl Firing {
             let mut row = Vec::with_capacity(QUEUE_HEAD + 2 * m.named_width());
             row.extend([
                 Datum::Int4((self.step << STEP_SHIFT | self.at) as i32),
-                Datum::Int4(operation as i32),
+                Datum::Int4(change.operation as i32),
                 Datum::Int4(word as i32),
                 Datum::Int8(due),
             ]);
-            extend_side(m, old, &mut row);
-            extend_side(m, new, &mut row);
+            extend_version(m, change.old, &mut row);
+            extend_version(m, change.new, &mut row);
             let (io, budget_bytes) = (cx.io(), cx.work_mem_bytes);
             self.queue.get_or_insert_with(|| RowStore::new(row.len(), budget_bytes)).push(&row, io)?;
         }
@@ -307,18 +328,15 @@ impl Firing {
         m: &ModifyPlan,
         partitions: &[Vec<ModifyPlan>],
         operations: &[TriggerOperation],
-        rt: &mut Runtime,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
         // They see what it did.
         cx.txn.next_command();
         let snapshot = cx.txn.take_snapshot();
         let saved = std::mem::replace(&mut cx.snapshot, snapshot);
-        let done = self.fire_queued(m, partitions, cx).and_then(|()| match &m.triggers {
-            Some(plan) => {
-                operations.iter().rev().try_for_each(|operation| self.statement(m, plan, *operation, false, rt, cx))
-            }
-            None => Ok(()),
+        let done = self.fire_queued(m, partitions, cx).and_then(|()| {
+            operations.iter().rev().try_for_each(|operation| self.statement(m, *operation, false, rt, cx))
         });
         cx.snapshot = saved;
         done
@@ -352,7 +370,7 @@ impl Firing {
             for (n, t) in plan.list.iter().skip(*word as usize * BITS).take(BITS).enumerate() {
                 if due & (1 << n) != 0 {
                     let transitions = Some(&mut self.transitions[operation as usize]);
-                    fire(Fire { trigger: &t.trigger, table: &of.table, operation, old, new, transitions }, cx)?;
+                    fire(TriggerCall { trigger: &t.trigger, table: &of.table, operation, old, new, transitions }, cx)?;
                 }
             }
         }
@@ -360,8 +378,14 @@ impl Firing {
     }
 }
 
-fn fire(fire: Fire<'_>, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
-    let held = Held { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
+/// Does a constraint trigger wait for the end of the transaction?
+fn is_deferred(trigger: &Trigger, cx: &ExecContext<'_>) -> bool {
+    let (deferrable, initially) = (trigger.deferrable, trigger.initially_deferred);
+    trigger.constraint != 0 && super::constraint::is_deferred(trigger.constraint, deferrable, initially, cx)
+}
+
+fn fire(fire: TriggerCall<'_>, cx: &mut ExecContext<'_>) -> Result<Option<Vec<Datum>>> {
+    let held = CallerResources { txn: cx.txn, pending: cx.pending, usage: cx.usage, snapshot: &cx.snapshot };
     let host =
         cx.routines.as_deref_mut().ok_or_else(|| Error::internal("a trigger fired where there is no session"))?;
     host.call_trigger(fire, held)

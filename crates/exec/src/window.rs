@@ -3,7 +3,7 @@
 use super::context::*;
 use super::expr::Evaluate;
 use super::sort::compare_keys;
-use super::state::Unary;
+use super::state::UnaryInput;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::FrameMode;
 use kilndb_plan::{CFrameBound, Op, SortSpec, WindowFn, WindowPlan};
@@ -12,8 +12,10 @@ use kilndb_types::functions::{FunctionKind, descriptor::WindowFunction};
 use kilndb_types::{Datum, key, oids};
 use std::cmp::Ordering;
 
-pub struct WindowState {
-    pub unary: Unary,
+pub(crate) struct WindowState {
+    pub unary: UnaryInput,
+    /// Values of one input row.
+    width: usize,
     rows: Vec<Datum>,
     results: Vec<Datum>,
     count: usize,
@@ -31,8 +33,52 @@ struct Partition {
     groups: Vec<(usize, usize, usize)>,
 }
 
+/// The row that the functions are computed for.
+struct CurrentRow<'a> {
+    plan: &'a WindowPlan,
+    partition: &'a Partition,
+    /// Its number among all rows.
+    number: usize,
+    /// Its frame: the first row and the one behind the last.
+    frame: (usize, usize),
+}
+
+impl CurrentRow<'_> {
+    /// The start of its peer group, the group's number from 1, and its end.
+    fn peers(&self) -> (usize, usize, usize) {
+        self.partition.groups[self.number - self.partition.from]
+    }
+    /// Does EXCLUDE leave that row out of the frame? 1: the row itself, 2: its group, 3: its peers.
+    fn excludes(&self, other: usize) -> bool {
+        let (start, _, end) = self.peers();
+        let is_peer = other >= start && other < end;
+        match self.plan.exclude {
+            1 => other == self.number,
+            2 => is_peer,
+            3 => is_peer && other != self.number,
+            _ => false,
+        }
+    }
+}
+
+/// What the frames of a partition's rows are found with.
+struct FrameFinder<'a> {
+    plan: &'a WindowPlan,
+    partition: &'a Partition,
+    /// Values of the ORDER BY expressions of all rows.
+    order: &'a [Datum],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FrameEnd {
+    /// The frame's first row.
+    Start,
+    /// The row behind its last.
+    End,
+}
+
 /// Aggregate state that grows with a frame whose start stays.
-struct Running {
+struct RunningAggregate {
     acc: Option<Box<dyn Accumulator>>,
     count: i64,
     start: usize,
@@ -41,8 +87,12 @@ struct Running {
 }
 
 impl WindowState {
-    pub fn new(unary: Unary) -> WindowState {
+    pub fn new(unary: UnaryInput) -> WindowState {
         WindowState {
+            width: match &unary.node.op {
+                Op::Window { input, .. } => input.width,
+                _ => 0,
+            },
             unary,
             rows: Vec::new(),
             results: Vec::new(),
@@ -52,7 +102,7 @@ impl WindowState {
             looked: Default::default(),
         }
     }
-    pub fn rescan(&mut self, rt: &mut Runtime) {
+    pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.rows.clear();
         self.results.clear();
@@ -61,12 +111,12 @@ impl WindowState {
         self.done = false;
     }
 
-    pub fn next(&mut self, out: &mut Batch, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
-        let Op::Window { plan, input } = &node.op else { return Ok(()) };
-        let (width, extra) = (input.width, plan.functions.len());
+        let Op::Window { plan, .. } = &node.op else { return Ok(()) };
+        let (width, extra) = (self.width, plan.functions.len());
         if !self.done {
-            self.compute(plan, width, rt, cx)?;
+            self.compute(plan, rt, cx)?;
             self.done = true;
         }
         while !out.full() && self.next < self.count {
@@ -79,7 +129,7 @@ impl WindowState {
         Ok(())
     }
 
-    fn compute(&mut self, plan: &WindowPlan, width: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+    fn compute(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let mut partition_keys = Vec::new();
         let mut order_keys = Vec::new();
         while self.unary.fill(BATCH_ROWS, rt, cx)? {
@@ -117,23 +167,17 @@ impl WindowState {
                 start = end;
             }
             let p = Partition { from, to, groups };
-            self.partition(plan, width, &p, &order_keys, rt, cx)?;
+            self.partition(&FrameFinder { plan, partition: &p, order: &order_keys }, rt, cx)?;
             from = to;
         }
         Ok(())
     }
 
-    fn partition(
-        &mut self,
-        plan: &WindowPlan,
-        width: usize,
-        p: &Partition,
-        order: &[Datum],
-        rt: &mut Runtime,
-        cx: &mut ExecContext<'_>,
-    ) -> Result<()> {
+    /// Computes the functions for all rows of a partition.
+    fn partition(&mut self, frames: &FrameFinder<'_>, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        let (plan, p) = (frames.plan, frames.partition);
         let extra = plan.functions.len();
-        let offsets = |b: &CFrameBound, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Datum> {
+        let offsets = |b: &CFrameBound, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
             match b {
                 CFrameBound::Preceding(e) | CFrameBound::Following(e) => e.eval(&[], rt, cx),
                 _ => Ok(Datum::Null),
@@ -142,51 +186,46 @@ impl WindowState {
         let (start_offset, end_offset) = (offsets(&plan.start, rt, cx)?, offsets(&plan.end, rt, cx)?);
         check_offset(&plan.start, &start_offset, "starting")?;
         check_offset(&plan.end, &end_offset, "ending")?;
-        let mut running: Vec<Running> = plan
+        let mut running: Vec<RunningAggregate> = plan
             .functions
             .iter()
-            .map(|_| Running { acc: None, count: 0, start: usize::MAX, end: 0, value: None })
+            .map(|_| RunningAggregate { acc: None, count: 0, start: usize::MAX, end: 0, value: None })
             .collect();
         for i in p.from..p.to {
             if i % 1024 == 0 {
                 cx.park.checkpoint()?;
             }
-            let frame = if plan.functions.iter().any(uses_frame) {
-                let s = edge(plan, &plan.start, &start_offset, p, order, i, true, cx)?;
-                let e = edge(plan, &plan.end, &end_offset, p, order, i, false, cx)?;
-                (s, e.max(s))
-            } else {
-                (i, i)
-            };
+            let mut frame = (i, i);
+            if plan.functions.iter().any(uses_frame) {
+                let start = frames.edge(&plan.start, &start_offset, i, FrameEnd::Start, cx)?;
+                let end = frames.edge(&plan.end, &end_offset, i, FrameEnd::End, cx)?;
+                frame = (start, end.max(start));
+            }
+            let current = CurrentRow { plan, partition: p, number: i, frame };
             for (n, f) in plan.functions.iter().enumerate() {
-                let v = if f.is_aggregate {
-                    self.aggregate(plan, f, &mut running[n], frame, p, width, i, rt, cx)?
+                self.results[i * extra + n] = if f.is_aggregate {
+                    self.aggregate(f, &mut running[n], &current, rt, cx)?
                 } else {
-                    self.function(plan, f, frame, p, width, i, rt, cx)?
+                    self.function(f, &current, rt, cx)?
                 };
-                self.results[i * extra + n] = v;
             }
         }
         Ok(())
     }
 
-    fn row(&self, i: usize, width: usize) -> &[Datum] {
-        self.rows.get(i * width..(i + 1) * width).unwrap_or(&[])
+    fn row(&self, i: usize) -> &[Datum] {
+        self.rows.get(i * self.width..(i + 1) * self.width).unwrap_or(&[])
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn aggregate(
         &self,
-        plan: &WindowPlan,
         f: &WindowFn,
-        r: &mut Running,
-        frame: (usize, usize),
-        p: &Partition,
-        width: usize,
-        i: usize,
-        rt: &mut Runtime,
+        r: &mut RunningAggregate,
+        current: &CurrentRow<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Datum> {
+        let CurrentRow { plan, frame, .. } = *current;
         if plan.exclude == 0
             && r.start == frame.0
             && r.end == frame.1
@@ -216,10 +255,10 @@ impl WindowState {
                 self.looked.set(0);
                 cx.park.checkpoint()?;
             }
-            if excluded(plan.exclude, p, i, j) {
+            if current.excludes(j) {
                 continue;
             }
-            let row = self.row(j, width);
+            let row = self.row(j);
             if let Some(c) = &f.filter
                 && !c.is_true(row, rt, cx)?
             {
@@ -243,24 +282,20 @@ impl WindowState {
         Ok(v)
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn function(
         &self,
-        plan: &WindowPlan,
         f: &WindowFn,
-        frame: (usize, usize),
-        p: &Partition,
-        width: usize,
-        i: usize,
-        rt: &mut Runtime,
+        current: &CurrentRow<'_>,
+        rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Datum> {
+        let CurrentRow { plan, partition: p, number: i, frame } = *current;
         let total = p.to - p.from;
-        let (peer_start, group, peer_end) = p.groups[i - p.from];
+        let (peer_start, group, peer_end) = current.peers();
         let rank = peer_start - p.from;
-        let arg = |n: usize, at: usize, rt: &mut Runtime, cx: &mut ExecContext<'_>| -> Result<Datum> {
+        let arg = |n: usize, at: usize, rt: &mut RunState, cx: &mut ExecContext<'_>| -> Result<Datum> {
             match f.args.get(n) {
-                Some(e) => e.eval(self.row(at, width), rt, cx),
+                Some(e) => e.eval(self.row(at), rt, cx),
                 None => Ok(Datum::Null),
             }
         };
@@ -307,7 +342,7 @@ impl WindowState {
                 if at >= p.from as i64 && at < p.to as i64 { arg(0, at as usize, rt, cx)? } else { arg(2, i, rt, cx)? }
             }
             W::FirstValue | W::LastValue | W::NthValue => {
-                let mut list = (frame.0..frame.1).filter(|j| !excluded(plan.exclude, p, i, *j));
+                let mut list = (frame.0..frame.1).filter(|j| !current.excludes(*j));
                 let at = match function {
                     W::FirstValue => list.next(),
                     W::LastValue => list.next_back(),
@@ -338,17 +373,6 @@ fn uses_frame(f: &WindowFn) -> bool {
     f.is_aggregate || matches!(f.function, Some(FunctionKind::Window(function)) if function.uses_frame())
 }
 
-/// EXCLUDE: 1 the row, 2 its group, 3 its peers.
-fn excluded(exclude: u8, p: &Partition, i: usize, j: usize) -> bool {
-    let (start, _, end) = p.groups[i - p.from];
-    match exclude {
-        1 => i == j,
-        2 => j >= start && j < end,
-        3 => j >= start && j < end && i != j,
-        _ => false,
-    }
-}
-
 fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
     if !matches!(b, CFrameBound::Preceding(_) | CFrameBound::Following(_)) {
         return Ok(());
@@ -365,107 +389,105 @@ fn check_offset(b: &CFrameBound, d: &Datum, which: &str) -> Result<()> {
     Ok(())
 }
 
-/// First row of the frame (`start`) or the row after its last.
-#[allow(clippy::too_many_arguments)]
-fn edge(
-    plan: &WindowPlan,
-    b: &CFrameBound,
-    offset: &Datum,
-    p: &Partition,
-    order: &[Datum],
-    i: usize,
-    start: bool,
-    cx: &ExecContext<'_>,
-) -> Result<usize> {
-    let (peer_start, group, peer_end) = p.groups[i - p.from];
-    let n = match offset {
-        Datum::Int8(n) => *n,
-        _ => 0,
-    };
-    let following = matches!(b, CFrameBound::Following(_));
-    Ok(match b {
-        CFrameBound::UnboundedPreceding => p.from,
-        CFrameBound::UnboundedFollowing => p.to,
-        CFrameBound::CurrentRow => match (plan.mode, start) {
-            (FrameMode::Rows, true) => i,
-            (FrameMode::Rows, false) => i + 1,
-            (_, true) => peer_start,
-            (_, false) => peer_end,
-        },
-        CFrameBound::Preceding(_) | CFrameBound::Following(_) => match plan.mode {
-            FrameMode::Rows => {
-                let n = if following { n } else { -n };
-                let at = (i as i64).saturating_add(n).saturating_add(i64::from(!start));
-                at.clamp(p.from as i64, p.to as i64) as usize
-            }
-            FrameMode::Groups => {
-                let wanted = (group as i64).saturating_add(if following { n } else { -n });
-                let number = |g: &(usize, usize, usize)| g.1 as i64;
-                if start {
-                    let at = p.groups.partition_point(|g| number(g) < wanted);
-                    p.groups.get(at).map_or(p.to, |g| g.0)
-                } else {
-                    let behind = p.groups.partition_point(|g| number(g) <= wanted);
-                    p.groups[..behind].last().map_or(p.from, |g| g.2)
-                }
-            }
-            FrameMode::Range => range_edge(plan, offset, p, order, i, start, following, cx)?,
-        },
-    })
-}
-
-#[allow(clippy::too_many_arguments)]
-fn range_edge(
-    plan: &WindowPlan,
-    offset: &Datum,
-    p: &Partition,
-    order: &[Datum],
-    i: usize,
-    start: bool,
-    following: bool,
-    cx: &ExecContext<'_>,
-) -> Result<usize> {
-    let Some(k) = plan.order.first() else { return Ok(p.to) };
-    let (peer_start, _, peer_end) = p.groups[i - p.from];
-    if order[i].is_null() {
-        return Ok(if start { peer_start } else { peer_end });
-    }
-    let up = following != k.descending;
-    let f = if up { plan.range_plus } else { plan.range_minus };
-    let Some(f) = f else {
-        return Err(Error::unsupported("RANGE with offset PRECEDING/FOLLOWING is not supported for this column type"));
-    };
-    let limit = f(&cx.eval, &[order[i].clone(), offset.clone()])?;
-    // A date and an interval make a timestamp.
-    let is_date = matches!(limit, Datum::Timestamp(_)) && k.ty == oids::DATE;
-    let compared_type = if is_date { oids::TIMESTAMP } else { k.ty };
-    let side = |j: usize| {
-        let o = match &order[j] {
-            Datum::Date(days) if is_date => key::compare(compared_type, &Datum::Timestamp(midnight(*days)), &limit),
-            known => key::compare(compared_type, known, &limit),
+impl FrameFinder<'_> {
+    /// The first row of the frame of row `i`, or the row behind its last.
+    fn edge(&self, b: &CFrameBound, offset: &Datum, i: usize, which: FrameEnd, cx: &ExecContext<'_>) -> Result<usize> {
+        let (plan, p) = (self.plan, self.partition);
+        let (peer_start, group, peer_end) = p.groups[i - p.from];
+        let n = match offset {
+            Datum::Int8(n) => *n,
+            _ => 0,
         };
-        if k.descending { o.reverse() } else { o }
-    };
-    // Rows are in order, nulls together at one end.
-    let known = &order[p.from..p.to];
-    let first =
-        p.from + if known.first().is_some_and(Datum::is_null) { known.partition_point(Datum::is_null) } else { 0 };
-    let known = &order[first..p.to];
-    let end = first
-        + if known.last().is_some_and(Datum::is_null) { known.partition_point(|d| !d.is_null()) } else { known.len() };
-    let split = |test: &dyn Fn(Ordering) -> bool| {
-        let (mut low, mut high) = (first, end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if test(side(middle)) { low = middle + 1 } else { high = middle }
+        let following = matches!(b, CFrameBound::Following(_));
+        Ok(match b {
+            CFrameBound::UnboundedPreceding => p.from,
+            CFrameBound::UnboundedFollowing => p.to,
+            CFrameBound::CurrentRow => match (plan.mode, which) {
+                (FrameMode::Rows, FrameEnd::Start) => i,
+                (FrameMode::Rows, FrameEnd::End) => i + 1,
+                (_, FrameEnd::Start) => peer_start,
+                (_, FrameEnd::End) => peer_end,
+            },
+            CFrameBound::Preceding(_) | CFrameBound::Following(_) => match plan.mode {
+                FrameMode::Rows => {
+                    let n = if following { n } else { -n };
+                    let at = (i as i64).saturating_add(n).saturating_add(i64::from(which == FrameEnd::End));
+                    at.clamp(p.from as i64, p.to as i64) as usize
+                }
+                FrameMode::Groups => {
+                    let wanted = (group as i64).saturating_add(if following { n } else { -n });
+                    let number = |g: &(usize, usize, usize)| g.1 as i64;
+                    if which == FrameEnd::Start {
+                        let at = p.groups.partition_point(|g| number(g) < wanted);
+                        p.groups.get(at).map_or(p.to, |g| g.0)
+                    } else {
+                        let behind = p.groups.partition_point(|g| number(g) <= wanted);
+                        p.groups[..behind].last().map_or(p.from, |g| g.2)
+                    }
+                }
+                FrameMode::Range => self.range_edge(offset, i, which, following, cx)?,
+            },
+        })
+    }
+
+    /// The edge of a RANGE frame whose bound is so far from row `i`, in the order or against it.
+    fn range_edge(
+        &self,
+        offset: &Datum,
+        i: usize,
+        which: FrameEnd,
+        following: bool,
+        cx: &ExecContext<'_>,
+    ) -> Result<usize> {
+        let (plan, p, order) = (self.plan, self.partition, self.order);
+        let Some(k) = plan.order.first() else { return Ok(p.to) };
+        let (peer_start, _, peer_end) = p.groups[i - p.from];
+        if order[i].is_null() {
+            return Ok(if which == FrameEnd::Start { peer_start } else { peer_end });
         }
-        low
-    };
-    Ok(if start {
-        Some(split(&|o| o == Ordering::Less)).filter(|at| *at < end).unwrap_or(p.to)
-    } else {
-        Some(split(&|o| o != Ordering::Greater)).filter(|at| *at > first).unwrap_or(p.from)
-    })
+        let up = following != k.descending;
+        let f = if up { plan.range_plus } else { plan.range_minus };
+        let Some(f) = f else {
+            return Err(Error::unsupported(
+                "RANGE with offset PRECEDING/FOLLOWING is not supported for this column type",
+            ));
+        };
+        let limit = f(&cx.eval, &[order[i].clone(), offset.clone()])?;
+        // A date and an interval make a timestamp.
+        let is_date = matches!(limit, Datum::Timestamp(_)) && k.ty == oids::DATE;
+        let compared_type = if is_date { oids::TIMESTAMP } else { k.ty };
+        let side = |j: usize| {
+            let o = match &order[j] {
+                Datum::Date(days) if is_date => key::compare(compared_type, &Datum::Timestamp(midnight(*days)), &limit),
+                known => key::compare(compared_type, known, &limit),
+            };
+            if k.descending { o.reverse() } else { o }
+        };
+        // Rows are in order, nulls together at one end.
+        let known = &order[p.from..p.to];
+        let first =
+            p.from + if known.first().is_some_and(Datum::is_null) { known.partition_point(Datum::is_null) } else { 0 };
+        let known = &order[first..p.to];
+        let end = first
+            + if known.last().is_some_and(Datum::is_null) {
+                known.partition_point(|d| !d.is_null())
+            } else {
+                known.len()
+            };
+        let split = |test: &dyn Fn(Ordering) -> bool| {
+            let (mut low, mut high) = (first, end);
+            while low < high {
+                let middle = low + (high - low) / 2;
+                if test(side(middle)) { low = middle + 1 } else { high = middle }
+            }
+            low
+        };
+        Ok(if which == FrameEnd::Start {
+            Some(split(&|o| o == Ordering::Less)).filter(|at| *at < end).unwrap_or(p.to)
+        } else {
+            Some(split(&|o| o != Ordering::Greater)).filter(|at| *at > first).unwrap_or(p.from)
+        })
+    }
 }
 
 /// Microseconds of a date's beginning; the infinities stay what they are.

@@ -2,6 +2,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
+use super::modify_row::StoredRow;
 use super::{index, inverted, scan};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_catalog::Table;
@@ -36,7 +37,7 @@ fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
 }
 
 /// Generated columns, NOT NULL, CHECK.
-pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
     }
@@ -69,7 +70,7 @@ pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut Runtime, cx: &mut
     check_belongs(m, values, rt, cx)
 }
 
-pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
+pub(crate) fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext<'_>) -> Error {
     Error::new(
         sqlstate::CHECK_VIOLATION,
         format!("new row for relation \"{}\" violates partition constraint", partition.name),
@@ -79,7 +80,12 @@ pub fn not_within_bounds(partition: &Table, values: &[Datum], eval: &EvalContext
 }
 
 /// A new row of a partition that the statement names must be within its bounds.
-pub fn check_belongs(m: &ModifyPlan, values: &[Datum], rt: &mut Runtime, cx: &mut ExecContext<'_>) -> Result<()> {
+pub(crate) fn check_belongs(
+    m: &ModifyPlan,
+    values: &[Datum],
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
     if m.must_belong && !super::partition::belongs(&m.table, values, rt, cx)? {
         return Err(not_within_bounds(&m.table, values, &cx.eval));
     }
@@ -95,7 +101,7 @@ pub fn duplicate(
     m: &ModifyPlan,
     position: usize,
     values: &[Datum],
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Error {
     let p = &m.indexes[position];
@@ -123,13 +129,12 @@ pub fn duplicate(
 
 /// Index entries of a new row; the index in which another conflicts, if any. `twins` gets what is to be looked at
 /// again when the statement or the transaction ends.
-pub fn insert_entries(
+pub(super) fn insert_entries(
     m: &ModifyPlan,
-    values: &[Datum],
-    rid: RowId,
+    row: StoredRow<'_>,
     only: Option<&[bool]>,
     twins: &mut Vec<(usize, RowId)>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<usize>> {
     for (n, p) in m.indexes.iter().enumerate() {
@@ -137,17 +142,17 @@ pub fn insert_entries(
             continue;
         }
         if p.has_terms() {
-            inverted::insert(p, values, rid, rt, cx)?;
+            inverted::insert(p, row.values, row.rid, rt, cx)?;
             continue;
         }
-        let Some((key, null)) = index::entry(p, values, rt, cx)? else { continue };
-        match p.relation.index_insert(cx.txn, m.heap()?, &key, rid, uniqueness(p, null), cx.park)? {
+        let Some((key, null)) = index::entry(p, row.values, rt, cx)? else { continue };
+        match p.relation.index_insert(cx.txn, m.heap()?, &key, row.rid, uniqueness(p, null), cx.park)? {
             IndexInsert::Inserted => cx.usage.wrote_index(p.oid, 1),
             // A deferrable constraint may be broken for a while.
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) if p.shape.deferrable => {
-                p.relation.index_insert(cx.txn, m.heap()?, &key, rid, Uniqueness::NotUnique, cx.park)?;
+                p.relation.index_insert(cx.txn, m.heap()?, &key, row.rid, Uniqueness::NotUnique, cx.park)?;
                 cx.usage.wrote_index(p.oid, 1);
-                twins.push((n, rid));
+                twins.push((n, row.rid));
             }
             IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => return Ok(Some(n)),
         }
@@ -161,7 +166,7 @@ fn uniqueness(p: &IndexPlan, null: bool) -> Uniqueness {
 
 /// Values of new rows of one table, one row after the other.
 #[derive(Clone, Copy)]
-pub struct NewRows<'a> {
+pub(crate) struct NewRows<'a> {
     pub values: &'a [Datum],
     pub width: usize,
     pub rids: &'a [RowId],
@@ -173,18 +178,20 @@ impl<'a> NewRows<'a> {
 }
 
 /// Index entries of new rows, an index after the other: the first row that conflicts, and in which index.
-pub fn insert_entries_of(
+pub(crate) fn insert_entries_of(
     m: &ModifyPlan,
     rows: NewRows<'_>,
     keys: &mut RowBatch,
     twins: &mut Vec<(usize, RowId)>,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(usize, usize)>> {
     // One row, or what may be put off, is done row by row.
     if rows.rids.len() < 2 || m.indexes.iter().any(|p| p.shape.deferrable) {
         for (n, rid) in rows.rids.iter().enumerate() {
-            if let Some(index) = insert_entries(m, rows.row(n), *rid, None, twins, rt, cx)? {
+            if let Some(index) =
+                insert_entries(m, StoredRow { rid: *rid, values: rows.row(n), input: &[] }, None, twins, rt, cx)?
+            {
                 return Ok(Some((n, index)));
             }
         }
@@ -208,7 +215,7 @@ fn insert_entries_into(
     rows: NewRows<'_>,
     before: usize,
     keys: &mut RowBatch,
-    rt: &mut Runtime,
+    rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<usize>> {
     let mut from = 0;

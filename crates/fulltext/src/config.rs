@@ -1,6 +1,6 @@
 //! A text search configuration: which dictionaries see tokens of which type; and what a document becomes through it.
 
-use crate::dictionary::{Dictionary, Single};
+use crate::dictionary::{Dictionary, SingleLexeme};
 use crate::lexeme_scan::LEXEME_BYTES;
 use crate::parser::{Parser, Token};
 use crate::vector::{Lexeme, POSITIONS_MAX, TsVector, limited};
@@ -22,7 +22,7 @@ pub struct Config {
     has_several_lexemes: bool,
 }
 
-pub struct Word {
+pub struct DocumentWord {
     pub word: String,
     pub position: u32,
     /// Words of one token with different numbers are alternatives.
@@ -32,13 +32,13 @@ pub struct Word {
 
 /// Words of a document's parts, numbered through.
 #[derive(Default)]
-pub struct Words {
+pub struct DocumentWords {
     /// One behind the other.
     text: String,
-    list: Vec<Occurrence>,
+    list: Vec<WordOccurrence>,
     position: u32,
 }
-struct Occurrence {
+struct WordOccurrence {
     /// The word's first bytes as a number, zeros behind them.
     head: u64,
     /// Where it is in the text.
@@ -74,10 +74,10 @@ impl Config {
         self.dictionaries(token.kind).iter().find_map(|d| d.dictionary.lexize(token.text))
     }
     /// The words of a text.
-    pub fn parse(&self, text: &str, notices: &mut Vec<Error>) -> Result<Vec<Word>> {
-        let mut words = Words::default();
+    pub fn parse(&self, text: &str, notices: &mut Vec<Error>) -> Result<Vec<DocumentWord>> {
+        let mut words = DocumentWords::default();
         words.add(self, text, notices)?;
-        let word = |w: &Occurrence| Word {
+        let word = |w: &WordOccurrence| DocumentWord {
             word: words.word(w).to_string(),
             position: w.position,
             variant: w.variant,
@@ -86,7 +86,7 @@ impl Config {
         Ok(words.list.iter().map(word).collect())
     }
     pub fn vector(&self, text: &str, notices: &mut Vec<Error>) -> Result<TsVector> {
-        let mut words = Words::default();
+        let mut words = DocumentWords::default();
         words.add(self, text, notices)?;
         words.into_vector()
     }
@@ -107,7 +107,7 @@ pub(crate) fn token_units(token: Token<'_>) -> usize {
     200 + 5 * token.text.len()
 }
 
-impl Words {
+impl DocumentWords {
     /// Appends a text's words behind those that are there.
     pub fn add(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) -> Result<()> {
         if !config.gives_single_lexemes() {
@@ -122,13 +122,13 @@ impl Words {
                 continue;
             };
             self.position = self.position.saturating_add(1);
-            if single == Single::Lexeme {
+            if single == SingleLexeme::Lexeme {
                 self.push_from(start, 0, false);
             }
         }
         Ok(())
     }
-    /// As [`Words::add`]: no phrase reaches from this text into the next.
+    /// As [`DocumentWords::add`]: no phrase reaches from this text into the next.
     pub fn add_apart(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) -> Result<()> {
         let before = self.list.len();
         self.add(config, text, notices)?;
@@ -157,7 +157,7 @@ impl Words {
         let len = word.len().min(head.len());
         head[..len].copy_from_slice(&word[..len]);
         let position = u32::from(limited(self.position));
-        self.list.push(Occurrence {
+        self.list.push(WordOccurrence {
             head: u64::from_be_bytes(head),
             start,
             len: word.len() as u32,
@@ -166,7 +166,7 @@ impl Words {
             prefix,
         });
     }
-    fn word(&self, at: &Occurrence) -> &str {
+    fn word(&self, at: &WordOccurrence) -> &str {
         self.text.get(at.start..at.start + at.len as usize).unwrap_or_default()
     }
     /// The document: each word once, with its first positions.

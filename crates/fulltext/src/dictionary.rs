@@ -1,6 +1,6 @@
 //! Dictionaries: a token becomes lexemes, or nothing (a stop word), or is not known.
 
-use crate::files::{BuiltIn, DataFile, Source};
+use crate::files::{BuiltInSource, DataFile, DictionarySource};
 use crate::ispell::Ispell;
 use crate::remembered;
 use crate::synonym::Synonyms;
@@ -17,7 +17,7 @@ const STEMMED_BYTES_MAX: usize = 1000;
 
 /// A lexeme that a token becomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Normal {
+pub struct NormalizedLexeme {
     pub word: String,
     /// Lexemes with the same number belong together, others are alternatives.
     pub variant: u16,
@@ -26,16 +26,16 @@ pub struct Normal {
     /// Stands one place behind the lexeme before it.
     pub adds_position: bool,
 }
-impl From<String> for Normal {
-    fn from(word: String) -> Normal {
-        Normal { word, ..Normal::default() }
+impl From<String> for NormalizedLexeme {
+    fn from(word: String) -> NormalizedLexeme {
+        NormalizedLexeme { word, ..NormalizedLexeme::default() }
     }
 }
 /// None of them: a stop word.
-pub type Lexemes = Vec<Normal>;
+pub type Lexemes = Vec<NormalizedLexeme>;
 
 #[derive(Debug)]
-enum Kind {
+enum DictionaryKind {
     /// `accept`: what is no stop word is a lexeme; otherwise the next dictionary is asked.
     Simple {
         accept: bool,
@@ -48,7 +48,7 @@ enum Kind {
 
 #[derive(Debug)]
 pub struct Dictionary {
-    kind: Kind,
+    kind: DictionaryKind,
     stop_words: HashSet<String>,
     /// No other dictionary of this process has it, or has had it.
     number: u64,
@@ -56,7 +56,7 @@ pub struct Dictionary {
 
 /// What one lexeme at most was made of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Single {
+pub(crate) enum SingleLexeme {
     Lexeme,
     StopWord,
 }
@@ -74,7 +74,7 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-fn stop_words(name: &str, source: &dyn Source) -> Result<HashSet<String>> {
+fn stop_words(name: &str, source: &dyn DictionarySource) -> Result<HashSet<String>> {
     let mut words = HashSet::new();
     if name.is_empty() {
         return Ok(words);
@@ -108,7 +108,7 @@ fn boolean(name: &str, value: &str) -> Result<bool> {
 
 impl Dictionary {
     /// By the name of its template and its options, as they are in pg_ts_dict.
-    pub fn new(template: &str, options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+    pub fn new(template: &str, options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
         match template {
             "simple" => Dictionary::simple(options, source),
             "snowball" => Dictionary::snowball(options, source),
@@ -122,13 +122,13 @@ impl Dictionary {
     }
     /// Of what is part of this crate alone.
     pub fn built_in(template: &str, options: &[(String, String)]) -> Result<Dictionary> {
-        Dictionary::new(template, options, &BuiltIn)
+        Dictionary::new(template, options, &BuiltInSource)
     }
-    fn of(kind: Kind, stop_words: HashSet<String>) -> Dictionary {
+    fn of(kind: DictionaryKind, stop_words: HashSet<String>) -> Dictionary {
         static LAST: AtomicU64 = AtomicU64::new(0);
         Dictionary { kind, stop_words, number: LAST.fetch_add(1, Relaxed) + 1 }
     }
-    fn simple(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+    fn simple(options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
         let (mut words, mut accept) = (None, None);
         for (name, value) in options {
             match name.as_str() {
@@ -137,9 +137,9 @@ impl Dictionary {
                 _ => return Err(invalid(format!("unrecognized simple dictionary parameter: \"{name}\""))),
             }
         }
-        Ok(Dictionary::of(Kind::Simple { accept: accept.unwrap_or(true) }, words.unwrap_or_default()))
+        Ok(Dictionary::of(DictionaryKind::Simple { accept: accept.unwrap_or(true) }, words.unwrap_or_default()))
     }
-    fn snowball(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+    fn snowball(options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
         let (mut words, mut algorithm) = (None, None);
         for (name, value) in options {
             match name.as_str() {
@@ -149,9 +149,9 @@ impl Dictionary {
             }
         }
         let algorithm = algorithm.ok_or_else(|| invalid("missing Language parameter"))?;
-        Ok(Dictionary::of(Kind::Snowball(algorithm), words.unwrap_or_default()))
+        Ok(Dictionary::of(DictionaryKind::Snowball(algorithm), words.unwrap_or_default()))
     }
-    fn synonym(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+    fn synonym(options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
         let (mut file, mut is_case_sensitive) = (None, false);
         for (name, value) in options {
             match name.as_str() {
@@ -162,9 +162,9 @@ impl Dictionary {
         }
         let file = file.ok_or_else(|| invalid("missing Synonyms parameter"))?;
         let file = DataFile::open(source, file, "syn", "synonym")?;
-        Ok(Dictionary::of(Kind::Synonym(Synonyms::new(&file, is_case_sensitive)?), HashSet::new()))
+        Ok(Dictionary::of(DictionaryKind::Synonym(Synonyms::new(&file, is_case_sensitive)?), HashSet::new()))
     }
-    fn ispell(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+    fn ispell(options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
         let (mut words, mut affixes, mut stop) = (None, None, None);
         for (name, value) in options {
             match name.as_str() {
@@ -176,9 +176,9 @@ impl Dictionary {
         }
         let affixes = affixes.ok_or_else(|| invalid("missing AffFile parameter"))?;
         let words = words.ok_or_else(|| invalid("missing DictFile parameter"))?;
-        Ok(Dictionary::of(Kind::Ispell(Box::new(Ispell::new(&words, &affixes)?)), stop.unwrap_or_default()))
+        Ok(Dictionary::of(DictionaryKind::Ispell(Box::new(Ispell::new(&words, &affixes)?)), stop.unwrap_or_default()))
     }
-    fn thesaurus_with(options: &[(String, String)], source: &dyn Source) -> Result<Dictionary> {
+    fn thesaurus_with(options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
         let (mut file, mut dictionary) = (None, None);
         for (name, value) in options {
             match name.as_str() {
@@ -192,28 +192,28 @@ impl Dictionary {
         if dictionary.thesaurus().is_some() {
             return Err(nested_thesaurus());
         }
-        Ok(Dictionary::of(Kind::Thesaurus(Thesaurus::new(&file, dictionary)?), HashSet::new()))
+        Ok(Dictionary::of(DictionaryKind::Thesaurus(Thesaurus::new(&file, dictionary)?), HashSet::new()))
     }
 
     /// Does it give one lexeme at most, for one token? Then [`Dictionary::lexize`] tells all.
     pub fn gives_single_lexemes(&self) -> bool {
-        matches!(self.kind, Kind::Simple { .. } | Kind::Snowball(_))
+        matches!(self.kind, DictionaryKind::Simple { .. } | DictionaryKind::Snowball(_))
     }
     pub fn is_thesaurus(&self) -> bool {
-        matches!(self.kind, Kind::Thesaurus(_))
+        matches!(self.kind, DictionaryKind::Thesaurus(_))
     }
     pub(crate) fn thesaurus(&self) -> Option<&Thesaurus> {
-        if let Kind::Thesaurus(thesaurus) = &self.kind { Some(thesaurus) } else { None }
+        if let DictionaryKind::Thesaurus(thesaurus) = &self.kind { Some(thesaurus) } else { None }
     }
     /// What a token becomes on its own; None: it is not known here.
     pub fn lexemes(&self, token: &str) -> Option<Lexemes> {
         match &self.kind {
-            Kind::Simple { .. } | Kind::Snowball(_) => {
-                self.lexize(token).map(|lexeme| lexeme.map(Normal::from).into_iter().collect())
+            DictionaryKind::Simple { .. } | DictionaryKind::Snowball(_) => {
+                self.lexize(token).map(|lexeme| lexeme.map(NormalizedLexeme::from).into_iter().collect())
             }
-            Kind::Synonym(synonyms) => synonyms.lexemes(token),
-            Kind::Thesaurus(thesaurus) => thesaurus.step(None, token).result,
-            Kind::Ispell(ispell) => {
+            DictionaryKind::Synonym(synonyms) => synonyms.lexemes(token),
+            DictionaryKind::Thesaurus(thesaurus) => thesaurus.step(None, token).result,
+            DictionaryKind::Ispell(ispell) => {
                 let mut found = ispell.lexemes(&lower(token))?;
                 found.retain(|l| !self.stop_words.contains(&l.word));
                 Some(found)
@@ -223,48 +223,48 @@ impl Dictionary {
     /// The token's lexeme, of a dictionary that gives no more; an empty one: a stop word; None: not known here.
     pub fn lexize(&self, token: &str) -> Option<Option<String>> {
         let mut lexeme = String::new();
-        self.lexize_to(token, &mut lexeme).map(|single| (single == Single::Lexeme).then_some(lexeme))
+        self.lexize_to(token, &mut lexeme).map(|single| (single == SingleLexeme::Lexeme).then_some(lexeme))
     }
     /// The same; a lexeme is appended to `out`.
-    pub(crate) fn lexize_to(&self, token: &str, out: &mut String) -> Option<Single> {
+    pub(crate) fn lexize_to(&self, token: &str, out: &mut String) -> Option<SingleLexeme> {
         match &self.kind {
-            Kind::Simple { accept } => {
+            DictionaryKind::Simple { accept } => {
                 let word = lower(token);
                 match () {
-                    () if word.is_empty() || self.stop_words.contains(&*word) => Some(Single::StopWord),
+                    () if word.is_empty() || self.stop_words.contains(&*word) => Some(SingleLexeme::StopWord),
                     () if *accept => {
                         out.push_str(&word);
-                        Some(Single::Lexeme)
+                        Some(SingleLexeme::Lexeme)
                     }
                     () => None,
                 }
             }
-            Kind::Snowball(algorithm) => {
+            DictionaryKind::Snowball(algorithm) => {
                 Some(remembered::or_made(self.number, token, out, |out| self.stem_to(*algorithm, token, out)))
             }
-            Kind::Synonym(_) | Kind::Ispell(_) | Kind::Thesaurus(_) => {
+            DictionaryKind::Synonym(_) | DictionaryKind::Ispell(_) | DictionaryKind::Thesaurus(_) => {
                 self.lexemes(token).map(|all| match all.into_iter().next() {
                     Some(lexeme) => {
                         out.push_str(&lexeme.word);
-                        Single::Lexeme
+                        SingleLexeme::Lexeme
                     }
-                    None => Single::StopWord,
+                    None => SingleLexeme::StopWord,
                 })
             }
         }
     }
-    fn stem_to(&self, algorithm: Algorithm, token: &str, out: &mut String) -> Single {
+    fn stem_to(&self, algorithm: Algorithm, token: &str, out: &mut String) -> SingleLexeme {
         let word = lower(token);
         if token.len() > STEMMED_BYTES_MAX {
             out.push_str(&word);
-            return Single::Lexeme;
+            return SingleLexeme::Lexeme;
         }
         if word.is_empty() || self.stop_words.contains(&*word) {
-            return Single::StopWord;
+            return SingleLexeme::StopWord;
         }
         let stem = waken_snowball::stem(algorithm, &word);
         out.push_str(if stem.is_empty() { &word } else { &stem });
-        Single::Lexeme
+        SingleLexeme::Lexeme
     }
 }
 
@@ -295,13 +295,13 @@ pub fn parse_options(text: &str) -> Result<Vec<(String, String)>> {
 
 /// An option as it is written: a number stands without quotes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenOption {
+pub struct DictionaryOption {
     pub name: String,
     pub value: String,
     pub is_number: bool,
 }
 
-pub fn parse_given_options(text: &str) -> Result<Vec<GivenOption>> {
+pub fn parse_given_options(text: &str) -> Result<Vec<DictionaryOption>> {
     let bad = || Error::new(sqlstate::SYNTAX_ERROR, format!("invalid parameter list format: \"{text}\""));
     let mut chars = text.chars().peekable();
     let mut options = Vec::new();
@@ -344,7 +344,7 @@ pub fn parse_given_options(text: &str) -> Result<Vec<GivenOption>> {
                 is_number = value.parse::<f64>().is_ok() && value.ends_with(|c: char| c.is_ascii_digit() || c == '.');
             }
         }
-        options.push(GivenOption { name, value, is_number });
+        options.push(DictionaryOption { name, value, is_number });
     }
 }
 /// Up to the closing quote; a doubled one is one, and so is a doubled backslash in a literal.

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Where a dictionary's makings come from.
-pub trait Source {
+pub trait DictionarySource {
     /// A file of the users' folder; None: it has none of this name.
     fn file(&self, name: &str) -> Result<Option<Vec<u8>>>;
     /// Another dictionary, by its (qualified) name.
@@ -16,9 +16,9 @@ pub trait Source {
 }
 
 /// No files and no dictionaries but those that are built in.
-pub struct BuiltIn;
+pub struct BuiltInSource;
 
-impl Source for BuiltIn {
+impl DictionarySource for BuiltInSource {
     fn file(&self, _name: &str) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
@@ -45,7 +45,7 @@ pub(crate) struct DataFile {
 
 impl DataFile {
     /// The file `name` with one of the endings; `what` is the word for it in an error.
-    pub fn open(source: &dyn Source, name: &str, ending: &str, what: &str) -> Result<DataFile> {
+    pub fn open(source: &dyn DictionarySource, name: &str, ending: &str, what: &str) -> Result<DataFile> {
         if !name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_') {
             let message = format!("invalid text search configuration file name \"{name}\"");
             return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, message));

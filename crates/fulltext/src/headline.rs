@@ -4,13 +4,13 @@
 //! length.
 
 use crate::config::Config;
-use crate::execute::{Answer, Places, Words};
+use crate::execute::{MatchPositions, TernaryAnswer, WordFinder};
 use crate::parser::{Token, token};
-use crate::query::{Item, Operand, TsQuery};
+use crate::query::{QueryItem, QueryOperand, TsQuery};
 use crate::vector::limited;
 use kilndb_base::{Error, Result, sqlstate};
 
-struct Options {
+struct HeadlineOptions {
     words_min: i32,
     words_max: i32,
     short_word: usize,
@@ -25,9 +25,9 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-impl Options {
-    fn new(given: &[(String, String)]) -> Result<Options> {
-        let mut o = Options {
+impl HeadlineOptions {
+    fn new(given: &[(String, String)]) -> Result<HeadlineOptions> {
+        let mut o = HeadlineOptions {
             words_min: 15,
             words_max: 35,
             short_word: 3,
@@ -87,7 +87,7 @@ impl Options {
 }
 
 #[derive(Clone, Copy)]
-struct Entry<'a> {
+struct HeadlineWord<'a> {
     text: &'a str,
     kind: u8,
     position: u16,
@@ -101,9 +101,9 @@ struct Entry<'a> {
     skipped: bool,
 }
 
-impl<'a> Entry<'a> {
-    fn new(token: Token<'a>) -> Entry<'a> {
-        Entry {
+impl<'a> HeadlineWord<'a> {
+    fn new(token: Token<'a>) -> HeadlineWord<'a> {
+        HeadlineWord {
             text: token.text,
             kind: token.kind,
             position: 0,
@@ -137,24 +137,24 @@ fn is_no_end(kind: u8) -> bool {
         )
 }
 
-struct Document<'a> {
-    words: Vec<Entry<'a>>,
+struct HeadlineDocument<'a> {
+    words: Vec<HeadlineWord<'a>>,
     /// Indexes of the words that belong to the query, in order.
     hits: Vec<usize>,
-    options: Options,
+    options: HeadlineOptions,
 }
 
 /// Some of the hits as something to search in.
-struct Stretch<'a, 'b> {
-    words: &'b [Entry<'a>],
+struct HitStretch<'a, 'b> {
+    words: &'b [HeadlineWord<'a>],
     hits: &'b [usize],
 }
-impl Words for Stretch<'_, '_> {
-    fn find(&self, index: usize, _operand: &Operand, places: Option<&mut Places>) -> Answer {
+impl WordFinder for HitStretch<'_, '_> {
+    fn find(&self, index: usize, _operand: &QueryOperand, places: Option<&mut MatchPositions>) -> TernaryAnswer {
         let mut found =
             self.hits.iter().filter_map(|h| self.words.get(*h)).filter(|w| w.item == Some(index)).peekable();
         if found.peek().is_none() {
-            return Answer::No;
+            return TernaryAnswer::No;
         }
         if let Some(places) = places {
             for w in found {
@@ -163,23 +163,23 @@ impl Words for Stretch<'_, '_> {
                 }
             }
         }
-        Answer::Yes
+        TernaryAnswer::Yes
     }
 }
 
-impl<'a> Document<'a> {
+impl<'a> HeadlineDocument<'a> {
     fn new(
         config: &Config,
         text: &'a str,
         query: &TsQuery,
-        options: Options,
+        options: HeadlineOptions,
         notices: &mut Vec<Error>,
-    ) -> Result<Document<'a>> {
-        let operands: Vec<(usize, &Operand)> = query
+    ) -> Result<HeadlineDocument<'a>> {
+        let operands: Vec<(usize, &QueryOperand)> = query
             .items
             .iter()
             .enumerate()
-            .filter_map(|(i, item)| if let Item::Operand(o) = item { Some((i, o)) } else { None })
+            .filter_map(|(i, item)| if let QueryItem::Operand(o) = item { Some((i, o)) } else { None })
             .collect();
         let (mut words, mut hits, mut position) = (Vec::new(), Vec::new(), 0u32);
         config.each_group(config.tokens(text, notices), &mut |group| {
@@ -187,10 +187,10 @@ impl<'a> Document<'a> {
             let lexemes = group.lexemes.unwrap_or_default();
             for token in group.tokens {
                 let mut place = position;
-                words.push(Entry::new(token));
+                words.push(HeadlineWord::new(token));
                 for lexeme in &lexemes {
                     place += u32::from(lexeme.adds_position);
-                    let is_meant = |o: &Operand| {
+                    let is_meant = |o: &QueryOperand| {
                         if o.prefix { lexeme.word.starts_with(&*o.word) } else { *lexeme.word == *o.word }
                     };
                     let Some(mut entry) = words.last().copied() else { continue };
@@ -212,9 +212,9 @@ impl<'a> Document<'a> {
             position += lexemes.iter().filter(|l| l.adds_position).count() as u32;
             Ok(())
         })?;
-        Ok(Document { words, hits, options })
+        Ok(HeadlineDocument { words, hits, options })
     }
-    fn word(&self, at: usize) -> Option<&Entry<'a>> {
+    fn word(&self, at: usize) -> Option<&HeadlineWord<'a>> {
         self.words.get(at)
     }
     fn counts(&self, at: usize) -> bool {
@@ -229,7 +229,7 @@ impl<'a> Document<'a> {
     }
 
     /// The next cover from a position on: first and last word.
-    fn cover(&self, query: &TsQuery, locations: &[Places], next: &mut i64) -> Option<(usize, usize)> {
+    fn cover(&self, query: &TsQuery, locations: &[MatchPositions], next: &mut i64) -> Option<(usize, usize)> {
         let mut from = *next;
         loop {
             let mut end = -1i64;
@@ -254,7 +254,7 @@ impl<'a> Document<'a> {
                 let last = self.hits.partition_point(|h| place(h) <= end);
                 if let Some(hits) = self.hits.get(first..last)
                     && let (Some(p), Some(q)) = (hits.first(), hits.last())
-                    && query.matches(&Stretch { words: &self.words, hits })
+                    && query.matches(&HitStretch { words: &self.words, hits })
                 {
                     *next = start + 1;
                     return Some((*p, *q));
@@ -283,7 +283,7 @@ impl<'a> Document<'a> {
         at
     }
 
-    fn mark_words(&mut self, query: &TsQuery, locations: &[Places]) {
+    fn mark_words(&mut self, query: &TsQuery, locations: &[MatchPositions]) {
         if self.options.highlight_all {
             return self.mark(0, self.words.len());
         }
@@ -359,7 +359,7 @@ impl<'a> Document<'a> {
     }
 
     /// The next piece of a cover that is not longer than a headline: bounds, words, interesting words.
-    fn piece(&self, mut start: usize, mut end: usize) -> Fragment {
+    fn piece(&self, mut start: usize, mut end: usize) -> HeadlineFragment {
         while start < end && !self.is_interesting(start) {
             start += 1;
         }
@@ -379,10 +379,10 @@ impl<'a> Document<'a> {
                 count -= i32::from(self.counts(i));
             }
         }
-        Fragment { start, end, count, interesting, gone: false }
+        HeadlineFragment { start, end, count, interesting, gone: false }
     }
-    fn mark_fragments(&mut self, query: &TsQuery, locations: &[Places]) {
-        let mut fragments: Vec<Fragment> = Vec::new();
+    fn mark_fragments(&mut self, query: &TsQuery, locations: &[MatchPositions]) {
+        let mut fragments: Vec<HeadlineFragment> = Vec::new();
         let mut next = 0;
         while let Some((mut p, q)) = self.cover(query, locations, &mut next) {
             while p <= q {
@@ -411,7 +411,7 @@ impl<'a> Document<'a> {
         }
     }
     /// A fragment with as many words around it as there is room for.
-    fn stretched(&self, f: &Fragment) -> (usize, usize) {
+    fn stretched(&self, f: &HeadlineFragment) -> (usize, usize) {
         let max = self.options.words_max;
         let (mut start, mut end, mut count) = (f.start, f.end, f.count);
         if count >= max {
@@ -469,7 +469,7 @@ impl<'a> Document<'a> {
     }
 }
 
-struct Fragment {
+struct HeadlineFragment {
     start: usize,
     end: usize,
     count: i32,
@@ -485,9 +485,9 @@ pub fn headline(
     options: &[(String, String)],
     notices: &mut Vec<Error>,
 ) -> Result<String> {
-    let options = Options::new(options)?;
-    let mut document = Document::new(config, text, query, options, notices)?;
-    let all = Stretch { words: &document.words, hits: &document.hits };
+    let options = HeadlineOptions::new(options)?;
+    let mut document = HeadlineDocument::new(config, text, query, options, notices)?;
+    let all = HitStretch { words: &document.words, hits: &document.hits };
     let locations = query.locations(&all).unwrap_or_default();
     if document.options.fragments_max == 0 {
         document.mark_words(query, &locations);

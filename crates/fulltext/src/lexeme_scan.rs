@@ -9,13 +9,13 @@ pub const POSITION_MAX: u32 = 16383;
 pub const LEXEME_BYTES: usize = 2047;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub(crate) enum LexemeDialect {
     Vector,
     Query,
     Web,
 }
 
-pub(crate) struct Scanned {
+pub(crate) struct ScannedLexeme {
     pub word: String,
     /// Weight in the two high bits.
     pub positions: Vec<u16>,
@@ -32,12 +32,12 @@ pub(crate) fn is_operator(b: u8) -> bool {
 pub(crate) struct Scanner<'a> {
     pub text: &'a str,
     pub at: usize,
-    pub dialect: Dialect,
+    pub dialect: LexemeDialect,
     pub steps: SmallSteps,
 }
 
 impl<'a> Scanner<'a> {
-    pub fn new(text: &'a str, dialect: Dialect) -> Scanner<'a> {
+    pub fn new(text: &'a str, dialect: LexemeDialect) -> Scanner<'a> {
         Scanner { text, at: 0, dialect, steps: SmallSteps::default() }
     }
     pub fn peek(&self) -> Option<u8> {
@@ -51,7 +51,7 @@ impl<'a> Scanner<'a> {
     }
     #[cold]
     pub fn syntax_error(&self) -> Error {
-        let what = if self.dialect == Dialect::Vector { "tsvector" } else { "tsquery" };
+        let what = if self.dialect == LexemeDialect::Vector { "tsvector" } else { "tsquery" };
         Error::new(sqlstate::SYNTAX_ERROR, format!("syntax error in {what}: \"{}\"", self.text))
     }
     fn escaped(&mut self, word: &mut String) -> Result<()> {
@@ -77,28 +77,28 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next lexeme; None at the end.
-    pub fn next_lexeme(&mut self) -> Result<Option<Scanned>> {
+    pub fn next_lexeme(&mut self) -> Result<Option<ScannedLexeme>> {
         self.skip_spaces()?;
         self.steps.step(100)?;
-        let is_web = self.dialect == Dialect::Web;
+        let is_web = self.dialect == LexemeDialect::Web;
         match self.peek() {
             None => Ok(None),
             Some(b'\'') if !is_web => self.quoted().map(Some),
             Some(b'"') if is_web => Err(self.syntax_error()),
-            Some(b) if self.dialect != Dialect::Vector && is_operator(b) => Err(self.syntax_error()),
+            Some(b) if self.dialect != LexemeDialect::Vector && is_operator(b) => Err(self.syntax_error()),
             _ => self.plain().map(Some),
         }
     }
-    fn plain(&mut self) -> Result<Scanned> {
-        let is_web = self.dialect == Dialect::Web;
+    fn plain(&mut self) -> Result<ScannedLexeme> {
+        let is_web = self.dialect == LexemeDialect::Web;
         let (mut word, mut steps) = (String::new(), SmallSteps::default());
         loop {
             steps.step(5)?;
             match self.peek() {
                 Some(b'\\') if !is_web => self.escaped(&mut word)?,
-                Some(b':') if !word.is_empty() || self.dialect != Dialect::Web => {
+                Some(b':') if !word.is_empty() || self.dialect != LexemeDialect::Web => {
                     // A colon begins no word, except in a web search, where the first character is taken as it is.
-                    if word.is_empty() && self.dialect == Dialect::Vector {
+                    if word.is_empty() && self.dialect == LexemeDialect::Vector {
                         word.push(':');
                         self.at += 1;
                         continue;
@@ -106,16 +106,16 @@ impl<'a> Scanner<'a> {
                     if word.is_empty() {
                         return Err(self.syntax_error());
                     }
-                    if self.dialect == Dialect::Vector {
+                    if self.dialect == LexemeDialect::Vector {
                         self.at += 1;
                         let positions = self.positions()?;
-                        return Ok(Scanned { word, positions });
+                        return Ok(ScannedLexeme { word, positions });
                     }
-                    return Ok(Scanned { word, positions: Vec::new() });
+                    return Ok(ScannedLexeme { word, positions: Vec::new() });
                 }
                 Some(b)
                     if !is_space(b)
-                        && !(self.dialect != Dialect::Vector && is_operator(b))
+                        && !(self.dialect != LexemeDialect::Vector && is_operator(b))
                         && !(is_web && b == b'"') =>
                 {
                     if let Some(c) = self.take() {
@@ -123,11 +123,11 @@ impl<'a> Scanner<'a> {
                     }
                 }
                 _ if word.is_empty() => return Err(self.syntax_error()),
-                _ => return Ok(Scanned { word, positions: Vec::new() }),
+                _ => return Ok(ScannedLexeme { word, positions: Vec::new() }),
             }
         }
     }
-    fn quoted(&mut self) -> Result<Scanned> {
+    fn quoted(&mut self) -> Result<ScannedLexeme> {
         let (mut word, mut steps) = (String::new(), SmallSteps::default());
         self.at += 1;
         loop {
@@ -154,11 +154,11 @@ impl<'a> Scanner<'a> {
             return Err(self.syntax_error());
         }
         let mut positions = Vec::new();
-        if self.dialect == Dialect::Vector && self.peek() == Some(b':') {
+        if self.dialect == LexemeDialect::Vector && self.peek() == Some(b':') {
             self.at += 1;
             positions = self.positions()?;
         }
-        Ok(Scanned { word, positions })
+        Ok(ScannedLexeme { word, positions })
     }
     /// `3A,5,7b`: at least one.
     fn positions(&mut self) -> Result<Vec<u16>> {

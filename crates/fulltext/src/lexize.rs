@@ -3,9 +3,9 @@
 //! Configurations without such dictionaries do not come here, but for one question and one answer.
 
 use crate::config::{Config, token_units};
-use crate::dictionary::{Dictionary, Lexemes, Normal};
+use crate::dictionary::{Dictionary, Lexemes, NormalizedLexeme};
 use crate::parser::Token;
-use crate::thesaurus::{Begun, Thesaurus};
+use crate::thesaurus::{PartialMatch, Thesaurus};
 use kilndb_base::{Result, work};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use std::sync::Arc;
 const END: Token<'static> = Token { kind: 0, text: "" };
 
 /// Tokens and what they become together; None: no dictionary knows them.
-pub(crate) struct Group<'a> {
+pub(crate) struct LexizedTokens<'a> {
     pub tokens: Vec<Token<'a>>,
     pub lexemes: Option<Lexemes>,
 }
 
 /// A dictionary that has asked for more tokens.
-struct Asking {
+struct PendingDictionary {
     oid: u32,
     dictionary: Arc<Dictionary>,
-    begun: Begun,
+    begun: PartialMatch,
     /// What it would make of the tokens up to one of the waiting.
     known: Option<(usize, Lexemes)>,
     /// The next token that it is to see.
@@ -34,7 +34,7 @@ pub(crate) struct Lexizer<'c, 'a> {
     config: &'c Config,
     waiting: VecDeque<Token<'a>>,
     done: Vec<Token<'a>>,
-    asking: Option<Asking>,
+    asking: Option<PendingDictionary>,
     /// The first dictionary that the first waiting token has not been to.
     place: usize,
 }
@@ -47,7 +47,7 @@ impl<'c, 'a> Lexizer<'c, 'a> {
     pub fn run(
         mut self,
         tokens: impl Iterator<Item = Token<'a>>,
-        visit: &mut dyn FnMut(Group<'a>) -> Result<()>,
+        visit: &mut dyn FnMut(LexizedTokens<'a>) -> Result<()>,
     ) -> Result<()> {
         for token in tokens.chain([END]) {
             work::step(token_units(token))?;
@@ -58,7 +58,7 @@ impl<'c, 'a> Lexizer<'c, 'a> {
                 let tokens: Vec<Token<'a>> =
                     std::mem::take(&mut self.done).into_iter().filter(|t| t.kind != 0).collect();
                 if lexemes.is_some() || !tokens.is_empty() {
-                    visit(Group { tokens, lexemes })?;
+                    visit(LexizedTokens { tokens, lexemes })?;
                 }
                 if was_last {
                     break;
@@ -106,8 +106,13 @@ impl<'c, 'a> Lexizer<'c, 'a> {
                 };
                 if let Some(begun) = begun {
                     let known = found.map(|lexemes| (0, lexemes));
-                    self.asking =
-                        Some(Asking { oid: entry.oid, dictionary: entry.dictionary.clone(), begun, known, next: 1 });
+                    self.asking = Some(PendingDictionary {
+                        oid: entry.oid,
+                        dictionary: entry.dictionary.clone(),
+                        begun,
+                        known,
+                        next: 1,
+                    });
                     self.place = i + 1;
                     return None;
                 }
@@ -122,7 +127,7 @@ impl<'c, 'a> Lexizer<'c, 'a> {
     }
     /// The tokens behind the first one, for the dictionary that has asked for them. It stays in `asking` if there are
     /// none left.
-    fn go_on(&mut self, mut asking: Asking) -> Option<Lexemes> {
+    fn go_on(&mut self, mut asking: PendingDictionary) -> Option<Lexemes> {
         let dictionary = asking.dictionary.clone();
         while let Some(token) = self.waiting.get(asking.next).copied() {
             let at = asking.next;
@@ -162,12 +167,12 @@ impl Config {
     pub(crate) fn each_group<'a>(
         &self,
         mut tokens: impl Iterator<Item = Token<'a>>,
-        visit: &mut dyn FnMut(Group<'a>) -> Result<()>,
+        visit: &mut dyn FnMut(LexizedTokens<'a>) -> Result<()>,
     ) -> Result<()> {
         if self.gives_single_lexemes() {
             let group = |token: Token<'a>| {
-                let lexemes = self.lexize(token).map(|lexeme| lexeme.map(Normal::from).into_iter().collect());
-                Group { tokens: vec![token], lexemes }
+                let lexemes = self.lexize(token).map(|lexeme| lexeme.map(NormalizedLexeme::from).into_iter().collect());
+                LexizedTokens { tokens: vec![token], lexemes }
             };
             tokens.try_for_each(|t| work::step(token_units(t)).and_then(|()| visit(group(t))))
         } else {

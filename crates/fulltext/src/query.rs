@@ -13,34 +13,34 @@ pub const DEPTH_MAX: usize = 10_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Operator {
+pub enum QueryOperator {
     Not = 1,
     And = 2,
     Or = 3,
     Phrase = 4,
 }
-impl Operator {
+impl QueryOperator {
     pub(crate) fn priority(self) -> i32 {
         match self {
-            Operator::Or => 1,
-            Operator::And => 2,
-            Operator::Phrase => 3,
-            Operator::Not => 4,
+            QueryOperator::Or => 1,
+            QueryOperator::And => 2,
+            QueryOperator::Phrase => 3,
+            QueryOperator::Not => 4,
         }
     }
-    fn from_code(code: u8) -> Result<Operator> {
+    fn from_code(code: u8) -> Result<QueryOperator> {
         Ok(match code {
-            1 => Operator::Not,
-            2 => Operator::And,
-            3 => Operator::Or,
-            4 => Operator::Phrase,
+            1 => QueryOperator::Not,
+            2 => QueryOperator::And,
+            3 => QueryOperator::Or,
+            4 => QueryOperator::Phrase,
             _ => return Err(Error::internal(format!("invalid tsquery: unrecognized operator type {}", code as i8))),
         })
     }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Operand {
+pub struct QueryOperand {
     pub word: Box<str>,
     /// A bit per weight; 0: any.
     pub weights: u8,
@@ -48,14 +48,14 @@ pub struct Operand {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Item {
-    Operand(Operand),
-    Operator { operator: Operator, distance: u16, left: usize },
+pub enum QueryItem {
+    Operand(QueryOperand),
+    Operator { operator: QueryOperator, distance: u16, left: usize },
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TsQuery {
-    pub items: Vec<Item>,
+    pub items: Vec<QueryItem>,
 }
 
 #[cold]
@@ -89,19 +89,19 @@ pub(crate) fn legacy_crc(bytes: &[u8]) -> i32 {
 
 impl TsQuery {
     /// Of items whose `left` is not yet known.
-    pub(crate) fn link(mut items: Vec<Item>) -> Result<TsQuery> {
+    pub(crate) fn link(mut items: Vec<QueryItem>) -> Result<TsQuery> {
         // From the end: how long the subtree that begins at an item is, and how deep.
         let mut sizes: Vec<(usize, usize)> = vec![(0, 0); items.len() + 1];
         let malformed = || Error::internal("malformed tsquery: operand not found");
         for at in (0..items.len()).rev() {
             let (size, depth) = match &mut items[at] {
-                Item::Operand(_) => (1, 1),
-                Item::Operator { operator, left, .. } => {
+                QueryItem::Operand(_) => (1, 1),
+                QueryItem::Operator { operator, left, .. } => {
                     let (right_size, right_depth) = sizes[at + 1];
                     if right_size == 0 {
                         return Err(malformed());
                     }
-                    if *operator == Operator::Not {
+                    if *operator == QueryOperator::Not {
                         *left = 1;
                         (1 + right_size, 1 + right_depth)
                     } else {
@@ -127,10 +127,10 @@ impl TsQuery {
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
-    pub fn operands(&self) -> impl Iterator<Item = &Operand> {
+    pub fn operands(&self) -> impl Iterator<Item = &QueryOperand> {
         self.items.iter().filter_map(|i| match i {
-            Item::Operand(o) => Some(o),
-            Item::Operator { .. } => None,
+            QueryItem::Operand(o) => Some(o),
+            QueryItem::Operator { .. } => None,
         })
     }
 
@@ -142,7 +142,7 @@ impl TsQuery {
     fn write_item(&self, at: usize, parent: i32, is_right_of_phrase: bool, out: &mut Vec<u8>) {
         match self.items.get(at) {
             None => {}
-            Some(Item::Operand(o)) => {
+            Some(QueryItem::Operand(o)) => {
                 write_quoted(&o.word, out);
                 if o.weights != 0 || o.prefix {
                     out.push(b':');
@@ -156,24 +156,24 @@ impl TsQuery {
                     }
                 }
             }
-            Some(Item::Operator { operator, distance, left }) => {
+            Some(QueryItem::Operator { operator, distance, left }) => {
                 let priority = operator.priority();
-                let parentheses = priority < parent || (*operator == Operator::Phrase && is_right_of_phrase);
+                let parentheses = priority < parent || (*operator == QueryOperator::Phrase && is_right_of_phrase);
                 if parentheses {
                     out.extend_from_slice(b"( ");
                 }
-                if *operator == Operator::Not {
+                if *operator == QueryOperator::Not {
                     out.push(b'!');
                     self.write_item(at + 1, priority, false, out);
                 } else {
                     self.write_item(at + left, priority, false, out);
                     match operator {
-                        Operator::Or => out.extend_from_slice(b" | "),
-                        Operator::And => out.extend_from_slice(b" & "),
+                        QueryOperator::Or => out.extend_from_slice(b" | "),
+                        QueryOperator::And => out.extend_from_slice(b" & "),
                         _ if *distance == 1 => out.extend_from_slice(b" <-> "),
                         _ => out.extend_from_slice(format!(" <{distance}> ").as_bytes()),
                     }
-                    self.write_item(at + 1, priority, *operator == Operator::Phrase, out);
+                    self.write_item(at + 1, priority, *operator == QueryOperator::Phrase, out);
                 }
                 if parentheses {
                     out.extend_from_slice(b" )");
@@ -186,14 +186,14 @@ impl TsQuery {
         out.extend_from_slice(&(self.items.len() as u32).to_be_bytes());
         for item in &self.items {
             match item {
-                Item::Operand(o) => {
+                QueryItem::Operand(o) => {
                     out.extend_from_slice(&[1, o.weights, u8::from(o.prefix)]);
                     out.extend_from_slice(o.word.as_bytes());
                     out.push(0);
                 }
-                Item::Operator { operator, distance, .. } => {
+                QueryItem::Operator { operator, distance, .. } => {
                     out.extend_from_slice(&[2, *operator as u8]);
-                    if *operator == Operator::Phrase {
+                    if *operator == QueryOperator::Phrase {
                         out.extend_from_slice(&distance.to_be_bytes());
                     }
                 }
@@ -218,15 +218,15 @@ impl TsQuery {
                     if word.len() > crate::lexeme_scan::LEXEME_BYTES {
                         return Err(Error::internal("invalid tsquery: operand too long"));
                     }
-                    items.push(Item::Operand(Operand { word: word.into(), weights, prefix }));
+                    items.push(QueryItem::Operand(QueryOperand { word: word.into(), weights, prefix }));
                 }
                 2 => {
-                    let operator = Operator::from_code(r.u8()?)?;
+                    let operator = QueryOperator::from_code(r.u8()?)?;
                     if i + 1 == count {
                         return Err(Error::internal("invalid pointer to right operand"));
                     }
-                    let distance = if operator == Operator::Phrase { r.u16()? } else { 0 };
-                    items.push(Item::Operator { operator, distance, left: 0 });
+                    let distance = if operator == QueryOperator::Phrase { r.u16()? } else { 0 };
+                    items.push(QueryItem::Operator { operator, distance, left: 0 });
                 }
                 other => return Err(Error::internal(format!("unrecognized tsquery node type: {other}"))),
             }
@@ -258,19 +258,19 @@ impl TsQuery {
     fn item_key(&self, at: usize, out: &mut Vec<u8>) {
         match self.items.get(at) {
             None => {}
-            Some(Item::Operand(o)) => {
+            Some(QueryItem::Operand(o)) => {
                 out.push(1);
                 out.extend_from_slice(&(!(legacy_crc(o.word.as_bytes()) as u32 ^ 0x8000_0000)).to_be_bytes());
                 out.extend_from_slice(o.word.as_bytes());
                 out.push(0);
             }
-            Some(Item::Operator { operator, distance, left }) => {
+            Some(QueryItem::Operator { operator, distance, left }) => {
                 out.extend_from_slice(&[0, !(*operator as u8)]);
                 self.item_key(at + 1, out);
-                if *operator != Operator::Not {
+                if *operator != QueryOperator::Not {
                     self.item_key(at + left, out);
                 }
-                if *operator == Operator::Phrase {
+                if *operator == QueryOperator::Phrase {
                     out.extend_from_slice(&(!distance).to_be_bytes());
                 }
             }
@@ -278,8 +278,8 @@ impl TsQuery {
     }
 
     /// `left operator right`; an empty query gives the other one.
-    pub fn join(&self, operator: Operator, right: &TsQuery, distance: i32) -> Result<TsQuery> {
-        if operator == Operator::Phrase && !(0..=16384).contains(&distance) {
+    pub fn join(&self, operator: QueryOperator, right: &TsQuery, distance: i32) -> Result<TsQuery> {
+        if operator == QueryOperator::Phrase && !(0..=16384).contains(&distance) {
             return Err(bad_distance());
         }
         if self.is_empty() {
@@ -288,8 +288,8 @@ impl TsQuery {
         if right.is_empty() {
             return Ok(self.clone());
         }
-        let distance = if operator == Operator::Phrase { distance as u16 } else { 0 };
-        let mut items = vec![Item::Operator { operator, distance, left: 0 }];
+        let distance = if operator == QueryOperator::Phrase { distance as u16 } else { 0 };
+        let mut items = vec![QueryItem::Operator { operator, distance, left: 0 }];
         items.extend(right.items.iter().cloned());
         items.extend(self.items.iter().cloned());
         TsQuery::link(items)
@@ -298,7 +298,7 @@ impl TsQuery {
         if self.is_empty() {
             return Ok(TsQuery::default());
         }
-        let mut items = vec![Item::Operator { operator: Operator::Not, distance: 0, left: 0 }];
+        let mut items = vec![QueryItem::Operator { operator: QueryOperator::Not, distance: 0, left: 0 }];
         items.extend(self.items.iter().cloned());
         TsQuery::link(items)
     }
@@ -325,23 +325,23 @@ impl TsQuery {
         String::from_utf8(out).unwrap_or_default()
     }
     /// Appends the subtree without its NOTs; false (and nothing appended) if nothing is left.
-    fn without_not(&self, at: usize, out: &mut Vec<Item>) -> bool {
+    fn without_not(&self, at: usize, out: &mut Vec<QueryItem>) -> bool {
         match self.items.get(at) {
             None => false,
-            Some(item @ Item::Operand(_)) => {
+            Some(item @ QueryItem::Operand(_)) => {
                 out.push(item.clone());
                 true
             }
-            Some(Item::Operator { operator: Operator::Not, .. }) => false,
-            Some(Item::Operator { operator, distance, left }) => {
+            Some(QueryItem::Operator { operator: QueryOperator::Not, .. }) => false,
+            Some(QueryItem::Operator { operator, distance, left }) => {
                 let start = out.len();
-                out.push(Item::Operator { operator: *operator, distance: *distance, left: 0 });
+                out.push(QueryItem::Operator { operator: *operator, distance: *distance, left: 0 });
                 let right = self.without_not(at + 1, out);
                 let left = self.without_not(at + left, out);
                 if right && left {
                     return true;
                 }
-                if *operator == Operator::Or || !(right || left) {
+                if *operator == QueryOperator::Or || !(right || left) {
                     out.truncate(start);
                     return false;
                 }

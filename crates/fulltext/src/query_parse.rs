@@ -1,28 +1,28 @@
 //! Text that becomes a tsquery: the type's own syntax, plain text, web searches.
 
 use crate::config::Config;
-use crate::lexeme_scan::{Dialect, LEXEME_BYTES, Scanner, is_operator, is_space};
-use crate::query::{DEPTH_MAX, Item, Operand, Operator, TsQuery, bad_distance, too_deep};
+use crate::lexeme_scan::{LEXEME_BYTES, LexemeDialect, Scanner, is_operator, is_space};
+use crate::query::{DEPTH_MAX, QueryItem, QueryOperand, QueryOperator, TsQuery, bad_distance, too_deep};
 use kilndb_base::{Error, Result, sqlstate};
 
 /// PostgreSQL's stack of operators without their right sides.
 const PENDING_MAX: usize = 32;
 
 /// An item, or what is left of an operand without lexemes.
-enum Part {
-    Item(Item),
+enum QueryPart {
+    Item(QueryItem),
     Stop,
 }
 
-enum Word<'a> {
+enum OperandReading<'a> {
     /// As it is.
     AsIs,
     /// Through a configuration; words of one operand are joined by the operator.
-    Through(&'a Config, Operator),
+    Through(&'a Config, QueryOperator),
 }
 
-enum Syntax {
-    Operator(Operator, u16),
+enum QueryToken {
+    Operator(QueryOperator, u16),
     Operand(String, u8, bool),
     Open,
     Close,
@@ -35,14 +35,14 @@ struct QueryParser<'a> {
     wants_operand: bool,
     is_first: bool,
     open: usize,
-    word: Word<'a>,
+    word: OperandReading<'a>,
     /// In postfix order.
-    parts: Vec<Part>,
+    parts: Vec<QueryPart>,
     notices: Vec<Error>,
 }
 
 /// What is said about a query, besides the query.
-pub struct Parsed {
+pub struct ParsedQuery {
     pub query: TsQuery,
     pub notices: Vec<Error>,
 }
@@ -53,18 +53,18 @@ fn too_big(text: &str) -> Error {
 
 impl TsQuery {
     /// The input of the type.
-    pub fn parse(text: &str) -> Result<Parsed> {
-        parse(text, Dialect::Query, Word::AsIs)
+    pub fn parse(text: &str) -> Result<ParsedQuery> {
+        parse(text, LexemeDialect::Query, OperandReading::AsIs)
     }
-    pub fn to_query(config: &Config, text: &str) -> Result<Parsed> {
-        parse(text, Dialect::Query, Word::Through(config, Operator::Phrase))
+    pub fn to_query(config: &Config, text: &str) -> Result<ParsedQuery> {
+        parse(text, LexemeDialect::Query, OperandReading::Through(config, QueryOperator::Phrase))
     }
-    pub fn web(config: &Config, text: &str) -> Result<Parsed> {
-        parse(text, Dialect::Web, Word::Through(config, Operator::Phrase))
+    pub fn web(config: &Config, text: &str) -> Result<ParsedQuery> {
+        parse(text, LexemeDialect::Web, OperandReading::Through(config, QueryOperator::Phrase))
     }
     /// Plain text: its words joined by the operator (AND or phrase).
-    pub fn plain(config: &Config, text: &str, operator: Operator) -> Result<Parsed> {
-        let mut parser = QueryParser::new(text, Dialect::Query, Word::Through(config, operator));
+    pub fn plain(config: &Config, text: &str, operator: QueryOperator) -> Result<ParsedQuery> {
+        let mut parser = QueryParser::new(text, LexemeDialect::Query, OperandReading::Through(config, operator));
         if !text.is_empty() {
             parser.push_operand(text, 0, false)?;
         }
@@ -72,14 +72,14 @@ impl TsQuery {
     }
 }
 
-fn parse(text: &str, dialect: Dialect, word: Word<'_>) -> Result<Parsed> {
+fn parse(text: &str, dialect: LexemeDialect, word: OperandReading<'_>) -> Result<ParsedQuery> {
     let mut parser = QueryParser::new(text, dialect, word);
     parser.run()?;
     parser.finish()
 }
 
 impl<'a> QueryParser<'a> {
-    fn new(text: &'a str, dialect: Dialect, word: Word<'a>) -> QueryParser<'a> {
+    fn new(text: &'a str, dialect: LexemeDialect, word: OperandReading<'a>) -> QueryParser<'a> {
         let scanner = Scanner::new(text, dialect);
         QueryParser {
             scanner,
@@ -91,29 +91,29 @@ impl<'a> QueryParser<'a> {
             notices: Vec::new(),
         }
     }
-    fn push_operator(&mut self, operator: Operator, distance: u16) {
-        self.parts.push(Part::Item(Item::Operator { operator, distance, left: 0 }));
+    fn push_operator(&mut self, operator: QueryOperator, distance: u16) {
+        self.parts.push(QueryPart::Item(QueryItem::Operator { operator, distance, left: 0 }));
     }
     fn push_word(&mut self, word: &str, weights: u8, prefix: bool) -> Result<()> {
         if word.len() >= LEXEME_BYTES {
             return Err(too_big(self.scanner.text));
         }
-        self.parts.push(Part::Item(Item::Operand(Operand { word: word.into(), weights, prefix })));
+        self.parts.push(QueryPart::Item(QueryItem::Operand(QueryOperand { word: word.into(), weights, prefix })));
         Ok(())
     }
 
     fn push_operand(&mut self, text: &str, weights: u8, prefix: bool) -> Result<()> {
-        let Word::Through(config, operator) = self.word else { return self.push_word(text, weights, prefix) };
+        let OperandReading::Through(config, operator) = self.word else { return self.push_word(text, weights, prefix) };
         let words = config.parse(text, &mut self.notices)?;
         if words.is_empty() {
-            self.parts.push(Part::Stop);
+            self.parts.push(QueryPart::Stop);
             return Ok(());
         }
         let (mut position, mut groups, mut at) = (0u32, 0usize, 0usize);
         while let Some(first) = words.get(at) {
             // Stop words keep their places.
             while position > 0 && position + 1 < first.position {
-                self.parts.push(Part::Stop);
+                self.parts.push(QueryPart::Stop);
                 if groups > 0 {
                     self.push_operator(operator, 1);
                 }
@@ -127,18 +127,18 @@ impl<'a> QueryParser<'a> {
                 while let Some(w) = words.get(at).filter(|w| w.position == position && w.variant == v.variant) {
                     self.push_word(&w.word, weights, prefix || w.prefix)?;
                     if count > 0 {
-                        self.push_operator(Operator::And, 0);
+                        self.push_operator(QueryOperator::And, 0);
                     }
                     count += 1;
                     at += 1;
                 }
                 if variants > 0 {
-                    self.push_operator(Operator::Or, 0);
+                    self.push_operator(QueryOperator::Or, 0);
                 }
                 variants += 1;
             }
             if groups > 0 {
-                self.push_operator(operator, u16::from(operator == Operator::Phrase));
+                self.push_operator(operator, u16::from(operator == QueryOperator::Phrase));
             }
             groups += 1;
         }
@@ -146,19 +146,19 @@ impl<'a> QueryParser<'a> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let mut levels: Vec<Vec<(Operator, u16)>> = vec![Vec::new()];
+        let mut levels: Vec<Vec<(QueryOperator, u16)>> = vec![Vec::new()];
         while let Some(next) = self.next_syntax()? {
             self.scanner.steps.step(100)?;
             let Some(pending) = levels.last_mut() else { return Err(self.scanner.syntax_error()) };
             match next {
-                Syntax::Stop => {
-                    self.parts.push(Part::Stop);
+                QueryToken::Stop => {
+                    self.parts.push(QueryPart::Stop);
                     break;
                 }
-                Syntax::Operand(word, weights, prefix) => self.push_operand(&word, weights, prefix)?,
-                Syntax::Operator(operator, distance) => {
-                    let waits = |top: Operator| match operator {
-                        Operator::Not => operator.priority() >= top.priority(),
+                QueryToken::Operand(word, weights, prefix) => self.push_operand(&word, weights, prefix)?,
+                QueryToken::Operator(operator, distance) => {
+                    let waits = |top: QueryOperator| match operator {
+                        QueryOperator::Not => operator.priority() >= top.priority(),
                         _ => operator.priority() > top.priority(),
                     };
                     while let Some((top, d)) = pending.pop_if(|p| !waits(p.0)) {
@@ -171,9 +171,9 @@ impl<'a> QueryParser<'a> {
                         pending.push((operator, distance));
                     }
                 }
-                Syntax::Open if levels.len() > DEPTH_MAX => return Err(too_deep()),
-                Syntax::Open => levels.push(Vec::new()),
-                Syntax::Close => {
+                QueryToken::Open if levels.len() > DEPTH_MAX => return Err(too_deep()),
+                QueryToken::Open => levels.push(Vec::new()),
+                QueryToken::Close => {
                     for (operator, distance) in levels.pop().unwrap_or_default().into_iter().rev() {
                         self.push_operator(operator, distance);
                     }
@@ -186,31 +186,31 @@ impl<'a> QueryParser<'a> {
         Ok(())
     }
 
-    fn next_syntax(&mut self) -> Result<Option<Syntax>> {
-        if self.scanner.dialect == Dialect::Web { self.next_of_web() } else { self.next_standard() }
+    fn next_syntax(&mut self) -> Result<Option<QueryToken>> {
+        if self.scanner.dialect == LexemeDialect::Web { self.next_of_web() } else { self.next_standard() }
     }
-    fn operand_follows(&mut self, syntax: Syntax) -> Result<Option<Syntax>> {
+    fn operand_follows(&mut self, syntax: QueryToken) -> Result<Option<QueryToken>> {
         self.scanner.at += 1;
         (self.wants_operand, self.is_first) = (true, false);
         Ok(Some(syntax))
     }
 
-    fn next_standard(&mut self) -> Result<Option<Syntax>> {
+    fn next_standard(&mut self) -> Result<Option<QueryToken>> {
         self.scanner.skip_spaces()?;
         let next = self.scanner.peek();
         if self.wants_operand {
             return match next {
-                Some(b'!') => self.operand_follows(Syntax::Operator(Operator::Not, 0)),
+                Some(b'!') => self.operand_follows(QueryToken::Operator(QueryOperator::Not, 0)),
                 Some(b'(') => {
                     self.open += 1;
-                    self.operand_follows(Syntax::Open)
+                    self.operand_follows(QueryToken::Open)
                 }
                 Some(b':') => Err(self.scanner.syntax_error()),
                 _ => match self.scanner.next_lexeme()? {
                     Some(found) => {
                         let (weights, prefix) = self.modifiers();
                         (self.wants_operand, self.is_first) = (false, false);
-                        Ok(Some(Syntax::Operand(found.word, weights, prefix)))
+                        Ok(Some(QueryToken::Operand(found.word, weights, prefix)))
                     }
                     None if self.is_first => Ok(None),
                     None => Err(Error::new(
@@ -221,19 +221,19 @@ impl<'a> QueryParser<'a> {
             };
         }
         match next {
-            Some(b'&') => self.operand_follows(Syntax::Operator(Operator::And, 0)),
-            Some(b'|') => self.operand_follows(Syntax::Operator(Operator::Or, 0)),
+            Some(b'&') => self.operand_follows(QueryToken::Operator(QueryOperator::And, 0)),
+            Some(b'|') => self.operand_follows(QueryToken::Operator(QueryOperator::Or, 0)),
             Some(b'<') => match self.phrase_operator()? {
                 Some(distance) => {
                     self.wants_operand = true;
-                    Ok(Some(Syntax::Operator(Operator::Phrase, distance)))
+                    Ok(Some(QueryToken::Operator(QueryOperator::Phrase, distance)))
                 }
                 None => Err(self.scanner.syntax_error()),
             },
             Some(b')') if self.open > 0 => {
                 self.open -= 1;
                 self.scanner.at += 1;
-                Ok(Some(Syntax::Close))
+                Ok(Some(QueryToken::Close))
             }
             None if self.open == 0 => Ok(None),
             _ => Err(self.scanner.syntax_error()),
@@ -279,7 +279,7 @@ impl<'a> QueryParser<'a> {
         Ok(Some(distance as u16))
     }
 
-    fn next_of_web(&mut self) -> Result<Option<Syntax>> {
+    fn next_of_web(&mut self) -> Result<Option<QueryToken>> {
         loop {
             self.scanner.skip_spaces()?;
             let next = self.scanner.peek();
@@ -288,7 +288,7 @@ impl<'a> QueryParser<'a> {
                     None => return Ok(None),
                     _ if self.takes_or() => {
                         self.wants_operand = true;
-                        return Ok(Some(Syntax::Operator(Operator::Or, 0)));
+                        return Ok(Some(QueryToken::Operator(QueryOperator::Or, 0)));
                     }
                     Some(b) if is_operator(b) => {
                         self.scanner.at += 1;
@@ -296,18 +296,18 @@ impl<'a> QueryParser<'a> {
                     }
                     Some(_) => {
                         self.wants_operand = true;
-                        return Ok(Some(Syntax::Operator(Operator::And, 0)));
+                        return Ok(Some(QueryToken::Operator(QueryOperator::And, 0)));
                     }
                 }
             }
             match next {
-                Some(b'-') => return self.operand_follows(Syntax::Operator(Operator::Not, 0)),
+                Some(b'-') => return self.operand_follows(QueryToken::Operator(QueryOperator::Not, 0)),
                 Some(b'"') => {
                     let rest = self.scanner.text.get(self.scanner.at + 1..).unwrap_or_default();
                     let (text, taken) = rest.find('"').map_or((rest, rest.len()), |end| (&rest[..end], end + 1));
                     self.scanner.at += 1 + taken;
                     (self.wants_operand, self.is_first) = (false, false);
-                    return Ok(Some(Syntax::Operand(text.to_string(), 0, false)));
+                    return Ok(Some(QueryToken::Operand(text.to_string(), 0, false)));
                 }
                 Some(b) if is_operator(b) => {
                     self.scanner.at += 1;
@@ -317,10 +317,10 @@ impl<'a> QueryParser<'a> {
                     return match self.scanner.next_lexeme()? {
                         Some(found) => {
                             (self.wants_operand, self.is_first) = (false, false);
-                            Ok(Some(Syntax::Operand(found.word, 0, false)))
+                            Ok(Some(QueryToken::Operand(found.word, 0, false)))
                         }
                         None if self.is_first => Ok(None),
-                        None => Ok(Some(Syntax::Stop)),
+                        None => Ok(Some(QueryToken::Stop)),
                     };
                 }
             }
@@ -344,18 +344,18 @@ impl<'a> QueryParser<'a> {
         true
     }
 
-    fn finish(self) -> Result<Parsed> {
+    fn finish(self) -> Result<ParsedQuery> {
         let mut notices = self.notices;
         if self.parts.is_empty() {
             let message = format!("text-search query doesn't contain lexemes: \"{}\"", self.scanner.text);
             notices.push(notice(message));
-            return Ok(Parsed { query: TsQuery::default(), notices });
+            return Ok(ParsedQuery { query: TsQuery::default(), notices });
         }
         let query = without_stops(self.parts)?;
         if query.is_empty() {
             notices.push(notice("text-search query contains only stop words or doesn't contain lexemes, ignored"));
         }
-        Ok(Parsed { query, notices })
+        Ok(ParsedQuery { query, notices })
     }
 }
 
@@ -364,31 +364,33 @@ fn notice(message: impl Into<String>) -> Error {
 }
 
 /// A subtree in prefix order, and how far the stop words left out on either side would have reached.
-struct Cleaned {
-    items: Option<Vec<Item>>,
+struct CleanedSubtree {
+    items: Option<Vec<QueryItem>>,
     left_add: u32,
     right_add: u32,
 }
 
 /// Leaves out stop words, the distances of phrases kept right. The parts come in postfix order, left operands first.
-fn without_stops(parts: Vec<Part>) -> Result<TsQuery> {
-    if !parts.iter().any(|p| matches!(p, Part::Stop)) {
-        let items = parts.into_iter().rev().filter_map(|p| if let Part::Item(i) = p { Some(i) } else { None });
+fn without_stops(parts: Vec<QueryPart>) -> Result<TsQuery> {
+    if !parts.iter().any(|p| matches!(p, QueryPart::Stop)) {
+        let items = parts.into_iter().rev().filter_map(|p| if let QueryPart::Item(i) = p { Some(i) } else { None });
         return TsQuery::link(items.collect());
     }
     let malformed = || Error::internal("malformed tsquery: operand not found");
-    let mut stack: Vec<Cleaned> = Vec::new();
+    let mut stack: Vec<CleanedSubtree> = Vec::new();
     for part in parts {
         let made = match part {
-            Part::Stop => Cleaned { items: None, left_add: 0, right_add: 0 },
+            QueryPart::Stop => CleanedSubtree { items: None, left_add: 0, right_add: 0 },
             // Kept in postfix order here: what is appended stays where it is.
-            Part::Item(item @ Item::Operand(_)) => Cleaned { items: Some(vec![item]), left_add: 0, right_add: 0 },
-            Part::Item(item @ Item::Operator { operator: Operator::Not, .. }) => {
+            QueryPart::Item(item @ QueryItem::Operand(_)) => {
+                CleanedSubtree { items: Some(vec![item]), left_add: 0, right_add: 0 }
+            }
+            QueryPart::Item(item @ QueryItem::Operator { operator: QueryOperator::Not, .. }) => {
                 let mut operand = stack.pop().ok_or_else(malformed)?;
                 operand.items.iter_mut().for_each(|i| i.push(item.clone()));
                 operand
             }
-            Part::Item(Item::Operator { operator, distance, .. }) => {
+            QueryPart::Item(QueryItem::Operator { operator, distance, .. }) => {
                 let right = stack.pop().ok_or_else(malformed)?;
                 let left = stack.pop().ok_or_else(malformed)?;
                 join_cleaned(operator, distance, left, right)
@@ -397,34 +399,34 @@ fn without_stops(parts: Vec<Part>) -> Result<TsQuery> {
         stack.push(made);
     }
     match (stack.pop(), stack.is_empty()) {
-        (Some(Cleaned { items: Some(items), .. }), true) => TsQuery::link(items.into_iter().rev().collect()),
+        (Some(CleanedSubtree { items: Some(items), .. }), true) => TsQuery::link(items.into_iter().rev().collect()),
         (Some(_), true) => Ok(TsQuery::default()),
         _ => Err(Error::internal("malformed tsquery: extra nodes")),
     }
 }
-fn join_cleaned(operator: Operator, distance: u16, left: Cleaned, right: Cleaned) -> Cleaned {
-    let is_phrase = operator == Operator::Phrase;
+fn join_cleaned(operator: QueryOperator, distance: u16, left: CleanedSubtree, right: CleanedSubtree) -> CleanedSubtree {
+    let is_phrase = operator == QueryOperator::Phrase;
     let d = u32::from(distance);
     match (left.items, right.items) {
         (None, None) => {
             let add = if is_phrase { left.left_add + d + right.left_add } else { left.left_add.max(right.left_add) };
-            Cleaned { items: None, left_add: add, right_add: add }
+            CleanedSubtree { items: None, left_add: add, right_add: add }
         }
         (None, items) => {
             let left_add = if is_phrase { left.left_add + d + right.left_add } else { right.left_add };
-            Cleaned { items, left_add, right_add: right.right_add }
+            CleanedSubtree { items, left_add, right_add: right.right_add }
         }
         (items, None) => {
             let right_add = if is_phrase { left.right_add + d + right.right_add } else { left.right_add };
-            Cleaned { items, left_add: left.left_add, right_add }
+            CleanedSubtree { items, left_add: left.left_add, right_add }
         }
         (Some(mut items), Some(mut more)) => {
             items.append(&mut more);
             let distance =
                 if is_phrase { (d + left.right_add + right.left_add).min(u32::from(u16::MAX)) as u16 } else { 0 };
-            items.push(Item::Operator { operator, distance, left: 0 });
+            items.push(QueryItem::Operator { operator, distance, left: 0 });
             let (left_add, right_add) = if is_phrase { (left.left_add, right.right_add) } else { (0, 0) };
-            Cleaned { items: Some(items), left_add, right_add }
+            CleanedSubtree { items: Some(items), left_add, right_add }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! ts_rank and ts_rank_cd. The arithmetic is PostgreSQL's, in its mixture of single and double precision.
 
-use crate::execute::{Answer, Places, Words};
-use crate::query::{Item, Operand, Operator, TsQuery};
+use crate::execute::{MatchPositions, TernaryAnswer, WordFinder};
+use crate::query::{QueryItem, QueryOperand, QueryOperator, TsQuery};
 use crate::vector::{TsVector, position, weight};
 use kilndb_base::{Error, Result, sqlstate};
 
@@ -39,8 +39,8 @@ fn word_distance(w: i32) -> f32 {
 }
 
 /// The query's words, sorted, each once.
-fn unique_operands(query: &TsQuery) -> Vec<&Operand> {
-    let mut operands: Vec<&Operand> = query.operands().collect();
+fn unique_operands(query: &TsQuery) -> Vec<&QueryOperand> {
+    let mut operands: Vec<&QueryOperand> = query.operands().collect();
     if operands.len() > 1 {
         operands.sort_by(|a, b| a.word.as_bytes().cmp(b.word.as_bytes()));
         operands.dedup_by(|a, b| a.word == b.word);
@@ -114,7 +114,7 @@ pub fn rank(weights: &[f32; 4], vector: &TsVector, query: &TsQuery, method: i32)
     if vector.lexemes.is_empty() {
         return 0.0;
     }
-    let is_and = matches!(first, Item::Operator { operator: Operator::And | Operator::Phrase, .. });
+    let is_and = matches!(first, QueryItem::Operator { operator: QueryOperator::And | QueryOperator::Phrase, .. });
     let mut result = if is_and { rank_and(weights, vector, query) } else { rank_or(weights, vector, query) };
     if result < 0.0 {
         result = 1e-20;
@@ -140,17 +140,17 @@ pub fn rank(weights: &[f32; 4], vector: &TsVector, query: &TsQuery, method: i32)
 }
 
 /// One place in the document, and the query's items that are there.
-struct Spot {
+struct QueryOccurrence {
     position: u16,
     items: Vec<usize>,
 }
 
 /// Where a query's words are in order of the document.
-fn spots(vector: &TsVector, query: &TsQuery) -> Vec<Spot> {
+fn spots(vector: &TsVector, query: &TsQuery) -> Vec<QueryOccurrence> {
     // (position, weight, lexeme, item)
     let mut all: Vec<(u16, u16, usize, usize)> = Vec::new();
     for (index, item) in query.items.iter().enumerate() {
-        let Item::Operand(operand) = item else { continue };
+        let QueryItem::Operand(operand) = item else { continue };
         for at in vector.matching(&operand.word, operand.prefix) {
             let positions = vector.lexemes.get(at).map(|l| l.positions.as_slice()).unwrap_or_default();
             for p in positions.iter().filter(|p| operand.weights == 0 || operand.weights & 1 << weight(**p) != 0) {
@@ -159,12 +159,12 @@ fn spots(vector: &TsVector, query: &TsQuery) -> Vec<Spot> {
         }
     }
     all.sort_unstable();
-    let mut out: Vec<Spot> = Vec::new();
+    let mut out: Vec<QueryOccurrence> = Vec::new();
     let mut last = None;
     for (p, w, lexeme, item) in all {
         match out.last_mut() {
             Some(spot) if last == Some((p, w, lexeme)) => spot.items.push(item),
-            _ => out.push(Spot { position: p | w << 14, items: vec![item] }),
+            _ => out.push(QueryOccurrence { position: p | w << 14, items: vec![item] }),
         }
         last = Some((p, w, lexeme));
     }
@@ -172,17 +172,17 @@ fn spots(vector: &TsVector, query: &TsQuery) -> Vec<Spot> {
 }
 
 /// The words of a stretch of the document.
-struct Stretch {
+struct DocumentStretch {
     /// Ascending, or descending while one goes backwards.
     positions: Vec<Vec<u16>>,
     backwards: bool,
 }
-impl Stretch {
+impl DocumentStretch {
     fn clear(&mut self, backwards: bool) {
         self.positions.iter_mut().for_each(Vec::clear);
         self.backwards = backwards;
     }
-    fn add(&mut self, spot: &Spot) {
+    fn add(&mut self, spot: &QueryOccurrence) {
         for item in &spot.items {
             let Some(list) = self.positions.get_mut(*item) else { continue };
             if list.last().is_none_or(|last| position(*last) != position(spot.position)) {
@@ -191,21 +191,26 @@ impl Stretch {
         }
     }
 }
-impl Words for Stretch {
-    fn find(&self, index: usize, _operand: &Operand, places: Option<&mut Places>) -> Answer {
-        let Some(list) = self.positions.get(index).filter(|l| !l.is_empty()) else { return Answer::No };
+impl WordFinder for DocumentStretch {
+    fn find(&self, index: usize, _operand: &QueryOperand, places: Option<&mut MatchPositions>) -> TernaryAnswer {
+        let Some(list) = self.positions.get(index).filter(|l| !l.is_empty()) else { return TernaryAnswer::No };
         if let Some(places) = places {
             places.positions.extend_from_slice(list);
             if self.backwards {
                 places.positions.reverse();
             }
         }
-        Answer::Yes
+        TernaryAnswer::Yes
     }
 }
 
 /// The next shortest stretch that satisfies the query, from `from` on: first and last spot.
-fn cover(spots: &[Spot], query: &TsQuery, stretch: &mut Stretch, from: &mut usize) -> Option<(usize, usize)> {
+fn cover(
+    spots: &[QueryOccurrence],
+    query: &TsQuery,
+    stretch: &mut DocumentStretch,
+    from: &mut usize,
+) -> Option<(usize, usize)> {
     loop {
         stretch.clear(false);
         let mut last = None;
@@ -233,7 +238,7 @@ fn cover(spots: &[Spot], query: &TsQuery, stretch: &mut Stretch, from: &mut usiz
 pub fn rank_cover(weights: &[f32; 4], vector: &TsVector, query: &TsQuery, method: i32) -> f32 {
     let inverse = weights.map(|w| 1.0 / f64::from(w));
     let spots = spots(vector, query);
-    let mut stretch = Stretch { positions: vec![Vec::new(); query.items.len()], backwards: false };
+    let mut stretch = DocumentStretch { positions: vec![Vec::new(); query.items.len()], backwards: false };
     let (mut from, mut result, mut distances, mut previous, mut extents) = (0, 0.0f64, 0.0f64, 0.0f64, 0u32);
     while let Some((first, last)) = cover(&spots, query, &mut stretch, &mut from) {
         let inside = spots.get(first..=last).unwrap_or_default();

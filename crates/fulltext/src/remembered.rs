@@ -8,7 +8,7 @@
 //!
 //! Must not know: what dictionaries do.
 
-use crate::dictionary::Single;
+use crate::dictionary::SingleLexeme;
 use std::cell::RefCell;
 
 /// Longer words are not remembered.
@@ -49,8 +49,8 @@ pub(crate) fn or_made(
     dictionary: u64,
     word: &str,
     out: &mut String,
-    make: impl FnOnce(&mut String) -> Single,
-) -> Single {
+    make: impl FnOnce(&mut String) -> SingleLexeme,
+) -> SingleLexeme {
     let Some(key) = padded(word).map(u128::from_ne_bytes) else { return make(out) };
     let at = place(dictionary, key);
     let found = KNOWN
@@ -60,7 +60,7 @@ pub(crate) fn or_made(
         && let Ok(lexeme) = std::str::from_utf8(&known.lexeme[..usize::from(known.lexeme_len)])
     {
         out.push_str(lexeme);
-        return if lexeme.is_empty() { Single::StopWord } else { Single::Lexeme };
+        return if lexeme.is_empty() { SingleLexeme::StopWord } else { SingleLexeme::Lexeme };
     }
     let start = out.len();
     let made = make(out);
@@ -91,13 +91,17 @@ mod tests {
                     let single = or_made(dictionary, word, &mut out, |out| {
                         made += 1;
                         if dictionary == 2 || word.is_empty() {
-                            return Single::StopWord;
+                            return SingleLexeme::StopWord;
                         }
                         out.push_str(&word.repeat(2));
-                        Single::Lexeme
+                        SingleLexeme::Lexeme
                     });
                     let is_stop_word = dictionary == 2 || word.is_empty();
-                    assert_eq!(single, if is_stop_word { Single::StopWord } else { Single::Lexeme }, "{word}");
+                    assert_eq!(
+                        single,
+                        if is_stop_word { SingleLexeme::StopWord } else { SingleLexeme::Lexeme },
+                        "{word}"
+                    );
                     assert_eq!(out, if is_stop_word { "before".into() } else { format!("before{}", word.repeat(2)) });
                 }
             }

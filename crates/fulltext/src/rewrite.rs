@@ -1,62 +1,62 @@
 //! ts_rewrite: a part of a query is replaced by another query, wherever it is and in whatever order its terms are.
 
-use crate::query::{Item, Operand, Operator, TsQuery, legacy_crc};
+use crate::query::{QueryItem, QueryOperand, QueryOperator, TsQuery, legacy_crc};
 use kilndb_base::{Error, Result, work};
 use std::cmp::Ordering;
 
 /// A query as a tree; AND and OR of more than two are one node.
 #[derive(Clone)]
-struct Node {
-    item: NodeItem,
-    children: Vec<Node>,
+struct QueryNode {
+    item: QueryNodeItem,
+    children: Vec<QueryNode>,
     /// A bit per word below, by its checksum, as of the time when the node was made.
     sign: u32,
     /// What has just been put in is not looked into.
     fixed: bool,
 }
 #[derive(Clone)]
-enum NodeItem {
-    Operand(Operand, i32),
-    Operator(Operator, u16),
+enum QueryNodeItem {
+    Operand(QueryOperand, i32),
+    Operator(QueryOperator, u16),
 }
 
-fn tree(query: &TsQuery, at: usize) -> Option<Node> {
+fn tree(query: &TsQuery, at: usize) -> Option<QueryNode> {
     Some(match query.items.get(at)? {
-        Item::Operand(o) => {
+        QueryItem::Operand(o) => {
             let crc = legacy_crc(o.word.as_bytes());
-            Node {
-                item: NodeItem::Operand(o.clone(), crc),
+            QueryNode {
+                item: QueryNodeItem::Operand(o.clone(), crc),
                 children: Vec::new(),
                 sign: 1 << (crc as u32 % 32),
                 fixed: false,
             }
         }
-        Item::Operator { operator, distance, left } => {
+        QueryItem::Operator { operator, distance, left } => {
             let mut children = vec![tree(query, at + 1)?];
-            if *operator != Operator::Not {
+            if *operator != QueryOperator::Not {
                 children.push(tree(query, at + left)?);
             }
             let sign = children.iter().fold(0, |s, c| s | c.sign);
-            Node { item: NodeItem::Operator(*operator, *distance), children, sign, fixed: false }
+            QueryNode { item: QueryNodeItem::Operator(*operator, *distance), children, sign, fixed: false }
         }
     })
 }
 
-impl Node {
-    fn operator(&self) -> Option<Operator> {
+impl QueryNode {
+    fn operator(&self) -> Option<QueryOperator> {
         match &self.item {
-            NodeItem::Operator(o, _) => Some(*o),
-            NodeItem::Operand(..) => None,
+            QueryNodeItem::Operator(o, _) => Some(*o),
+            QueryNodeItem::Operand(..) => None,
         }
     }
-    fn compare(&self, other: &Node) -> Ordering {
+    fn compare(&self, other: &QueryNode) -> Ordering {
         match (&self.item, &other.item) {
-            (NodeItem::Operator(..), NodeItem::Operand(..)) => Ordering::Less,
-            (NodeItem::Operand(..), NodeItem::Operator(..)) => Ordering::Greater,
-            (NodeItem::Operand(a, x), NodeItem::Operand(b, y)) => {
+            (QueryNodeItem::Operator(..), QueryNodeItem::Operand(..)) => Ordering::Less,
+            (QueryNodeItem::Operand(..), QueryNodeItem::Operator(..)) => Ordering::Greater,
+            (QueryNodeItem::Operand(a, x), QueryNodeItem::Operand(b, y)) => {
                 y.cmp(x).then_with(|| a.word.as_bytes().cmp(b.word.as_bytes()))
             }
-            (NodeItem::Operator(a, x), NodeItem::Operator(b, y)) => {
+            (QueryNodeItem::Operator(a, x), QueryNodeItem::Operator(b, y)) => {
                 let by_children = || {
                     let orders = self.children.iter().zip(&other.children).map(|(c, d)| c.compare(d));
                     orders.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
@@ -68,13 +68,13 @@ impl Node {
             }
         }
     }
-    fn equals(&self, other: &Node) -> bool {
+    fn equals(&self, other: &QueryNode) -> bool {
         self.sign == other.sign && self.compare(other).is_eq()
     }
     /// One node for `a & b & c`, all in order. A chain is gathered at once: level by level would be quadratic.
     fn normalize(&mut self) -> Result<()> {
         let operator = self.operator();
-        let is_chain = matches!(operator, Some(Operator::And | Operator::Or));
+        let is_chain = matches!(operator, Some(QueryOperator::And | QueryOperator::Or));
         let mut rest = std::mem::take(&mut self.children);
         rest.reverse();
         while let Some(mut child) = rest.pop() {
@@ -86,28 +86,28 @@ impl Node {
                 self.children.push(child);
             }
         }
-        if is_chain { work::sort_by(&mut self.children, Node::compare) } else { Ok(()) }
+        if is_chain { work::sort_by(&mut self.children, QueryNode::compare) } else { Ok(()) }
     }
     fn sort(&mut self) {
-        if matches!(self.operator(), Some(Operator::And | Operator::Or)) {
-            self.children.sort_by(Node::compare);
+        if matches!(self.operator(), Some(QueryOperator::And | QueryOperator::Or)) {
+            self.children.sort_by(QueryNode::compare);
         }
     }
     fn sort_all(&mut self) {
-        self.children.iter_mut().for_each(Node::sort_all);
+        self.children.iter_mut().for_each(QueryNode::sort_all);
         self.sort();
     }
     fn release(&mut self) {
         self.fixed = false;
-        self.children.iter_mut().for_each(Node::release);
+        self.children.iter_mut().for_each(QueryNode::release);
     }
-    fn write(&self, out: &mut Vec<Item>) {
+    fn write(&self, out: &mut Vec<QueryItem>) {
         match &self.item {
-            NodeItem::Operand(o, _) => out.push(Item::Operand(o.clone())),
-            NodeItem::Operator(operator, distance) => {
+            QueryNodeItem::Operand(o, _) => out.push(QueryItem::Operand(o.clone())),
+            QueryNodeItem::Operator(operator, distance) => {
                 let pairs = self.children.len().max(2) - 1;
                 for _ in 0..pairs {
-                    out.push(Item::Operator { operator: *operator, distance: *distance, left: 0 });
+                    out.push(QueryItem::Operator { operator: *operator, distance: *distance, left: 0 });
                 }
                 let first = self.children.iter().take(2);
                 let rest = self.children.iter().skip(2).rev();
@@ -118,8 +118,8 @@ impl Node {
 }
 
 /// The node, or what it is replaced by, if it is what is looked for (or contains all its terms).
-fn replace_here(mut node: Node, what: &Node, by: Option<&Node>) -> Option<Node> {
-    let fixed = |n: &Node| Node { fixed: true, ..n.clone() };
+fn replace_here(mut node: QueryNode, what: &QueryNode, by: Option<&QueryNode>) -> Option<QueryNode> {
+    let fixed = |n: &QueryNode| QueryNode { fixed: true, ..n.clone() };
     if node.sign & what.sign != what.sign || node.fixed || node.operator() != what.operator() {
         return Some(node);
     }
@@ -150,7 +150,7 @@ fn replace_here(mut node: Node, what: &Node, by: Option<&Node>) -> Option<Node> 
     }
     Some(node)
 }
-fn replace(node: Node, what: &Node, by: Option<&Node>) -> Option<Node> {
+fn replace(node: QueryNode, what: &QueryNode, by: Option<&QueryNode>) -> Option<QueryNode> {
     let mut node = replace_here(node, what, by)?;
     if node.fixed || node.operator().is_none() {
         return Some(node);
@@ -158,19 +158,19 @@ fn replace(node: Node, what: &Node, by: Option<&Node>) -> Option<Node> {
     node.children = std::mem::take(&mut node.children).into_iter().filter_map(|c| replace(c, what, by)).collect();
     match node.children.len() {
         0 => None,
-        1 if node.operator() != Some(Operator::Not) => node.children.pop(),
+        1 if node.operator() != Some(QueryOperator::Not) => node.children.pop(),
         _ => Some(node),
     }
 }
 
 /// A query on which several replacements are made.
 pub struct Rewriter {
-    root: Option<Node>,
+    root: Option<QueryNode>,
 }
 impl Rewriter {
     pub fn new(query: &TsQuery) -> Result<Rewriter> {
         let mut root = tree(query, 0);
-        root.iter_mut().try_for_each(Node::normalize)?;
+        root.iter_mut().try_for_each(QueryNode::normalize)?;
         Ok(Rewriter { root })
     }
     /// False: nothing is left.

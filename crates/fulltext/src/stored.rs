@@ -10,8 +10,8 @@
 //! 2. How many offsets there are follows from the number of lexemes, and their width from the length of it all.
 
 use crate::TsVector;
-use crate::execute::{Answer, Places, Words};
-use crate::query::{Operand, TsQuery};
+use crate::execute::{MatchPositions, TernaryAnswer, WordFinder};
+use crate::query::{QueryOperand, TsQuery};
 use crate::vector::{Reader, position, weight};
 use kilndb_base::{Error, Result};
 use std::cell::RefCell;
@@ -22,7 +22,7 @@ const STEP: usize = 8;
 /// A form up to this long has offsets of two bytes (big-endian), a longer one of four.
 const SHORT_BYTES: usize = u16::MAX as usize;
 
-struct Stored<'a> {
+struct StoredTsVector<'a> {
     /// The binary form.
     form: &'a [u8],
     count: usize,
@@ -48,12 +48,12 @@ pub fn write(vector: &TsVector, out: &mut Vec<u8>) {
 }
 
 pub fn read(bytes: &[u8]) -> Result<TsVector> {
-    TsVector::receive(Stored::of(bytes)?.form)
+    TsVector::receive(StoredTsVector::of(bytes)?.form)
 }
 
 /// Does the document satisfy the query?
 pub fn matches(bytes: &[u8], query: &TsQuery) -> Result<bool> {
-    let words = Stored::of(bytes)?;
+    let words = StoredTsVector::of(bytes)?;
     let answer = query.matches(&words);
     match words.failed.into_inner() {
         Some(e) => Err(e),
@@ -90,15 +90,15 @@ fn padded_head(word: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-impl<'a> Stored<'a> {
-    fn of(bytes: &'a [u8]) -> Result<Stored<'a>> {
+impl<'a> StoredTsVector<'a> {
+    fn of(bytes: &'a [u8]) -> Result<StoredTsVector<'a>> {
         let count = Reader(bytes).u32()? as usize;
         let offsets = count.saturating_sub(1) / STEP;
         let is_short = bytes.len().saturating_sub(2 * offsets) <= SHORT_BYTES;
         let offset_bytes = if is_short { 2 } else { 4 };
         let end = bytes.len().checked_sub(offsets * offset_bytes).ok_or_else(damaged)?;
         let (form, offsets) = bytes.split_at(end);
-        Ok(Stored { form, count, offsets, offset_bytes, failed: RefCell::default() })
+        Ok(StoredTsVector { form, count, offsets, offset_bytes, failed: RefCell::default() })
     }
     /// Where the lexeme of an offset begins.
     fn offset(&self, n: usize) -> Option<usize> {
@@ -147,14 +147,14 @@ impl<'a> Stored<'a> {
         }
         Ok(())
     }
-    fn find_stored(&self, operand: &Operand, places: Option<&mut Places>) -> Result<Answer> {
+    fn find_stored(&self, operand: &QueryOperand, places: Option<&mut MatchPositions>) -> Result<TernaryAnswer> {
         let word = operand.word.as_bytes();
         let fits = |p: u16| operand.weights == 0 || operand.weights & 1 << weight(p) != 0;
         let numbers = |list: &'a [u8]| list.chunks_exact(2).map(|p| u16::from_be_bytes([p[0], p[1]]));
         let Some(places) = places else {
             let mut is_there = false;
             self.each(word, operand.prefix, &mut |list| is_there |= list.is_empty() || numbers(list).any(fits))?;
-            return Ok(if is_there { Answer::Yes } else { Answer::No });
+            return Ok(if is_there { TernaryAnswer::Yes } else { TernaryAnswer::No });
         };
         let (mut found, mut has_none) = (0, false);
         self.each(word, operand.prefix, &mut |list| {
@@ -164,21 +164,21 @@ impl<'a> Stored<'a> {
         })?;
         if has_none {
             places.positions.clear();
-            return Ok(Answer::Maybe);
+            return Ok(TernaryAnswer::Maybe);
         }
         if found > 1 {
             places.positions.sort_unstable();
             places.positions.dedup();
         }
-        Ok(if places.positions.is_empty() { Answer::No } else { Answer::Yes })
+        Ok(if places.positions.is_empty() { TernaryAnswer::No } else { TernaryAnswer::Yes })
     }
 }
 
-impl Words for Stored<'_> {
-    fn find(&self, _index: usize, operand: &Operand, places: Option<&mut Places>) -> Answer {
+impl WordFinder for StoredTsVector<'_> {
+    fn find(&self, _index: usize, operand: &QueryOperand, places: Option<&mut MatchPositions>) -> TernaryAnswer {
         self.find_stored(operand, places).unwrap_or_else(|e| {
             self.failed.replace(Some(e));
-            Answer::No
+            TernaryAnswer::No
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Dictionaries of the template synonym: a word stands for another.
 
-use crate::dictionary::{Lexemes, Normal, lower};
+use crate::dictionary::{Lexemes, NormalizedLexeme, lower};
 use crate::files::{DataFile, is_space};
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
@@ -29,6 +29,8 @@ impl Synonyms {
     }
     pub fn lexemes(&self, token: &str) -> Option<Lexemes> {
         let found = if self.is_case_sensitive { self.words.get(token) } else { self.words.get(&*lower(token)) };
-        found.map(|(word, prefix)| vec![Normal { word: word.to_string(), prefix: *prefix, ..Normal::default() }])
+        found.map(|(word, prefix)| {
+            vec![NormalizedLexeme { word: word.to_string(), prefix: *prefix, ..NormalizedLexeme::default() }]
+        })
     }
 }

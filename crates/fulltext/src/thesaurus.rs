@@ -2,7 +2,7 @@
 //!
 //! Invariant: a search holds the rules that the words seen so far begin; the next word narrows them down.
 
-use crate::dictionary::{Dictionary, Lexemes, Normal};
+use crate::dictionary::{Dictionary, Lexemes, NormalizedLexeme};
 use crate::files::{DataFile, bad_file, is_space};
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 /// A rule's word at a place; words of a place that come together have their number with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct RulePosition {
     rule: u32,
     position: u16,
     together: u16,
 }
 
 #[derive(Debug)]
-struct Rule {
+struct ThesaurusRule {
     words: u16,
     result: Lexemes,
 }
@@ -27,34 +27,34 @@ pub(crate) struct Thesaurus {
     /// Through which the words of texts and of rules go.
     dictionary: Arc<Dictionary>,
     /// Where each word stands in rules, in order.
-    places: HashMap<String, Vec<Place>>,
+    places: HashMap<String, Vec<RulePosition>>,
     /// The places of stop words.
-    stop_places: Vec<Place>,
-    rules: Vec<Rule>,
+    stop_places: Vec<RulePosition>,
+    rules: Vec<ThesaurusRule>,
 }
 
 /// Rules that the words up to now begin, the last ones first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Begun {
+pub(crate) struct PartialMatch {
     rules: Vec<u32>,
     position: u16,
 }
 
 /// What a word says.
-pub(crate) struct Step {
+pub(crate) struct PhraseMatch {
     /// What the words up to this one become.
     pub result: Option<Lexemes>,
     /// More words may make more of it.
-    pub begun: Option<Begun>,
+    pub begun: Option<PartialMatch>,
 }
 
 /// A rule as its line has it: a word of the replacement may be marked to stay as it is.
-struct Line<'a> {
+struct ThesaurusLine<'a> {
     words: Vec<&'a str>,
     replacement: Vec<(&'a str, bool)>,
 }
 
-fn parse(line: &str) -> Result<Option<Line<'_>>> {
+fn parse(line: &str) -> Result<Option<ThesaurusLine<'_>>> {
     let text = line.trim_start_matches(is_space);
     if text.is_empty() || text.starts_with('#') {
         return Ok(None);
@@ -78,7 +78,7 @@ fn parse(line: &str) -> Result<Option<Line<'_>>> {
     if words.len() > usize::from(u16::MAX) || replacement.len() > usize::from(u16::MAX) {
         return Err(bad_file("too many lexemes in thesaurus entry"));
     }
-    Ok(Some(Line { words, replacement }))
+    Ok(Some(ThesaurusLine { words, replacement }))
 }
 
 impl Thesaurus {
@@ -101,13 +101,13 @@ impl Thesaurus {
         }
         for (rule, line) in lines.iter().enumerate() {
             let result = thesaurus.replacement(&line.replacement, rule + 1)?;
-            thesaurus.rules.push(Rule { words: line.words.len() as u16, result });
+            thesaurus.rules.push(ThesaurusRule { words: line.words.len() as u16, result });
         }
         Ok(thesaurus)
     }
     fn add_word(&mut self, word: &str, rule: u32, position: u16) -> Result<()> {
         if word == "?" {
-            self.stop_places.push(Place { rule, position, together: 1 });
+            self.stop_places.push(RulePosition { rule, position, together: 1 });
             return Ok(());
         }
         let number = rule + 1;
@@ -120,7 +120,7 @@ impl Thesaurus {
         }
         for variant in lexemes.chunk_by(|a, b| a.variant == b.variant) {
             for lexeme in variant {
-                let place = Place { rule, position, together: variant.len() as u16 };
+                let place = RulePosition { rule, position, together: variant.len() as u16 };
                 self.places.entry(lexeme.word.clone()).or_default().push(place);
             }
         }
@@ -130,7 +130,7 @@ impl Thesaurus {
         let mut result = Lexemes::new();
         for (i, (word, stays)) in words.iter().enumerate() {
             let lexemes = if *stays {
-                vec![Normal { word: word.to_string(), variant: i as u16, ..Normal::default() }]
+                vec![NormalizedLexeme { word: word.to_string(), variant: i as u16, ..NormalizedLexeme::default() }]
             } else {
                 let unknown = || {
                     bad_file(format!(
@@ -152,7 +152,7 @@ impl Thesaurus {
     }
 
     /// The next word of a text.
-    pub fn step(&self, begun: Option<&Begun>, token: &str) -> Step {
+    pub fn step(&self, begun: Option<&PartialMatch>, token: &str) -> PhraseMatch {
         let position = begun.map_or(0, |b| b.position + 1);
         let goes_on = |rule: u32| begun.is_none_or(|b| b.rules.contains(&rule));
         let mut rules: Vec<u32> = Vec::new();
@@ -168,12 +168,13 @@ impl Thesaurus {
             Some(lexemes) if lexemes.is_empty() => add(rules_at(&self.stop_places, position, 1)),
             Some(lexemes) => {
                 for variant in lexemes.chunk_by(|a, b| a.variant == b.variant) {
-                    let lists: Option<Vec<&Vec<Place>>> = variant.iter().map(|l| self.places.get(&l.word)).collect();
+                    let lists: Option<Vec<&Vec<RulePosition>>> =
+                        variant.iter().map(|l| self.places.get(&l.word)).collect();
                     let Some((first, others)) = lists.as_ref().and_then(|l| l.split_first()) else { continue };
                     let together = variant.len() as u16;
                     let mut common = rules_at(first, position, together);
                     common.retain(|rule| {
-                        others.iter().all(|list| list.contains(&Place { rule: *rule, position, together }))
+                        others.iter().all(|list| list.contains(&RulePosition { rule: *rule, position, together }))
                     });
                     add(common);
                 }
@@ -182,10 +183,10 @@ impl Thesaurus {
         let ends = |rule: &u32| self.rules.get(*rule as usize).filter(|r| r.words == position + 1);
         let result = rules.iter().find_map(ends).map(|r| r.result.clone());
         let may_go_on = !rules.is_empty() && (result.is_none() || rules.len() > 1) && position < u16::MAX - 1;
-        Step { result, begun: may_go_on.then_some(Begun { rules, position }) }
+        PhraseMatch { result, begun: may_go_on.then_some(PartialMatch { rules, position }) }
     }
 }
 
-fn rules_at(places: &[Place], position: u16, together: u16) -> Vec<u32> {
+fn rules_at(places: &[RulePosition], position: u16, together: u16) -> Vec<u32> {
     places.iter().filter(|p| p.position == position && p.together == together).map(|p| p.rule).collect()
 }

@@ -5,7 +5,7 @@
 //!    16383.
 //! 2. The whole takes no more than [`DATA_MAX`] bytes in PostgreSQL's form: that is where PostgreSQL's limit is.
 
-use crate::lexeme_scan::{Dialect, LEXEME_BYTES, POSITION_MAX, Scanner};
+use crate::lexeme_scan::{LEXEME_BYTES, LexemeDialect, POSITION_MAX, Scanner};
 use kilndb_base::{Error, Result, sqlstate, work};
 use std::cmp::Ordering;
 
@@ -77,7 +77,7 @@ impl TsVector {
     }
 
     pub fn parse(text: &str) -> Result<TsVector> {
-        let mut scanner = Scanner::new(text, Dialect::Vector);
+        let mut scanner = Scanner::new(text, LexemeDialect::Vector);
         let mut lexemes = Vec::new();
         while let Some(found) = scanner.next_lexeme()? {
             let len = found.word.len();

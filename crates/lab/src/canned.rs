@@ -46,7 +46,7 @@ pub fn serve(socket: &Path) -> io::Result<()> {
     Ok(())
 }
 
-struct Connection {
+struct CannedConnection {
     stream: UnixStream,
     input: Vec<u8>,
     output: Vec<u8>,
@@ -58,7 +58,7 @@ struct Connection {
 }
 
 fn work(mut poll: Poll, newcomers: Receiver<std::os::unix::net::UnixStream>) -> io::Result<()> {
-    let mut connections: HashMap<Token, Connection> = HashMap::new();
+    let mut connections: HashMap<Token, CannedConnection> = HashMap::new();
     let mut events = Events::with_capacity(1024);
     let mut next = 1;
     loop {
@@ -73,7 +73,7 @@ fn work(mut poll: Poll, newcomers: Receiver<std::os::unix::net::UnixStream>) -> 
                 while let Ok(stream) = newcomers.try_recv() {
                     let mut stream = UnixStream::from_std(stream);
                     poll.registry().register(&mut stream, Token(next), Interest::READABLE)?;
-                    let connection = Connection {
+                    let connection = CannedConnection {
                         stream,
                         input: Vec::new(),
                         output: Vec::new(),
@@ -93,7 +93,7 @@ fn work(mut poll: Poll, newcomers: Receiver<std::os::unix::net::UnixStream>) -> 
     }
 }
 
-impl Connection {
+impl CannedConnection {
     /// Reads what is there and answers it. An error ends the connection.
     fn step(&mut self) -> io::Result<()> {
         let mut buffer = [0_u8; 16384];

@@ -77,7 +77,7 @@ pub fn record_file(path: &Path, address: &Address, engine: &str) -> Result<Strin
 }
 
 /// What is sent at once, and what comes back.
-struct Turn<'a> {
+struct ConversationTurn<'a> {
     /// The line of the first thing sent, from 1.
     line: usize,
     /// That of the last one, from 0.
@@ -86,13 +86,18 @@ struct Turn<'a> {
     answer: Vec<String>,
 }
 
-fn turns_of(text: &str) -> Vec<Turn<'_>> {
-    let mut turns: Vec<Turn<'_>> = Vec::new();
+fn turns_of(text: &str) -> Vec<ConversationTurn<'_>> {
+    let mut turns: Vec<ConversationTurn<'_>> = Vec::new();
     let mut is_open = false;
     for (number, line) in text.lines().enumerate() {
         if let Some(sent) = line.strip_prefix("> ") {
             if !is_open {
-                turns.push(Turn { line: number + 1, last_sent: number, sent: Vec::new(), answer: Vec::new() });
+                turns.push(ConversationTurn {
+                    line: number + 1,
+                    last_sent: number,
+                    sent: Vec::new(),
+                    answer: Vec::new(),
+                });
             }
             is_open = true;
             if let Some(turn) = turns.last_mut() {
@@ -109,13 +114,18 @@ fn turns_of(text: &str) -> Vec<Turn<'_>> {
     turns
 }
 
-fn converse(path: &Path, turns: &[Turn<'_>], address: &Address, engine: &str) -> Result<Vec<Vec<String>>, String> {
+fn converse(
+    path: &Path,
+    turns: &[ConversationTurn<'_>],
+    address: &Address,
+    engine: &str,
+) -> Result<Vec<Vec<String>>, String> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy().replace(|c: char| !c.is_alphanumeric(), "_");
     let database = format!("msg_{engine}_{name}");
     let mut maker = Client::connect(address, "postgres").map_err(|e| e.to_string())?;
     maker.query(&format!("drop database if exists {database}")).map_err(|e| e.to_string())?;
     maker.query(&format!("create database {database}")).map_err(|e| e.to_string())?;
-    let mut talker = Talker { address, database, connection: None };
+    let mut talker = ProtocolTalker { address, database, connection: None };
     let mut answers = Vec::new();
     for turn in turns {
         let answer = talker.take(turn).map_err(|e| format!("{}:{}: {e}", path.display(), turn.line))?;
@@ -124,14 +134,14 @@ fn converse(path: &Path, turns: &[Turn<'_>], address: &Address, engine: &str) ->
     Ok(answers)
 }
 
-struct Talker<'a> {
+struct ProtocolTalker<'a> {
     address: &'a Address,
     database: String,
     connection: Option<TcpStream>,
 }
 
-impl Talker<'_> {
-    fn take(&mut self, turn: &Turn<'_>) -> io::Result<Vec<String>> {
+impl ProtocolTalker<'_> {
+    fn take(&mut self, turn: &ConversationTurn<'_>) -> io::Result<Vec<String>> {
         let mut answer = Vec::new();
         let mut sent = turn.sent.as_slice();
         if let Some(settings) = sent.first().and_then(|line| line.strip_prefix("start")) {

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expect {
+pub enum Expectation {
     Ok,
     Count(u64),
     /// SQLSTATE and message; the message may be left out.
@@ -34,7 +34,7 @@ pub struct Record {
     /// Comments and conditions before the record, as they are.
     pub preamble: String,
     pub sql: String,
-    pub expect: Expect,
+    pub expect: Expectation,
 }
 
 pub fn parse(text: &str) -> Result<Vec<Record>, String> {
@@ -48,12 +48,14 @@ pub fn parse(text: &str) -> Result<Vec<Record>, String> {
         let start = at;
         at += 1;
         let expect = match words[..] {
-            ["statement", "ok"] => Expect::Ok,
+            ["statement", "ok"] => Expectation::Ok,
             ["statement", "count", n] => {
-                Expect::Count(n.parse().map_err(|_| format!("line {}: bad count", start + 1))?)
+                Expectation::Count(n.parse().map_err(|_| format!("line {}: bad count", start + 1))?)
             }
-            ["statement", "error", ..] => Expect::Error(line.trim_start_matches("statement error").trim().to_string()),
-            ["query", ..] => Expect::Rows {
+            ["statement", "error", ..] => {
+                Expectation::Error(line.trim_start_matches("statement error").trim().to_string())
+            }
+            ["query", ..] => Expectation::Rows {
                 types: words.get(1).unwrap_or(&"").to_string(),
                 sorted: words.get(2) == Some(&"rowsort"),
                 rows: Vec::new(),
@@ -87,7 +89,7 @@ pub fn parse(text: &str) -> Result<Vec<Record>, String> {
             sql: sql.join("\n"),
             expect,
         };
-        if let Expect::Rows { rows, .. } = &mut record.expect
+        if let Expectation::Rows { rows, .. } = &mut record.expect
             && lines.get(at) == Some(&"----")
         {
             at += 1;
@@ -137,16 +139,18 @@ pub fn record_file(path: &Path, address: &Address, engine: &str) -> Result<Strin
         };
         output.push_str(&record.preamble);
         let head = match &expect {
-            Expect::Ok => "statement ok".to_string(),
-            Expect::Count(n) => format!("statement count {n}"),
-            Expect::Error(e) => format!("statement error {e}"),
-            Expect::Rows { types, sorted, .. } => format!("query {types}{}", if *sorted { " rowsort" } else { "" }),
+            Expectation::Ok => "statement ok".to_string(),
+            Expectation::Count(n) => format!("statement count {n}"),
+            Expectation::Error(e) => format!("statement error {e}"),
+            Expectation::Rows { types, sorted, .. } => {
+                format!("query {types}{}", if *sorted { " rowsort" } else { "" })
+            }
         };
         output.push_str(&head);
         output.push('\n');
         output.push_str(&record.sql);
         output.push('\n');
-        if let Expect::Rows { rows, .. } = expect {
+        if let Expectation::Rows { rows, .. } = expect {
             output.push_str("----\n");
             for row in rows {
                 output.push_str(&row);
@@ -162,7 +166,7 @@ fn applies(record: &Record, engine: &str) -> bool {
     record.only.as_deref().is_none_or(|name| name == engine) && record.skip.as_deref() != Some(engine)
 }
 
-type Found = Result<Answer, String>;
+type RecordOutcome = Result<Answer, String>;
 
 /// The sessions of one file, by name.
 struct Sessions<'a> {
@@ -181,7 +185,7 @@ impl<'a> Sessions<'a> {
         Ok(Sessions { address, database, open: HashMap::new() })
     }
 
-    fn run(&mut self, record: &Record) -> Result<Found, String> {
+    fn run(&mut self, record: &Record) -> Result<RecordOutcome, String> {
         if !self.open.contains_key(&record.connection) {
             let mut address = self.address.clone();
             if let Some((_, role)) = record.connection.split_once(" as ") {
@@ -209,43 +213,51 @@ impl<'a> Sessions<'a> {
     }
 }
 
-fn compare(expect: &Expect, found: &Found) -> Result<(), String> {
+fn compare(expect: &Expectation, found: &RecordOutcome) -> Result<(), String> {
     let seen = observed(expect, found);
     let same = match (expect, &seen) {
-        (Expect::Ok, Expect::Count(_)) => true,
+        (Expectation::Ok, Expectation::Count(_)) => true,
         // A code alone stands for any message.
-        (Expect::Error(code), Expect::Error(error)) if !code.contains(' ') => error.starts_with(code.as_str()),
-        (Expect::Rows { rows, .. }, Expect::Rows { rows: found, .. }) => rows == found,
+        (Expectation::Error(code), Expectation::Error(error)) if !code.contains(' ') => {
+            error.starts_with(code.as_str())
+        }
+        (Expectation::Rows { rows, .. }, Expectation::Rows { rows: found, .. }) => rows == found,
         _ => *expect == seen,
     };
     if same { Ok(()) } else { Err(format!("  expected {}\n  found    {}\n", show(expect), show(&seen))) }
 }
 
-fn show(expect: &Expect) -> String {
+fn show(expect: &Expectation) -> String {
     match expect {
-        Expect::Ok => "success".into(),
-        Expect::Count(n) => format!("{n} rows"),
-        Expect::Error(e) => format!("error {e}"),
-        Expect::Rows { rows, .. } => rows.iter().map(|r| format!("\n    {r}")).collect(),
+        Expectation::Ok => "success".into(),
+        Expectation::Count(n) => format!("{n} rows"),
+        Expectation::Error(e) => format!("error {e}"),
+        Expectation::Rows { rows, .. } => rows.iter().map(|r| format!("\n    {r}")).collect(),
     }
 }
 
 /// What was found, in the form of what was expected.
-fn observed(expect: &Expect, found: &Found) -> Expect {
+fn observed(expect: &Expectation, found: &RecordOutcome) -> Expectation {
     let answer = match found {
-        Err(error) => return Expect::Error(error.clone()),
+        Err(error) => return Expectation::Error(error.clone()),
         Ok(answer) => answer,
     };
     match expect {
-        Expect::Count(_) => Expect::Count(answer.tag.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)),
-        Expect::Rows { sorted, .. } => {
+        Expectation::Count(_) => {
+            Expectation::Count(answer.tag.rsplit(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0))
+        }
+        Expectation::Rows { sorted, .. } => {
             let mut rows: Vec<String> = answer.rows.iter().map(|row| show_row(row)).collect();
             if *sorted {
                 rows.sort();
             }
-            Expect::Rows { types: answer.columns.iter().map(|c| type_letter(c.1)).collect(), sorted: *sorted, rows }
+            Expectation::Rows {
+                types: answer.columns.iter().map(|c| type_letter(c.1)).collect(),
+                sorted: *sorted,
+                rows,
+            }
         }
-        Expect::Ok | Expect::Error(_) => Expect::Ok,
+        Expectation::Ok | Expectation::Error(_) => Expectation::Ok,
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-struct Options {
+struct SuiteOptions {
     postgres: bool,
     record: bool,
     at: Option<Address>,
@@ -16,7 +16,7 @@ struct Options {
 }
 
 /// What a file is run with.
-pub struct Run<'a> {
+pub struct FileRun<'a> {
     pub path: &'a Path,
     pub address: &'a Address,
     /// `kilndb` or `postgres`.
@@ -34,7 +34,7 @@ pub struct Suite {
     pub unit: &'static str,
     pub at_once: usize,
     /// Runs one file.
-    pub one: fn(&Run<'_>) -> Result<usize, String>,
+    pub one: fn(&FileRun<'_>) -> Result<usize, String>,
 }
 
 impl Suite {
@@ -84,7 +84,7 @@ impl Suite {
                 scope.spawn(|| {
                     loop {
                         let Some(path) = queue.lock().ok().and_then(|mut q| q.next()) else { return };
-                        if !self.one(&Run { path, address: &address, engine, record: options.record })
+                        if !self.one(&FileRun { path, address: &address, engine, record: options.record })
                             && let Ok(mut failed) = failed.lock()
                         {
                             *failed += 1;
@@ -102,7 +102,7 @@ impl Suite {
         Ok(failed == 0)
     }
 
-    fn one(&self, run: &Run<'_>) -> bool {
+    fn one(&self, run: &FileRun<'_>) -> bool {
         let name = run.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match (self.one)(run) {
             Ok(count) => {
@@ -117,8 +117,8 @@ impl Suite {
     }
 }
 
-fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { postgres: false, record: false, at: None, names: Vec::new() };
+fn options(arguments: &[String]) -> Result<SuiteOptions, String> {
+    let mut options = SuiteOptions { postgres: false, record: false, at: None, names: Vec::new() };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
@@ -138,7 +138,7 @@ fn options(arguments: &[String]) -> Result<Options, String> {
     Ok(options)
 }
 
-fn start(options: &Options, temp: &Path) -> Result<Option<Server>, String> {
+fn start(options: &SuiteOptions, temp: &Path) -> Result<Option<Server>, String> {
     if options.at.is_some() {
         return Ok(None);
     }

@@ -2,14 +2,14 @@
 //! see `kilndb_lab::suite` for the words it takes and `kilndb_lab::isolation` for the format.
 
 use kilndb_lab::isolation;
-use kilndb_lab::suite::{Run, Suite};
+use kilndb_lab::suite::{FileRun, Suite};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     Suite { name: "isolation", folder: "tests/isolation", extension: "spec", unit: "orders", at_once: 3, one }.main()
 }
 
-fn one(run: &Run<'_>) -> Result<usize, String> {
+fn one(run: &FileRun<'_>) -> Result<usize, String> {
     let how = if run.record { isolation::record_file } else { isolation::run_file };
     how(run.path, run.address, run.engine)
 }

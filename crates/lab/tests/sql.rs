@@ -2,14 +2,14 @@
 //! `kilndb_lab::suite` for the words it takes.
 
 use kilndb_lab::slt;
-use kilndb_lab::suite::{Run, Suite};
+use kilndb_lab::suite::{FileRun, Suite};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     Suite { name: "sql", folder: "tests/sql", extension: "slt", unit: "records", at_once: 4, one }.main()
 }
 
-fn one(run: &Run<'_>) -> Result<usize, String> {
+fn one(run: &FileRun<'_>) -> Result<usize, String> {
     if !run.record {
         return slt::run_file(run.path, run.address, run.engine);
     }

@@ -6,7 +6,7 @@ use kilndb_catalog::{Index, IndexKey};
 use kilndb_types::oids;
 
 #[derive(Default)]
-pub struct Match {
+pub(crate) struct IndexMatch {
     pub equal: Vec<Expr>,
     /// Value and whether it is included; of the column after `equal`, in SQL's order.
     pub lower: Option<(Expr, bool)>,
@@ -97,7 +97,7 @@ pub fn comparison(
 
 /// Values of `ctid = x` and `ctid = ANY (x)`, and the position of the condition that they are of: one of `preds`, which
 /// needs no further check then.
-pub fn tid_condition(rel: u32, preds: &[Expr]) -> Option<(Vec<Expr>, usize)> {
+pub(crate) fn tid_condition(rel: u32, preds: &[Expr]) -> Option<(Vec<Expr>, usize)> {
     let exact = preds.iter().enumerate().find_map(|(i, p)| Some((vec![tid_value(rel, p)?], i)));
     exact.or_else(|| preds.iter().enumerate().find_map(|(i, p)| Some((tid_alternatives(rel, p)?, i))))
 }
@@ -125,7 +125,7 @@ fn tid_alternatives(rel: u32, p: &Expr) -> Option<Vec<Expr>> {
 }
 
 /// Does the index give `wanted` order? Some(true): when read backward.
-pub fn order_of(rel: u32, index: &Index, equal: usize, wanted: &[SortKey]) -> Option<bool> {
+pub(crate) fn order_of(rel: u32, index: &Index, equal: usize, wanted: &[SortKey]) -> Option<bool> {
     if wanted.is_empty() {
         return None;
     }

@@ -5,15 +5,15 @@ use kilndb_bind::is_constant;
 
 impl Planner<'_> {
     /// Replaces aggregates and grouped expressions above by columns of the aggregation's result.
-    pub fn plan_aggregate(
+    pub(crate) fn plan_aggregate(
         &self,
         q: &Query,
-        input: Planned,
+        input: PlannedNode,
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
         windows: &mut [WindowSpec],
-    ) -> Result<Planned> {
+    ) -> Result<PlannedNode> {
         let mut input = input;
         let rel = self.new_rel();
         let groups: Vec<Expr> = q.group_by.clone();
@@ -135,11 +135,11 @@ impl Planner<'_> {
             sorted,
             in_parts,
         };
-        let node = self.node_with(op, width, rows, cost, label, info);
+        let node = self.node_with(op, width, Estimate { rows, cost }, label, info);
         if is_divided {
             self.note_divided_like(&node, &below);
         }
-        let mut planned = Planned { node, layout };
+        let mut planned = PlannedNode { node, layout };
         if let Some(h) = having {
             // Shown with the aggregate.
             planned = self.filter_as(planned, &h, rows, "")?;

@@ -6,12 +6,12 @@
 //! Must not know: terms.
 
 use super::expression::CExpr;
-use super::scan::{ScanChoice, uses_others};
+use super::scan::{ScanChoice, TableScan};
 use super::*;
 use kilndb_catalog::{Index, Table, inverted};
-use kilndb_types::inverted::Class;
+use kilndb_types::inverted::InvertedClass;
 use kilndb_types::oids;
-use kilndb_types::row::Want;
+use kilndb_types::row::ColumnFetch;
 
 /// OIDs of the operators @@ and @@@ of documents and queries.
 const VECTOR_MATCHES: Oid = 3636;
@@ -39,30 +39,30 @@ pub struct InvertedAccess {
 pub struct InvertedCondition {
     /// Of the index.
     pub column: u8,
-    pub class: Class,
+    pub class: InvertedClass,
     pub strategy: u16,
     pub value: CExpr,
 }
 
 /// A way to find rows.
 #[derive(Clone)]
-pub struct Path {
-    source: Source,
+pub(crate) struct BitmapPath {
+    source: BitmapSource,
     /// Positions of the conditions that it answers; of an alternative its own.
     used: Vec<usize>,
     rows: f64,
     cost: f64,
 }
 #[derive(Clone)]
-enum Source {
-    Index(Arc<Index>, Vec<Found>),
-    All(Vec<Path>),
-    Any(Vec<Path>),
+enum BitmapSource {
+    Index(Arc<Index>, Vec<InvertedMatch>),
+    All(Vec<BitmapPath>),
+    Any(Vec<BitmapPath>),
 }
 #[derive(Clone)]
-struct Found {
+struct InvertedMatch {
     column: u8,
-    class: Class,
+    class: InvertedClass,
     strategy: u16,
     value: Expr,
     condition: Expr,
@@ -84,14 +84,28 @@ fn searched<'e>(rel: &Rel, table: &Table, p: &'e Expr) -> Option<(usize, &'e Exp
     table.columns.get(at).is_some_and(|c| c.type_oid == oids::TSVECTOR).then_some((at, query))
 }
 
-impl Path {
-    pub fn scan_cost(&self, pages: f64) -> f64 {
+/// Conditions, and for each of them the share of a table's rows that it leaves.
+#[derive(Clone, Copy)]
+pub(super) struct Conditions<'a> {
+    pub preds: &'a [Expr],
+    pub selectivities: &'a [f64],
+}
+
+/// How large a table is expected to be.
+#[derive(Clone, Copy)]
+pub(super) struct TableSize {
+    pub rows: f64,
+    pub pages: f64,
+}
+
+impl BitmapPath {
+    pub(crate) fn scan_cost(&self, pages: f64) -> f64 {
         self.cost + heap_cost(self.rows, pages)
     }
 }
 
 /// What reading that many rows of a table in order costs.
-pub fn heap_cost(rows: f64, pages: f64) -> f64 {
+pub(crate) fn heap_cost(rows: f64, pages: f64) -> f64 {
     let fetched = (2.0 * pages * rows / (2.0 * pages + rows)).min(pages).max(1.0);
     // The more of the table, the less is saved by leaving out the rest.
     fetched * (0.9 + 0.05 * fetched / pages.max(1.0)) + rows * 0.02
@@ -103,31 +117,30 @@ impl Planner<'_> {
         &self,
         rel: &Rel,
         table: &Arc<Table>,
-        (preds, selectivities): (&[Expr], &[f64]),
-        total: f64,
-        pages: f64,
-    ) -> Result<Option<Path>> {
+        conditions: Conditions<'_>,
+        size: TableSize,
+    ) -> Result<Option<BitmapPath>> {
+        let (preds, pages) = (conditions.preds, size.pages);
         let mut paths = Vec::new();
         for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
             if self.predicate_implied(rel, table, index, preds)? {
-                paths.extend(self.inverted_path(rel, table, index, (preds, selectivities), total)?);
+                paths.extend(self.inverted_path(rel, table, index, conditions, size.rows)?);
             }
         }
         for (at, p) in preds.iter().enumerate() {
             if let ExprKind::Or(list) = &p.kind {
                 paths.extend(
-                    self.alternatives(rel, table, list, preds, total, pages)?
-                        .map(|path| Path { used: vec![at], ..path }),
+                    self.alternatives(rel, table, list, preds, size)?.map(|path| BitmapPath { used: vec![at], ..path }),
                 );
             }
         }
         paths.sort_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
-        let mut chosen: Vec<Path> = Vec::new();
-        let (mut rows, mut cost) = (total, f64::INFINITY);
+        let mut chosen: Vec<BitmapPath> = Vec::new();
+        let (mut rows, mut cost) = (size.rows, f64::INFINITY);
         for path in paths {
             // Another index is worth its cost if it saves more rows.
             let adds = path.used.iter().any(|n| !chosen.iter().any(|c| c.used.contains(n)));
-            let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / total.max(1.0)).max(1.0) };
+            let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / size.rows.max(1.0)).max(1.0) };
             let searched: f64 = chosen.iter().map(|c| c.cost).sum::<f64>() + path.cost;
             if adds && searched + heap_cost(fewer, pages) < cost {
                 (rows, cost) = (fewer, searched + heap_cost(fewer, pages));
@@ -139,7 +152,7 @@ impl Planner<'_> {
             _ => {
                 let (used, cost) =
                     (chosen.iter().flat_map(|c| c.used.clone()).collect(), chosen.iter().map(|c| c.cost).sum());
-                Some(Path { source: Source::All(chosen), used, rows, cost })
+                Some(BitmapPath { source: BitmapSource::All(chosen), used, rows, cost })
             }
         })
     }
@@ -149,9 +162,9 @@ impl Planner<'_> {
         rel: &Rel,
         table: &Arc<Table>,
         index: &Arc<Index>,
-        (preds, selectivities): (&[Expr], &[f64]),
+        Conditions { preds, selectivities }: Conditions<'_>,
         total: f64,
-    ) -> Result<Option<Path>> {
+    ) -> Result<Option<BitmapPath>> {
         let (mut found, mut used) = (Vec::new(), Vec::new());
         for (key, column) in index.keys.iter().zip(0..) {
             let expression = match &key.expression_sql {
@@ -173,7 +186,14 @@ impl Planner<'_> {
                 let operator = if let ExprKind::Func(f) = &turned.kind { f.operator } else { 0 };
                 let Some(strategy) = inverted::strategy(key.opclass, operator) else { continue };
                 let class = inverted::inverted_class(key.opclass, key.type_oid, self.catalog)?;
-                found.push(Found { column, class, strategy, value: value.clone(), condition: p.clone(), turned });
+                found.push(InvertedMatch {
+                    column,
+                    class,
+                    strategy,
+                    value: value.clone(),
+                    condition: p.clone(),
+                    turned,
+                });
                 used.push(at);
             }
         }
@@ -184,9 +204,9 @@ impl Planner<'_> {
         used.dedup();
         let rows = (total * used.iter().map(|n| selectivities[*n]).product::<f64>()).max(1.0);
         // A term of a path tells more than the terms of its keys and values.
-        let each = if found.iter().all(|f| f.class == Class::JsonbPath) { 0.25 } else { 0.3 };
+        let each = if found.iter().all(|f| f.class == InvertedClass::JsonbPath) { 0.25 } else { 0.3 };
         let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
-        Ok(Some(Path { source: Source::Index(index.clone(), found), used, rows, cost }))
+        Ok(Some(BitmapPath { source: BitmapSource::Index(index.clone(), found), used, rows, cost }))
     }
 
     /// `a op b` as `b commutator a`.
@@ -208,9 +228,8 @@ impl Planner<'_> {
         table: &Arc<Table>,
         list: &[Expr],
         preds: &[Expr],
-        total: f64,
-        pages: f64,
-    ) -> Result<Option<Path>> {
+        size: TableSize,
+    ) -> Result<Option<BitmapPath>> {
         let mut paths = Vec::new();
         for e in list {
             let mut parts = Vec::new();
@@ -219,35 +238,37 @@ impl Planner<'_> {
             let own = parts.len();
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
             let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
-            let mut found: Option<Path> = None;
+            let conditions = Conditions { preds: &parts[..own], selectivities: &selectivities };
+            let mut found: Option<BitmapPath> = None;
             for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
                 if !self.predicate_implied(rel, table, index, &parts)? {
                     continue;
                 }
-                let path = self.inverted_path(rel, table, index, (&parts[..own], &selectivities), total)?;
-                found = path.into_iter().chain(found).min_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
+                let path = self.inverted_path(rel, table, index, conditions, size.rows)?;
+                found = path
+                    .into_iter()
+                    .chain(found)
+                    .min_by(|a, b| a.scan_cost(size.pages).total_cmp(&b.scan_cost(size.pages)));
             }
             match found {
                 Some(path) => paths.push(path),
                 None => return Ok(None),
             }
         }
-        let rows = paths.iter().map(|p| p.rows).sum::<f64>().min(total);
+        let rows = paths.iter().map(|p| p.rows).sum::<f64>().min(size.rows);
         let cost = paths.iter().map(|p| p.cost).sum();
-        Ok(Some(Path { source: Source::Any(paths), used: Vec::new(), rows, cost }))
+        Ok(Some(BitmapPath { source: BitmapSource::Any(paths), used: Vec::new(), rows, cost }))
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn bitmap_scan(
         &self,
         rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
-        path: &Path,
+        table_scan: TableScan,
+        path: &BitmapPath,
         preds: &[Expr],
-        rows: f64,
-        cost: f64,
+        estimate: Estimate,
     ) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
         let mut info = Vec::new();
@@ -256,11 +277,11 @@ impl Planner<'_> {
             let rest = preds.iter().enumerate().filter(|(i, _)| !path.used.contains(i));
             info.extend(self.filter_text(rel, rest.map(|(_, e)| e)));
         }
-        let parameterized = uses_others(preds, rel.id);
         let label = format!("Bitmap Heap Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, rows, cost, label, info);
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
+        let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
     }
 
     /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that
@@ -285,8 +306,8 @@ impl Planner<'_> {
         let (mut kept, mut outputs) = (Layout::default(), Vec::new());
         for (id, out) in layout.0.iter().zip(&scan.outputs) {
             match out {
-                OutCol::Column(i) if is_free(id) => {
-                    scan.needed[*i] = Want::Nothing;
+                ScanOutput::Column(i) if is_free(id) => {
+                    scan.needed[*i] = ColumnFetch::Nothing;
                     scan.leading -= 1;
                 }
                 out => {
@@ -299,8 +320,8 @@ impl Planner<'_> {
         Ok(kept)
     }
 
-    fn bitmap_of(&self, rel: &Rel, path: &Path, has_storage: bool) -> Result<(Bitmap, Arc<Node>)> {
-        let several = |paths: &[Path]| -> Result<(Vec<Bitmap>, Vec<Arc<Node>>)> {
+    fn bitmap_of(&self, rel: &Rel, path: &BitmapPath, has_storage: bool) -> Result<(Bitmap, Arc<PlanNode>)> {
+        let several = |paths: &[BitmapPath]| -> Result<(Vec<Bitmap>, Vec<Arc<PlanNode>>)> {
             Ok(paths
                 .iter()
                 .map(|p| self.bitmap_of(rel, p, has_storage))
@@ -309,31 +330,29 @@ impl Planner<'_> {
                 .unzip())
         };
         Ok(match &path.source {
-            Source::All(paths) => {
+            BitmapSource::All(paths) => {
                 let (list, shown) = several(paths)?;
                 let shown = self.node_with(
                     Op::Shown { index: 0, below: shown },
                     0,
-                    path.rows,
-                    path.cost,
+                    Estimate { rows: path.rows, cost: path.cost },
                     "BitmapAnd",
                     Vec::new(),
                 );
                 (Bitmap::All(list, shown.id), shown)
             }
-            Source::Any(paths) => {
+            BitmapSource::Any(paths) => {
                 let (list, shown) = several(paths)?;
                 let shown = self.node_with(
                     Op::Shown { index: 0, below: shown },
                     0,
-                    path.rows,
-                    path.cost,
+                    Estimate { rows: path.rows, cost: path.cost },
                     "BitmapOr",
                     Vec::new(),
                 );
                 (Bitmap::Any(list, shown.id), shown)
             }
-            Source::Index(index, found) => {
+            BitmapSource::Index(index, found) => {
                 let info = if self.explains() {
                     vec![format!(
                         "Index Cond: {}",
@@ -348,13 +367,12 @@ impl Planner<'_> {
                 let shown = self.node_with(
                     Op::Shown { index: index.oid, below: Vec::new() },
                     0,
-                    path.rows,
-                    path.cost,
+                    Estimate { rows: path.rows, cost: path.cost },
                     label,
                     info,
                 );
                 let empty = Layout::default();
-                let condition = |f: &Found| -> Result<InvertedCondition> {
+                let condition = |f: &InvertedMatch| -> Result<InvertedCondition> {
                     Ok(InvertedCondition {
                         column: f.column,
                         class: f.class,
@@ -379,19 +397,19 @@ impl Planner<'_> {
         (!shown.is_empty()).then(|| format!("Filter: {}", super::shown_text::and_text(&shown)))
     }
 
-    fn conditions_text(&self, rel: &Rel, path: &Path) -> String {
-        let all = |paths: &[Path]| paths.iter().map(|p| self.conditions_text(rel, p)).collect::<Vec<_>>();
+    fn conditions_text(&self, rel: &Rel, path: &BitmapPath) -> String {
+        let all = |paths: &[BitmapPath]| paths.iter().map(|p| self.conditions_text(rel, p)).collect::<Vec<_>>();
         match &path.source {
-            Source::Index(_, found) => super::shown_text::and_text(
+            BitmapSource::Index(_, found) => super::shown_text::and_text(
                 &found.iter().map(|f| self.show_scan(rel.id, &f.condition)).collect::<Vec<_>>(),
             ),
-            Source::All(paths) => super::shown_text::and_text(&all(paths)),
-            Source::Any(paths) => format!("({})", all(paths).join(" OR ")),
+            BitmapSource::All(paths) => super::shown_text::and_text(&all(paths)),
+            BitmapSource::Any(paths) => format!("({})", all(paths).join(" OR ")),
         }
     }
 
     /// What EXPLAIN shows of the indexes below a partition's bitmap scan.
-    pub(super) fn bitmap_of_leaf(&self, leaf: &Table, node: &Node) -> Vec<Arc<Node>> {
+    pub(super) fn bitmap_of_leaf(&self, leaf: &Table, node: &PlanNode) -> Vec<Arc<PlanNode>> {
         let mut all = Vec::new();
         for n in node.children() {
             let Op::Shown { index, .. } = &n.op else { continue };
@@ -400,7 +418,7 @@ impl Planner<'_> {
                 None => n.label.clone(),
             };
             let op = Op::Shown { index: *index, below: self.bitmap_of_leaf(leaf, n) };
-            all.push(Arc::new(Node {
+            all.push(Arc::new(PlanNode {
                 id: n.id,
                 op,
                 width: 0,

@@ -157,7 +157,7 @@ impl Planner<'_> {
         })
     }
 
-    pub fn compile_all(&self, list: &[Expr], layout: &Layout) -> Result<Box<[CExpr]>> {
+    pub(crate) fn compile_all(&self, list: &[Expr], layout: &Layout) -> Result<Box<[CExpr]>> {
         list.iter().map(|e| self.compile(e, layout)).collect()
     }
 
@@ -287,7 +287,7 @@ impl Planner<'_> {
     }
 
     /// How a function is called that is not built in, or runs statements.
-    pub fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
+    pub(crate) fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
         (f.oid >= FIRST_USER_OID || functions::is_routine(f.oid)).then(|| {
             Arc::new(RoutineCall {
                 oid: f.oid,
@@ -440,13 +440,13 @@ impl Planner<'_> {
 
     /// The conditions of a domain on `arg`.
     fn compile_domain(&self, domain: Oid, arg: CExpr) -> Result<CExpr> {
-        use kilndb_bind::domain::{Condition, VALUE_REL, conditions};
+        use kilndb_bind::domain::{DomainCondition, VALUE_REL, conditions};
         let row = Layout(vec![ColId { rel: VALUE_REL, att: 1 }]);
         let (mut not_null, mut checks) = (false, Vec::new());
         for condition in conditions(domain, self.catalog)? {
             match condition {
-                Condition::NotNull => not_null = true,
-                Condition::Check(name, mut check) => {
+                DomainCondition::NotNull => not_null = true,
+                DomainCondition::Check(name, mut check) => {
                     super::inline::inline_in_expression(&mut check, self.catalog)?;
                     checks.push((name, self.compile(&check, &row)?));
                 }

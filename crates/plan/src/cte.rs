@@ -4,7 +4,7 @@ use super::*;
 use kilndb_base::Error;
 
 impl Planner<'_> {
-    pub fn plan_cte(&self, c: &Cte) -> Result<()> {
+    pub(crate) fn plan_cte(&self, c: &Cte) -> Result<()> {
         let number = self.ctes.borrow().len();
         let placeholder = self.node(Op::Result { filter: None }, 0, 1.0, 0.0, "Result");
         self.ctes.borrow_mut().push(CtePlan {
@@ -22,14 +22,14 @@ impl Planner<'_> {
         self.correlated_ctes.borrow_mut().extend(outer.iter().map(|column| (self.exec_param(*column), number)));
         self.cte_outer.borrow_mut().insert(c.id, outer);
         let targets = match &c.query.body {
-            Body::Dml(d) => &d.returning,
+            QueryBody::Dml(d) => &d.returning,
             _ => &c.query.targets,
         };
         let types: Vec<Oid> = targets.iter().filter(|t| !t.junk).map(|t| self.base_type(t.expr.ty)).collect();
         let width = types.len();
         let mut inner = 0..0;
         let (node, recursive, union_all) = match (&c.query.body, c.recursive) {
-            (Body::SetOp { left, right, all, .. }, true) => {
+            (QueryBody::SetOp { left, right, all, .. }, true) => {
                 for inner in &c.query.ctes {
                     self.plan_cte(inner)?;
                 }
@@ -51,7 +51,7 @@ impl Planner<'_> {
             }
             _ => (self.plan_query(&c.query, 0)?.node, None, false),
         };
-        if matches!(c.query.body, Body::Dml(_)) {
+        if matches!(c.query.body, QueryBody::Dml(_)) {
             self.run_always.borrow_mut().push(number);
         }
         if let Some(slot) = self.ctes.borrow_mut().get_mut(number) {
@@ -60,7 +60,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    pub fn plan_cte_scan(&self, cte: u32, working: bool, rel: &Rel) -> Result<Planned> {
+    pub(crate) fn plan_cte_scan(&self, cte: u32, working: bool, rel: &Rel) -> Result<PlannedNode> {
         let Some(number) = self.cte_numbers.borrow().get(&cte).copied() else {
             return Err(Error::internal("WITH query is not planned"));
         };
@@ -72,7 +72,7 @@ impl Planner<'_> {
             (Op::CteScan { cte: number }, format!("CTE Scan on {name}"))
         };
         let node = self.node(op, rel.columns.len(), rows, rows * 0.02, label);
-        Ok(Planned { node, layout: super::query::all_columns(rel) })
+        Ok(PlannedNode { node, layout: super::query::all_columns(rel) })
     }
 }
 

@@ -12,7 +12,7 @@ impl Planner<'_> {
         Layout(table.columns.iter().map(|c| ColId { rel, att: c.attnum }).collect())
     }
 
-    pub fn plan_dml(&self, q: &Query, d: &Dml, out_rel: u32) -> Result<Planned> {
+    pub(crate) fn plan_dml(&self, q: &Query, d: &Dml, out_rel: u32) -> Result<PlannedNode> {
         let table = &d.table;
         self.read_only.set(false);
         self.note_change(table);
@@ -22,7 +22,7 @@ impl Planner<'_> {
                 Some(s) => self.plan_query(s, d.source_rel)?,
                 None => {
                     let node = self.node(Op::Result { filter: None }, 0, 1.0, 0.0, "Result");
-                    Planned { node, layout: Layout::default() }
+                    PlannedNode { node, layout: Layout::default() }
                 }
             };
             let (rows, cost) = (source.node.rows, source.node.cost);
@@ -36,7 +36,7 @@ impl Planner<'_> {
         let recheck = if matches!(d.kind, DmlKind::Update | DmlKind::Delete) {
             self.recheck(q, &input.layout)?
         } else {
-            Recheck::default()
+            RowRecheck::default()
         };
         let triggers = self.trigger_plan(d, Self::assigned(d).into())?;
         let plan = match d.kind {
@@ -57,7 +57,7 @@ impl Planner<'_> {
         };
         let node = self.node(Op::Modify(Box::new(plan)), width, rows, cost, label);
         let layout = Layout((0..width).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
-        Ok(Planned { node, layout })
+        Ok(PlannedNode { node, layout })
     }
 
     /// Columns of no fixed width that go from one version of an updated row to the next, and into nothing else.
@@ -107,7 +107,7 @@ impl Planner<'_> {
         let merged = d
             .merge
             .iter()
-            .filter_map(|a| if let MergeDo::Update(list) = &a.action { Some(list) } else { None })
+            .filter_map(|a| if let MergeCommand::Update(list) = &a.action { Some(list) } else { None })
             .flatten();
         for a in conflict.unwrap_or(&d.assignments).iter().chain(merged).chain(&d.generated) {
             assigned[a.column] = true;
@@ -119,8 +119,8 @@ impl Planner<'_> {
     pub(super) fn change_plan(
         &self,
         d: &Dml,
-        input: &Planned,
-        recheck: Recheck,
+        input: &PlannedNode,
+        recheck: RowRecheck,
         triggers: Option<Arc<TriggerPlan>>,
     ) -> Result<ModifyPlan> {
         let (table, layout) = (&d.table, &input.layout);

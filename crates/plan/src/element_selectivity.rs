@@ -12,7 +12,7 @@ use super::*;
 use kilndb_catalog::Table;
 use kilndb_catalog::element_statistics::ElementStatistics;
 use kilndb_fulltext::TsQuery;
-use kilndb_fulltext::query::{Item, Operator};
+use kilndb_fulltext::query::{QueryItem, QueryOperator};
 use kilndb_types::key::compare;
 use kilndb_types::{Datum, EvalContext, oids};
 use std::cmp::Ordering;
@@ -26,7 +26,7 @@ const LEXEMES_FOR_PREFIX: usize = 100;
 const EFFORT: usize = 100;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Relationship {
+enum ArrayRelationship {
     Contains,
     Contained,
     Overlaps,
@@ -34,7 +34,7 @@ enum Relationship {
 
 impl Planner<'_> {
     /// The share of a table's rows that satisfy a condition.
-    pub fn selectivity_in(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> f64 {
+    pub(crate) fn selectivity_in(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> f64 {
         let each = |l: &[Expr]| l.iter().map(|e| self.selectivity_in(rel, table, e)).collect::<Vec<_>>();
         match &e.kind {
             ExprKind::And(l) => each(l).iter().product(),
@@ -121,9 +121,9 @@ impl Planner<'_> {
             _ => return Some(default),
         };
         let relationship = match (operator, is_left) {
-            ("&&", _) => Relationship::Overlaps,
-            ("@>", true) | ("<@", false) => Relationship::Contains,
-            _ => Relationship::Contained,
+            ("&&", _) => ArrayRelationship::Overlaps,
+            ("@>", true) | ("<@", false) => ArrayRelationship::Contains,
+            _ => ArrayRelationship::Contained,
         };
         let known = self.elements_of(rel, table, column);
         Some(of_elements(relationship, element, wanted, known.as_deref()))
@@ -147,7 +147,7 @@ impl Planner<'_> {
         if value.is_null() {
             return Some(0.0);
         }
-        let relationship = if any == is_equality { Relationship::Contains } else { Relationship::Contained };
+        let relationship = if any == is_equality { ArrayRelationship::Contains } else { ArrayRelationship::Contained };
         let share = of_elements(relationship, element, &[value], known.as_deref());
         Some(if is_equality { share } else { 1.0 - share })
     }
@@ -226,24 +226,29 @@ impl Lexemes<'_> {
 /// The share of the rows that match the part of a query that begins at an item.
 fn search(query: &TsQuery, at: usize, common: Option<&Lexemes<'_>>) -> f64 {
     let share = match query.items.get(at) {
-        Some(Item::Operand(o)) if o.prefix => match common.filter(|c| c.words.len() >= LEXEMES_FOR_PREFIX) {
+        Some(QueryItem::Operand(o)) if o.prefix => match common.filter(|c| c.words.len() >= LEXEMES_FOR_PREFIX) {
             Some(common) => common.beginning(&o.word),
             None => return ELEMENT * 4.0,
         },
-        Some(Item::Operand(o)) => common.map_or(ELEMENT, |c| c.exactly(&o.word)),
-        Some(Item::Operator { operator: Operator::Not, .. }) => 1.0 - search(query, at + 1, common),
-        Some(Item::Operator { operator, left, .. }) => {
+        Some(QueryItem::Operand(o)) => common.map_or(ELEMENT, |c| c.exactly(&o.word)),
+        Some(QueryItem::Operator { operator: QueryOperator::Not, .. }) => 1.0 - search(query, at + 1, common),
+        Some(QueryItem::Operator { operator, left, .. }) => {
             let (a, b) = (search(query, at + 1, common), search(query, at + left, common));
-            if *operator == Operator::Or { a + b - a * b } else { a * b }
+            if *operator == QueryOperator::Or { a + b - a * b } else { a * b }
         }
         None => ELEMENT,
     };
     share.clamp(0.0, 1.0)
 }
 
-fn of_elements(relationship: Relationship, element: Oid, wanted: &[Datum], known: Option<&ElementStatistics>) -> f64 {
+fn of_elements(
+    relationship: ArrayRelationship,
+    element: Oid,
+    wanted: &[Datum],
+    known: Option<&ElementStatistics>,
+) -> f64 {
     let has_null = wanted.iter().any(Datum::is_null);
-    if has_null && relationship == Relationship::Contains {
+    if has_null && relationship == ArrayRelationship::Contains {
         return 0.0;
     }
     let mut items: Vec<&Datum> = wanted.iter().filter(|v| !v.is_null()).collect();
@@ -251,7 +256,7 @@ fn of_elements(relationship: Relationship, element: Oid, wanted: &[Datum], known
     items.dedup_by(|a, b| compare(element, a, b) == Ordering::Equal);
     let usable = known.filter(|k| !k.common.is_empty() && k.frequencies.len() == k.common.len() + 3);
     let share = match relationship {
-        Relationship::Contained => {
+        ArrayRelationship::Contained => {
             usable.filter(|k| k.counts.len() >= 3).map_or(ELEMENT, |k| f64::from(contained(element, &items, k)))
         }
         _ => contains_or_overlaps(relationship, element, &items, usable),
@@ -260,7 +265,7 @@ fn of_elements(relationship: Relationship, element: Oid, wanted: &[Datum], known
 }
 
 fn contains_or_overlaps(
-    relationship: Relationship,
+    relationship: ArrayRelationship,
     element: Oid,
     items: &[&Datum],
     known: Option<&ElementStatistics>,
@@ -272,7 +277,7 @@ fn contains_or_overlaps(
         found.map_or(rare, f64::from)
     };
     let shares = items.iter().map(|item| share(item));
-    if relationship == Relationship::Contains {
+    if relationship == ArrayRelationship::Contains {
         shares.product()
     } else {
         shares.fold(0.0, |sum, share| sum + share - sum * share)
@@ -393,11 +398,11 @@ mod tests {
                 Some(&known),
             )
         };
-        assert_eq!(of(Relationship::Contains, &[1, 3]), 0.5);
-        assert_eq!(of(Relationship::Overlaps, &[1, 2]), 0.75);
-        assert!((of(Relationship::Contained, &[1, 2, 3]) - 1.0).abs() < 0.01);
-        assert!(of(Relationship::Contained, &[1, 2]) < 0.01);
-        assert_eq!(of(Relationship::Contains, &[99]), 0.005);
+        assert_eq!(of(ArrayRelationship::Contains, &[1, 3]), 0.5);
+        assert_eq!(of(ArrayRelationship::Overlaps, &[1, 2]), 0.75);
+        assert!((of(ArrayRelationship::Contained, &[1, 2, 3]) - 1.0).abs() < 0.01);
+        assert!(of(ArrayRelationship::Contained, &[1, 2]) < 0.01);
+        assert_eq!(of(ArrayRelationship::Contains, &[99]), 0.005);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use kilndb_base::Oid;
 use kilndb_bind::ir::{BoolTestKind, CompareKind, SqlValue};
 use kilndb_catalog::FunctionInfo;
-use kilndb_catalog::routine::RowShape;
+use kilndb_catalog::routine::TupleDescriptor;
 pub use kilndb_types::functions::descriptor::{Arithmetic, IntOp};
 use kilndb_types::functions::{ScalarFn, SessionFunction};
 use kilndb_types::{Datum, cast};
@@ -306,7 +306,7 @@ pub struct RoutineCall {
     pub result_type: Oid,
     pub is_polymorphic: bool,
     /// The columns that the caller wants of a routine that returns RECORD.
-    pub expected: Option<Arc<RowShape>>,
+    pub expected: Option<Arc<TupleDescriptor>>,
     /// Rows are wanted as their columns, not as one composite value.
     pub spread: bool,
     /// The last argument is an array given with VARIADIC.

@@ -53,7 +53,7 @@ fn ends(network: &Expr) -> (Expr, Expr) {
 }
 
 /// Without what is implied and not used.
-pub fn keep_used(preds: &[Expr], implied: &[Expr], m: &mut access::Match) -> Vec<Expr> {
+pub(crate) fn keep_used(preds: &[Expr], implied: &[Expr], m: &mut access::IndexMatch) -> Vec<Expr> {
     let mut kept = preds.to_vec();
     for (i, e) in implied.iter().enumerate() {
         if let Some(used) = m.used.iter_mut().find(|u| **u == preds.len() + i) {

@@ -48,7 +48,7 @@ impl<'a> Inliner<'a> {
     fn query(&mut self, query: &mut Query) -> Result<()> {
         query.rewrite(&mut |e| self.scalar(e))?;
         self.tables(query)?;
-        if let Body::Dml(d) = &mut query.body {
+        if let QueryBody::Dml(d) = &mut query.body {
             self.rules(d)?;
         }
         query.rewrite(&mut |e| match &mut e.kind {
@@ -141,11 +141,11 @@ impl<'a> Inliner<'a> {
             self.tables(&mut cte.query)?;
         }
         match &mut query.body {
-            Body::SetOp { left, right, .. } => {
+            QueryBody::SetOp { left, right, .. } => {
                 self.tables(left)?;
                 self.tables(right)
             }
-            Body::Dml(d) => d.source.as_mut().map_or(Ok(()), |source| self.tables(source)),
+            QueryBody::Dml(d) => d.source.as_mut().map_or(Ok(()), |source| self.tables(source)),
             _ => Ok(()),
         }
     }
@@ -167,7 +167,7 @@ impl<'a> Inliner<'a> {
         let result: Vec<(Oid, i32)> = rel.columns.iter().map(|c| (c.ty, -1)).collect();
         let Some(body) = self.body(&info, f, &result) else { return Ok(None) };
         let mut inner = body.query;
-        if !inner.locks.is_empty() || inner.ctes.iter().any(|c| matches!(c.query.body, Body::Dml(_))) {
+        if !inner.locks.is_empty() || inner.ctes.iter().any(|c| matches!(c.query.body, QueryBody::Dml(_))) {
             return Ok(None);
         }
         self.active.push(f.oid);
@@ -189,7 +189,7 @@ fn has_ctes(q: &Query) -> bool {
 
 /// The expression of `SELECT expression` and nothing else.
 fn only_expression(mut q: Query) -> Option<Expr> {
-    let plain = matches!(q.body, Body::Select)
+    let plain = matches!(q.body, QueryBody::Select)
         && q.ctes.is_empty()
         && q.rels.is_empty()
         && q.from.is_empty()

@@ -2,12 +2,12 @@
 
 use super::expression::CExpr;
 use super::scan::selectivity;
-use super::semijoin::{Semi, semi_of};
+use super::semijoin::{SemiJoin, semi_of};
 use super::*;
 use kilndb_base::Error;
 
 /// A relation, or an outer join as a unit.
-struct Item<'q> {
+struct FromItem<'q> {
     tree: &'q JoinTree,
     rels: Vec<u32>,
 }
@@ -22,7 +22,7 @@ fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
     }
 }
 
-fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<Item<'q>>, preds: &mut Vec<Expr>) {
+fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<FromItem<'q>>, preds: &mut Vec<Expr>) {
     match t {
         JoinTree::Join { kind: JoinKind::Inner, left, right, on } => {
             flatten(left, items, preds);
@@ -34,7 +34,7 @@ fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<Item<'q>>, preds: &mut Vec<Expr>
         _ => {
             let mut rels = Vec::new();
             rels_of(t, &mut rels);
-            items.push(Item { tree: t, rels });
+            items.push(FromItem { tree: t, rels });
         }
     }
 }
@@ -53,8 +53,35 @@ fn within(small: &[u32], big: &[u32]) -> bool {
     small.iter().all(|r| big.contains(r))
 }
 
-pub struct FromPlan {
-    pub planned: Planned,
+/// How a hash join finds the rows that belong together.
+pub(super) struct HashCondition {
+    /// What is equal: an expression over the probe side, one over the build side.
+    pub keys: Vec<(Expr, Expr)>,
+    /// The other conditions.
+    pub residual: Vec<Expr>,
+}
+
+/// The inner side of a nested loop.
+pub(super) struct LoopInner<'a> {
+    plan: FromPlan,
+    /// Columns of the outer side that it uses.
+    uses: &'a [ColId],
+    may_materialize: bool,
+}
+
+impl<'a> LoopInner<'a> {
+    /// It runs once per outer row, with these columns of it.
+    pub(crate) fn per_row(plan: FromPlan, uses: &'a [ColId]) -> LoopInner<'a> {
+        LoopInner { plan, uses, may_materialize: false }
+    }
+    /// It runs once, and its rows are kept.
+    pub fn once(plan: FromPlan) -> LoopInner<'a> {
+        LoopInner { plan, uses: &[], may_materialize: true }
+    }
+}
+
+pub(crate) struct FromPlan {
+    pub planned: PlannedNode,
     pub rows: f64,
     pub cost: f64,
     pub sorted: bool,
@@ -62,7 +89,7 @@ pub struct FromPlan {
 
 impl Planner<'_> {
     /// All of FROM with all of WHERE.
-    pub fn plan_from(&self, q: &Query, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+    pub(crate) fn plan_from(&self, q: &Query, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
         let mut preds = Vec::new();
         if let Some(f) = &q.filter {
             f.clone().conjuncts(&mut preds);
@@ -74,7 +101,7 @@ impl Planner<'_> {
             };
             let node = self.node(Op::Result { filter }, 0, 1.0, 0.0, "Result");
             return Ok(FromPlan {
-                planned: Planned { node, layout: Layout::default() },
+                planned: PlannedNode { node, layout: Layout::default() },
                 rows: 1.0,
                 cost: 0.01,
                 sorted: false,
@@ -178,12 +205,11 @@ impl Planner<'_> {
             let node = self.node_with(
                 Op::Filter { input: current.planned.node, condition },
                 layout.0.len(),
-                current.rows,
-                current.cost,
+                Estimate { rows: current.rows, cost: current.cost },
                 "Result",
                 info,
             );
-            current.planned = Planned { node, layout };
+            current.planned = PlannedNode { node, layout };
         }
         Ok(match by_distinct {
             Some(p) if p.cost < current.cost && !(current.sorted && limited) => p,
@@ -195,11 +221,11 @@ impl Planner<'_> {
     fn join_semis(
         &self,
         mut current: FromPlan,
-        semis: &mut Vec<Semi>,
+        semis: &mut Vec<SemiJoin>,
         joined: &[u32],
         limited: bool,
     ) -> Result<FromPlan> {
-        let ready: Vec<Semi> = semis.extract_if(.., |s| within(&s.outer, joined)).collect();
+        let ready: Vec<SemiJoin> = semis.extract_if(.., |s| within(&s.outer, joined)).collect();
         for semi in &ready {
             current = self.semi_step(&current, semi, limited)?;
         }
@@ -210,9 +236,9 @@ impl Planner<'_> {
     fn plan_distinct(
         &self,
         q: &Query,
-        items: &[Item<'_>],
+        items: &[FromItem<'_>],
         preds: &[Expr],
-        semis: &[Semi],
+        semis: &[SemiJoin],
         level: &[u32],
     ) -> Result<Option<FromPlan>> {
         let rels: Option<Vec<(Rel, Vec<Expr>)>> = semis.iter().map(|s| self.distinct_rel(s, level)).collect();
@@ -230,7 +256,7 @@ impl Planner<'_> {
     }
 
     /// Relations of the same level whose values an item needs.
-    fn lateral_rels(&self, q: &Query, item: &Item<'_>, level: &[u32]) -> Vec<u32> {
+    fn lateral_rels(&self, q: &Query, item: &FromItem<'_>, level: &[u32]) -> Vec<u32> {
         let mut out = Vec::new();
         for id in &item.rels {
             let Some(rel) = q.rels.iter().find(|r| r.id == *id) else { continue };
@@ -249,7 +275,7 @@ impl Planner<'_> {
     fn plan_item(
         &self,
         q: &Query,
-        item: &Item<'_>,
+        item: &FromItem<'_>,
         preds: &[Expr],
         joins: &[Expr],
         wanted: &[SortKey],
@@ -291,19 +317,20 @@ impl Planner<'_> {
         Ok(FromPlan { planned, rows, cost, sorted: false })
     }
 
-    pub fn filter(&self, input: Planned, e: &Expr, rows: f64) -> Result<Planned> {
+    pub fn filter(&self, input: PlannedNode, e: &Expr, rows: f64) -> Result<PlannedNode> {
         self.filter_as(input, e, rows, "Filter")
     }
 
-    pub(super) fn filter_as(&self, input: Planned, e: &Expr, rows: f64, label: &str) -> Result<Planned> {
+    pub(super) fn filter_as(&self, input: PlannedNode, e: &Expr, rows: f64, label: &str) -> Result<PlannedNode> {
         let condition = self.compile(e, &input.layout)?;
         let width = input.layout.0.len();
         let cost = input.node.cost + input.node.rows * 0.0025;
         let info = if self.explains() { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
         let below = input.node.clone();
-        let node = self.node_with(Op::Filter { input: input.node, condition }, width, rows, cost, label, info);
+        let node =
+            self.node_with(Op::Filter { input: input.node, condition }, width, Estimate { rows, cost }, label, info);
         self.note_divided_like(&node, &below);
-        Ok(Planned { node, layout: input.layout })
+        Ok(PlannedNode { node, layout: input.layout })
     }
 
     /// Slots of `outer` that expressions of the inner side take as parameters.
@@ -324,7 +351,7 @@ impl Planner<'_> {
         &self,
         q: &Query,
         left: &FromPlan,
-        item: &Item<'_>,
+        item: &FromItem<'_>,
         own: &[Expr],
         joins: &[Expr],
         depends: &[u32],
@@ -338,7 +365,7 @@ impl Planner<'_> {
                 (left.rows * inner * s).max(1.0)
             }
         };
-        let clone = |p: &FromPlan| Planned { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
+        let clone = |p: &FromPlan| PlannedNode { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
         // A lateral item runs once per left row.
         if !depends.is_empty() {
             let mut uses = Vec::new();
@@ -354,7 +381,8 @@ impl Planner<'_> {
             let inner = self.plan_item(q, item, own, &[], &[], false)?;
             own.iter().for_each(|e| e.columns(&mut uses));
             let cost = left.cost + left.rows * inner.cost;
-            return self.nest_loop(clone(left), inner, JoinKind::Inner, joins, &uses, false, left.rows, cost);
+            let inner = LoopInner::per_row(inner, &uses);
+            return self.nest_loop(clone(left), inner, JoinKind::Inner, joins, Estimate { rows: left.rows, cost });
         }
         let plain = self.plan_item(q, item, own, &[], &[], false)?;
         let mut best: Option<FromPlan> = None;
@@ -369,36 +397,32 @@ impl Planner<'_> {
                 joins.iter().for_each(|e| e.columns(&mut uses));
                 let cost = left.cost + left.rows * (inner.cost + 0.05);
                 let rows = (left.rows * inner.rows).max(1.0);
-                let p = self.nest_loop(clone(left), inner, JoinKind::Inner, &[], &uses, false, rows, cost)?;
-                best = Some(p);
+                let inner = LoopInner::per_row(inner, &uses);
+                best = Some(self.nest_loop(clone(left), inner, JoinKind::Inner, &[], Estimate { rows, cost })?);
             }
         }
         let rows = rows_guess(plain.rows);
         if self.catalog.planner_switches().hashjoin
-            && let Some((keys, residual)) = self.hash_keys(joins, &left.planned.layout, &plain.planned.layout)
+            && let Some(condition) = self.hash_keys(joins, &left.planned.layout, &plain.planned.layout)
         {
             let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015 + rows * 0.01;
             if best.as_ref().is_none_or(|b| cost < b.cost) {
-                best = Some(self.hash_join(clone(left), clone(&plain), JoinKind::Inner, keys, residual, rows, cost)?);
+                let estimate = Estimate { rows, cost };
+                best = Some(self.hash_join(clone(left), clone(&plain), JoinKind::Inner, condition, estimate)?);
             }
         }
         let cost = left.cost + plain.cost + left.rows * plain.rows * 0.01;
         if best.as_ref().is_none_or(|b| cost < b.cost) {
-            best = Some(self.nest_loop(clone(left), plain, JoinKind::Inner, joins, &[], true, rows, cost)?);
+            let inner = LoopInner::once(plain);
+            best = Some(self.nest_loop(clone(left), inner, JoinKind::Inner, joins, Estimate { rows, cost })?);
         }
         best.ok_or_else(|| Error::internal("join"))
     }
 
     /// Splits into `left = right` keys and the rest; None without any key.
-    #[allow(clippy::type_complexity)]
-    pub(super) fn hash_keys(
-        &self,
-        joins: &[Expr],
-        left: &Layout,
-        right: &Layout,
-    ) -> Option<(Vec<(Expr, Expr)>, Vec<Expr>)> {
+    pub(super) fn hash_keys(&self, joins: &[Expr], left: &Layout, right: &Layout) -> Option<HashCondition> {
         let mut keys = Vec::new();
-        let mut rest = Vec::new();
+        let mut residual = Vec::new();
         let on_side = |e: &Expr, own: &Layout, other: &Layout| {
             let mut used = Vec::new();
             e.columns(&mut used);
@@ -423,22 +447,20 @@ impl Planner<'_> {
                     continue;
                 }
             }
-            rest.push(j.clone());
+            residual.push(j.clone());
         }
-        if keys.is_empty() { None } else { Some((keys, rest)) }
+        if keys.is_empty() { None } else { Some(HashCondition { keys, residual }) }
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn hash_join(
         &self,
-        probe: Planned,
-        build: Planned,
+        probe: PlannedNode,
+        build: PlannedNode,
         kind: JoinKind,
-        keys: Vec<(Expr, Expr)>,
-        residual: Vec<Expr>,
-        rows: f64,
-        cost: f64,
+        condition: HashCondition,
+        estimate: Estimate,
     ) -> Result<FromPlan> {
+        let HashCondition { keys, residual } = condition;
         let layout = probe.layout.join(&build.layout);
         let mut types = Vec::new();
         let (mut probe_keys, mut build_keys) = (Vec::new(), Vec::new());
@@ -477,28 +499,25 @@ impl Planner<'_> {
         let (probe, build) =
             if division.is_some() { (probe, build) } else { (self.by_partition(probe), self.by_partition(build)) };
         let op = Op::HashJoin { probe: probe.node, build: build.node, kind, probe_keys, build_keys, types, on };
-        let node = self.node_with(op, width, rows, cost, label, info);
+        let node = self.node_with(op, width, estimate, label, info);
         if let Some(division) = division {
             self.note_division(&node, division);
         }
-        Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
+        let Estimate { rows, cost } = estimate;
+        Ok(FromPlan { planned: PlannedNode { node, layout }, rows, cost, sorted: false })
     }
 
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn nest_loop(
         &self,
-        outer: Planned,
-        inner: FromPlan,
+        outer: PlannedNode,
+        inner: LoopInner<'_>,
         kind: JoinKind,
         on: &[Expr],
-        uses: &[ColId],
-        materialize: bool,
-        rows: f64,
-        cost: f64,
+        estimate: Estimate,
     ) -> Result<FromPlan> {
-        let (outer, inner) =
-            (self.by_partition(outer), FromPlan { planned: self.by_partition(inner.planned), ..inner });
-        let layout = outer.layout.join(&inner.planned.layout);
+        let LoopInner { plan: inner, uses, may_materialize } = inner;
+        let (outer, inner) = (self.by_partition(outer), self.by_partition(inner.planned));
+        let layout = outer.layout.join(&inner.layout);
         let params = self.loop_params(uses, &outer.layout);
         let condition = match Expr::and_all(on.to_vec()) {
             Some(e) => Some(self.compile(&e, &layout)?),
@@ -518,11 +537,11 @@ impl Planner<'_> {
             JoinKind::Right => "Nested Loop Right Join",
         };
         let width = layout.0.len();
-        let materialize = materialize && params.is_empty();
-        let op =
-            Op::NestLoop { outer: outer.node, inner: inner.planned.node, kind, on: condition, params, materialize };
-        let node = self.node_with(op, width, rows, cost, label, info);
-        Ok(FromPlan { planned: Planned { node, layout }, rows, cost, sorted: false })
+        let materialize = may_materialize && params.is_empty();
+        let op = Op::NestLoop { outer: outer.node, inner: inner.node, kind, on: condition, params, materialize };
+        let node = self.node_with(op, width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
+        Ok(FromPlan { planned: PlannedNode { node, layout }, rows, cost, sorted: false })
     }
 
     /// A LEFT or FULL join; `above`: conditions of the level above on its columns.
@@ -584,7 +603,8 @@ impl Planner<'_> {
             let inner = right_item(push_right)?;
             let cost = outer.cost + outer.rows * inner.cost;
             let rows = outer.rows;
-            self.nest_loop(outer.planned, inner, kind, &on_rest, &uses, false, rows, cost)?
+            let inner = LoopInner::per_row(inner, &uses);
+            self.nest_loop(outer.planned, inner, kind, &on_rest, Estimate { rows, cost })?
         } else {
             let inner = right_item(push_right.clone())?;
             let rows = outer.rows.max(1.0);
@@ -608,14 +628,17 @@ impl Planner<'_> {
                 (Some((cost, probe)), keys) if keys.is_none() || cost < hash_cost => {
                     let mut uses = Vec::new();
                     on_rest.iter().for_each(|e| e.columns(&mut uses));
-                    self.nest_loop(outer.planned, probe, kind, &[], &uses, false, rows, cost)?
+                    let probe = LoopInner::per_row(probe, &uses);
+                    self.nest_loop(outer.planned, probe, kind, &[], Estimate { rows, cost })?
                 }
-                (_, Some((keys, residual))) => {
-                    self.hash_join(outer.planned, inner.planned, kind, keys, residual, rows, hash_cost)?
+                (_, Some(condition)) => {
+                    let estimate = Estimate { rows, cost: hash_cost };
+                    self.hash_join(outer.planned, inner.planned, kind, condition, estimate)?
                 }
                 (_, None) => {
                     let cost = outer.cost + inner.cost + outer.rows * inner.rows * 0.01;
-                    self.nest_loop(outer.planned, inner, kind, &on_rest, &[], true, rows, cost)?
+                    let inner = LoopInner::once(inner);
+                    self.nest_loop(outer.planned, inner, kind, &on_rest, Estimate { rows, cost })?
                 }
             }
         };

@@ -4,12 +4,12 @@
 //! Invariant: it is a guess, which nothing but speed depends on; the statement finds its partitions itself.
 
 use super::expression::CExpr;
-use super::partition::{Prune, Subject};
-use super::{Node, Op};
+use super::partition::{PruneCondition, PruneSubject};
+use super::{Op, PlanNode};
 use kilndb_base::Oid;
 use kilndb_base::sync::atomic::AtomicUsize;
 use kilndb_catalog::operator_class::EQUAL;
-use kilndb_catalog::partition::{PartitionKey, Strategy};
+use kilndb_catalog::partition::{PartitionKey, PartitionStrategy};
 
 /// Of a table whose partitions are as many as its remainders, by a key of one column.
 pub struct KeyAhead {
@@ -25,11 +25,11 @@ pub struct KeyAhead {
 
 impl KeyAhead {
     /// Of the plan with this root.
-    pub fn of(root: &Node) -> Option<KeyAhead> {
+    pub fn of(root: &PlanNode) -> Option<KeyAhead> {
         KeyAhead::below(root, false)
     }
 
-    fn below(node: &Node, to_change: bool) -> Option<KeyAhead> {
+    fn below(node: &PlanNode, to_change: bool) -> Option<KeyAhead> {
         let made = |key: &PartitionKey, table: Oid, value: &CExpr| {
             let CExpr::Param(parameter) = value else { return None };
             let part = key.parts.first().filter(|_| is_simple(key))?;
@@ -52,8 +52,10 @@ impl KeyAhead {
                 }
             }
             Op::Partitions(p) => {
-                let (Prune::All(conditions), Some(key)) = (&p.prune, &p.table.partition_key) else { return None };
-                let [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, value, .. }] =
+                let (PruneCondition::All(conditions), Some(key)) = (&p.prune, &p.table.partition_key) else {
+                    return None;
+                };
+                let [PruneCondition::Compare { subject: PruneSubject::Column(attnum), strategy: EQUAL, value, .. }] =
                     conditions.as_slice()
                 else {
                     return None;
@@ -72,11 +74,11 @@ impl KeyAhead {
 }
 
 fn is_simple(key: &PartitionKey) -> bool {
-    key.strategy == Strategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
+    key.strategy == PartitionStrategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
 }
 
 /// What a column of the only row is.
-fn made_of(input: &Node, column: usize) -> Option<&CExpr> {
+fn made_of(input: &PlanNode, column: usize) -> Option<&CExpr> {
     match &input.op {
         Op::Values { rows } if rows.len() == 1 => rows[0].get(column),
         Op::Project { input, exprs } if matches!(input.op, Op::Result { .. }) => exprs.get(column),

@@ -14,7 +14,7 @@
 mod access;
 mod agg;
 mod bitmap;
-pub mod compile;
+mod compile;
 mod cte;
 mod dml;
 mod element_selectivity;
@@ -48,16 +48,23 @@ use kilndb_catalog::global::GLOBAL;
 use kilndb_storage::{Engine, LockMode, Relation};
 use kilndb_types::EvalContext;
 pub use node::*;
-pub use partitionwise::{ByPartition, ShownPart};
+pub use partitionwise::{ByPartition, ShownPartition};
 use shown_text::ShownNames;
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+
+/// How many rows a node is expected to yield, and what they cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Estimate {
+    pub rows: f64,
+    pub cost: f64,
+}
 
 pub struct Planner<'a> {
     pub catalog: &'a dyn CatalogView,
     pub engine: &'a Arc<Engine>,
     exec_params: RefCell<HashMap<ColId, usize>>,
-    subplans: RefCell<Vec<Arc<Node>>>,
+    subplans: RefCell<Vec<Arc<PlanNode>>>,
     /// Subqueries that depend on nothing outside, by `SubLink::id`: number and width of the subplan.
     init_plans: RefCell<HashMap<u32, (usize, usize)>>,
     /// Those that the query levels being planned use, the innermost level last.
@@ -93,14 +100,14 @@ pub struct Planner<'a> {
     verbose: bool,
     eval: Option<EvalContext<'a>>,
     /// By node id: what rows are divided by (see `partitionwise`).
-    divisions: RefCell<HashMap<usize, partitionwise::Division>>,
+    divisions: RefCell<HashMap<usize, partitionwise::PartitionDivision>>,
     /// What is compiled is run again and again, outside of a plan.
     is_detached: bool,
 }
 
 /// A planned part with its columns.
-pub struct Planned {
-    pub node: Arc<Node>,
+pub struct PlannedNode {
+    pub node: Arc<PlanNode>,
     pub layout: Layout,
 }
 
@@ -144,7 +151,7 @@ fn plan_in<'a>(
     let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, names) };
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
-        Body::Dml(d) => {
+        QueryBody::Dml(d) => {
             let tag = match d.kind {
                 DmlKind::Insert => CommandTag::Insert,
                 DmlKind::Update => CommandTag::Update,
@@ -217,7 +224,7 @@ fn plan_in<'a>(
         has_returning,
         explain,
         explained_columns,
-        planning: node::Planning::default(),
+        planning: node::PlanningReport::default(),
         run_always: planner.run_always.into_inner(),
         names: Vec::new(),
         objects: Vec::new(),
@@ -234,7 +241,8 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId,
     let mut list = Vec::new();
     q.for_exprs(&mut |e| note_expr(e, &mut list, out, uses));
     // Elsewhere than in a query of one table conditions may be wanted in several places: more often than any of them.
-    let each = if q.locks.is_empty() && !matches!(q.body, Body::Dml(_)) && q.rels.len() == 1 { 1 } else { 1 << 32 };
+    let each =
+        if q.locks.is_empty() && !matches!(q.body, QueryBody::Dml(_)) && q.rels.len() == 1 { 1 } else { 1 << 32 };
     for c in list {
         out.insert(c);
         *uses.entry(c).or_default() += each;
@@ -246,7 +254,7 @@ fn collect_needed(q: &Query, out: &mut HashSet<ColId>, uses: &mut HashMap<ColId,
             out.insert(ColId { rel: l.rel, att: ATT_TABLEOID });
         }
     }
-    if let Body::Dml(d) = &q.body {
+    if let QueryBody::Dml(d) = &q.body {
         out.insert(ColId { rel: d.rel, att: ATT_CTID });
         if d.table.partition_key.is_some() {
             out.insert(ColId { rel: d.rel, att: ATT_TABLEOID });
@@ -324,7 +332,7 @@ impl<'a> Planner<'a> {
 }
 
 impl Planner<'_> {
-    pub fn exec_param(&self, c: ColId) -> usize {
+    pub(crate) fn exec_param(&self, c: ColId) -> usize {
         let mut params = self.exec_params.borrow_mut();
         let next = params.len();
         *params.entry(c).or_insert(next)
@@ -340,7 +348,7 @@ impl Planner<'_> {
         columns.dedup();
         columns
     }
-    pub fn add_subplan(&self, node: Arc<Node>) -> usize {
+    pub(crate) fn add_subplan(&self, node: Arc<PlanNode>) -> usize {
         let mut list = self.subplans.borrow_mut();
         list.push(node);
         list.len() - 1
@@ -350,28 +358,28 @@ impl Planner<'_> {
         self.next_rel.set(n - 1);
         n
     }
-    pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<Node> {
+    pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<PlanNode> {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
         let startup = match &op {
             Op::Sort { .. } | Op::Aggregate { .. } | Op::HashJoin { .. } => cost,
             _ => 0.0,
         };
-        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
     }
     /// A node with its EXPLAIN lines.
-    pub fn node_with(
+    pub(crate) fn node_with(
         &self,
         op: Op,
         width: usize,
-        rows: f64,
-        cost: f64,
+        estimate: Estimate,
         label: impl Into<String>,
         info: Vec<String>,
-    ) -> Arc<Node> {
+    ) -> Arc<PlanNode> {
+        let Estimate { rows, cost } = estimate;
         let id = self.next_node.get();
         self.next_node.set(id + 1);
-        Arc::new(Node { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
     }
     pub fn lock_table(&self, oid: Oid, mode: LockMode) {
         let mut locks = self.locks.borrow_mut();
@@ -387,12 +395,12 @@ impl Planner<'_> {
             None => self.engine.relation(id),
         }
     }
-    pub fn note_change(&self, table: &kilndb_catalog::Table) {
+    pub(crate) fn note_change(&self, table: &kilndb_catalog::Table) {
         if !matches!(table.persistence, b't' | GLOBAL) {
             self.changes_permanent.set(true);
         }
     }
-    pub fn is_needed(&self, c: ColId) -> bool {
+    pub(crate) fn is_needed(&self, c: ColId) -> bool {
         self.needed.borrow().contains(&c)
     }
     pub fn base_type(&self, oid: Oid) -> Oid {
@@ -417,7 +425,7 @@ impl Planner<'_> {
     pub fn is_composite(&self, oid: Oid) -> bool {
         oid >= 10_000 && self.catalog.type_by_oid(oid).ok().flatten().is_some_and(|t| t.kind == b'c')
     }
-    pub fn sort_specs(&self, keys: &[SortKey], layout: &Layout) -> Result<Vec<SortSpec>> {
+    pub(crate) fn sort_specs(&self, keys: &[SortKey], layout: &Layout) -> Result<Vec<SortSpec>> {
         keys.iter()
             .map(|k| {
                 Ok(SortSpec {
@@ -434,7 +442,7 @@ impl Planner<'_> {
         self.names.is_some()
     }
     /// As a node that reads relation `rel` shows it.
-    pub fn show_scan(&self, rel: u32, e: &Expr) -> String {
+    pub(crate) fn show_scan(&self, rel: u32, e: &Expr) -> String {
         self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.catalog))
     }
     pub fn show(&self, e: &Expr) -> String {

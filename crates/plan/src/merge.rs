@@ -8,7 +8,7 @@ impl Planner<'_> {
     pub(super) fn merge_plan(
         &self,
         d: &Dml,
-        input: &Planned,
+        input: &PlannedNode,
         triggers: Option<Arc<TriggerPlan>>,
     ) -> Result<ModifyPlan> {
         let mut steps = Vec::with_capacity(d.merge.len());
@@ -17,7 +17,7 @@ impl Planner<'_> {
             let change = match Self::as_statement(d, &action.action) {
                 Some(mut own) => {
                     self.returning_of_action(&mut own)?;
-                    Some(self.change_plan(&own, input, Recheck::default(), triggers.clone())?)
+                    Some(self.change_plan(&own, input, RowRecheck::default(), triggers.clone())?)
                 }
                 None => None,
             };
@@ -32,7 +32,7 @@ impl Planner<'_> {
         // Of the statement itself: what is the same for all of its actions, and the number of columns that it returns.
         let mut whole = d.clone();
         whole.returning.iter_mut().for_each(|t| t.expr = Expr::null(t.expr.ty));
-        let mut plan = self.change_plan(&whole, input, Recheck::default(), triggers)?;
+        let mut plan = self.change_plan(&whole, input, RowRecheck::default(), triggers)?;
         let Some(statement) = Arc::get_mut(&mut plan.statement) else {
             return Err(Error::internal("a plan in use before it is made"));
         };
@@ -40,12 +40,12 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    fn as_statement(d: &Dml, action: &MergeDo) -> Option<Dml> {
+    fn as_statement(d: &Dml, action: &MergeCommand) -> Option<Dml> {
         let (kind, assignments) = match action {
-            MergeDo::Nothing => return None,
-            MergeDo::Delete => (DmlKind::Delete, Vec::new()),
-            MergeDo::Update(list) => (DmlKind::Update, list.clone()),
-            MergeDo::Insert(list) => (DmlKind::Insert, list.clone()),
+            MergeCommand::Nothing => return None,
+            MergeCommand::Delete => (DmlKind::Delete, Vec::new()),
+            MergeCommand::Update(list) => (DmlKind::Update, list.clone()),
+            MergeCommand::Insert(list) => (DmlKind::Insert, list.clone()),
         };
         Some(Dml { kind, assignments, merge: Vec::new(), merge_on: None, ..d.clone() })
     }

@@ -33,7 +33,7 @@ fn is_candidate(q: &Query) -> bool {
 
 impl Planner<'_> {
     /// The query with a subquery for each aggregate, if an index serves every one of them.
-    pub fn min_max_by_index(&self, q: &Query) -> Result<Option<Query>> {
+    pub(crate) fn min_max_by_index(&self, q: &Query) -> Result<Option<Query>> {
         let ([rel], [JoinTree::Rel(_)], true) = (q.rels.as_slice(), q.from.as_slice(), is_candidate(q)) else {
             return Ok(None);
         };

@@ -2,16 +2,16 @@
 
 use super::expression::CExpr;
 use super::expression::RoutineCall;
+use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
-use kilndb_base::{Oid, RelationId};
 use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
 use kilndb_types::aggregates::AggregateFn;
 use kilndb_types::functions::FunctionKind;
-use kilndb_types::inverted::Class;
-use kilndb_types::row::Want;
+use kilndb_types::inverted::InvertedClass;
+use kilndb_types::row::ColumnFetch;
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -52,9 +52,9 @@ impl CommandTag {
 }
 
 pub struct Plan {
-    pub root: Arc<Node>,
+    pub root: Arc<PlanNode>,
     /// By the number that `CExpr::SubPlan` refers to.
-    pub subplans: Vec<Arc<Node>>,
+    pub subplans: Vec<Arc<PlanNode>>,
     /// By node id: which of `subplans` run once for the query level that the node is the top of.
     pub init_plans: HashMap<usize, Vec<usize>>,
     /// Those that EXPLAIN does not show.
@@ -81,7 +81,7 @@ pub struct Plan {
     pub explain: Option<ExplainOptions>,
     /// EXPLAIN: types and modifiers of the statement's own columns; what its planning has taken.
     pub explained_columns: Vec<(Oid, i32)>,
-    pub planning: Planning,
+    pub planning: PlanningReport,
     /// Data-modifying CTEs: run to the end even if nobody reads them.
     pub run_always: Vec<usize>,
     /// Names for which no temporary object was found, and would be.
@@ -103,7 +103,7 @@ pub struct Plan {
 }
 
 /// Nothing but scans and what passes their rows on.
-pub(super) fn is_pipeline(node: &Node) -> bool {
+pub(super) fn is_pipeline(node: &PlanNode) -> bool {
     match &node.op {
         Op::Result { .. } | Op::SeqScan(_) | Op::IndexScan { .. } => true,
         Op::Filter { input, .. } | Op::Project { input, .. } | Op::Limit { input, .. } => is_pipeline(input),
@@ -113,7 +113,7 @@ pub(super) fn is_pipeline(node: &Node) -> bool {
 
 /// What EXPLAIN tells of the making of a plan.
 #[derive(Default)]
-pub struct Planning {
+pub struct PlanningReport {
     pub nanos: u64,
     pub accesses: Accesses,
     /// Settings that plans depend on and that are not as they come, if they are wanted.
@@ -123,9 +123,9 @@ pub struct Planning {
 pub struct CtePlan {
     pub id: u32,
     pub name: String,
-    pub node: Arc<Node>,
+    pub node: Arc<PlanNode>,
     /// The recursive term; `node` is the first one.
-    pub recursive: Option<Arc<Node>>,
+    pub recursive: Option<Arc<PlanNode>>,
     pub union_all: bool,
     pub types: Vec<Oid>,
     pub width: usize,
@@ -133,7 +133,7 @@ pub struct CtePlan {
     pub inner: std::ops::Range<usize>,
 }
 
-pub struct Node {
+pub struct PlanNode {
     pub id: usize,
     pub op: Op,
     pub width: usize,
@@ -146,7 +146,7 @@ pub struct Node {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OutCol {
+pub enum ScanOutput {
     /// Index in `Table::columns`.
     Column(usize),
     Ctid,
@@ -161,9 +161,9 @@ pub struct Scan {
     pub table: Arc<Table>,
     /// None of a partitioned table: who runs it says which partition.
     pub heap: Option<Arc<Relation>>,
-    pub outputs: Vec<OutCol>,
+    pub outputs: Vec<ScanOutput>,
     /// What is decoded of each column.
-    pub needed: Vec<Want>,
+    pub needed: Vec<ColumnFetch>,
     /// So many of `outputs` are the needed columns, in order; they come first.
     pub leading: usize,
     pub filter: Option<CExpr>,
@@ -187,7 +187,7 @@ pub enum IntWidth {
     Int8,
 }
 
-pub struct Bound {
+pub struct IndexBound {
     pub value: CExpr,
     pub inclusive: bool,
 }
@@ -199,8 +199,8 @@ pub struct IndexAccess {
     /// Values of the leading key columns.
     pub equal: Vec<CExpr>,
     /// Of the column after those, in the index's own direction already.
-    pub lower: Option<Bound>,
-    pub upper: Option<Bound>,
+    pub lower: Option<IndexBound>,
+    pub upper: Option<IndexBound>,
     /// `= ANY (array)` on the first column after `equal`: one range per element.
     pub any_of: Option<CExpr>,
     /// Without the NULLs of the column after `equal`.
@@ -255,7 +255,7 @@ pub struct FunctionCall {
     pub columns: usize,
     pub composite: bool,
     /// What a column definition list says.
-    pub shape: Option<Arc<kilndb_catalog::routine::RowShape>>,
+    pub shape: Option<Arc<kilndb_catalog::routine::TupleDescriptor>>,
     /// If it is no built-in function.
     pub routine: Option<Arc<RoutineCall>>,
 }
@@ -304,7 +304,7 @@ pub struct LockTarget {
     pub tableoid: Option<usize>,
     /// Slot of ctid, and (slot, output) of the other columns of the row.
     pub ctid: usize,
-    pub columns: Vec<(usize, OutCol)>,
+    pub columns: Vec<(usize, ScanOutput)>,
     pub strength: LockStrength,
     pub wait: LockWait,
 }
@@ -327,12 +327,12 @@ pub enum Op {
     BitmapScan {
         scan: Scan,
         bitmap: super::Bitmap,
-        shown: Vec<Arc<Node>>,
+        shown: Vec<Arc<PlanNode>>,
     },
     /// Only for EXPLAIN: what is not run as a node. `index`: the one that it is about, or 0.
     Shown {
         index: Oid,
-        below: Vec<Arc<Node>>,
+        below: Vec<Arc<PlanNode>>,
     },
     /// A scan of each partition that may have rows.
     Partitions(Box<super::partition::PartitionScan>),
@@ -361,29 +361,29 @@ pub enum Op {
         cte: usize,
     },
     Filter {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         condition: CExpr,
     },
     Project {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         exprs: Vec<CExpr>,
     },
     ProjectSet {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         items: Vec<ProjectItem>,
     },
     /// `params`: (exec param, outer slot) set for each outer row before the inner side starts again.
     NestLoop {
-        outer: Arc<Node>,
-        inner: Arc<Node>,
+        outer: Arc<PlanNode>,
+        inner: Arc<PlanNode>,
         kind: JoinKind,
         on: Option<CExpr>,
         params: Vec<(usize, usize)>,
         materialize: bool,
     },
     HashJoin {
-        probe: Arc<Node>,
-        build: Arc<Node>,
+        probe: Arc<PlanNode>,
+        build: Arc<PlanNode>,
         kind: JoinKind,
         probe_keys: Vec<CExpr>,
         build_keys: Vec<CExpr>,
@@ -391,7 +391,7 @@ pub enum Op {
         on: Option<CExpr>,
     },
     Aggregate {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         groups: Vec<CExpr>,
         types: Vec<Oid>,
         sets: Option<Vec<Vec<usize>>>,
@@ -404,38 +404,38 @@ pub enum Op {
         in_parts: bool,
     },
     Sort {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         keys: Vec<SortSpec>,
     },
     Limit {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         limit: Option<CExpr>,
         offset: Option<CExpr>,
         ties: Option<Vec<SortSpec>>,
     },
     /// Keeps the first row of each distinct `keys`; `sorted`: rows with equal keys follow one another.
     Distinct {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         keys: Vec<SortSpec>,
         sorted: bool,
     },
     SetOp {
         op: SetOp,
         all: bool,
-        left: Arc<Node>,
-        right: Arc<Node>,
+        left: Arc<PlanNode>,
+        right: Arc<PlanNode>,
         types: Vec<Oid>,
     },
     Window {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         plan: WindowPlan,
     },
     /// `early`: the input is a scan of the one table, and nobody would notice if a row that cannot be locked were
     /// passed over there already.
     LockRows {
-        input: Arc<Node>,
+        input: Arc<PlanNode>,
         targets: Vec<LockTarget>,
-        recheck: Recheck,
+        recheck: RowRecheck,
         early: bool,
     },
     Modify(Box<ModifyPlan>),
@@ -491,7 +491,7 @@ pub struct IndexShape {
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
     /// Of the columns of an index of terms; of another index none.
-    pub classes: Vec<Class>,
+    pub classes: Vec<InvertedClass>,
 }
 
 impl IndexPlan {
@@ -521,7 +521,7 @@ impl IndexShape {
 
 /// How a joined row is judged again after one of its tables' rows has changed.
 #[derive(Default)]
-pub struct Recheck {
+pub struct RowRecheck {
     /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
     pub outer: Vec<(CExpr, Vec<usize>)>,
     /// Conditions with a subquery that are joins with its rows, and the slots they use: the row stays joined with what
@@ -601,7 +601,7 @@ pub struct PlannedTrigger {
 /// What a statement does with rows, wherever they are.
 pub struct ModifyStatement {
     pub kind: DmlKind,
-    pub input: Arc<Node>,
+    pub input: Arc<PlanNode>,
     pub input_width: usize,
     /// UPDATE, DELETE, MERGE: the slot of the old row's ctid. MERGE into a view: of what is not null if there is such a
     /// row.
@@ -610,7 +610,7 @@ pub struct ModifyStatement {
     /// Columns that the UPDATE, or ON CONFLICT DO UPDATE, sets, by the named table's columns.
     pub assigned: Arc<[bool]>,
     /// UPDATE, DELETE: all conditions, for rows that changed meanwhile.
-    pub recheck: Arc<Recheck>,
+    pub recheck: Arc<RowRecheck>,
     /// COPY FROM … WHERE, over a table row with its defaults.
     pub row_filter: Option<Arc<CExpr>>,
     pub conflict: Option<Arc<ConflictPlan>>,
@@ -625,7 +625,7 @@ pub struct ModifyStatement {
 }
 
 /// Where rows are, and what holds for them there: the table that the statement names, or one of its partitions.
-/// Partitions keep theirs for all statements that do the same to their rows ([`super::partition::TargetShape`]).
+/// Partitions keep theirs for all statements that do the same to their rows ([`super::partition::TargetKey`]).
 pub struct ModifyTarget {
     pub table: Arc<Table>,
     /// Whose description stored rows follow: the named table's, if the partition's are the same.
@@ -666,7 +666,7 @@ pub struct TargetRules {
     /// The statement names a partition: new rows must belong to it.
     pub must_belong: bool,
     /// Of a partition whose columns are not those of the table that the statement names.
-    pub columns: Option<Arc<super::partition::Columns>>,
+    pub columns: Option<Arc<super::partition::PartitionColumns>>,
     pub triggers: Option<Arc<TriggerPlan>>,
     /// Of a partition: tables that its foreign keys look at.
     pub locks: Arc<[(Oid, LockMode)]>,
@@ -729,7 +729,7 @@ impl Plan {
         if self.explain.is_some() { self.columns.len() } else { self.root.width }
     }
     /// Subplans that EXPLAIN shows after the plan: numbers and nodes.
-    pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<Node>)> {
+    pub fn other_subplans(&self) -> impl Iterator<Item = (usize, &Arc<PlanNode>)> {
         let shown =
             |i: usize| !self.hidden_subplans.contains(&i) && !self.init_plans.values().flatten().any(|n| *n == i);
         self.subplans.iter().enumerate().filter(move |(i, _)| shown(*i))
@@ -740,9 +740,9 @@ impl Plan {
 const PART_BYTES: usize = 192;
 
 /// For [`Plan::parts`].
-pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<Node>>) -> Box<[usize]> {
+pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<PlanNode>>) -> Box<[usize]> {
     let mut parts = Vec::new();
-    let mut nodes: Vec<&Arc<Node>> = tops.into_iter().collect();
+    let mut nodes: Vec<&Arc<PlanNode>> = tops.into_iter().collect();
     while let Some(node) = nodes.pop() {
         parts.push(Arc::as_ptr(node) as usize);
         if let Op::Modify(m) = &node.op {
@@ -753,8 +753,8 @@ pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<Node>>) -> Box<[usize]> 
     parts.into()
 }
 
-impl Node {
-    pub fn children(&self) -> Vec<&Arc<Node>> {
+impl PlanNode {
+    pub fn children(&self) -> Vec<&Arc<PlanNode>> {
         match &self.op {
             Op::Filter { input, .. }
             | Op::Project { input, .. }
@@ -806,15 +806,11 @@ impl ModifyPlan {
 
 impl Op {
     /// Finds its rows by values that are given to it.
-    pub fn is_probe(&self) -> bool {
+    pub(crate) fn is_probe(&self) -> bool {
         match self {
             Op::IndexScan { .. } | Op::TidScan { .. } | Op::BitmapScan { .. } => true,
             Op::Partitions(p) => p.template.op.is_probe(),
             _ => false,
         }
     }
-}
-
-pub fn storage_id(t: &Table) -> RelationId {
-    t.storage
 }

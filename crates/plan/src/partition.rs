@@ -7,12 +7,12 @@
 
 use super::access;
 use super::expression::CExpr;
-use super::prune::Values;
+use super::prune::PruneValues;
 use super::scan::ScanChoice;
 use super::*;
 use kilndb_base::sync::OnceLock;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
-use kilndb_catalog::operator_class::{self, ClassFunctions, EQUAL, UserClass};
+use kilndb_catalog::operator_class::{self, EQUAL, SupportFunctionCaller, UserOperatorClass};
 use kilndb_catalog::partition::PartitionMap;
 use kilndb_catalog::{FunctionInfo, IndexKey, Table};
 use kilndb_types::Datum;
@@ -22,42 +22,42 @@ const BOOLEAN_EQUAL: Oid = 91;
 
 /// What is said of a column of the partitioned table, or of an expression of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Subject {
+pub enum PruneSubject {
     Column(i16),
     /// By position in the key.
     Expression(usize),
 }
 
 /// Conditions by which partitions are left out.
-pub enum Prune {
-    All(Vec<Prune>),
-    Any(Vec<Prune>),
+pub enum PruneCondition {
+    All(Vec<PruneCondition>),
+    Any(Vec<PruneCondition>),
     /// `strategy`: 1 <, 2 <=, 3 =, 4 >=, 5 >.
     Compare {
-        subject: Subject,
+        subject: PruneSubject,
         strategy: u8,
         operator: Oid,
         value: CExpr,
     },
     /// By an operator that is an equality.
     AnyOf {
-        subject: Subject,
+        subject: PruneSubject,
         operator: Oid,
         array: CExpr,
     },
     Null {
-        subject: Subject,
+        subject: PruneSubject,
         negated: bool,
     },
 }
 
-impl Prune {
+impl PruneCondition {
     pub fn any_value(&self, test: &dyn Fn(&CExpr) -> bool) -> bool {
         match self {
-            Prune::All(parts) | Prune::Any(parts) => parts.iter().any(|p| p.any_value(test)),
-            Prune::Compare { value, .. } => test(value),
-            Prune::AnyOf { array, .. } => test(array),
-            Prune::Null { .. } => false,
+            PruneCondition::All(parts) | PruneCondition::Any(parts) => parts.iter().any(|p| p.any_value(test)),
+            PruneCondition::Compare { value, .. } => test(value),
+            PruneCondition::AnyOf { array, .. } => test(array),
+            PruneCondition::Null { .. } => false,
         }
     }
 }
@@ -65,8 +65,8 @@ impl Prune {
 pub struct PartitionScan {
     pub table: Arc<Table>,
     /// Runs on a partition.
-    pub template: Arc<Node>,
-    pub prune: Prune,
+    pub template: Arc<PlanNode>,
+    pub prune: PruneCondition,
     /// The order that each partition's rows have, if it is to be that of all.
     pub order: Option<PartitionOrder>,
     /// EXPLAIN: the partitions' scans, for show.
@@ -78,7 +78,7 @@ pub struct ShownScan {
     pub oid: Oid,
     /// The partition of the named table that it is, or is below of.
     pub position: usize,
-    pub node: Arc<Node>,
+    pub node: Arc<PlanNode>,
 }
 
 pub struct PartitionOrder {
@@ -97,7 +97,7 @@ pub struct Routing {
     /// UPDATE: a column of the key is assigned to.
     pub changes_key: bool,
     /// Made when it is first asked for.
-    shape: OnceLock<Option<Arc<TargetShape>>>,
+    shape: OnceLock<Option<Arc<TargetKey>>>,
     /// How often the plan has run, up to [`Routing::OFTEN`].
     runs: AtomicU32,
 }
@@ -107,7 +107,7 @@ impl Routing {
 
     /// Of the plan that has this routing; `make` is asked the first time. None: the plan has more to it.
     #[inline]
-    pub fn shape(&self, make: impl FnOnce() -> Option<Arc<TargetShape>>) -> Option<&Arc<TargetShape>> {
+    pub fn shape(&self, make: impl FnOnce() -> Option<Arc<TargetKey>>) -> Option<&Arc<TargetKey>> {
         self.shape.get_or_init(make).as_ref()
     }
 
@@ -124,7 +124,7 @@ impl Routing {
 /// All that a [`ModifyTarget`] of a partition depends on, of the statement and of the table that it names: statements
 /// of one shape, whoever's they are, share what a partition keeps.
 #[derive(PartialEq, Eq)]
-pub struct TargetShape {
+pub struct TargetKey {
     kind: DmlKind,
     arbiters: Option<Vec<Oid>>,
     upserts: bool,
@@ -134,14 +134,14 @@ pub struct TargetShape {
     old_columns: Arc<[Option<usize>]>,
 }
 
-impl TargetShape {
+impl TargetKey {
     /// None: it has more to it.
-    pub fn of(plan: &ModifyPlan) -> Option<TargetShape> {
+    pub fn of(plan: &ModifyPlan) -> Option<TargetKey> {
         if plan.triggers.as_ref().is_some_and(|t| t.captures_any()) {
             return None;
         }
         let conflict = plan.statement.conflict.as_ref();
-        Some(TargetShape {
+        Some(TargetKey {
             kind: plan.statement.kind,
             arbiters: conflict.map(|c| c.arbiters.clone()),
             upserts: conflict.is_some_and(|c| c.update.is_some()),
@@ -155,20 +155,20 @@ impl TargetShape {
 
 /// A partition's columns and those of the table that the statement names, each by the other (indexes in
 /// `Table::columns`).
-pub struct Columns {
+pub struct PartitionColumns {
     pub own: Arc<[Option<usize>]>,
     pub named: Vec<Option<usize>>,
 }
 
-impl Columns {
-    pub fn new(own: Arc<[Option<usize>]>, width: usize) -> Columns {
+impl PartitionColumns {
+    pub fn new(own: Arc<[Option<usize>]>, width: usize) -> PartitionColumns {
         let mut named = vec![None; width];
         for (i, place) in own.iter().enumerate() {
             if let Some(place) = place {
                 named[*place] = Some(i);
             }
         }
-        Columns { own, named }
+        PartitionColumns { own, named }
     }
     /// A row of the partition from one of the named table.
     pub fn to_own(&self, row: &[Datum]) -> Vec<Datum> {
@@ -248,7 +248,7 @@ impl Planner<'_> {
     }
 
     /// Pages of all partitions, from those of a few.
-    pub fn partition_pages(&self, table: &Table) -> Result<f64> {
+    pub(crate) fn partition_pages(&self, table: &Table) -> Result<f64> {
         const LOOKED_AT: usize = 4;
         let map = self.catalog.partition_map(table.oid)?;
         let step = (map.partitions.len() / LOOKED_AT).max(1);
@@ -295,7 +295,7 @@ impl Planner<'_> {
     }
 
     /// The scan of a partition as one of all that may have rows.
-    pub fn over_partitions(
+    pub(crate) fn over_partitions(
         &self,
         rel: &Rel,
         table: &Arc<Table>,
@@ -328,9 +328,9 @@ impl Planner<'_> {
             _ => ("Append".to_string(), Vec::new(), shown),
         };
         let scan = PartitionScan { table: table.clone(), template, prune, order, shown };
-        let node = self.node_with(Op::Partitions(Box::new(scan)), width, rows, cost, label, info);
+        let node = self.node_with(Op::Partitions(Box::new(scan)), width, Estimate { rows, cost }, label, info);
         self.note_divided_scan(&node, rel, table)?;
-        Ok(ScanChoice { planned: Planned { node, layout: choice.planned.layout }, sorted, ..choice })
+        Ok(ScanChoice { planned: PlannedNode { node, layout: choice.planned.layout }, sorted, ..choice })
     }
 
     fn has_plain_ranges(&self, table: &Table) -> bool {
@@ -348,32 +348,32 @@ impl Planner<'_> {
         text
     }
 
-    fn prune_all(&self, rel: &Rel, table: &Table, preds: &[Expr]) -> Result<Prune> {
+    fn prune_all(&self, rel: &Rel, table: &Table, preds: &[Expr]) -> Result<PruneCondition> {
         let mut parts = Vec::new();
         preds.iter().for_each(|p| p.clone().conjuncts(&mut parts));
         let mut all = Vec::new();
         for p in &parts {
             all.extend(self.prune_by(rel, table, p)?);
         }
-        Ok(Prune::All(all))
+        Ok(PruneCondition::All(all))
     }
 
-    fn prune_by(&self, rel: &Rel, table: &Table, p: &Expr) -> Result<Option<Prune>> {
+    fn prune_by(&self, rel: &Rel, table: &Table, p: &Expr) -> Result<Option<PruneCondition>> {
         if let ExprKind::Or(list) = &p.kind {
             let mut any = Vec::new();
             for e in list {
                 match self.prune_all(rel, table, std::slice::from_ref(e))? {
-                    Prune::All(parts) if parts.is_empty() => return Ok(None),
+                    PruneCondition::All(parts) if parts.is_empty() => return Ok(None),
                     part => any.push(part),
                 }
             }
-            return Ok(Some(Prune::Any(any)));
+            return Ok(Some(PruneCondition::Any(any)));
         }
         if let Some(key) = &table.partition_key {
             for (i, part) in key.parts.iter().enumerate() {
                 let Some(sql) = &part.expression_sql else { continue };
                 let e = self.index_sql(sql, rel.id, table)?;
-                if let Some(found) = self.prune_subject(rel, Subject::Expression(i), part.type_oid, Some(&e), p)? {
+                if let Some(found) = self.prune_subject(rel, PruneSubject::Expression(i), part.type_oid, Some(&e), p)? {
                     return Ok(Some(found));
                 }
             }
@@ -382,7 +382,7 @@ impl Planner<'_> {
         p.columns(&mut used);
         for c in used.iter().filter(|c| c.rel == rel.id && c.att > 0) {
             let Some(column) = table.columns.get(c.att as usize - 1) else { continue };
-            if let Some(found) = self.prune_subject(rel, Subject::Column(c.att), column.type_oid, None, p)? {
+            if let Some(found) = self.prune_subject(rel, PruneSubject::Column(c.att), column.type_oid, None, p)? {
                 return Ok(Some(found));
             }
         }
@@ -392,12 +392,12 @@ impl Planner<'_> {
     fn prune_subject(
         &self,
         rel: &Rel,
-        subject: Subject,
+        subject: PruneSubject,
         type_oid: Oid,
         expression: Option<&Expr>,
         p: &Expr,
-    ) -> Result<Option<Prune>> {
-        let attnum = if let Subject::Column(attnum) = subject { attnum } else { 0 };
+    ) -> Result<Option<PruneCondition>> {
+        let attnum = if let PruneSubject::Column(attnum) = subject { attnum } else { 0 };
         let key = IndexKey {
             attnum,
             expression_sql: None,
@@ -413,14 +413,14 @@ impl Planner<'_> {
             let operator =
                 if let ExprKind::Func(f) | ExprKind::ScalarArray { func: f, .. } = &p.kind { f.operator } else { 0 };
             return Ok(Some(if array {
-                Prune::AnyOf { subject, operator, array: value }
+                PruneCondition::AnyOf { subject, operator, array: value }
             } else {
-                Prune::Compare { subject, strategy, operator, value }
+                PruneCondition::Compare { subject, strategy, operator, value }
             }));
         }
         let is_it = |e: &Expr| access::is_key(e, rel.id, &key, expression);
         let equals = |value: bool| {
-            Some(Prune::Compare {
+            Some(PruneCondition::Compare {
                 subject,
                 strategy: EQUAL,
                 operator: BOOLEAN_EQUAL,
@@ -428,11 +428,13 @@ impl Planner<'_> {
             })
         };
         Ok(match &p.kind {
-            ExprKind::IsNull { arg, negated } if is_it(arg) => Some(Prune::Null { subject, negated: *negated }),
+            ExprKind::IsNull { arg, negated } if is_it(arg) => {
+                Some(PruneCondition::Null { subject, negated: *negated })
+            }
             ExprKind::BoolTest { arg, test: BoolTestKind::True } if is_it(arg) => equals(true),
             ExprKind::BoolTest { arg, test: BoolTestKind::False } if is_it(arg) => equals(false),
             ExprKind::BoolTest { arg, test: BoolTestKind::Unknown } if is_it(arg) => {
-                Some(Prune::Null { subject, negated: false })
+                Some(PruneCondition::Null { subject, negated: false })
             }
             ExprKind::Not(arg) if type_oid == kilndb_types::oids::BOOL && is_it(arg) => equals(false),
             _ if type_oid == kilndb_types::oids::BOOL && is_it(p) => equals(true),
@@ -441,7 +443,12 @@ impl Planner<'_> {
     }
 
     /// The scans that EXPLAIN shows: of the partitions that constants leave.
-    fn show_partitions(&self, table: &Arc<Table>, template: &Arc<Node>, prune: &Prune) -> Result<Vec<ShownScan>> {
+    fn show_partitions(
+        &self,
+        table: &Arc<Table>,
+        template: &Arc<PlanNode>,
+        prune: &PruneCondition,
+    ) -> Result<Vec<ShownScan>> {
         let mut leaves = Vec::new();
         self.show_level(table, table, None, prune, &mut leaves)?;
         let mut shown = Vec::new();
@@ -453,8 +460,7 @@ impl Planner<'_> {
             let node = self.node_with(
                 Op::Shown { index: 0, below },
                 template.width,
-                template.rows,
-                template.cost,
+                Estimate { rows: template.rows, cost: template.cost },
                 label,
                 template.info.clone(),
             );
@@ -468,12 +474,12 @@ impl Planner<'_> {
         named: &Arc<Table>,
         at: &Arc<Table>,
         position: Option<usize>,
-        prune: &Prune,
+        prune: &PruneCondition,
         out: &mut Vec<(usize, Arc<Table>)>,
     ) -> Result<()> {
         let map: Arc<PartitionMap> = self.catalog.partition_map(at.oid)?;
         let columns = kilndb_catalog::partition::column_map(named, at);
-        let mut constants = Constants { planner: self, calls_later: false };
+        let mut constants = PlanTimeValues { planner: self, calls_later: false };
         let found = super::prune::candidates(&map, prune, columns.as_deref(), named.oid == at.oid, &mut constants);
         let all = || (0..map.partitions.len()).collect();
         for i in if constants.calls_later { all() } else { found? } {
@@ -489,7 +495,7 @@ impl Planner<'_> {
         Ok(())
     }
 
-    fn partition_label(&self, named: &Table, leaf: &Table, template: &Node, number: usize) -> String {
+    fn partition_label(&self, named: &Table, leaf: &Table, template: &PlanNode, number: usize) -> String {
         let alias = template
             .label
             .rsplit(" on ")
@@ -521,7 +527,7 @@ fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool>
     let key = table
         .partition_key
         .as_ref()
-        .filter(|k| k.strategy == kilndb_catalog::partition::Strategy::Range && !k.has_user_classes())?;
+        .filter(|k| k.strategy == kilndb_catalog::partition::PartitionStrategy::Range && !k.has_user_classes())?;
     let descending = wanted.first()?.descending;
     let fits = key.parts.iter().zip(wanted).all(|(part, w)| {
         let is_part = matches!(&access::strip(&w.expr).kind, ExprKind::Column(c) if c.rel == rel.id && part.attnum != 0 && c.att == part.attnum);
@@ -532,14 +538,14 @@ fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool>
 
 /// What is known while a plan is made. Functions of users' operator classes are called then if they can be replaced by
 /// what they stand for.
-struct Constants<'p, 'c> {
+struct PlanTimeValues<'p, 'c> {
     planner: &'p Planner<'c>,
     /// One of them cannot.
     calls_later: bool,
 }
 
-impl ClassFunctions for Constants<'_, '_> {
-    fn call(&mut self, function: &FunctionInfo, class: &UserClass, arguments: [&Datum; 2]) -> Result<Datum> {
+impl SupportFunctionCaller for PlanTimeValues<'_, '_> {
+    fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum> {
         let constant = |(value, ty): (&Datum, Oid)| Expr::new(ExprKind::Const(value.clone()), ty);
         let arguments =
             arguments.into_iter().zip(operator_class::argument_types(function, class)).map(constant).collect();
@@ -566,7 +572,7 @@ impl ClassFunctions for Constants<'_, '_> {
     }
 }
 
-impl Values for Constants<'_, '_> {
+impl PruneValues for PlanTimeValues<'_, '_> {
     fn value(&mut self, e: &CExpr) -> Result<Option<Datum>> {
         Ok(if let CExpr::Const(d) = e { Some(d.clone()) } else { None })
     }

@@ -4,7 +4,7 @@
 //! 1. The plan of a join or aggregate is what it would be for whole tables; [`Op::ByPartition`] above it runs it for a
 //!    few partitions after the other. Whether the tables are divided alike is looked at when it runs, so a plan
 //!    outlives changes of the partitions.
-//! 2. Rows of different partitions have different values of every column that a [`Division`] names.
+//! 2. Rows of different partitions have different values of every column that a [`PartitionDivision`] names.
 
 use super::partition::ShownScan;
 use super::*;
@@ -13,7 +13,7 @@ use kilndb_catalog::partition::PartitionMap;
 
 /// What rows are divided by.
 #[derive(Clone)]
-pub struct Division {
+pub(crate) struct PartitionDivision {
     /// The scans that the rows come from, by node id.
     scans: Vec<DividedScan>,
     map: Arc<PartitionMap>,
@@ -34,16 +34,16 @@ struct DividedScan {
 
 /// Runs its input for some partitions of the scans' tables after the other.
 pub struct ByPartition {
-    pub input: Arc<Node>,
+    pub input: Arc<PlanNode>,
     /// Node ids of [`Op::Partitions`], and their tables.
     pub scans: Vec<(usize, Arc<Table>)>,
     /// EXPLAIN: the input as it is for each partition.
-    pub shown: Vec<ShownPart>,
+    pub shown: Vec<ShownPartition>,
 }
 
-pub struct ShownPart {
+pub struct ShownPartition {
     pub position: usize,
-    pub node: Arc<Node>,
+    pub node: Arc<PlanNode>,
     /// Nodes of the input, and those that stand for them.
     pub stands_for: Vec<(usize, usize)>,
 }
@@ -57,7 +57,7 @@ fn column_of(e: &Expr) -> Option<ColId> {
 
 impl Planner<'_> {
     /// Notes that the node reads a partitioned table.
-    pub(super) fn note_divided_scan(&self, node: &Node, rel: &Rel, table: &Arc<Table>) -> Result<()> {
+    pub(super) fn note_divided_scan(&self, node: &PlanNode, rel: &Rel, table: &Arc<Table>) -> Result<()> {
         let Some(key) = table.partition_key.as_ref().filter(|key| !key.has_expressions()) else { return Ok(()) };
         for part in key.parts.iter().filter(|part| part.class.is_some()) {
             // What joins and groups find equal must be equal to the class.
@@ -72,7 +72,7 @@ impl Planner<'_> {
         let alias = self.shown_relation(rel);
         let shown =
             if let Op::Partitions(p) = &node.op { p.shown.iter().map(|s| s.position).collect() } else { Vec::new() };
-        let division = Division {
+        let division = PartitionDivision {
             scans: vec![DividedScan { node: node.id, table: table.clone(), alias, shown }],
             map: self.catalog.partition_map(table.oid)?,
             keys: key.parts.iter().map(|part| vec![ColId { rel: rel.id, att: part.attnum }]).collect(),
@@ -83,7 +83,7 @@ impl Planner<'_> {
     }
 
     /// Notes that a node's rows are divided as its input's are.
-    pub(super) fn note_divided_like(&self, node: &Node, input: &Node) {
+    pub(super) fn note_divided_like(&self, node: &PlanNode, input: &PlanNode) {
         let mut divisions = self.divisions.borrow_mut();
         if let Some(division) = divisions.get(&input.id).cloned() {
             divisions.insert(node.id, division);
@@ -93,11 +93,11 @@ impl Planner<'_> {
     /// How a join with these conditions is divided, if both sides are, in the same way, by columns that must be equal.
     pub(super) fn joined_division(
         &self,
-        probe: &Node,
-        build: &Node,
+        probe: &PlanNode,
+        build: &PlanNode,
         kind: JoinKind,
         keys: &[(Expr, Expr)],
-    ) -> Option<Division> {
+    ) -> Option<PartitionDivision> {
         if !self.catalog.planner_switches().partitionwise_join {
             return None;
         }
@@ -118,7 +118,7 @@ impl Planner<'_> {
             JoinKind::Right => r.clone(),
             JoinKind::Full => Vec::new(),
         });
-        Some(Division {
+        Some(PartitionDivision {
             scans: [left.scans.as_slice(), &right.scans].concat(),
             map: left.map.clone(),
             keys: keys.collect(),
@@ -126,12 +126,12 @@ impl Planner<'_> {
         })
     }
 
-    pub(super) fn note_division(&self, node: &Node, division: Division) {
+    pub(super) fn note_division(&self, node: &PlanNode, division: PartitionDivision) {
         self.divisions.borrow_mut().insert(node.id, division);
     }
 
     /// Are each group's rows of one partition?
-    pub(super) fn divides_groups(&self, input: &Node, groups: &[Expr]) -> bool {
+    pub(super) fn divides_groups(&self, input: &PlanNode, groups: &[Expr]) -> bool {
         let divisions = self.divisions.borrow();
         let Some(division) =
             divisions.get(&input.id).filter(|_| self.catalog.planner_switches().partitionwise_aggregate)
@@ -142,14 +142,14 @@ impl Planner<'_> {
     }
 
     /// A divided join or aggregate is run partition by partition: what stands above it asks for all its rows.
-    pub(super) fn by_partition(&self, planned: Planned) -> Planned {
+    pub(super) fn by_partition(&self, planned: PlannedNode) -> PlannedNode {
         let worthwhile = has_work(&planned.node);
         let Some(mut division) = self.divisions.borrow().get(&planned.node.id).filter(|_| worthwhile).cloned() else {
             return planned;
         };
         // PostgreSQL's names: with groups, the tables themselves are no part of the plan.
         division.first_number = usize::from(!matches!(&planned.node.op, Op::Aggregate { .. } | Op::Filter { .. }));
-        let Planned { node: input, layout } = planned;
+        let PlannedNode { node: input, layout } = planned;
         let (width, rows, cost) = (input.width, input.rows, input.cost);
         let shown = if self.explains() { self.show_parts(&input, &division) } else { Vec::new() };
         let (label, info) = match shown.as_slice() {
@@ -158,15 +158,15 @@ impl Planner<'_> {
         };
         let scans = division.scans.iter().map(|scan| (scan.node, scan.table.clone())).collect();
         let op = Op::ByPartition(Box::new(ByPartition { input, scans, shown }));
-        Planned { node: self.node_with(op, width, rows, cost, label, info), layout }
+        PlannedNode { node: self.node_with(op, width, Estimate { rows, cost }, label, info), layout }
     }
 
-    fn show_parts(&self, input: &Arc<Node>, division: &Division) -> Vec<ShownPart> {
+    fn show_parts(&self, input: &Arc<PlanNode>, division: &PartitionDivision) -> Vec<ShownPartition> {
         let mut parts = Vec::new();
         for position in 0..division.map.partitions.len() {
             let mut stands_for = Vec::new();
             if let Some(node) = self.show_part(input, division, position, &mut stands_for) {
-                parts.push(ShownPart { position, node, stands_for });
+                parts.push(ShownPartition { position, node, stands_for });
             }
         }
         parts
@@ -175,11 +175,11 @@ impl Planner<'_> {
     /// A node as it is for one partition; None: without rows.
     fn show_part(
         &self,
-        node: &Arc<Node>,
-        division: &Division,
+        node: &Arc<PlanNode>,
+        division: &PartitionDivision,
         position: usize,
         stands_for: &mut Vec<(usize, usize)>,
-    ) -> Option<Arc<Node>> {
+    ) -> Option<Arc<PlanNode>> {
         if let Op::Partitions(p) = &node.op {
             let own: Vec<&ShownScan> = p.shown.iter().filter(|s| s.position == position).collect();
             return match own.as_slice() {
@@ -207,7 +207,7 @@ impl Planner<'_> {
                 )),
             };
         }
-        let parts: Vec<Option<Arc<Node>>> =
+        let parts: Vec<Option<Arc<PlanNode>>> =
             node.children().into_iter().map(|child| self.show_part(child, division, position, stands_for)).collect();
         let outer = matches!(&node.op, Op::HashJoin { kind: JoinKind::Left | JoinKind::Full | JoinKind::Anti, .. });
         let full = matches!(&node.op, Op::HashJoin { kind: JoinKind::Full, .. });
@@ -223,8 +223,7 @@ impl Planner<'_> {
             self.node_with(
                 Op::Shown { index: 0, below: Vec::new() },
                 0,
-                1.0,
-                0.0,
+                Estimate { rows: 1.0, cost: 0.0 },
                 "Result",
                 vec!["One-Time Filter: false".into()],
             )
@@ -236,20 +235,25 @@ impl Planner<'_> {
 
     fn shown_as(
         &self,
-        node: &Node,
+        node: &PlanNode,
         label: String,
         info: Vec<String>,
-        children: Vec<Arc<Node>>,
+        children: Vec<Arc<PlanNode>>,
         stands_for: &mut Vec<(usize, usize)>,
-    ) -> Arc<Node> {
-        let shown =
-            self.node_with(Op::Shown { index: 0, below: children }, node.width, node.rows, node.cost, label, info);
+    ) -> Arc<PlanNode> {
+        let shown = self.node_with(
+            Op::Shown { index: 0, below: children },
+            node.width,
+            Estimate { rows: node.rows, cost: node.cost },
+            label,
+            info,
+        );
         stands_for.push((node.id, shown.id));
         shown
     }
 
     /// The alias of a scan's partition.
-    fn part_name(&self, division: &Division, scan: usize, position: usize) -> String {
+    fn part_name(&self, division: &PartitionDivision, scan: usize, position: usize) -> String {
         let Some(scan) = division.scans.iter().find(|s| s.node == scan) else { return String::new() };
         let before = scan.shown.iter().filter(|shown| **shown < position).count();
         match before + division.first_number {
@@ -259,7 +263,7 @@ impl Planner<'_> {
     }
 
     /// Names in a line of EXPLAIN as they are where one partition is read.
-    fn of_part(&self, line: &str, division: &Division, position: usize) -> String {
+    fn of_part(&self, line: &str, division: &PartitionDivision, position: usize) -> String {
         let mut made = String::new();
         let mut rest = line;
         'line: while !rest.is_empty() {
@@ -280,7 +284,7 @@ impl Planner<'_> {
 }
 
 /// Is there more below than a scan?
-fn has_work(node: &Node) -> bool {
+fn has_work(node: &PlanNode) -> bool {
     match &node.op {
         Op::HashJoin { .. } | Op::Aggregate { .. } => true,
         Op::Filter { input, .. } => has_work(input),

@@ -3,14 +3,14 @@
 //! Invariant: a partition that is left out has no row for which the conditions are true.
 
 use super::expression::CExpr;
-use super::partition::{Prune, Subject};
+use super::partition::{PruneCondition, PruneSubject};
 use kilndb_base::Result;
-use kilndb_catalog::operator_class::{ClassFunctions, EQUAL};
-use kilndb_catalog::partition::{PartitionMap, Strategy};
+use kilndb_catalog::operator_class::{EQUAL, SupportFunctionCaller};
+use kilndb_catalog::partition::{PartitionMap, PartitionStrategy};
 use kilndb_types::{Datum, key};
 
 /// Gives conditions' values, and calls functions of users' operator classes with them.
-pub trait Values: ClassFunctions {
+pub trait PruneValues: SupportFunctionCaller {
     /// None: it is not known yet.
     fn value(&mut self, e: &CExpr) -> Result<Option<Datum>>;
 }
@@ -30,10 +30,10 @@ struct ColumnConditions {
 /// None: the same. `is_named`: the conditions' expressions are those of this map's key.
 pub fn candidates(
     map: &PartitionMap,
-    prune: &Prune,
+    prune: &PruneCondition,
     columns: Option<&[Option<usize>]>,
     is_named: bool,
-    values: &mut dyn Values,
+    values: &mut dyn PruneValues,
 ) -> Result<Vec<usize>> {
     let found = level(map, prune, columns, is_named, values)?;
     Ok(found.unwrap_or_else(|| (0..map.partitions.len()).collect()))
@@ -42,10 +42,10 @@ pub fn candidates(
 /// If all that is said is what the key's only column equals: the partition, if there is one. None: more is said, or
 /// less.
 #[inline]
-pub fn only(map: &PartitionMap, prune: &Prune, values: &mut dyn Values) -> Result<Option<Option<usize>>> {
-    let (Prune::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
+pub fn only(map: &PartitionMap, prune: &PruneCondition, values: &mut dyn PruneValues) -> Result<Option<Option<usize>>> {
+    let (PruneCondition::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
     match parts.as_slice() {
-        [Prune::Compare { subject: Subject::Column(attnum), strategy: EQUAL, operator, value }]
+        [PruneCondition::Compare { subject: PruneSubject::Column(attnum), strategy: EQUAL, operator, value }]
             if *attnum == key.attnum && key.is_equality(*operator) =>
         {
             let Some(value) = values.value(value)? else { return Ok(None) };
@@ -58,15 +58,15 @@ pub fn only(map: &PartitionMap, prune: &Prune, values: &mut dyn Values) -> Resul
 /// None: all.
 fn level(
     map: &PartitionMap,
-    prune: &Prune,
+    prune: &PruneCondition,
     columns: Option<&[Option<usize>]>,
     is_named: bool,
-    values: &mut dyn Values,
+    values: &mut dyn PruneValues,
 ) -> Result<Option<Vec<usize>>> {
     let alone;
     let parts = match prune {
-        Prune::All(parts) => parts.as_slice(),
-        Prune::Any(parts) => {
+        PruneCondition::All(parts) => parts.as_slice(),
+        PruneCondition::Any(parts) => {
             let mut all = Vec::new();
             for part in parts {
                 match level(map, part, columns, is_named, values)? {
@@ -83,9 +83,9 @@ fn level(
             alone
         }
     };
-    let place = |subject: &Subject| match *subject {
-        Subject::Expression(i) => Some(i).filter(|_| is_named),
-        Subject::Column(attnum) => {
+    let place = |subject: &PruneSubject| match *subject {
+        PruneSubject::Expression(i) => Some(i).filter(|_| is_named),
+        PruneSubject::Column(attnum) => {
             let own = match columns {
                 None => attnum,
                 Some(map) => map.get(attnum as usize - 1).copied().flatten()? as i16 + 1,
@@ -97,7 +97,7 @@ fn level(
     let mut result: Option<Vec<usize>> = None;
     for part in parts {
         match part {
-            Prune::Compare { subject, strategy, operator, value } => {
+            PruneCondition::Compare { subject, strategy, operator, value } => {
                 let Some(at) = place(subject) else { continue };
                 if map.key.parts[at].class.is_some()
                     && !(*strategy == EQUAL && map.key.parts[at].is_equality(*operator))
@@ -110,7 +110,7 @@ fn level(
                 }
                 known[at].compare(*strategy, value, map.key.parts[at].base_type);
             }
-            Prune::AnyOf { subject, operator, array } => {
+            PruneCondition::AnyOf { subject, operator, array } => {
                 let Some(at) = place(subject).filter(|at| map.key.parts[*at].is_equality(*operator)) else { continue };
                 match values.value(array)? {
                     Some(Datum::Array(list)) => {
@@ -120,7 +120,7 @@ fn level(
                     None => {}
                 }
             }
-            Prune::Null { subject, negated } => {
+            PruneCondition::Null { subject, negated } => {
                 if let Some(at) = place(subject) {
                     if *negated { known[at].not_null = true } else { known[at].is_null = true }
                 }
@@ -172,7 +172,7 @@ impl ColumnConditions {
 fn by_key(
     map: &PartitionMap,
     known: &mut [ColumnConditions],
-    functions: &mut dyn Values,
+    functions: &mut dyn PruneValues,
 ) -> Result<Option<Vec<usize>>> {
     if !known.iter().any(ColumnConditions::says_something) {
         return Ok(None);
@@ -206,11 +206,11 @@ fn by_key(
         return Ok(Some(out));
     }
     match map.key.strategy {
-        Strategy::Hash => return Ok(None),
-        Strategy::Range if known.iter().any(|k| k.is_null) => map.with_nulls(&mut out),
+        PartitionStrategy::Hash => return Ok(None),
+        PartitionStrategy::Range if known.iter().any(|k| k.is_null) => map.with_nulls(&mut out),
         // What comes before what, only their functions know.
-        Strategy::Range if map.key.has_user_classes() => return Ok(None),
-        Strategy::Range => {
+        PartitionStrategy::Range if map.key.has_user_classes() => return Ok(None),
+        PartitionStrategy::Range => {
             let equal: Vec<&Datum> = known.iter().map_while(|k| k.equal.as_ref()).collect();
             let Some(next) = known.get(equal.len()) else { return Ok(None) };
             if equal.is_empty() && next.lower.is_none() && next.upper.is_none() {
@@ -220,7 +220,7 @@ fn by_key(
             let (lower, upper) = (bound(&next.lower), bound(&next.upper));
             map.between(&equal, lower.as_ref().map(|(d, i)| (d, *i)), upper.as_ref().map(|(d, i)| (d, *i)), &mut out);
         }
-        Strategy::List => {
+        PartitionStrategy::List => {
             let Some(only) = known.first() else { return Ok(None) };
             if only.lower.is_some() || only.upper.is_some() {
                 map.between(

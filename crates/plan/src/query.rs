@@ -9,7 +9,7 @@ use kilndb_types::functions::{self, descriptor::Support};
 
 impl Planner<'_> {
     /// Result columns are `(out_rel, 1…)`.
-    pub fn plan_query(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+    pub(crate) fn plan_query(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
         self.level_init_plans.borrow_mut().push(Vec::new());
         let planned = self.plan_level(q, out_rel);
         let used = self.level_init_plans.borrow_mut().pop().unwrap_or_default();
@@ -22,7 +22,7 @@ impl Planner<'_> {
 
     /// The subplan of a subquery in an expression. All copies of one that depends on nothing outside share it, and so
     /// its result.
-    pub fn plan_sublink(&self, s: &SubLink, independent: bool) -> Result<(usize, usize)> {
+    pub(crate) fn plan_sublink(&self, s: &SubLink, independent: bool) -> Result<(usize, usize)> {
         let known = self.init_plans.borrow().get(&s.id).copied();
         let made = match known {
             Some(made) => made,
@@ -49,22 +49,22 @@ impl Planner<'_> {
         Ok(made)
     }
 
-    fn plan_level(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+    fn plan_level(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
         kilndb_base::stack::check()?;
         for c in &q.ctes {
             self.plan_cte(c)?;
         }
         match &q.body {
-            Body::Dml(d) => self.plan_dml(q, d, out_rel),
-            Body::SetOp { op, all, left, right, rel } => {
+            QueryBody::Dml(d) => self.plan_dml(q, d, out_rel),
+            QueryBody::SetOp { op, all, left, right, rel } => {
                 let input = self.plan_set_op(*op, *all, left, right, *rel)?;
                 self.finish(q, input, q.targets.clone(), q.order_by.clone(), false, out_rel)
             }
-            Body::Select | Body::Values(_) => self.plan_select(q, out_rel),
+            QueryBody::Select | QueryBody::Values(_) => self.plan_select(q, out_rel),
         }
     }
 
-    fn plan_set_op(&self, op: SetOp, all: bool, left: &Query, right: &Query, rel: u32) -> Result<Planned> {
+    fn plan_set_op(&self, op: SetOp, all: bool, left: &Query, right: &Query, rel: u32) -> Result<PlannedNode> {
         let l = self.plan_query(left, rel)?;
         let r = self.plan_query(right, rel)?;
         let types = left.targets.iter().filter(|t| !t.junk).map(|t| self.base_type(t.expr.ty)).collect();
@@ -77,10 +77,10 @@ impl Planner<'_> {
             (SetOp::Except, _) => "HashSetOp Except",
         };
         let node = self.node(Op::SetOp { op, all, left: l.node, right: r.node, types }, width, rows, cost, label);
-        Ok(Planned { node, layout: l.layout })
+        Ok(PlannedNode { node, layout: l.layout })
     }
 
-    fn plan_select(&self, q: &Query, out_rel: u32) -> Result<Planned> {
+    fn plan_select(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
         if let Some(p) = self.count_only(q, out_rel)? {
             return Ok(p);
         }
@@ -119,12 +119,12 @@ impl Planner<'_> {
     fn finish(
         &self,
         q: &Query,
-        input: Planned,
+        input: PlannedNode,
         targets: Vec<Target>,
         order: Vec<SortKey>,
         sorted: bool,
         out_rel: u32,
-    ) -> Result<Planned> {
+    ) -> Result<PlannedNode> {
         let mut input = input;
         let visible: Vec<&Target> = targets.iter().filter(|t| !t.junk).collect();
         let out_layout = Layout((0..visible.len()).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
@@ -160,7 +160,7 @@ impl Planner<'_> {
                     cost,
                     "HashAggregate",
                 );
-                input = Planned { node, layout: input.layout };
+                input = PlannedNode { node, layout: input.layout };
             }
             Distinct::On(exprs) => {
                 // Sorted by the expressions, in the order that ORDER BY asks for.
@@ -187,7 +187,7 @@ impl Planner<'_> {
                     cost,
                     "Unique",
                 );
-                input = Planned { node, layout: input.layout };
+                input = PlannedNode { node, layout: input.layout };
                 order.clear();
             }
         }
@@ -209,28 +209,28 @@ impl Planner<'_> {
             };
             let cost = input.node.cost;
             let node = self.node(Op::Limit { input: input.node, limit, offset, ties }, width, rows, cost, "Limit");
-            input = Planned { node, layout: input.layout };
+            input = PlannedNode { node, layout: input.layout };
         }
         if projected {
-            return Ok(Planned { node: input.node, layout: out_layout });
+            return Ok(PlannedNode { node: input.node, layout: out_layout });
         }
         self.project(input, &visible, &out_layout)
     }
 
-    fn project(&self, input: Planned, visible: &[&Target], out: &Layout) -> Result<Planned> {
+    fn project(&self, input: PlannedNode, visible: &[&Target], out: &Layout) -> Result<PlannedNode> {
         let exprs: Vec<CExpr> = visible.iter().map(|t| self.compile(&t.expr, &input.layout)).collect::<Result<_>>()?;
         let identity = exprs.len() == input.layout.0.len()
             && exprs.iter().enumerate().all(|(i, e)| matches!(e, CExpr::Slot(s) if *s == i));
         if identity {
-            return Ok(Planned { node: input.node, layout: out.clone() });
+            return Ok(PlannedNode { node: input.node, layout: out.clone() });
         }
         let (rows, cost) = (input.node.rows, input.node.cost);
         let width = exprs.len();
         let node = self.node(Op::Project { input: input.node, exprs }, width, rows, cost, "Project");
-        Ok(Planned { node, layout: out.clone() })
+        Ok(PlannedNode { node, layout: out.clone() })
     }
 
-    pub fn sort(&self, input: Planned, keys: &[SortKey]) -> Result<Planned> {
+    pub fn sort(&self, input: PlannedNode, keys: &[SortKey]) -> Result<PlannedNode> {
         let specs = self.sort_specs(keys, &input.layout)?;
         let width = input.layout.0.len();
         let rows = input.node.rows;
@@ -252,12 +252,13 @@ impl Planner<'_> {
                 .collect();
             info.push(format!("Sort Key: {}", text.join(", ")));
         }
-        let node = self.node_with(Op::Sort { input: input.node, keys: specs }, width, rows, cost, "Sort", info);
-        Ok(Planned { node, layout: input.layout })
+        let node =
+            self.node_with(Op::Sort { input: input.node, keys: specs }, width, Estimate { rows, cost }, "Sort", info);
+        Ok(PlannedNode { node, layout: input.layout })
     }
 
     /// `SELECT count(*) FROM t`.
-    fn count_only(&self, q: &Query, out_rel: u32) -> Result<Option<Planned>> {
+    fn count_only(&self, q: &Query, out_rel: u32) -> Result<Option<PlannedNode>> {
         let ([t], [r], [JoinTree::Rel(_)]) = (q.targets.as_slice(), q.rels.as_slice(), q.from.as_slice()) else {
             return Ok(None);
         };
@@ -287,16 +288,16 @@ impl Planner<'_> {
             cost,
             format!("Count Scan on {}", table.name),
         );
-        Ok(Some(Planned { node, layout: Layout(vec![ColId { rel: out_rel, att: 1 }]) }))
+        Ok(Some(PlannedNode { node, layout: Layout(vec![ColId { rel: out_rel, att: 1 }]) }))
     }
 
     fn plan_project_set(
         &self,
-        input: Planned,
+        input: PlannedNode,
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
-    ) -> Result<Planned> {
+    ) -> Result<PlannedNode> {
         let rel = self.new_rel();
         let mut items: Vec<ProjectItem> =
             (0..input.layout.0.len()).map(|i| ProjectItem::Expr(CExpr::Slot(i))).collect();
@@ -336,11 +337,17 @@ impl Planner<'_> {
         let width = layout.0.len();
         let (rows, cost) = (input.node.rows * 1000.0, input.node.cost);
         let node = self.node(Op::ProjectSet { input: input.node, items }, width, rows, cost, "ProjectSet");
-        Ok(Planned { node, layout })
+        Ok(PlannedNode { node, layout })
     }
 
     /// A call in FROM or the select list.
-    pub fn function_call(&self, e: &Expr, columns: usize, composite: bool, layout: &Layout) -> Result<FunctionCall> {
+    pub(crate) fn function_call(
+        &self,
+        e: &Expr,
+        columns: usize,
+        composite: bool,
+        layout: &Layout,
+    ) -> Result<FunctionCall> {
         if let ExprKind::Func(f) = &e.kind
             && f.returns_set
         {
@@ -376,7 +383,7 @@ impl Planner<'_> {
         })
     }
 
-    pub fn plan_function(&self, rel: &Rel, calls: &[TableFunc], ordinality: bool) -> Result<Planned> {
+    pub(crate) fn plan_function(&self, rel: &Rel, calls: &[TableFunc], ordinality: bool) -> Result<PlannedNode> {
         let empty = Layout::default();
         let compiled = calls
             .iter()
@@ -385,9 +392,14 @@ impl Planner<'_> {
         let width = rel.columns.len();
         let shown = self.explains().then(|| Box::new(self.shown_function(rel, calls)));
         let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
-        let node =
-            self.node_with(Op::Function { calls: compiled, ordinality, shown }, width, 1000.0, 10.0, label, info);
-        Ok(Planned { node, layout: all_columns(rel) })
+        let node = self.node_with(
+            Op::Function { calls: compiled, ordinality, shown },
+            width,
+            Estimate { rows: 1000.0, cost: 10.0 },
+            label,
+            info,
+        );
+        Ok(PlannedNode { node, layout: all_columns(rel) })
     }
 
     fn shown_function(&self, rel: &Rel, calls: &[TableFunc]) -> ShownFunction {
@@ -416,7 +428,7 @@ impl Planner<'_> {
         (label, calls.into_iter().collect())
     }
 
-    pub fn plan_values(&self, rel: &Rel, rows: &[Vec<Expr>]) -> Result<Planned> {
+    pub(crate) fn plan_values(&self, rel: &Rel, rows: &[Vec<Expr>]) -> Result<PlannedNode> {
         let empty = Layout::default();
         let compiled = rows
             .iter()
@@ -425,16 +437,16 @@ impl Planner<'_> {
         let count = rows.len() as f64;
         let label = format!("Values Scan on \"{}\"", rel.alias);
         let node = self.node(Op::Values { rows: compiled }, rel.columns.len(), count, count * 0.01, label);
-        Ok(Planned { node, layout: all_columns(rel) })
+        Ok(PlannedNode { node, layout: all_columns(rel) })
     }
 
-    pub fn recheck(&self, q: &Query, layout: &Layout) -> Result<Recheck> {
+    pub fn recheck(&self, q: &Query, layout: &Layout) -> Result<RowRecheck> {
         let (mut all, mut joins) = (Vec::new(), Vec::new());
         if let Some(f) = &q.filter {
             f.clone().conjuncts(&mut all);
         }
         q.from.iter().for_each(|t| join_conditions(t, &mut all, &mut joins));
-        let mut recheck = Recheck::default();
+        let mut recheck = RowRecheck::default();
         let first = self.subplans.borrow().len();
         let level: Vec<u32> = q.rels.iter().map(|r| r.id).collect();
         let (semi, all): (Vec<Expr>, Vec<Expr>) =
@@ -459,7 +471,7 @@ impl Planner<'_> {
         Ok(recheck)
     }
 
-    fn lock_rows(&self, q: &Query, input: Planned) -> Result<Planned> {
+    fn lock_rows(&self, q: &Query, input: PlannedNode) -> Result<PlannedNode> {
         let mut targets = Vec::new();
         self.read_only.set(false);
         for l in &q.locks {
@@ -472,9 +484,9 @@ impl Planner<'_> {
             let mut columns = Vec::new();
             for (slot, c) in input.layout.0.iter().enumerate().filter(|(_, c)| c.rel == l.rel) {
                 match c.att {
-                    ATT_CTID => columns.push((slot, OutCol::Ctid)),
-                    ATT_TABLEOID => columns.push((slot, OutCol::TableOid)),
-                    a if a > 0 => columns.push((slot, OutCol::Column(a as usize - 1))),
+                    ATT_CTID => columns.push((slot, ScanOutput::Ctid)),
+                    ATT_TABLEOID => columns.push((slot, ScanOutput::TableOid)),
+                    a if a > 0 => columns.push((slot, ScanOutput::Column(a as usize - 1))),
                     _ => {}
                 }
             }
@@ -499,7 +511,7 @@ impl Planner<'_> {
         let early = plain && targets.len() == 1 && matches!(input.node.op, Op::SeqScan(_) | Op::IndexScan { .. });
         let node =
             self.node(Op::LockRows { input: input.node, targets, recheck, early }, width, rows, cost, "LockRows");
-        Ok(Planned { node, layout: input.layout })
+        Ok(PlannedNode { node, layout: input.layout })
     }
 }
 
@@ -539,7 +551,7 @@ fn relations(t: &JoinTree, out: &mut Vec<u32>) {
     }
 }
 
-pub fn all_columns(rel: &Rel) -> Layout {
+pub(crate) fn all_columns(rel: &Rel) -> Layout {
     Layout((0..rel.columns.len()).map(|i| ColId { rel: rel.id, att: i as i16 + 1 }).collect())
 }
 

@@ -1,28 +1,42 @@
 //! Access paths of one table.
 
-use super::access::{self, Match};
+use super::access::{self, IndexMatch};
+use super::bitmap::{Conditions, TableSize};
 use super::expression::CExpr;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
-use kilndb_types::row::Want;
+use kilndb_types::row::ColumnFetch;
 
-pub struct ScanChoice {
-    pub planned: Planned,
+pub(crate) struct ScanChoice {
+    pub planned: PlannedNode,
     pub sorted: bool,
     /// Rows that one probe yields, and what it costs.
     pub rows: f64,
     pub cost: f64,
-    /// Uses values of other relations to find its rows.
-    pub parameterized: bool,
 }
 
-pub fn table_rows(table: &Table, pages: f64) -> f64 {
+/// A scan of a table whose access path is not chosen yet, and the columns that it yields.
+pub(super) struct TableScan {
+    pub scan: Scan,
+    pub layout: Layout,
+}
+
+/// An index that a scan may use.
+struct IndexPath {
+    index: Arc<Index>,
+    conditions: IndexMatch,
+    estimate: Estimate,
+    /// It yields its rows in the order wanted.
+    sorted: bool,
+}
+
+pub(crate) fn table_rows(table: &Table, pages: f64) -> f64 {
     if table.reltuples >= 0.0 && pages > 0.0 { f64::from(table.reltuples).max(1.0) } else { (pages.max(10.0)) * 60.0 }
 }
 
-pub fn selectivity(e: &Expr) -> f64 {
+pub(crate) fn selectivity(e: &Expr) -> f64 {
     match &e.kind {
         ExprKind::Func(f) => match &*f.name {
             "=" => 0.005,
@@ -56,23 +70,24 @@ impl Planner<'_> {
         let heap = self.heap_of(table)?;
         let mut outputs = Vec::new();
         let mut layout = Layout::default();
-        let mut needed = vec![Want::Nothing; table.columns.len()];
+        let mut needed = vec![ColumnFetch::Nothing; table.columns.len()];
         for (i, c) in table.columns.iter().enumerate() {
             let id = ColId { rel: rel.id, att: c.attnum };
             if !c.dropped && self.is_needed(id) {
-                outputs.push(OutCol::Column(i));
-                needed[i] = if self.handed_on.borrow().contains(&id) { Want::Stored } else { Want::Value };
+                outputs.push(ScanOutput::Column(i));
+                needed[i] =
+                    if self.handed_on.borrow().contains(&id) { ColumnFetch::Stored } else { ColumnFetch::Value };
                 layout.0.push(id);
             }
         }
         let leading = outputs.len();
         for (att, out) in [
-            (ATT_CTID, OutCol::Ctid),
-            (ATT_TABLEOID, OutCol::TableOid),
-            (-2, OutCol::Fixed(2)),
-            (-3, OutCol::Fixed(0)),
-            (-4, OutCol::Fixed(0)),
-            (-5, OutCol::Fixed(0)),
+            (ATT_CTID, ScanOutput::Ctid),
+            (ATT_TABLEOID, ScanOutput::TableOid),
+            (-2, ScanOutput::Fixed(2)),
+            (-3, ScanOutput::Fixed(0)),
+            (-4, ScanOutput::Fixed(0)),
+            (-5, ScanOutput::Fixed(0)),
         ] {
             let id = ColId { rel: rel.id, att };
             if self.is_needed(id) {
@@ -101,7 +116,7 @@ impl Planner<'_> {
     }
 
     /// The cheapest way to the rows of `rel` that satisfy `preds`. Columns of other relations in them are parameters.
-    pub fn plan_table(
+    pub(crate) fn plan_table(
         &self,
         rel: &Rel,
         table: &Arc<Table>,
@@ -114,7 +129,8 @@ impl Planner<'_> {
         }
         self.lock_table(table.oid, LockMode::AccessShare);
         let (scan, layout) = self.make_scan(rel, table)?;
-        let known_pages = match &scan.heap {
+        let table_scan = TableScan { scan, layout };
+        let known_pages = match &table_scan.scan.heap {
             Some(heap) => f64::from(heap.pages()),
             None => self.partition_pages(table)?,
         };
@@ -124,7 +140,7 @@ impl Planner<'_> {
         let all_selectivity: f64 = selectivities.iter().product();
         let out_rows = (total * all_selectivity).max(1.0);
         if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
-            let choice = self.tid_scan(rel, scan, layout, &tids, used, preds)?;
+            let choice = self.tid_scan(rel, table_scan, &tids, used, preds)?;
             return self.over_partitions(rel, table, choice, preds, &[]);
         }
         let switches = self.catalog.planner_switches();
@@ -134,7 +150,7 @@ impl Planner<'_> {
         let all: Vec<Expr> =
             if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
         let all = if implied.is_empty() { preds } else { &all };
-        let mut best: Option<(f64, Arc<Index>, Match, f64, bool)> = None;
+        let mut best: Option<IndexPath> = None;
         for index in &table.indexes {
             if !index.valid || !index.method.finds_keys {
                 continue;
@@ -178,32 +194,38 @@ impl Planner<'_> {
             if !useful_order {
                 cost += sort_cost;
             }
-            if best.as_ref().is_none_or(|b| cost < b.0) {
-                best = Some((cost, index.clone(), m, rows, useful_order));
+            if best.as_ref().is_none_or(|b| cost < b.estimate.cost) {
+                let estimate = Estimate { rows, cost };
+                best = Some(IndexPath { index: index.clone(), conditions: m, estimate, sorted: useful_order });
             }
         }
         let bitmap = match table.indexes.iter().any(|i| i.has_terms()) {
-            true => self.bitmap_path(rel, table, (preds, &selectivities), total, pages)?,
+            true => {
+                let conditions = Conditions { preds, selectivities: &selectivities };
+                self.bitmap_path(rel, table, conditions, TableSize { rows: total, pages })?
+            }
             false => None,
         };
         let bitmap =
             bitmap.map(|path| (path.scan_cost(pages) + switches.penalty(switches.bitmapscan) + sort_cost, path));
         let seq_cost = seq_cost + switches.penalty(switches.seqscan);
         let choice = match best {
-            _ if bitmap
-                .as_ref()
-                .is_some_and(|(cost, _)| *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.0)) =>
+            _ if bitmap.as_ref().is_some_and(|(cost, _)| {
+                *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.estimate.cost)
+            }) =>
             {
                 let Some((cost, path)) = bitmap else { return Err(Error::internal("a bitmap scan without a bitmap")) };
-                self.bitmap_scan(rel, scan, layout, &path, preds, out_rows, cost)
+                self.bitmap_scan(rel, table_scan, &path, preds, Estimate { rows: out_rows, cost })
             }
-            Some((cost, index, mut m, rows, sorted)) if cost < seq_cost + sort_cost => {
-                let kept = (!implied.is_empty()).then(|| super::implied::keep_used(preds, &implied, &mut m));
+            Some(mut path) if path.estimate.cost < seq_cost + sort_cost => {
+                let kept =
+                    (!implied.is_empty()).then(|| super::implied::keep_used(preds, &implied, &mut path.conditions));
                 let preds = kept.as_deref().unwrap_or(preds);
-                let backward = sorted && access::order_of(rel.id, &index, m.equal.len(), wanted) == Some(true);
-                self.index_scan(rel, scan, layout, &index, m, preds, backward, sorted, rows, cost)
+                let equal = path.conditions.equal.len();
+                let backward = path.sorted && access::order_of(rel.id, &path.index, equal, wanted) == Some(true);
+                self.index_scan(rel, table_scan, path, preds, backward)
             }
-            _ => self.seq_scan(rel, scan, layout, preds, out_rows, seq_cost),
+            _ => self.seq_scan(rel, table_scan, preds, Estimate { rows: out_rows, cost: seq_cost }),
         };
         self.over_partitions(rel, table, choice?, preds, wanted)
     }
@@ -225,34 +247,27 @@ impl Planner<'_> {
         Ok((Some(filter), info))
     }
 
-    fn seq_scan(
-        &self,
-        rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
-        preds: &[Expr],
-        rows: f64,
-        cost: f64,
-    ) -> Result<ScanChoice> {
+    fn seq_scan(&self, rel: &Rel, table_scan: TableScan, preds: &[Expr], estimate: Estimate) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
         let info = self.filter_text(rel, preds.iter()).into_iter().collect();
         scan.is_self_contained = preds.iter().all(Expr::is_self_contained);
         let label = format!("Seq Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let parameterized = uses_others(preds, rel.id);
-        let node = self.node_with(Op::SeqScan(scan), width, rows, cost, label, info);
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows, cost, parameterized })
+        let node = self.node_with(Op::SeqScan(scan), width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
     }
 
     fn tid_scan(
         &self,
         rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
+        table_scan: TableScan,
         tids: &[Expr],
         used: usize,
         preds: &[Expr],
     ) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
         let values = tids.iter().map(|e| self.compile(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| *i != used).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
@@ -264,25 +279,26 @@ impl Planner<'_> {
         }
         let label = format!("Tid Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(Op::TidScan { scan, tids: values }, width, count, count, label, info);
-        let parameterized = uses_others(preds, rel.id);
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted: false, rows: count, cost: count, parameterized })
+        let node = self.node_with(
+            Op::TidScan { scan, tids: values },
+            width,
+            Estimate { rows: count, cost: count },
+            label,
+            info,
+        );
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows: count, cost: count })
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn index_scan(
         &self,
         rel: &Rel,
-        mut scan: Scan,
-        layout: Layout,
-        index: &Arc<Index>,
-        m: Match,
+        table_scan: TableScan,
+        path: IndexPath,
         preds: &[Expr],
         backward: bool,
-        sorted: bool,
-        rows: f64,
-        cost: f64,
     ) -> Result<ScanChoice> {
+        let TableScan { mut scan, layout } = table_scan;
+        let IndexPath { index, conditions: m, estimate, sorted } = path;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| !m.used.contains(i)).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         scan.filter = match index.method.is_ordered {
@@ -293,8 +309,8 @@ impl Planner<'_> {
         let empty = Layout::default();
         let one = |e: &Expr| self.compile(e, &empty);
         let equal = m.equal.iter().map(one).collect::<Result<Vec<_>>>()?;
-        let bound = |b: &Option<(Expr, bool)>| -> Result<Option<Bound>> {
-            b.as_ref().map(|(e, inclusive)| Ok(Bound { value: one(e)?, inclusive: *inclusive })).transpose()
+        let bound = |b: &Option<(Expr, bool)>| -> Result<Option<IndexBound>> {
+            b.as_ref().map(|(e, inclusive)| Ok(IndexBound { value: one(e)?, inclusive: *inclusive })).transpose()
         };
         let (mut lower, mut upper) = (bound(&m.lower)?, bound(&m.upper)?);
         if index.keys.get(m.equal.len()).is_some_and(|k| k.descending) {
@@ -329,16 +345,16 @@ impl Planner<'_> {
             let text: Vec<String> = m.used.iter().map(|i| self.show_scan(rel.id, &preds[*i])).collect();
             info.insert(0, format!("Index Cond: {}", super::shown_text::and_text(&text)));
         }
-        let parameterized = uses_others(preds, rel.id);
         let direction = if backward { " Backward" } else { "" };
         let label = format!("Index Scan{direction} using {} on {}", index.name, self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(Op::IndexScan { scan, access }, width, rows, cost, label, info);
-        Ok(ScanChoice { planned: Planned { node, layout }, sorted, rows, cost, parameterized })
+        let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted, rows, cost })
     }
 
     /// Index expressions and predicates, bound over `rel`.
-    pub fn index_sql(&self, sql: &str, rel: u32, table: &Table) -> Result<Expr> {
+    pub(crate) fn index_sql(&self, sql: &str, rel: u32, table: &Table) -> Result<Expr> {
         let binder = kilndb_bind::Binder::new(self.catalog, Arc::from(""), Vec::new());
         let mut expr = binder.bind_catalog_sql(sql, table, rel)?;
         super::inline::inline_in_expression(&mut expr, self.catalog)?;
@@ -350,8 +366,8 @@ impl Planner<'_> {
         Ok(kilndb_bind::implies(self.catalog, preds, &self.index_sql(sql, rel.id, table)?))
     }
 
-    pub fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<Match> {
-        let mut m = Match::default();
+    pub(crate) fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<IndexMatch> {
+        let mut m = IndexMatch::default();
         for key in &index.keys {
             let expression = match &key.expression_sql {
                 Some(sql) if key.attnum == 0 => Some(self.index_sql(sql, rel.id, table)?),
@@ -410,12 +426,6 @@ impl Planner<'_> {
     }
 }
 
-pub(super) fn uses_others(preds: &[Expr], rel: u32) -> bool {
-    let mut used = Vec::new();
-    preds.iter().for_each(|p| p.columns(&mut used));
-    used.iter().any(|c| c.rel != rel)
-}
-
-pub fn text_class(t: Oid) -> bool {
+pub(crate) fn text_class(t: Oid) -> bool {
     matches!(t, oids::TEXT | oids::VARCHAR | oids::NAME)
 }

@@ -1,14 +1,14 @@
 //! EXISTS, NOT EXISTS and IN with a subquery, as semi and anti joins.
 //!
-//! A condition becomes a [`Semi`] when its subquery is only joins and conditions, or (IN) when it does not depend on
+//! A condition becomes a [`SemiJoin`] when its subquery is only joins and conditions, or (IN) when it does not depend on
 //! the level it is in. Conditions that use the level's columns are the join's, the others stay with the subquery. What
 //! cannot be taken apart so stays a subplan. NOT IN always does: its NULLs make it something else than an anti join.
 
-use super::join::{FromPlan, used_rels};
+use super::join::{FromPlan, LoopInner, used_rels};
 use super::*;
 use kilndb_base::Error;
 
-pub struct Semi {
+pub(crate) struct SemiJoin {
     kind: JoinKind,
     /// FROM of the subquery, without conditions.
     query: Query,
@@ -19,12 +19,12 @@ pub struct Semi {
 }
 
 /// Nothing but joins and conditions decides which rows there are.
-pub fn only_joins(q: &Query) -> bool {
+pub(crate) fn only_joins(q: &Query) -> bool {
     only_conditions(q) && !q.from.is_empty()
 }
 
 fn only_conditions(q: &Query) -> bool {
-    matches!(q.body, Body::Select)
+    matches!(q.body, QueryBody::Select)
         && q.ctes.is_empty()
         && !q.has_aggs
         && q.group_by.is_empty()
@@ -39,7 +39,7 @@ fn only_conditions(q: &Query) -> bool {
 }
 
 /// EXISTS needs no columns and no order.
-pub fn forget_columns(q: &mut Query) {
+pub(crate) fn forget_columns(q: &mut Query) {
     if only_conditions(q) {
         let one = Expr::new(ExprKind::Const(kilndb_types::Datum::Int4(1)), kilndb_types::oids::INT4);
         q.targets = vec![Target { expr: one, name: "?column?".into(), junk: false, table_oid: 0, attnum: 0 }];
@@ -75,7 +75,7 @@ fn take_apart(q: &Query, level: &[u32]) -> Option<(Query, Vec<Expr>, Vec<Expr>)>
 }
 
 /// The condition as a semi or anti join with the relations of `level`, or as it was.
-pub fn semi_of(p: Expr, level: &[u32]) -> Result<Semi, Expr> {
+pub(crate) fn semi_of(p: Expr, level: &[u32]) -> Result<SemiJoin, Expr> {
     let found = match &p.kind {
         ExprKind::SubLink(s) => semi_of_link(s, JoinKind::Semi, level),
         ExprKind::Not(inner) => match &inner.kind {
@@ -87,7 +87,7 @@ pub fn semi_of(p: Expr, level: &[u32]) -> Result<Semi, Expr> {
     found.ok_or(p)
 }
 
-fn semi_of_link(s: &SubLink, kind: JoinKind, level: &[u32]) -> Option<Semi> {
+fn semi_of_link(s: &SubLink, kind: JoinKind, level: &[u32]) -> Option<SemiJoin> {
     let (query, own, joins) = match s.kind {
         SubKind::Exists => take_apart(&s.query, level)?,
         SubKind::Any => {
@@ -102,7 +102,7 @@ fn semi_of_link(s: &SubLink, kind: JoinKind, level: &[u32]) -> Option<Semi> {
     let mut outer: Vec<u32> = joins.iter().flat_map(|p| used_rels(p, level)).collect();
     outer.sort_unstable();
     outer.dedup();
-    (!outer.is_empty()).then_some(Semi { kind, query, own, joins, outer })
+    (!outer.is_empty()).then_some(SemiJoin { kind, query, own, joins, outer })
 }
 
 fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr>, Vec<Expr>)> {
@@ -143,9 +143,9 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
 
 impl Planner<'_> {
     /// The cheapest semi or anti join of `left`. `limited`: the first rows in `left`'s order matter most.
-    pub fn semi_step(&self, left: &FromPlan, semi: &Semi, limited: bool) -> Result<FromPlan> {
+    pub(crate) fn semi_step(&self, left: &FromPlan, semi: &SemiJoin, limited: bool) -> Result<FromPlan> {
         let trees: Vec<&JoinTree> = semi.query.from.iter().collect();
-        let again = |p: &FromPlan| Planned { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
+        let again = |p: &FromPlan| PlannedNode { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
         let plain = self.plan_trees(&semi.query, &trees, semi.own.clone(), &[], false)?;
         let rows = (left.rows * 0.5).max(1.0);
         let mut best: Option<FromPlan> = None;
@@ -155,22 +155,25 @@ impl Planner<'_> {
             let mut uses = Vec::new();
             semi.joins.iter().for_each(|e| e.columns(&mut uses));
             let cost = left.cost + left.rows * (bound.cost + 0.05);
-            let mut p = self.nest_loop(again(left), bound, semi.kind, &[], &uses, false, rows, cost)?;
+            let inner = LoopInner::per_row(bound, &uses);
+            let mut p = self.nest_loop(again(left), inner, semi.kind, &[], Estimate { rows, cost })?;
             p.sorted = left.sorted;
             if left.sorted && limited {
                 return Ok(p);
             }
             best = Some(p);
         }
-        if let Some((keys, residual)) = self.hash_keys(&semi.joins, &left.planned.layout, &plain.planned.layout) {
+        if let Some(condition) = self.hash_keys(&semi.joins, &left.planned.layout, &plain.planned.layout) {
             let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015;
             if best.as_ref().is_none_or(|b| cost < b.cost) {
-                best = Some(self.hash_join(again(left), again(&plain), semi.kind, keys, residual, rows, cost)?);
+                let estimate = Estimate { rows, cost };
+                best = Some(self.hash_join(again(left), again(&plain), semi.kind, condition, estimate)?);
             }
         }
         let cost = left.cost + plain.cost + left.rows * plain.rows * 0.01;
         if best.as_ref().is_none_or(|b| cost < b.cost) {
-            let mut p = self.nest_loop(again(left), plain, semi.kind, &semi.joins, &[], true, rows, cost)?;
+            let inner = LoopInner::once(plain);
+            let mut p = self.nest_loop(again(left), inner, semi.kind, &semi.joins, Estimate { rows, cost })?;
             p.sorted = left.sorted;
             best = Some(p);
         }
@@ -179,7 +182,7 @@ impl Planner<'_> {
 
     /// A semi join as an ordinary join with the distinct values of the subquery, which may then come first: the new
     /// relation, and the conditions with it.
-    pub fn distinct_rel(&self, semi: &Semi, level: &[u32]) -> Option<(Rel, Vec<Expr>)> {
+    pub(crate) fn distinct_rel(&self, semi: &SemiJoin, level: &[u32]) -> Option<(Rel, Vec<Expr>)> {
         if semi.kind != JoinKind::Semi {
             return None;
         }

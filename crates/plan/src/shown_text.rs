@@ -9,7 +9,7 @@ use kilndb_types::{Datum, oids};
 use std::cell::RefCell;
 
 /// Conditions joined; one stays as it is.
-pub fn and_text(parts: &[String]) -> String {
+pub(crate) fn and_text(parts: &[String]) -> String {
     match parts {
         [one] => one.clone(),
         many => format!("({})", many.join(" AND ")),
@@ -58,7 +58,7 @@ pub struct ShownNames {
 
 impl ShownNames {
     pub fn of_query(q: &Query) -> ShownNames {
-        let mut names = Collected::default();
+        let mut names = CollectedNames::default();
         collect(q, &mut names);
         ShownNames { columns: RefCell::new(names.columns), aliases: names.aliases, subplans: RefCell::default() }
     }
@@ -74,7 +74,7 @@ impl ShownNames {
     }
 
     /// A column that the planner has made gets another's name.
-    pub fn name_like(&self, column: ColId, other: ColId) {
+    pub(crate) fn name_like(&self, column: ColId, other: ColId) {
         let mut columns = self.columns.borrow_mut();
         if let Some(name) = columns.get(&other).cloned() {
             columns.insert(column, name);
@@ -87,7 +87,7 @@ impl ShownNames {
     }
 
     /// An expression of a node that reads one relation, whose columns are not qualified.
-    pub fn scan_text(&self, e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
+    pub(crate) fn scan_text(&self, e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
         ExpressionText { names: self, catalog, scanned: Some(rel), is_qualified: false }.of(e)
     }
 
@@ -204,12 +204,12 @@ fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
 
 /// Names as they are found in a query.
 #[derive(Default)]
-struct Collected {
+struct CollectedNames {
     columns: HashMap<ColId, (u32, String)>,
     aliases: HashMap<u32, String>,
 }
 
-fn collect(q: &Query, n: &mut Collected) {
+fn collect(q: &Query, n: &mut CollectedNames) {
     for r in &q.rels {
         let taken = |name: &String| n.aliases.values().any(|a| a == name);
         let mut alias = r.alias.clone();
@@ -228,7 +228,7 @@ fn collect(q: &Query, n: &mut Collected) {
     q.for_exprs(&mut |e| in_expr(e, n));
 }
 
-fn in_expr(e: &Expr, n: &mut Collected) {
+fn in_expr(e: &Expr, n: &mut CollectedNames) {
     if let ExprKind::SubLink(s) = &e.kind {
         collect(&s.query, n);
     }

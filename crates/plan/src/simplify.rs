@@ -6,17 +6,17 @@ use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_bind::ir::*;
 
-pub fn simplify(q: &mut Query) -> Result<()> {
+pub(crate) fn simplify(q: &mut Query) -> Result<()> {
     inline_ctes(q)?;
     for c in &mut q.ctes {
         simplify(&mut c.query)?;
     }
     match &mut q.body {
-        Body::SetOp { left, right, .. } => {
+        QueryBody::SetOp { left, right, .. } => {
             simplify(left)?;
             simplify(right)?;
         }
-        Body::Dml(d) => {
+        QueryBody::Dml(d) => {
             if let Some(s) = &mut d.source {
                 simplify(s)?;
             }
@@ -53,11 +53,11 @@ fn inline_ctes(q: &mut Query) -> Result<()> {
     let mut kept = Vec::new();
     for c in std::mem::take(&mut q.ctes) {
         let plain = !c.recursive
-            && !matches!(c.query.body, Body::Dml(_))
+            && !matches!(c.query.body, QueryBody::Dml(_))
             && c.query.locks.is_empty()
             && (c.materialized == Some(false) && c.references == 1 || c.materialized.is_none() && c.references == 1)
             && !c.query.is_volatile();
-        let unread = c.references == 0 && !matches!(c.query.body, Body::Dml(_));
+        let unread = c.references == 0 && !matches!(c.query.body, QueryBody::Dml(_));
         if plain {
             moved.insert(c.id, c.query.into_inner());
         } else if !unread {
@@ -88,11 +88,11 @@ fn replace_in(q: &mut Query, moved: &mut HashMap<u32, Query>) {
         replace_in(&mut c.query, moved);
     }
     match &mut q.body {
-        Body::SetOp { left, right, .. } => {
+        QueryBody::SetOp { left, right, .. } => {
             replace_in(left, moved);
             replace_in(right, moved);
         }
-        Body::Dml(d) => {
+        QueryBody::Dml(d) => {
             if let Some(s) = &mut d.source {
                 replace_in(s, moved);
             }
@@ -152,11 +152,11 @@ fn nullable(t: &JoinTree, under: bool, out: &mut Vec<u32>) {
 }
 
 fn pull_up_all(q: &mut Query) -> Result<()> {
-    if !matches!(q.body, Body::Select | Body::Dml(_)) {
+    if !matches!(q.body, QueryBody::Select | QueryBody::Dml(_)) {
         return Ok(());
     }
     // A view whose triggers do the work: its rows must stay recognizable.
-    let target = if let Body::Dml(d) = &q.body { Some(d.rel) } else { None };
+    let target = if let QueryBody::Dml(d) = &q.body { Some(d.rel) } else { None };
     let is_target = |rel: u32| target == Some(rel);
     loop {
         let mut filled = Vec::new();

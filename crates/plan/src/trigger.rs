@@ -1,7 +1,7 @@
 //! The triggers of a changed table, and those that a partition's rows fire when another table is named.
 
 use super::node::PlannedTrigger;
-use super::partition::{Columns, TableRules};
+use super::partition::{PartitionColumns, TableRules};
 use super::*;
 use kilndb_bind::ir::DmlKind;
 use kilndb_bind::trigger::BoundTrigger;
@@ -25,7 +25,7 @@ impl TriggerPlan {
         }
     }
 
-    pub fn captures_any(&self) -> bool {
+    pub(crate) fn captures_any(&self) -> bool {
         self.captures.iter().any(|(old, new)| *old || *new)
     }
 }
@@ -67,7 +67,11 @@ impl Planner<'_> {
 impl ModifyPlan {
     /// What a partition's rows fire when the statement names the table that this plan is of: the partition's own row
     /// triggers. Rows are kept for the statement's. An UPDATE may delete and insert.
-    pub fn partition_triggers(&self, columns: Option<&Columns>, rules: &TableRules) -> Option<Arc<TriggerPlan>> {
+    pub fn partition_triggers(
+        &self,
+        columns: Option<&PartitionColumns>,
+        rules: &TableRules,
+    ) -> Option<Arc<TriggerPlan>> {
         let captures = self.triggers.as_ref().filter(|plan| plan.captures_any()).map(|plan| plan.captures);
         if rules.triggers.is_empty() && captures.is_none() {
             return None;

@@ -4,14 +4,14 @@ use super::*;
 use kilndb_types::{functions, oids};
 
 impl Planner<'_> {
-    pub fn plan_windows(
+    pub(crate) fn plan_windows(
         &self,
         windows: &[WindowSpec],
-        input: Planned,
+        input: PlannedNode,
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
-    ) -> Result<Planned> {
+    ) -> Result<PlannedNode> {
         let mut input = input;
         for (number, w) in windows.iter().enumerate() {
             let rel = self.new_rel();
@@ -103,7 +103,7 @@ impl Planner<'_> {
             let (rows, cost) = (input.node.rows, input.node.cost + input.node.rows * 0.02);
             let width = layout.0.len();
             let node = self.node(Op::Window { input: input.node, plan }, width, rows, cost, "WindowAgg");
-            input = Planned { node, layout };
+            input = PlannedNode { node, layout };
         }
         Ok(input)
     }

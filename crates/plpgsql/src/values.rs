@@ -9,7 +9,7 @@ use crate::namespace::{ItemKind, Place};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_sql::routine::{
-    self, RowColumn, RowShape, TriggerEvent, TriggerOperation, TriggerTime, VariableConflict, VariableScope,
+    self, RowColumn, TriggerEvent, TriggerOperation, TriggerTime, TupleDescriptor, VariableConflict, VariableScope,
     VariableValues,
 };
 use kilndb_types::{Array, Datum, Record, oids};
@@ -19,14 +19,14 @@ use std::sync::Arc;
 /// What a record variable holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    pub shape: Arc<RowShape>,
+    pub shape: Arc<TupleDescriptor>,
     pub fields: Vec<Datum>,
     /// The row is NULL; its fields are too.
     pub is_null: bool,
 }
 
 impl Row {
-    pub fn nulls(shape: Arc<RowShape>, is_null: bool) -> Row {
+    pub fn nulls(shape: Arc<TupleDescriptor>, is_null: bool) -> Row {
         let fields = vec![Datum::Null; shape.columns.len()];
         Row { shape, fields, is_null }
     }
@@ -60,7 +60,7 @@ pub(crate) struct Vars<'r> {
     pub case_types: Vec<(Slot, Oid, i32)>,
     pub trigger: Option<&'r TriggerEvent<'r>>,
     /// Columns of composite types as they were when this call first needed them.
-    pub shapes: Vec<(Oid, Arc<RowShape>)>,
+    pub shapes: Vec<(Oid, Arc<TupleDescriptor>)>,
 }
 
 pub(crate) fn not_assigned(name: &str) -> Error {
@@ -132,11 +132,11 @@ impl<'r> Vars<'r> {
             _ => None,
         }
     }
-    fn shape(&self, type_oid: Oid) -> Option<&Arc<RowShape>> {
+    fn shape(&self, type_oid: Oid) -> Option<&Arc<TupleDescriptor>> {
         self.shapes.iter().find(|(oid, _)| *oid == type_oid).map(|(_, shape)| shape)
     }
     /// The columns of a record as it is now.
-    pub fn shape_of(&self, slot: Slot) -> Result<Option<&Arc<RowShape>>> {
+    pub fn shape_of(&self, slot: Slot) -> Result<Option<&Arc<TupleDescriptor>>> {
         if let Some(row) = self.row(slot) {
             return Ok(Some(&row.shape));
         }
@@ -311,7 +311,7 @@ impl VariableScope for Scope<'_, '_> {
             Conflict::UseColumn => VariableConflict::UseColumn,
         }
     }
-    fn row_of(&self, variable: u32) -> Result<Option<Arc<RowShape>>> {
+    fn row_of(&self, variable: u32) -> Result<Option<Arc<TupleDescriptor>>> {
         match self.vars.variable(variable as Slot)? {
             Variable::Record(_) => Ok(self.vars.shape_of(variable as Slot)?.cloned()),
             _ => Ok(None),

@@ -11,7 +11,7 @@
 //! 3. There is one such allocator in the program: what a thread keeps came from the same inner one.
 //! 4. Only threads that have asked for it keep blocks: those that live as long as the server does.
 //!
-//! What comes from the inner allocator and goes back to it is counted ([`Counted`]), in whole steps of 16 bytes, as blocks
+//! What comes from the inner allocator and goes back to it is counted ([`CountingAllocator`]), in whole steps of 16 bytes, as blocks
 //! are made: a million texts of one byte take sixteen million. A kept block counts for who has allocated it first, until
 //! the thread keeps it no more: with that, counting costs short transactions nothing.
 //!
@@ -31,18 +31,18 @@ const KEPT_BYTES: usize = 32 << 10;
 const KEPT_BLOCKS: usize = 256;
 
 /// The blocks of one class that a thread keeps.
-struct Class {
+struct SizeClass {
     first: Cell<*mut u8>,
     count: Cell<usize>,
 }
 
-struct Kept {
+struct KeptBlocks {
     is_kept: Cell<bool>,
-    classes: [Class; CLASSES],
+    classes: [SizeClass; CLASSES],
 }
 
 thread_local! {
-    static KEPT: Kept = const { Kept { is_kept: Cell::new(false), classes: [const { Class { first: Cell::new(null_mut()), count: Cell::new(0) } }; CLASSES] } };
+    static KEPT: KeptBlocks = const { KeptBlocks { is_kept: Cell::new(false), classes: [const { SizeClass { first: Cell::new(null_mut()), count: Cell::new(0) } }; CLASSES] } };
 }
 
 /// From now on the calling thread keeps what it frees. It does not give it back when it ends.
@@ -51,7 +51,7 @@ pub fn keep_freed_blocks() {
 }
 
 /// In front of another allocator, which the large blocks are left to.
-pub struct LastFreedFirst<A>(pub A);
+pub struct FreeListAllocator<A>(pub A);
 
 /// The class of a block, if it is small.
 #[inline]
@@ -101,7 +101,7 @@ fn keep(block: *mut u8, class: usize) -> bool {
 }
 
 /// In front of another allocator: whose account is it (`kilndb_base::memory`)?
-pub struct Counted<A>(pub A);
+pub struct CountingAllocator<A>(pub A);
 
 /// What a block takes, about: no allocator here has blocks of fewer than a step, or between two multiples of it.
 #[inline]
@@ -110,7 +110,7 @@ fn taken_bytes(size: usize) -> usize {
 }
 
 // SAFETY: the inner allocator does all of it; counting neither allocates nor unwinds.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for CountingAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         memory::allocated(taken_bytes(layout.size()));
@@ -143,7 +143,7 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for Counted<A> {
 
 // SAFETY: a block comes from the inner allocator, or was freed by its last owner and is in no list any more; it has the
 // size and the alignment of its class, which are at least those asked for.
-unsafe impl<A: GlobalAlloc> GlobalAlloc for LastFreedFirst<A> {
+unsafe impl<A: GlobalAlloc> GlobalAlloc for FreeListAllocator<A> {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {

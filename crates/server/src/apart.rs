@@ -19,27 +19,27 @@ const LOOK_AROUND_NANOS: u64 = 100_000_000;
 /// How much the threads stand back behind the workers, in the system's steps of niceness.
 const NICENESS: libc::c_int = 5;
 
-pub struct Apart {
+pub struct SideThreads {
     env: Arc<dyn Env>,
     most: usize,
-    turns: Arc<Mutex<Turns>>,
+    turns: Arc<Mutex<SideThreadTurns>>,
 }
 
 #[derive(Default)]
-struct Turns {
+struct SideThreadTurns {
     running: usize,
     waiting: Vec<WakeHandle>,
 }
 
-type Ended = Arc<Mutex<Option<Result<(), Box<dyn Any + Send>>>>>;
+type SideThreadResult = Arc<Mutex<Option<Result<(), Box<dyn Any + Send>>>>>;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Leaves its turn to others when it goes out of scope.
-struct Turn(Arc<Mutex<Turns>>);
-impl Drop for Turn {
+struct SideThreadTurn(Arc<Mutex<SideThreadTurns>>);
+impl Drop for SideThreadTurn {
     fn drop(&mut self) {
         let waiting = {
             let mut turns = locked(&self.0);
@@ -50,16 +50,16 @@ impl Drop for Turn {
     }
 }
 
-impl Apart {
-    pub fn new(env: Arc<dyn Env>) -> Apart {
+impl SideThreads {
+    pub fn new(env: Arc<dyn Env>) -> SideThreads {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-        Apart { env, most: (cores - 1).max(1), turns: Arc::default() }
+        SideThreads { env, most: (cores - 1).max(1), turns: Arc::default() }
     }
 
     /// Runs `f` on a thread of its own while `park` waits. Fails if the session is cancelled before it is its turn.
     pub fn run(&self, park: &dyn Park, f: &mut (dyn FnMut() + Send)) -> Result<()> {
         let turn = self.wait_for_turn(park)?;
-        let ended: Ended = Arc::default();
+        let ended: SideThreadResult = Arc::default();
         let (told, wake) = (ended.clone(), park.wake_handle());
         // SAFETY: only the lifetime changes. This function does not return before the thread has told its end, after
         // which it does not use `f` any more (invariant 1); nothing in between can unwind.
@@ -90,13 +90,13 @@ impl Apart {
         }
     }
 
-    fn wait_for_turn(&self, park: &dyn Park) -> Result<Turn> {
+    fn wait_for_turn(&self, park: &dyn Park) -> Result<SideThreadTurn> {
         loop {
             {
                 let mut turns = locked(&self.turns);
                 if turns.running < self.most {
                     turns.running += 1;
-                    return Ok(Turn(self.turns.clone()));
+                    return Ok(SideThreadTurn(self.turns.clone()));
                 }
                 turns.waiting.push(park.wake_handle());
             }
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn work_is_over_when_the_call_returns_and_takes_turns() {
-        let apart = Arc::new(Apart::new(Arc::new(OsEnv)));
+        let apart = Arc::new(SideThreads::new(Arc::new(OsEnv)));
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let sessions = (0..6).map(|n| {
             let (apart, running, most) = (apart.clone(), running.clone(), most.clone());
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_the_callers() {
-        let apart = Apart::new(Arc::new(OsEnv));
+        let apart = SideThreads::new(Arc::new(OsEnv));
         let gone = catch_unwind(AssertUnwindSafe(|| apart.run(&ThreadPark::new(), &mut || panic!("planted"))));
         assert!(gone.is_err());
         assert_eq!(locked(&apart.turns).running, 0);

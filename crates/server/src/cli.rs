@@ -103,7 +103,7 @@ pub enum Command {
     },
     Inspect {
         data_dir: PathBuf,
-        what: inspect::What,
+        what: inspect::InspectedPart,
     },
 }
 

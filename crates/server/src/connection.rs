@@ -2,10 +2,10 @@
 
 use crate::connection_log;
 use crate::crash;
-use crate::protocol::{self, Step};
-use crate::runtime::{ConnectionWake, CoroutineRuntime, Yielded};
-use crate::sender::Sent;
-use crate::shared::Shared;
+use crate::protocol::{self, ProtocolState};
+use crate::runtime::{ConnectionWake, CoroutineRuntime, SuspendReason};
+use crate::sender::SendOutcome;
+use crate::shared::ServerShared;
 use crate::statement_stack::StatementStack;
 use corosensei::{Coroutine, CoroutineResult};
 use kilndb_base::env::process_monotonic_nanos;
@@ -15,7 +15,7 @@ use kilndb_base::prefetch::prefetch;
 use kilndb_base::stack::{DEPTH_MAX_BYTES, StackLimit, on_stack};
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_context::client::SessionControl;
-use kilndb_wire::{Output, frontend};
+use kilndb_wire::{OutputBuffer, frontend};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
 use mio::{Interest, Registry, Token};
@@ -107,7 +107,7 @@ pub enum ConnectionState {
 
 /// What the worker and the coroutine share. Both run on one thread; no borrow outlives a suspension but that of `output`
 /// while a row is written, which the worker keeps away from.
-pub struct Link {
+pub struct ConnectionLink {
     pub input: RefCell<Vec<u8>>,
     /// Bytes of `input` that are used up.
     pub consumed: Cell<usize>,
@@ -115,7 +115,7 @@ pub struct Link {
     pub refused: Cell<Option<(u8, usize)>>,
     /// So many bytes of it have not been read yet; they are thrown away.
     pub refused_bytes: Cell<usize>,
-    pub output: RefCell<Output>,
+    pub output: RefCell<OutputBuffer>,
     /// Bytes of `output` that the socket has taken.
     pub written: Cell<usize>,
     pub end_of_input: Cell<bool>,
@@ -131,7 +131,7 @@ pub struct Link {
     pub is_urgent: Cell<bool>,
 }
 
-impl Link {
+impl ConnectionLink {
     /// Is a whole message (or an error in its head) at the front of the input?
     pub fn has_message(&self) -> bool {
         if self.refused.get().is_some() {
@@ -192,13 +192,13 @@ impl Link {
     }
 }
 
-type StepCoroutine = Coroutine<(), Yielded, Step, StatementStack>;
+type StepCoroutine = Coroutine<(), SuspendReason, ProtocolState, StatementStack>;
 
 pub struct Connection {
     socket: Socket,
-    link: Rc<Link>,
+    link: Rc<ConnectionLink>,
     wake: Arc<ConnectionWake>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     worker: usize,
     pub state: ConnectionState,
     /// It is among those whose replies are sent next.
@@ -208,7 +208,7 @@ pub struct Connection {
     /// The poll tells of room for output, too.
     watches_output: bool,
     /// The protocol's state between steps; with the coroutine while one runs.
-    step: Option<Step>,
+    step: Option<ProtocolState>,
     coroutine: Option<StepCoroutine>,
     /// Of the stack that the coroutine runs on, with what the session has set `max_stack_depth` to.
     stack_limit: StackLimit,
@@ -225,7 +225,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<Shared>, worker: usize) -> Connection {
+    pub fn new(socket: Socket, wake: Arc<ConnectionWake>, shared: Arc<ServerShared>, worker: usize) -> Connection {
         let control = shared.register_session(wake.clone(), Arc::new(wake.attention()), socket.ends());
         connection_log::received(&shared, &control);
         let limit_nanos =
@@ -233,12 +233,12 @@ impl Connection {
         control.idle_deadline_nanos.store(process_monotonic_nanos() + limit_nanos, Ordering::Relaxed);
         Connection {
             socket,
-            link: Rc::new(Link {
+            link: Rc::new(ConnectionLink {
                 input: RefCell::new(Vec::new()),
                 consumed: Cell::new(0),
                 refused: Cell::new(None),
                 refused_bytes: Cell::new(0),
-                output: RefCell::new(Output::default()),
+                output: RefCell::new(OutputBuffer::default()),
                 written: Cell::new(0),
                 end_of_input: Cell::new(false),
                 write_failed: Cell::new(false),
@@ -254,7 +254,7 @@ impl Connection {
             is_unsent: false,
             is_blocked: false,
             watches_output: false,
-            step: Some(Step::default()),
+            step: Some(ProtocolState::default()),
             coroutine: None,
             stack_limit: StackLimit::new(0, 0, DEPTH_MAX_BYTES),
             left_unread: false,
@@ -402,7 +402,7 @@ impl Connection {
         (self.socket.as_fd(), Ref::map(self.link.output.borrow(), |o| o.buf.get(written..).unwrap_or(&[])))
     }
     /// What came of sending [`Connection::reply`].
-    pub fn sent(&mut self, outcome: Sent) {
+    pub fn sent(&mut self, outcome: SendOutcome) {
         match outcome {
             Some(Ok(n)) => {
                 self.link.written.set(self.link.written.get() + n);
@@ -468,7 +468,7 @@ impl Connection {
     }
 
     /// Runs the connection's next step until it ends (None) or is suspended.
-    pub fn run(&mut self, stacks: &mut Vec<StatementStack>) -> Option<Yielded> {
+    pub fn run(&mut self, stacks: &mut Vec<StatementStack>) -> Option<SuspendReason> {
         if self.coroutine.is_none() {
             let Some(step) = self.step.take() else {
                 self.state = ConnectionState::Closed;

@@ -3,7 +3,7 @@
 //!
 //! Must not know: how lines look.
 
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use kilndb_base::error::ErrorFields;
 use kilndb_base::{Error, Severity, sqlstate};
 use kilndb_context::client::{Activity, SessionControl};
@@ -26,7 +26,7 @@ fn activity_of(control: &SessionControl) -> Activity {
     control.activity.lock().unwrap_or_else(|e| e.into_inner()).clone()
 }
 
-fn write(shared: &Shared, control: &SessionControl, command: &str, fields: &ErrorFields) {
+fn write(shared: &ServerShared, control: &SessionControl, command: &str, fields: &ErrorFields) {
     let session = LoggedSession { control, command, transaction_id: 0 };
     let record = LogRecord { fields, statement: None, verbosity: Verbosity::Default, session: Some(session) };
     shared.instance.cluster.log_sink().write(&record);
@@ -40,7 +40,7 @@ fn whence(activity: &Activity) -> String {
 }
 
 /// A connection has come.
-pub fn received(shared: &Shared, control: &SessionControl) {
+pub fn received(shared: &ServerShared, control: &SessionControl) {
     let settings = shared.instance.cluster.settings();
     let is_told = has_aspect(settings.get("log_connections"), "receipt");
     if is_told && LogLevel::of_setting(settings.get("log_min_messages")).admits(Severity::Log) {
@@ -50,7 +50,7 @@ pub fn received(shared: &Shared, control: &SessionControl) {
 }
 
 /// It has failed before it was a session.
-pub fn failed(shared: &Shared, control: &SessionControl, e: &Error) {
+pub fn failed(shared: &ServerShared, control: &SessionControl, e: &Error) {
     if LogLevel::of_setting(shared.instance.cluster.settings().get("log_min_messages")).admits(e.0.severity) {
         write(shared, control, "startup", &e.0);
     }
@@ -64,7 +64,7 @@ pub fn introduced(control: &SessionControl, options: &StartupOptions) {
 }
 
 /// It is a session now.
-pub fn authorized(shared: &Shared, control: &SessionControl, session: &Session) {
+pub fn authorized(shared: &ServerShared, control: &SessionControl, session: &Session) {
     let list = session.connection_log();
     if list.is_empty() {
         return;
@@ -91,7 +91,7 @@ pub fn authorized(shared: &Shared, control: &SessionControl, session: &Session) 
 }
 
 /// The session is over.
-pub fn disconnected(shared: &Shared, control: &SessionControl, session: &Session) {
+pub fn disconnected(shared: &ServerShared, control: &SessionControl, session: &Session) {
     if !session.tells_of_disconnection() {
         return;
     }

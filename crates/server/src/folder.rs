@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 const ENGINE_ENDS_WITHIN: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-pub struct Locked {
+pub struct LockedFolder {
     pub file: File,
     /// Somebody's engine was still ending.
     pub has_waited: bool,
@@ -37,7 +37,7 @@ pub fn prepare(dir: &Path) -> Result<()> {
 
 /// Tells which process serves the folder, and locks the file against other servers (storage locks the folder itself).
 /// The kernel drops the lock with the last process that has the file.
-pub fn lock(dir: &Path) -> Result<Locked> {
+pub fn lock(dir: &Path) -> Result<LockedFolder> {
     let path = dir.join("kilndb.pid");
     let fail = |e: io::Error| Error::new(sqlstate::IO_ERROR, format!("could not write \"{}\": {e}", path.display()));
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(fail)?;
@@ -47,7 +47,7 @@ pub fn lock(dir: &Path) -> Result<Locked> {
     };
     file.set_len(0).map_err(fail)?;
     file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0).map_err(fail)?;
-    Ok(Locked { file, has_waited })
+    Ok(LockedFolder { file, has_waited })
 }
 
 /// Returns once no engine without a supervisor is left, or at once where that cannot be known or a server is at work:

@@ -32,7 +32,7 @@ pub struct Handover {
 }
 
 /// What was handed over, as values.
-pub struct Adopted {
+pub struct AdoptedDescriptors {
     /// To be held for as long as the process lives.
     pub lock: Option<OwnedFd>,
     pub reports: Option<UnixStream>,
@@ -109,20 +109,20 @@ impl Handover {
     }
 
     /// In the engine: takes what was handed over. No thread may have been started before.
-    pub fn adopt_as_engine(self) -> Result<Adopted> {
+    pub fn adopt_as_engine(self) -> Result<AdoptedDescriptors> {
         // Once more: a program file with capabilities loses it in exec.
         self.die_with_supervisor().map_err(failed)?;
         self.adopt()
     }
 
     /// The same in the process that has handed over to itself.
-    pub fn adopt(self) -> Result<Adopted> {
+    pub fn adopt(self) -> Result<AdoptedDescriptors> {
         // Who is to have it next is told then. This fails for a number that is not open.
         self.descriptors().try_for_each(|fd| set_close_on_exec(fd, true)).map_err(failed)?;
         // SAFETY: the descriptors are open, and nobody else in this process has them (invariant 2): it was started to
         // get them, and has opened nothing itself yet.
         unsafe {
-            Ok(Adopted {
+            Ok(AdoptedDescriptors {
                 lock: self.lock.map(|fd| OwnedFd::from_raw_fd(fd)),
                 reports: self.reports.map(|fd| UnixStream::from_raw_fd(fd)),
                 tcp: self.tcp.into_iter().map(|fd| TcpListener::from_raw_fd(fd)).collect(),

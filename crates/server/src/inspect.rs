@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// What is to be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum InspectedPart {
     Relations,
     Page { relation: u32, block: u32 },
     Log { from: Option<u64>, to: Option<u64> },
@@ -22,7 +22,7 @@ pub enum What {
 }
 
 /// The words after `inspect`: what, the folder, and what the structure is found by.
-pub fn parse(arguments: &[String]) -> Result<(PathBuf, What), String> {
+pub fn parse(arguments: &[String]) -> Result<(PathBuf, InspectedPart), String> {
     let Some((what, rest)) = arguments.split_first() else {
         return Err("inspect needs to know what: relations, page, log, tree or undo".into());
     };
@@ -41,15 +41,15 @@ pub fn parse(arguments: &[String]) -> Result<(PathBuf, What), String> {
         }
     }
     let what = match (what.as_str(), numbers.as_slice()) {
-        ("relations", []) => What::Relations,
-        ("page", [relation, block]) => What::Page { relation: *relation, block: *block },
+        ("relations", []) => InspectedPart::Relations,
+        ("page", [relation, block]) => InspectedPart::Page { relation: *relation, block: *block },
         ("page", _) => return Err("inspect page needs a relation and a block".into()),
-        ("log", []) => What::Log { from, to },
-        ("tree", [relation]) => What::Tree { relation: *relation, keys },
+        ("log", []) => InspectedPart::Log { from, to },
+        ("tree", [relation]) => InspectedPart::Tree { relation: *relation, keys },
         ("tree", _) => return Err("inspect tree needs a relation".into()),
         ("undo", [relation, block, slot]) => {
             let slot = u16::try_from(*slot).map_err(|_| format!("invalid slot {slot}"))?;
-            What::Undo { relation: *relation, block: *block, slot }
+            InspectedPart::Undo { relation: *relation, block: *block, slot }
         }
         ("undo", _) => return Err("inspect undo needs a relation, a block and a slot".into()),
         ("relations" | "log", _) => return Err(format!("inspect {what} needs no number")),
@@ -65,7 +65,7 @@ fn parse_lsn(text: &str) -> Result<u64, String> {
     Ok(u64::from(half(high)?) << 32 | u64::from(half(low)?))
 }
 
-pub fn run(data_dir: &Path, what: &What) -> Result<()> {
+pub fn run(data_dir: &Path, what: &InspectedPart) -> Result<()> {
     folder::wait_for_end(data_dir);
     let inspector = Inspector::open(Arc::new(OsEnv), data_dir)?;
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -76,14 +76,14 @@ pub fn run(data_dir: &Path, what: &What) -> Result<()> {
         }
     };
     match *what {
-        What::Relations => inspector.relations(&mut lines),
-        What::Page { relation, block } => inspector.page(RelationId(relation), block, &mut lines)?,
-        What::Log { from, to } => {
+        InspectedPart::Relations => inspector.relations(&mut lines),
+        InspectedPart::Page { relation, block } => inspector.page(RelationId(relation), block, &mut lines)?,
+        InspectedPart::Log { from, to } => {
             let range = LogRange { from: from.map(Lsn), to: to.map(Lsn) };
             inspector.log(range, &logged_changes::in_words, &mut lines)?;
         }
-        What::Tree { relation, keys } => inspector.tree(RelationId(relation), keys, &mut lines)?,
-        What::Undo { relation, block, slot } => {
+        InspectedPart::Tree { relation, keys } => inspector.tree(RelationId(relation), keys, &mut lines)?,
+        InspectedPart::Undo { relation, block, slot } => {
             inspector.undo(RelationId(relation), RowId { block, slot }, &mut lines)?;
         }
     }
@@ -94,18 +94,18 @@ pub fn run(data_dir: &Path, what: &What) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn parsed(line: &str) -> Result<(PathBuf, What), String> {
+    fn parsed(line: &str) -> Result<(PathBuf, InspectedPart), String> {
         parse(&line.split_whitespace().map(str::to_string).collect::<Vec<_>>())
     }
 
     #[test]
     fn structures_are_named_with_what_they_are_found_by() {
         let whats = [
-            ("relations -D d", What::Relations),
-            ("page -D d 12 3", What::Page { relation: 12, block: 3 }),
-            ("log -D d --from 1/2A", What::Log { from: Some(0x1_0000_002a), to: None }),
-            ("tree -D d 12 --keys", What::Tree { relation: 12, keys: true }),
-            ("undo 12 0 7 -D d", What::Undo { relation: 12, block: 0, slot: 7 }),
+            ("relations -D d", InspectedPart::Relations),
+            ("page -D d 12 3", InspectedPart::Page { relation: 12, block: 3 }),
+            ("log -D d --from 1/2A", InspectedPart::Log { from: Some(0x1_0000_002a), to: None }),
+            ("tree -D d 12 --keys", InspectedPart::Tree { relation: 12, keys: true }),
+            ("undo 12 0 7 -D d", InspectedPart::Undo { relation: 12, block: 0, slot: 7 }),
         ];
         for (line, what) in whats {
             assert_eq!(parsed(line), Ok((PathBuf::from("d"), what)));

@@ -1,8 +1,8 @@
 //! Listening sockets: TCP and Unix, dealt out to the workers in turn.
 
 use crate::connection::Socket;
-use crate::shared::Shared;
-use crate::worker::{Inbox, Mail};
+use crate::shared::ServerShared;
+use crate::worker::{WorkerInbox, WorkerMessage};
 use kilndb_base::sync::atomic::{AtomicUsize, Ordering};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use std::io;
@@ -21,18 +21,18 @@ const ROOM_IS_MADE_WITHIN: Duration = Duration::from_millis(1);
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 /// Deals connections to the workers in turn.
-pub struct Dealer {
-    inboxes: Vec<Arc<Inbox>>,
+pub struct ConnectionDealer {
+    inboxes: Vec<Arc<WorkerInbox>>,
     next: AtomicUsize,
 }
 
-impl Dealer {
-    pub fn new(inboxes: Vec<Arc<Inbox>>) -> Dealer {
-        Dealer { inboxes, next: AtomicUsize::new(0) }
+impl ConnectionDealer {
+    pub fn new(inboxes: Vec<Arc<WorkerInbox>>) -> ConnectionDealer {
+        ConnectionDealer { inboxes, next: AtomicUsize::new(0) }
     }
     fn deal(&self, socket: Socket) {
         let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len();
-        self.inboxes[turn].send(Mail::Connection(socket));
+        self.inboxes[turn].send(WorkerMessage::Connection(socket));
     }
     pub fn nudge_all(&self) {
         self.inboxes.iter().for_each(|i| i.nudge());
@@ -70,7 +70,7 @@ pub fn bind_unix(dir: &Path, port: u16) -> Result<UnixListener> {
     Ok(listener)
 }
 
-pub fn accept_tcp(listener: TcpListener, dealer: Arc<Dealer>, shared: Arc<Shared>) {
+pub fn accept_tcp(listener: TcpListener, dealer: Arc<ConnectionDealer>, shared: Arc<ServerShared>) {
     accept_all(&listener, &dealer, &shared, || {
         let (stream, _) = listener.accept()?;
         // Without it a reply may wait for the client's delayed acknowledgement; failure costs only speed.
@@ -80,7 +80,7 @@ pub fn accept_tcp(listener: TcpListener, dealer: Arc<Dealer>, shared: Arc<Shared
     });
 }
 
-pub fn accept_unix(listener: UnixListener, dealer: Arc<Dealer>, shared: Arc<Shared>) {
+pub fn accept_unix(listener: UnixListener, dealer: Arc<ConnectionDealer>, shared: Arc<ServerShared>) {
     accept_all(&listener, &dealer, &shared, || {
         let (stream, _) = listener.accept()?;
         stream.set_nonblocking(true)?;
@@ -90,8 +90,13 @@ pub fn accept_unix(listener: UnixListener, dealer: Arc<Dealer>, shared: Arc<Shar
 
 /// When descriptors are used up, or all but those that storage may need, the oldest go that have not sent their startup
 /// packets.
-fn accept_all(listener: &impl AsFd, dealer: &Dealer, shared: &Shared, accept: impl Fn() -> io::Result<Socket>) {
-    let mut crowd = Crowd { connections_max: connections_max(), closed: 0, told: None };
+fn accept_all(
+    listener: &impl AsFd,
+    dealer: &ConnectionDealer,
+    shared: &ServerShared,
+    accept: impl Fn() -> io::Result<Socket>,
+) {
+    let mut crowd = RefusedConnections { connections_max: connections_max(), closed: 0, told: None };
     while !shared.stopping() {
         // accept() itself fails for want of a descriptor also when nobody is there.
         wait_for_client(listener);
@@ -137,16 +142,16 @@ fn connections_max() -> usize {
 }
 
 /// Who has been closed to let others in.
-struct Crowd {
+struct RefusedConnections {
     connections_max: usize,
     /// Since the log was told.
     closed: usize,
     told: Option<Instant>,
 }
 
-impl Crowd {
+impl RefusedConnections {
     /// False: everybody has sent a startup packet.
-    fn make_room(&mut self, shared: &Shared) -> bool {
+    fn make_room(&mut self, shared: &ServerShared) -> bool {
         if !shared.close_oldest_stranger() {
             return false;
         }
@@ -157,7 +162,7 @@ impl Crowd {
                 self.closed
             );
             shared.instance.cluster.log(Severity::Log, &message);
-            *self = Crowd { closed: 0, told: Some(Instant::now()), ..*self };
+            *self = RefusedConnections { closed: 0, told: Some(Instant::now()), ..*self };
         }
         true
     }

@@ -28,11 +28,12 @@ mod worker;
 
 use std::process::ExitCode;
 
-type Allocator = allocator::LastFreedFirst<allocator::Counted<large_blocks::LargeBlocks<mimalloc::MiMalloc>>>;
+type Allocator =
+    allocator::FreeListAllocator<allocator::CountingAllocator<large_blocks::LargeBlocks<mimalloc::MiMalloc>>>;
 
 #[global_allocator]
 static ALLOCATOR: Allocator =
-    allocator::LastFreedFirst(allocator::Counted(large_blocks::LargeBlocks(mimalloc::MiMalloc)));
+    allocator::FreeListAllocator(allocator::CountingAllocator(large_blocks::LargeBlocks(mimalloc::MiMalloc)));
 
 /// The kernel's name of a process that was started by way of /proc/self/exe is `exe`: who looks for servers, as pkill
 /// does, looks for `kilndb`.

@@ -7,8 +7,8 @@
 
 use crate::connection_log;
 use crate::runtime::CoroutineRuntime;
-use crate::shared::Shared;
-use kilndb_base::memory::{self, Account};
+use crate::shared::ServerShared;
+use kilndb_base::memory::{self, MemoryAccount};
 use kilndb_base::park::Park;
 use kilndb_base::prefetch::prefetch;
 use kilndb_base::sync::atomic::Ordering;
@@ -28,41 +28,41 @@ pub const OUTPUT_LIMIT_BYTES: usize = 128 * 1024;
 const COPIED_BYTES: usize = 64 * 1024;
 
 #[derive(Default)]
-pub struct Step {
-    phase: Phase,
+pub struct ProtocolState {
+    phase: SessionPhase,
     /// The message in work; kept for its capacity.
     message: Vec<u8>,
     skip_to_sync: bool,
     /// What the session's transaction holds, between steps.
-    memory: Account,
+    memory: MemoryAccount,
 }
 
 #[derive(Default)]
-enum Phase {
+enum SessionPhase {
     #[default]
     Startup,
     Ready(Box<Session>),
     Finished,
 }
 
-impl Step {
+impl ProtocolState {
     pub fn prefetch(&self) {
-        if let Phase::Ready(session) = &self.phase {
+        if let SessionPhase::Ready(session) = &self.phase {
             prefetch(&**session);
         }
     }
     pub fn prefetch_further(&self) {
-        if let Phase::Ready(session) = &self.phase {
+        if let SessionPhase::Ready(session) = &self.phase {
             session.prefetch_further();
         }
     }
     pub fn finished(&self) -> bool {
-        matches!(self.phase, Phase::Finished)
+        matches!(self.phase, SessionPhase::Finished)
     }
 }
 
 /// Works off the messages that are there. Runs on a coroutine.
-pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Step {
+pub fn run_step(mut step: ProtocolState, runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> ProtocolState {
     let outcome = catch_unwind(AssertUnwindSafe(|| under(runtime, || work_on_account(&mut step, runtime, shared))));
     let end = match outcome {
         Ok(Ok(())) => return step,
@@ -80,19 +80,21 @@ pub fn run_step(mut step: Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>
     if !is_client_gone(&end) {
         let end = end.with_severity(Severity::Fatal);
         match &mut step.phase {
-            Phase::Ready(session) => session.log_error(&end, text_of(&step.message, session).as_deref(), runtime),
+            SessionPhase::Ready(session) => {
+                session.log_error(&end, text_of(&step.message, session).as_deref(), runtime)
+            }
             _ => connection_log::failed(shared, &runtime.control, &end),
         }
         runtime.link.output.borrow_mut().error_or_notice(&end.0);
     }
-    if let Phase::Ready(mut session) = std::mem::take(&mut step.phase) {
+    if let SessionPhase::Ready(mut session) = std::mem::take(&mut step.phase) {
         connection_log::disconnected(shared, &runtime.control, &session);
         let closed = catch_unwind(AssertUnwindSafe(|| session.close(runtime)));
         if closed.is_err() {
             shared.instance.cluster.log(Severity::Warning, "a session failed while it was closed");
         }
     }
-    step.phase = Phase::Finished;
+    step.phase = SessionPhase::Finished;
     step
 }
 
@@ -107,17 +109,17 @@ fn is_client_gone(end: &Error) -> bool {
 }
 
 /// Works with the account of the session's transaction.
-fn work_on_account(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<()> {
+fn work_on_account(step: &mut ProtocolState, runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<()> {
     memory::replace(step.memory);
     let done = work(step, runtime, shared);
     step.memory = memory::account();
     done
 }
 
-fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<()> {
+fn work(step: &mut ProtocolState, runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<()> {
     loop {
         if runtime.control.terminate_requested.load(Ordering::Acquire) {
-            if !matches!(step.phase, Phase::Ready(_)) {
+            if !matches!(step.phase, SessionPhase::Ready(_)) {
                 return Err(client_gone());
             }
             return Err(Error::new(sqlstate::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
@@ -125,14 +127,14 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
         }
         if !next_message(&mut step.message, runtime)? {
             if runtime.link.end_of_input.get() || runtime.link.write_failed.get() {
-                if let Phase::Ready(session) = &step.phase
+                if let SessionPhase::Ready(session) = &step.phase
                     && session.status() != b'I'
                 {
                     session.log_message("unexpected EOF on client connection with an open transaction".into());
                 }
                 return Err(client_gone());
             }
-            let Phase::Ready(session) = &mut step.phase else {
+            let SessionPhase::Ready(session) = &mut step.phase else {
                 // Whoever has said nothing in time is not known to understand an error.
                 return runtime.control.refuse_long_idleness().map_err(|_| client_gone());
             };
@@ -141,13 +143,13 @@ fn work(step: &mut Step, runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Re
         }
         let message = std::mem::take(&mut step.message);
         let done = match &mut step.phase {
-            Phase::Startup => startup(&message, runtime, shared).map(|session| {
+            SessionPhase::Startup => startup(&message, runtime, shared).map(|session| {
                 if let Some(session) = session {
-                    step.phase = Phase::Ready(session);
+                    step.phase = SessionPhase::Ready(session);
                 }
             }),
-            Phase::Ready(session) => dispatch(session, &mut step.skip_to_sync, &message, runtime),
-            Phase::Finished => Err(client_gone()),
+            SessionPhase::Ready(session) => dispatch(session, &mut step.skip_to_sync, &message, runtime),
+            SessionPhase::Finished => Err(client_gone()),
         };
         step.message = message;
         if step.message.capacity() > 64 * 1024 {
@@ -194,7 +196,7 @@ fn next_message(message: &mut Vec<u8>, runtime: &CoroutineRuntime) -> Result<boo
     Ok(true)
 }
 
-fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<Shared>) -> Result<Option<Box<Session>>> {
+fn startup(packet: &[u8], runtime: &CoroutineRuntime, shared: &Arc<ServerShared>) -> Result<Option<Box<Session>>> {
     let (minor, parameters) = match frontend::decode_startup(packet)? {
         Startup::Ssl | Startup::GssEncryption => {
             runtime.link.output.borrow_mut().buf.push(b'N');
@@ -341,7 +343,7 @@ pub struct WireClient<'a> {
 }
 
 impl WireClient<'_> {
-    fn output<R>(&self, f: impl FnOnce(&mut kilndb_wire::Output) -> R) -> R {
+    fn output<R>(&self, f: impl FnOnce(&mut kilndb_wire::OutputBuffer) -> R) -> R {
         f(&mut self.runtime.link.output.borrow_mut())
     }
 }

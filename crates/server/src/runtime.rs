@@ -1,8 +1,8 @@
 //! The statement's side of a coroutine: parking and time slices.
 
-use crate::connection::Link;
-use crate::shared::Shared;
-use crate::worker::{Inbox, Mail};
+use crate::connection::ConnectionLink;
+use crate::shared::ServerShared;
+use crate::worker::{WorkerInbox, WorkerMessage};
 use corosensei::Yielder;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, Wake, WakeHandle};
@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Why a coroutine was suspended.
-pub enum Yielded {
+pub enum SuspendReason {
     Park { deadline_nanos: Option<u64> },
     Slice,
     Input,
@@ -32,18 +32,18 @@ const FIRST_STEPS: u32 = 4;
 const QUICK_NANOS: u64 = TIME_SLICE_NANOS / 16;
 
 pub struct ConnectionWake {
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
     token: usize,
     generation: u64,
     woken: AtomicBool,
 }
 
 impl ConnectionWake {
-    pub fn new(inbox: Arc<Inbox>, token: usize, generation: u64) -> ConnectionWake {
+    pub fn new(inbox: Arc<WorkerInbox>, token: usize, generation: u64) -> ConnectionWake {
         ConnectionWake { inbox, token, generation, woken: AtomicBool::new(false) }
     }
-    pub fn attention(&self) -> Attention {
-        Attention { inbox: self.inbox.clone(), token: self.token, generation: self.generation }
+    pub fn attention(&self) -> IdleSessionWake {
+        IdleSessionWake { inbox: self.inbox.clone(), token: self.token, generation: self.generation }
     }
     pub fn take(&self) -> bool {
         self.woken.swap(false, Ordering::AcqRel)
@@ -56,27 +56,27 @@ impl ConnectionWake {
 impl Wake for ConnectionWake {
     fn wake(&self) {
         if !self.woken.swap(true, Ordering::AcqRel) {
-            self.inbox.send(Mail::Wake { token: self.token, generation: self.generation });
+            self.inbox.send(WorkerMessage::Wake { token: self.token, generation: self.generation });
         }
     }
 }
 
 /// Makes the worker look at a session that is idle.
-pub struct Attention {
-    inbox: Arc<Inbox>,
+pub struct IdleSessionWake {
+    inbox: Arc<WorkerInbox>,
     token: usize,
     generation: u64,
 }
 
-impl Wake for Attention {
+impl Wake for IdleSessionWake {
     fn wake(&self) {
-        self.inbox.send(Mail::Attention { token: self.token, generation: self.generation });
+        self.inbox.send(WorkerMessage::Attention { token: self.token, generation: self.generation });
     }
 }
 
 pub struct CoroutineRuntime {
-    yielder: *const Yielder<(), Yielded>,
-    pub link: Rc<Link>,
+    yielder: *const Yielder<(), SuspendReason>,
+    pub link: Rc<ConnectionLink>,
     pub wake: Arc<ConnectionWake>,
     pub control: Arc<SessionControl>,
     slice_end_nanos: Cell<u64>,
@@ -84,18 +84,18 @@ pub struct CoroutineRuntime {
     looked_nanos: Cell<u64>,
     steps: Cell<u32>,
     steps_per_look: Cell<u32>,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     worker: usize,
 }
 
 impl CoroutineRuntime {
     /// `yielder` must outlive the value: it is made inside the coroutine and dropped before it ends.
     pub fn new(
-        yielder: &Yielder<(), Yielded>,
-        link: Rc<Link>,
+        yielder: &Yielder<(), SuspendReason>,
+        link: Rc<ConnectionLink>,
         wake: Arc<ConnectionWake>,
         control: Arc<SessionControl>,
-        shared: Arc<Shared>,
+        shared: Arc<ServerShared>,
         worker: usize,
     ) -> CoroutineRuntime {
         let runtime = CoroutineRuntime {
@@ -145,12 +145,12 @@ impl CoroutineRuntime {
     /// Whether others have had their turn.
     fn give_way_if(&self, is_over: bool) -> bool {
         if is_over {
-            self.suspend(Yielded::Slice);
+            self.suspend(SuspendReason::Slice);
         }
         is_over
     }
 
-    pub fn suspend(&self, why: Yielded) {
+    pub fn suspend(&self, why: SuspendReason) {
         let counted = accesses::now();
         // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
         // used on that coroutine only (the type is not Send).
@@ -162,7 +162,7 @@ impl CoroutineRuntime {
     /// Waits for the socket.
     pub fn wait_for_client(&self, kind: WaitKind) {
         self.control.set_waits_for(kind);
-        self.suspend(if kind == WaitKind::ClientRead { Yielded::Input } else { Yielded::Output });
+        self.suspend(if kind == WaitKind::ClientRead { SuspendReason::Input } else { SuspendReason::Output });
         self.control.set_waits_for(WaitKind::Nothing);
     }
 
@@ -183,7 +183,7 @@ impl CoroutineRuntime {
         let ends = ends.iter().map(|end| end.load(Ordering::Relaxed)).filter(|end| *end != 0);
         let deadline_nanos = ends.chain(deadline_nanos.or(lock_deadline)).min();
         self.control.set_waits_for(if for_lock { WaitKind::Lock } else { WaitKind::Time });
-        self.suspend(Yielded::Park { deadline_nanos });
+        self.suspend(SuspendReason::Park { deadline_nanos });
         self.control.set_waits_for(WaitKind::Nothing);
         self.wake.take();
         self.interrupts()?;
@@ -209,7 +209,7 @@ impl Park for CoroutineRuntime {
         if self.wake.take() {
             return;
         }
-        self.suspend(Yielded::Park { deadline_nanos: None });
+        self.suspend(SuspendReason::Park { deadline_nanos: None });
         self.wake.take();
     }
     fn is_flushed_for(&self) -> bool {

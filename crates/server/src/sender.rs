@@ -18,7 +18,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 pub const AT_ONCE: usize = 64;
 
 /// What came of a reply: the number of bytes that the socket took, or why it took none. None: it was not tried.
-pub type Sent = Option<io::Result<usize>>;
+pub type SendOutcome = Option<io::Result<usize>>;
 
 pub struct Sender {
     ring: Option<IoUring>,
@@ -35,7 +35,11 @@ impl Sender {
 
     /// Sends to each socket, as much as it takes without waiting. At most [`AT_ONCE`] replies. `sent` is cleared first;
     /// it has one entry for each reply.
-    pub fn send<B: std::ops::Deref<Target = [u8]>>(&mut self, replies: &[(BorrowedFd<'_>, B)], sent: &mut Vec<Sent>) {
+    pub fn send<B: std::ops::Deref<Target = [u8]>>(
+        &mut self,
+        replies: &[(BorrowedFd<'_>, B)],
+        sent: &mut Vec<SendOutcome>,
+    ) {
         sent.clear();
         sent.resize_with(replies.len(), || None);
         let Some(ring) = &mut self.ring else { return };

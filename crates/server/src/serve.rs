@@ -6,13 +6,13 @@ use crate::cli::ServeOptions;
 use crate::code_pages;
 use crate::crash;
 use crate::handover::Handover;
-use crate::listen::{self, Dealer};
+use crate::listen::{self, ConnectionDealer};
 use crate::log::ServerLog;
 use crate::memory;
-use crate::shared::Shared;
+use crate::shared::ServerShared;
 use crate::signals;
 use crate::supervisor;
-use crate::worker::{Seat, Worker};
+use crate::worker::{Worker, WorkerSeat};
 use kilndb_base::env::{Env, OsEnv, raise_descriptor_limit};
 use kilndb_base::{Result, Severity};
 use kilndb_context::log::{LogRecord, LogSink};
@@ -60,15 +60,15 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     };
     let instance = Instance::open(cluster, vec![Arc::new(kilndb_plpgsql::PlPgSql)])?;
 
-    let shared = Arc::new(Shared::new(instance.clone(), env.clone()));
+    let shared = Arc::new(ServerShared::new(instance.clone(), env.clone()));
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
     for index in 0..workers {
-        let seat = Seat::new(index, shared.clone())?;
+        let seat = WorkerSeat::new(index, shared.clone())?;
         inboxes.push(seat.inbox());
         threads.push(env.spawn(&format!("worker {index}"), Box::new(move || Worker::work(seat)))?);
     }
-    let dealer = Arc::new(Dealer::new(inboxes));
+    let dealer = Arc::new(ConnectionDealer::new(inboxes));
     for listener in inherited.tcp {
         let (dealer, shared) = (dealer.clone(), shared.clone());
         env.spawn("accept tcp", Box::new(move || listen::accept_tcp(listener, dealer, shared)))?;

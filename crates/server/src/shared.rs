@@ -1,7 +1,7 @@
 //! What all workers share: the database instance, the list of sessions, the stop flag.
 
-use crate::apart::Apart;
-use crate::runtime::{Attention, ConnectionWake};
+use crate::apart::SideThreads;
+use crate::runtime::{ConnectionWake, IdleSessionWake};
 use kilndb_base::env::Env;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
@@ -14,10 +14,10 @@ use std::net::SocketAddr;
 /// Microseconds from 1970 to 2000.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-pub struct Shared {
+pub struct ServerShared {
     pub instance: Arc<Instance>,
     pub env: Arc<dyn Env>,
-    pub apart: Apart,
+    pub apart: SideThreads,
     stop: AtomicBool,
     next_process_id: AtomicI32,
     /// Sessions past their startup packet.
@@ -28,11 +28,11 @@ pub struct Shared {
     strangers: Mutex<BTreeMap<i32, Arc<SessionControl>>>,
 }
 
-impl Shared {
-    pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>) -> Shared {
-        Shared {
+impl ServerShared {
+    pub fn new(instance: Arc<Instance>, env: Arc<dyn Env>) -> ServerShared {
+        ServerShared {
             instance,
-            apart: Apart::new(env.clone()),
+            apart: SideThreads::new(env.clone()),
             env,
             stop: AtomicBool::new(false),
             next_process_id: AtomicI32::new(1000),
@@ -51,7 +51,7 @@ impl Shared {
     pub fn register_session(
         &self,
         wake: Arc<ConnectionWake>,
-        attention: Arc<Attention>,
+        attention: Arc<IdleSessionWake>,
         ends: Option<(SocketAddr, SocketAddr)>,
     ) -> Arc<SessionControl> {
         let process_id = self.next_process_id.fetch_add(1, Ordering::Relaxed) & 0x7fff_ffff;

@@ -9,9 +9,9 @@
 
 use crate::connection::{Connection, ConnectionState, Socket};
 use crate::memory::MemoryWatch;
-use crate::runtime::{ConnectionWake, Yielded};
-use crate::sender::{self, Sender, Sent};
-use crate::shared::Shared;
+use crate::runtime::{ConnectionWake, SuspendReason};
+use crate::sender::{self, SendOutcome, Sender};
+use crate::shared::ServerShared;
 use crate::statement_stack::StatementStack;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ const SENT_TOGETHER: usize = 3;
 /// Bytes read from a socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
 
-pub enum Mail {
+pub enum WorkerMessage {
     Connection(Socket),
     Wake {
         token: usize,
@@ -55,16 +55,16 @@ pub enum Mail {
 }
 
 /// How other threads reach a worker.
-pub struct Inbox {
-    mail: Mutex<Vec<Mail>>,
+pub struct WorkerInbox {
+    mail: Mutex<Vec<WorkerMessage>>,
     waker: Waker,
     sleeping: AtomicBool,
     /// A hint that looking into `mail` pays.
     has_mail: AtomicBool,
 }
 
-impl Inbox {
-    pub fn send(&self, mail: Mail) {
+impl WorkerInbox {
+    pub fn send(&self, mail: WorkerMessage) {
         self.mail.lock().unwrap_or_else(|e| e.into_inner()).push(mail);
         self.has_mail.store(true, Ordering::Release);
         if self.sleeping.swap(false, Ordering::SeqCst) {
@@ -79,9 +79,9 @@ impl Inbox {
 
 pub struct Worker {
     index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     poll: Poll,
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
     connections: Vec<Option<Connection>>,
     generations: Vec<u64>,
     free: Vec<usize>,
@@ -101,7 +101,7 @@ pub struct Worker {
     unsent: Vec<usize>,
     unsent_until_nanos: u64,
     sender: Sender,
-    sent: Vec<Sent>,
+    sent: Vec<SendOutcome>,
     /// When the flush of the log that sessions wait for begins at the latest; 0: none is wanted.
     flush_from_nanos: u64,
     memory_watch: MemoryWatch,
@@ -109,42 +109,42 @@ pub struct Worker {
 
 /// How much of a session's statement a turn has done: to its end or until it waits, or as much as it may at once.
 #[derive(PartialEq, Eq)]
-enum Turn {
+enum TurnLength {
     Short,
     Long,
 }
 
 /// What a worker is made of before it has a thread.
-pub struct Seat {
+pub struct WorkerSeat {
     index: usize,
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     poll: Poll,
-    inbox: Arc<Inbox>,
+    inbox: Arc<WorkerInbox>,
 }
 
-impl Seat {
-    pub fn new(index: usize, shared: Arc<Shared>) -> std::io::Result<Seat> {
+impl WorkerSeat {
+    pub fn new(index: usize, shared: Arc<ServerShared>) -> std::io::Result<WorkerSeat> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
-        let inbox = Arc::new(Inbox {
+        let inbox = Arc::new(WorkerInbox {
             mail: Mutex::new(Vec::new()),
             waker,
             sleeping: AtomicBool::new(false),
             has_mail: AtomicBool::new(false),
         });
-        Ok(Seat { index, shared, poll, inbox })
+        Ok(WorkerSeat { index, shared, poll, inbox })
     }
 
-    pub fn inbox(&self) -> Arc<Inbox> {
+    pub fn inbox(&self) -> Arc<WorkerInbox> {
         self.inbox.clone()
     }
 }
 
 impl Worker {
     /// Runs on the calling thread until the server stops.
-    pub fn work(seat: Seat) {
+    pub fn work(seat: WorkerSeat) {
         crate::allocator::keep_freed_blocks();
-        let Seat { index, shared, poll, inbox } = seat;
+        let WorkerSeat { index, shared, poll, inbox } = seat;
         let worker = Worker {
             index,
             shared,
@@ -200,7 +200,7 @@ impl Worker {
                 }
                 // A session that streams to a fast client is ready again at once: who has just sent a message waits for
                 // no more than one of its turns.
-                if self.resume(token) == Turn::Long {
+                if self.resume(token) == TurnLength::Long {
                     break;
                 }
             }
@@ -301,9 +301,9 @@ impl Worker {
         let mail = std::mem::take(&mut *self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()));
         for letter in mail {
             match letter {
-                Mail::Connection(socket) => self.accept(socket),
-                Mail::Wake { token, generation } => self.wake(token, generation),
-                Mail::Attention { token, generation } => self.attend(token, generation),
+                WorkerMessage::Connection(socket) => self.accept(socket),
+                WorkerMessage::Wake { token, generation } => self.wake(token, generation),
+                WorkerMessage::Attention { token, generation } => self.attend(token, generation),
             }
         }
     }
@@ -405,19 +405,19 @@ impl Worker {
         }
     }
 
-    fn resume(&mut self, token: usize) -> Turn {
-        let Some(Some(c)) = self.connections.get_mut(token) else { return Turn::Short };
+    fn resume(&mut self, token: usize) -> TurnLength {
+        let Some(Some(c)) = self.connections.get_mut(token) else { return TurnLength::Short };
         let outcome = c.run(&mut self.stacks);
-        let turn = if matches!(outcome, Some(Yielded::Output)) { Turn::Long } else { Turn::Short };
+        let turn = if matches!(outcome, Some(SuspendReason::Output)) { TurnLength::Long } else { TurnLength::Short };
         self.look_after_flush();
-        let Some(Some(c)) = self.connections.get_mut(token) else { return Turn::Short };
+        let Some(Some(c)) = self.connections.get_mut(token) else { return TurnLength::Short };
         match outcome {
             None => {
                 if let Some(deadline) = c.idle_timer() {
                     self.timers.push(Reverse((deadline, token, self.generations[token])));
                 }
             }
-            Some(Yielded::Park { deadline_nanos }) => {
+            Some(SuspendReason::Park { deadline_nanos }) => {
                 c.state = ConnectionState::Parked;
                 if let Some(deadline) = deadline_nanos {
                     self.timers.push(Reverse((deadline, token, self.generations[token])));
@@ -428,20 +428,20 @@ impl Worker {
                 }
                 if !c.has_urgent_output() {
                     self.reconsider(token);
-                    return Turn::Short;
+                    return TurnLength::Short;
                 }
             }
-            Some(Yielded::Slice) => {
+            Some(SuspendReason::Slice) => {
                 c.state = ConnectionState::Queued;
                 self.sliced.push_back(token);
                 if c.has_urgent_output() && !std::mem::replace(&mut c.is_unsent, true) {
                     self.unsent.push(token);
                 }
                 self.send_replies();
-                return Turn::Long;
+                return TurnLength::Long;
             }
-            Some(Yielded::Input) => c.state = ConnectionState::WaitingForInput,
-            Some(Yielded::Output) => c.state = ConnectionState::WaitingForOutput,
+            Some(SuspendReason::Input) => c.state = ConnectionState::WaitingForInput,
+            Some(SuspendReason::Output) => c.state = ConnectionState::WaitingForOutput,
         }
         if !c.has_output() {
             self.reconsider(token);

@@ -20,7 +20,7 @@ const BRANCHES: u64 = 4;
 const TELLERS: u64 = 10 * BRANCHES;
 const ACCOUNTS: u64 = 1000 * BRANCHES;
 
-pub struct Options {
+pub struct CrashOptions {
     pub rounds: usize,
     pub clients: usize,
     /// Longest time under load before the kill.
@@ -29,28 +29,28 @@ pub struct Options {
 }
 
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct CrashReport {
     pub rounds: usize,
     pub acknowledged: i64,
     pub longest_start_ms: u128,
 }
 
-struct Bench {
+struct CrashBench {
     data: PathBuf,
     port: u16,
     /// The last number each client saw acknowledged.
     acknowledged: Vec<AtomicI64>,
 }
 
-pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, String> {
+pub fn run(options: &CrashOptions, mut progress: impl FnMut(&str)) -> Result<CrashReport, String> {
     let folder = TempDir::new("crash").map_err(|e| e.to_string())?;
-    let bench = Bench {
+    let bench = CrashBench {
         data: folder.path().join("data"),
         port: process::free_port().map_err(|e| e.to_string())?,
         acknowledged: (0..options.clients).map(|_| AtomicI64::new(0)).collect(),
     };
     let mut random = Random(options.seed | 1);
-    let mut report = Report::default();
+    let mut report = CrashReport::default();
     let mut server = bench.start(&mut report)?;
     bench.load(&server)?;
     for round in 1..=options.rounds {
@@ -82,8 +82,8 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     Ok(report)
 }
 
-impl Bench {
-    fn start(&self, report: &mut Report) -> Result<Server, String> {
+impl CrashBench {
+    fn start(&self, report: &mut CrashReport) -> Result<Server, String> {
         let began = Instant::now();
         // Small, so that pages are evicted and checkpoints run while the load does.
         let server =

@@ -4,10 +4,10 @@
 //! unsynced writes survive a power loss in any part; names survive it in the order of their changes. A failed write
 //! gets through in part. After a failed sync the system takes the bytes for written: they are read, but no later sync
 //! makes them durable.
-use crate::random::Choice;
+use crate::random::Chooser;
 use kilndb_base::Result;
-use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
-use kilndb_base::network::{Listener, Stream};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode, OsEnv};
+use kilndb_base::network::{NetworkListener, NetworkStream};
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::sync::JoinHandle;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
+pub enum DiskFault {
     PowerLoss,
     /// The next writes (so many) fail with this error number.
     Write(i32, u32),
@@ -30,7 +30,7 @@ pub enum Fault {
     Hole(i32),
 }
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum OperationKind {
     Write,
     Sync,
     /// Names and sizes: may fail as writes do.
@@ -42,17 +42,17 @@ enum Kind {
 }
 
 #[derive(Default)]
-struct Content {
+struct FileContent {
     durable: Vec<u8>,
     current: Vec<u8>,
     pending: Vec<(usize, Vec<u8>)>,
 }
 /// One life of a process.
-pub struct Switch {
+pub struct ProcessSwitch {
     pub dead: AtomicBool,
     /// Operations until the fault.
     left: AtomicI64,
-    fault: Mutex<Option<Fault>>,
+    fault: Mutex<Option<DiskFault>>,
     /// A read of this file at the first offset that gives what is at the second.
     astray: Mutex<Option<(PathBuf, u64, u64)>>,
     /// Files can only be opened for reading.
@@ -69,11 +69,11 @@ pub struct Switch {
     /// Called after each pause of a background thread, with the thread's name.
     after_pauses: Mutex<Option<Arc<dyn Fn(&str) + Send + Sync>>>,
 }
-impl Switch {
+impl ProcessSwitch {
     fn check(&self) -> io::Result<()> {
         if self.dead.load(SeqCst) { Err(io::Error::other("crashed")) } else { Ok(()) }
     }
-    fn step(&self, kind: Kind) -> io::Result<()> {
+    fn step(&self, kind: OperationKind) -> io::Result<()> {
         self.check()?;
         if self.left.fetch_sub(1, SeqCst) > 0 {
             return Ok(());
@@ -81,18 +81,20 @@ impl Switch {
         let mut fault = self.fault.lock().unwrap();
         let failed = match (*fault, kind) {
             (None, _) => return Ok(()),
-            (Some(Fault::PowerLoss), _) => {
+            (Some(DiskFault::PowerLoss), _) => {
                 self.dead.store(true, SeqCst);
                 io::Error::other("power loss")
             }
-            (Some(Fault::Full(number)), Kind::Growth) | (Some(Fault::Hole(number)), Kind::Hole) => {
+            (Some(DiskFault::Full(number)), OperationKind::Growth)
+            | (Some(DiskFault::Hole(number)), OperationKind::Hole) => io::Error::from_raw_os_error(number),
+            (
+                Some(DiskFault::Write(number, times)),
+                OperationKind::Write | OperationKind::Meta | OperationKind::Growth | OperationKind::Hole,
+            ) => {
+                *fault = (times > 1).then_some(DiskFault::Write(number, times - 1));
                 io::Error::from_raw_os_error(number)
             }
-            (Some(Fault::Write(number, times)), Kind::Write | Kind::Meta | Kind::Growth | Kind::Hole) => {
-                *fault = (times > 1).then_some(Fault::Write(number, times - 1));
-                io::Error::from_raw_os_error(number)
-            }
-            (Some(Fault::Sync), Kind::Sync) => {
+            (Some(DiskFault::Sync), OperationKind::Sync) => {
                 *fault = None;
                 io::Error::from_raw_os_error(5)
             }
@@ -103,8 +105,8 @@ impl Switch {
     }
 }
 struct MemFile {
-    content: Arc<Mutex<Content>>,
-    switch: Arc<Switch>,
+    content: Arc<Mutex<FileContent>>,
+    switch: Arc<ProcessSwitch>,
     path: PathBuf,
     /// Its contents have checksums page by page.
     is_of_pages: bool,
@@ -142,7 +144,7 @@ impl File for MemFile {
         let mut c = self.content.lock().unwrap();
         self.switch.check()?;
         let grows = c.current.len() < offset as usize + data.len();
-        let verdict = self.switch.step(if grows { Kind::Growth } else { Kind::Write });
+        let verdict = self.switch.step(if grows { OperationKind::Growth } else { OperationKind::Write });
         let data = if verdict.is_ok() { data } else { &data[..data.len() / 2 / 512 * 512] };
         put(&mut c.current, offset as usize, data);
         c.pending.push((offset as usize, data.to_vec()));
@@ -151,7 +153,7 @@ impl File for MemFile {
     fn sync_data(&self) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
         self.switch.check()?;
-        if let Err(e) = self.switch.step(Kind::Sync) {
+        if let Err(e) = self.switch.step(OperationKind::Sync) {
             if !self.switch.dead.load(SeqCst) {
                 c.pending.clear();
             }
@@ -175,7 +177,7 @@ impl File for MemFile {
     }
     fn punch_hole(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
-        self.switch.step(Kind::Hole)?;
+        self.switch.step(OperationKind::Hole)?;
         let len = (len as usize).min(c.current.len().saturating_sub(offset as usize));
         let zeros = vec![0; len];
         put(&mut c.current, offset as usize, &zeros);
@@ -184,7 +186,7 @@ impl File for MemFile {
     }
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut c = self.content.lock().unwrap();
-        self.switch.step(Kind::Growth)?;
+        self.switch.step(OperationKind::Growth)?;
         let want = (offset + len) as usize;
         if c.current.len() < want {
             c.current.resize(want, 0);
@@ -214,20 +216,20 @@ pub fn while_alive(env: &Arc<SimEnv>) -> impl Park {
     WhileAlive(ThreadPark::new(), env.clone())
 }
 
-type Names = BTreeMap<PathBuf, Arc<Mutex<Content>>>;
+type DirectoryNames = BTreeMap<PathBuf, Arc<Mutex<FileContent>>>;
 #[derive(Default)]
 struct Disk {
-    current: Names,
+    current: DirectoryNames,
     /// What the directory durably says.
-    durable: Names,
+    durable: DirectoryNames,
     /// Changes since, oldest first: state after each.
-    log: Vec<Names>,
+    log: Vec<DirectoryNames>,
     /// Whoever has the folder locked: in which process, and how.
-    locks: Vec<(Weak<()>, Arc<Switch>, Lock)>,
+    locks: Vec<(Weak<()>, Arc<ProcessSwitch>, FolderLock)>,
 }
 pub struct SimEnv {
     disk: Arc<Mutex<Disk>>,
-    pub switch: Arc<Switch>,
+    pub switch: Arc<ProcessSwitch>,
 }
 impl Default for SimEnv {
     fn default() -> SimEnv {
@@ -236,7 +238,7 @@ impl Default for SimEnv {
 }
 impl SimEnv {
     fn over(disk: Arc<Mutex<Disk>>) -> SimEnv {
-        let switch = Switch {
+        let switch = ProcessSwitch {
             dead: AtomicBool::new(false),
             left: AtomicI64::new(i64::MAX),
             fault: Mutex::new(None),
@@ -256,7 +258,7 @@ impl SimEnv {
         *self.switch.after_pauses.lock().unwrap() = Some(Arc::new(f));
     }
     /// After so many more operations, this happens.
-    pub fn arm(&self, operations: i64, fault: Fault) {
+    pub fn arm(&self, operations: i64, fault: DiskFault) {
         *self.switch.fault.lock().unwrap() = Some(fault);
         self.switch.left.store(operations, SeqCst);
     }
@@ -292,12 +294,12 @@ impl SimEnv {
         Arc::new(SimEnv::over(self.disk.clone()))
     }
     /// The next process after a power loss.
-    pub fn after_power_loss(&self, rng: &mut impl Choice) -> Arc<SimEnv> {
+    pub fn after_power_loss(&self, rng: &mut impl Chooser) -> Arc<SimEnv> {
         self.kill();
         let disk = self.disk.lock().unwrap();
         let pick = rng.below(disk.log.len() as u64 + 1) as usize;
         let names = if pick == 0 { &disk.durable } else { &disk.log[pick - 1] };
-        let mut made = Names::new();
+        let mut made = DirectoryNames::new();
         for (path, content) in names {
             let c = content.lock().unwrap();
             let mut bytes = c.durable.clone();
@@ -315,7 +317,7 @@ impl SimEnv {
                     from = to;
                 }
             }
-            let content = Content { current: bytes.clone(), durable: bytes, pending: Vec::new() };
+            let content = FileContent { current: bytes.clone(), durable: bytes, pending: Vec::new() };
             made.insert(path.clone(), Arc::new(Mutex::new(content)));
         }
         Arc::new(SimEnv::over(Arc::new(Mutex::new(Disk { current: made.clone(), durable: made, ..Disk::default() }))))
@@ -357,15 +359,15 @@ impl SimEnv {
     /// From now on nothing can be written.
     pub fn make_read_only(&self) {
         self.switch.is_read_only.store(true, SeqCst);
-        self.arm(0, Fault::PowerLoss);
+        self.arm(0, DiskFault::PowerLoss);
     }
     /// From now on nobody opens this file: the error that it gives.
     pub fn deny(&self, path: impl AsRef<Path>, number: i32) {
         *self.switch.denied.lock().unwrap() = Some((Path::new("/sim").join(path), number));
     }
-    fn change(&self, f: impl FnOnce(&mut Names)) -> io::Result<()> {
+    fn change(&self, f: impl FnOnce(&mut DirectoryNames)) -> io::Result<()> {
         let mut d = self.disk.lock().unwrap();
-        self.switch.step(Kind::Meta)?;
+        self.switch.step(OperationKind::Meta)?;
         let d = &mut *d;
         f(&mut d.current);
         d.log.push(d.current.clone());
@@ -392,19 +394,19 @@ impl Env for SimEnv {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         OsEnv.spawn(name, body)
     }
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         self.switch.check()?;
         if let Some((denied, number)) = &*self.switch.denied.lock().unwrap()
             && denied == path
         {
             return Err(io::Error::from_raw_os_error(*number));
         }
-        if how != Open::ReadOnly && self.switch.is_read_only.load(SeqCst) {
+        if how != OpenMode::ReadOnly && self.switch.is_read_only.load(SeqCst) {
             return Err(io::Error::from_raw_os_error(30));
         }
         let have = self.disk.lock().unwrap().current.get(path).cloned();
         let content = match (have, how) {
-            (Some(c), Open::Truncate) => {
+            (Some(c), OpenMode::Truncate) => {
                 let mut inner = c.lock().unwrap();
                 inner.current.clear();
                 inner.pending.clear();
@@ -413,9 +415,9 @@ impl Env for SimEnv {
                 c
             }
             (Some(c), _) => c,
-            (None, Open::Existing | Open::ReadOnly) => return Err(io::Error::from(io::ErrorKind::NotFound)),
+            (None, OpenMode::Existing | OpenMode::ReadOnly) => return Err(io::Error::from(io::ErrorKind::NotFound)),
             (None, _) => {
-                let c = Arc::new(Mutex::new(Content::default()));
+                let c = Arc::new(Mutex::new(FileContent::default()));
                 self.change(|n| {
                     n.insert(path.to_path_buf(), c.clone());
                 })?;
@@ -429,11 +431,11 @@ impl Env for SimEnv {
         let disk = self.disk.lock().unwrap();
         Ok(disk.current.contains_key(path) || disk.current.keys().any(|p| p.parent() == Some(path)))
     }
-    fn lock_dir(&self, _: &Path, how: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, _: &Path, how: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         self.switch.check()?;
         let mut disk = self.disk.lock().unwrap();
         disk.locks.retain(|(held, process, _)| held.strong_count() > 0 && !process.dead.load(SeqCst));
-        if disk.locks.iter().any(|(_, _, other)| how == Lock::Exclusive || *other == Lock::Exclusive) {
+        if disk.locks.iter().any(|(_, _, other)| how == FolderLock::Exclusive || *other == FolderLock::Exclusive) {
             return Ok(None);
         }
         let held = Arc::new(());
@@ -460,15 +462,15 @@ impl Env for SimEnv {
     }
     fn sync_dir(&self, _: &Path) -> io::Result<()> {
         let mut d = self.disk.lock().unwrap();
-        self.switch.step(Kind::Sync)?;
+        self.switch.step(OperationKind::Sync)?;
         d.durable = d.current.clone();
         d.log.clear();
         Ok(())
     }
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         OsEnv.connect(address, limit)
     }
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         OsEnv.listen(address)
     }
 }

@@ -22,12 +22,12 @@ impl Random {
 }
 
 /// Somebody who chooses.
-pub trait Choice {
+pub trait Chooser {
     /// A number below `n`.
     fn below(&mut self, n: u64) -> u64;
 }
 
-impl Choice for Random {
+impl Chooser for Random {
     fn below(&mut self, n: u64) -> u64 {
         Random::below(self, n)
     }

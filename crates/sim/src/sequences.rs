@@ -19,7 +19,7 @@ const AHEAD: usize = 32;
 /// Sequences that all draw from; their numbers never come again.
 const COMMON: [&str; 5] = ["plain", "cached", "descending", "many_id_seq", "filled_id_seq"];
 
-pub struct Options {
+pub struct SequenceOptions {
     pub rounds: u64,
     pub sessions: usize,
     pub load_max_ms: u64,
@@ -27,7 +27,7 @@ pub struct Options {
 }
 
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct SequenceReport {
     pub rounds: u64,
     pub told: usize,
     pub own_steps: u64,
@@ -35,20 +35,20 @@ pub struct Report {
 
 /// A sequence as its only user knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct State {
+struct SequenceState {
     last: i64,
     is_called: bool,
     increment: i64,
     max: i64,
 }
-impl State {
+impl SequenceState {
     /// It goes round from 1 to its end.
-    fn next(self) -> State {
+    fn next(self) -> SequenceState {
         let next = if !self.is_called { self.last } else { self.last + self.increment };
-        State { last: if next > self.max { 1 } else { next }, is_called: true, ..self }
+        SequenceState { last: if next > self.max { 1 } else { next }, is_called: true, ..self }
     }
     /// Is it told by this number, drawn after a crash?
-    fn after_crash(self, number: i64) -> Option<State> {
+    fn after_crash(self, number: i64) -> Option<SequenceState> {
         let mut state = self;
         (0..=AHEAD).find_map(|_| {
             state = state.next();
@@ -59,7 +59,7 @@ impl State {
 
 /// Numbers of one common sequence.
 #[derive(Default)]
-struct Told {
+struct DrawnNumbers {
     /// All in this life of the server, and those before that must not come again.
     all: HashSet<i64>,
     durable: HashSet<i64>,
@@ -69,29 +69,29 @@ struct Session {
     number: usize,
     random: Random,
     /// Its own sequence: the states that a crash may leave, the last one being what holds now.
-    own: Vec<State>,
+    own: Vec<SequenceState>,
     /// The identity column of its own table, likewise.
-    identity: Vec<State>,
+    identity: Vec<SequenceState>,
     /// Told since its last acknowledged transaction: (sequence, number).
     pending: Vec<(usize, i64)>,
     steps: u64,
 }
 
-struct Bench {
-    told: [Mutex<Told>; COMMON.len()],
+struct SequenceBench {
+    told: [Mutex<DrawnNumbers>; COMMON.len()],
     killed: AtomicBool,
 }
-type Done = Result<(), ClientError>;
+type ClientResult = Result<(), ClientError>;
 
-pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, String> {
+pub fn run(options: &SequenceOptions, mut progress: impl FnMut(&str)) -> Result<SequenceReport, String> {
     let folder = TempDir::new("sequences").map_err(|e| e.to_string())?;
     let data = folder.path().join("data");
     let port = process::free_port().map_err(|e| e.to_string())?;
     let mut random = Random(options.seed | 1);
     let mut sessions: Vec<Session> =
         (0..options.sessions).map(|number| Session::new(number, random.number() | 1)).collect();
-    let bench = Bench { told: Default::default(), killed: AtomicBool::new(false) };
-    let mut report = Report::default();
+    let bench = SequenceBench { told: Default::default(), killed: AtomicBool::new(false) };
+    let mut report = SequenceReport::default();
     for round in 0..=options.rounds {
         let at = |e: String| format!("seed {} round {round}: {e}", options.seed);
         let buffers = ["shared_buffers=1MB", "shared_buffers=2MB", "shared_buffers=16MB"][random.below(3) as usize];
@@ -123,7 +123,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     Ok(report)
 }
 
-fn lock(told: &Mutex<Told>) -> std::sync::MutexGuard<'_, Told> {
+fn lock(told: &Mutex<DrawnNumbers>) -> std::sync::MutexGuard<'_, DrawnNumbers> {
     told.lock().unwrap_or_else(|e| e.into_inner())
 }
 fn connect(server: &Server) -> Result<Client, ClientError> {
@@ -152,7 +152,7 @@ fn load(server: &Server, sessions: usize) -> Result<(), String> {
     statements.iter().try_for_each(|sql| client.query(sql).map(drop).map_err(|e| format!("{sql}: {e}")))
 }
 
-impl Bench {
+impl SequenceBench {
     fn crash(&self, server: Server, sessions: &mut [Session], under_load_ms: u64) -> Result<(), String> {
         self.killed.store(false, Ordering::SeqCst);
         let result = std::thread::scope(|scope| {
@@ -180,7 +180,7 @@ impl Bench {
         }
         result
     }
-    fn ended(&self, done: Done) -> Result<(), String> {
+    fn ended(&self, done: ClientResult) -> Result<(), String> {
         match done {
             Err(ClientError::Io(_)) if self.killed.load(Ordering::SeqCst) => Ok(()),
             Err(e) => Err(e.to_string()),
@@ -190,7 +190,7 @@ impl Bench {
 }
 
 /// Other work needs the buffers; checkpoints.
-fn evict(server: &Server) -> Done {
+fn evict(server: &Server) -> ClientResult {
     let mut client = connect(server)?;
     for turn in 0.. {
         client.query(&format!("update load set t = repeat(chr(97 + {turn} % 26), 900) where id % 5 = {turn} % 5"))?;
@@ -203,10 +203,10 @@ fn evict(server: &Server) -> Done {
 
 impl Session {
     fn new(number: usize, seed: u64) -> Session {
-        let start = State { last: 1, is_called: false, increment: 1, max: 5000 };
+        let start = SequenceState { last: 1, is_called: false, increment: 1, max: 5000 };
         Session { number, random: Random(seed), own: vec![start], identity: vec![start], pending: Vec::new(), steps: 0 }
     }
-    fn now(&self) -> State {
+    fn now(&self) -> SequenceState {
         self.own[self.own.len() - 1]
     }
 
@@ -222,11 +222,11 @@ impl Session {
             // Several numbers, lest one fits two states that differ in their increments.
             for draw in 0..3 {
                 let number = client.integer(&sql).map_err(|e| format!("{sql}: {e}"))?;
-                let goes_on = |state: &State| match draw {
+                let goes_on = |state: &SequenceState| match draw {
                     0 => state.after_crash(number),
                     _ => Some(state.next()).filter(|next| next.last == number),
                 };
-                let found: Vec<State> = states.iter().filter_map(goes_on).collect();
+                let found: Vec<SequenceState> = states.iter().filter_map(goes_on).collect();
                 if found.is_empty() {
                     return Err(format!("{sql} gives {number}; it was at one of {states:?}"));
                 }
@@ -239,7 +239,7 @@ impl Session {
         Ok(())
     }
 
-    fn work(&mut self, client: &mut Client, bench: &Bench) -> Done {
+    fn work(&mut self, client: &mut Client, bench: &SequenceBench) -> ClientResult {
         client.query("set synchronous_commit = on")?;
         // What the session before had cached is lost with it; nobody minds.
         loop {
@@ -253,12 +253,12 @@ impl Session {
     }
 
     /// Whatever was done is durable: the transaction has been acknowledged, and has written.
-    fn acknowledged(&mut self, bench: &Bench) {
+    fn acknowledged(&mut self, bench: &SequenceBench) {
         for (sequence, number) in self.pending.drain(..) {
             lock(&bench.told[sequence]).durable.insert(number);
         }
     }
-    fn draw(&mut self, client: &mut Client, bench: &Bench) -> Done {
+    fn draw(&mut self, client: &mut Client, bench: &SequenceBench) -> ClientResult {
         let is_alone = self.random.one_in(2);
         let is_given_up = !is_alone && self.random.one_in(3);
         if !is_alone {
@@ -285,7 +285,7 @@ impl Session {
         Ok(())
     }
 
-    fn use_own(&mut self, client: &mut Client) -> Done {
+    fn use_own(&mut self, client: &mut Client) -> ClientResult {
         let name = format!("own_{}", self.number);
         let in_block = self.random.one_in(2);
         let commits = self.random.one_in(2);
@@ -301,7 +301,7 @@ impl Session {
             match self.random.below(6) {
                 0 => {
                     let (value, is_called) = (1 + self.random.below(4900) as i64, self.random.one_in(2));
-                    self.own.push(State { last: value, is_called, ..self.now() });
+                    self.own.push(SequenceState { last: value, is_called, ..self.now() });
                     client.query(&format!("select setval('{name}', {value}, {is_called})"))?;
                 }
                 1 if !in_block => self.restart(client, &name)?,
@@ -327,13 +327,13 @@ impl Session {
         }
         Ok(())
     }
-    fn restart(&mut self, client: &mut Client, name: &str) -> Done {
+    fn restart(&mut self, client: &mut Client, name: &str) -> ClientResult {
         let (value, increment) = (1 + self.random.below(4900) as i64, 1 + self.random.below(3) as i64);
-        self.own.push(State { last: value, is_called: false, increment, ..self.now() });
+        self.own.push(SequenceState { last: value, is_called: false, increment, ..self.now() });
         client.query(&format!("alter sequence {name} increment by {increment} restart with {value}")).map(drop)
     }
 
-    fn use_identity(&mut self, client: &mut Client) -> Done {
+    fn use_identity(&mut self, client: &mut Client) -> ClientResult {
         let n = self.number;
         let in_block = self.random.one_in(2);
         let commits = self.random.one_in(2);
@@ -347,7 +347,7 @@ impl Session {
         for _ in 0..1 + self.random.below(4) {
             if self.random.one_in(8) {
                 left.get_or_insert(now);
-                now = State { last: 1, is_called: false, ..now };
+                now = SequenceState { last: 1, is_called: false, ..now };
                 self.identity.push(now);
                 client.query(&format!("truncate items_{n} restart identity"))?;
             } else {

@@ -6,7 +6,7 @@ use kilndb_sim::crash;
 fn acknowledged_transactions_survive_kill() {
     let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
-    let options = crash::Options {
+    let options = crash::CrashOptions {
         rounds: number("KILNDB_CRASH_ROUNDS", 3) as usize,
         clients: 16,
         load_max_ms: 2_500,

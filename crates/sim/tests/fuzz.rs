@@ -8,7 +8,7 @@ use kilndb_sim::fuzz;
 fn nothing_a_client_sends_brings_the_server_down() {
     let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let rounds = number("KILNDB_FUZZ_ROUNDS", 4000);
-    let options = fuzz::Options {
+    let options = fuzz::FuzzOptions {
         messages: number("KILNDB_FUZZ_MESSAGES", rounds),
         texts: number("KILNDB_FUZZ_TEXTS", rounds),
         clients: number("KILNDB_FUZZ_CLIENTS", 2),

@@ -5,30 +5,30 @@
 //! (not their interleaving), `KILNDB_HISTORY_AT=port` for a server that runs already, `KILNDB_HISTORY_POSTGRES=1` for a
 //! PostgreSQL (`PGBIN` says which) in a temporary folder; those are not killed.
 
-use kilndb_sim::history::run::{self, Options, Plant, Report, Target};
-use kilndb_sim::history::{Kind, Level};
+use kilndb_sim::history::run::{self, HistoryOptions, HistoryReport, HistoryTarget, PlantedFault};
+use kilndb_sim::history::{AnomalyKind, IsolationLevel};
 use std::time::Duration;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|v| v.parse().ok())
 }
 
-fn target() -> Target {
+fn target() -> HistoryTarget {
     match (number("KILNDB_HISTORY_AT"), number("KILNDB_HISTORY_POSTGRES")) {
-        (Some(port), _) => Target::At(port as u16),
-        (None, Some(_)) => Target::Postgres,
-        (None, None) => Target::Killed,
+        (Some(port), _) => HistoryTarget::At(port as u16),
+        (None, Some(_)) => HistoryTarget::Postgres,
+        (None, None) => HistoryTarget::Killed,
     }
 }
 
-fn options(levels: &[Level]) -> Options {
+fn options(levels: &[IsolationLevel]) -> HistoryOptions {
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
     let load = Duration::from_secs(number("KILNDB_HISTORY_SECONDS").unwrap_or(2));
     let seed = number("KILNDB_SEED").unwrap_or(time);
-    Options { levels: levels.to_vec(), target: target(), plant: Plant::Nothing, sessions: 16, load, seed }
+    HistoryOptions { levels: levels.to_vec(), target: target(), plant: PlantedFault::Nothing, sessions: 16, load, seed }
 }
 
-fn holds(levels: &[Level]) {
+fn holds(levels: &[IsolationLevel]) {
     let options = options(levels);
     println!("seed {}", options.seed);
     let report = run::run(&options, |line| println!("{levels:?}: {line}")).unwrap_or_else(|e| panic!("{e}"));
@@ -46,33 +46,33 @@ fn holds(levels: &[Level]) {
 
 #[test]
 fn read_committed_holds() {
-    holds(&[Level::ReadCommitted]);
+    holds(&[IsolationLevel::ReadCommitted]);
 }
 
 #[test]
 fn repeatable_read_holds() {
-    holds(&[Level::RepeatableRead]);
+    holds(&[IsolationLevel::RepeatableRead]);
 }
 
 #[test]
 fn serializable_holds() {
-    holds(&[Level::Serializable]);
+    holds(&[IsolationLevel::Serializable]);
 }
 
 #[test]
 fn all_levels_at_once_hold() {
-    holds(&[Level::ReadCommitted, Level::RepeatableRead, Level::Serializable]);
+    holds(&[IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable]);
 }
 
 /// Each round has its chance to meet the fault; the last one must have met it.
-fn is_found(plant: Plant, level: Level, spared: Target, expected: &[Kind]) {
-    let mut last = Report::default();
+fn is_found(plant: PlantedFault, level: IsolationLevel, spared: HistoryTarget, expected: &[AnomalyKind]) {
+    let mut last = HistoryReport::default();
     for round in 0..40 {
         let mut options = options(&[level]);
         options.plant = plant;
         options.load = Duration::from_millis(600);
         options.seed = options.seed.wrapping_add(round);
-        if options.target == Target::Killed {
+        if options.target == HistoryTarget::Killed {
             options.target = spared;
         }
         last = run::run(&options, |line| println!("{plant:?} {level:?}: {line}")).unwrap_or_else(|e| panic!("{e}"));
@@ -86,23 +86,43 @@ fn is_found(plant: Plant, level: Level, spared: Target, expected: &[Kind]) {
 
 #[test]
 fn write_skew_is_found() {
-    is_found(Plant::WeakerLevel, Level::Serializable, Target::Spared, &[Kind::NotSerializable]);
+    is_found(
+        PlantedFault::WeakerLevel,
+        IsolationLevel::Serializable,
+        HistoryTarget::Spared,
+        &[AnomalyKind::NotSerializable],
+    );
 }
 
 #[test]
 fn changing_snapshots_are_found() {
-    is_found(Plant::WeakerLevel, Level::RepeatableRead, Target::Spared, &[Kind::ReadSkew, Kind::LostUpdate]);
+    is_found(
+        PlantedFault::WeakerLevel,
+        IsolationLevel::RepeatableRead,
+        HistoryTarget::Spared,
+        &[AnomalyKind::ReadSkew, AnomalyKind::LostUpdate],
+    );
 }
 
 #[test]
 fn a_commit_that_was_none_is_found() {
-    is_found(Plant::FalseCommit, Level::ReadCommitted, Target::Spared, &[Kind::LostCommit]);
+    is_found(
+        PlantedFault::FalseCommit,
+        IsolationLevel::ReadCommitted,
+        HistoryTarget::Spared,
+        &[AnomalyKind::LostCommit],
+    );
 }
 
 #[test]
 fn a_commit_lost_in_a_crash_is_found() {
     // It needs a kill.
-    if target() == Target::Killed {
-        is_found(Plant::AsynchronousCommit, Level::ReadCommitted, Target::Killed, &[Kind::LostCommit]);
+    if target() == HistoryTarget::Killed {
+        is_found(
+            PlantedFault::AsynchronousCommit,
+            IsolationLevel::ReadCommitted,
+            HistoryTarget::Killed,
+            &[AnomalyKind::LostCommit],
+        );
     }
 }

@@ -3,7 +3,7 @@
 
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::{self, TempDir};
-use kilndb_sim::sequences::{self, Options};
+use kilndb_sim::sequences::{self, SequenceOptions};
 
 const SESSIONS: usize = 12;
 const EACH: usize = 6_000;
@@ -72,7 +72,7 @@ fn every_number_is_given_once() {
 fn what_was_told_does_not_come_again() {
     let number = |name: &str, default: u64| std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default);
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(1, |d| d.as_nanos() as u64);
-    let options = Options {
+    let options = SequenceOptions {
         rounds: number("KILNDB_CRASH_ROUNDS", 6),
         sessions: 6,
         load_max_ms: 1200,

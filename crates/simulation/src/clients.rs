@@ -2,14 +2,14 @@
 
 use crate::machine::Process;
 use crate::session::SimConnection;
-use kilndb_base::sync::scheduler::{self, Life, Scheduler};
+use kilndb_base::sync::scheduler::{self, ProcessLife, Scheduler};
 use kilndb_base::sync::{Arc, JoinHandle};
 use kilndb_lab::client::{ClientError, Connection};
 use std::sync::Mutex;
 use std::time::Duration;
 
 /// What becomes of one client of a process.
-pub type Outcome = Result<(), String>;
+pub type ClientOutcome = Result<(), String>;
 
 /// A statement that takes longer than this, while nobody begins anything new, waits for what nobody tells it.
 const CALM_LIMIT: Duration = Duration::from_secs(120);
@@ -28,7 +28,7 @@ pub struct Clients {
     /// Workloads that are left out.
     without: Arc<Vec<String>>,
     tasks: Vec<(String, JoinHandle<()>)>,
-    outcomes: Arc<Mutex<Vec<(String, Outcome)>>>,
+    outcomes: Arc<Mutex<Vec<(String, ClientOutcome)>>>,
 }
 
 impl Clients {
@@ -42,7 +42,7 @@ impl Clients {
         &mut self,
         name: &str,
         reconnects: Reconnects,
-        mut work: impl FnMut(SimConnection) -> Outcome + Send + 'static,
+        mut work: impl FnMut(SimConnection) -> ClientOutcome + Send + 'static,
     ) {
         if self.without.iter().any(|left_out| left_out == name) {
             return;
@@ -66,7 +66,7 @@ impl Clients {
             }
             outcomes.lock().unwrap_or_else(|e| e.into_inner()).push((own_name, outcome));
         };
-        let task = scheduler::spawn(name, Some(Life(0)), body).expect("there is memory for a stack");
+        let task = scheduler::spawn(name, Some(ProcessLife(0)), body).expect("there is memory for a stack");
         self.tasks.push((name.to_string(), task));
     }
 
@@ -77,7 +77,7 @@ impl Clients {
 
     /// Lets all statements come to their ends, and nobody begin another one. A statement that does not end waits for
     /// something that nobody tells it.
-    pub fn calm_down(&self) -> Outcome {
+    pub fn calm_down(&self) -> ClientOutcome {
         self.process.close();
         let until = scheduler::now_nanos() + CALM_LIMIT.as_nanos() as u64;
         while self.ended().len() < self.tasks.len() && self.process.why_ended().is_none() {
@@ -107,18 +107,18 @@ impl Clients {
     }
 
     /// Waits for all of them; the first complaint of any.
-    pub fn end(self) -> Outcome {
+    pub fn end(self) -> ClientOutcome {
         for (name, task) in self.tasks {
             task.join().map_err(|_| format!("{name} panicked"))?;
         }
         let outcomes = std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(|e| e.into_inner()));
-        let complain = |(name, outcome): (String, Outcome)| outcome.map_err(|e| format!("{name}: {e}"));
+        let complain = |(name, outcome): (String, ClientOutcome)| outcome.map_err(|e| format!("{name}: {e}"));
         outcomes.into_iter().try_for_each(complain)
     }
 }
 
 /// A lost connection is what a kill looks like.
-pub fn lost_or(done: Result<(), ClientError>) -> Outcome {
+pub fn lost_or(done: Result<(), ClientError>) -> ClientOutcome {
     match done {
         Err(ClientError::Io(_)) => Ok(()),
         done => done.map_err(|e| e.to_string()),

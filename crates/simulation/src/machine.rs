@@ -3,14 +3,14 @@
 use crate::network::Network;
 use crate::session::Channel;
 use kilndb_base::Severity;
-use kilndb_base::env::{Env, File, Lock, Locked, Open};
-use kilndb_base::network::{Listener, Stream};
-use kilndb_base::sync::scheduler::{self, Life, Scheduler};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
+use kilndb_base::network::{NetworkListener, NetworkStream};
+use kilndb_base::sync::scheduler::{self, ProcessLife, Scheduler};
 use kilndb_base::sync::{Arc, JoinHandle, Weak};
 use kilndb_context::ClusterOptions;
 use kilndb_context::settings::ServerSettings;
 use kilndb_sim::disk::SimEnv;
-use kilndb_sim::random::Choice;
+use kilndb_sim::random::Chooser;
 use kilndb_sql::Instance;
 use kilndb_storage::StorageLimits;
 use std::io;
@@ -29,7 +29,7 @@ pub const WORKERS: usize = 2;
 
 /// Choices out of the scheduler's sequence.
 pub struct SeedChoice<'a>(pub &'a Scheduler);
-impl Choice for SeedChoice<'_> {
+impl Chooser for SeedChoice<'_> {
     fn below(&mut self, n: u64) -> u64 {
         self.0.random() % n.max(1)
     }
@@ -77,7 +77,7 @@ pub struct PlannedMischief {
 /// The environment of one process: the machine's disk with what it takes to reach it, virtual time, seeded randomness.
 pub struct MachineEnv {
     hardware: Hardware,
-    life: Life,
+    life: ProcessLife,
     log_writes: Arc<Mutex<LogWrites>>,
     mischief: Arc<Mutex<Option<PlannedMischief>>>,
 }
@@ -237,7 +237,7 @@ impl Env for SharedEnv {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         scheduler::spawn(name, None, body)
     }
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         self.0.take(WRITE_MICROS);
         let inner = self.0.hardware.disk.open(path, how)?;
         Ok(Arc::new(MachineFile { inner, env: self.0.clone(), kind: FileKind::of(path) }))
@@ -245,7 +245,7 @@ impl Env for SharedEnv {
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.0.hardware.disk.exists(path)
     }
-    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, path: &Path, how: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         self.0.hardware.disk.lock_dir(path, how)
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -267,10 +267,10 @@ impl Env for SharedEnv {
         self.0.take(SYNC_MICROS);
         self.0.hardware.disk.sync_dir(path)
     }
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         self.0.hardware.network.connect(self.0.life, address, limit)
     }
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         self.0.hardware.network.listen(self.0.life, address)
     }
 }
@@ -294,7 +294,7 @@ struct Clientele {
 
 /// A process: an instance over the machine's disk, and how it ended if it did so by itself.
 pub struct Process {
-    pub life: Life,
+    pub life: ProcessLife,
     hardware: Hardware,
     started: Mutex<Option<Result<Arc<Instance>, String>>>,
     /// The engine has asked to be ended: why.
@@ -312,7 +312,7 @@ pub struct Process {
 
 impl Process {
     /// Starts one; the caller waits for its instance.
-    pub fn start(hardware: &Hardware, life: Life, options: &ProcessOptions) -> Arc<Process> {
+    pub fn start(hardware: &Hardware, life: ProcessLife, options: &ProcessOptions) -> Arc<Process> {
         let process = Arc::new(Process {
             life,
             hardware: hardware.clone(),

@@ -1,6 +1,6 @@
 //! `kilndb-simulation`: runs seeds, each in a process of its own, and tells which of them failed. docs/simulation.md.
 
-use kilndb_base::planted::{self, BUGS, Bug};
+use kilndb_base::planted::{self, BUGS, PlantedBug};
 use kilndb_base::sync::Arc;
 use kilndb_base::sync::scheduler::Scheduler;
 use kilndb_simulation::parts;
@@ -29,12 +29,12 @@ const RUN_LIMIT: Duration = Duration::from_secs(300);
 
 /// What a run does less than it could.
 #[derive(Clone, Default, Debug, PartialEq)]
-struct LeftOut {
+struct OmittedParts {
     without: Vec<String>,
     rounds: Option<u64>,
 }
 
-impl LeftOut {
+impl OmittedParts {
     /// As options of this program.
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
@@ -55,7 +55,7 @@ struct Options {
     twice: bool,
     jobs: Option<usize>,
     shrink: bool,
-    less: LeftOut,
+    less: OmittedParts,
     /// Internal: run this seed in this process.
     one: Option<u64>,
 }
@@ -90,7 +90,7 @@ fn options() -> Result<Options, String> {
     Ok(options)
 }
 
-fn bug(name: &str) -> Result<Bug, String> {
+fn bug(name: &str) -> Result<PlantedBug, String> {
     let known = BUGS.iter().find(|(known, _)| *known == name);
     known.map(|(_, bug)| *bug).ok_or_else(|| format!("no fault is called {name}"))
 }
@@ -130,7 +130,7 @@ fn run(options: &Options) -> Result<bool, String> {
 }
 
 /// Runs a seed and ends the process.
-fn run_here(seed: u64, less: &LeftOut) -> ! {
+fn run_here(seed: u64, less: &OmittedParts) -> ! {
     let standstill = move |scheduler: &Scheduler| {
         if std::env::var_os("KILNDB_TELL").is_some() {
             scheduler.tell_where();
@@ -156,7 +156,7 @@ fn end(verdict: &Verdict) -> ! {
 
 /// What a seed's process has told.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Told {
+struct SeedReport {
     /// Trace, turns, virtual milliseconds, kills, transactions, indexes compared.
     numbers: Vec<u64>,
     failure: Option<String>,
@@ -168,14 +168,14 @@ const SHRINK_SEEDS: u64 = 24;
 /// Leaves out one part after the other, while the seed, or one of those that follow it, fails. True: it does not fail.
 fn shrink(options: &Options) -> Result<bool, String> {
     let seed = options.seed.ok_or("--shrink wants --seed")?;
-    let fails = |less: &LeftOut| {
+    let fails = |less: &OmittedParts| {
         let options = Options { less: less.clone(), ..options.clone() };
         (seed..seed + SHRINK_SEEDS).find_map(|seed| Some((seed, run_apart(seed, &options).failure?)))
     };
     let Some(mut smallest) = fails(&options.less) else { return Ok(true) };
     let mut less = options.less.clone();
     for rounds in 1..4 {
-        let fewer = LeftOut { rounds: Some(rounds), ..less.clone() };
+        let fewer = OmittedParts { rounds: Some(rounds), ..less.clone() };
         if let Some(failure) = fails(&fewer) {
             (less, smallest) = (fewer, failure);
             break;
@@ -198,11 +198,11 @@ struct Campaign {
     next: AtomicU64,
     end: u64,
     deadline: Option<Instant>,
-    sum: Mutex<Sum>,
+    sum: Mutex<CampaignSum>,
 }
 
 #[derive(Default)]
-struct Sum {
+struct CampaignSum {
     seeds: u64,
     virtual_ms: u64,
     kills: u64,
@@ -275,14 +275,14 @@ impl Campaign {
 }
 
 /// Runs a seed in a process of its own.
-fn run_apart(seed: u64, options: &Options) -> Told {
+fn run_apart(seed: u64, options: &Options) -> SeedReport {
     let mut command = Command::new("/proc/self/exe");
     command.args(["--one", &seed.to_string()]).stdin(Stdio::null()).stdout(Stdio::piped());
     command.args(options.less.words());
     if let Some(name) = &options.plant {
         command.args(["--plant", name]);
     }
-    let failed = |failure: String| Told { numbers: Vec::new(), failure: Some(failure) };
+    let failed = |failure: String| SeedReport { numbers: Vec::new(), failure: Some(failure) };
     let mut child = match command.spawn() {
         Ok(child) => child,
         Err(e) => return failed(format!("cannot be started: {e}")),
@@ -312,5 +312,5 @@ fn run_apart(seed: u64, options: &Options) -> Told {
         "" => format!("ended with {status}"),
         told => told.to_string(),
     });
-    Told { numbers, failure }
+    SeedReport { numbers, failure }
 }

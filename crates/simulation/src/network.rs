@@ -5,8 +5,8 @@
 //! 1. What has been written to a connection is read in that order, or the connection breaks and nothing more is read.
 //! 2. A reader waits through `kilndb_base::sync`, so that time goes on for it.
 
-use kilndb_base::network::{Listener, Stream};
-use kilndb_base::sync::scheduler::{self, Life, Scheduler};
+use kilndb_base::network::{NetworkListener, NetworkStream};
+use kilndb_base::sync::scheduler::{self, ProcessLife, Scheduler};
 use kilndb_base::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -30,7 +30,7 @@ struct NetworkParts {
 struct NetworkState {
     entrances: BTreeMap<String, Arc<SimListener>>,
     /// Both ends of each connection, with the process that has it.
-    ends: Vec<(Life, Weak<SimStream>)>,
+    ends: Vec<(ProcessLife, Weak<SimStream>)>,
     is_cut: bool,
     next_port: u16,
 }
@@ -57,7 +57,7 @@ struct SimStream {
 
 struct SimListener {
     network: Network,
-    life: Life,
+    life: ProcessLife,
     address: String,
     waiting: Mutex<Backlog>,
     changed: Condvar,
@@ -112,7 +112,7 @@ impl Network {
     }
 
     /// A process is gone: its connections are closed, and nobody reaches it any more.
-    pub fn end_life(&self, life: Life) {
+    pub fn end_life(&self, life: ProcessLife) {
         let mut state = self.state();
         let (gone, left): (Vec<_>, Vec<_>) = state.ends.drain(..).partition(|(owner, _)| *owner == life);
         state.ends = left;
@@ -122,7 +122,7 @@ impl Network {
         entrances.iter().for_each(|entrance| entrance.close());
     }
 
-    pub fn connect(&self, life: Life, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    pub fn connect(&self, life: ProcessLife, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         let until = scheduler::now_nanos() + limit.as_nanos() as u64;
         scheduler::sleep(Duration::from_nanos(self.delay_nanos()));
         while self.state().is_cut {
@@ -153,7 +153,7 @@ impl Network {
     }
 
     /// Port 0: one that nobody has.
-    pub fn listen(&self, life: Life, address: &str) -> io::Result<Arc<dyn Listener>> {
+    pub fn listen(&self, life: ProcessLife, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         let mut state = self.state();
         let address = match address.strip_suffix(":0") {
             Some(host) => {
@@ -178,8 +178,8 @@ impl SimListener {
     }
 }
 
-impl Listener for SimListener {
-    fn accept(&self) -> io::Result<Arc<dyn Stream>> {
+impl NetworkListener for SimListener {
+    fn accept(&self) -> io::Result<Arc<dyn NetworkStream>> {
         let mut waiting = self.waiting();
         loop {
             if let Some(end) = waiting.ends.pop_front() {
@@ -205,7 +205,7 @@ impl Listener for SimListener {
     }
 }
 
-impl Stream for SimStream {
+impl NetworkStream for SimStream {
     fn read(&self, buf: &mut [u8]) -> io::Result<usize> {
         loop {
             while self.network.state().is_cut && !self.incoming.state().is_closed {
@@ -259,14 +259,14 @@ impl Stream for SimStream {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kilndb_base::sync::scheduler::Pace;
+    use kilndb_base::sync::scheduler::SchedulerPace;
 
-    const SERVER: Life = Life(1);
-    const CLIENT: Life = Life(2);
+    const SERVER: ProcessLife = ProcessLife(1);
+    const CLIENT: ProcessLife = ProcessLife(2);
     const LIMIT: Duration = Duration::from_secs(1);
 
     fn simulate<T: 'static>(seed: u64, f: impl FnOnce(&Network) -> T + 'static) -> T {
-        let pace = Pace { seed, points_between: 8 };
+        let pace = SchedulerPace { seed, points_between: 8 };
         Scheduler::run(pace, Arc::new(|_| ()), move |scheduler| f(&Network::new(scheduler)))
     }
 
@@ -288,7 +288,7 @@ mod tests {
         address
     }
 
-    fn read_exactly(stream: &Arc<dyn Stream>, length: usize) -> io::Result<Vec<u8>> {
+    fn read_exactly(stream: &Arc<dyn NetworkStream>, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
         let mut done = 0;
         while done < length {

@@ -3,8 +3,8 @@
 use crate::machine::SeedChoice;
 use crate::run::RunOptions;
 use crate::workloads::WORKLOADS;
-use kilndb_sim::definitions::{self, Beside};
-use kilndb_sim::random::Choice;
+use kilndb_sim::definitions::{self, SideWork};
+use kilndb_sim::random::Chooser;
 
 pub const TROUBLES: &str = "troubles";
 pub const REAPER: &str = "reaper";
@@ -12,7 +12,7 @@ pub const NUMBERS: &str = "numbers";
 pub const HISTORY_SESSIONS: u32 = 3;
 pub const DEFINITION_SESSIONS: usize = 2;
 /// Beside the sessions of `sim`'s definitions.
-const BESIDE_DEFINITIONS: &[(&str, Beside)] = &[
+const BESIDE_DEFINITIONS: &[(&str, SideWork)] = &[
     ("shared definitions", definitions::BESIDE[0]),
     ("snapshots", definitions::BESIDE[1]),
     ("long snapshot", definitions::BESIDE[2]),
@@ -27,10 +27,10 @@ pub fn definitions(number: usize) -> String {
 }
 
 /// Clients that work until their connections break, and remember nothing, kind by kind.
-fn kinds_beside() -> impl Iterator<Item = &'static [(&'static str, Beside)]> {
+fn kinds_beside() -> impl Iterator<Item = &'static [(&'static str, SideWork)]> {
     std::iter::once(BESIDE_DEFINITIONS).chain(WORKLOADS.iter().map(|workload| workload.clients))
 }
-pub fn beside() -> impl Iterator<Item = (&'static str, Beside)> {
+pub fn beside() -> impl Iterator<Item = (&'static str, SideWork)> {
     kinds_beside().flatten().copied()
 }
 

@@ -1,7 +1,7 @@
 //! A seed's run: a machine is set up, processes on it are put under load and killed, and what they answered is held
 //! against what may be.
 
-use crate::clients::{Clients, Outcome, Reconnects, lost_or};
+use crate::clients::{ClientOutcome, Clients, Reconnects, lost_or};
 use crate::machine::{FOLDER, Hardware, Process, ProcessOptions, SeedChoice};
 use crate::network::Network;
 use crate::parts;
@@ -10,12 +10,12 @@ use crate::trouble::{self, Trouble};
 use crate::workloads::numbers::{self, ToldNumbers};
 use crate::workloads::{self, WORKLOADS};
 use kilndb_base::sync::Arc;
-use kilndb_base::sync::scheduler::{self, Life, OnStandstill, Pace, Scheduler};
+use kilndb_base::sync::scheduler::{self, OnStandstill, ProcessLife, Scheduler, SchedulerPace};
 use kilndb_lab::client::Connection;
 use kilndb_sim::definitions;
-use kilndb_sim::history::session::{Ended, Plant, Session as HistorySession, read_everything};
-use kilndb_sim::history::{self, History, Kind, Level, Transaction, workload};
-use kilndb_sim::random::{Choice, Random};
+use kilndb_sim::history::session::{PlantedFault, Session as HistorySession, SessionEnd, read_everything};
+use kilndb_sim::history::{self, AnomalyKind, History, IsolationLevel, Transaction, workload};
+use kilndb_sim::random::{Chooser, Random};
 use kilndb_storage::StorageLimits;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -63,8 +63,8 @@ struct Machine {
     /// Somebody ends sessions.
     has_reaper: bool,
     lives: u32,
-    board: Arc<workload::Board>,
-    levels: Arc<[Level]>,
+    board: Arc<workload::SharedCounters>,
+    levels: Arc<[IsolationLevel]>,
     definitions: Vec<definitions::Session>,
     transactions: Vec<Transaction>,
     numbers: ToldNumbers,
@@ -76,7 +76,7 @@ pub fn run_seed(options: &RunOptions, on_standstill: OnStandstill) -> Verdict {
     let seed = options.seed;
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let points_between = [8, 32, 128, 512, 2048][random.below(5) as usize];
-    let pace = Pace { seed, points_between };
+    let pace = SchedulerPace { seed, points_between };
     let options = options.clone();
     Scheduler::run(pace, on_standstill, move |scheduler| {
         let mut machine = Machine::new(scheduler, &options);
@@ -123,7 +123,7 @@ impl Machine {
         let definitions = (0..parts::DEFINITION_SESSIONS)
             .map(|number| definitions::Session::new(number, scheduler.random() | 1, choice.below(2) == 0))
             .collect();
-        let all = [Level::ReadCommitted, Level::RepeatableRead, Level::Serializable];
+        let all = [IsolationLevel::ReadCommitted, IsolationLevel::RepeatableRead, IsolationLevel::Serializable];
         let levels = match choice.below(2) {
             0 => all.to_vec(),
             _ => vec![all[choice.below(3) as usize]],
@@ -166,7 +166,7 @@ impl Machine {
         self.without.iter().any(|name| name == part)
     }
 
-    fn run(&mut self) -> Outcome {
+    fn run(&mut self) -> ClientOutcome {
         let mut process = self.start()?;
         self.load(&process)?;
         let rounds = (2 + self.below(4)).min(self.most_rounds);
@@ -197,7 +197,7 @@ impl Machine {
 
     /// A round on a medium that loses writes, or misplaces them, or does not sync, and what comes after it. Much of that
     /// cannot be found out; whoever meets it gets an answer all the same, and be it an error.
-    fn forgetful_round(&mut self, process: &Arc<Process>) -> Outcome {
+    fn forgetful_round(&mut self, process: &Arc<Process>) -> ClientOutcome {
         process.plan(trouble::choose_mischief(&mut self.choice()));
         let after = |machine: &mut Machine| {
             machine.work(process)?;
@@ -246,7 +246,7 @@ impl Machine {
     /// Starts a process and waits until it answers.
     fn start(&mut self) -> Result<Arc<Process>, String> {
         self.lives += 1;
-        let process = Process::start(&self.hardware, Life(self.lives), &self.options);
+        let process = Process::start(&self.hardware, ProcessLife(self.lives), &self.options);
         let until = scheduler::now_nanos() + START_LIMIT.as_nanos() as u64;
         while scheduler::now_nanos() < until {
             if let Some(why) = process.why_ended() {
@@ -273,7 +273,7 @@ impl Machine {
                 return self.start();
             }
             self.lives += 1;
-            let process = Process::start(&self.hardware, Life(self.lives), &self.options);
+            let process = Process::start(&self.hardware, ProcessLife(self.lives), &self.options);
             scheduler::sleep(Duration::from_micros(self.below(30_000)));
             if let Some(why) = process.why_ended() {
                 return Err(format!("the process ended in its start: {why}"));
@@ -286,7 +286,7 @@ impl Machine {
         SimConnection::connect(process).map_err(|e| e.to_string())
     }
 
-    fn load(&mut self, process: &Arc<Process>) -> Outcome {
+    fn load(&mut self, process: &Arc<Process>) -> ClientOutcome {
         let mut client = self.client(process)?;
         let of_workloads = WORKLOADS.iter().map(|workload| workload.tables);
         for sql in [workload::TABLE, numbers::SEQUENCES].into_iter().chain(of_workloads) {
@@ -296,7 +296,7 @@ impl Machine {
     }
 
     /// All clients at work, until the process is killed, or ends by itself where it may.
-    fn work(&mut self, process: &Arc<Process>) -> Outcome {
+    fn work(&mut self, process: &Arc<Process>) -> ClientOutcome {
         let trouble = match self.is_left_out(parts::TROUBLES) {
             true => Trouble::Nothing,
             false => Trouble::choose(&mut self.choice()),
@@ -347,7 +347,7 @@ impl Machine {
             let mut random = self.random();
             clients.start(&parts::history(number), Reconnects::Always, move |client| {
                 let random = Random(random.number() | 1);
-                let session = HistorySession::new(client, number, random, (&board, &levels, Plant::Nothing));
+                let session = HistorySession::new(client, number, random, (&board, &levels, PlantedFault::Nothing));
                 let mut session = match session {
                     Ok(session) => session,
                     Err(e) => return lost_or(Err(e)),
@@ -355,7 +355,7 @@ impl Machine {
                 let ended = session.run();
                 recorded.lock().unwrap_or_else(|e| e.into_inner()).append(&mut session.transactions);
                 match ended {
-                    Ended::Wrong(message) => Err(message),
+                    SessionEnd::Wrong(message) => Err(message),
                     _ => Ok(()),
                 }
             });
@@ -402,7 +402,7 @@ impl Machine {
         }
     }
 
-    fn verify(&mut self, process: &Arc<Process>) -> Outcome {
+    fn verify(&mut self, process: &Arc<Process>) -> ClientOutcome {
         let mut client = self.client(process)?;
         self.verdict.indexes_compared += definitions::verify_all(&mut client, &mut self.definitions)?;
         let mut random = self.random();
@@ -413,12 +413,12 @@ impl Machine {
         self.check_history(last)
     }
 
-    fn check_history(&mut self, last: std::collections::BTreeMap<u32, Vec<u32>>) -> Outcome {
+    fn check_history(&mut self, last: std::collections::BTreeMap<u32, Vec<u32>>) -> ClientOutcome {
         self.verdict.transactions = self.transactions.len();
         let history = History { transactions: std::mem::take(&mut self.transactions), last };
         let mut anomalies = history::check(&history);
         // What a transaction saw of another one before that was on disk, and a crash took away (docs/decisions/0003).
-        anomalies.retain(|a| a.kind != Kind::UnconfirmedRead);
+        anomalies.retain(|a| a.kind != AnomalyKind::UnconfirmedRead);
         self.transactions = history.transactions;
         match anomalies.first() {
             Some(first) => Err(format!("{} anomalies: {first}", anomalies.len())),
@@ -427,9 +427,9 @@ impl Machine {
     }
 
     /// A clean end, and a look at all that is on the disk.
-    fn finish(&mut self, process: &Arc<Process>) -> Outcome {
+    fn finish(&mut self, process: &Arc<Process>) -> ClientOutcome {
         let Some(Ok(instance)) = process.instance() else { return Err("no process".into()) };
-        let stopped: Arc<Mutex<Option<Outcome>>> = Arc::default();
+        let stopped: Arc<Mutex<Option<ClientOutcome>>> = Arc::default();
         let told = stopped.clone();
         let body = move || {
             let done = instance.cluster.shutdown().map_err(|e| e.message().to_string());

@@ -74,12 +74,12 @@ impl Runtime for ThreadRuntime {
 
 /// Understands what the session says.
 #[derive(Default)]
-struct Listener {
+struct AnswerListener {
     answers: Vec<Answer>,
     current: Answer,
 }
 
-impl Client for Listener {
+impl Client for AnswerListener {
     fn row_description(&mut self, fields: &[FieldInfo<'_>]) {
         self.current.columns = fields.iter().map(|f| (f.name.to_string(), f.type_oid)).collect();
     }
@@ -105,7 +105,7 @@ impl Client for Listener {
     fn portal_suspended(&mut self) {}
 }
 
-impl Remarks for Listener {
+impl Remarks for AnswerListener {
     fn notice(&mut self, _notice: &Error) {}
     fn parameter_status(&mut self, _name: &str, _value: &str) {}
     fn notification(&mut self, _process_id: i32, _channel: &str, _payload: &str) {}
@@ -114,7 +114,7 @@ impl Remarks for Listener {
     }
 }
 
-impl CopyStream for Listener {
+impl CopyStream for AnswerListener {
     fn copy_in_begin(&mut self, _binary: bool, _columns: usize) -> Result<()> {
         Err(Error::new(sqlstate::QUERY_CANCELED, "the simulation has no rows for COPY"))
     }
@@ -129,24 +129,24 @@ impl CopyStream for Listener {
 }
 
 /// What a client asks.
-enum Request {
+enum ClientRequest {
     Query(String),
     Prepare { name: String, sql: String },
     Execute { name: String, parameters: Vec<String> },
     Terminate,
 }
 
-impl Request {
+impl ClientRequest {
     fn text(&self) -> Option<String> {
         match self {
-            Request::Query(sql) | Request::Prepare { sql, .. } => Some(sql.clone()),
-            Request::Execute { name, parameters } => Some(format!("execute {name} {parameters:?}")),
-            Request::Terminate => None,
+            ClientRequest::Query(sql) | ClientRequest::Prepare { sql, .. } => Some(sql.clone()),
+            ClientRequest::Execute { name, parameters } => Some(format!("execute {name} {parameters:?}")),
+            ClientRequest::Terminate => None,
         }
     }
 }
 
-type Response = std::result::Result<Vec<Answer>, ClientError>;
+type ClientResponse = std::result::Result<Vec<Answer>, ClientError>;
 
 /// What lies between a client and its session. A client outlives the process that its session is in.
 #[derive(Default)]
@@ -157,8 +157,8 @@ pub struct Channel {
 
 #[derive(Default)]
 struct ChannelState {
-    request: Option<Request>,
-    response: Option<Response>,
+    request: Option<ClientRequest>,
+    response: Option<ClientResponse>,
     is_lost: bool,
     /// What was asked last, until it is answered.
     asked: Option<String>,
@@ -182,7 +182,7 @@ impl Channel {
     pub fn close(&self) {
         self.state().is_closing = true;
     }
-    fn ask(&self, request: Request) -> Response {
+    fn ask(&self, request: ClientRequest) -> ClientResponse {
         let mut state = self.state();
         if state.is_closing {
             return Err(ClientError::Io(std::io::Error::other("the connection is closed")));
@@ -201,7 +201,7 @@ impl Channel {
             state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
         }
     }
-    fn next_request(&self) -> Request {
+    fn next_request(&self) -> ClientRequest {
         let mut state = self.state();
         loop {
             if let Some(request) = state.request.take() {
@@ -210,7 +210,7 @@ impl Channel {
             state = self.changed.wait(state).unwrap_or_else(|e| e.into_inner());
         }
     }
-    fn answer(&self, response: Response) {
+    fn answer(&self, response: ClientResponse) {
         self.state().response = Some(response);
         self.changed.notify_all();
     }
@@ -262,7 +262,7 @@ impl SimConnection {
         connection.query("select 1").map(|_| connection)
     }
     /// A client that somebody ends, or that the machine's troubles keep from its work, gives its connection up.
-    fn ask(&self, request: Request) -> Response {
+    fn ask(&self, request: ClientRequest) -> ClientResponse {
         self.process.wait_for_quiet_to_end();
         let response = self.channel.ask(request);
         if self.process.is_killed() {
@@ -278,14 +278,14 @@ impl SimConnection {
 }
 
 impl Connection for SimConnection {
-    fn query(&mut self, sql: &str) -> Response {
-        self.ask(Request::Query(sql.to_string()))
+    fn query(&mut self, sql: &str) -> ClientResponse {
+        self.ask(ClientRequest::Query(sql.to_string()))
     }
     fn prepare(&mut self, name: &str, sql: &str) -> std::result::Result<(), ClientError> {
-        self.ask(Request::Prepare { name: name.to_string(), sql: sql.to_string() }).map(|_| ())
+        self.ask(ClientRequest::Prepare { name: name.to_string(), sql: sql.to_string() }).map(|_| ())
     }
-    fn execute(&mut self, name: &str, parameters: &[String]) -> Response {
-        self.ask(Request::Execute { name: name.to_string(), parameters: parameters.to_vec() })
+    fn execute(&mut self, name: &str, parameters: &[String]) -> ClientResponse {
+        self.ask(ClientRequest::Execute { name: name.to_string(), parameters: parameters.to_vec() })
     }
     fn pause(&mut self, time: Duration) {
         scheduler::sleep(time);
@@ -294,7 +294,7 @@ impl Connection for SimConnection {
 
 impl Drop for SimConnection {
     fn drop(&mut self) {
-        self.channel.state().request = Some(Request::Terminate);
+        self.channel.state().request = Some(ClientRequest::Terminate);
         self.channel.changed.notify_all();
     }
 }
@@ -315,7 +315,7 @@ fn serve(instance: &Arc<Instance>, channel: &Channel, number: u32) {
     };
     loop {
         let request = channel.next_request();
-        if matches!(request, Request::Terminate) {
+        if matches!(request, ClientRequest::Terminate) {
             break;
         }
         let done = catch_unwind(AssertUnwindSafe(|| perform(&mut session, &runtime, request)));
@@ -335,8 +335,8 @@ fn serve(instance: &Arc<Instance>, channel: &Channel, number: u32) {
 }
 
 /// A request up to where a client would be answered with ReadyForQuery.
-fn perform(session: &mut Session, runtime: &ThreadRuntime, request: Request) -> Response {
-    let mut listener = Listener::default();
+fn perform(session: &mut Session, runtime: &ThreadRuntime, request: ClientRequest) -> ClientResponse {
+    let mut listener = AnswerListener::default();
     let done = work::under(runtime, || {
         let mut done = step(session, runtime, &mut listener, &request);
         if let Err(e) = done {
@@ -344,7 +344,7 @@ fn perform(session: &mut Session, runtime: &ThreadRuntime, request: Request) -> 
             session.abort_statement(runtime)?;
             done = Err(e);
         }
-        if !matches!(request, Request::Query(_)) {
+        if !matches!(request, ClientRequest::Query(_)) {
             done = done.and(session.sync(runtime, &mut listener));
         }
         session.deliver_notifications(runtime, &mut listener)?;
@@ -354,11 +354,16 @@ fn perform(session: &mut Session, runtime: &ThreadRuntime, request: Request) -> 
     done.map(|()| listener.answers).map_err(|e| told(&e))
 }
 
-fn step(session: &mut Session, runtime: &ThreadRuntime, client: &mut Listener, request: &Request) -> Result<()> {
+fn step(
+    session: &mut Session,
+    runtime: &ThreadRuntime,
+    client: &mut AnswerListener,
+    request: &ClientRequest,
+) -> Result<()> {
     match request {
-        Request::Query(sql) => session.simple_query(sql, runtime, client),
-        Request::Prepare { name, sql } => session.parse(name, sql, &[], runtime),
-        Request::Execute { name, parameters } => {
+        ClientRequest::Query(sql) => session.simple_query(sql, runtime, client),
+        ClientRequest::Prepare { name, sql } => session.parse(name, sql, &[], runtime),
+        ClientRequest::Execute { name, parameters } => {
             let params: Vec<Option<&[u8]>> = parameters.iter().map(|p| Some(p.as_bytes())).collect();
             let request =
                 BindRequest { portal: "", statement: name, param_formats: &[], params: &params, result_formats: &[] };
@@ -366,6 +371,6 @@ fn step(session: &mut Session, runtime: &ThreadRuntime, client: &mut Listener, r
             session.describe_portal("", client)?;
             session.execute("", None, runtime, client)
         }
-        Request::Terminate => Ok(()),
+        ClientRequest::Terminate => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A record: u32 length of the key, u32 length of the row, key bytes, row bytes; little-endian.
 
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kilndb_base::{Error, Result};
@@ -46,29 +46,29 @@ impl TempSpace {
         }
         Ok(())
     }
-    fn create(&self) -> Result<OnDisk> {
+    fn create(&self) -> Result<OpenFile> {
         self.env.create_dir_all(&self.directory)?;
         let path = self.directory.join(format!("exec.{:016x}", self.env.random_u64()));
-        let file = self.env.open(&path, Open::Truncate)?;
+        let file = self.env.open(&path, OpenMode::Truncate)?;
         self.files.fetch_add(1, Relaxed);
-        Ok(OnDisk { env: self.env.clone(), path, file })
+        Ok(OpenFile { env: self.env.clone(), path, file })
     }
 }
 
 /// What reading and writing need from the statement.
 #[derive(Clone, Copy)]
-pub struct Io<'a> {
+pub struct SpillIo<'a> {
     pub space: &'a TempSpace,
     pub park: &'a dyn Park,
 }
 
-struct OnDisk {
+struct OpenFile {
     env: Arc<dyn Env>,
     path: PathBuf,
     file: Arc<dyn File>,
 }
 
-impl Drop for OnDisk {
+impl Drop for OpenFile {
     fn drop(&mut self) {
         // A file that stays behind is removed at the next start.
         let _ = self.env.remove_file(&self.path);
@@ -77,7 +77,7 @@ impl Drop for OnDisk {
 
 /// Records in the order of writing; the last ones are still in memory.
 pub struct SpillFile {
-    disk: Option<OnDisk>,
+    disk: Option<OpenFile>,
     written: u64,
     buffer: Vec<u8>,
     buffer_bytes: usize,
@@ -102,21 +102,21 @@ impl SpillFile {
         self.written
     }
 
-    pub fn push(&mut self, key: &[u8], values: &[Datum], io: Io<'_>) -> Result<()> {
+    pub fn push(&mut self, key: &[u8], values: &[Datum], io: SpillIo<'_>) -> Result<()> {
         append_record(&mut self.buffer, key, values)?;
         self.end_record(io)
     }
     /// A record as another file or a sorter holds it.
-    pub fn push_record(&mut self, record: &[u8], io: Io<'_>) -> Result<()> {
+    pub fn push_record(&mut self, record: &[u8], io: SpillIo<'_>) -> Result<()> {
         self.buffer.extend_from_slice(record);
         self.end_record(io)
     }
-    fn end_record(&mut self, io: Io<'_>) -> Result<()> {
+    fn end_record(&mut self, io: SpillIo<'_>) -> Result<()> {
         self.records += 1;
         if self.buffer.len() >= self.buffer_bytes { self.flush(io) } else { Ok(()) }
     }
     /// Writes what is in memory.
-    pub fn flush(&mut self, io: Io<'_>) -> Result<()> {
+    pub fn flush(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.disk.is_none() {
             self.disk = Some(io.space.create()?);
         }
@@ -132,7 +132,7 @@ impl SpillFile {
         Ok(())
     }
     /// No more records will come: the buffer need not be ready for them.
-    pub fn finish(&mut self, io: Io<'_>) -> Result<()> {
+    pub fn finish(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.disk.is_some() {
             self.flush(io)?;
             self.buffer = Vec::new();
@@ -166,7 +166,7 @@ impl SpillFile {
 }
 
 /// Appends a record.
-pub fn append_record(out: &mut Vec<u8>, key: &[u8], values: &[Datum]) -> Result<()> {
+pub(crate) fn append_record(out: &mut Vec<u8>, key: &[u8], values: &[Datum]) -> Result<()> {
     let start = out.len();
     out.extend_from_slice(&[0; HEAD_BYTES]);
     out.extend_from_slice(key);
@@ -213,7 +213,7 @@ impl SpillCursor {
         self.offset = offset;
     }
     /// Moves to the next record; false at the end.
-    pub fn advance(&mut self, file: &SpillFile, io: Io<'_>) -> Result<bool> {
+    pub fn advance(&mut self, file: &SpillFile, io: SpillIo<'_>) -> Result<bool> {
         let start = self.record.2;
         if self.buffer.len() == start && self.offset >= file.bytes() {
             return Ok(false);
@@ -225,7 +225,7 @@ impl SpillCursor {
         Ok(true)
     }
     /// Has `count` bytes from `start` on in the buffer; where they begin now.
-    fn available(&mut self, start: usize, count: usize, file: &SpillFile, io: Io<'_>) -> Result<usize> {
+    fn available(&mut self, start: usize, count: usize, file: &SpillFile, io: SpillIo<'_>) -> Result<usize> {
         if self.buffer.len() - start >= count {
             return Ok(start);
         }
@@ -265,7 +265,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("kilndb-spill-{}", std::process::id()));
         let space = TempSpace::new(Arc::new(OsEnv), &dir);
         let park = ThreadPark::new();
-        let io = Io { space: &space, park: &park };
+        let io = SpillIo { space: &space, park: &park };
         let mut file = SpillFile::new(512);
         for n in 0..1000i32 {
             let text = "x".repeat((n as usize * 7) % 900);

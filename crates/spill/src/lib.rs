@@ -14,16 +14,16 @@ mod partition;
 mod sorter;
 mod store;
 
-pub use file::{Io, STEP_BYTES, SpillCursor, SpillFile, TempSpace};
+pub use file::{STEP_BYTES, SpillCursor, SpillFile, SpillIo, TempSpace};
 pub use hash::ByteHasher;
-pub use partition::Partitions;
+pub use partition::SpillPartitions;
 pub use sorter::Sorter;
 pub use store::{RowStore, StoreCursor};
 
 use kilndb_types::Datum;
 
 /// What a value takes in memory: its place in a row, and what it points to.
-pub fn datum_bytes(d: &Datum) -> usize {
+pub(crate) fn datum_bytes(d: &Datum) -> usize {
     /// Counters and padding of a shared allocation.
     const SHARED: usize = 32;
     let pointed = match d {

@@ -1,6 +1,6 @@
 //! Rows apart by the hash of their keys.
 
-use super::file::{Io, SpillFile};
+use super::file::{SpillFile, SpillIo};
 use super::hash::ByteHasher;
 use kilndb_base::Result;
 use kilndb_types::Datum;
@@ -8,7 +8,7 @@ use std::hash::Hasher;
 
 const PARTITIONS: usize = 16;
 
-pub struct Partitions {
+pub struct SpillPartitions {
     files: Vec<SpillFile>,
     level: u32,
 }
@@ -23,19 +23,19 @@ fn number(key: &[u8], level: u32) -> usize {
     (h >> 60) as usize % PARTITIONS
 }
 
-impl Partitions {
-    pub fn new(level: u32, budget_bytes: usize) -> Partitions {
+impl SpillPartitions {
+    pub fn new(level: u32, budget_bytes: usize) -> SpillPartitions {
         let buffer = budget_bytes / (4 * PARTITIONS);
-        Partitions { files: (0..PARTITIONS).map(|_| SpillFile::new(buffer)).collect(), level }
+        SpillPartitions { files: (0..PARTITIONS).map(|_| SpillFile::new(buffer)).collect(), level }
     }
-    pub fn push(&mut self, key: &[u8], row: &[Datum], io: Io<'_>) -> Result<()> {
+    pub fn push(&mut self, key: &[u8], row: &[Datum], io: SpillIo<'_>) -> Result<()> {
         self.files[number(key, self.level)].push(key, row, io)
     }
-    pub fn push_record(&mut self, key: &[u8], record: &[u8], io: Io<'_>) -> Result<()> {
+    pub fn push_record(&mut self, key: &[u8], record: &[u8], io: SpillIo<'_>) -> Result<()> {
         self.files[number(key, self.level)].push_record(record, io)
     }
     /// All partitions, in order.
-    pub fn finish(mut self, io: Io<'_>) -> Result<Vec<SpillFile>> {
+    pub fn finish(mut self, io: SpillIo<'_>) -> Result<Vec<SpillFile>> {
         for f in &mut self.files {
             f.finish(io)?;
         }

@@ -1,10 +1,10 @@
 //! Sorting records by their keys' bytes.
 //!
-//! Records lie in blocks; what is sorted are [`Entry`]s, in segments between which the statement may give way. Segments
+//! Records lie in blocks; what is sorted are [`SortEntry`]s, in segments between which the statement may give way. Segments
 //! in memory and runs on disk are merged as they are read. Equal keys keep their order of arrival: sources of a merge
 //! are numbered in that order, and so are blocks.
 
-use super::file::{HEAD_BYTES, Io, STEP_BYTES, SpillCursor, SpillFile, append_record, lengths};
+use super::file::{HEAD_BYTES, STEP_BYTES, SpillCursor, SpillFile, SpillIo, append_record, lengths};
 use kilndb_base::Result;
 use kilndb_types::Datum;
 use std::cmp::Ordering;
@@ -15,7 +15,7 @@ const SEGMENT: usize = 16 * 1024;
 const RUN_BUFFER_BYTES: usize = 16 * 1024;
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct SortEntry {
     /// The key's first eight bytes, as a number that orders like them.
     prefix: u64,
     block: u32,
@@ -31,21 +31,21 @@ fn prefix_of(key: &[u8]) -> u64 {
 
 /// What is held in memory.
 #[derive(Default)]
-struct Memory {
+struct SortMemory {
     blocks: Vec<Vec<u8>>,
-    entries: Vec<Entry>,
+    entries: Vec<SortEntry>,
     bytes: usize,
     /// All keys have this length, up to 8: the prefix says everything.
     uniform: Option<usize>,
 }
 
-impl Memory {
-    fn record(&self, e: Entry) -> &[u8] {
+impl SortMemory {
+    fn record(&self, e: SortEntry) -> &[u8] {
         let from = &self.blocks[e.block as usize][e.at as usize..];
         let (key, row) = lengths(from);
         &from[..HEAD_BYTES + key + row]
     }
-    fn key(&self, e: Entry) -> &[u8] {
+    fn key(&self, e: SortEntry) -> &[u8] {
         let from = &self.blocks[e.block as usize][e.at as usize..];
         &from[HEAD_BYTES..HEAD_BYTES + lengths(from).0]
     }
@@ -60,23 +60,23 @@ impl Memory {
         let Some(block) = self.blocks.last_mut() else { return Ok(()) };
         let at = block.len();
         append_record(block, key, values)?;
-        self.bytes += block.len() - at + size_of::<Entry>() * 3 / 2;
+        self.bytes += block.len() - at + size_of::<SortEntry>() * 3 / 2;
         if self.entries.is_empty() {
             self.uniform = Some(key.len());
         } else if self.uniform != Some(key.len()) {
             self.uniform = None;
         }
-        self.entries.push(Entry { prefix: prefix_of(key), block: number as u32, at: at as u32 });
+        self.entries.push(SortEntry { prefix: prefix_of(key), block: number as u32, at: at as u32 });
         Ok(())
     }
-    fn sort(&mut self, io: Io<'_>) -> Result<()> {
+    fn sort(&mut self, io: SpillIo<'_>) -> Result<()> {
         let mut entries = std::mem::take(&mut self.entries);
         for segment in entries.chunks_mut(SEGMENT) {
             if self.is_short() {
                 segment.sort_unstable_by_key(|a| (a.prefix, a.block, a.at));
             } else {
                 segment.sort_unstable_by(|a, b| {
-                    let place = |e: &Entry| (e.block, e.at);
+                    let place = |e: &SortEntry| (e.block, e.at);
                     a.prefix
                         .cmp(&b.prefix)
                         .then_with(|| self.key(*a).cmp(self.key(*b)))
@@ -96,36 +96,36 @@ impl Memory {
     }
 }
 
-enum Source {
+enum MergeSource {
     Segment { next: usize, end: usize },
     Run { file: SpillFile, cursor: SpillCursor },
 }
 
 /// Several sorted sources as one.
-struct Merge {
-    sources: Vec<Source>,
+struct SortMerge {
+    sources: Vec<MergeSource>,
     prefixes: Vec<u64>,
     /// Binary heap of sources by their present record.
     heap: Vec<u32>,
     started: bool,
 }
 
-impl Merge {
-    fn new(sources: Vec<Source>) -> Merge {
-        Merge { prefixes: vec![0; sources.len()], heap: Vec::with_capacity(sources.len()), sources, started: false }
+impl SortMerge {
+    fn new(sources: Vec<MergeSource>) -> SortMerge {
+        SortMerge { prefixes: vec![0; sources.len()], heap: Vec::with_capacity(sources.len()), sources, started: false }
     }
 
-    fn key<'m>(&'m self, source: u32, memory: &'m Memory) -> &'m [u8] {
+    fn key<'m>(&'m self, source: u32, memory: &'m SortMemory) -> &'m [u8] {
         match &self.sources[source as usize] {
-            Source::Segment { next, .. } => memory.key(memory.entries[*next]),
-            Source::Run { cursor, .. } => cursor.key(),
+            MergeSource::Segment { next, .. } => memory.key(memory.entries[*next]),
+            MergeSource::Run { cursor, .. } => cursor.key(),
         }
     }
-    fn order(&self, a: u32, b: u32, memory: &Memory) -> Ordering {
+    fn order(&self, a: u32, b: u32, memory: &SortMemory) -> Ordering {
         let prefixes = self.prefixes[a as usize].cmp(&self.prefixes[b as usize]);
         prefixes.then_with(|| self.key(a, memory).cmp(self.key(b, memory))).then_with(|| a.cmp(&b))
     }
-    fn sift_down(&mut self, mut at: usize, memory: &Memory) {
+    fn sift_down(&mut self, mut at: usize, memory: &SortMemory) {
         loop {
             let (left, right) = (2 * at + 1, 2 * at + 2);
             let mut least = at;
@@ -142,16 +142,16 @@ impl Merge {
         }
     }
     /// Notes a source's present record; false if it has none.
-    fn note(&mut self, source: u32, memory: &Memory, io: Io<'_>) -> Result<bool> {
+    fn note(&mut self, source: u32, memory: &SortMemory, io: SpillIo<'_>) -> Result<bool> {
         let i = source as usize;
         match &mut self.sources[i] {
-            Source::Segment { next, end } => {
+            MergeSource::Segment { next, end } => {
                 if next >= end {
                     return Ok(false);
                 }
                 self.prefixes[i] = memory.entries[*next].prefix;
             }
-            Source::Run { file, cursor } => {
+            MergeSource::Run { file, cursor } => {
                 if !cursor.advance(file, io)? {
                     return Ok(false);
                 }
@@ -161,7 +161,7 @@ impl Merge {
         Ok(true)
     }
     /// Moves to the next record; false at the end.
-    fn advance(&mut self, memory: &Memory, io: Io<'_>) -> Result<bool> {
+    fn advance(&mut self, memory: &SortMemory, io: SpillIo<'_>) -> Result<bool> {
         if !self.started {
             self.started = true;
             for source in 0..self.sources.len() as u32 {
@@ -173,7 +173,7 @@ impl Merge {
                 self.sift_down(at, memory);
             }
         } else if let Some(&top) = self.heap.first() {
-            if let Source::Segment { next, .. } = &mut self.sources[top as usize] {
+            if let MergeSource::Segment { next, .. } = &mut self.sources[top as usize] {
                 *next += 1;
             }
             if !self.note(top, memory, io)? {
@@ -183,10 +183,10 @@ impl Merge {
         }
         Ok(!self.heap.is_empty())
     }
-    fn record<'m>(&'m self, memory: &'m Memory) -> &'m [u8] {
+    fn record<'m>(&'m self, memory: &'m SortMemory) -> &'m [u8] {
         match self.heap.first().map(|top| &self.sources[*top as usize]) {
-            Some(Source::Segment { next, .. }) => memory.record(memory.entries[*next]),
-            Some(Source::Run { cursor, .. }) => cursor.record(),
+            Some(MergeSource::Segment { next, .. }) => memory.record(memory.entries[*next]),
+            Some(MergeSource::Run { cursor, .. }) => cursor.record(),
             None => &[],
         }
     }
@@ -195,10 +195,10 @@ impl Merge {
 /// Takes rows with keys, gives them back sorted.
 pub struct Sorter {
     budget_bytes: usize,
-    memory: Memory,
+    memory: SortMemory,
     /// Runs on disk: those of level n are merges of runs of level n − 1, and older than all of these.
     levels: Vec<Vec<SpillFile>>,
-    merge: Option<Merge>,
+    merge: Option<SortMerge>,
     pub peak_bytes: usize,
     pub disk_bytes: u64,
 }
@@ -208,7 +208,7 @@ impl Sorter {
         let budget_bytes = budget_bytes.max(STEP_BYTES / 2);
         Sorter {
             budget_bytes,
-            memory: Memory::default(),
+            memory: SortMemory::default(),
             levels: Vec::new(),
             merge: None,
             peak_bytes: 0,
@@ -222,7 +222,7 @@ impl Sorter {
         self.memory.bytes
     }
 
-    pub fn push(&mut self, key: &[u8], values: &[Datum], io: Io<'_>) -> Result<()> {
+    pub fn push(&mut self, key: &[u8], values: &[Datum], io: SpillIo<'_>) -> Result<()> {
         let block_bytes = (self.budget_bytes / 16).clamp(4096, 256 * 1024);
         self.memory.push(key, values, block_bytes)?;
         self.peak_bytes = self.peak_bytes.max(self.memory.bytes);
@@ -232,15 +232,16 @@ impl Sorter {
         Ok(())
     }
 
-    fn segments(&self) -> Merge {
+    fn segments(&self) -> SortMerge {
         let count = self.memory.entries.len();
-        let ends =
-            (0..count).step_by(SEGMENT).map(|from| Source::Segment { next: from, end: (from + SEGMENT).min(count) });
-        Merge::new(ends.collect())
+        let ends = (0..count)
+            .step_by(SEGMENT)
+            .map(|from| MergeSource::Segment { next: from, end: (from + SEGMENT).min(count) });
+        SortMerge::new(ends.collect())
     }
 
     /// Writes `merge` to a run of its own.
-    fn write(&mut self, mut merge: Merge, io: Io<'_>) -> Result<SpillFile> {
+    fn write(&mut self, mut merge: SortMerge, io: SpillIo<'_>) -> Result<SpillFile> {
         let mut file = SpillFile::new(STEP_BYTES.min(self.budget_bytes / 4));
         while merge.advance(&self.memory, io)? {
             file.push_record(merge.record(&self.memory), io)?;
@@ -249,7 +250,7 @@ impl Sorter {
         Ok(file)
     }
 
-    fn write_run(&mut self, io: Io<'_>) -> Result<()> {
+    fn write_run(&mut self, io: SpillIo<'_>) -> Result<()> {
         self.memory.sort(io)?;
         let mut run = self.write(self.segments(), io)?;
         // A later sort of the same size needs the file's buffer no more than this one.
@@ -271,13 +272,15 @@ impl Sorter {
         Ok(())
     }
 
-    fn merge_of(&self, runs: Vec<SpillFile>) -> Merge {
+    fn merge_of(&self, runs: Vec<SpillFile>) -> SortMerge {
         let buffer = self.budget_bytes / runs.len().max(1);
-        Merge::new(runs.into_iter().map(|file| Source::Run { file, cursor: SpillCursor::new(buffer) }).collect())
+        SortMerge::new(
+            runs.into_iter().map(|file| MergeSource::Run { file, cursor: SpillCursor::new(buffer) }).collect(),
+        )
     }
 
     /// No more rows come: from now on [`Sorter::advance`].
-    pub fn finish(&mut self, io: Io<'_>) -> Result<()> {
+    pub fn finish(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.levels.is_empty() {
             self.memory.sort(io)?;
             self.merge = Some(self.segments());
@@ -286,7 +289,7 @@ impl Sorter {
         if !self.memory.entries.is_empty() {
             self.write_run(io)?;
         }
-        self.memory = Memory::default();
+        self.memory = SortMemory::default();
         let runs: Vec<SpillFile> = std::mem::take(&mut self.levels).into_iter().rev().flatten().collect();
         self.levels.push(Vec::new());
         self.merge = Some(self.merge_of(runs));
@@ -294,7 +297,7 @@ impl Sorter {
     }
 
     /// The next record's key and row; None at the end.
-    pub fn advance(&mut self, io: Io<'_>) -> Result<Option<(&[u8], &[u8])>> {
+    pub fn advance(&mut self, io: SpillIo<'_>) -> Result<Option<(&[u8], &[u8])>> {
         let Some(merge) = &mut self.merge else { return Ok(None) };
         if !merge.advance(&self.memory, io)? {
             return Ok(None);
@@ -319,7 +322,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("kilndb-sorter-{name}-{}", std::process::id()));
         let space = TempSpace::new(Arc::new(OsEnv), &dir);
         let park = ThreadPark::new();
-        let io = Io { space: &space, park: &park };
+        let io = SpillIo { space: &space, park: &park };
         let mut sorter = Sorter::new(budget);
         let mut wanted = Vec::new();
         let mut x = 9u64;

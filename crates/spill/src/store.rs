@@ -1,6 +1,6 @@
 //! Rows kept in their order and read by position, several readers at once.
 
-use super::file::{Io, STEP_BYTES, SpillCursor, SpillFile};
+use super::file::{STEP_BYTES, SpillCursor, SpillFile, SpillIo};
 use super::row_bytes;
 use kilndb_base::Result;
 use kilndb_types::{Datum, row};
@@ -56,7 +56,7 @@ impl RowStore {
         self.rows == 0
     }
 
-    pub fn push(&mut self, values: &[Datum], io: Io<'_>) -> Result<()> {
+    pub fn push(&mut self, values: &[Datum], io: SpillIo<'_>) -> Result<()> {
         if self.file.is_none() {
             let bytes = row_bytes(values);
             if self.used_bytes + bytes <= self.budget_bytes || self.rows == 0 {
@@ -83,7 +83,7 @@ impl RowStore {
     }
 
     /// Row number `n`, which must be there.
-    pub fn row<'s>(&'s self, n: usize, cursor: &'s mut StoreCursor, io: Io<'_>) -> Result<&'s [Datum]> {
+    pub fn row<'s>(&'s self, n: usize, cursor: &'s mut StoreCursor, io: SpillIo<'_>) -> Result<&'s [Datum]> {
         if n < self.in_memory {
             let from = n % CHUNK_ROWS * self.width;
             return Ok(self.chunks.get(n / CHUNK_ROWS).and_then(|c| c.get(from..from + self.width)).unwrap_or(&[]));
@@ -124,7 +124,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("kilndb-store-{}", std::process::id()));
         let space = TempSpace::new(Arc::new(OsEnv), &dir);
         let park = ThreadPark::new();
-        let io = Io { space: &space, park: &park };
+        let io = SpillIo { space: &space, park: &park };
         let mut store = RowStore::new(2, 8000);
         let (mut forward, mut jumping) = (StoreCursor::default(), StoreCursor::default());
         let mut x = 1usize;

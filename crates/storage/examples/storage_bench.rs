@@ -128,7 +128,7 @@ fn main() {
             heap.fetch(rid, &s, &mut out).unwrap();
             row.copy_from_slice(&out);
             row[40..44].copy_from_slice(&(i as u32).to_le_bytes());
-            heap.update(&mut t, rid, &s, &row, &[], &W, &p).unwrap();
+            heap.update(&mut t, rid, &row, &[], &W.with(&s, &p)).unwrap();
             t.commit(CommitMode::Async, &p).unwrap();
         }
     });
@@ -158,7 +158,7 @@ fn main() {
                 let v = (i as u32).wrapping_mul(2654435761).to_le_bytes();
                 out[at..at + 4].copy_from_slice(&v);
                 let row = std::mem::take(&mut out);
-                r.update(&mut t, rid, &s, &row, &[], &W, &p).unwrap();
+                r.update(&mut t, rid, &row, &[], &W.with(&s, &p)).unwrap();
                 out = row;
             }
             t.next_command();
@@ -202,7 +202,7 @@ fn main() {
                             loop {
                                 out[20] = out[20].wrapping_add(1);
                                 out[23] = out[23].wrapping_sub(1);
-                                match r.update(&mut t, rid, &s, &out, &[], &o, &p).unwrap() {
+                                match r.update(&mut t, rid, &out, &[], &o.with(&s, &p)).unwrap() {
                                     WriteOutcome::Changed => {
                                         r.fetch_latest(&t, rid, &mut out).unwrap();
                                         o.latest = true;
@@ -238,7 +238,7 @@ fn main() {
             for i in 0..batch.rows.len() {
                 let mut row = batch.row(i).to_vec();
                 row[50] = 1;
-                heap.update(&mut t, batch.rows[i].0, &s, &row, &[], &W, &p).unwrap();
+                heap.update(&mut t, batch.rows[i].0, &row, &[], &W.with(&s, &p)).unwrap();
             }
         }
     });
@@ -248,7 +248,7 @@ fn main() {
     let s = t.take_snapshot();
     timed("delete of all rows", n, || {
         for (i, rid) in all.iter().enumerate() {
-            heap.delete(&mut t, *rid, &s, &[(&index, &(i as u64).to_be_bytes())], &W, &p).unwrap();
+            heap.delete(&mut t, *rid, &[(&index, &(i as u64).to_be_bytes())], &W.with(&s, &p)).unwrap();
         }
         t.commit(CommitMode::Async, &p).unwrap();
     });

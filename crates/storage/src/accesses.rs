@@ -12,7 +12,7 @@ use std::cell::Cell;
 
 /// What is counted. Of pages, shared ones stand before those of a session's own.
 #[derive(Clone, Copy)]
-pub(crate) enum Count {
+pub(crate) enum AccessKind {
     /// A page was read or latched, wherever it came from.
     Page = 0,
     /// It came from the file.
@@ -38,11 +38,11 @@ fn add(place: usize, n: u64) {
 
 /// `is_private`: of a session's own pages.
 #[inline]
-pub(crate) fn count_pages(count: Count, is_private: bool, n: u64) {
+pub(crate) fn count_pages(count: AccessKind, is_private: bool, n: u64) {
     add(count as usize + usize::from(is_private), n);
 }
 #[inline]
-pub(crate) fn count(count: Count, n: u64) {
+pub(crate) fn count(count: AccessKind, n: u64) {
     add(count as usize, n);
 }
 
@@ -94,13 +94,13 @@ impl Accesses {
         self.0.iter_mut().zip(more.0).for_each(|(n, more)| *n += more);
     }
     fn pages(&self, private: usize) -> PageAccesses {
-        let of = |count: Count| self.0[count as usize + private];
-        let read = of(Count::Read);
+        let of = |count: AccessKind| self.0[count as usize + private];
+        let read = of(AccessKind::Read);
         PageAccesses {
-            hit: of(Count::Page).saturating_sub(read),
+            hit: of(AccessKind::Page).saturating_sub(read),
             read,
-            dirtied: of(Count::Dirtied),
-            written: of(Count::Written),
+            dirtied: of(AccessKind::Dirtied),
+            written: of(AccessKind::Written),
         }
     }
     pub fn shared(&self) -> PageAccesses {
@@ -118,13 +118,13 @@ impl Accesses {
         self.0[TEMPORARY_WRITTEN]
     }
     pub fn log_records(&self) -> u64 {
-        self.0[Count::LogRecords as usize]
+        self.0[AccessKind::LogRecords as usize]
     }
     pub fn log_bytes(&self) -> u64 {
-        self.0[Count::LogBytes as usize]
+        self.0[AccessKind::LogBytes as usize]
     }
     pub fn log_buffers_full(&self) -> u64 {
-        self.0[Count::LogBuffersFull as usize]
+        self.0[AccessKind::LogBuffersFull as usize]
     }
 }
 
@@ -135,16 +135,16 @@ mod tests {
     #[test]
     fn what_others_do_meanwhile_is_not_counted() {
         let before = now();
-        count_pages(Count::Page, false, 3);
-        count_pages(Count::Read, false, 1);
+        count_pages(AccessKind::Page, false, 3);
+        count_pages(AccessKind::Read, false, 1);
         let kept = now();
-        count_pages(Count::Page, true, 5);
-        count(Count::LogBytes, 7);
+        count_pages(AccessKind::Page, true, 5);
+        count(AccessKind::LogBytes, 7);
         resume(&kept);
-        count_pages(Count::Page, true, 1);
+        count_pages(AccessKind::Page, true, 1);
         count_temporary_written(8193);
         let helper = std::thread::spawn(|| {
-            count_pages(Count::Page, false, 4);
+            count_pages(AccessKind::Page, false, 4);
             now()
         });
         take_over(&helper.join().expect("a helper"));

@@ -16,14 +16,14 @@ pub use kilndb_base::prefetch::{fetch, fetch_range};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
 /// Where a relation is.
-pub type Whereabouts = usize;
+pub type RelationAddress = usize;
 
-pub fn whereabouts(relation: &Relation) -> Whereabouts {
+pub fn whereabouts(relation: &Relation) -> RelationAddress {
     std::ptr::from_ref(relation) as usize
 }
 
 #[inline]
-pub fn fetch_relation(at: Whereabouts) {
+pub fn fetch_relation(at: RelationAddress) {
     fetch(at);
     fetch(at + LINE_BYTES);
 }
@@ -42,17 +42,17 @@ impl Transaction {
 
 /// What a search in an index reads first.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Ahead {
-    relation: Whereabouts,
+pub struct IndexRootAddress {
+    relation: RelationAddress,
     /// Of the root: its latch, and itself.
     state: usize,
     page: usize,
 }
 
-impl Ahead {
-    pub fn of_index(relation: &Relation) -> Ahead {
+impl IndexRootAddress {
+    pub fn of_index(relation: &Relation) -> IndexRootAddress {
         let (state, page) = relation.pid_raw(0).map_or((0, 0), |pid| relation.core.pool.whereabouts(pid));
-        Ahead { relation: whereabouts(relation), state, page }
+        IndexRootAddress { relation: whereabouts(relation), state, page }
     }
     #[inline]
     pub fn fetch(&self) {
@@ -94,7 +94,7 @@ pub(crate) fn fetch_node(relation: &Relation, block: u32) {
 }
 
 /// A page, most of which is looked at in a moment.
-pub fn fetch_page(relation: &Relation, block: u32) {
+pub(crate) fn fetch_page(relation: &Relation, block: u32) {
     if let Some(pid) = relation.pid_raw(block) {
         let (state, page) = relation.core.pool.whereabouts(pid);
         fetch(state);

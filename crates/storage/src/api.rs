@@ -292,7 +292,7 @@ impl LockMode {
         LockMode::AccessExclusive,
     ];
     /// Bit `1 << mode` for every mode that conflicts, as in PostgreSQL's manual, table 13.2.
-    pub fn conflict_bits(self) -> u16 {
+    pub(crate) fn conflict_bits(self) -> u16 {
         const fn bits(modes: &[u16]) -> u16 {
             let mut b = 0;
             let mut i = 0;

@@ -12,14 +12,14 @@
 use crate::api::{Persistence, RelationKind};
 use crate::directory::Relation;
 use crate::page::{HEADER, KIND_CELL, PAGE, at, get16};
-use crate::wal::record::{Op, Record, encode};
+use crate::wal::record::{PageOp, Record, encode};
 use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Lsn, Result, sqlstate};
 
 /// Changes a cell's contents; says whether they are to be logged.
-pub type CellChange<'a, R> = dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)> + 'a;
+pub(crate) type CellChange<'a, R> = dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)> + 'a;
 /// The same with what is to be logged; see [`Relation::cell_modify_ahead`].
-pub type CellChangeAhead<'a, R> = dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)> + 'a;
+pub(crate) type LoggedCellChange<'a, R> = dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)> + 'a;
 
 impl Relation {
     fn check_cell(&self) -> Result<u32> {
@@ -63,7 +63,7 @@ impl Relation {
     /// As [`Relation::cell_modify`], but the log gets other contents: what a crash would go on from. The second
     /// argument of `f`: a checkpoint has begun since that was logged last, so recovery may not find it. Returns how far
     /// the log must be on disk for a crash to leave this change, or a later one; 0 if a crash leaves none of it.
-    pub fn cell_modify_ahead<R>(&self, f: &mut CellChangeAhead<'_, R>) -> Result<(R, Lsn)> {
+    pub fn cell_modify_ahead<R>(&self, f: &mut LoggedCellChange<'_, R>) -> Result<(R, Lsn)> {
         let pid = self.check_cell()?;
         let mut page = self.core.pool.write(pid)?;
         let len = get16(page.page(), at::COUNT);
@@ -75,14 +75,14 @@ impl Relation {
             return Err(Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "cell contents are too long"));
         }
         if let Some(logged) = logged {
-            let op = Op::Cell { bytes: &logged };
+            let op = PageOp::Cell { bytes: &logged };
             self.core.emit_plain(self, 0, &[(self.target(0), op)], &[0], &mut [&mut page])?;
         }
         let _gate = self.core.change_gate(self);
         if let Some(image) = &self.image {
             self.core.before_change(image, 0, page.page());
         }
-        Op::Cell { bytes: &bytes }.apply(page.bytes(), self.target(0))?;
+        PageOp::Cell { bytes: &bytes }.apply(page.bytes(), self.target(0))?;
         page.mark_dirty();
         let lsn = if self.logged() { crate::page::lsn(page.page()) } else { 0 };
         Ok((result, Lsn(lsn)))

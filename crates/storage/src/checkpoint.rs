@@ -8,19 +8,19 @@
 //!
 //! Must not know: SQL.
 
-use crate::buffer::Which;
+use crate::buffer::DirtyFilter;
 use crate::control::{self, Checkpoint, RelationEntry};
 use crate::core::Core;
 use crate::directory::{GONE, persistence_number};
-use crate::image::taking::Taking;
-use crate::stats::{Event, IoObject};
+use crate::image::taking::ImageTaking;
+use crate::stats::{IoEvent, IoObject};
 use crate::tuning::Tuning;
 use crate::txn::table::Status;
 use crate::wal::frame::SEGMENT;
 use crate::wal::frame::shown_lsn;
-use crate::wal::segment::Recycled;
+use crate::wal::segment::RecycledSegments;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use kilndb_base::{Error, Result, Severity};
@@ -34,7 +34,7 @@ const ROOM_LOOK_NANOS: u64 = 100_000_000;
 
 /// Why there is a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Reason {
+pub(crate) enum CheckpointReason {
     Time,
     /// So much log was written.
     Volume,
@@ -45,21 +45,21 @@ pub enum Reason {
     Shutdown,
 }
 
-impl Reason {
+impl CheckpointReason {
     /// PostgreSQL's words.
     fn words(self) -> &'static str {
         match self {
-            Reason::Time => "time",
-            Reason::Volume => "wal",
-            Reason::Requested => "immediate force wait",
-            Reason::Start => "immediate",
-            Reason::EndOfRecovery => "end-of-recovery immediate wait",
-            Reason::Shutdown => "shutdown immediate",
+            CheckpointReason::Time => "time",
+            CheckpointReason::Volume => "wal",
+            CheckpointReason::Requested => "immediate force wait",
+            CheckpointReason::Start => "immediate",
+            CheckpointReason::EndOfRecovery => "end-of-recovery immediate wait",
+            CheckpointReason::Shutdown => "shutdown immediate",
         }
     }
     /// Nobody waits for it.
     fn is_spread(self) -> bool {
-        matches!(self, Reason::Time | Reason::Volume)
+        matches!(self, CheckpointReason::Time | CheckpointReason::Volume)
     }
 }
 
@@ -157,17 +157,17 @@ impl Checkpointer {
             let upto = asked.as_ref().map_or(0, |(upto, _)| *upto);
             let elapsed_ns = core.env.monotonic_nanos().saturating_sub(last);
             let reason = if asked.is_some() {
-                Reason::Requested
+                CheckpointReason::Requested
             } else if written > tuning.wal_between_checkpoints() || core.log.room.is_short() && written > SEGMENT / 4 {
-                Reason::Volume
+                CheckpointReason::Volume
             } else if elapsed_ns > tuning.checkpoint_timeout_s.max(1) * 1_000_000_000 {
-                Reason::Time
+                CheckpointReason::Time
             } else {
                 continue;
             };
             last = core.env.monotonic_nanos();
             let counters = &core.stats.checkpoints;
-            if reason == Reason::Time {
+            if reason == CheckpointReason::Time {
                 counters.timed.fetch_add(1, Relaxed);
                 if written == 0 && !core.kept_changed.load(Relaxed) {
                     continue;
@@ -175,7 +175,7 @@ impl Checkpointer {
             } else {
                 counters.requested.fetch_add(1, Relaxed);
             }
-            if reason == Reason::Volume && elapsed_ns < tuning.checkpoint_warning_s * 1_000_000_000 {
+            if reason == CheckpointReason::Volume && elapsed_ns < tuning.checkpoint_warning_s * 1_000_000_000 {
                 let seconds = elapsed_ns / 1_000_000_000;
                 core.tell(
                     Severity::Log,
@@ -194,10 +194,10 @@ impl Checkpointer {
     }
 
     /// `ending`: transactions that wait for this checkpoint to commit.
-    pub fn checkpoint(&self, core: &Core, reason: Reason, ending: &[u64]) -> Result<()> {
-        let clean = reason == Reason::Shutdown;
-        let mut progress = Progress::new(core);
-        let tell = reason != Reason::Start && core.tuning.get().log_checkpoints;
+    pub fn checkpoint(&self, core: &Core, reason: CheckpointReason, ending: &[u64]) -> Result<()> {
+        let clean = reason == CheckpointReason::Shutdown;
+        let mut progress = CheckpointProgress::new(core);
+        let tell = reason != CheckpointReason::Start && core.tuning.get().log_checkpoints;
         if tell {
             core.tell(Severity::Log, &format!("checkpoint starting: {}", reason.words()));
         }
@@ -210,10 +210,10 @@ impl Checkpointer {
         images.save()?;
         note_images(&mut note, &images);
         let mut pids = core.pool.dirty_pages();
-        if planted::is(Bug::CheckpointLeavesAPage) {
+        if planted::is(PlantedBug::CheckpointLeavesAPage) {
             pids.pop();
         }
-        let which = if clean { Which::Durable } else { Which::Logged };
+        let which = if clean { DirtyFilter::Durable } else { DirtyFilter::Logged };
         for (index, part) in pids.chunks(BATCH_PAGES).enumerate() {
             progress.written += core.pool.write_pages(part, which)?;
             let share = ((index + 1) * BATCH_PAGES) as f64 / pids.len() as f64;
@@ -229,10 +229,10 @@ impl Checkpointer {
         core.log.flush_blocking(core.log.insert_lsn())?;
         progress.writing_done_ns = core.env.monotonic_nanos();
         core.log.sync(&**core.pool.file(), "pages")?;
-        core.stats.count(IoObject::Relation, Event::Sync, 1, 0);
+        core.stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);
         progress.syncing_done_ns = core.env.monotonic_nanos();
         note.durable = core.log.flushed();
-        if planted::is(Bug::RedoBeginsTooLate) {
+        if planted::is(PlantedBug::RedoBeginsTooLate) {
             note.redo = core.log.settled_lsn();
         }
         control::write(&core.env, &core.config.data_dir, &core.log, &note)?;
@@ -260,10 +260,10 @@ impl Checkpointer {
     }
 
     /// Bytes of log until the next checkpoint: a longer distance counts at once, a shorter one bit by bit.
-    fn estimate(&self, distance: u64, reason: Reason) -> u64 {
+    fn estimate(&self, distance: u64, reason: CheckpointReason) -> u64 {
         let before = self.distance_estimate.load(Relaxed);
         let estimate = match reason {
-            Reason::EndOfRecovery | Reason::Start => before,
+            CheckpointReason::EndOfRecovery | CheckpointReason::Start => before,
             _ if distance > before => distance,
             _ => (before * 9 + distance) / 10,
         };
@@ -281,17 +281,17 @@ fn spare_segments(tuning: &Tuning, estimate: u64, live: u64) -> usize {
 }
 
 /// How far one checkpoint is, and what is told of it.
-struct Progress {
+struct CheckpointProgress {
     started_ns: u64,
     writing_done_ns: u64,
     syncing_done_ns: u64,
     written: usize,
 }
 
-impl Progress {
-    fn new(core: &Core) -> Progress {
+impl CheckpointProgress {
+    fn new(core: &Core) -> CheckpointProgress {
         let now = core.env.monotonic_nanos();
-        Progress { started_ns: now, writing_done_ns: now, syncing_done_ns: now, written: 0 }
+        CheckpointProgress { started_ns: now, writing_done_ns: now, syncing_done_ns: now, written: 0 }
     }
     /// `share` of the pages have been written: that is more than time and log would have it.
     fn is_early(&self, core: &Core, redo: u64, share: f64) -> bool {
@@ -314,12 +314,12 @@ impl Progress {
         counters.sync_ms.fetch_add(sync_ms, Relaxed);
         counters.buffers_written.fetch_add(self.written as u64, Relaxed);
     }
-    fn tell(&self, core: &Core, redo: u64, recycled: Recycled, (distance, estimate): (u64, u64)) {
+    fn tell(&self, core: &Core, redo: u64, recycled: RecycledSegments, (distance, estimate): (u64, u64)) {
         let (write_ms, sync_ms) = self.times();
         let seconds = |ms: u64| format!("{}.{:03} s", ms / 1000, ms % 1000);
         let total_ms = (core.env.monotonic_nanos() - self.started_ns) / 1_000_000;
         let percent = self.written as f64 * 100.0 / core.pool.capacity() as f64;
-        let Recycled { removed, recycled } = recycled;
+        let RecycledSegments { removed, recycled } = recycled;
         let times = format!("write={}, sync={}, total={}", seconds(write_ms), seconds(sync_ms), seconds(total_ms));
         let files = format!("sync files=1, longest={0}, average={0}", seconds(sync_ms));
         let text = format!(
@@ -335,7 +335,7 @@ impl Progress {
     }
 }
 
-fn note_images(note: &mut Checkpoint, images: &Taking<'_>) {
+fn note_images(note: &mut Checkpoint, images: &ImageTaking<'_>) {
     for r in &mut note.relations {
         r.image = images.entries.get(&r.id).cloned();
     }

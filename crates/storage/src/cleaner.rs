@@ -5,7 +5,7 @@
 
 use crate::core::Core;
 use crate::method::work::IndexWorkers;
-use crate::undo::compact::Compactor;
+use crate::undo::compact::UndoCompactor;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::sync::{Mutex, Weak};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn clean_private(private: &Mutex<Vec<Weak<Core>>>, round: u64) -> bool {
 /// Purges, discards undo, cleans pages ahead of the clock.
 pub(crate) fn run(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
     let mut round = 0u64;
-    let mut compactor = Compactor::new(core);
+    let mut compactor = UndoCompactor::new(core);
     while !core.stop.load(Acquire) {
         let mut busy = core.purge_round(false) > 0 || core.purge.ready() > 0;
         busy |= core.sweep_round();

@@ -13,14 +13,14 @@
 //!
 //! Must not know: how the cluster is recovered.
 
-use crate::buffer::doublewrite::Area;
+use crate::buffer::doublewrite::DoubleWriteArea;
 use crate::crc::crc32c;
-use crate::image::{Bits, ImageEntry, Unended};
+use crate::image::{BlockBits, ImageEntry, UnendedTransaction};
 use crate::wal::Log;
 use crate::wal::segment::failed;
-use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
-use kilndb_base::env::{Env, File, Open};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
+use kilndb_base::env::{Env, File, OpenMode};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
 const HAS_ALL_ROWS: u64 = 1 << 32;
 
 #[derive(Default, Debug, Clone)]
-pub struct RelationEntry {
+pub(crate) struct RelationEntry {
     pub id: u32,
     pub kind: u8,
     pub persistence: u8,
@@ -51,7 +51,7 @@ pub struct RelationEntry {
 }
 /// What a checkpoint notes.
 #[derive(Default, Debug, Clone)]
-pub struct Checkpoint {
+pub(crate) struct Checkpoint {
     pub generation: u64,
     pub redo: u64,
     pub clean: bool,
@@ -65,7 +65,7 @@ pub struct Checkpoint {
     /// Xid, undo chain, waits for its purge only.
     pub unfinished: Vec<(u64, u64, bool)>,
     /// Of the images: transactions that had not ended, undo chunks saved with them.
-    pub unended: Vec<Unended>,
+    pub unended: Vec<UnendedTransaction>,
     pub image_chunks: Vec<u64>,
     /// How far the log was durable when this was noted; 0: not known.
     pub durable: u64,
@@ -138,11 +138,11 @@ impl Checkpoint {
         if crc32c(body) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let mut r = Reader::new(body);
+        let mut r = ByteReader::new(body);
         if r.u64()? != DIRECTORY_MAGIC {
             return None;
         }
-        let v32 = |r: &mut Reader<'_>| r.varint().and_then(|v| u32::try_from(v).ok());
+        let v32 = |r: &mut ByteReader<'_>| r.varint().and_then(|v| u32::try_from(v).ok());
         let mut c = Checkpoint {
             generation: r.varint()?,
             redo: r.varint()?,
@@ -188,12 +188,12 @@ impl Checkpoint {
             c.relations.iter_mut().find(|e| e.id == id)?.initial = bytes.to_vec();
         }
         for _ in 0..r.varint()? {
-            let (id, blocks, second) = (v32(&mut r)?, v32(&mut r)?, Bits::from_bytes(r.prefixed()?));
+            let (id, blocks, second) = (v32(&mut r)?, v32(&mut r)?, BlockBits::from_bytes(r.prefixed()?));
             c.relations.iter_mut().find(|e| e.id == id)?.image = Some(ImageEntry { blocks, second });
         }
         for _ in 0..r.varint()? {
             let (xid, head, how) = (r.varint()?, r.varint()?, r.varint()?);
-            c.unended.push(Unended { xid, head, purge: how & 1 != 0, ending: how & 2 != 0 });
+            c.unended.push(UnendedTransaction { xid, head, purge: how & 1 != 0, ending: how & 2 != 0 });
         }
         for _ in 0..r.varint()? {
             c.image_chunks.push(r.varint()?);
@@ -221,7 +221,7 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     assert!(generation > 0 && checkpoint.redo > 0, "a checkpoint has a generation and a place in the log");
     let path = directory_path(dir, generation);
     let fresh = dir.join("directory.new");
-    let file = env.open(&fresh, Open::Truncate).map_err(|e| failed("create", "directory.new", e))?;
+    let file = env.open(&fresh, OpenMode::Truncate).map_err(|e| failed("create", "directory.new", e))?;
     file.write_at(&checkpoint.encode(), 0).map_err(|e| failed("write to", "directory.new", e))?;
     log.sync(&*file, "directory.new")?;
     env.rename(&fresh, &path).map_err(|e| failed("rename", "directory.new", e))?;
@@ -245,7 +245,7 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
     let crc = crc32c(&slot);
     slot.extend_from_slice(&crc.to_le_bytes());
     slot.resize(512, 0);
-    let control = env.open(&dir.join("control"), Open::Create).map_err(|e| failed("open", "control", e))?;
+    let control = env.open(&dir.join("control"), OpenMode::Create).map_err(|e| failed("open", "control", e))?;
     control.write_at(&slot, (generation % 2) * 4096).map_err(|e| {
         let e = failed("write to", "control", e);
         // It may count, or not: which files the next checkpoint may write over, only the next start can tell.
@@ -259,7 +259,7 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
 /// with it. It is made durable before anything that the one before it needs is written over. Directories of later
 /// generations belong to checkpoints that never counted: they go, so that the next one to be found beside a damaged slot
 /// is what that slot named.
-pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
+pub(crate) fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Result<()> {
     for (path, number) in directories(env, dir)? {
         if number > generation {
             env.remove_file(&path).map_err(|e| failed("remove", &shown(&path), e))?;
@@ -270,13 +270,13 @@ pub fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
 
 /// What a start begins with.
 #[derive(Debug)]
-pub struct FoundCluster {
+pub(crate) struct FoundCluster {
     pub checkpoint: Checkpoint,
     /// A slot is damaged that the cluster can do without.
     pub damage: Option<String>,
 }
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Slot {
+enum ControlSlot {
     /// Zeros, or beyond the end.
     Empty,
     Damaged,
@@ -286,13 +286,13 @@ enum Slot {
 /// None: there is no cluster here, nor anything of one.
 pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<FoundCluster>> {
     let slots = read_slots(env, dir)?;
-    let generation = match slots.unwrap_or([Slot::Empty; 2]) {
-        [Slot::Valid(a), Slot::Valid(b)] => a.max(b),
-        [Slot::Valid(one), other] | [other, Slot::Valid(one)] => {
+    let generation = match slots.unwrap_or([ControlSlot::Empty; 2]) {
+        [ControlSlot::Valid(a), ControlSlot::Valid(b)] => a.max(b),
+        [ControlSlot::Valid(one), other] | [other, ControlSlot::Valid(one)] => {
             return beside_damage(env, dir, one, other).map(Some);
         }
-        [Slot::Empty, Slot::Empty] => {
-            if planted::is(Bug::NoControlNoCluster) {
+        [ControlSlot::Empty, ControlSlot::Empty] => {
+            if planted::is(PlantedBug::NoControlNoCluster) {
                 return Ok(None);
             }
             let Some(name) = content(env, dir)? else { return Ok(None) };
@@ -309,25 +309,25 @@ pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<FoundCluster>> {
 /// have named the next generation, for which room was made by giving up what this one needs. Then the directory of that
 /// is here ([`harden`] leaves none that never counted), and complete, as it is the last thing to be made durable before
 /// the slot.
-fn beside_damage(env: &Arc<dyn Env>, dir: &Path, valid: u64, other: Slot) -> Result<FoundCluster> {
+fn beside_damage(env: &Arc<dyn Env>, dir: &Path, valid: u64, other: ControlSlot) -> Result<FoundCluster> {
     let next = directory_path(dir, valid + 1);
     let is_later = env.exists(&next).map_err(|e| failed("open", &shown(&next), e))?;
     let checkpoint = read_directory(env, dir, valid + u64::from(is_later))?;
     // The first generation has no other before it.
-    let is_usual = valid == 1 && other == Slot::Empty;
+    let is_usual = valid == 1 && other == ControlSlot::Empty;
     let offset = (valid + 1) % 2 * 4096;
     let damage =
         (!is_usual).then(|| format!("file \"control\" is damaged (offset {offset}); its other slot is enough"));
     Ok(FoundCluster { checkpoint, damage })
 }
 
-fn read_slots(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<[Slot; 2]>> {
+fn read_slots(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<[ControlSlot; 2]>> {
     let path = dir.join("control");
     if !env.exists(&path).map_err(|e| failed("open", "control", e))? {
         return Ok(None);
     }
-    let control = env.open(&path, Open::ReadOnly).map_err(|e| failed("open", "control", e))?;
-    let mut slots = [Slot::Empty; 2];
+    let control = env.open(&path, OpenMode::ReadOnly).map_err(|e| failed("open", "control", e))?;
+    let mut slots = [ControlSlot::Empty; 2];
     for (index, slot) in slots.iter_mut().enumerate() {
         let mut bytes = [0; 28];
         control.read_at(&mut bytes, index as u64 * 4096).map_err(|e| failed("read", "control", e))?;
@@ -335,30 +335,30 @@ fn read_slots(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<[Slot; 2]>> {
     }
     Ok(Some(slots))
 }
-fn read_slot(bytes: &[u8; 28]) -> Result<Slot> {
+fn read_slot(bytes: &[u8; 28]) -> Result<ControlSlot> {
     if bytes.iter().all(|b| *b == 0) {
-        return Ok(Slot::Empty);
+        return Ok(ControlSlot::Empty);
     }
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let (Some(magic), Some(version), Some(_), Some(generation), Some(crc)) =
         (r.u64(), r.u32(), r.u32(), r.u64(), r.u32())
     else {
-        return Ok(Slot::Damaged);
+        return Ok(ControlSlot::Damaged);
     };
     if magic != MAGIC || crc32c(&bytes[..24]) != crc {
-        return Ok(Slot::Damaged);
+        return Ok(ControlSlot::Damaged);
     }
     if !(OLDEST_VERSION..=VERSION).contains(&version) {
         return Err(Error::corrupted(format!(
             "the cluster has format version {version}, this program reads {VERSION}"
         )));
     }
-    Ok(Slot::Valid(generation))
+    Ok(ControlSlot::Valid(generation))
 }
 fn read_directory(env: &Arc<dyn Env>, dir: &Path, generation: u64) -> Result<Checkpoint> {
     let path = directory_path(dir, generation);
     let name = shown(&path);
-    let file = env.open(&path, Open::ReadOnly).map_err(|e| failed("open", &name, e))?;
+    let file = env.open(&path, OpenMode::ReadOnly).map_err(|e| failed("open", &name, e))?;
     let bytes = read_whole(&*file).map_err(|e| failed("read", &name, e))?;
     Checkpoint::decode(&bytes)
         .filter(|c| c.generation == generation)
@@ -374,7 +374,7 @@ fn content(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<String>> {
     }
     let pages = dir.join("pages");
     let has_pages = env.exists(&pages).map_err(|e| failed("open", "pages", e))?
-        && env.open(&pages, Open::ReadOnly).and_then(|f| f.len()).map_err(|e| failed("open", "pages", e))? > 0;
+        && env.open(&pages, OpenMode::ReadOnly).and_then(|f| f.len()).map_err(|e| failed("open", "pages", e))? > 0;
     if has_pages {
         return Ok(Some("pages".into()));
     }
@@ -389,9 +389,9 @@ fn content(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<String>> {
     let area = dir.join("doublewrite");
     let has_copies = env.exists(&area).map_err(|e| failed("open", "doublewrite", e))?
         && env
-            .open(&area, Open::ReadOnly)
+            .open(&area, OpenMode::ReadOnly)
             .map_err(|e| failed("open", "doublewrite", e))
-            .and_then(|file| Area::read(&*file))?
+            .and_then(|file| DoubleWriteArea::read(&*file))?
             .has_copies();
     Ok(has_copies.then(|| "doublewrite".into()))
 }

@@ -7,10 +7,10 @@
 //! Must not know: SQL.
 
 use crate::api::EngineConfig;
-use crate::btree::sweep_queue::Sweeps;
+use crate::btree::sweep_queue::SweepQueue;
 use crate::buffer::{Pool, WriteGuard};
 use crate::directory::{Directory, Relation};
-use crate::locks::rows::{Next, RowLocks};
+use crate::locks::rows::{NextWaiter, RowLocks};
 use crate::locks::{table::LockTable, waits_for::WaitGraph};
 use crate::page;
 use crate::space::Space;
@@ -19,17 +19,17 @@ use crate::stats::Stats;
 use crate::trace;
 use crate::tuning::{Tuning, TuningCell};
 use crate::txn::purge_queue::PurgeQueue;
-use crate::txn::table::{Registry, XidTable};
+use crate::txn::table::{SnapshotRegistry, XidTable};
 use crate::txn::unended::UnendedRollbacks;
 use crate::undo::Undo;
-use crate::wal::record::{Op, Record, Target, encode, encode_change, encode_compensate};
+use crate::wal::record::{PageOp, PageTarget, Record, encode, encode_change, encode_compensate};
 use crate::wal::{Log, RedoHold};
 use kilndb_base::env::Env;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, RwLock};
 use kilndb_base::{Result, Severity};
 
-pub struct Core {
+pub(crate) struct Core {
     pub env: Arc<dyn Env>,
     pub config: EngineConfig,
     pub log: Arc<Log>,
@@ -37,13 +37,13 @@ pub struct Core {
     pub directory: Directory,
     pub undo: Undo,
     pub xids: XidTable,
-    pub snapshots: Registry,
+    pub snapshots: SnapshotRegistry,
     pub waits: WaitGraph,
     pub rows: RowLocks,
     pub locks: LockTable,
     pub ssi: Ssi,
     pub purge: PurgeQueue,
-    pub sweeps: Sweeps,
+    pub sweeps: SweepQueue,
     /// Indexes that a background thread works on, some of which may be gone.
     pub worked_indexes: Mutex<Vec<u32>>,
     pub owners: AtomicU64,
@@ -66,11 +66,26 @@ pub struct Core {
 }
 
 /// Bytes of a commit record before its lists, at most: the kind, a transaction, the number of dropped relations.
-pub const COMMIT_HEAD: usize = 1 + 10 + 5;
+pub(crate) const COMMIT_HEAD: usize = 1 + 10 + 5;
+
+/// One step of a rollback: the chain of transaction `xid` goes on at `next` afterwards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RollbackStep {
+    pub xid: u64,
+    pub next: u64,
+}
+
+/// An undo record that is to be written to its reserved place, together with the change that it undoes.
+pub(crate) struct ReservedUndo<'a> {
+    pub place: crate::undo::ReservedRecord<'a>,
+    pub record: &'a crate::undo::record::UndoRecord,
+    /// Memory for the log record.
+    pub body: &'a mut Vec<u8>,
+}
 
 impl Core {
     /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
-    pub fn assemble(
+    pub(crate) fn assemble(
         env: Arc<dyn Env>,
         config: EngineConfig,
         log: Arc<Log>,
@@ -84,7 +99,7 @@ impl Core {
         let pool_stats = pool.stats.clone();
         *crate::lock(&directory.space) = Space::new(pool.page_limit());
         Ok(Core {
-            snapshots: Registry::new(config.workers.max(1) + 1)?,
+            snapshots: SnapshotRegistry::new(config.workers.max(1) + 1)?,
             env,
             log,
             pool,
@@ -117,7 +132,7 @@ impl Core {
         self.config.workers.max(1) + 1
     }
     /// Wakes who is next in a queue. From here on it waits for nobody: whom it has waited for may wait for it.
-    pub fn let_look(&self, next: impl IntoIterator<Item = Next>) {
+    pub(crate) fn let_look(&self, next: impl IntoIterator<Item = NextWaiter>) {
         for next in next {
             self.waits.done(next.owner);
             next.wake.wake();
@@ -127,7 +142,7 @@ impl Core {
         (self.config.log)(severity, text);
     }
     /// Gives what lies free in the file of pages back to the file system, but for a reserve.
-    pub fn give_space_back(&self) -> Result<()> {
+    pub(crate) fn give_space_back(&self) -> Result<()> {
         loop {
             let kept = self.config.limits.free_pages_kept;
             let Some((start, pages)) = crate::lock(&self.directory.space).take_for_hole(kept) else { return Ok(()) };
@@ -141,7 +156,7 @@ impl Core {
         }
     }
     /// Finds out which transaction ids nobody asks for any more, so that their places can be used again.
-    pub fn free_xids(&self) {
+    pub(crate) fn free_xids(&self) {
         self.undo.discard(&self.pool, &self.directory.space, &self.log, self.visible_to_all());
         // In this order: who begins meanwhile gets an id above all that are looked at here.
         self.xids.unfinished();
@@ -150,7 +165,7 @@ impl Core {
     /// Logs what a commit is about to drop. Returns what goes into the commit record itself; as long as the guard
     /// lives, recovery reads all of these records, or none.
     /// `with`: bytes that the commit record has besides.
-    pub fn log_drops(&self, xid: u64, drops: &[u32], with: usize) -> (Vec<u32>, Option<RedoHold<'_>>) {
+    pub(crate) fn log_drops(&self, xid: u64, drops: &[u32], with: usize) -> (Vec<u32>, Option<RedoHold<'_>>) {
         // A byte for the kind, ten for the transaction, five for each relation.
         let most = ((self.config.limits.record_bytes - 11) / 5).max(1);
         if drops.len() <= most && (with == 0 || COMMIT_HEAD + 5 * drops.len() + with <= self.config.limits.record_bytes)
@@ -162,17 +177,17 @@ impl Core {
             self.log.append(&encode(&Record::Doom { xid, rels: rels.to_vec() }));
         }
         #[cfg(test)]
-        crate::stops::reach(crate::stops::Stop::DropsLogged);
+        crate::stops::reach(crate::stops::StopPoint::DropsLogged);
         (Vec::new(), Some(hold))
     }
-    pub fn new_owner(&self) -> u64 {
+    pub(crate) fn new_owner(&self) -> u64 {
         self.owners.fetch_add(1, Relaxed)
     }
     fn apply(
         &self,
         relation: &Relation,
         lsn: u64,
-        ops: &[(Target, Op<'_>)],
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
@@ -206,11 +221,11 @@ impl Core {
         Ok(())
     }
     /// A change that no rollback takes back.
-    pub fn emit_plain(
+    pub(crate) fn emit_plain(
         &self,
         relation: &Relation,
         xid: u64,
-        ops: &[(Target, Op<'_>)],
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
@@ -223,16 +238,16 @@ impl Core {
         }
         self.apply(relation, lsn, ops, which, pages)
     }
-    /// A step of a rollback; the transaction's chain goes on at `next`.
-    pub fn emit_compensate(
+    /// A change that takes another back.
+    pub(crate) fn emit_compensate(
         &self,
         relation: &Relation,
-        xid: u64,
-        next: u64,
-        ops: &[(Target, Op<'_>)],
+        step: RollbackStep,
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
+        let RollbackStep { xid, next } = step;
         let _gate = self.change_gate(relation);
         let mut lsn = 0;
         if relation.logged() {
@@ -245,17 +260,15 @@ impl Core {
         self.apply(relation, lsn, ops, which, pages)
     }
     /// A change with its undo record, which has its place already. The caller has passed [`Core::change_gate`].
-    #[allow(clippy::too_many_arguments)]
-    pub fn emit_undoable(
+    pub(crate) fn emit_undoable(
         &self,
         relation: &Relation,
-        body: &mut Vec<u8>,
-        place: crate::undo::RecordPlace<'_>,
-        record: &crate::undo::record::UndoRecord,
-        ops: &[(Target, Op<'_>)],
+        undo: ReservedUndo<'_>,
+        ops: &[(PageTarget, PageOp<'_>)],
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<()> {
+        let ReservedUndo { place, record, body } = undo;
         debug_assert!(record.xid != 0, "an undo record of no transaction");
         debug_assert!(
             record.rel == relation.id,

@@ -13,13 +13,13 @@ use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
 use crate::buffer::WriteGuard;
 use crate::core::Core;
-use crate::image::Image;
-use crate::page::{self, View, at};
+use crate::image::RelationImage;
+use crate::page::{self, PageView, at};
 use crate::space::Space;
 use crate::ssi::locks::RelationReads;
-use crate::wal::record::{Op, Record, Target, encode};
+use crate::wal::record::{PageOp, PageTarget, Record, encode};
 use kilndb_base::hash::HashMap;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::prefetch::LINE_BYTES;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, OnceLock, RwLock};
@@ -29,16 +29,16 @@ use std::any::Any;
 const MOST_HINTS: usize = 1024;
 /// In place of a tree's heap: each entry's key ends with the number of its own.
 const NAMED_BY_ENTRIES: u32 = u32::MAX;
-pub const HEAP_NAME_BYTES: usize = 4;
+pub(crate) const HEAP_NAME_BYTES: usize = 4;
 const INLINE: usize = 24;
 const LEAF: usize = 4096;
-type Leaf = OnceLock<Box<[AtomicU32]>>;
+type ExtentLeaf = OnceLock<Box<[AtomicU32]>>;
 
 #[derive(Default)]
 #[repr(C)]
 struct Extents {
     inline: [AtomicU32; INLINE],
-    more: OnceLock<Box<[Leaf]>>,
+    more: OnceLock<Box<[ExtentLeaf]>>,
 }
 impl Extents {
     fn slot(&self, index: usize, make: bool) -> Option<&AtomicU32> {
@@ -61,7 +61,7 @@ impl Extents {
 }
 /// Extent index and offset in it.
 #[inline]
-pub fn locate(block: u32) -> (usize, u32) {
+pub(crate) fn locate(block: u32) -> (usize, u32) {
     match block {
         0 => (0, 0),
         1..1024 => {
@@ -72,14 +72,14 @@ pub fn locate(block: u32) -> (usize, u32) {
     }
 }
 /// The block that is so far into an extent: what [`locate`] takes apart.
-pub fn block_at(index: usize, offset: u32) -> u32 {
+pub(crate) fn block_at(index: usize, offset: u32) -> u32 {
     match index {
         0 => offset,
         1..=10 => (1 << (index - 1)) + offset,
         _ => 1024 + (index as u32 - 11) * 1024 + offset,
     }
 }
-pub fn extent_pages(index: usize) -> u32 {
+pub(crate) fn extent_pages(index: usize) -> u32 {
     match index {
         0 => 1,
         1..=10 => 1 << (index - 1),
@@ -90,15 +90,15 @@ pub fn extent_pages(index: usize) -> u32 {
 const FEW_TARGETS: usize = 4;
 
 /// In place of the transaction that dooms a relation: it goes, whatever becomes of any transaction.
-pub const GONE: u64 = u64::MAX;
+pub(crate) const GONE: u64 = u64::MAX;
 
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
 /// What an index's method has in memory, made when it is first asked for.
 #[derive(Default)]
-pub(crate) struct MethodState(OnceLock<Box<dyn Any + Send + Sync>>);
-impl MethodState {
+pub(crate) struct MethodMemory(OnceLock<Box<dyn Any + Send + Sync>>);
+impl MethodMemory {
     /// None: the relation is of another method, whose state is of another type.
     pub(crate) fn of<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.get_or_init(|| Box::new(T::default())).downcast_ref()
@@ -121,7 +121,7 @@ pub struct Relation {
     /// Insertion target of the first workers, block + 1.
     targets: [AtomicU32; FEW_TARGETS],
     /// Of a relation that is kept at checkpoints.
-    pub(crate) image: Option<Box<Image>>,
+    pub(crate) image: Option<Box<RelationImage>>,
     pub(crate) dead_prefixes: DeadPrefixes,
     extents: Extents,
     more_targets: Box<[AtomicU32]>,
@@ -138,7 +138,7 @@ pub struct Relation {
     unseen: Mutex<std::ops::Range<u32>>,
     /// An unlogged cell's contents after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
-    pub(crate) method_state: MethodState,
+    pub(crate) method_state: MethodMemory,
     /// Who has read it as a whole, or ranges of it.
     pub(crate) reads: RelationReads,
     /// Of an index: each row of its heap, or of the heaps that it has entries of, has one entry (for the checker).
@@ -223,8 +223,8 @@ impl Relation {
             Persistence::Temporary => page::FLAG_TEMPORARY,
         }
     }
-    pub(crate) fn target(&self, block: u32) -> Target {
-        Target { rel: self.id, block }
+    pub(crate) fn target(&self, block: u32) -> PageTarget {
+        PageTarget { rel: self.id, block }
     }
     /// The page of a block, whether formatted or not.
     #[inline]
@@ -289,7 +289,7 @@ impl Relation {
         let kind = self.kind.page_kind();
         // Readers of the new block wait for its latch.
         self.blocks.store(block + 1, Release);
-        core.emit_plain(self, 0, &[(self.target(block), Op::Init { kind, level })], &[0], &mut [&mut guard])?;
+        core.emit_plain(self, 0, &[(self.target(block), PageOp::Init { kind, level })], &[0], &mut [&mut guard])?;
         if !self.logged() {
             // Whoever owned the page before must be gone for good before this overwrites it on disk.
             let lsn = core.log.insert_lsn();
@@ -316,7 +316,7 @@ impl Relation {
         *crate::lock(&self.unseen) = 0..self.pages();
     }
     /// Looks at the next blocks that nobody has a hint for (`most` of them at once) until one is `good`.
-    pub(crate) fn look_for(&self, most: usize, good: impl Fn(View, u32) -> bool) -> Option<u32> {
+    pub(crate) fn look_for(&self, most: usize, good: impl Fn(PageView, u32) -> bool) -> Option<u32> {
         for _ in 0..most {
             let block = crate::lock(&self.unseen).next()?;
             // A page that is latched, or cannot be read, is passed by.
@@ -330,7 +330,7 @@ impl Relation {
 }
 
 #[derive(Default)]
-pub struct Directory {
+pub(crate) struct Directory {
     pub relations: RwLock<HashMap<u32, Arc<Relation>>>,
     pub space: Mutex<Space>,
     pub next_id: AtomicU32,
@@ -348,7 +348,7 @@ impl Directory {
         list
     }
     /// Ids are never given twice: the log and the pages of a dropped relation may still mention its own.
-    pub fn new_id(&self, limit: u32) -> Result<u32> {
+    pub(crate) fn new_id(&self, limit: u32) -> Result<u32> {
         let next = self.next_id.fetch_update(SeqCst, SeqCst, |id| (id < limit).then(|| id + 1));
         next.map_err(|_| {
             Error::new(sqlstate::PROGRAM_LIMIT_EXCEEDED, "all ids of storage relations have been used")
@@ -381,9 +381,9 @@ impl Directory {
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
             initial: Mutex::default(),
-            image: (persistence == Persistence::Kept).then(|| Box::new(Image::new(&core.config.data_dir, id))),
+            image: (persistence == Persistence::Kept).then(|| Box::new(RelationImage::new(&core.config.data_dir, id))),
             dead_prefixes: DeadPrefixes::default(),
-            method_state: MethodState::default(),
+            method_state: MethodMemory::default(),
             reads: RelationReads::default(),
             has_all_rows: AtomicBool::new(false),
         });
@@ -401,16 +401,16 @@ impl Directory {
         relation
     }
     /// Takes a relation out that no commit has dropped: its creation is rolled back.
-    pub fn remove_uncommitted(&self, core: &Core, id: u32) {
+    pub(crate) fn remove_uncommitted(&self, core: &Core, id: u32) {
         let Some(relation) = self.get(id) else { return };
         relation.doomed.store(GONE, SeqCst);
-        if planted::is(Bug::CreateGoesBeforeTheLogKnows) {
+        if planted::is(PlantedBug::CreateGoesBeforeTheLogKnows) {
             return self.remove(core, id);
         }
         if relation.persistence != Persistence::Temporary {
             core.log.append(&encode(&Record::Drop { rel: id }));
             #[cfg(test)]
-            crate::stops::reach(crate::stops::Stop::RelationGoneInLog);
+            crate::stops::reach(crate::stops::StopPoint::RelationGoneInLog);
         }
         self.remove(core, id);
     }
@@ -433,7 +433,7 @@ impl Directory {
     }
 }
 
-pub fn persistence_number(p: Persistence) -> u8 {
+pub(crate) fn persistence_number(p: Persistence) -> u8 {
     match p {
         Persistence::Logged => 1,
         Persistence::Unlogged => 2,
@@ -441,7 +441,7 @@ pub fn persistence_number(p: Persistence) -> u8 {
         Persistence::Kept => 4,
     }
 }
-pub fn persistence_of(number: u8) -> Option<Persistence> {
+pub(crate) fn persistence_of(number: u8) -> Option<Persistence> {
     [Persistence::Logged, Persistence::Unlogged, Persistence::Temporary, Persistence::Kept]
         .into_iter()
         .find(|p| persistence_number(*p) == number)

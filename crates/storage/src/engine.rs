@@ -9,14 +9,14 @@
 
 use crate::api::*;
 use crate::buffer::Pool;
-use crate::buffer::doublewrite::{AREA_BYTES, Area, DoubleWrite};
-use crate::checkpoint::{Checkpointer, Reason};
+use crate::buffer::doublewrite::{AREA_BYTES, DoubleWrite, DoubleWriteArea};
+use crate::checkpoint::{CheckpointReason, Checkpointer};
 use crate::cleaner;
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
-use crate::directory::{Relation, extent_pages, persistence_number};
+use crate::directory::{Relation, persistence_number};
 use crate::locks::owner::LockOwner;
-use crate::locks::waits_for::Waiting;
+use crate::locks::waits_for::WaitLink;
 use crate::method::work::IndexWorkers;
 use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::stats::{ACTORS, IoActor, IoObject, Stats, StatsGroup, act_as};
@@ -28,8 +28,8 @@ use crate::undo::Undo;
 use crate::wal::Log;
 use crate::wal::frame::SEGMENT;
 use crate::wal::record::{Record, encode};
-use crate::wal::segment::{Segments, failed};
-use kilndb_base::env::{Env, File, Lock, Locked, Open};
+use crate::wal::segment::{LogSegments, failed};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, Weak};
@@ -47,7 +47,7 @@ pub struct Engine {
     threads: Mutex<Vec<kilndb_base::sync::JoinHandle<()>>>,
     new: bool,
     /// Nobody else opens the folder meanwhile. The last to be dropped.
-    locked: Mutex<Option<Locked>>,
+    locked: Mutex<Option<FolderLockGuard>>,
 }
 
 impl Engine {
@@ -61,7 +61,7 @@ impl Engine {
     fn open_now(env: Arc<dyn Env>, config: EngineConfig) -> Result<Arc<Engine>> {
         let dir = config.data_dir.clone();
         env.create_dir_all(&dir).map_err(|e| failed("create", &dir.display().to_string(), e))?;
-        let locked = lock_cluster(&*env, &dir, Lock::Exclusive)?;
+        let locked = lock_cluster(&*env, &dir, FolderLock::Exclusive)?;
         let found = control::read(&env, &dir)?;
         let new = found.is_none();
         if let Some(damage) = found.as_ref().and_then(|found| found.damage.as_ref()) {
@@ -76,7 +76,7 @@ impl Engine {
             next_chunk: 1,
             ..Checkpoint::default()
         });
-        let core = build_core(env, config, &checkpoint, Purpose::Serve)?;
+        let core = build_core(env, config, &checkpoint, CorePurpose::Serve)?;
         if !new {
             control::harden(&core.env, &dir, &core.log, checkpoint.generation)?;
         }
@@ -94,10 +94,10 @@ impl Engine {
         } else {
             core.load_checkpoint(&checkpoint)?;
         }
-        let mut reason = Reason::Start;
+        let mut reason = CheckpointReason::Start;
         if !new && (!checkpoint.clean || !checkpoint.unfinished.is_empty()) {
             core.tell(Severity::Log, "the cluster was not shut down properly; recovery starts");
-            reason = Reason::EndOfRecovery;
+            reason = CheckpointReason::EndOfRecovery;
             // Log space may be needed before the flusher runs: start it first. It idles until there are records.
             engine.spawn_flusher()?;
             core.recover(&checkpoint)?;
@@ -186,7 +186,7 @@ impl Engine {
         LockOwner::new(self.core.clone(), transaction.owner)
     }
     /// The circle of waits because of which the owner was refused last, and what each waits for.
-    pub fn take_deadlock(&self, owner: u64) -> Vec<(Waiting, Option<u64>)> {
+    pub fn take_deadlock(&self, owner: u64) -> Vec<(WaitLink, Option<u64>)> {
         let cycle = self.core.waits.take_refused(owner);
         cycle.into_iter().map(|waiting| (waiting, self.core.xids.running(waiting.blocker))).collect()
     }
@@ -263,7 +263,7 @@ impl Engine {
         }
         core.undo.close_streams();
         core.undo.discard(&core.pool, &core.directory.space, &core.log, u64::MAX);
-        let outcome = self.checkpointer.checkpoint(core, Reason::Shutdown, &[]);
+        let outcome = self.checkpointer.checkpoint(core, CheckpointReason::Shutdown, &[]);
         core.log.stop();
         if let Some(f) = flusher {
             let _ = f.join();
@@ -311,24 +311,11 @@ impl Engine {
             txn.sweeps.push(id.0);
         }
     }
-    /// For temporary relations: at once, outside of any transaction.
-    pub fn drop_relation_now(&self, id: RelationId) -> Result<()> {
-        let relation = self.relation(id)?;
-        if relation.persistence != Persistence::Temporary {
-            return Err(Error::internal("only temporary relations are dropped at once"));
-        }
-        self.core.directory.remove(&self.core, id.0);
-        Ok(())
-    }
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         self.core
             .directory
             .get(id.0)
             .ok_or_else(|| Error::new(sqlstate::UNDEFINED_TABLE, format!("storage relation {id} does not exist")))
-    }
-    pub fn relation_bytes(&self, id: RelationId) -> Result<u64> {
-        let list = self.relation(id)?.extent_list();
-        Ok((0..list.len()).map(|i| u64::from(extent_pages(i)) * crate::page::PAGE as u64).sum())
     }
 
     /// Waits until everything up to `lsn` is on disk. Err: the log has failed, and nobody may be told of what it says.
@@ -362,9 +349,6 @@ impl Engine {
     /// Of the newest commit: a snapshot taken from now on has this one or a later one.
     pub fn last_csn(&self) -> Csn {
         Csn(self.core.log.last_csn())
-    }
-    pub fn oldest_snapshot(&self) -> Csn {
-        Csn(self.core.snapshots.oldest(self.core.log.last_csn()))
     }
     pub fn wal_stats(&self) -> WalStats {
         self.core.log.stats()
@@ -429,7 +413,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// The folder itself is locked, not a file in it: a file may be removed.
-pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: Lock) -> Result<Locked> {
+pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: FolderLock) -> Result<FolderLockGuard> {
     let shown = dir.display();
     let locked = env.lock_dir(dir, how).map_err(|e| failed("lock", &shown.to_string(), e))?;
     locked.ok_or_else(|| {
@@ -440,7 +424,7 @@ pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: Lock) -> Result<Locke
 
 /// What a core is built for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum CorePurpose {
     Serve,
     /// Nothing is written, and no file is made.
     Inspect,
@@ -450,22 +434,22 @@ pub(crate) fn build_core(
     env: Arc<dyn Env>,
     config: EngineConfig,
     c: &Checkpoint,
-    purpose: Purpose,
+    purpose: CorePurpose,
 ) -> Result<Arc<Core>> {
     let dir = config.data_dir.clone();
-    let serves = purpose == Purpose::Serve;
+    let serves = purpose == CorePurpose::Serve;
     let sync_on = Arc::new(AtomicBool::new(config.fsync));
     let env: Arc<dyn Env> = Arc::new(SyncSwitch::new(env, sync_on.clone()));
     // Only a cluster that is being made has no such file.
     let how = match purpose {
-        Purpose::Serve if c.generation == 0 => Open::Create,
-        Purpose::Serve => Open::Existing,
-        Purpose::Inspect => Open::ReadOnly,
+        CorePurpose::Serve if c.generation == 0 => OpenMode::Create,
+        CorePurpose::Serve => OpenMode::Existing,
+        CorePurpose::Inspect => OpenMode::ReadOnly,
     };
     let pages = env.open(&dir.join("pages"), how).map_err(|e| failed("open", "pages", e))?;
-    let how = if serves { Open::Create } else { Open::ReadOnly };
+    let how = if serves { OpenMode::Create } else { OpenMode::ReadOnly };
     let double_write = env.open(&dir.join("doublewrite"), how).map_err(|e| failed("open", "doublewrite", e))?;
-    let area = Area::read(&*double_write)?;
+    let area = DoubleWriteArea::read(&*double_write)?;
     if serves {
         reserve_area(&*double_write, &config, c)?;
         if area.is_damaged() {
@@ -481,7 +465,7 @@ pub(crate) fn build_core(
         env.sync_dir(&dir)?;
     }
     let stats = Arc::new(Stats::new(env.unix_micros()));
-    let segments = Segments::new(env.clone(), dir.join("wal"), stats.clone());
+    let segments = LogSegments::new(env.clone(), dir.join("wal"), stats.clone());
     let log = Log::new(
         segments,
         c.redo,

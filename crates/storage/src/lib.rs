@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. Nothing is held across `Park::park`: no latch, no mutex.
 //! 2. Readers take no locks and dirty no pages.
-//! 3. One function, `wal::record::Op::apply`, changes pages for log records, forward and in recovery.
+//! 3. One function, `wal::record::PageOp::apply`, changes pages for log records, forward and in recovery.
 //!
 //! Must not know: SQL values, types, plans, sessions, sockets. It compares bytes.
 
@@ -68,10 +68,11 @@ pub use btree::scan::IndexScan;
 pub use check::{check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
+pub use heap::lock::RowAccess;
 pub use heap::write::RetiredKey;
-pub use inspect::{Inspector, Lines, LogRange};
+pub use inspect::{Inspector, LineSink, LogRange};
 pub use locks::owner::LockOwner;
-pub use locks::waits_for::Waiting;
+pub use locks::waits_for::WaitLink;
 pub use method::terms::{PendingTerms, TermChange, TermScan};
 pub use method::{IndexContents, IndexEntries, MethodProperties, MovedRows};
 pub use private::{PrivateStore, is_private};

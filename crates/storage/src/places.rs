@@ -9,7 +9,7 @@
 //!
 //! Must not know: what is in the pages.
 
-use crate::buffer::Verdict;
+use crate::buffer::PageVerdict;
 use crate::core::Core;
 use crate::directory::{block_at, extent_pages};
 use crate::page::{KIND_UNDO, PageBytes, at, get32};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Where a page belongs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PagePlace {
+enum PageOwner {
     Block {
         rel: u32,
         block: u32,
@@ -30,22 +30,22 @@ enum PagePlace {
         page: u32,
     },
 }
-impl fmt::Display for PagePlace {
+impl fmt::Display for PageOwner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            PagePlace::Block { rel, block } => write!(f, "block {block} of storage relation {rel}"),
-            PagePlace::Undo { chunk, page } => write!(f, "page {page} of undo chunk {chunk}"),
+            PageOwner::Block { rel, block } => write!(f, "block {block} of storage relation {rel}"),
+            PageOwner::Undo { chunk, page } => write!(f, "page {page} of undo chunk {chunk}"),
         }
     }
 }
 
 /// Where the header says that the page belongs; None: it was never written.
-fn named(page: &PageBytes) -> Option<PagePlace> {
+fn named(page: &PageBytes) -> Option<PageOwner> {
     let (owner, part) = (get32(page, at::REL), get32(page, at::BLOCK));
     match page[at::KIND] {
         0 => None,
-        KIND_UNDO => Some(PagePlace::Undo { chunk: owner, page: part }),
-        _ => Some(PagePlace::Block { rel: owner, block: part }),
+        KIND_UNDO => Some(PageOwner::Undo { chunk: owner, page: part }),
+        _ => Some(PageOwner::Block { rel: owner, block: part }),
     }
 }
 
@@ -55,44 +55,44 @@ impl Core {
         let core = Arc::downgrade(self);
         self.pool.judge_with(Box::new(move |pid, page| match core.upgrade() {
             Some(core) => core.judge_page(pid, page),
-            None => Verdict::Right,
+            None => PageVerdict::Right,
         }));
     }
-    fn judge_page(&self, pid: u32, page: &PageBytes) -> Verdict {
+    fn judge_page(&self, pid: u32, page: &PageBytes) -> PageVerdict {
         let named = named(page);
         if named.is_some_and(|place| self.page_at(place) == Some(pid)) {
-            return Verdict::Right;
+            return PageVerdict::Right;
         }
         match self.owner_of(pid) {
-            None => Verdict::Right,
-            Some(PagePlace::Undo { .. }) => Verdict::Unreached,
-            Some(expected) => Verdict::Wrong(match named {
+            None => PageVerdict::Right,
+            Some(PageOwner::Undo { .. }) => PageVerdict::Unreached,
+            Some(expected) => PageVerdict::Wrong(match named {
                 Some(place) => format!("{expected} is expected there, and {place} is found"),
                 None => format!("{expected} is expected there, and nothing is found"),
             }),
         }
     }
-    fn page_at(&self, place: PagePlace) -> Option<u32> {
+    fn page_at(&self, place: PageOwner) -> Option<u32> {
         match place {
-            PagePlace::Block { rel, block } => self.directory.get(rel)?.pid_raw(block),
-            PagePlace::Undo { chunk, page } if page < CHUNK_PAGES => Some(self.undo.page_of_low(chunk)? + page),
-            PagePlace::Undo { .. } => None,
+            PageOwner::Block { rel, block } => self.directory.get(rel)?.pid_raw(block),
+            PageOwner::Undo { chunk, page } if page < CHUNK_PAGES => Some(self.undo.page_of_low(chunk)? + page),
+            PageOwner::Undo { .. } => None,
         }
     }
     /// Looks at everything: only for a page that does not name its place.
-    fn owner_of(&self, pid: u32) -> Option<PagePlace> {
+    fn owner_of(&self, pid: u32) -> Option<PageOwner> {
         for r in self.directory.list() {
             for (index, first) in r.extent_list().into_iter().enumerate() {
                 if (first..first + extent_pages(index)).contains(&pid) {
                     let block = block_at(index, pid - first);
                     // Beyond the last block nothing was written yet.
-                    return (block < r.pages()).then_some(PagePlace::Block { rel: r.id, block });
+                    return (block < r.pages()).then_some(PageOwner::Block { rel: r.id, block });
                 }
             }
         }
         let live = self.undo.live().into_iter();
         live.filter(|(_, first, _)| (*first..*first + CHUNK_PAGES).contains(&pid))
-            .map(|(number, first, _)| PagePlace::Undo { chunk: number as u32, page: pid - first })
+            .map(|(number, first, _)| PageOwner::Undo { chunk: number as u32, page: pid - first })
             .next()
     }
 }

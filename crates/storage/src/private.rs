@@ -21,7 +21,7 @@ use crate::txn::table::{FIRST_CSN, XidTable};
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
 use crate::wal::Log;
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
@@ -39,24 +39,24 @@ pub fn is_private(id: RelationId) -> bool {
 }
 
 /// The file of pages that do not fit: made at the first write, removed when the store goes.
-struct Overflow {
+struct OverflowFile {
     env: Arc<dyn Env>,
     path: PathBuf,
     file: OnceLock<Arc<dyn File>>,
 }
 
-impl Overflow {
+impl OverflowFile {
     fn file(&self) -> io::Result<&Arc<dyn File>> {
         if self.file.get().is_none() {
             if let Some(dir) = self.path.parent() {
                 self.env.create_dir_all(dir)?;
             }
-            let _ = self.file.set(self.env.open(&self.path, Open::Truncate)?);
+            let _ = self.file.set(self.env.open(&self.path, OpenMode::Truncate)?);
         }
         self.file.get().ok_or_else(|| io::Error::other("the file of temporary pages was not opened"))
     }
 }
-impl File for Overflow {
+impl File for OverflowFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.file()?.read_at(buf, offset)
     }
@@ -79,7 +79,7 @@ impl File for Overflow {
         self.file()?.allocate(offset, len)
     }
 }
-impl Drop for Overflow {
+impl Drop for OverflowFile {
     fn drop(&mut self) {
         if self.file.get().is_some() {
             // What stays behind goes at the next start.
@@ -100,7 +100,7 @@ impl PrivateStore {
         let file = shared.config.data_dir.join("tmp").join(format!("relations.{:016x}", shared.env.random_u64()));
         let config = EngineConfig { workers: 1, shared_buffers_bytes: buffer_bytes, ..shared.config.clone() };
         let log = Arc::new(Log::none(&shared.env, FIRST_CSN, config.log.clone()));
-        let overflow = Arc::new(Overflow { env: shared.env.clone(), path: file, file: OnceLock::new() });
+        let overflow = Arc::new(OverflowFile { env: shared.env.clone(), path: file, file: OnceLock::new() });
         let pool = Pool::private(overflow, log.clone(), buffer_bytes, MOST_BYTES, LEAST_BYTES, shared.stats.clone())?;
         let limits = &config.limits;
         let undo = Undo::new(2, 1, limits.private_undo_chunks, limits.chunk_bytes)?;

@@ -40,13 +40,13 @@ impl RowSet {
 
 /// From heap to index: how many rows the heap has, and how many of them are not among those that an index leads to;
 /// the first of these.
-pub(crate) struct Unreached {
+pub(crate) struct UnreachedRows {
     pub(crate) rows: u64,
     pub(crate) unreached: u64,
     pub(crate) first: Vec<RowId>,
 }
-pub(crate) fn unreached(core: &Core, heap: &Relation, reached: &RowSet) -> Result<Unreached> {
-    let mut found = Unreached { rows: 0, unreached: 0, first: Vec::new() };
+pub(crate) fn unreached(core: &Core, heap: &Relation, reached: &RowSet) -> Result<UnreachedRows> {
+    let mut found = UnreachedRows { rows: 0, unreached: 0, first: Vec::new() };
     for block in 0..heap.pages() {
         let page = core.pool.write(heap.pid(block)?)?;
         for slot in 1..=get16(page.page(), at::COUNT) {

@@ -1,7 +1,7 @@
 //! Reserved virtual memory, touched lazily: the page range and the tables indexed by big numbers.
 //!
 //! Invariants
-//! 1. Memory starts as zeros and is zeros again after [`Reserved::forget`].
+//! 1. Memory starts as zeros and is zeros again after [`ReservedMemory::forget`].
 //!
 //! Must not know: what is kept in it.
 
@@ -10,7 +10,7 @@ use kilndb_base::{Error, Result};
 /// Bytes of a huge page, on every machine that has pages of 4 kB.
 pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-pub struct Reserved {
+pub(crate) struct ReservedMemory {
     /// Aligned to huge pages.
     ptr: *mut u8,
     len: usize,
@@ -18,12 +18,12 @@ pub struct Reserved {
     mapped: usize,
 }
 // SAFETY: the range is plain memory; users synchronise access to its contents themselves.
-unsafe impl Send for Reserved {}
+unsafe impl Send for ReservedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Reserved {}
+unsafe impl Sync for ReservedMemory {}
 
-impl Reserved {
-    pub fn new(len: usize) -> Result<Reserved> {
+impl ReservedMemory {
+    pub fn new(len: usize) -> Result<ReservedMemory> {
         let mapped = len + HUGE_PAGE_BYTES;
         // SAFETY: an anonymous private mapping at an address the kernel chooses.
         let base = unsafe {
@@ -44,12 +44,12 @@ impl Reserved {
         let base = base.cast::<u8>();
         let aligned = base.align_offset(HUGE_PAGE_BYTES);
         // SAFETY: less than HUGE_PAGE_BYTES on, so `len` bytes of the mapping follow.
-        Ok(Reserved { ptr: unsafe { base.add(aligned) }, len, base, mapped })
+        Ok(ReservedMemory { ptr: unsafe { base.add(aligned) }, len, base, mapped })
     }
     /// As large as the machine lets us, from `len` downwards.
-    pub fn at_most(mut len: usize, least: usize) -> Result<Reserved> {
+    pub fn at_most(mut len: usize, least: usize) -> Result<ReservedMemory> {
         loop {
-            match Reserved::new(len) {
+            match ReservedMemory::new(len) {
                 Ok(r) => return Ok(r),
                 Err(e) if len / 2 < least => return Err(e),
                 Err(_) => len /= 2,
@@ -76,7 +76,7 @@ impl Reserved {
         Ok(())
     }
     /// From now on the range is made of small pages where it has none.
-    pub fn stop_gathering(&self, offset: usize, len: usize) {
+    pub(crate) fn stop_gathering(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len);
         // SAFETY: within the mapping; nothing but what the system does later depends on it.
         unsafe { libc::madvise(self.ptr.add(offset).cast(), len, libc::MADV_NOHUGEPAGE) };
@@ -88,7 +88,7 @@ impl Reserved {
         unsafe { libc::madvise(self.ptr.add(offset).cast(), len, libc::MADV_DONTNEED) };
     }
 }
-impl Drop for Reserved {
+impl Drop for ReservedMemory {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours and nothing refers to it any more.
         unsafe { libc::munmap(self.base.cast(), self.mapped) };
@@ -96,8 +96,8 @@ impl Drop for Reserved {
 }
 
 /// A lazily touched array of `T`, which must be valid as zeros (atomics).
-pub struct LazyArray<T> {
-    memory: Reserved,
+pub(crate) struct LazyArray<T> {
+    memory: ReservedMemory,
     count: usize,
     _items: std::marker::PhantomData<T>,
 }
@@ -109,7 +109,7 @@ unsafe impl<T: Send> Send for LazyArray<T> {}
 /// Types that are valid when all their bytes are zero and need no drop.
 /// # Safety
 /// That is what the implementer promises.
-pub unsafe trait Zeroed {}
+pub(crate) unsafe trait Zeroed {}
 // SAFETY: zero is a valid atomic.
 unsafe impl Zeroed for kilndb_base::sync::atomic::AtomicU64 {}
 // SAFETY: zero is a valid atomic.
@@ -117,7 +117,7 @@ unsafe impl Zeroed for kilndb_base::sync::atomic::AtomicU32 {}
 
 impl<T: Zeroed> LazyArray<T> {
     pub fn new(count: usize) -> Result<LazyArray<T>> {
-        Ok(LazyArray { memory: Reserved::new(count * size_of::<T>())?, count, _items: std::marker::PhantomData })
+        Ok(LazyArray { memory: ReservedMemory::new(count * size_of::<T>())?, count, _items: std::marker::PhantomData })
     }
     #[inline]
     pub fn get(&self, index: usize) -> &T {

@@ -32,7 +32,7 @@ impl Core {
             return Ok(());
         }
         self.load_undo(c)?;
-        let counts = |t: &image::Unended| t.purge || t.ending && ended_well.contains(&t.xid);
+        let counts = |t: &image::UnendedTransaction| t.purge || t.ending && ended_well.contains(&t.xid);
         for t in c.unended.iter().filter(|t| !counts(t)) {
             self.along(t.head, &restored, |record, address| self.undo_step(record.xid, address).map(|_| ()))?;
         }

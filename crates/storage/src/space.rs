@@ -16,7 +16,7 @@
 use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub const MAX_EXTENT: u32 = 1024;
+pub(crate) const MAX_EXTENT: u32 = 1024;
 /// Of the largest belong ranges of any number of pages from there on.
 const CLASSES: usize = 11;
 
@@ -29,7 +29,7 @@ pub struct Space {
     /// First page never given out.
     end: u32,
     limit: u32,
-    holes: Holes,
+    holes: FileHoles,
     free_pages: u64,
 }
 
@@ -42,12 +42,12 @@ const FILLED_AT_ONCE: u32 = 256;
 
 /// Ranges of pages that the file does not have room for: pages by first page, none touching the next.
 #[derive(Default)]
-struct Holes {
+struct FileHoles {
     ranges: BTreeMap<u32, u32>,
     pages: u64,
 }
 
-impl Holes {
+impl FileHoles {
     fn add(&mut self, start: u32, pages: u32) {
         let before = self.ranges.range(..start).next_back().map(|(s, n)| (*s, *n));
         let start = match before {
@@ -101,7 +101,7 @@ impl Space {
         Space::default()
     }
     /// From the ranges in use: the gaps are free, and so is what the file has behind the last one.
-    pub fn rebuild(limit: u32, file_pages: u32, used: &BTreeMap<u32, u32>) -> Result<Space> {
+    pub(crate) fn rebuild(limit: u32, file_pages: u32, used: &BTreeMap<u32, u32>) -> Result<Space> {
         let mut space = Space::new(limit);
         for (&start, &len) in used {
             if start < space.end {
@@ -162,7 +162,7 @@ impl Space {
     }
     /// Takes out a range that may become a hole: first page, pages. The caller makes it one, and tells
     /// [`Space::returned`]. None: no more than `kept` pages are free and no holes, or those that are lie scattered.
-    pub fn take_for_hole(&mut self, kept: u64) -> Option<(u32, u32)> {
+    pub(crate) fn take_for_hole(&mut self, kept: u64) -> Option<(u32, u32)> {
         if self.free_pages - self.holes.pages < kept + u64::from(SMALLEST_HOLE) {
             return None;
         }

@@ -33,7 +33,7 @@ pub const ACTORS: [IoActor; 5] =
 pub const OBJECTS: [IoObject; 4] = [IoObject::Relation, IoObject::TemporaryRelation, IoObject::Wal, IoObject::WalInit];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Event {
+pub(crate) enum IoEvent {
     Read,
     Write,
     Extend,
@@ -52,7 +52,7 @@ pub(crate) fn act_as(actor: IoActor) {
 }
 
 #[derive(Default)]
-struct Counter {
+struct IoCounter {
     events: AtomicU64,
     bytes: AtomicU64,
 }
@@ -111,7 +111,7 @@ pub(crate) struct CheckpointCounters {
 
 #[derive(Default)]
 pub struct Stats {
-    io: [[[Counter; EVENTS]; OBJECTS.len()]; ACTORS.len()],
+    io: [[[IoCounter; EVENTS]; OBJECTS.len()]; ACTORS.len()],
     pub(crate) checkpoints: CheckpointCounters,
     pub(crate) buffers_clean: AtomicU64,
     pub(crate) buffers_alloc: AtomicU64,
@@ -126,24 +126,24 @@ impl Stats {
         stats
     }
     #[cold]
-    pub(crate) fn count(&self, object: IoObject, event: Event, events: u64, bytes: u64) {
+    pub(crate) fn count(&self, object: IoObject, event: IoEvent, events: u64, bytes: u64) {
         let actor = ACTOR.with(Cell::get);
         let counter = &self.io[actor as usize][object as usize][event as usize];
         counter.events.fetch_add(events, Relaxed);
         counter.bytes.fetch_add(bytes, Relaxed);
     }
     pub fn io(&self, actor: IoActor, object: IoObject) -> IoLine {
-        let counter = |e: Event| &self.io[actor as usize][object as usize][e as usize];
+        let counter = |e: IoEvent| &self.io[actor as usize][object as usize][e as usize];
         let (events, bytes) = (|e| counter(e).events.load(Relaxed), |e| counter(e).bytes.load(Relaxed));
         IoLine {
-            reads: events(Event::Read),
-            read_bytes: bytes(Event::Read),
-            writes: events(Event::Write),
-            write_bytes: bytes(Event::Write),
-            extends: events(Event::Extend),
-            extend_bytes: bytes(Event::Extend),
-            evictions: events(Event::Evict),
-            syncs: events(Event::Sync),
+            reads: events(IoEvent::Read),
+            read_bytes: bytes(IoEvent::Read),
+            writes: events(IoEvent::Write),
+            write_bytes: bytes(IoEvent::Write),
+            extends: events(IoEvent::Extend),
+            extend_bytes: bytes(IoEvent::Extend),
+            evictions: events(IoEvent::Evict),
+            syncs: events(IoEvent::Sync),
         }
     }
     pub fn checkpoints(&self) -> CheckpointStats {

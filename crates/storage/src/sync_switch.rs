@@ -6,15 +6,15 @@
 //!
 //! Must not know: what the files are.
 
-use kilndb_base::env::{Env, File, Lock, Locked, Open};
-use kilndb_base::network::{Listener, Stream};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
+use kilndb_base::network::{NetworkListener, NetworkStream};
 use kilndb_base::sync::atomic::{AtomicBool, Ordering::*};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub struct SyncSwitch {
+pub(crate) struct SyncSwitch {
     env: Arc<dyn Env>,
     on: Arc<AtomicBool>,
 }
@@ -70,14 +70,14 @@ impl Env for SyncSwitch {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<kilndb_base::sync::JoinHandle<()>> {
         self.env.spawn(name, body)
     }
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         let file = self.env.open(path, how)?;
         Ok(Arc::new(SwitchedFile { file, on: self.on.clone() }))
     }
     fn exists(&self, path: &Path) -> io::Result<bool> {
         self.env.exists(path)
     }
-    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, path: &Path, how: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         self.env.lock_dir(path, how)
     }
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
@@ -95,10 +95,10 @@ impl Env for SyncSwitch {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         if self.on.load(Relaxed) { self.env.sync_dir(path) } else { Ok(()) }
     }
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         self.env.connect(address, limit)
     }
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         self.env.listen(address)
     }
 }

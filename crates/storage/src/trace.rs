@@ -8,7 +8,7 @@
 //! Must not know: what operations are done for, what relations are called.
 
 use crate::api::{CommitMode, LockMode, LockTag};
-use crate::wal::record::{Op, Record, Target, decode};
+use crate::wal::record::{PageOp, PageTarget, Record, decode};
 use kilndb_base::{RelationId, RowId};
 use std::cell::{Cell, RefCell};
 
@@ -70,7 +70,7 @@ pub(crate) fn note(make: impl FnOnce() -> TracedOperation) {
     }
 }
 
-fn page_operations(ops: &[(Target, Op<'_>)]) -> Vec<PageOperation> {
+fn page_operations(ops: &[(PageTarget, PageOp<'_>)]) -> Vec<PageOperation> {
     let shown = ops.iter().map(|(target, op)| PageOperation {
         relation: RelationId(target.rel),
         block: target.block,
@@ -81,7 +81,7 @@ fn page_operations(ops: &[(Target, Op<'_>)]) -> Vec<PageOperation> {
 
 /// A change of a relation that has no log.
 #[inline]
-pub(crate) fn note_unlogged_change(ops: &[(Target, Op<'_>)]) {
+pub(crate) fn note_unlogged_change(ops: &[(PageTarget, PageOp<'_>)]) {
     note(|| TracedOperation::Change { is_logged: false, undo: None, pages: page_operations(ops) });
 }
 

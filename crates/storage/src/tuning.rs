@@ -36,13 +36,13 @@ impl Tuning {
         }
     }
     /// Bytes of log after which a checkpoint is due, so that the one that is running then ends before `max_wal_size`.
-    pub fn wal_between_checkpoints(&self) -> u64 {
+    pub(crate) fn wal_between_checkpoints(&self) -> u64 {
         let distance = self.max_wal_size_bytes as f64 / (1.0 + self.checkpoint_completion_target.clamp(0.0, 1.0));
         (distance as u64).max(crate::wal::frame::SEGMENT)
     }
     /// Bytes of log that recovery would need, from which on bulk changes wait for a checkpoint: the segment that is
     /// written and the one that recovery begins in may be in use only in part.
-    pub fn wal_before_bulk_waits(&self) -> u64 {
+    pub(crate) fn wal_before_bulk_waits(&self) -> u64 {
         self.max_wal_size_bytes.saturating_sub(3 * crate::wal::frame::SEGMENT).max(2 * crate::wal::frame::SEGMENT)
     }
 }

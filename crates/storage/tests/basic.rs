@@ -59,9 +59,9 @@ fn rows_come_and_go() {
     let old_snapshot = old.take_snapshot();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
-    assert_eq!(heap.update(&mut t, a, &s, b"alphabet", &[], &W, &p).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.update(&mut t, a, b"alphabet", &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     let sp = t.savepoint();
-    assert_eq!(heap.update(&mut t, b, &s, &[7; 5000], &[], &W, &p).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.update(&mut t, b, &[7; 5000], &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     let big = vec![9u8; 100_000];
     let c = heap.insert(&mut t, &big).unwrap();
     t.next_command();
@@ -69,7 +69,7 @@ fn rows_come_and_go() {
     let mut out = Vec::new();
     assert!(matches!(heap.fetch(c, &s2, &mut out).unwrap(), Fetched::Visible { .. }));
     assert_eq!(out, big);
-    assert_eq!(heap.update(&mut t, b, &s2, &[8; 200_000], &[], &W, &p).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.update(&mut t, b, &[8; 200_000], &[], &W.with(&s2, &p)).unwrap(), WriteOutcome::Done);
     t.next_command();
     let s2 = t.take_snapshot();
     assert!(matches!(heap.fetch(b, &s2, &mut out).unwrap(), Fetched::Visible { .. }));
@@ -85,12 +85,12 @@ fn rows_come_and_go() {
 
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
-    assert_eq!(heap.delete(&mut t, a, &s, &[], &W, &p).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.delete(&mut t, a, &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     t.rollback(&p).unwrap();
     assert_eq!(rows(&e, &heap).len(), 2);
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
-    heap.delete(&mut t, a, &s, &[], &W, &p).unwrap();
+    heap.delete(&mut t, a, &[], &W.with(&s, &p)).unwrap();
     commit(&e, t);
     assert_eq!(rows(&e, &heap), vec![b"beta".to_vec()]);
     e.shutdown().unwrap();
@@ -149,7 +149,7 @@ fn index_finds_rows() {
     let s = t.take_snapshot();
     let opts = WriteOptions { key_update: true, ..W };
     let five = all[5].1;
-    heap.update(&mut t, five, &s, &50_000u32.to_le_bytes(), &[(&index, &key(5))], &opts, &p).unwrap();
+    heap.update(&mut t, five, &50_000u32.to_le_bytes(), &[(&index, &key(5))], &opts.with(&s, &p)).unwrap();
     assert_eq!(
         index.index_insert(&mut t, &heap, &key(50_000), five, Uniqueness::Unique, &p).unwrap(),
         IndexInsert::Inserted
@@ -157,7 +157,7 @@ fn index_finds_rows() {
     t.next_command();
     drop(s);
     let s = t.take_snapshot();
-    heap.update(&mut t, five, &s, &5u32.to_le_bytes(), &[(&index, &key(50_000))], &opts, &p).unwrap();
+    heap.update(&mut t, five, &5u32.to_le_bytes(), &[(&index, &key(50_000))], &opts.with(&s, &p)).unwrap();
     assert_eq!(
         index.index_insert(&mut t, &heap, &key(5), five, Uniqueness::Unique, &p).unwrap(),
         IndexInsert::Inserted
@@ -171,7 +171,7 @@ fn index_finds_rows() {
     for (k, rid) in &all {
         let mut t = e.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
-        assert_eq!(heap.delete(&mut t, *rid, &s, &[(&index, &key(*k))], &W, &p).unwrap(), WriteOutcome::Done);
+        assert_eq!(heap.delete(&mut t, *rid, &[(&index, &key(*k))], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
         t.commit(CommitMode::Async, &p).unwrap();
     }
     for _ in 0..500 {
@@ -251,7 +251,7 @@ fn hot_row_counts_exactly() {
                     let mut options = W;
                     loop {
                         let v = u64::from_le_bytes(out[..8].try_into().unwrap()) + 1;
-                        match heap.update(&mut t, rid, &s, &v.to_le_bytes(), &[], &options, &p).unwrap() {
+                        match heap.update(&mut t, rid, &v.to_le_bytes(), &[], &options.with(&s, &p)).unwrap() {
                             WriteOutcome::Done => break,
                             WriteOutcome::Changed => {
                                 assert!(heap.fetch_latest(&t, rid, &mut out).unwrap());
@@ -283,19 +283,19 @@ fn deadlock_is_found() {
     commit(&e, t);
     let mut one = e.begin(Isolation::ReadCommitted, 0);
     let s = one.take_snapshot();
-    heap.update(&mut one, a, &s, b"1", &[], &W, &p).unwrap();
+    heap.update(&mut one, a, b"1", &[], &W.with(&s, &p)).unwrap();
     let (e2, heap2) = (e.clone(), heap.clone());
     let other = std::thread::spawn(move || {
         let p = ThreadPark::new();
         let mut two = e2.begin(Isolation::ReadCommitted, 1);
         let s = two.take_snapshot();
-        heap2.update(&mut two, b, &s, b"2", &[], &W, &p).unwrap();
-        let r = heap2.update(&mut two, a, &s, b"2", &[], &W, &p);
+        heap2.update(&mut two, b, b"2", &[], &W.with(&s, &p)).unwrap();
+        let r = heap2.update(&mut two, a, b"2", &[], &W.with(&s, &p));
         two.rollback(&p).unwrap();
         r
     });
     std::thread::sleep(std::time::Duration::from_millis(100));
-    let r = heap.update(&mut one, b, &s, b"1", &[], &W, &p);
+    let r = heap.update(&mut one, b, b"1", &[], &W.with(&s, &p));
     one.rollback(&p).unwrap();
     let r2 = other.join().unwrap();
     assert!(r.is_err() ^ r2.is_err(), "{r:?} {r2:?}");
@@ -354,7 +354,7 @@ fn old_snapshot_over_a_hot_row() {
         let mut t = e.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         let row = format!("counter {:08} {}", i + 1, "end".repeat(1 + i as usize % 3));
-        heap.update(&mut t, rid, &s, row.as_bytes(), &[], &W, &p).unwrap();
+        heap.update(&mut t, rid, row.as_bytes(), &[], &W.with(&s, &p)).unwrap();
         if i % 50 == 7 {
             t.rollback(&p).unwrap();
         } else {

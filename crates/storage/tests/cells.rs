@@ -6,7 +6,7 @@ use kilndb_base::Lsn;
 use kilndb_base::park::ThreadPark;
 use kilndb_storage::*;
 use std::sync::Arc;
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 use support::{Rng, each_seed};
 
 const AHEAD: i64 = 32;
@@ -120,7 +120,7 @@ fn power_fails_and_numbers_do_not_come_again() {
         let mut rng = Rng::new(seed);
         let env = Arc::new(SimEnv::default());
         let sequence = Sequence::new(&env, FEW_BUFFERS);
-        env.arm(200 + rng.below(4000) as i64, Fault::PowerLoss);
+        env.arm(200 + rng.below(4000) as i64, DiskFault::PowerLoss);
         let p = SimPark::new(&env);
         let mut durable = 0;
         while !env.dead() {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::Rng;
-use support::disk::{Fault, SimEnv};
+use support::disk::{DiskFault, SimEnv};
 
 fn config() -> EngineConfig {
     EngineConfig { fsync: true, ..support::config(PathBuf::from("/sim"), 4 << 20) }
@@ -155,7 +155,7 @@ fn a_commit_waits_for_others_if_enough_are_under_way() {
 /// The next sync would fail: whether there was one is seen by that.
 fn syncs(fsync: bool) -> bool {
     let env = Arc::new(SimEnv::default());
-    env.arm(0, Fault::Sync);
+    env.arm(0, DiskFault::Sync);
     let Ok(e) = Engine::open(env.clone(), EngineConfig { fsync, ..config() }) else { return env.fired() };
     let p = ThreadPark::new();
     let heap = new_heap(&e);
@@ -169,12 +169,12 @@ fn syncs(fsync: bool) -> bool {
     drop((heap, e));
     // A start after a crash, too.
     let env = env.restart();
-    env.arm(0, Fault::Sync);
+    env.arm(0, DiskFault::Sync);
     let e = Engine::open(env.clone(), EngineConfig { fsync, ..config() }).unwrap();
     let heap = new_heap(&e);
     drop((heap, e));
     let env = env.restart();
-    env.arm(0, Fault::Sync);
+    env.arm(0, DiskFault::Sync);
     drop(Engine::open(env.clone(), EngineConfig { fsync, ..config() }).unwrap());
     env.fired()
 }
@@ -191,7 +191,7 @@ fn fsync_can_be_switched_while_the_engine_runs() {
     let e = Engine::open(env.clone(), EngineConfig { fsync: false, ..config() }).unwrap();
     let heap = new_heap(&e);
     e.set_tuning(Tuning { fsync: true, ..e.tuning() });
-    env.arm(0, Fault::Sync);
+    env.arm(0, DiskFault::Sync);
     let lsn = commit(&e, &heap, &[0], CommitMode::Sync).unwrap();
     assert!(e.wait_flushed(lsn, &ThreadPark::new()).is_err());
     assert!(env.fired());

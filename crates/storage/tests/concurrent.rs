@@ -82,7 +82,7 @@ fn sums_stay() {
                                 let mut v = (balance(&out) + delta).to_le_bytes().to_vec();
                                 // Now and then long enough to leave the page.
                                 v.resize(8 + rng.below(3) as usize * 300, 7);
-                                match heap.update(&mut t, rid, &s, &v, &[], &o, &p)? {
+                                match heap.update(&mut t, rid, &v, &[], &o.with(&s, &p))? {
                                     WriteOutcome::Done => break,
                                     WriteOutcome::Changed => {
                                         assert!(heap.fetch_latest(&t, rid, &mut out)?);
@@ -145,7 +145,7 @@ fn uniqueness_holds() {
                         match index.index_find_live(&mut t, &heap, &key, &p)? {
                             Some(rid) => {
                                 let s = t.take_snapshot();
-                                match heap.delete(&mut t, rid, &s, &[(&index, &key)], &W, &p)? {
+                                match heap.delete(&mut t, rid, &[(&index, &key)], &W.with(&s, &p))? {
                                     WriteOutcome::Done => Ok(-1),
                                     _ => Ok(0),
                                 }

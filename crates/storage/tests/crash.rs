@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use support::Rng;
-use support::disk::{Fault, SimEnv};
+use support::disk::{DiskFault, SimEnv};
 
 fn config(buffers: u64) -> EngineConfig {
     EngineConfig {
@@ -117,7 +117,7 @@ fn change_many(t: &mut Transaction, heap: &Relation, s: &Snapshot, m: &mut Model
     while at < rows.rows.len() {
         at += heap.update_many(t, s, &rows, at)?;
         if let Some((rid, _, _)) = rows.rows.get(at) {
-            assert_eq!(heap.update(t, *rid, s, rows.row(at), &[], &W, &p)?, WriteOutcome::Done);
+            assert_eq!(heap.update(t, *rid, rows.row(at), &[], &W.with(s, &p))?, WriteOutcome::Done);
             at += 1;
         }
     }
@@ -141,7 +141,7 @@ fn delete_many(
         index.retire_many(t, heap, (at..at + done).map(|n| (rids[n], keys[n].as_slice())))?;
         at += done;
         if let Some(rid) = rids.get(at) {
-            assert_eq!(heap.delete(t, *rid, s, &[(index, &keys[at])], &W, &p)?, WriteOutcome::Done);
+            assert_eq!(heap.delete(t, *rid, &[(index, &keys[at])], &W.with(s, &p))?, WriteOutcome::Done);
             at += 1;
         }
     }
@@ -185,7 +185,7 @@ fn transaction(
                 m.insert(k, v);
             }
             (0..=5, Some(rid)) => {
-                assert_eq!(heap.update(&mut t, rid, &s, &row(k, &v), &[], &W, &p)?, WriteOutcome::Done);
+                assert_eq!(heap.update(&mut t, rid, &row(k, &v), &[], &W.with(&s, &p))?, WriteOutcome::Done);
                 m.insert(k, v);
             }
             (6, Some(rid)) => {
@@ -193,7 +193,7 @@ fn transaction(
                 if find(&mut t, heap, index, new, &p)?.is_none() {
                     let o = WriteOptions { key_update: true, ..W };
                     assert_eq!(
-                        heap.update(&mut t, rid, &s, &row(new, &v), &[(index, &ik(k))], &o, &p)?,
+                        heap.update(&mut t, rid, &row(new, &v), &[(index, &ik(k))], &o.with(&s, &p))?,
                         WriteOutcome::Done
                     );
                     assert_eq!(
@@ -205,7 +205,7 @@ fn transaction(
                 }
             }
             (7 | 8, Some(rid)) => {
-                assert_eq!(heap.delete(&mut t, rid, &s, &[(index, &ik(k))], &W, &p)?, WriteOutcome::Done);
+                assert_eq!(heap.delete(&mut t, rid, &[(index, &ik(k))], &W.with(&s, &p))?, WriteOutcome::Done);
                 m.remove(&k);
             }
             (9, _) => saved.push((t.savepoint(), m.clone())),
@@ -216,7 +216,7 @@ fn transaction(
                 }
             }
             (11, Some(rid)) => {
-                heap.lock_row(&mut t, rid, &s, RowLockMode::Update, &W, &p)?;
+                heap.lock_row(&mut t, rid, RowLockMode::Update, &W.with(&s, &p))?;
             }
             (12 | 13, _) => change_many(&mut t, heap, &s, &mut m, rng)?,
             (14, _) if rng.below(3) == 0 => delete_many(&mut t, heap, index, &s, &mut m, rng)?,
@@ -290,7 +290,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         let early = rng.below(3) == 0;
         env = env.after_power_loss(&mut rng);
         if early {
-            env.arm(limit, Fault::PowerLoss);
+            env.arm(limit, DiskFault::PowerLoss);
         }
         let e = match Engine::open(env.clone(), config(buffers)) {
             Ok(e) => e,
@@ -316,7 +316,7 @@ fn run(seed: u64, rounds: usize, buffers: u64) {
         possible = vec![found.clone()];
         let mut model = found;
         if !dead() {
-            env.arm(limit, Fault::PowerLoss);
+            env.arm(limit, DiskFault::PowerLoss);
         }
         let mut holder = None;
         for step in 0..400 {

@@ -86,7 +86,7 @@ impl Queue {
         let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         for (key, rid) in self.first(&t, &s, 1 + rng.below(8) as usize, rng.one_in(2))? {
-            self.heap.delete(&mut t, rid, &s, &[(&*self.index, &key.to_be_bytes()[..])], &W, park)?;
+            self.heap.delete(&mut t, rid, &[(&*self.index, &key.to_be_bytes()[..])], &W.with(&s, park))?;
         }
         if rng.one_in(10) { t.rollback(park) } else { t.commit(CommitMode::Async, park).map(drop) }
     }
@@ -189,7 +189,7 @@ impl Jobs {
         let p = ThreadPark::new();
         let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
-        let outcome = self.heap.update(&mut t, rid, &s, TAKEN, &[(&*self.index, NEW)], &KEY, &p).unwrap();
+        let outcome = self.heap.update(&mut t, rid, TAKEN, &[(&*self.index, NEW)], &KEY.with(&s, &p)).unwrap();
         assert_eq!(outcome, WriteOutcome::Done);
         self.index.index_insert(&mut t, &self.heap, TAKEN, rid, Uniqueness::NotUnique, &p).unwrap();
         drop(s);
@@ -267,14 +267,14 @@ fn revived_entries_are_found() {
         let mut t2 = engine.begin(Isolation::ReadCommitted, 0);
         let s = t2.take_snapshot();
         for rid in &old_jobs {
-            let gone = jobs.heap.delete(&mut t2, *rid, &s, &[(&*jobs.index, TAKEN)], &W, &p).unwrap();
+            let gone = jobs.heap.delete(&mut t2, *rid, &[(&*jobs.index, TAKEN)], &W.with(&s, &p)).unwrap();
             assert_eq!(gone, WriteOutcome::Done);
         }
         drop(s);
         let mut t3 = engine.begin(Isolation::ReadCommitted, 1);
         let s = t3.take_snapshot();
         for (rid, key) in &keys[round * 20_000..(round + 1) * 20_000] {
-            other.delete(&mut t3, *rid, &s, &[(&*other_index, &key[..])], &W, &p).unwrap();
+            other.delete(&mut t3, *rid, &[(&*other_index, &key[..])], &W.with(&s, &p)).unwrap();
         }
         drop(s);
         jobs.commit(t2);

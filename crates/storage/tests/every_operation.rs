@@ -18,7 +18,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 use support::Rng;
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 
 type Model = BTreeMap<u32, Vec<u8>>;
 const SLOTS: u32 = 3;
@@ -113,19 +113,17 @@ fn change(
                 let done = t.heap.update(
                     txn,
                     rid,
-                    &s,
                     &row(new, v),
                     &[(&t.index, &old)],
-                    &WriteOptions { key_update: true, ..W },
-                    park,
+                    &WriteOptions { key_update: true, ..W }.with(&s, park),
                 )?;
                 t.index.index_insert(txn, &t.heap, &key_of(new), rid, Uniqueness::Unique, park)?;
                 done
             }
-            (Some(rid), Some(v), None) => t.heap.update(txn, rid, &s, &row(k, v), &[], &W, park)?,
+            (Some(rid), Some(v), None) => t.heap.update(txn, rid, &row(k, v), &[], &W.with(&s, park))?,
             (Some(rid), None, _) => {
                 let old = key_of(k);
-                t.heap.delete(txn, rid, &s, &[(&t.index, &old)], &W, park)?
+                t.heap.delete(txn, rid, &[(&t.index, &old)], &W.with(&s, park))?
             }
             (None, None, _) => WriteOutcome::Done,
         };
@@ -280,7 +278,7 @@ fn next_process(env: &Arc<SimEnv>, rng: &mut Rng) -> Arc<SimEnv> {
     if rng.one_in(3) { env.restart() } else { env.after_power_loss(rng) }
 }
 /// One run with the fault at operation `at` of the first life. False: the script ended before it.
-fn run(seed: u64, fault: Fault, at: i64, flip: Option<i64>) -> bool {
+fn run(seed: u64, fault: DiskFault, at: i64, flip: Option<i64>) -> bool {
     let what = format!("seed {seed}, {fault:?} at {at}, flip {flip:?}");
     let mut rng = Rng::new(seed ^ (at as u64) << 20);
     let env = Arc::new(SimEnv::default());
@@ -299,7 +297,7 @@ fn run(seed: u64, fault: Fault, at: i64, flip: Option<i64>) -> bool {
         if clean {
             break;
         }
-        let fault = if rng.one_in(2) { Fault::PowerLoss } else { Fault::Write(5, 1) };
+        let fault = if rng.one_in(2) { DiskFault::PowerLoss } else { DiskFault::Write(5, 1) };
         env.arm(rng.below(60) as i64, fault);
         if let Ok(e) = Engine::open(env.clone(), config(&env)) {
             env.disarm();
@@ -366,21 +364,21 @@ fn sweep(usual: i64, offset: i64, run: impl Fn(u64, i64) -> bool) {
 
 #[test]
 fn power_fails_at_every_operation() {
-    sweep(11, 0, |seed, at| run(seed, Fault::PowerLoss, at, None));
+    sweep(11, 0, |seed, at| run(seed, DiskFault::PowerLoss, at, None));
 }
 #[test]
 fn a_sync_fails_at_every_operation() {
-    sweep(17, 1, |seed, at| run(seed, Fault::Sync, at, None));
+    sweep(17, 1, |seed, at| run(seed, DiskFault::Sync, at, None));
 }
 #[test]
 fn the_disk_is_full_for_a_while_at_every_operation() {
-    sweep(17, 2, |seed, at| run(seed, Fault::Write(28, 1 + (at % 5) as u32), at, None));
+    sweep(17, 2, |seed, at| run(seed, DiskFault::Write(28, 1 + (at % 5) as u32), at, None));
 }
 #[test]
 fn a_write_fails_at_every_operation() {
-    sweep(17, 3, |seed, at| run(seed, Fault::Write(5, 1), at, None));
+    sweep(17, 3, |seed, at| run(seed, DiskFault::Write(5, 1), at, None));
 }
 #[test]
 fn a_bit_is_wrong_in_every_page_read() {
-    sweep(7, 0, |seed, at| run(seed, Fault::Sync, i64::MAX, Some(at)));
+    sweep(7, 0, |seed, at| run(seed, DiskFault::Sync, i64::MAX, Some(at)));
 }

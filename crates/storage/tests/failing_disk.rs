@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use support::Rng;
-use support::disk::{Fault, SimEnv};
+use support::disk::{DiskFault, SimEnv};
 
 const ENOSPC: i32 = 28;
 const SHARED: [Persistence; 3] = [Persistence::Logged, Persistence::Unlogged, Persistence::Kept];
@@ -98,7 +98,7 @@ fn a_full_disk_is_an_error_of_who_writes() {
             let own = private.then_some(&*store);
             b.insert(heap, own, 300).unwrap();
             had[which] += 300;
-            b.env.arm(0, Fault::Full(ENOSPC));
+            b.env.arm(0, DiskFault::Full(ENOSPC));
             let mut failures = 0;
             for _ in 0..12 {
                 match b.insert(heap, own, 400) {
@@ -150,7 +150,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         for heap in &heaps {
             b.insert(heap, None, 30).unwrap();
         }
-        b.env.arm(rng.below(4) as i64, Fault::Sync);
+        b.env.arm(rng.below(4) as i64, DiskFault::Sync);
         // By a commit or by a checkpoint: whoever meets the failure is told, and nobody is told of success afterwards.
         let mut acknowledged = 80;
         let mut attempted = 80;
@@ -194,7 +194,7 @@ fn definitions_on_a_full_disk_are_errors_of_who_makes_them() {
     let heap = b.engine.relation(ids[0]).unwrap();
     b.insert(&heap, None, 300).unwrap();
     b.engine.checkpoint(&ThreadPark::new()).unwrap();
-    b.env.arm(0, Fault::Full(ENOSPC));
+    b.env.arm(0, DiskFault::Full(ENOSPC));
     let park = ThreadPark::new();
     let (mut failures, mut made) = (0, 0);
     let mut try_one = |round: usize| -> kilndb_base::Result<()> {
@@ -238,13 +238,13 @@ fn a_log_without_room_refuses_changes_and_takes_removals() {
     b.insert(&heap, None, 30).unwrap();
     let park = ThreadPark::new();
     b.engine.checkpoint(&park).unwrap();
-    b.env.arm(0, Fault::Full(ENOSPC));
+    b.env.arm(0, DiskFault::Full(ENOSPC));
     let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: false };
     let rid = kilndb_base::RowId { block: 0, slot: 1 };
     let change = |i: usize| -> kilndb_base::Result<()> {
         let mut t = b.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
-        let outcome = heap.update(&mut t, rid, &s, &[i as u8 | 128; 1000], &[], &options, &park);
+        let outcome = heap.update(&mut t, rid, &[i as u8 | 128; 1000], &[], &options.with(&s, &park));
         drop(s);
         match outcome {
             Ok(_) => b.commit(&mut t),
@@ -262,7 +262,7 @@ fn a_log_without_room_refuses_changes_and_takes_removals() {
         let mut t = b.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         let gone = kilndb_base::RowId { block: 0, slot: 2 };
-        heap.delete(&mut t, gone, &s, &[], &options, &park)?;
+        heap.delete(&mut t, gone, &[], &options.with(&s, &park))?;
         b.engine.drop_relation(&mut t, ids[1])?;
         drop(s);
         b.commit(&mut t)

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use support::Rng;
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 
 const THREADS: u32 = 4;
 const OWN: u64 = 40;
@@ -123,7 +123,7 @@ impl Shared {
         let mut options = W;
         loop {
             let new = row(k, &(number(&out[4..]) + delta).to_le_bytes());
-            match self.heap.update(t, rid, &s, &new, &[], &options, park)? {
+            match self.heap.update(t, rid, &new, &[], &options.with(&s, park))? {
                 WriteOutcome::Done => return Ok(()),
                 WriteOutcome::Changed => {
                     assert!(self.heap.fetch_latest(t, rid, &mut out)?);
@@ -162,7 +162,7 @@ impl Shared {
         while at < rows.rows.len() {
             at += self.heap.update_many(t, s, &rows, at)?;
             if let Some((rid, _, _)) = rows.rows.get(at) {
-                assert_eq!(self.heap.update(t, *rid, s, rows.row(at), &[], &W, park)?, WriteOutcome::Done);
+                assert_eq!(self.heap.update(t, *rid, rows.row(at), &[], &W.with(s, park))?, WriteOutcome::Done);
                 at += 1;
             }
         }
@@ -212,7 +212,7 @@ impl Shared {
                     m.insert(k, v);
                 }
                 (0..=5, Some(rid)) => {
-                    assert_eq!(heap.update(&mut t, rid, &s, &row(k, &v), &[], &W, park)?, WriteOutcome::Done);
+                    assert_eq!(heap.update(&mut t, rid, &row(k, &v), &[], &W.with(&s, park))?, WriteOutcome::Done);
                     m.insert(k, v);
                 }
                 (6, Some(rid)) => {
@@ -220,7 +220,7 @@ impl Shared {
                     if index.index_find_live(&mut t, heap, &index_key(new), park)?.is_none() {
                         let o = WriteOptions { key_update: true, ..W };
                         assert_eq!(
-                            heap.update(&mut t, rid, &s, &row(new, &v), &[(index, &index_key(k))], &o, park)?,
+                            heap.update(&mut t, rid, &row(new, &v), &[(index, &index_key(k))], &o.with(&s, park))?,
                             WriteOutcome::Done
                         );
                         assert_eq!(
@@ -232,7 +232,10 @@ impl Shared {
                     }
                 }
                 (7 | 8, Some(rid)) => {
-                    assert_eq!(heap.delete(&mut t, rid, &s, &[(index, &index_key(k))], &W, park)?, WriteOutcome::Done);
+                    assert_eq!(
+                        heap.delete(&mut t, rid, &[(index, &index_key(k))], &W.with(&s, park))?,
+                        WriteOutcome::Done
+                    );
                     m.remove(&k);
                 }
                 (9, _) => saved.push((t.savepoint(), m.clone())),
@@ -243,7 +246,7 @@ impl Shared {
                     }
                 }
                 (11, Some(rid)) => {
-                    heap.lock_row(&mut t, rid, &s, RowLockMode::Update, &W, park)?;
+                    heap.lock_row(&mut t, rid, RowLockMode::Update, &W.with(&s, park))?;
                 }
                 (12, _) if rng.one_in(3) => self.change_own(&mut t, &s, &mut m, rng, park)?,
                 _ => {}
@@ -356,12 +359,12 @@ fn create(env: &Arc<SimEnv>, buffers: u64) -> (kilndb_base::RelationId, kilndb_b
     e.wait_flushed(lsn, &p).unwrap();
     (heap.id(), index.id())
 }
-fn random_fault(rng: &mut Rng) -> Fault {
+fn random_fault(rng: &mut Rng) -> DiskFault {
     match rng.below(6) {
-        0 | 1 => Fault::Sync,
-        2 => Fault::Write(libc_error(rng), 1),
-        3 => Fault::Write(libc_error(rng), 1 + rng.below(40) as u32),
-        _ => Fault::PowerLoss,
+        0 | 1 => DiskFault::Sync,
+        2 => DiskFault::Write(libc_error(rng), 1),
+        3 => DiskFault::Write(libc_error(rng), 1 + rng.below(40) as u32),
+        _ => DiskFault::PowerLoss,
     }
 }
 /// EIO or ENOSPC.

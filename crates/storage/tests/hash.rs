@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use support::disk::{Fault, SimEnv};
+use support::disk::{DiskFault, SimEnv};
 use support::{Dir, Rng};
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
@@ -98,12 +98,12 @@ fn change(
     };
     match rng.below(4) {
         0 => {
-            assert_eq!(heap.delete(t, rid, &s, &[(index, &old.0)], &W, &p)?, WriteOutcome::Done);
+            assert_eq!(heap.delete(t, rid, &[(index, &old.0)], &W.with(&s, &p))?, WriteOutcome::Done);
             m.remove(&rid);
         }
         1 => {
             let new = (old.0, value);
-            assert_eq!(heap.update(t, rid, &s, &row_of(&new), &[], &W, &p)?, WriteOutcome::Done);
+            assert_eq!(heap.update(t, rid, &row_of(&new), &[], &W.with(&s, &p))?, WriteOutcome::Done);
             m.insert(rid, new);
         }
         2 if rng.one_in(3) => {
@@ -120,7 +120,7 @@ fn change(
             let o = WriteOptions { key_update: true, ..W };
             let new = (key, value);
             let retired: [RetiredKey<'_>; 1] = [(index, &old.0)];
-            assert_eq!(heap.update(t, rid, &s, &row_of(&new), &retired, &o, &p)?, WriteOutcome::Done);
+            assert_eq!(heap.update(t, rid, &row_of(&new), &retired, &o.with(&s, &p))?, WriteOutcome::Done);
             index.index_insert(t, heap, &new.0, rid, Uniqueness::NotUnique, &p)?;
             m.insert(rid, new);
         }
@@ -232,7 +232,7 @@ fn across_power_failures(seed: u64) {
         let mut model = read_all(&e, &heap, &index).unwrap();
         assert!(possible.contains(&model), "seed {seed} round {round}: rows of no commit that may have survived");
         possible = vec![model.clone()];
-        env.arm(20 + rng.below(400) as i64, Fault::PowerLoss);
+        env.arm(20 + rng.below(400) as i64, DiskFault::PowerLoss);
         for step in 0..200 {
             match transaction(&e, (&heap, &index), &model, &mut rng) {
                 _ if env.dead() => break,

@@ -43,10 +43,10 @@ fn known_cluster(name: &str) -> KnownCluster {
     let mut open_one = e.begin(Isolation::ReadCommitted, 0);
     let snapshot = open_one.take_snapshot();
     let options = WriteOptions::default();
-    heap.update(&mut open_one, row, &snapshot, &[0xbc; 8], &[], &options, &park).unwrap();
+    heap.update(&mut open_one, row, &[0xbc; 8], &[], &options.with(&snapshot, &park)).unwrap();
     open_one.next_command();
     let snapshot = open_one.take_snapshot();
-    heap.update(&mut open_one, row, &snapshot, &[0xcd; 8], &[], &options, &park).unwrap();
+    heap.update(&mut open_one, row, &[0xcd; 8], &[], &options.with(&snapshot, &park)).unwrap();
     e.checkpoint(&park).unwrap();
     let begin = e.insert_lsn();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
@@ -61,7 +61,7 @@ fn known_cluster(name: &str) -> KnownCluster {
     KnownCluster { dir: killed, heap: heap.id(), tree: tree.id(), row, range: (begin, end), committed }
 }
 
-fn said(inspect: impl FnOnce(&mut Lines<'_>)) -> Vec<String> {
+fn said(inspect: impl FnOnce(&mut LineSink<'_>)) -> Vec<String> {
     let mut lines = Vec::new();
     inspect(&mut |line| lines.push(line));
     lines

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
-use support::disk::{Fault, SimEnv, while_alive};
+use support::disk::{DiskFault, SimEnv, while_alive};
 use support::{Dir, Rng, config, open, seeds};
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
@@ -173,8 +173,13 @@ fn transaction(
             }
             (4 | 5, Some(rid)) => {
                 let numbers = some_numbers(rng);
-                let done =
-                    heap.update(&mut t, RowId::from_u64(rid), &s, &row(&numbers, rng.below(60) as u8), &[], &W, park)?;
+                let done = heap.update(
+                    &mut t,
+                    RowId::from_u64(rid),
+                    &row(&numbers, rng.below(60) as u8),
+                    &[],
+                    &W.with(&s, park),
+                )?;
                 assert_eq!(done, WriteOutcome::Done);
                 if numbers != now[&rid] {
                     index.change_terms(&mut t, RowId::from_u64(rid), TermChange::Updated(&terms_of(&numbers)))?;
@@ -185,16 +190,14 @@ fn transaction(
                 let done = heap.update(
                     &mut t,
                     RowId::from_u64(rid),
-                    &s,
                     &row(&now[&rid], rng.below(60) as u8),
                     &[],
-                    &W,
-                    park,
+                    &W.with(&s, park),
                 )?;
                 assert_eq!(done, WriteOutcome::Done);
             }
             (7, Some(rid)) => {
-                assert_eq!(heap.delete(&mut t, RowId::from_u64(rid), &s, &[], &W, park)?, WriteOutcome::Done);
+                assert_eq!(heap.delete(&mut t, RowId::from_u64(rid), &[], &W.with(&s, park))?, WriteOutcome::Done);
                 index.change_terms(&mut t, RowId::from_u64(rid), TermChange::Deleted)?;
                 now.remove(&rid);
             }
@@ -293,13 +296,13 @@ fn readers_and_writers_at_once() {
             }
         });
         /// Also when a comparison fails: the others are waited for.
-        struct Stop<'a>(&'a AtomicBool);
-        impl Drop for Stop<'_> {
+        struct StopPoint<'a>(&'a AtomicBool);
+        impl Drop for StopPoint<'_> {
             fn drop(&mut self) {
                 self.0.store(true, Relaxed);
             }
         }
-        let _stop = Stop(&stop);
+        let _stop = StopPoint(&stop);
         let mut rng = Rng::new(5);
         let mut compared = 0;
         while compared < 40 || written.load(Relaxed) < 2000 {
@@ -416,7 +419,7 @@ fn dead_postings_go() {
         let mut t = e.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         for rid in std::mem::take(&mut rows).into_keys() {
-            assert_eq!(heap.delete(&mut t, RowId::from_u64(rid), &s, &[], &W, &p).unwrap(), WriteOutcome::Done);
+            assert_eq!(heap.delete(&mut t, RowId::from_u64(rid), &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
             index.change_terms(&mut t, RowId::from_u64(rid), TermChange::Deleted).unwrap();
         }
         drop(s);
@@ -453,7 +456,7 @@ fn nothing_is_missing_after_a_crash() {
         for round in 0..8 {
             env = env.after_power_loss(&mut rng);
             if rng.one_in(3) {
-                env.arm(20 + rng.below(300) as i64, Fault::PowerLoss);
+                env.arm(20 + rng.below(300) as i64, DiskFault::PowerLoss);
             }
             let e = match Engine::open(env.clone(), simulated(&env)) {
                 Ok(e) => e,
@@ -475,7 +478,7 @@ fn nothing_is_missing_after_a_crash() {
             };
             last = last.max(rows.len());
             if !env.dead() {
-                env.arm(100 + rng.below(1500) as i64, Fault::PowerLoss);
+                env.arm(100 + rng.below(1500) as i64, DiskFault::PowerLoss);
             }
             for _ in 0..300 {
                 match transaction(&e, &heap, &index, &rows, 0, &mut rng, &park) {

@@ -54,7 +54,7 @@ impl Table {
         let mut options = W;
         loop {
             let new = row(k, number(&out) + delta, number(&out).rem_euclid(90) as usize);
-            match self.heap.update(t, rid, &s, &new, &[], &options, &park)? {
+            match self.heap.update(t, rid, &new, &[], &options.with(&s, &park))? {
                 WriteOutcome::Done => return Ok(()),
                 WriteOutcome::Changed => {
                     assert!(self.heap.fetch_latest(t, rid, &mut out)?);
@@ -92,7 +92,7 @@ impl Table {
                         let rid =
                             self.index.index_find_live(&mut t, &self.heap, &key_of(k), &park)?.expect("an own row");
                         assert_eq!(
-                            self.heap.delete(&mut t, rid, &s, &[(&self.index, &key_of(k))], &W, &park)?,
+                            self.heap.delete(&mut t, rid, &[(&self.index, &key_of(k))], &W.with(&s, &park))?,
                             WriteOutcome::Done
                         );
                     } else {
@@ -216,12 +216,12 @@ fn clear(e: &Arc<Engine>, table: &Table, env: &Arc<SimEnv>) {
             let k = u32::from_le_bytes(bytes[..4].try_into().unwrap());
             if k >= 1_000_000 {
                 assert_eq!(
-                    table.heap.delete(&mut t, rid, &s, &[(&table.index, &key_of(k))], &W, &park).unwrap(),
+                    table.heap.delete(&mut t, rid, &[(&table.index, &key_of(k))], &W.with(&s, &park)).unwrap(),
                     WriteOutcome::Done
                 );
             } else if k >= COUNTER {
                 assert_eq!(
-                    table.heap.update(&mut t, rid, &s, &row(k, 0, 0), &[], &W, &park).unwrap(),
+                    table.heap.update(&mut t, rid, &row(k, 0, 0), &[], &W.with(&s, &park)).unwrap(),
                     WriteOutcome::Done
                 );
             }

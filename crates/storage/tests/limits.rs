@@ -79,13 +79,13 @@ fn undo_chunks() {
     let churn = |i: u32| -> Result<(), Error> {
         let mut t = e.begin(Isolation::ReadCommitted, 1);
         let s = t.take_snapshot();
-        other.update(&mut t, churned, &s, &[(i + 1) as u8; 4000], &[], &W, &p)?;
+        other.update(&mut t, churned, &[(i + 1) as u8; 4000], &[], &W.with(&s, &p))?;
         drop(s);
         t.commit(CommitMode::Async, &p).map(drop)
     };
     let mut unfinished = e.begin(Isolation::ReadCommitted, 0);
     let s = unfinished.take_snapshot();
-    assert_eq!(watched.update(&mut unfinished, rid, &s, b"new", &[], &W, &p).unwrap(), WriteOutcome::Done);
+    assert_eq!(watched.update(&mut unfinished, rid, b"new", &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     drop(s);
     let refused = (0..4000).find_map(|i| {
         let done = churn(i);
@@ -174,7 +174,7 @@ fn a_refused_write_lets_the_next_one_have_the_row() {
     t.commit(CommitMode::Async, &p).unwrap();
     let mut holder = e.begin(Isolation::ReadCommitted, 0);
     let s = holder.take_snapshot();
-    assert_eq!(contended.delete(&mut holder, rid, &s, &[], &W, &p).unwrap(), WriteOutcome::Done);
+    assert_eq!(contended.delete(&mut holder, rid, &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     drop(s);
     let (ended, ends) = std::sync::mpsc::channel();
     for worker in [2, 3] {
@@ -183,7 +183,7 @@ fn a_refused_write_lets_the_next_one_have_the_row() {
             let p = ThreadPark::new();
             let mut t = e.begin(Isolation::ReadCommitted, worker);
             let s = t.take_snapshot();
-            let done = contended.delete(&mut t, rid, &s, &[], &W, &p);
+            let done = contended.delete(&mut t, rid, &[], &W.with(&s, &p));
             drop(s);
             t.rollback(&p).unwrap();
             ended.send(done.map_err(|e| e.sqlstate())).unwrap();

@@ -31,7 +31,7 @@ fn shared_row_locks_are_small() {
     let lock = |t: &mut Transaction, rids: &[kilndb_base::RowId], mode| {
         let s = t.take_snapshot();
         for rid in rids {
-            assert_eq!(heap.lock_row(t, *rid, &s, mode, &W, &p).unwrap(), WriteOutcome::Done);
+            assert_eq!(heap.lock_row(t, *rid, mode, &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
         }
     };
     // What is read along the way comes into the buffers before it is measured.
@@ -53,8 +53,8 @@ fn shared_row_locks_are_small() {
     let mut t3 = e.begin(Isolation::ReadCommitted, 2);
     let s = t3.take_snapshot();
     let no_wait = WriteOptions { wait: WaitPolicy::SkipLocked, ..W };
-    let outcomes =
-        [0, 9, 10, 19, 20].map(|i| heap.lock_row(&mut t3, rids[i], &s, RowLockMode::Update, &no_wait, &p).unwrap());
+    let outcomes = [0, 9, 10, 19, 20]
+        .map(|i| heap.lock_row(&mut t3, rids[i], RowLockMode::Update, &no_wait.with(&s, &p)).unwrap());
     use WriteOutcome::{Done, Skipped};
     assert_eq!(outcomes, [Done, Done, Skipped, Skipped, Done]);
 }

@@ -2,7 +2,7 @@
 //! that are gone or cannot be read. docs/faults.md says what is promised; each promise has its test here.
 mod support;
 
-use kilndb_base::env::{Env, Lock, OsEnv};
+use kilndb_base::env::{Env, FolderLock, OsEnv};
 use kilndb_base::park::ThreadPark;
 use kilndb_base::{RelationId, RowId, sqlstate};
 use kilndb_storage::*;
@@ -50,7 +50,7 @@ fn insert(e: &Arc<Engine>, heap: &Relation, row: &[u8], count: usize) -> RowId {
 fn update(e: &Arc<Engine>, heap: &Relation, rid: RowId, row: &[u8]) {
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
-    assert_eq!(heap.update(&mut t, rid, &s, row, &[], &W, &ThreadPark::new()).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.update(&mut t, rid, row, &[], &W.with(&s, &ThreadPark::new())).unwrap(), WriteOutcome::Done);
     drop(s);
     commit(e, t);
 }
@@ -647,7 +647,7 @@ fn one_server_or_some_checks_have_a_folder() {
     e.shutdown().unwrap();
     drop(e);
     assert_eq!(inspect().unwrap(), Vec::<String>::new());
-    let reader = OsEnv.lock_dir(&dir.0, Lock::Shared).unwrap();
+    let reader = OsEnv.lock_dir(&dir.0, FolderLock::Shared).unwrap();
     assert!(reader.is_some());
     assert_eq!(inspect().unwrap(), Vec::<String>::new());
     let opened = Engine::open(Arc::new(OsEnv), support::config(dir.0.clone(), 8 << 20));
@@ -729,13 +729,13 @@ fn a_stopped_cluster_needs_no_log() {
 /// The area takes its room when the cluster is made, so that pages get to their places on a full disk.
 #[test]
 fn the_double_write_area_needs_no_room_later() {
-    use support::disk::Fault;
+    use support::disk::DiskFault;
     const ENOSPC: i32 = 28;
     let env = Arc::new(SimEnv::default());
     let e = open(&env);
     let heap = create(&e, RelationKind::Heap);
     insert(&e, &heap, &[1; 5900], 800);
-    env.arm(0, Fault::Full(ENOSPC));
+    env.arm(0, DiskFault::Full(ENOSPC));
     let done = e.checkpoint(&ThreadPark::new());
     // A directory file is new each time, and needs room; pages do not.
     let why = done.map_err(|e| e.message().to_string()).unwrap_err();

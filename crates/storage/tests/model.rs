@@ -107,7 +107,10 @@ fn tree(seed: u64, unique: bool) {
             let free = !unique || index.index_find_live(&mut t, &heap, &new, &p).unwrap().is_none();
             if rng.one_in(4) && free && new != key {
                 let o = WriteOptions { key_update: true, ..W };
-                assert_eq!(heap.update(&mut t, rid, &s, &new, &[(&index, &key)], &o, &p).unwrap(), WriteOutcome::Done);
+                assert_eq!(
+                    heap.update(&mut t, rid, &new, &[(&index, &key)], &o.with(&s, &p)).unwrap(),
+                    WriteOutcome::Done
+                );
                 assert_eq!(
                     index.index_insert(&mut t, &heap, &new, rid, uniqueness, &p).unwrap(),
                     IndexInsert::Inserted
@@ -115,7 +118,7 @@ fn tree(seed: u64, unique: bool) {
                 m.remove(&(key, rid));
                 m.insert((new, rid));
             } else {
-                assert_eq!(heap.delete(&mut t, rid, &s, &[(&index, &key)], &W, &p).unwrap(), WriteOutcome::Done);
+                assert_eq!(heap.delete(&mut t, rid, &[(&index, &key)], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
                 m.remove(&(key, rid));
             }
         }
@@ -243,8 +246,8 @@ fn change_many(
         at += done;
         if let Some((rid, row)) = rows.get(at).filter(|(rid, _)| !others.contains(rid)) {
             let outcome = match row {
-                Some(row) => heap.update(w, *rid, s, row, &[], &W, p).unwrap(),
-                None => heap.delete(w, *rid, s, &[], &W, p).unwrap(),
+                Some(row) => heap.update(w, *rid, row, &[], &W.with(s, p)).unwrap(),
+                None => heap.delete(w, *rid, &[], &W.with(s, p)).unwrap(),
             };
             assert_eq!(outcome, WriteOutcome::Done);
         }
@@ -319,11 +322,15 @@ fn heap_and_snapshots(seed: u64) {
             }
             (5..=8, Some(rid)) => {
                 let row = new_row(&mut rng);
-                assert_eq!(heap.update(&mut w.t, rid, &s, &row, &[], &W, &p).unwrap(), WriteOutcome::Done, "{what}");
+                assert_eq!(
+                    heap.update(&mut w.t, rid, &row, &[], &W.with(&s, &p)).unwrap(),
+                    WriteOutcome::Done,
+                    "{what}"
+                );
                 w.own.insert(rid, Some(row));
             }
             (9, Some(rid)) => {
-                assert_eq!(heap.delete(&mut w.t, rid, &s, &[], &W, &p).unwrap(), WriteOutcome::Done, "{what}");
+                assert_eq!(heap.delete(&mut w.t, rid, &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done, "{what}");
                 w.own.insert(rid, None);
             }
             (10, _) => {
@@ -379,7 +386,7 @@ fn heap_and_snapshots(seed: u64) {
             }
             (16, Some(rid)) => {
                 assert_eq!(
-                    heap.lock_row(&mut w.t, rid, &s, RowLockMode::Update, &W, &p).unwrap(),
+                    heap.lock_row(&mut w.t, rid, RowLockMode::Update, &W.with(&s, &p)).unwrap(),
                     WriteOutcome::Done,
                     "{what}"
                 );
@@ -489,7 +496,7 @@ fn a_tree_under_threads() {
                                 } else if let Some((key, rid)) = m.range(key..).next().map(|(k, r)| (k.clone(), *r)) {
                                     assert_eq!(index.index_find_live(&mut t, heap, &key, &p).unwrap(), Some(rid));
                                     assert_eq!(
-                                        heap.delete(&mut t, rid, &s, &[(index, &key)], &W, &p).unwrap(),
+                                        heap.delete(&mut t, rid, &[(index, &key)], &W.with(&s, &p)).unwrap(),
                                         WriteOutcome::Done
                                     );
                                     m.remove(&key);

@@ -64,7 +64,7 @@ fn a_rollback_that_fails_leaves_nobody_waiting() {
     let own = heap.insert(&mut failing, b"own").unwrap();
     index.index_insert(&mut failing, &heap, b"key", own, Uniqueness::Unique, &p).unwrap();
     for rid in &rids[..2] {
-        assert_eq!(heap.update(&mut failing, *rid, &s, &[9; 5900], &[], &W, &p).unwrap(), WriteOutcome::Done);
+        assert_eq!(heap.update(&mut failing, *rid, &[9; 5900], &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     }
     drop(s);
     // Other work needs the buffers; then the page that was changed last is needed again.
@@ -77,7 +77,7 @@ fn a_rollback_that_fails_leaves_nobody_waiting() {
             let p = ThreadPark::new();
             let mut t = e.begin(Isolation::ReadCommitted, 2);
             let s = t.take_snapshot();
-            let outcome = heap.update(&mut t, rid, &s, &[8; 5900], &[], &W, &p);
+            let outcome = heap.update(&mut t, rid, &[8; 5900], &[], &W.with(&s, &p));
             t.rollback(&p).unwrap();
             outcome
         })

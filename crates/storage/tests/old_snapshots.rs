@@ -23,7 +23,7 @@ fn update(e: &Arc<Engine>, heap: &Relation, worker: usize, rid: RowId, payload: 
     let p = ThreadPark::new();
     let mut t = e.begin(Isolation::ReadCommitted, worker);
     let s = t.take_snapshot();
-    heap.update(&mut t, rid, &s, payload, &[], &W, &p).unwrap();
+    heap.update(&mut t, rid, payload, &[], &W.with(&s, &p)).unwrap();
     drop(s);
     t.commit(CommitMode::Async, &p).unwrap();
 }

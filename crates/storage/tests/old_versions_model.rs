@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::Rng;
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 
 const W: WriteOptions = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
 /// Rows have ids below this one, and one of so many second keys.
@@ -290,7 +290,7 @@ impl World {
                 next += self.heap.update_many(t, s, &batch, next)?;
             }
             if let Some((rid, row)) = rows.get(next) {
-                let outcome = self.heap.update(t, *rid, s, &row.0, &[], &W, &self.park)?;
+                let outcome = self.heap.update(t, *rid, &row.0, &[], &W.with(s, &self.park))?;
                 assert_eq!(outcome, WriteOutcome::Done, "{}: {rid:?}", self.what);
                 next += 1;
             }
@@ -308,7 +308,7 @@ impl World {
                 if old_key == new_key { Vec::new() } else { vec![(&**index, old_key.as_slice())] };
             let options = WriteOptions { key_update: true, ..W };
             let t = &mut self.writers[at].t;
-            let outcome = self.heap.update(t, rid, s, &new.0, &retired, &options, &self.park)?;
+            let outcome = self.heap.update(t, rid, &new.0, &retired, &options.with(s, &self.park))?;
             assert_eq!(outcome, WriteOutcome::Done, "{}: {rid:?}", self.what);
             if old_key != new_key {
                 index.index_insert(t, &self.heap, new_key, rid, Uniqueness::NotUnique, &self.park)?;
@@ -335,7 +335,7 @@ impl World {
                 let keys = row.keys();
                 let retired: Vec<RetiredKey<'_>> =
                     self.indexes.iter().zip(&keys).map(|(index, key)| (&**index, key.as_slice())).collect();
-                let outcome = self.heap.delete(t, *rid, s, &retired, &W, &self.park)?;
+                let outcome = self.heap.delete(t, *rid, &retired, &W.with(s, &self.park))?;
                 assert_eq!(outcome, WriteOutcome::Done, "{}: {rid:?}", self.what);
                 next += 1;
             }
@@ -442,7 +442,7 @@ impl World {
         for n in 0..400u32 {
             let mut t = self.e.begin(Isolation::ReadCommitted, 1);
             let s = t.take_snapshot();
-            let done = heap.update(&mut t, *rid, &s, &n.to_le_bytes(), &[], &W, &self.park);
+            let done = heap.update(&mut t, *rid, &n.to_le_bytes(), &[], &W.with(&s, &self.park));
             drop(s);
             match done {
                 Ok(_) => drop(t.commit(CommitMode::Async, &self.park)?),
@@ -588,7 +588,7 @@ fn lose_power(seed: u64) {
     let limits = if seed % 4 == 3 { small_limits(seed) } else { StorageLimits::default() };
     let mut world = World::new(seed, limits, buffers(seed));
     let operations = 20 + world.rng.below(1500) as i64;
-    world.env.arm(operations, Fault::PowerLoss);
+    world.env.arm(operations, DiskFault::PowerLoss);
     for step in 0..2000 {
         world.what = format!("seed {seed} step {step}");
         match world.step() {

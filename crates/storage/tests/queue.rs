@@ -37,7 +37,7 @@ impl Queue {
             let mut options = W;
             loop {
                 t.look_alike(token);
-                let outcome = self.rows.lock_row(t, *rid, &snapshot, RowLockMode::Update, &options, park);
+                let outcome = self.rows.lock_row(t, *rid, RowLockMode::Update, &options.with(&snapshot, park));
                 t.look_alike(0);
                 match outcome? {
                     WriteOutcome::Done => return Ok(Some(n)),
@@ -76,10 +76,8 @@ impl Queue {
             while tally.lock_row(
                 &mut t,
                 *rid,
-                &snapshot,
                 RowLockMode::NoKeyUpdate,
-                &WriteOptions { latest: true, ..W },
-                park,
+                &WriteOptions { latest: true, ..W }.with(&snapshot, park),
             )? != WriteOutcome::Done
             {}
         }
@@ -92,7 +90,7 @@ impl Queue {
                 return Ok(true);
             }
             1 => n = usize::MAX,
-            _ => assert_eq!(self.rows.delete(&mut t, self.ids[n], &snapshot, &[], &W, park)?, WriteOutcome::Done),
+            _ => assert_eq!(self.rows.delete(&mut t, self.ids[n], &[], &W.with(&snapshot, park))?, WriteOutcome::Done),
         }
         t.commit(CommitMode::Async, park)?;
         if n != usize::MAX {

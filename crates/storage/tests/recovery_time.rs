@@ -29,7 +29,7 @@ fn recovery_s(relations: usize, commits: u32) -> f64 {
     for i in 0..commits {
         let mut t = e.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
-        heap.update(&mut t, rid, &s, &i.to_le_bytes(), &[], &W, &p).unwrap();
+        heap.update(&mut t, rid, &i.to_le_bytes(), &[], &W.with(&s, &p)).unwrap();
         last = t.commit(CommitMode::Sync, &p).unwrap();
     }
     e.wait_flushed(last.expect("it has written"), &p).unwrap();

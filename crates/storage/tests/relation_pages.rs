@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::sync::{Arc, Mutex};
-use support::disk::{Fault, SimEnv, SimPark, simulated_process};
+use support::disk::{DiskFault, SimEnv, SimPark, simulated_process};
 use support::{Rng, rows_of};
 
 const BUFFERS: u64 = 96 << 20;
@@ -151,7 +151,7 @@ fn lose_power(seed: u64) {
     let config =
         |env: &Arc<SimEnv>| EngineConfig { max_wal_size_bytes: 4 << 20, limits, ..simulated_process(env, 4 << 20) };
     let engine = Engine::open(env.clone(), config(&env)).unwrap();
-    env.arm(200 + rng.below(3000) as i64, Fault::PowerLoss);
+    env.arm(200 + rng.below(3000) as i64, DiskFault::PowerLoss);
     let load = Load { engine, env: env.clone(), durable: Mutex::default() };
     std::thread::scope(|scope| {
         (0..3).for_each(|worker| {
@@ -263,14 +263,14 @@ fn a_relation_goes_before_the_checkpoint_comes_to_its_pages() {
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let snapshot = t.take_snapshot();
     for row in &rows {
-        filler.delete(&mut t, *row, &snapshot, &[], &W, &p).unwrap();
+        filler.delete(&mut t, *row, &[], &W.with(&snapshot, &p)).unwrap();
     }
     let second = goes.insert(&mut t, b"second").unwrap();
     t.commit(CommitMode::Async, &p).unwrap();
     paused.1.recv_timeout(std::time::Duration::from_secs(60)).expect("a checkpoint begins, and pauses");
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let snapshot = t.take_snapshot();
-    goes.delete(&mut t, second, &snapshot, &[], &W, &p).unwrap();
+    goes.delete(&mut t, second, &[], &W.with(&snapshot, &p)).unwrap();
     t.commit(CommitMode::Async, &p).unwrap();
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let id = goes.id();

@@ -51,10 +51,11 @@ fn a_stop_rolls_back_what_is_open() {
             let rid = heap.insert(&mut writer, &vec![5; 300 * i as usize]).unwrap();
             index.index_insert(&mut writer, heap, &(1000 + i).to_be_bytes(), rid, Uniqueness::Unique, &p).unwrap();
         }
-        heap.update(&mut writer, rids[1], &s, &[7; 9000], &[], &W, &p).unwrap();
-        heap.delete(&mut writer, rids[2], &s, &[(index, &2u32.to_be_bytes())], &W, &p).unwrap();
+        heap.update(&mut writer, rids[1], &[7; 9000], &[], &W.with(&s, &p)).unwrap();
+        heap.delete(&mut writer, rids[2], &[(index, &2u32.to_be_bytes())], &W.with(&s, &p)).unwrap();
         let o = WriteOptions { key_update: true, ..W };
-        heap.update(&mut writer, rids[3], &s, &2000u32.to_le_bytes(), &[(index, &3u32.to_be_bytes())], &o, &p).unwrap();
+        heap.update(&mut writer, rids[3], &2000u32.to_le_bytes(), &[(index, &3u32.to_be_bytes())], &o.with(&s, &p))
+            .unwrap();
         index.index_insert(&mut writer, heap, &2000u32.to_be_bytes(), rids[3], Uniqueness::Unique, &p).unwrap();
     }
     let made = e.create_relation(&mut writer, RelationKind::Heap, Persistence::Logged).unwrap();
@@ -128,7 +129,7 @@ fn refill(name: &str, n: u32, restart: Option<bool>, keep: impl Fn(usize) -> boo
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     let s = t.take_snapshot();
     for (_, (key, rid)) in rids.iter().enumerate().filter(|(i, _)| !keep(*i)) {
-        heap.delete(&mut t, *rid, &s, &[(&index, key)], &W, &p).unwrap();
+        heap.delete(&mut t, *rid, &[(&index, key)], &W.with(&s, &p)).unwrap();
     }
     drop(s);
     let lsn = t.commit(CommitMode::Sync, &p).unwrap().unwrap();

@@ -31,14 +31,14 @@ fn fill(e: &Arc<Engine>, heap: &Relation, others: &[RowId], len: usize, p: &Thre
     let mut t = e.begin(Isolation::ReadCommitted, 0);
     for rid in others {
         let s = t.take_snapshot();
-        assert_eq!(heap.update(&mut t, *rid, &s, &vec![8; len], &[], &W, p).unwrap(), WriteOutcome::Done);
+        assert_eq!(heap.update(&mut t, *rid, &vec![8; len], &[], &W.with(&s, p)).unwrap(), WriteOutcome::Done);
     }
     t.commit(CommitMode::Async, p).unwrap();
 }
 fn change(heap: &Relation, rid: RowId, t: &mut Transaction, row: &[u8], p: &ThreadPark) {
     t.next_command();
     let s = t.take_snapshot();
-    assert_eq!(heap.update(t, rid, &s, row, &[], &W, p).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.update(t, rid, row, &[], &W.with(&s, p)).unwrap(), WriteOutcome::Done);
     t.next_command();
     let mut out = Vec::new();
     assert!(matches!(heap.fetch(rid, &t.take_snapshot(), &mut out).unwrap(), Fetched::Visible { .. }));

@@ -42,7 +42,7 @@ fn what_has_gone_pushes_nothing_out() {
         let mut row = ROW;
         row[..4].copy_from_slice(&n.to_le_bytes());
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: false, key_update: false };
-        assert_eq!(hot.update(&mut t, rid, &snapshot, &row, &[], &options, &park).unwrap(), WriteOutcome::Done);
+        assert_eq!(hot.update(&mut t, rid, &row, &[], &options.with(&snapshot, &park)).unwrap(), WriteOutcome::Done);
         drop(snapshot);
         commit(t);
     }

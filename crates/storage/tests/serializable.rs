@@ -111,23 +111,20 @@ impl Table {
             }
         }
     }
-    #[allow(clippy::too_many_arguments)]
     fn update(
         &self,
         t: &mut Transaction,
-        rid: RowId,
-        k: u8,
-        new: u8,
-        tag: u64,
+        change: KeyChange,
         wait: WaitPolicy,
         park: &dyn Park,
     ) -> Result<WriteOutcome> {
+        let KeyChange { rid, old: k, new, tag } = change;
         let s = t.take_snapshot();
         let o = WriteOptions { wait, key_update: k != new, latest: false };
         let old = self.key(k);
         let retired = [(&*self.index, &old[..])];
         let retired = if k == new { &[][..] } else { &retired[..] };
-        let done = self.heap.update(t, rid, &s, &Table::row(new, tag), retired, &o, park)?;
+        let done = self.heap.update(t, rid, &Table::row(new, tag), retired, &o.with(&s, park))?;
         if k != new && done == WriteOutcome::Done {
             let key = self.key(new);
             if self.index.index_insert(t, &self.heap, &key, rid, Uniqueness::Unique, park)? != IndexInsert::Inserted {
@@ -140,8 +137,16 @@ impl Table {
         let s = t.take_snapshot();
         let o = WriteOptions { wait: WaitPolicy::NoWait, key_update: true, latest: false };
         let key = self.key(k);
-        self.heap.delete(t, rid, &s, &[(&*self.index, &key[..])], &o, &Never)
+        self.heap.delete(t, rid, &[(&*self.index, &key[..])], &o.with(&s, &Never))
     }
+}
+
+/// An UPDATE of a row: its key before and after, and its new tag.
+struct KeyChange {
+    rid: RowId,
+    old: u8,
+    new: u8,
+    tag: u64,
 }
 
 const KEYS: u8 = 12;
@@ -291,14 +296,20 @@ fn step(table: &Table, history: &[Committed], a: &mut Actor, rng: &mut Rng, what
                     o
                 }
                 1 if other != k => {
-                    let o = table.update(&mut a.txn, rid, k, other, tag, WaitPolicy::NoWait, &Never)?;
+                    let o = table.update(
+                        &mut a.txn,
+                        KeyChange { rid, old: k, new: other, tag },
+                        WaitPolicy::NoWait,
+                        &Never,
+                    )?;
                     a.writes.insert(k, None);
                     a.writes.insert(other, Some(tag));
                     // Whether the key is free it learns of the newest state, not of its snapshot.
                     o
                 }
                 _ => {
-                    let o = table.update(&mut a.txn, rid, k, k, tag, WaitPolicy::NoWait, &Never)?;
+                    let o =
+                        table.update(&mut a.txn, KeyChange { rid, old: k, new: k, tag }, WaitPolicy::NoWait, &Never)?;
                     a.writes.insert(k, Some(tag));
                     o
                 }
@@ -469,7 +480,12 @@ fn threads_do_not_skew_writes() {
                             _ => return Ok(()),
                         };
                         let (rid, _) = table.find(&mut t, mine)?.unwrap();
-                        table.update(&mut t, rid, mine, mine, next, WaitPolicy::Wait, &park)?;
+                        table.update(
+                            &mut t,
+                            KeyChange { rid, old: mine, new: mine, tag: next },
+                            WaitPolicy::Wait,
+                            &park,
+                        )?;
                         Ok(())
                     };
                     let done = attempt().and_then(|()| t.commit(CommitMode::Async, &park).map(|_| ()));

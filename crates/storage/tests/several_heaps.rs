@@ -106,7 +106,7 @@ fn run(seed: u64) {
                     let heap = heap_at(at);
                     let k = entry(&k, &heap);
                     assert_eq!(
-                        heap.delete(&mut t, rid, &snapshot, &[(&*tree, &k)], &W, &p).unwrap(),
+                        heap.delete(&mut t, rid, &[(&*tree, &k)], &W.with(&snapshot, &p)).unwrap(),
                         WriteOutcome::Done,
                         "{what}"
                     );

@@ -7,7 +7,7 @@ use kilndb_storage::*;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use support::disk::{Fault, SimEnv, simulated_process};
+use support::disk::{DiskFault, SimEnv, simulated_process};
 use support::{Dir, rows_of};
 
 /// Bytes that the file of pages takes on disk.
@@ -80,7 +80,7 @@ fn a_hole_that_cannot_be_made_is_a_warning() {
         told.into_iter().filter(|(severity, _)| *severity == Severity::Warning).map(|(_, text)| text).collect()
     };
     let expected = "could not give free space of file \"pages\" back: ";
-    env.arm(0, Fault::Hole(EIO));
+    env.arm(0, DiskFault::Hole(EIO));
     for _ in 0..2 {
         let done = e.stats().checkpoints().done;
         e.checkpoint(&p).expect("the checkpoint counts");

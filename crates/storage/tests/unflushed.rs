@@ -37,17 +37,17 @@ fn who_goes_by_an_unflushed_commit_waits_for_it() {
     let mut t = begin(0);
     let s = t.take_snapshot();
     for rid in &rids[..3] {
-        assert_eq!(heap.delete(&mut t, *rid, &s, &[], &W, &p).unwrap(), WriteOutcome::Done);
+        assert_eq!(heap.delete(&mut t, *rid, &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     }
-    assert_eq!(heap.update(&mut t, rids[3], &s, &[33], &[], &W, &p).unwrap(), WriteOutcome::Done);
+    assert_eq!(heap.update(&mut t, rids[3], &[33], &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
     let fresh = heap.insert(&mut t, &[9]).unwrap();
     index.index_insert(&mut t, &heap, &[9], fresh, Uniqueness::Unique, &p).unwrap();
     let lsn = t.commit(CommitMode::Sync, &p).unwrap().unwrap();
     assert!(e.flushed_lsn() < lsn, "the test needs a commit that is not flushed");
     assert!(readers.iter().all(|r| r.unflushed_seen().is_none()));
-    assert_eq!(heap.delete(&mut readers[0], rids[0], &snapshots[0], &[], &W, &p).unwrap(), WriteOutcome::Deleted);
+    assert_eq!(heap.delete(&mut readers[0], rids[0], &[], &W.with(&snapshots[0], &p)).unwrap(), WriteOutcome::Deleted);
     assert_eq!(
-        heap.lock_row(&mut readers[1], rids[1], &snapshots[1], RowLockMode::Share, &W, &p).unwrap(),
+        heap.lock_row(&mut readers[1], rids[1], RowLockMode::Share, &W.with(&snapshots[1], &p)).unwrap(),
         WriteOutcome::Deleted
     );
     assert!(!heap.can_lock(&readers[2], rids[2], None).unwrap());

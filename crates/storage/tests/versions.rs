@@ -60,9 +60,9 @@ fn hot_row_under_an_old_snapshot() {
         let mut t = e.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         if i % 3 == 0 {
-            heap.lock_row(&mut t, rid, &s, RowLockMode::Update, &W, &p).unwrap();
+            heap.lock_row(&mut t, rid, RowLockMode::Update, &W.with(&s, &p)).unwrap();
         }
-        assert_eq!(heap.update(&mut t, rid, &s, &i.to_le_bytes(), &[], &W, &p).unwrap(), WriteOutcome::Done);
+        assert_eq!(heap.update(&mut t, rid, &i.to_le_bytes(), &[], &W.with(&s, &p)).unwrap(), WriteOutcome::Done);
         t.commit(CommitMode::Async, &p).unwrap();
         if i % 500 == 0 {
             most = most.max(e.undo_bytes());
@@ -98,7 +98,7 @@ fn queue_under_an_old_snapshot() {
             let mut t = e.begin(Isolation::ReadCommitted, 0);
             let s = t.take_snapshot();
             assert_eq!(
-                heap.delete(&mut t, rid, &s, &[(&index, &k.to_be_bytes())], &W, &p).unwrap(),
+                heap.delete(&mut t, rid, &[(&index, &k.to_be_bytes())], &W.with(&s, &p)).unwrap(),
                 WriteOutcome::Done
             );
             t.commit(CommitMode::Async, &p).unwrap();

@@ -8,7 +8,7 @@
 
 pub mod literals;
 
-use kilndb_base::memory::Claim;
+use kilndb_base::memory::MemoryClaim;
 use kilndb_base::{Error, Result, SqlState, shared, sqlstate, work};
 pub use pg_raw_parse::list::{CastNodeList, NodeList};
 pub use pg_raw_parse::{ConstValue, Node, Owned, StmtList, nodes, raw};
@@ -24,7 +24,7 @@ pub struct Script {
 /// What the C parser has made, in memory of its own.
 struct Tree {
     statements: Owned<StmtList>,
-    _memory: Option<Claim>,
+    _memory: Option<MemoryClaim>,
 }
 
 /// One statement of a script.
@@ -84,12 +84,12 @@ pub fn parse(sql: &str) -> Result<Script> {
     if sql.len() <= SHORT_BYTES {
         return parse_here(sql, Arc::from(sql), None);
     }
-    let memory = Claim::new(sql.len() * COPIES_OF_TEXT + tokens(sql)? * BYTES_PER_TOKEN)?;
+    let memory = MemoryClaim::new(sql.len() * COPIES_OF_TEXT + tokens(sql)? * BYTES_PER_TOKEN)?;
     let text = shared::text(sql)?;
     work::apart(|| parse_here(sql, text, Some(memory)))?
 }
 
-fn parse_here(sql: &str, text: Arc<str>, memory: Option<Claim>) -> Result<Script> {
+fn parse_here(sql: &str, text: Arc<str>, memory: Option<MemoryClaim>) -> Result<Script> {
     match pg_raw_parse::parse(sql) {
         Ok(parsed) => Ok(Script { tree: Arc::new(Tree { statements: parsed.into_inner(), _memory: memory }), text }),
         Err(pg_raw_parse::Error::Parse(e)) => Err(convert(e)),

@@ -34,10 +34,10 @@ pub trait Accumulator: Send {
     }
     /// What it has gathered, to be taken in by another one of its kind; None: it depends on the order of the rows, or
     /// there is no such way.
-    fn partial(&self) -> Option<Partial> {
+    fn partial(&self) -> Option<PartialAggregate> {
         None
     }
-    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
+    fn absorb(&mut self, other: PartialAggregate, ctx: &EvalContext) -> Result<()> {
         let _ = (other, ctx);
         Err(Error::internal("an aggregate that is not made in parts"))
     }
@@ -45,7 +45,7 @@ pub trait Accumulator: Send {
 
 /// What an [`Accumulator`] has gathered of a part of the rows.
 #[derive(Debug)]
-pub enum Partial {
+pub enum PartialAggregate {
     Integers {
         count: i64,
         sum: i128,
@@ -76,11 +76,11 @@ fn overflow() -> Error {
 }
 
 #[derive(Default)]
-struct Count {
+struct CountAccumulator {
     rows: i64,
     star: bool,
 }
-impl Accumulator for Count {
+impl Accumulator for CountAccumulator {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         if self.star || !first(args).is_null() {
             self.rows += 1;
@@ -100,7 +100,7 @@ impl Accumulator for Count {
 
 /// Which result a summing aggregate gives.
 #[derive(Clone, Copy, PartialEq)]
-enum Want {
+enum SumResult {
     Sum,
     Avg,
     VarSamp,
@@ -108,27 +108,27 @@ enum Want {
     StddevSamp,
     StddevPop,
 }
-impl Want {
+impl SumResult {
     fn squares(self) -> bool {
-        !matches!(self, Want::Sum | Want::Avg)
+        !matches!(self, SumResult::Sum | SumResult::Avg)
     }
     fn sample(self) -> bool {
-        matches!(self, Want::VarSamp | Want::StddevSamp)
+        matches!(self, SumResult::VarSamp | SumResult::StddevSamp)
     }
     fn root(self) -> bool {
-        matches!(self, Want::StddevSamp | Want::StddevPop)
+        matches!(self, SumResult::StddevSamp | SumResult::StddevPop)
     }
 }
 /// sum, avg and the variance family over int2, int4, int8.
-struct Integers {
-    want: Want,
+struct IntegerSums {
+    want: SumResult,
     /// sum(int2) and sum(int4) are bigint, sum(int8) numeric.
     small: bool,
     count: i64,
     sum: i128,
     squares: i128,
 }
-impl Accumulator for Integers {
+impl Accumulator for IntegerSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let v = match first(args) {
             Datum::Null => return Ok(()),
@@ -146,24 +146,24 @@ impl Accumulator for Integers {
         if self.count == 0 {
             return Ok(Datum::Null);
         }
-        if self.want == Want::Sum && self.small {
+        if self.want == SumResult::Sum && self.small {
             return i64::try_from(self.sum).map(Datum::Int8).map_err(|_| crate::cast::out_of_range("bigint"));
         }
         moments(self.want, self.count, Numeric::from(self.sum), &Numeric::from(self.squares))
     }
-    fn partial(&self) -> Option<Partial> {
-        Some(Partial::Integers { count: self.count, sum: self.sum, squares: self.squares })
+    fn partial(&self) -> Option<PartialAggregate> {
+        Some(PartialAggregate::Integers { count: self.count, sum: self.sum, squares: self.squares })
     }
-    fn absorb(&mut self, other: Partial, _: &EvalContext) -> Result<()> {
-        let Partial::Integers { count, sum, squares } = other else { return Err(mixed()) };
+    fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
+        let PartialAggregate::Integers { count, sum, squares } = other else { return Err(mixed()) };
         self.count += count;
         self.sum += sum;
         self.squares = self.squares.checked_add(squares).ok_or_else(overflow)?;
         Ok(())
     }
 }
-struct Numerics {
-    want: Want,
+struct NumericSums {
+    want: SumResult,
     count: i64,
     nan: i64,
     pos_inf: i64,
@@ -171,7 +171,7 @@ struct Numerics {
     sum: Numeric,
     squares: Numeric,
 }
-impl Accumulator for Numerics {
+impl Accumulator for NumericSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let d = first(args);
         if d.is_null() {
@@ -213,9 +213,9 @@ impl Accumulator for Numerics {
         }
         moments(self.want, self.count, self.sum.clone(), &self.squares)
     }
-    fn partial(&self) -> Option<Partial> {
+    fn partial(&self) -> Option<PartialAggregate> {
         let (sum, squares) = (self.sum.clone(), self.squares.clone());
-        Some(Partial::Numerics {
+        Some(PartialAggregate::Numerics {
             count: self.count,
             nan: self.nan,
             pos_inf: self.pos_inf,
@@ -224,8 +224,10 @@ impl Accumulator for Numerics {
             squares,
         })
     }
-    fn absorb(&mut self, other: Partial, _: &EvalContext) -> Result<()> {
-        let Partial::Numerics { count, nan, pos_inf, neg_inf, sum, squares } = other else { return Err(mixed()) };
+    fn absorb(&mut self, other: PartialAggregate, _: &EvalContext) -> Result<()> {
+        let PartialAggregate::Numerics { count, nan, pos_inf, neg_inf, sum, squares } = other else {
+            return Err(mixed());
+        };
         self.count += count;
         self.nan += nan;
         self.pos_inf += pos_inf;
@@ -238,11 +240,11 @@ impl Accumulator for Numerics {
 fn numeric(v: Numeric) -> Datum {
     Datum::Numeric(Arc::new(v))
 }
-fn moments(want: Want, count: i64, sum: Numeric, squares: &Numeric) -> Result<Datum> {
+fn moments(want: SumResult, count: i64, sum: Numeric, squares: &Numeric) -> Result<Datum> {
     let n = Numeric::from(count);
     match want {
-        Want::Sum => return Ok(numeric(sum.checked()?)),
-        Want::Avg => return Ok(numeric(sum.div(&n)?)),
+        SumResult::Sum => return Ok(numeric(sum.checked()?)),
+        SumResult::Avg => return Ok(numeric(sum.div(&n)?)),
         _ => {}
     }
     if want.sample() && count <= 1 {
@@ -259,22 +261,22 @@ fn moments(want: Want, count: i64, sum: Numeric, squares: &Numeric) -> Result<Da
 }
 
 /// Float sums as PostgreSQL keeps them: count, sum, sum of squared differences.
-struct Floats {
-    want: Want,
+struct FloatSums {
+    want: SumResult,
     single: bool,
     n: f64,
     sx: f64,
     sxx: f64,
     sum4: f32,
 }
-impl Accumulator for Floats {
+impl Accumulator for FloatSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let d = first(args);
         if d.is_null() {
             return Ok(());
         }
         let v = get::float8(d)?;
-        if self.want == Want::Sum {
+        if self.want == SumResult::Sum {
             if self.single {
                 let r = if self.n == 0.0 { v as f32 } else { self.sum4 + v as f32 };
                 if r.is_infinite() && !v.is_infinite() && !self.sum4.is_infinite() {
@@ -313,9 +315,9 @@ impl Accumulator for Floats {
             return Ok(Datum::Null);
         }
         Ok(match self.want {
-            Want::Sum if self.single => Datum::Float4(self.sum4),
-            Want::Sum => Datum::Float8(self.sx),
-            Want::Avg => Datum::Float8(self.sx / self.n),
+            SumResult::Sum if self.single => Datum::Float4(self.sum4),
+            SumResult::Sum => Datum::Float8(self.sx),
+            SumResult::Avg => Datum::Float8(self.sx / self.n),
             w => {
                 let v = self.sxx / if w.sample() { self.n - 1.0 } else { self.n };
                 Datum::Float8(if w.root() { v.sqrt() } else { v })
@@ -323,7 +325,7 @@ impl Accumulator for Floats {
         })
     }
 }
-struct Intervals {
+struct IntervalSums {
     avg: bool,
     count: i64,
     months: i64,
@@ -332,7 +334,7 @@ struct Intervals {
     pos_inf: bool,
     neg_inf: bool,
 }
-impl Accumulator for Intervals {
+impl Accumulator for IntervalSums {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let d = first(args);
         if d.is_null() {
@@ -376,13 +378,13 @@ impl Accumulator for Intervals {
 }
 
 /// min, max and any_value.
-struct Pick {
+struct ExtremeAccumulator {
     keep: fn(Ordering) -> bool,
     /// 0, or the type of values that do not show how they compare.
     type_oid: Oid,
     value: Datum,
 }
-impl Accumulator for Pick {
+impl Accumulator for ExtremeAccumulator {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let v = first(args);
         if !v.is_null() && (self.value.is_null() || (self.keep)(key::compare(self.type_oid, v, &self.value))) {
@@ -393,35 +395,35 @@ impl Accumulator for Pick {
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(self.value.clone())
     }
-    fn partial(&self) -> Option<Partial> {
-        Some(Partial::Value(self.value.clone()))
+    fn partial(&self) -> Option<PartialAggregate> {
+        Some(PartialAggregate::Value(self.value.clone()))
     }
-    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
-        let Partial::Value(value) = other else { return Err(mixed()) };
+    fn absorb(&mut self, other: PartialAggregate, ctx: &EvalContext) -> Result<()> {
+        let PartialAggregate::Value(value) = other else { return Err(mixed()) };
         self.add(&[value], ctx)
     }
 }
 #[derive(Clone, Copy)]
-enum Fold {
+enum BitOperation {
     And,
     Or,
     Xor,
 }
 /// bool_and, bool_or, bit_and, bit_or, bit_xor.
-struct Bits {
-    op: Fold,
+struct BitAccumulator {
+    op: BitOperation,
     value: Datum,
 }
-impl Bits {
+impl BitAccumulator {
     fn fold(&self, a: i64, b: i64) -> i64 {
         match self.op {
-            Fold::And => a & b,
-            Fold::Or => a | b,
-            Fold::Xor => a ^ b,
+            BitOperation::And => a & b,
+            BitOperation::Or => a | b,
+            BitOperation::Xor => a ^ b,
         }
     }
 }
-impl Accumulator for Bits {
+impl Accumulator for BitAccumulator {
     fn add(&mut self, args: &[Datum], _: &EvalContext) -> Result<()> {
         let v = first(args);
         self.value = match (&self.value, v) {
@@ -450,11 +452,11 @@ impl Accumulator for Bits {
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(self.value.clone())
     }
-    fn partial(&self) -> Option<Partial> {
-        Some(Partial::Value(self.value.clone()))
+    fn partial(&self) -> Option<PartialAggregate> {
+        Some(PartialAggregate::Value(self.value.clone()))
     }
-    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
-        let Partial::Value(value) = other else { return Err(mixed()) };
+    fn absorb(&mut self, other: PartialAggregate, ctx: &EvalContext) -> Result<()> {
+        let PartialAggregate::Value(value) = other else { return Err(mixed()) };
         self.add(&[value], ctx)
     }
 }
@@ -655,27 +657,27 @@ impl Accumulator for Regression {
     }
 }
 
-fn integers(want: Want, small: bool) -> Box<dyn Accumulator> {
-    Box::new(Integers { want, small, count: 0, sum: 0, squares: 0 })
+fn integers(want: SumResult, small: bool) -> Box<dyn Accumulator> {
+    Box::new(IntegerSums { want, small, count: 0, sum: 0, squares: 0 })
 }
-fn numerics(want: Want) -> Box<dyn Accumulator> {
+fn numerics(want: SumResult) -> Box<dyn Accumulator> {
     let zero = || Numeric::zero(0);
-    Box::new(Numerics { want, count: 0, nan: 0, pos_inf: 0, neg_inf: 0, sum: zero(), squares: zero() })
+    Box::new(NumericSums { want, count: 0, nan: 0, pos_inf: 0, neg_inf: 0, sum: zero(), squares: zero() })
 }
-fn floats(want: Want, single: bool) -> Box<dyn Accumulator> {
-    Box::new(Floats { want, single, n: 0.0, sx: 0.0, sxx: 0.0, sum4: 0.0 })
+fn floats(want: SumResult, single: bool) -> Box<dyn Accumulator> {
+    Box::new(FloatSums { want, single, n: 0.0, sx: 0.0, sxx: 0.0, sum4: 0.0 })
 }
 fn intervals(avg: bool) -> Box<dyn Accumulator> {
-    Box::new(Intervals { avg, count: 0, months: 0, days: 0, micros: 0, pos_inf: false, neg_inf: false })
+    Box::new(IntervalSums { avg, count: 0, months: 0, days: 0, micros: 0, pos_inf: false, neg_inf: false })
 }
 fn pick(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
-    Box::new(Pick { keep, type_oid: 0, value: Datum::Null })
+    Box::new(ExtremeAccumulator { keep, type_oid: 0, value: Datum::Null })
 }
 fn pick_bpchar(keep: fn(Ordering) -> bool) -> Box<dyn Accumulator> {
-    Box::new(Pick { keep, type_oid: BPCHAR, value: Datum::Null })
+    Box::new(ExtremeAccumulator { keep, type_oid: BPCHAR, value: Datum::Null })
 }
-fn bits(op: Fold) -> Box<dyn Accumulator> {
-    Box::new(Bits { op, value: Datum::Null })
+fn bits(op: BitOperation) -> Box<dyn Accumulator> {
+    Box::new(BitAccumulator { op, value: Datum::Null })
 }
 fn regression(want: Regr) -> Box<dyn Accumulator> {
     Box::new(Regression { want, n: 0.0, sx: 0.0, sxx: 0.0, sy: 0.0, syy: 0.0, sxy: 0.0 })
@@ -685,30 +687,30 @@ fn regression(want: Regr) -> Box<dyn Accumulator> {
 pub type AggregateFn = fn(&[Oid]) -> Box<dyn Accumulator>;
 
 aggregates! {
-    fn count_rows(_types; 2803) = Box::new(Count { star: true, rows: 0 });
-    fn count_values(_types; 2147) = Box::new(Count::default());
-    fn sum_int8(_types; 2107) = integers(Want::Sum, false);
-    fn sum_integers(_types; 2108, 2109) = integers(Want::Sum, true);
-    fn sum_float4(_types; 2110) = floats(Want::Sum, true);
-    fn sum_float8(_types; 2111) = floats(Want::Sum, false);
+    fn count_rows(_types; 2803) = Box::new(CountAccumulator { star: true, rows: 0 });
+    fn count_values(_types; 2147) = Box::new(CountAccumulator::default());
+    fn sum_int8(_types; 2107) = integers(SumResult::Sum, false);
+    fn sum_integers(_types; 2108, 2109) = integers(SumResult::Sum, true);
+    fn sum_float4(_types; 2110) = floats(SumResult::Sum, true);
+    fn sum_float8(_types; 2111) = floats(SumResult::Sum, false);
     fn sum_interval(_types; 2113) = intervals(false);
-    fn sum_numeric(_types; 2114) = numerics(Want::Sum);
-    fn avg_integers(_types; 2100, 2101, 2102) = integers(Want::Avg, false);
-    fn avg_numeric(_types; 2103) = numerics(Want::Avg);
-    fn avg_floats(_types; 2104, 2105) = floats(Want::Avg, false);
+    fn sum_numeric(_types; 2114) = numerics(SumResult::Sum);
+    fn avg_integers(_types; 2100, 2101, 2102) = integers(SumResult::Avg, false);
+    fn avg_numeric(_types; 2103) = numerics(SumResult::Avg);
+    fn avg_floats(_types; 2104, 2105) = floats(SumResult::Avg, false);
     fn avg_interval(_types; 2106) = intervals(true);
-    fn variance_integers(_types; 2148, 2149, 2150, 2641, 2642, 2643) = integers(Want::VarSamp, false);
-    fn variance_floats(_types; 2151, 2152, 2644, 2645) = floats(Want::VarSamp, false);
-    fn variance_numeric(_types; 2153, 2646) = numerics(Want::VarSamp);
-    fn stddev_integers(_types; 2154, 2155, 2156, 2712, 2713, 2714) = integers(Want::StddevSamp, false);
-    fn stddev_floats(_types; 2157, 2158, 2715, 2716) = floats(Want::StddevSamp, false);
-    fn stddev_numeric(_types; 2159, 2717) = numerics(Want::StddevSamp);
-    fn var_pop_integers(_types; 2718, 2719, 2720) = integers(Want::VarPop, false);
-    fn var_pop_floats(_types; 2721, 2722) = floats(Want::VarPop, false);
-    fn var_pop_numeric(_types; 2723) = numerics(Want::VarPop);
-    fn stddev_pop_integers(_types; 2724, 2725, 2726) = integers(Want::StddevPop, false);
-    fn stddev_pop_floats(_types; 2727, 2728) = floats(Want::StddevPop, false);
-    fn stddev_pop_numeric(_types; 2729) = numerics(Want::StddevPop);
+    fn variance_integers(_types; 2148, 2149, 2150, 2641, 2642, 2643) = integers(SumResult::VarSamp, false);
+    fn variance_floats(_types; 2151, 2152, 2644, 2645) = floats(SumResult::VarSamp, false);
+    fn variance_numeric(_types; 2153, 2646) = numerics(SumResult::VarSamp);
+    fn stddev_integers(_types; 2154, 2155, 2156, 2712, 2713, 2714) = integers(SumResult::StddevSamp, false);
+    fn stddev_floats(_types; 2157, 2158, 2715, 2716) = floats(SumResult::StddevSamp, false);
+    fn stddev_numeric(_types; 2159, 2717) = numerics(SumResult::StddevSamp);
+    fn var_pop_integers(_types; 2718, 2719, 2720) = integers(SumResult::VarPop, false);
+    fn var_pop_floats(_types; 2721, 2722) = floats(SumResult::VarPop, false);
+    fn var_pop_numeric(_types; 2723) = numerics(SumResult::VarPop);
+    fn stddev_pop_integers(_types; 2724, 2725, 2726) = integers(SumResult::StddevPop, false);
+    fn stddev_pop_floats(_types; 2727, 2728) = floats(SumResult::StddevPop, false);
+    fn stddev_pop_numeric(_types; 2729) = numerics(SumResult::StddevPop);
     fn max(_types;
         2050, 2115, 2116, 2117, 2118, 2119, 2120, 2122, 2123, 2124, 2125, 2126, 2127, 2128, 2129, 2130, 2797,
         3526, 3564, 4189, 5099, 6373, 6395
@@ -720,9 +722,9 @@ aggregates! {
     fn max_bpchar(_types; 2244) = pick_bpchar(|o| o == Ordering::Greater);
     fn min_bpchar(_types; 2245) = pick_bpchar(|o| o == Ordering::Less);
     fn any_value(_types; 6291) = pick(|_| false);
-    fn bit_and(_types; 2517, 2519, 2236, 2238, 2240, 2242) = bits(Fold::And);
-    fn bit_or(_types; 2518, 2237, 2239, 2241, 2243) = bits(Fold::Or);
-    fn bit_xor(_types; 6164, 6165, 6166, 6167) = bits(Fold::Xor);
+    fn bit_and(_types; 2517, 2519, 2236, 2238, 2240, 2242) = bits(BitOperation::And);
+    fn bit_or(_types; 2518, 2237, 2239, 2241, 2243) = bits(BitOperation::Or);
+    fn bit_xor(_types; 6164, 6165, 6166, 6167) = bits(BitOperation::Xor);
     fn string_agg(_types; 3538, 3545) = Box::new(StringAgg::default());
     fn array_agg(types;
         2335

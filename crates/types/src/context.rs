@@ -1,4 +1,4 @@
-//! What a function may see of the world: settings, time, randomness, and the catalogs through [`Host`].
+//! What a function may see of the world: settings, time, randomness, and the catalogs through [`ValueHost`].
 
 use crate::trigram::Thresholds;
 use kilndb_base::{Error, Oid, Result};
@@ -60,14 +60,18 @@ impl Default for FormatSettings {
     }
 }
 
-/// What value code asks of the layers above: the catalogs and the session.
-pub trait Host {
+/// Names of objects, as value code asks the catalogs for them.
+pub trait ObjectNames {
     /// Name of a type as format_type prints it, for messages and output of regtype.
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
     /// Text input of reg… types (`kind` is the reg type's own OID).
     fn reg_input(&self, kind: Oid, text: &str) -> Result<Oid>;
     /// Text output of reg… types.
     fn reg_output(&self, kind: Oid, oid: Oid) -> String;
+}
+
+/// What there is to know of types that are not built in, or are made of others.
+pub trait TypeCatalog {
     /// The range type that `oid` names, itself or as its multirange.
     fn range_type(&self, oid: Oid) -> Option<crate::range::RangeType> {
         crate::range::built_in(oid)
@@ -98,6 +102,10 @@ pub trait Host {
         let _ = (oid, value);
         None
     }
+}
+
+/// Text search configurations and dictionaries, ready to be used.
+pub trait TextSearchCatalog {
     /// A text search configuration with all its dictionaries.
     fn text_search_config(&self, oid: Oid) -> Result<Arc<Config>> {
         Err(Error::internal(format!("text search configuration {oid} cannot be looked up here")))
@@ -109,12 +117,22 @@ pub trait Host {
     fn text_search_dictionary(&self, oid: Oid) -> Result<Arc<Dictionary>> {
         Err(Error::internal(format!("text search dictionary {oid} cannot be looked up here")))
     }
+}
+
+/// The world around a session: what time it is, chance, and the client.
+pub trait SessionEnvironment {
     /// Monotonic and wall clock, microseconds since 1970 UTC.
     fn clock_unix_micros(&self) -> i64;
     fn random_bytes(&self, buf: &mut [u8]);
     /// A notice or warning for the client.
     fn notice(&self, notice: Error);
 }
+
+/// What value code asks of the layers above: the catalogs and the session. Each concern is a trait of its own, and
+/// this one is whatever has them all.
+pub trait ValueHost: ObjectNames + TypeCatalog + TextSearchCatalog + SessionEnvironment {}
+
+impl<T: ObjectNames + TypeCatalog + TextSearchCatalog + SessionEnvironment> ValueHost for T {}
 
 /// Handed to every function call.
 #[derive(Clone, Copy)]
@@ -123,7 +141,7 @@ pub struct EvalContext<'a> {
     /// Microseconds since 2000-01-01 UTC (as timestamptz).
     pub transaction_timestamp: i64,
     pub statement_timestamp: i64,
-    pub host: &'a dyn Host,
+    pub host: &'a dyn ValueHost,
     /// State of the session's random(): xoroshiro-like, seeded by the session, set by setseed().
     pub random_state: &'a Cell<[u64; 2]>,
     /// Becomes true when an input function reads a text by the clock, such as 'now' or 'tomorrow': what has been made
@@ -144,7 +162,7 @@ impl EvalContext<'_> {
 /// For values of types that are read without looking anything up.
 pub struct NoHost;
 
-impl Host for NoHost {
+impl ObjectNames for NoHost {
     fn format_type(&self, oid: Oid, _typmod: i32) -> String {
         oid.to_string()
     }
@@ -154,6 +172,9 @@ impl Host for NoHost {
     fn reg_output(&self, _kind: Oid, oid: Oid) -> String {
         oid.to_string()
     }
+}
+
+impl TypeCatalog for NoHost {
     fn element_type(&self, _oid: Oid) -> Oid {
         0
     }
@@ -163,6 +184,11 @@ impl Host for NoHost {
     fn composite_fields(&self, _oid: Oid) -> Option<Vec<(String, Oid, i32)>> {
         None
     }
+}
+
+impl TextSearchCatalog for NoHost {}
+
+impl SessionEnvironment for NoHost {
     fn clock_unix_micros(&self) -> i64 {
         0
     }

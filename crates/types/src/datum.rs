@@ -5,7 +5,7 @@ use crate::acl::AclItem;
 use crate::network::Inet;
 use crate::numeric::Numeric;
 use crate::range::{Multirange, Range};
-use crate::types::Opaque;
+use crate::types::OpaqueValue;
 use kilndb_base::Oid;
 use kilndb_fulltext::{TsQuery, TsVector};
 use std::sync::Arc;
@@ -59,7 +59,7 @@ pub enum Datum {
     Multirange(Arc<Multirange>),
     AclItem(AclItem),
     /// A value that its type's descriptor alone knows.
-    Opaque(Arc<Opaque>),
+    Opaque(Arc<OpaqueValue>),
     /// A column as it is stored, with its length, for the next version of its row: nobody looks at the value.
     Stored(Arc<[u8]>),
 }

@@ -1,19 +1,19 @@
 //! PostgreSQL's hash functions (Bob Jenkins' lookup3 with PostgreSQL's seed), for hash partitioning that places
 //! rows where PostgreSQL does.
 
-struct State {
+struct HashState {
     a: u32,
     b: u32,
     c: u32,
 }
 
-impl State {
-    fn new(len: u32) -> State {
+impl HashState {
+    fn new(len: u32) -> HashState {
         let v = 0x9e37_79b9u32.wrapping_add(len).wrapping_add(3_923_095);
-        State { a: v, b: v, c: v }
+        HashState { a: v, b: v, c: v }
     }
     fn mix(&mut self) {
-        let State { mut a, mut b, mut c } = *self;
+        let HashState { mut a, mut b, mut c } = *self;
         a = a.wrapping_sub(c) ^ c.rotate_left(4);
         c = c.wrapping_add(b);
         b = b.wrapping_sub(a) ^ a.rotate_left(6);
@@ -26,10 +26,10 @@ impl State {
         a = a.wrapping_add(c);
         c = c.wrapping_sub(b) ^ b.rotate_left(4);
         b = b.wrapping_add(a);
-        *self = State { a, b, c };
+        *self = HashState { a, b, c };
     }
     fn finish(&mut self) {
-        let State { mut a, mut b, mut c } = *self;
+        let HashState { mut a, mut b, mut c } = *self;
         c = (c ^ b).wrapping_sub(b.rotate_left(14));
         a = (a ^ c).wrapping_sub(c.rotate_left(11));
         b = (b ^ a).wrapping_sub(a.rotate_left(25));
@@ -37,7 +37,7 @@ impl State {
         a = (a ^ c).wrapping_sub(c.rotate_left(4));
         b = (b ^ a).wrapping_sub(a.rotate_left(14));
         c = (c ^ b).wrapping_sub(b.rotate_left(24));
-        *self = State { a, b, c };
+        *self = HashState { a, b, c };
     }
     fn seed(&mut self, seed: u64) {
         if seed != 0 {
@@ -69,24 +69,24 @@ impl State {
 }
 
 pub fn hash_bytes(key: &[u8]) -> u32 {
-    let mut s = State::new(key.len() as u32);
+    let mut s = HashState::new(key.len() as u32);
     s.feed(key);
     s.c
 }
 pub fn hash_bytes_extended(key: &[u8], seed: u64) -> u64 {
-    let mut s = State::new(key.len() as u32);
+    let mut s = HashState::new(key.len() as u32);
     s.seed(seed);
     s.feed(key);
     (u64::from(s.b) << 32) | u64::from(s.c)
 }
 pub fn hash_u32(k: u32) -> u32 {
-    let mut s = State::new(4);
+    let mut s = HashState::new(4);
     s.a = s.a.wrapping_add(k);
     s.finish();
     s.c
 }
 pub fn hash_u32_extended(k: u32, seed: u64) -> u64 {
-    let mut s = State::new(4);
+    let mut s = HashState::new(4);
     s.seed(seed);
     s.a = s.a.wrapping_add(k);
     s.finish();

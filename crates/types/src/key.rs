@@ -4,7 +4,7 @@
 //! a descending column. Every value ends where its own bytes say so, so columns can follow one another.
 
 use crate::datum::not_decoded;
-use crate::numeric::{Kind, Numeric};
+use crate::numeric::{Numeric, NumericKind};
 use crate::{Array, Datum, Interval, oids, range, types};
 use kilndb_base::{Error, Oid, Result, work};
 use std::cmp::Ordering;
@@ -112,10 +112,10 @@ fn float_key(v: f64) -> u64 {
 }
 pub(crate) fn encode_numeric(v: &Numeric, out: &mut Vec<u8>) {
     let class = match v.kind {
-        Kind::NegInf => 0,
-        Kind::PosInf => 4,
-        Kind::NaN => 5,
-        Kind::Finite => (v.signum() + 2) as u8,
+        NumericKind::NegInf => 0,
+        NumericKind::PosInf => 4,
+        NumericKind::NaN => 5,
+        NumericKind::Finite => (v.signum() + 2) as u8,
     };
     out.push(class);
     if class != 1 && class != 3 {

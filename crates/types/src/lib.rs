@@ -6,7 +6,7 @@
 //! 2. `key` encodes so that memcmp is the type's btree order.
 //! 3. Functions are found by PostgreSQL's pg_proc OID; what is not in [`functions::lookup`] does not exist.
 //!
-//! Must not know: pages, transactions, sessions, plans, catalogs (it asks [`Host`] for what it needs of them).
+//! Must not know: pages, transactions, sessions, plans, catalogs (it asks [`ValueHost`] for what it needs of them).
 
 pub mod acl;
 pub mod aggregates;
@@ -36,5 +36,5 @@ pub mod trigram;
 pub mod types;
 pub mod width;
 
-pub use context::{EvalContext, FormatSettings, Host};
+pub use context::{EvalContext, FormatSettings, ValueHost};
 pub use datum::{Array, Datum, Interval, Record};

@@ -8,11 +8,11 @@ use kilndb_base::{Error, Result, sqlstate};
 use std::cell::Cell;
 use std::fmt::Debug;
 
-struct Counting {
+struct CountingPark {
     looks: Cell<usize>,
     fails_from: usize,
 }
-impl Park for Counting {
+impl Park for CountingPark {
     fn wake_handle(&self) -> WakeHandle {
         unreachable!("nobody waits here")
     }
@@ -44,11 +44,11 @@ pub fn with_context<T>(f: impl FnOnce(&EvalContext<'_>) -> T) -> T {
 
 /// Calls `f` twice: it must ask at least `least` times, and end at once when half-way the answer is that it is cancelled.
 pub fn asks<T: Debug>(least: usize, f: impl Fn(&EvalContext<'_>) -> Result<T>) {
-    let park = Counting { looks: Cell::new(0), fails_from: usize::MAX };
+    let park = CountingPark { looks: Cell::new(0), fails_from: usize::MAX };
     let _ = work::under(&park, || with_context(&f));
     let looks = park.looks.get();
     assert!(looks >= least.max(2), "{looks} looks, not {least}");
-    let park = Counting { looks: Cell::new(0), fails_from: looks / 2 };
+    let park = CountingPark { looks: Cell::new(0), fails_from: looks / 2 };
     let ended = work::under(&park, || with_context(&f));
     assert!(ended.is_err_and(|e| e.is_interruption()), "the computation goes on when it is cancelled");
     assert_eq!(park.looks.get(), looks / 2);

@@ -26,7 +26,7 @@ const MAX_WEIGHT: i32 = 0x7fff;
 const MAX_STORED_SCALE: i32 = 0x3fff;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub(crate) enum Kind {
+pub(crate) enum NumericKind {
     Finite,
     NaN,
     PosInf,
@@ -35,7 +35,7 @@ pub(crate) enum Kind {
 
 #[derive(Clone, Debug)]
 pub struct Numeric {
-    pub(crate) kind: Kind,
+    pub(crate) kind: NumericKind,
     pub(crate) negative: bool,
     pub(crate) weight: i32,
     pub(crate) dscale: i32,
@@ -53,40 +53,40 @@ pub(crate) fn div_by_zero() -> Error {
 
 impl Numeric {
     pub fn nan() -> Numeric {
-        Numeric { kind: Kind::NaN, negative: false, weight: 0, dscale: 0, digits: Vec::new() }
+        Numeric { kind: NumericKind::NaN, negative: false, weight: 0, dscale: 0, digits: Vec::new() }
     }
     pub fn infinity() -> Numeric {
-        Numeric { kind: Kind::PosInf, ..Numeric::nan() }
+        Numeric { kind: NumericKind::PosInf, ..Numeric::nan() }
     }
     pub fn neg_infinity() -> Numeric {
-        Numeric { kind: Kind::NegInf, ..Numeric::nan() }
+        Numeric { kind: NumericKind::NegInf, ..Numeric::nan() }
     }
     pub fn zero(dscale: i32) -> Numeric {
-        Numeric { kind: Kind::Finite, negative: false, weight: 0, dscale, digits: Vec::new() }
+        Numeric { kind: NumericKind::Finite, negative: false, weight: 0, dscale, digits: Vec::new() }
     }
     pub fn one() -> Numeric {
         Numeric::from(1i64)
     }
     pub fn is_nan(&self) -> bool {
-        self.kind == Kind::NaN
+        self.kind == NumericKind::NaN
     }
     pub fn is_inf(&self) -> bool {
-        matches!(self.kind, Kind::PosInf | Kind::NegInf)
+        matches!(self.kind, NumericKind::PosInf | NumericKind::NegInf)
     }
     pub fn is_finite(&self) -> bool {
-        self.kind == Kind::Finite
+        self.kind == NumericKind::Finite
     }
     pub fn is_zero(&self) -> bool {
-        self.kind == Kind::Finite && self.digits.is_empty()
+        self.kind == NumericKind::Finite && self.digits.is_empty()
     }
     /// −1, 0, 1; NaN counts as 1.
     pub fn signum(&self) -> i32 {
         match self.kind {
-            Kind::NaN | Kind::PosInf => 1,
-            Kind::NegInf => -1,
-            Kind::Finite if self.digits.is_empty() => 0,
-            Kind::Finite if self.negative => -1,
-            Kind::Finite => 1,
+            NumericKind::NaN | NumericKind::PosInf => 1,
+            NumericKind::NegInf => -1,
+            NumericKind::Finite if self.digits.is_empty() => 0,
+            NumericKind::Finite if self.negative => -1,
+            NumericKind::Finite => 1,
         }
     }
     pub fn dscale(&self) -> i32 {
@@ -101,10 +101,10 @@ impl Numeric {
     pub fn neg(&self) -> Numeric {
         let mut r = self.clone();
         match r.kind {
-            Kind::PosInf => r.kind = Kind::NegInf,
-            Kind::NegInf => r.kind = Kind::PosInf,
-            Kind::NaN => {}
-            Kind::Finite => r.negative = !r.negative && !r.digits.is_empty(),
+            NumericKind::PosInf => r.kind = NumericKind::NegInf,
+            NumericKind::NegInf => r.kind = NumericKind::PosInf,
+            NumericKind::NaN => {}
+            NumericKind::Finite => r.negative = !r.negative && !r.digits.is_empty(),
         }
         r
     }
@@ -129,7 +129,7 @@ impl Numeric {
     }
     pub(crate) fn checked(mut self) -> Result<Numeric> {
         self.strip();
-        if self.kind == Kind::Finite && (self.weight > MAX_WEIGHT || self.dscale > MAX_STORED_SCALE) {
+        if self.kind == NumericKind::Finite && (self.weight > MAX_WEIGHT || self.dscale > MAX_STORED_SCALE) {
             return Err(overflow());
         }
         Ok(self)
@@ -148,7 +148,7 @@ impl Numeric {
         r
     }
     pub(crate) fn round_in_place(&mut self, scale: i32) {
-        if self.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite {
             return;
         }
         self.cut(scale, true);
@@ -156,7 +156,7 @@ impl Numeric {
     /// Cuts decimals beyond `scale`.
     pub fn trunc_to(&self, scale: i32) -> Numeric {
         let mut r = self.clone();
-        if r.kind == Kind::Finite {
+        if r.kind == NumericKind::Finite {
             r.cut(scale, false);
         }
         r
@@ -228,7 +228,7 @@ impl Numeric {
         self.toward(false)
     }
     fn toward(&self, up: bool) -> Numeric {
-        if self.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite {
             return self.clone();
         }
         let t = self.trunc_to(0);
@@ -244,8 +244,8 @@ impl Numeric {
             return Ok(self.clone());
         }
         let (precision, scale) = typmod_parts(typmod);
-        if self.kind != Kind::Finite {
-            if self.kind == Kind::NaN {
+        if self.kind != NumericKind::Finite {
+            if self.kind == NumericKind::NaN {
                 return Ok(self.clone());
             }
             return Err(field_overflow().with_detail(format!(
@@ -304,7 +304,7 @@ impl Numeric {
     }
 
     pub fn to_i128(&self) -> Option<i128> {
-        if self.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite {
             return None;
         }
         if self.is_integral() && self.weight < 4 {
@@ -327,15 +327,15 @@ impl Numeric {
     }
     pub fn to_f64(&self) -> f64 {
         match self.kind {
-            Kind::NaN => f64::NAN,
-            Kind::PosInf => f64::INFINITY,
-            Kind::NegInf => f64::NEG_INFINITY,
-            Kind::Finite => self.to_string().parse().unwrap_or(f64::NAN),
+            NumericKind::NaN => f64::NAN,
+            NumericKind::PosInf => f64::INFINITY,
+            NumericKind::NegInf => f64::NEG_INFINITY,
+            NumericKind::Finite => self.to_string().parse().unwrap_or(f64::NAN),
         }
     }
     pub fn to_f32(&self) -> f32 {
         match self.kind {
-            Kind::Finite => self.to_string().parse().unwrap_or(f32::NAN),
+            NumericKind::Finite => self.to_string().parse().unwrap_or(f32::NAN),
             _ => self.to_f64() as f32,
         }
     }
@@ -427,7 +427,8 @@ impl From<i128> for Numeric {
             rest /= 10000;
         }
         digits.reverse();
-        let mut n = Numeric { kind: Kind::Finite, negative: v < 0, weight: digits.len() as i32 - 1, dscale: 0, digits };
+        let mut n =
+            Numeric { kind: NumericKind::Finite, negative: v < 0, weight: digits.len() as i32 - 1, dscale: 0, digits };
         n.strip();
         n
     }
@@ -448,13 +449,13 @@ impl Ord for Numeric {
     /// NaN is greatest and equals itself.
     fn cmp(&self, other: &Numeric) -> Ordering {
         let rank = |n: &Numeric| match n.kind {
-            Kind::NegInf => 0,
-            Kind::Finite => 1,
-            Kind::PosInf => 2,
-            Kind::NaN => 3,
+            NumericKind::NegInf => 0,
+            NumericKind::Finite => 1,
+            NumericKind::PosInf => 2,
+            NumericKind::NaN => 3,
         };
         match rank(self).cmp(&rank(other)) {
-            Ordering::Equal if self.kind == Kind::Finite => {}
+            Ordering::Equal if self.kind == NumericKind::Finite => {}
             other => return other,
         }
         match self.signum().cmp(&other.signum()) {
@@ -485,7 +486,7 @@ impl Numeric {
     }
     /// hash_numeric's and hash_numeric_extended's input: digits as native-endian i16, and the weight.
     pub(crate) fn hash_parts(&self) -> Option<(Vec<u8>, i32)> {
-        if self.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite {
             return None;
         }
         Some((self.digits.iter().flat_map(|d| d.to_le_bytes()).collect(), self.weight))

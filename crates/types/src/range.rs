@@ -44,7 +44,7 @@ pub fn built_in(oid: Oid) -> Option<RangeType> {
 }
 
 #[derive(Clone, Debug)]
-pub struct Bound {
+pub struct RangeBound {
     /// NULL: there is none.
     pub value: Datum,
     pub inclusive: bool,
@@ -54,7 +54,7 @@ pub struct Bound {
 pub struct Range {
     pub ty: RangeType,
     /// None: it is empty.
-    pub bounds: Option<(Bound, Bound)>,
+    pub bounds: Option<(RangeBound, RangeBound)>,
 }
 #[derive(Clone, Debug)]
 pub struct Multirange {
@@ -69,23 +69,23 @@ pub const UPPER_INCLUSIVE: u8 = 4;
 pub const LOWER_INFINITE: u8 = 8;
 pub const UPPER_INFINITE: u8 = 16;
 
-impl Bound {
-    pub fn lower(value: Datum, inclusive: bool) -> Bound {
-        Bound { value, inclusive, is_lower: true }
+impl RangeBound {
+    pub fn lower(value: Datum, inclusive: bool) -> RangeBound {
+        RangeBound { value, inclusive, is_lower: true }
     }
-    pub fn upper(value: Datum, inclusive: bool) -> Bound {
-        Bound { value, inclusive, is_lower: false }
+    pub fn upper(value: Datum, inclusive: bool) -> RangeBound {
+        RangeBound { value, inclusive, is_lower: false }
     }
     pub fn is_infinite(&self) -> bool {
         self.value.is_null()
     }
     /// The bound of what lies on the other side of this one.
-    pub fn flipped(&self) -> Bound {
-        Bound { value: self.value.clone(), inclusive: !self.inclusive, is_lower: !self.is_lower }
+    pub fn flipped(&self) -> RangeBound {
+        RangeBound { value: self.value.clone(), inclusive: !self.inclusive, is_lower: !self.is_lower }
     }
     /// By their values alone.
-    fn compare_values(&self, other: &Bound, subtype: Oid) -> Ordering {
-        let outward = |b: &Bound| if b.is_lower { Ordering::Less } else { Ordering::Greater };
+    fn compare_values(&self, other: &RangeBound, subtype: Oid) -> Ordering {
+        let outward = |b: &RangeBound| if b.is_lower { Ordering::Less } else { Ordering::Greater };
         match (self.is_infinite(), other.is_infinite()) {
             (true, true) if self.is_lower == other.is_lower => Ordering::Equal,
             (true, _) => outward(self),
@@ -94,8 +94,8 @@ impl Bound {
         }
     }
     /// By where they are: an exclusive bound lies beside its value, towards the inside.
-    pub fn compare(&self, other: &Bound, subtype: Oid) -> Ordering {
-        let side = |b: &Bound| match (b.inclusive || b.is_infinite(), b.is_lower) {
+    pub fn compare(&self, other: &RangeBound, subtype: Oid) -> Ordering {
+        let side = |b: &RangeBound| match (b.inclusive || b.is_infinite(), b.is_lower) {
             (true, _) => 0,
             (false, true) => 1,
             (false, false) => -1,
@@ -134,7 +134,7 @@ impl Range {
     pub fn is_empty(&self) -> bool {
         self.bounds.is_none()
     }
-    pub fn make(ty: RangeType, mut lower: Bound, mut upper: Bound) -> Result<Range> {
+    pub fn make(ty: RangeType, mut lower: RangeBound, mut upper: RangeBound) -> Result<Range> {
         if Self::holds_nothing(ty, &lower, &upper)? {
             return Ok(Range::empty(ty));
         }
@@ -143,13 +143,13 @@ impl Range {
                 && !lower.inclusive
                 && let Some(value) = next(ty.oid, &lower.value)?
             {
-                lower = Bound::lower(value, true);
+                lower = RangeBound::lower(value, true);
             }
             if !upper.is_infinite()
                 && upper.inclusive
                 && let Some(value) = next(ty.oid, &upper.value)?
             {
-                upper = Bound::upper(value, false);
+                upper = RangeBound::upper(value, false);
             }
             if Self::holds_nothing(ty, &lower, &upper)? {
                 return Ok(Range::empty(ty));
@@ -159,7 +159,7 @@ impl Range {
         upper.inclusive &= !upper.is_infinite();
         Ok(Range { ty, bounds: Some((lower, upper)) })
     }
-    fn holds_nothing(ty: RangeType, lower: &Bound, upper: &Bound) -> Result<bool> {
+    fn holds_nothing(ty: RangeType, lower: &RangeBound, upper: &RangeBound) -> Result<bool> {
         match lower.compare_values(upper, ty.subtype) {
             Ordering::Less => Ok(false),
             Ordering::Equal => Ok(!(lower.inclusive && upper.inclusive)),
@@ -186,13 +186,16 @@ impl Range {
         }
     }
     /// Both ranges' bounds, if neither is empty.
-    fn both<'a>(&'a self, other: &'a Range) -> Option<(&'a Bound, &'a Bound, &'a Bound, &'a Bound)> {
+    fn both<'a>(
+        &'a self,
+        other: &'a Range,
+    ) -> Option<(&'a RangeBound, &'a RangeBound, &'a RangeBound, &'a RangeBound)> {
         match (&self.bounds, &other.bounds) {
             (Some((l1, u1)), Some((l2, u2))) => Some((l1, u1, l2, u2)),
             _ => None,
         }
     }
-    fn order(&self, a: &Bound, b: &Bound) -> Ordering {
+    fn order(&self, a: &RangeBound, b: &RangeBound) -> Ordering {
         a.compare(b, self.ty.subtype)
     }
     pub fn contains(&self, other: &Range) -> bool {
@@ -230,7 +233,7 @@ impl Range {
         self.both(other).is_some_and(|(l1, u1, l2, u2)| self.touches(u1, l2) || self.touches(u2, l1))
     }
     /// Does nothing lie between an upper bound and a lower one, and nothing in both?
-    pub fn touches(&self, upper: &Bound, lower: &Bound) -> bool {
+    pub fn touches(&self, upper: &RangeBound, lower: &RangeBound) -> bool {
         match upper.compare_values(lower, self.ty.subtype) {
             Ordering::Less => {
                 is_discrete(self.ty.oid)
@@ -419,10 +422,10 @@ pub(crate) fn append(out: &mut Vec<Range>, ranges: &[Range]) -> Result<()> {
     Ok(())
 }
 
-type Encode<'a> = &'a dyn Fn(Oid, &Datum, &mut Vec<u8>) -> Result<()>;
+type BoundEncoder<'a> = &'a dyn Fn(Oid, &Datum, &mut Vec<u8>) -> Result<()>;
 
 /// Bytes that sort as [`Range::compare`] does, with `encode` for values.
-pub(crate) fn sort_key(range: &Range, encode: Encode<'_>, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn sort_key(range: &Range, encode: BoundEncoder<'_>, out: &mut Vec<u8>) -> Result<()> {
     let Some((lower, upper)) = &range.bounds else {
         out.push(0);
         return Ok(());
@@ -458,7 +461,7 @@ pub(crate) fn hash_extended(range: &Range, seed: u64, value: &dyn Fn(&Datum) -> 
     Ok(rotated ^ upper)
 }
 fn hashes<H: Default>(range: &Range, value: &dyn Fn(&Datum) -> Result<H>) -> Result<(H, H)> {
-    let one = |b: Option<&Bound>| match b {
+    let one = |b: Option<&RangeBound>| match b {
         Some(b) if !b.is_infinite() => {
             if !crate::partition_hash::is_hashable(range.ty.subtype) {
                 let message =
@@ -491,7 +494,13 @@ mod tests {
     fn ranges(first: i32, last: i32) -> Vec<Range> {
         let bound = |v: i32| Datum::Int4(v);
         (first..last)
-            .map(|i| Range::make(BUILT_IN[0], Bound::lower(bound(i * 4), true), Bound::upper(bound(i * 4 + 2), false)))
+            .map(|i| {
+                Range::make(
+                    BUILT_IN[0],
+                    RangeBound::lower(bound(i * 4), true),
+                    RangeBound::upper(bound(i * 4 + 2), false),
+                )
+            })
             .collect::<Result<_>>()
             .unwrap()
     }

@@ -1,6 +1,6 @@
 //! range_agg and range_intersect_agg.
 
-use crate::aggregates::{Accumulator, Partial, aggregates};
+use crate::aggregates::{Accumulator, PartialAggregate, aggregates};
 use crate::functions::get;
 use crate::range::{self, Multirange, Range, RangeType};
 use crate::{Datum, EvalContext};
@@ -56,12 +56,12 @@ impl Accumulator for Intersection {
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
         Ok(self.value.clone())
     }
-    fn partial(&self) -> Option<Partial> {
-        Some(Partial::Value(self.value.clone()))
+    fn partial(&self) -> Option<PartialAggregate> {
+        Some(PartialAggregate::Value(self.value.clone()))
     }
-    fn absorb(&mut self, other: Partial, ctx: &EvalContext) -> Result<()> {
+    fn absorb(&mut self, other: PartialAggregate, ctx: &EvalContext) -> Result<()> {
         match other {
-            Partial::Value(value) => self.add(&[value], ctx),
+            PartialAggregate::Value(value) => self.add(&[value], ctx),
             _ => Err(kilndb_base::Error::internal("parts of different aggregates")),
         }
     }

@@ -8,11 +8,11 @@
 
 use crate::acl::AclItem;
 use crate::network::Inet;
-use crate::numeric::{Kind, Numeric};
-use crate::range::{self, Bound, Multirange, Range, RangeType};
-use crate::types::{self, Opaque};
+use crate::numeric::{Numeric, NumericKind};
+use crate::range::{self, Multirange, Range, RangeBound, RangeType};
+use crate::types::{self, OpaqueValue};
 use crate::{Array, Datum, Interval, Record, cast};
-use kilndb_base::bytes::{Reader, put_varint};
+use kilndb_base::bytes::{ByteReader, put_varint};
 use kilndb_base::{Error, Oid, Result};
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub enum PhysicalType {
 }
 /// What is wanted of a stored column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Want {
+pub enum ColumnFetch {
     #[default]
     Nothing,
     Value,
@@ -192,14 +192,14 @@ fn put_interval(v: &Interval, out: &mut Vec<u8>) {
     out.extend_from_slice(&v.months.to_le_bytes());
 }
 fn numeric_size(v: &Numeric) -> usize {
-    if v.kind == Kind::Finite { 5 + v.digits.len() * 2 } else { 1 }
+    if v.kind == NumericKind::Finite { 5 + v.digits.len() * 2 } else { 1 }
 }
 pub(crate) fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
     let head = match v.kind {
-        Kind::Finite => u8::from(v.negative),
-        Kind::NaN => 2,
-        Kind::PosInf => 3,
-        Kind::NegInf => 4,
+        NumericKind::Finite => u8::from(v.negative),
+        NumericKind::NaN => 2,
+        NumericKind::PosInf => 3,
+        NumericKind::NegInf => 4,
     };
     out.push(head);
     if head > 1 {
@@ -212,7 +212,7 @@ pub(crate) fn put_numeric(v: &Numeric, out: &mut Vec<u8>) {
     }
 }
 pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = r.u8()?;
     match head {
         0 | 1 => {}
@@ -238,7 +238,7 @@ pub(crate) fn get_numeric(bytes: &[u8]) -> Option<Numeric> {
     if digits.first() == Some(&0) || digits.last() == Some(&0) || dscale > 0x3fff {
         return None;
     }
-    Some(Numeric { kind: Kind::Finite, negative: head == 1 && !digits.is_empty(), weight, dscale, digits })
+    Some(Numeric { kind: NumericKind::Finite, negative: head == 1 && !digits.is_empty(), weight, dscale, digits })
 }
 
 /// Self-describing: a tag, then the value.
@@ -368,7 +368,7 @@ fn put_range_type(ty: RangeType, out: &mut Vec<u8>) {
         }
     }
 }
-fn get_range_type(r: &mut Reader) -> Option<RangeType> {
+fn get_range_type(r: &mut ByteReader) -> Option<RangeType> {
     match r.u8()? {
         OTHER_RANGE_TYPE => Some(RangeType { oid: r.u32()?, multirange: r.u32()?, subtype: r.u32()? }),
         at => range::BUILT_IN.get(usize::from(at)).copied(),
@@ -380,7 +380,7 @@ fn put_range(v: &Range, out: &mut Vec<u8>) {
         put_tagged(&bound.value, out);
     }
 }
-fn get_range(ty: RangeType, r: &mut Reader, depth: usize) -> Option<Range> {
+fn get_range(ty: RangeType, r: &mut ByteReader, depth: usize) -> Option<Range> {
     let flags = r.u8()?;
     if flags & range::EMPTY != 0 {
         return (flags == range::EMPTY).then(|| Range::empty(ty));
@@ -388,20 +388,20 @@ fn get_range(ty: RangeType, r: &mut Reader, depth: usize) -> Option<Range> {
     let mut value = |absent: u8| {
         if flags & absent != 0 { Some(Datum::Null) } else { get_tagged(r, depth + 1).filter(|v| !v.is_null()) }
     };
-    let lower = Bound::lower(value(range::LOWER_INFINITE)?, flags & range::LOWER_INCLUSIVE != 0);
-    let upper = Bound::upper(value(range::UPPER_INFINITE)?, flags & range::UPPER_INCLUSIVE != 0);
+    let lower = RangeBound::lower(value(range::LOWER_INFINITE)?, flags & range::LOWER_INCLUSIVE != 0);
+    let upper = RangeBound::upper(value(range::UPPER_INFINITE)?, flags & range::UPPER_INCLUSIVE != 0);
     Some(Range { ty, bounds: Some((lower, upper)) })
 }
 
 /// The bytes of a value that says its length.
-fn get_prefixed<'a>(r: &mut Reader<'a>) -> Option<&'a [u8]> {
+fn get_prefixed<'a>(r: &mut ByteReader<'a>) -> Option<&'a [u8]> {
     let len = usize::try_from(r.varint()?).ok()?;
     r.bytes(len)
 }
 /// How deep values may nest; stored bytes must not exhaust the stack.
 const MAX_DEPTH: usize = 64;
 
-fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
+fn get_tagged(r: &mut ByteReader, depth: usize) -> Option<Datum> {
     use PhysicalType as P;
     const FIXED: [PhysicalType; 20] = [
         P::Bool,
@@ -439,7 +439,7 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         MACADDR_TAG => get_value(P::MacAddr, r),
         MACADDR8_TAG => get_value(P::MacAddr8, r),
         STORED_TAG => Some(Datum::Stored(get_prefixed(r)?.into())),
-        OPAQUE_TAG => Opaque::of_type(r.u32()?, r.prefixed()?),
+        OPAQUE_TAG => OpaqueValue::of_type(r.u32()?, r.prefixed()?),
         ACLITEM_TAG => Some(Datum::AclItem(AclItem::from_bytes(r.bytes(16)?.try_into().ok()?))),
         RANGE_TAG => {
             let ty = get_range_type(r)?;
@@ -472,7 +472,7 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
         tag @ (22 | 24) => {
             let names = if tag == 24 {
                 let count = r.varint()?;
-                let name = |r: &mut Reader| Some(std::str::from_utf8(r.prefixed()?).ok()?.to_string());
+                let name = |r: &mut ByteReader| Some(std::str::from_utf8(r.prefixed()?).ok()?.to_string());
                 Some((0..count).map(|_| name(r)).collect::<Option<Arc<[String]>>>()?)
             } else {
                 None
@@ -490,14 +490,14 @@ fn get_tagged(r: &mut Reader, depth: usize) -> Option<Datum> {
     }
 }
 #[inline]
-fn get_value(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
+fn get_value(storage: PhysicalType, r: &mut ByteReader) -> Option<Datum> {
     // By far the most frequent.
     if storage == PhysicalType::Int4 {
         return Some(Datum::Int4(r.i32()?));
     }
     get_other(storage, r)
 }
-fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
+fn get_other(storage: PhysicalType, r: &mut ByteReader) -> Option<Datum> {
     use PhysicalType as P;
     Some(match storage {
         P::Bool => match r.u8()? {
@@ -535,7 +535,7 @@ fn get_other(storage: PhysicalType, r: &mut Reader) -> Option<Datum> {
         P::MacAddr => Datum::MacAddr(r.bytes(6)?.try_into().ok()?),
         P::MacAddr8 => Datum::MacAddr8(r.bytes(8)?.try_into().ok()?),
         P::Tagged => {
-            let mut inner = Reader::new(r.prefixed()?);
+            let mut inner = ByteReader::new(r.prefixed()?);
             let v = get_tagged(&mut inner, 0)?;
             if !inner.is_empty() {
                 return None;
@@ -559,7 +559,7 @@ fn get_inet(bytes: &[u8]) -> Option<Inet> {
     value.bytes_mut().copy_from_slice(address);
     Some(value)
 }
-fn skip_value(storage: PhysicalType, r: &mut Reader) -> Option<()> {
+fn skip_value(storage: PhysicalType, r: &mut ByteReader) -> Option<()> {
     match storage.width() {
         Some(width) => r.bytes(width)?,
         None => r.prefixed()?,
@@ -576,15 +576,15 @@ impl Header<'_> {
         !self.nulls.is_empty() && self.nulls[i / 8] >> (i % 8) & 1 == 1
     }
 }
-fn header<'a>(r: &mut Reader<'a>) -> Option<Header<'a>> {
+fn header<'a>(r: &mut ByteReader<'a>) -> Option<Header<'a>> {
     let head = r.varint()?;
     let count = usize::try_from(head >> 1).ok()?;
     let nulls = if head & 1 == 1 { r.bytes(count.div_ceil(8))? } else { &[] };
     Some(Header { count, nulls })
 }
 
-fn get_wanted(storage: PhysicalType, want: Want, r: &mut Reader<'_>) -> Option<Datum> {
-    if want != Want::Stored {
+fn get_wanted(storage: PhysicalType, want: ColumnFetch, r: &mut ByteReader<'_>) -> Option<Datum> {
+    if want != ColumnFetch::Stored {
         return get_value(storage, r);
     }
     let bytes = r.remaining();
@@ -592,21 +592,27 @@ fn get_wanted(storage: PhysicalType, want: Want, r: &mut Reader<'_>) -> Option<D
     Some(Datum::Stored(bytes[..bytes.len() - r.remaining().len()].into()))
 }
 /// Appends exactly one datum per described column: NULL where a column is not needed or not stored.
-pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[Want]>, out: &mut Vec<Datum>) -> Result<()> {
-    let mut r = Reader::new(bytes);
+pub fn decode_row(
+    desc: &RowDescriptor,
+    bytes: &[u8],
+    needed: Option<&[ColumnFetch]>,
+    out: &mut Vec<Datum>,
+) -> Result<()> {
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count > desc.columns.len() {
         return Err(corrupted());
     }
     // Behind the last needed column nothing has to be walked over.
-    let last =
-        needed.map_or(head.count, |n| n.iter().rposition(|x| *x != Want::Nothing).map_or(0, |i| i + 1)).min(head.count);
+    let last = needed
+        .map_or(head.count, |n| n.iter().rposition(|x| *x != ColumnFetch::Nothing).map_or(0, |i| i + 1))
+        .min(head.count);
     out.reserve(desc.columns.len());
     for (i, column) in desc.columns.iter().enumerate().take(last) {
-        let want = needed.map_or(Want::Value, |n| n.get(i).copied().unwrap_or_default());
+        let want = needed.map_or(ColumnFetch::Value, |n| n.get(i).copied().unwrap_or_default());
         if head.is_null(i) {
             out.push(Datum::Null);
-        } else if want == Want::Nothing {
+        } else if want == ColumnFetch::Nothing {
             skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
             out.push(Datum::Null);
         } else {
@@ -623,29 +629,29 @@ pub fn decode_row(desc: &RowDescriptor, bytes: &[u8], needed: Option<&[Want]>, o
 }
 /// Appends the needed columns only, if the row was stored with all columns that are described; false: it was not, and
 /// nothing is appended.
-pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[Want], out: &mut Vec<Datum>) -> Result<bool> {
-    let mut r = Reader::new(bytes);
+pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[ColumnFetch], out: &mut Vec<Datum>) -> Result<bool> {
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count != desc.columns.len() {
         return Ok(false);
     }
-    let mut left = needed.iter().filter(|n| **n != Want::Nothing).count();
+    let mut left = needed.iter().filter(|n| **n != ColumnFetch::Nothing).count();
     for (i, (column, want)) in desc.columns.iter().zip(needed).enumerate() {
         if left == 0 {
             break;
         }
-        left -= usize::from(*want != Want::Nothing);
+        left -= usize::from(*want != ColumnFetch::Nothing);
         match (head.is_null(i), want) {
-            (true, Want::Nothing) => {}
+            (true, ColumnFetch::Nothing) => {}
             (true, _) => out.push(Datum::Null),
             // In place: a value that is handed on costs more than to decode it.
-            (false, Want::Value) if column.storage == PhysicalType::Int4 => {
+            (false, ColumnFetch::Value) if column.storage == PhysicalType::Int4 => {
                 out.push(Datum::Int4(r.i32().ok_or_else(corrupted)?))
             }
-            (false, Want::Value) if column.storage == PhysicalType::Int8 => {
+            (false, ColumnFetch::Value) if column.storage == PhysicalType::Int8 => {
                 out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?))
             }
-            (false, Want::Nothing) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
+            (false, ColumnFetch::Nothing) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
             (false, want) => out.push(get_wanted(column.storage, *want, &mut r).ok_or_else(corrupted)?),
         }
     }
@@ -657,7 +663,7 @@ pub fn encode_self_describing(values: &[Datum], out: &mut Vec<u8>) {
 }
 /// Appends the `count` values that `bytes` consists of.
 pub fn decode_self_describing(bytes: &[u8], count: usize, out: &mut Vec<Datum>) -> Result<()> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     for _ in 0..count {
         out.push(get_tagged(&mut r, 0).ok_or_else(corrupted)?);
     }
@@ -665,7 +671,7 @@ pub fn decode_self_describing(bytes: &[u8], count: usize, out: &mut Vec<Datum>) 
 }
 /// One column; NULL if it is not stored.
 pub fn decode_column(desc: &RowDescriptor, bytes: &[u8], index: usize) -> Result<Datum> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count > desc.columns.len() {
         return Err(corrupted());
@@ -692,7 +698,7 @@ pub enum StoredVector<'a> {
     Plain(&'a [u8]),
 }
 pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) -> Result<StoredVector<'a>> {
-    let mut r = Reader::new(bytes);
+    let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
     if head.count > desc.columns.len() {
         return Err(corrupted());
@@ -708,7 +714,7 @@ pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) ->
             skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
         }
     }
-    let mut inner = Reader::new(r.prefixed().ok_or_else(corrupted)?);
+    let mut inner = ByteReader::new(r.prefixed().ok_or_else(corrupted)?);
     match inner.u8() {
         Some(TSVECTOR_TAG) => Ok(StoredVector::Bytes(inner.prefixed().ok_or_else(corrupted)?)),
         Some(PLAIN_TSVECTOR_TAG) => Ok(StoredVector::Plain(inner.prefixed().ok_or_else(corrupted)?)),
@@ -717,7 +723,7 @@ pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) ->
 }
 /// How many columns the row was stored with.
 pub fn stored_column_count(bytes: &[u8]) -> Result<usize> {
-    Ok(header(&mut Reader::new(bytes)).ok_or_else(corrupted)?.count)
+    Ok(header(&mut ByteReader::new(bytes)).ok_or_else(corrupted)?.count)
 }
 
 #[cfg(test)]
@@ -745,7 +751,7 @@ mod tests {
         decode_row(&desc, &bytes, None, &mut back).unwrap();
         assert_eq!(format!("{values:?}"), format!("{back:?}"));
         back.clear();
-        decode_row(&desc, &bytes, Some(&[Want::Nothing, Want::Value]), &mut back).unwrap();
+        decode_row(&desc, &bytes, Some(&[ColumnFetch::Nothing, ColumnFetch::Value]), &mut back).unwrap();
         assert_eq!(back.len(), 5);
         assert!(back[0].is_null() && !back[1].is_null() && back[2].is_null());
         assert!(

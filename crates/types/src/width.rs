@@ -5,7 +5,7 @@
 //!
 //! Must not know: our row format.
 
-use crate::numeric::{Kind, Numeric};
+use crate::numeric::{Numeric, NumericKind};
 use crate::{Array, Datum, oids};
 use kilndb_base::Oid;
 
@@ -51,7 +51,7 @@ pub fn stored_width(type_oid: Oid, value: &Datum) -> usize {
 }
 
 fn numeric_width(number: &Numeric) -> usize {
-    if number.kind != Kind::Finite {
+    if number.kind != NumericKind::Finite {
         return 2;
     }
     let is_short = number.dscale <= 63 && (-64..64).contains(&number.weight);

@@ -7,7 +7,7 @@ mod generate;
 use generate::Generator;
 use kilndb_types::context::NoHost;
 use kilndb_types::functions;
-use kilndb_types::inverted::Class;
+use kilndb_types::inverted::InvertedClass;
 use kilndb_types::oids::*;
 use kilndb_types::{Array, Datum, EvalContext, FormatSettings, io};
 use std::cell::Cell;
@@ -31,7 +31,7 @@ fn read(type_oid: u32, text: &str) -> Option<Datum> {
 }
 
 /// Checks one pair; whether the operator (a function's OID) said yes, and whether the terms said no.
-fn check(class: Class, strategy: u16, function: u32, value: &Datum, query: &Datum) -> (bool, bool) {
+fn check(class: InvertedClass, strategy: u16, function: u32, value: &Datum, query: &Datum) -> (bool, bool) {
     let answer = with_context(|ctx| {
         functions::lookup(function).expect("a built-in function")(ctx, &[value.clone(), query.clone()])
     });
@@ -77,7 +77,7 @@ fn arrays() {
         let mut tally = Tally(0, 0, 0);
         for _ in 0..20_000 {
             let (value, query) = (array(&mut random), array(&mut random));
-            tally.add(check(Class::Array(INT4), strategy, function, &value, &query));
+            tally.add(check(InvertedClass::Array(INT4), strategy, function, &value, &query));
         }
         tally.check();
     }
@@ -111,7 +111,7 @@ fn documents() {
     for _ in 0..60_000 {
         let value = read(TSVECTOR, &document(&mut random)).expect("a tsvector");
         let query = read(TSQUERY, &search(&mut random, 3)).expect("a tsquery");
-        tally.add(check(Class::TsVector, 1, 3634, &value, &query));
+        tally.add(check(InvertedClass::TsVector, 1, 3634, &value, &query));
     }
     tally.check();
 }
@@ -176,11 +176,11 @@ fn condition(random: &mut Generator, depth: usize, base: &str) -> String {
 fn json_documents() {
     let mut random = Generator(9);
     let classes = [
-        (Class::Jsonb, 7, 4046),
-        (Class::JsonbPath, 7, 4046),
-        (Class::Jsonb, 9, 4047),
-        (Class::Jsonb, 10, 4048),
-        (Class::Jsonb, 11, 4049),
+        (InvertedClass::Jsonb, 7, 4046),
+        (InvertedClass::JsonbPath, 7, 4046),
+        (InvertedClass::Jsonb, 9, 4047),
+        (InvertedClass::Jsonb, 10, 4048),
+        (InvertedClass::Jsonb, 11, 4049),
     ];
     for (class, strategy, function) in classes {
         let mut tally = Tally(0, 0, 0);
@@ -204,7 +204,7 @@ fn json_documents() {
 #[test]
 fn json_paths() {
     let mut random = Generator(10);
-    for class in [Class::Jsonb, Class::JsonbPath] {
+    for class in [InvertedClass::Jsonb, InvertedClass::JsonbPath] {
         let mut tally = Tally(0, 0, 0);
         for n in 0..100_000 {
             let value = read(JSONB, &json(&mut random, 3)).expect("jsonb");
@@ -282,8 +282,8 @@ fn trigrams_of_patterns() {
     let mut tally = Tally(0, 0, 0);
     for _ in 0..60_000 {
         let (value, pattern) = (Datum::text(some_text(&mut random)), Datum::text(some_like(&mut random)));
-        tally.add(check(Class::Trigram, 3, 850, &value, &pattern));
-        tally.add(check(Class::Trigram, 4, 1633, &value, &pattern));
+        tally.add(check(InvertedClass::Trigram, 3, 850, &value, &pattern));
+        tally.add(check(InvertedClass::Trigram, 4, 1633, &value, &pattern));
     }
     tally.check();
     let mut tally = Tally(0, 0, 0);
@@ -293,7 +293,7 @@ fn trigrams_of_patterns() {
             if random.below(2) == 0 { some_text(&mut random) } else { format!("{text}{}", some_text(&mut random)) };
         let (value, other) = (Datum::text(text), Datum::text(other));
         for (strategy, function) in [(1, 15004), (7, 15007), (9, 15017), (11, 67)] {
-            tally.add(check(Class::Trigram, strategy, function, &value, &other));
+            tally.add(check(InvertedClass::Trigram, strategy, function, &value, &other));
         }
     }
     tally.check();
@@ -308,8 +308,8 @@ fn trigrams_of_regular_expressions() {
         for _ in 0..10 {
             let value = Datum::text(some_text(&mut random));
             // textregexeq, texticregexeq
-            tally.add(check(Class::Trigram, 5, 1254, &value, &pattern));
-            tally.add(check(Class::Trigram, 6, 1238, &value, &pattern));
+            tally.add(check(InvertedClass::Trigram, 5, 1254, &value, &pattern));
+            tally.add(check(InvertedClass::Trigram, 6, 1238, &value, &pattern));
         }
     }
     tally.check();
@@ -324,7 +324,7 @@ fn ordered_values() {
         let (value, other) = (number(), number());
         // int4lt, int4le, int4eq, int4ge, int4gt
         for (strategy, function) in [(1, 66), (2, 149), (3, 65), (4, 150), (5, 147)] {
-            tally.add(check(Class::Ordered(INT4), strategy, function, &value, &other));
+            tally.add(check(InvertedClass::Ordered(INT4), strategy, function, &value, &other));
         }
     }
     tally.check();

@@ -2,7 +2,7 @@
 
 use kilndb_types::acl::AclItem;
 use kilndb_types::network::Inet;
-use kilndb_types::range::{BUILT_IN, Bound, Multirange, Range, RangeType};
+use kilndb_types::range::{BUILT_IN, Multirange, Range, RangeBound, RangeType};
 use kilndb_types::{Datum, key, oids, row};
 use std::collections::BTreeSet;
 
@@ -25,7 +25,8 @@ impl Random {
             std::mem::swap(&mut a, &mut b);
         }
         let datum = |v: Option<i32>| v.map_or(Datum::Null, Datum::Int4);
-        let (lower, upper) = (Bound::lower(datum(a), self.below(2) == 0), Bound::upper(datum(b), self.below(2) == 0));
+        let (lower, upper) =
+            (RangeBound::lower(datum(a), self.below(2) == 0), RangeBound::upper(datum(b), self.below(2) == 0));
         Range::make(TY, lower, upper).expect("a range")
     }
     fn multirange(&mut self) -> Multirange {
@@ -113,10 +114,10 @@ fn keys_sort_as_values() {
         for high in &values[i..] {
             for kind in 0..4 {
                 let (lower, upper) =
-                    (Bound::lower(number(low), kind & 1 == 0), Bound::upper(number(high), kind & 2 == 0));
+                    (RangeBound::lower(number(low), kind & 1 == 0), RangeBound::upper(number(high), kind & 2 == 0));
                 all.push(Range::make(BUILT_IN[1], lower.clone(), upper.clone()).expect("a range"));
-                all.push(Range::make(BUILT_IN[1], lower, Bound::upper(Datum::Null, false)).expect("a range"));
-                all.push(Range::make(BUILT_IN[1], Bound::lower(Datum::Null, false), upper).expect("a range"));
+                all.push(Range::make(BUILT_IN[1], lower, RangeBound::upper(Datum::Null, false)).expect("a range"));
+                all.push(Range::make(BUILT_IN[1], RangeBound::lower(Datum::Null, false), upper).expect("a range"));
             }
         }
     }

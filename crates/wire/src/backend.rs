@@ -4,7 +4,7 @@ use kilndb_base::error::ErrorFields;
 
 /// What a session has to say, until its next flush point.
 #[derive(Default)]
-pub struct Output {
+pub struct OutputBuffer {
     pub buf: Vec<u8>,
 }
 
@@ -19,7 +19,7 @@ pub struct FieldDescription<'a> {
     pub format: i16,
 }
 
-impl Output {
+impl OutputBuffer {
     /// Appends a message whose body `fill` writes.
     pub fn message(&mut self, kind: u8, fill: impl FnOnce(&mut Vec<u8>)) {
         self.buf.push(kind);

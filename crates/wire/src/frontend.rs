@@ -20,7 +20,7 @@ pub enum Frontend<'a> {
         sql: &'a str,
         param_types: Vec<u32>,
     },
-    Bind(Bind<'a>),
+    Bind(BindMessage<'a>),
     Describe {
         portal: bool,
         name: &'a str,
@@ -45,7 +45,7 @@ pub enum Frontend<'a> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Bind<'a> {
+pub struct BindMessage<'a> {
     pub portal: &'a str,
     pub statement: &'a str,
     pub param_formats: Vec<i16>,
@@ -96,11 +96,11 @@ pub fn announced_length(buf: &[u8]) -> Option<(u8, usize)> {
     (4..=MAX_MESSAGE_BYTES).contains(&length).then_some((head[0], length + 1))
 }
 
-struct Fields<'a> {
+struct MessageFields<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     fn cstr(&mut self) -> Result<&'a str> {
         let string = CStr::from_bytes_until_nul(self.rest).map_err(|_| violation("invalid string in message"))?;
         let bytes = string.to_bytes();
@@ -148,7 +148,7 @@ pub fn invalid_utf8(bytes: &[u8], at: usize) -> Error {
 
 /// `packet`: as long as [`startup_length`] said.
 pub fn decode_startup(packet: &[u8]) -> Result<Startup<'_>> {
-    let mut f = Fields { rest: packet.get(4..).unwrap_or(&[]) };
+    let mut f = MessageFields { rest: packet.get(4..).unwrap_or(&[]) };
     let version = f.i32()? as u32;
     match version {
         80877103 => return Ok(Startup::Ssl),
@@ -186,7 +186,7 @@ pub fn decode_startup(packet: &[u8]) -> Result<Startup<'_>> {
 /// `message`: type byte, length word and body, as long as [`message_length`] said.
 pub fn decode(message: &[u8]) -> Result<Frontend<'_>> {
     let kind = message.first().copied().unwrap_or(0);
-    let mut f = Fields { rest: message.get(5..).unwrap_or(&[]) };
+    let mut f = MessageFields { rest: message.get(5..).unwrap_or(&[]) };
     let decoded = match kind {
         b'Q' => Frontend::Query(f.cstr()?),
         b'P' => {
@@ -223,7 +223,7 @@ pub fn decode(message: &[u8]) -> Result<Frontend<'_>> {
     Ok(decoded)
 }
 
-fn decode_bind<'a>(f: &mut Fields<'a>) -> Result<Bind<'a>> {
+fn decode_bind<'a>(f: &mut MessageFields<'a>) -> Result<BindMessage<'a>> {
     let (portal, statement) = (f.cstr()?, f.cstr()?);
     let count = f.count()?;
     let param_formats = (0..count).map(|_| f.i16()).collect::<Result<_>>()?;
@@ -239,7 +239,7 @@ fn decode_bind<'a>(f: &mut Fields<'a>) -> Result<Bind<'a>> {
     }
     let count = f.count()?;
     let result_formats = (0..count).map(|_| f.i16()).collect::<Result<_>>()?;
-    Ok(Bind { portal, statement, param_formats, params, result_formats })
+    Ok(BindMessage { portal, statement, param_formats, params, result_formats })
 }
 
 #[cfg(test)]

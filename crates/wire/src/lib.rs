@@ -9,5 +9,5 @@
 pub mod backend;
 pub mod frontend;
 
-pub use backend::Output;
+pub use backend::OutputBuffer;
 pub use frontend::{Frontend, Startup};

@@ -27,18 +27,18 @@ pub struct TaskId(usize);
 
 /// Tasks that end together: a process of the simulated machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Life(pub u32);
+pub struct ProcessLife(pub u32);
 
 /// What a task waits for: a wake-up of an address, a moment, or whichever comes first.
 #[derive(Clone, Copy, Debug)]
-pub struct Waiting {
+pub struct TaskWait {
     pub address: usize,
     pub deadline_nanos: Option<u64>,
 }
 
 struct Task {
     name: String,
-    life: Life,
+    life: ProcessLife,
     has_ended: bool,
     /// Whether the wait that is over was ended by a wake-up.
     was_woken: bool,
@@ -51,13 +51,13 @@ struct SchedulerState {
     /// Who may have the next turn, in the order of their numbers.
     runnable: Vec<usize>,
     /// Who waits, in the order of their numbers. All who are in neither list never run again, by the thousand in the end.
-    waiting: Vec<(usize, Waiting)>,
+    waiting: Vec<(usize, TaskWait)>,
     /// No deadline of those who wait comes before.
     first_deadline_nanos: u64,
     /// Who has the turn. None: nobody ever will again.
     running: Option<usize>,
     /// Lives that have ended.
-    ended: Vec<Life>,
+    ended: Vec<ProcessLife>,
     turns: u64,
     trace: u64,
     /// On average so many points lie between two choices of the next task.
@@ -73,21 +73,21 @@ pub struct Scheduler {
 
 /// How a seed's interleavings look.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct SchedulerPace {
     pub seed: u64,
     /// On average so many points lie between two choices of the next task.
     pub points_between: u32,
 }
 
 /// The task that has the turn.
-struct Current {
+struct CurrentTask {
     scheduler: Arc<Scheduler>,
     task: usize,
-    life: Life,
+    life: ProcessLife,
 }
 
 thread_local! {
-    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<CurrentTask>> = const { RefCell::new(None) };
     static IS_TASK: Cell<bool> = const { Cell::new(false) };
     /// Points until the next choice. Of a thread that has no task it starts again and again.
     static POINTS_LEFT: Cell<u32> = const { Cell::new(u32::MAX) };
@@ -122,7 +122,7 @@ impl SchedulerState {
         let long = self.below(64) == 0;
         (1 + self.below(2 * mean) * if long { 50 } else { 1 }) as u32
     }
-    fn end_life(&mut self, life: Life) {
+    fn end_life(&mut self, life: ProcessLife) {
         self.ended.push(life);
         let tasks = &self.tasks;
         self.runnable.retain(|at| tasks[*at].life != life);
@@ -139,14 +139,14 @@ impl SchedulerState {
             self.runnable.remove(place);
         }
     }
-    fn begin_waiting(&mut self, task: usize, waiting: Waiting) {
+    fn begin_waiting(&mut self, task: usize, waiting: TaskWait) {
         self.stop_running(task);
         let place = self.waiting.partition_point(|(at, _)| *at < task);
         self.waiting.insert(place, (task, waiting));
         self.first_deadline_nanos = self.first_deadline_nanos.min(waiting.deadline_nanos.unwrap_or(u64::MAX));
     }
     /// Whoever of those who wait `is_over` names can run.
-    fn end_waits(&mut self, was_woken: bool, is_over: impl Fn(usize, &Waiting) -> bool) {
+    fn end_waits(&mut self, was_woken: bool, is_over: impl Fn(usize, &TaskWait) -> bool) {
         let over = self.waiting.extract_if(.., |(at, waiting)| is_over(*at, waiting));
         let over: Vec<usize> = over.map(|(at, _)| at).collect();
         over.into_iter().for_each(|at| self.can_run(at, was_woken));
@@ -179,14 +179,14 @@ impl SchedulerState {
         self.running = self.choose();
     }
     /// The tasks that may run again, each with what it waits for.
-    fn living(&self) -> Vec<(usize, Option<Waiting>)> {
+    fn living(&self) -> Vec<(usize, Option<TaskWait>)> {
         let waiting = self.waiting.iter().map(|(at, waiting)| (*at, Some(*waiting)));
         let mut living: Vec<_> = self.runnable.iter().map(|at| (*at, None)).chain(waiting).collect();
         living.sort_by_key(|(at, _)| *at);
         living
     }
     fn told(&self) -> String {
-        let line = |(at, waiting): (usize, Option<Waiting>)| {
+        let line = |(at, waiting): (usize, Option<TaskWait>)| {
             let Task { name, life, .. } = &self.tasks[at];
             match waiting {
                 Some(waiting) => format!("{name} (life {}): {waiting:?}", life.0),
@@ -201,7 +201,7 @@ impl Scheduler {
     /// Runs `f` as the first task, in life 0, until it has ended. Panics when nobody can go on and `on_standstill`
     /// returns.
     pub fn run<T: 'static>(
-        pace: Pace,
+        pace: SchedulerPace,
         on_standstill: OnStandstill,
         f: impl FnOnce(&Arc<Scheduler>) -> T + 'static,
     ) -> T {
@@ -221,9 +221,9 @@ impl Scheduler {
         let scheduler = Arc::new(Scheduler { state: Mutex::new(state) });
         let result = Rc::new(Cell::new(None));
         let (of_task, of_first) = (scheduler.clone(), result.clone());
-        let first = scheduler.add("first", Life(0));
+        let first = scheduler.add("first", ProcessLife(0));
         let body = move || {
-            enter(&of_task, first, Life(0));
+            enter(&of_task, first, ProcessLife(0));
             of_first.set(Some(catch_unwind(AssertUnwindSafe(|| f(&of_task)))));
             leave();
         };
@@ -243,7 +243,7 @@ impl Scheduler {
     fn state(&self) -> MutexGuard<'_, SchedulerState> {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
-    fn add(&self, name: &str, life: Life) -> usize {
+    fn add(&self, name: &str, life: ProcessLife) -> usize {
         let mut state = self.state();
         let number = state.tasks.len();
         state.tasks.push(Task { name: name.to_string(), life, has_ended: false, was_woken: false });
@@ -253,7 +253,7 @@ impl Scheduler {
         number
     }
     /// The tasks of that life never run again. Does not return if the caller is one of them.
-    pub fn end_life(&self, life: Life) {
+    pub fn end_life(&self, life: ProcessLife) {
         self.state().end_life(life);
         if current_life() == Some(life) {
             pass_turn(|_, _| ());
@@ -287,9 +287,9 @@ impl Scheduler {
 }
 
 /// The task runs, from its beginning.
-fn enter(scheduler: &Arc<Scheduler>, task: usize, life: Life) {
+fn enter(scheduler: &Arc<Scheduler>, task: usize, life: ProcessLife) {
     let points = scheduler.state().points();
-    CURRENT.set(Some(Current { scheduler: scheduler.clone(), task, life }));
+    CURRENT.set(Some(CurrentTask { scheduler: scheduler.clone(), task, life }));
     UNINTERRUPTED.set(0);
     IS_TASK.set(true);
     POINTS_LEFT.set(points);
@@ -308,7 +308,7 @@ pub fn is_task() -> bool {
 }
 
 /// `f` may not give the turn away.
-fn of_current<T>(f: impl FnOnce(&Current) -> T) -> Option<T> {
+fn of_current<T>(f: impl FnOnce(&CurrentTask) -> T) -> Option<T> {
     // A thread that ends asks from its destructors too, when `CURRENT` may be gone.
     if !is_task() {
         return None;
@@ -316,7 +316,7 @@ fn of_current<T>(f: impl FnOnce(&Current) -> T) -> Option<T> {
     CURRENT.with_borrow(|current| current.as_ref().map(f))
 }
 
-pub fn current_life() -> Option<Life> {
+pub fn current_life() -> Option<ProcessLife> {
     of_current(|current| current.life)
 }
 
@@ -388,7 +388,7 @@ fn suspend() {
 }
 
 /// Waits. True: by a wake-up, not because the time was over.
-pub fn wait(waiting: Waiting) -> bool {
+pub fn wait(waiting: TaskWait) -> bool {
     pass_turn(|state, task| state.begin_waiting(task, waiting))
 }
 
@@ -396,7 +396,7 @@ pub fn wait(waiting: Waiting) -> bool {
 pub fn wake(address: usize, most: usize) {
     of_current(|current| {
         let mut state = current.scheduler.state();
-        let waits = |waiting: &Waiting| waiting.address == address;
+        let waits = |waiting: &TaskWait| waiting.address == address;
         let mut woken: Vec<usize> = state.waiting.iter().filter(|(_, w)| waits(w)).map(|(at, _)| *at).collect();
         if woken.is_empty() {
             return;
@@ -422,7 +422,7 @@ pub fn sleep(duration: Duration) -> bool {
     is_task() && {
         let until = now_nanos().saturating_add(duration.as_nanos() as u64);
         // No lock has this address.
-        wait(Waiting { address: 0, deadline_nanos: Some(until) });
+        wait(TaskWait { address: 0, deadline_nanos: Some(until) });
         true
     }
 }
@@ -438,7 +438,11 @@ pub fn now_nanos() -> u64 {
 }
 
 /// A task of the caller's scheduler, in the caller's life or in another.
-pub fn spawn(name: &str, life: Option<Life>, body: impl FnOnce() + Send + 'static) -> std::io::Result<JoinHandle<()>> {
+pub fn spawn(
+    name: &str,
+    life: Option<ProcessLife>,
+    body: impl FnOnce() + Send + 'static,
+) -> std::io::Result<JoinHandle<()>> {
     let Some((scheduler, own_life)) = of_current(|current| (current.scheduler.clone(), current.life)) else {
         return Err(std::io::Error::other("only a task starts tasks"));
     };
@@ -469,7 +473,7 @@ fn end_address(task: usize) -> usize {
 
 pub(super) fn wait_for_end(task: TaskId) {
     while !has_ended(task) {
-        wait(Waiting { address: end_address(task.0), deadline_nanos: None });
+        wait(TaskWait { address: end_address(task.0), deadline_nanos: None });
     }
 }
 
@@ -487,7 +491,7 @@ mod tests {
     use std::sync::atomic::Ordering::SeqCst;
 
     fn run<T: 'static>(seed: u64, f: impl FnOnce(&Arc<Scheduler>) -> T + 'static) -> T {
-        Scheduler::run(Pace { seed, points_between: 3 }, Arc::new(|_| ()), f)
+        Scheduler::run(SchedulerPace { seed, points_between: 3 }, Arc::new(|_| ()), f)
     }
 
     fn tasks(count: usize, body: impl Fn(usize) + Send + Sync + 'static) -> Vec<JoinHandle<()>> {
@@ -587,9 +591,9 @@ mod tests {
                 of_task.fetch_add(1, SeqCst);
                 sleep(Duration::from_millis(1));
             };
-            spawn("endless", Some(Life(1)), endless).unwrap();
+            spawn("endless", Some(ProcessLife(1)), endless).unwrap();
             sleep(Duration::from_millis(100));
-            scheduler.end_life(Life(1));
+            scheduler.end_life(ProcessLife(1));
             let seen = count.load(SeqCst);
             assert!(seen > 10);
             sleep(Duration::from_millis(100));

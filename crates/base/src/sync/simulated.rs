@@ -1,6 +1,6 @@
 //! The types of [`super`] as they are in a build with simulation.
 
-use super::scheduler::{self, Waiting};
+use super::scheduler::{self, TaskWait};
 use super::{LockResult, PoisonError, TryLockError, TryLockResult};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -51,7 +51,7 @@ impl<T: ?Sized> Mutex<T> {
                 Ok(inner) => return Ok(self.guard(inner)),
                 Err(TryLockError::Poisoned(poisoned)) => return self.guarded(Err(poisoned)),
                 Err(TryLockError::WouldBlock) => {
-                    scheduler::wait(Waiting { address: address(&self.inner), deadline_nanos: None });
+                    scheduler::wait(TaskWait { address: address(&self.inner), deadline_nanos: None });
                 }
             }
         }
@@ -154,7 +154,7 @@ macro_rules! rwlock_take {
                     Ok(inner) => return Ok(guard(inner)),
                     Err(TryLockError::Poisoned(e)) => return Err(PoisonError::new(guard(e.into_inner()))),
                     Err(TryLockError::WouldBlock) => {
-                        scheduler::wait(Waiting { address: address(&self.inner), deadline_nanos: None });
+                        scheduler::wait(TaskWait { address: address(&self.inner), deadline_nanos: None });
                     }
                 }
             }
@@ -208,7 +208,7 @@ impl Condvar {
         let of = guard.of;
         if scheduler::is_task() {
             drop(guard);
-            scheduler::wait(Waiting { address: address(&self.inner), deadline_nanos: None });
+            scheduler::wait(TaskWait { address: address(&self.inner), deadline_nanos: None });
             return of.lock();
         }
         let inner = guard.inner.take().expect("a guard that is taken apart is not used");
@@ -223,7 +223,7 @@ impl Condvar {
         if scheduler::is_task() {
             let deadline = scheduler::now_nanos().saturating_add(limit.as_nanos() as u64);
             drop(guard);
-            let woken = scheduler::wait(Waiting { address: address(&self.inner), deadline_nanos: Some(deadline) });
+            let woken = scheduler::wait(TaskWait { address: address(&self.inner), deadline_nanos: Some(deadline) });
             return match of.lock() {
                 Ok(guard) => Ok((guard, WaitTimeoutResult(!woken))),
                 Err(e) => Err(PoisonError::new((e.into_inner(), WaitTimeoutResult(!woken)))),
@@ -323,20 +323,20 @@ type TaskResult<T> = std::sync::Arc<std::sync::Mutex<Option<std::thread::Result<
 
 /// A thread or task that can be waited for.
 pub struct JoinHandle<T> {
-    inner: Joined<T>,
+    inner: JoinSource<T>,
 }
-enum Joined<T> {
+enum JoinSource<T> {
     Thread(std::thread::JoinHandle<T>),
     Task(scheduler::TaskId, TaskResult<T>),
 }
 impl<T> JoinHandle<T> {
     pub(super) fn of_task(task: scheduler::TaskId, result: TaskResult<T>) -> JoinHandle<T> {
-        JoinHandle { inner: Joined::Task(task, result) }
+        JoinHandle { inner: JoinSource::Task(task, result) }
     }
     pub fn join(self) -> std::thread::Result<T> {
         match self.inner {
-            Joined::Thread(thread) => thread.join(),
-            Joined::Task(task, result) => {
+            JoinSource::Thread(thread) => thread.join(),
+            JoinSource::Task(task, result) => {
                 scheduler::wait_for_end(task);
                 let result = result.lock().unwrap_or_else(|e| e.into_inner()).take();
                 result.unwrap_or_else(|| Err(Box::new("it was waited for by what is no task")))
@@ -345,14 +345,14 @@ impl<T> JoinHandle<T> {
     }
     pub fn is_finished(&self) -> bool {
         match &self.inner {
-            Joined::Thread(thread) => thread.is_finished(),
-            Joined::Task(task, _) => scheduler::has_ended(*task),
+            JoinSource::Thread(thread) => thread.is_finished(),
+            JoinSource::Task(task, _) => scheduler::has_ended(*task),
         }
     }
 }
 impl<T> From<std::thread::JoinHandle<T>> for JoinHandle<T> {
     fn from(thread: std::thread::JoinHandle<T>) -> JoinHandle<T> {
-        JoinHandle { inner: Joined::Thread(thread) }
+        JoinHandle { inner: JoinSource::Thread(thread) }
     }
 }
 

@@ -63,7 +63,7 @@ impl EngineQuery for KeyQuery<'_> {
             _ => binder.row_rules(self.table, dml.new_rel, &mut dml)?,
         }
         binder.bind_triggers(&mut dml)?;
-        query.body = Body::Dml(Box::new(dml));
+        query.body = QueryBody::Dml(Box::new(dml));
         Ok(statement(query))
     }
 }

@@ -23,7 +23,7 @@ pub fn insert_rows(source: BoundStatement, table: &Arc<Table>, catalog: &dyn Cat
     }
     dml.source = Some(source);
     binder.row_rules(table, dml.new_rel, &mut dml)?;
-    Ok(statement(Query { body: Body::Dml(Box::new(dml)), ..Query::default() }))
+    Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
 }
 
 /// What rows get in a column that is new.
@@ -65,7 +65,7 @@ impl EngineQuery for FillColumn<'_> {
             from: vec![JoinTree::Rel(dml.rel)],
             ..Query::default()
         };
-        query.body = Body::Dml(Box::new(dml));
+        query.body = QueryBody::Dml(Box::new(dml));
         Ok(statement(query))
     }
 }

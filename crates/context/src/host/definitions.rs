@@ -4,13 +4,14 @@ use super::expression_text::canonical;
 use super::session_function::session_functions;
 use super::{StatementHost, relation_by_text};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::names::{BoundText, Named};
+use kilndb_bind::names::{BoundText, NamedObject};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Index, Table, TableKind};
 use kilndb_syntax::Node;
-use kilndb_types::{Datum, Host};
+use kilndb_types::Datum;
+use kilndb_types::context::ObjectNames;
 use std::sync::Arc;
 
 session_functions! {
@@ -94,21 +95,22 @@ fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
     let read = |kind: Oid, text: &str| host.reg_input(kind, text).ok();
     // A name alone might be that of a WITH query.
     let has_with = sql.contains("WITH ");
-    let shown_name =
-        |named: &Named| if has_with && matches!(named, Named::Relation(..)) { None } else { visible_name(host, named) };
+    let shown_name = |named: &NamedObject| {
+        if has_with && matches!(named, NamedObject::Relation(..)) { None } else { visible_name(host, named) }
+    };
     let bound = BoundText::queries(sql, &host.reader, None);
     let shown = bound.ok().map(|text| text.tracked(&read).with_names(&shown_name));
     shown.unwrap_or_else(|| sql.to_string())
 }
 
 /// A name that is found without its schema; None: with it alone.
-fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
+fn visible_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String> {
     match named {
-        Named::Relation(oid, _) => {
+        NamedObject::Relation(oid, _) => {
             let table = host.reader.table_by_oid(*oid).ok()??;
             (host.reader.find_relation(None, &table.name).ok()? == Some(*oid)).then(|| quote(&table.name))
         }
-        Named::Function(oid) => {
+        NamedObject::Function(oid) => {
             let f = host.reader.function_by_oid(*oid).ok()??;
             let found = host.reader.functions(None, &f.name).ok()?;
             found
@@ -117,7 +119,7 @@ fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
                 .filter(|known| known.oid == *oid)
                 .map(|_| quote(&f.name))
         }
-        Named::Type(oid) => {
+        NamedObject::Type(oid) => {
             let info = host.reader.type_by_oid(*oid).ok()??;
             host.reader
                 .type_by_name(None, &info.name)
@@ -125,12 +127,12 @@ fn visible_name(host: &StatementHost<'_>, named: &Named) -> Option<String> {
                 .filter(|known| known.oid == *oid)
                 .map(|_| quote(&info.name))
         }
-        Named::Operator(oid) => {
+        NamedObject::Operator(oid) => {
             let o = host.reader.operator_by_oid(*oid).ok()??;
             host.reader.search_path.contains(&o.schema_oid).then(|| o.name.clone())
         }
-        Named::Column(_) | Named::Value(..) => None,
-        Named::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
+        NamedObject::Column(_) | NamedObject::Value(..) => None,
+        NamedObject::Constant(kind, oid) => Some(super::expression_text::literal(&host.reg_output(*kind, *oid))),
     }
 }
 

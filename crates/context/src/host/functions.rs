@@ -15,7 +15,7 @@ use kilndb_catalog::text_search::TextSearchKind;
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_exec::{CallEnv, SessionHost};
 use kilndb_plan::partition;
-use kilndb_types::context::Host;
+use kilndb_types::context::SessionEnvironment;
 use kilndb_types::functions::SessionFunction;
 use kilndb_types::{Datum, oids};
 

@@ -45,7 +45,7 @@ use kilndb_exec::RowSink;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use kilndb_types::EvalContext;
-use kilndb_types::context::Host;
+use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -208,7 +208,7 @@ impl Environment<'_> {
     }
 }
 
-impl Host for StatementHost<'_> {
+impl ObjectNames for StatementHost<'_> {
     fn format_type(&self, oid: Oid, typmod: i32) -> String {
         self.reader.format_type(oid, typmod)
     }
@@ -227,6 +227,9 @@ impl Host for StatementHost<'_> {
         }
         functions::reg_name(self, kind, oid).unwrap_or_else(|| oid.to_string())
     }
+}
+
+impl TypeCatalog for StatementHost<'_> {
     fn element_type(&self, oid: Oid) -> Oid {
         self.reader.type_by_oid(oid).ok().flatten().map_or(0, |t| t.element)
     }
@@ -256,6 +259,9 @@ impl Host for StatementHost<'_> {
     fn enum_label(&self, oid: Oid, value: u64) -> Option<String> {
         user_types::enum_label(&self.reader, oid, value)
     }
+}
+
+impl TextSearchCatalog for StatementHost<'_> {
     fn text_search_config(&self, oid: Oid) -> Result<Arc<kilndb_fulltext::Config>> {
         self.reader.text_search_config(oid)
     }
@@ -266,6 +272,9 @@ impl Host for StatementHost<'_> {
     fn text_search_dictionary(&self, oid: Oid) -> Result<Arc<kilndb_fulltext::Dictionary>> {
         self.reader.text_search_dictionary(oid)
     }
+}
+
+impl SessionEnvironment for StatementHost<'_> {
     fn clock_unix_micros(&self) -> i64 {
         self.cluster.env.unix_micros()
     }

@@ -6,17 +6,19 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::operator_class::EQUAL;
-use kilndb_catalog::partition::{self, Bound, Edge, KeyPart, PartitionKey, Strategy};
+use kilndb_catalog::partition::{self, PartitionBound, PartitionKey, PartitionKeyPart, PartitionStrategy, RangeEdge};
 use kilndb_catalog::{CatalogView, Table};
 use kilndb_types::{Datum, key};
 use std::sync::Arc;
 
 impl StatementHost<'_> {
-    pub fn shown_edges(&self, key: &PartitionKey, edges: &[Edge]) -> Result<String> {
-        let text = |(i, e): (usize, &Edge)| match e {
-            Edge::Min => "MINVALUE".to_string(),
-            Edge::Max => "MAXVALUE".to_string(),
-            Edge::Value(d) => key.parts.get(i).map_or(String::new(), |p| shown_constant(self, d, p.base_type, false)),
+    pub fn shown_edges(&self, key: &PartitionKey, edges: &[RangeEdge]) -> Result<String> {
+        let text = |(i, e): (usize, &RangeEdge)| match e {
+            RangeEdge::Min => "MINVALUE".to_string(),
+            RangeEdge::Max => "MAXVALUE".to_string(),
+            RangeEdge::Value(d) => {
+                key.parts.get(i).map_or(String::new(), |p| shown_constant(self, d, p.base_type, false))
+            }
         };
         Ok(edges.iter().enumerate().map(text).collect::<Vec<_>>().join(", "))
     }
@@ -26,13 +28,13 @@ impl StatementHost<'_> {
         let parent = self.reader.table_by_oid(table.partition_of)?;
         let Some(key) = parent.and_then(|p| p.partition_key.clone()) else { return Ok(stored.to_string()) };
         Ok(match partition::read_bound(&key, stored, &self.reader)? {
-            Bound::List(list) => {
+            PartitionBound::List(list) => {
                 let ty = key.parts[0].base_type;
                 let shown =
                     |d: &Datum| if d.is_null() { "NULL".to_string() } else { shown_constant(self, d, ty, false) };
                 format!("FOR VALUES IN ({})", list.iter().map(shown).collect::<Vec<_>>().join(", "))
             }
-            Bound::Range { lower, upper } => {
+            PartitionBound::Range { lower, upper } => {
                 format!(
                     "FOR VALUES FROM ({}) TO ({})",
                     self.shown_edges(&key, &lower)?,
@@ -95,49 +97,51 @@ impl StatementHost<'_> {
     }
 
     /// The condition on rows of a partition with that bound, over the parent's columns.
-    pub fn bound_condition(&self, parent: &Arc<Table>, key: &PartitionKey, bound: &Bound) -> Result<String> {
+    pub fn bound_condition(&self, parent: &Arc<Table>, key: &PartitionKey, bound: &PartitionBound) -> Result<String> {
         Ok(all(self.bound_quals(parent, key, bound)?))
     }
 
-    fn bound_quals(&self, parent: &Arc<Table>, key: &PartitionKey, bound: &Bound) -> Result<Vec<String>> {
+    fn bound_quals(&self, parent: &Arc<Table>, key: &PartitionKey, bound: &PartitionBound) -> Result<Vec<String>> {
         let names: Vec<String> = key
             .parts
             .iter()
             .map(|p| self.key_part_text(parent, p.attnum, p.expression_sql.as_deref(), false))
             .collect();
         match bound {
-            Bound::Hash { modulus, remainder } => Ok(vec![format!(
+            PartitionBound::Hash { modulus, remainder } => Ok(vec![format!(
                 "satisfies_hash_partition('{}'::oid, {modulus}, {remainder}, {})",
                 parent.oid,
                 names.join(", ")
             )]),
-            Bound::List(list) => self.list_quals(key, &names[0], list),
-            Bound::Range { lower, upper } => {
+            PartitionBound::List(list) => self.list_quals(key, &names[0], list),
+            PartitionBound::Range { lower, upper } => {
                 let mut quals: Vec<String> = names.iter().map(|n| format!("({n} IS NOT NULL)")).collect();
                 quals.extend(self.range_quals(key, &names, lower, upper)?);
                 Ok(quals)
             }
-            Bound::Default => self.default_quals(parent, key, &names),
+            PartitionBound::Default => self.default_quals(parent, key, &names),
         }
     }
 
     fn default_quals(&self, parent: &Arc<Table>, key: &PartitionKey, names: &[String]) -> Result<Vec<String>> {
         let map = self.reader.partition_map(parent.oid)?;
-        let bounds: Vec<&Bound> =
-            map.partitions.iter().map(|p| &*p.bound).filter(|b| !matches!(b, Bound::Default)).collect();
+        let bounds: Vec<&PartitionBound> =
+            map.partitions.iter().map(|p| &*p.bound).filter(|b| !matches!(b, PartitionBound::Default)).collect();
         if bounds.is_empty() {
             return Ok(Vec::new());
         }
         let inner = match key.strategy {
-            Strategy::List => {
-                let values: Vec<Datum> =
-                    bounds.iter().flat_map(|b| if let Bound::List(l) = b { l.clone() } else { Vec::new() }).collect();
+            PartitionStrategy::List => {
+                let values: Vec<Datum> = bounds
+                    .iter()
+                    .flat_map(|b| if let PartitionBound::List(l) = b { l.clone() } else { Vec::new() })
+                    .collect();
                 all(self.list_quals(key, &names[0], &values)?)
             }
             _ => {
                 let mut arms = Vec::new();
                 for bound in bounds {
-                    if let Bound::Range { lower, upper } = bound {
+                    if let PartitionBound::Range { lower, upper } = bound {
                         arms.push(all(self.range_quals(key, names, lower, upper)?));
                     }
                 }
@@ -150,7 +154,7 @@ impl StatementHost<'_> {
     }
 
     /// The operator of a strategy (1 <, 2 <=, 3 =, 4 >=, 5 >), as the class of the column has it.
-    fn key_operator(&self, part: &KeyPart, strategy: u8) -> Result<String> {
+    fn key_operator(&self, part: &PartitionKeyPart, strategy: u8) -> Result<String> {
         let Some(class) = &part.class else {
             return Ok(["<", "<=", "=", ">=", ">"][usize::from(strategy.clamp(1, 5)) - 1].to_string());
         };
@@ -189,13 +193,20 @@ impl StatementHost<'_> {
         })
     }
 
-    fn range_quals(&self, key: &PartitionKey, names: &[String], lower: &[Edge], upper: &[Edge]) -> Result<Vec<String>> {
-        let operators =
-            |part: &KeyPart| (1..=5).map(|strategy| self.key_operator(part, strategy)).collect::<Result<Vec<String>>>();
+    fn range_quals(
+        &self,
+        key: &PartitionKey,
+        names: &[String],
+        lower: &[RangeEdge],
+        upper: &[RangeEdge],
+    ) -> Result<Vec<String>> {
+        let operators = |part: &PartitionKeyPart| {
+            (1..=5).map(|strategy| self.key_operator(part, strategy)).collect::<Result<Vec<String>>>()
+        };
         let operators = key.parts.iter().map(operators).collect::<Result<Vec<_>>>()?;
         let operator = |at: usize, strategy: u8| operators[at][usize::from(strategy) - 1].as_str();
         let shown = |i: usize, d: &Datum| shown_constant(self, d, key.parts[i].base_type, true);
-        let value = |e: Option<&Edge>| if let Some(Edge::Value(d)) = e { Some(d.clone()) } else { None };
+        let value = |e: Option<&RangeEdge>| if let Some(RangeEdge::Value(d)) = e { Some(d.clone()) } else { None };
         let mut quals = Vec::new();
         let mut first = 0;
         while let (Some(a), Some(b)) = (value(lower.get(first)), value(upper.get(first))) {
@@ -205,7 +216,7 @@ impl StatementHost<'_> {
             quals.push(format!("({} {} {})", names[first], operator(first, EQUAL), shown(first, &a)));
             first += 1;
         }
-        let arms = |edges: &[Edge], is_lower: bool| -> Vec<String> {
+        let arms = |edges: &[RangeEdge], is_lower: bool| -> Vec<String> {
             let mut arms = Vec::new();
             for end in first..edges.len() {
                 let Some(last) = value(edges.get(end)) else { break };
@@ -214,8 +225,10 @@ impl StatementHost<'_> {
                         value(edges.get(i)).map(|d| format!("({} {} {})", names[i], operator(i, EQUAL), shown(i, &d)))
                     })
                     .collect();
-                let inclusive =
-                    matches!((is_lower, edges.get(end + 1)), (true, None | Some(Edge::Min)) | (false, Some(Edge::Max)));
+                let inclusive = matches!(
+                    (is_lower, edges.get(end + 1)),
+                    (true, None | Some(RangeEdge::Min)) | (false, Some(RangeEdge::Max))
+                );
                 let strategy = match (is_lower, inclusive) {
                     (true, true) => 4,
                     (true, false) => 5,

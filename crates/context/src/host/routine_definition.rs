@@ -4,7 +4,7 @@ use super::StatementHost;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::Binder;
 use kilndb_bind::variables::{Variable, VariableConflict, VariableScope};
-use kilndb_catalog::routine::{Argument, RowColumn, RowShape, declared_arguments};
+use kilndb_catalog::routine::{Argument, RowColumn, TupleDescriptor, declared_arguments};
 use kilndb_catalog::{CatalogView, FunctionInfo, Table};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub enum Volatility {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TriggerTable {
     pub oid: Oid,
-    pub row: Arc<RowShape>,
+    pub row: Arc<TupleDescriptor>,
 }
 
 /// A routine as one way of calling it has it: polymorphic types are settled, a trigger function has its table.
@@ -64,7 +64,7 @@ pub struct Definition {
     /// The result's columns if it is a row whose columns are known before the call: of a composite type, or of more
     /// than one output argument (RETURNS TABLE of any number of columns counts as one). None: a scalar, or RECORD whose
     /// caller says what it wants ([`Call::expected`]).
-    pub row: Option<Arc<RowShape>>,
+    pub row: Option<Arc<TupleDescriptor>>,
     pub body: Arc<str>,
     pub volatility: Volatility,
     pub trigger_table: Option<TriggerTable>,
@@ -123,14 +123,14 @@ impl VariableScope for Arguments<'_> {
     }
 }
 
-pub(crate) fn row_of_table(table: &Table) -> Arc<RowShape> {
+pub(crate) fn row_of_table(table: &Table) -> Arc<TupleDescriptor> {
     let columns = table.columns.iter().filter(|c| !c.dropped);
     let columns = columns.map(|c| RowColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod }).collect();
-    Arc::new(RowShape { type_oid: table.type_oid, columns })
+    Arc::new(TupleDescriptor { type_oid: table.type_oid, columns })
 }
 
 /// The columns of a composite type or of a domain over one.
-pub fn row_of_type(catalog: &dyn CatalogView, type_oid: Oid) -> Result<Option<Arc<RowShape>>> {
+pub fn row_of_type(catalog: &dyn CatalogView, type_oid: Oid) -> Result<Option<Arc<TupleDescriptor>>> {
     let mut info = catalog.type_by_oid(type_oid)?;
     while let Some(domain) = info.as_ref().filter(|t| t.kind == b'd') {
         info = catalog.type_by_oid(domain.base_type)?;
@@ -194,7 +194,7 @@ pub fn definition_of(
         })
         .collect();
     let row = if result_type == oids::RECORD && !outputs.is_empty() {
-        Some(Arc::new(RowShape { type_oid: oids::RECORD, columns: outputs }))
+        Some(Arc::new(TupleDescriptor { type_oid: oids::RECORD, columns: outputs }))
     } else {
         row_of_type(&host.reader, result_type)?
     };

@@ -18,7 +18,7 @@ pub struct SequenceState {
 
 impl SequenceState {
     pub fn decode(bytes: &[u8]) -> Result<SequenceState> {
-        let mut reader = kilndb_base::bytes::Reader::new(bytes);
+        let mut reader = kilndb_base::bytes::ByteReader::new(bytes);
         match (reader.i64(), reader.u8(), reader.i64()) {
             (Some(last_value), Some(called), Some(log_count)) => {
                 Ok(SequenceState { last_value, is_called: called != 0, log_count })

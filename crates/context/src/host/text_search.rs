@@ -8,7 +8,7 @@ use kilndb_catalog::text_search::TextSearchKind;
 use kilndb_fulltext::parser::{Parser, TOKEN_TYPES, Token};
 use kilndb_fulltext::vector::{position, weight};
 use kilndb_fulltext::{Config, TsVector};
-use kilndb_types::context::Host;
+use kilndb_types::context::TextSearchCatalog;
 use kilndb_types::functions::get;
 use kilndb_types::{Datum, oids};
 

@@ -5,7 +5,7 @@
 
 use super::StatementHost;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_bind::domain::{Condition, conditions};
+use kilndb_bind::domain::{DomainCondition, conditions};
 use kilndb_bind::ir::{BoundStatement, CastKind, Expr, ExprKind, Query, SharedQuery, Target};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::user_types::under_domain;
@@ -63,7 +63,7 @@ impl StatementHost<'_> {
             base = under;
         }
         for condition in &all {
-            if let Condition::Check(name, e) = condition
+            if let DomainCondition::Check(name, e) = condition
                 && e.any(&|e| match &e.kind {
                     ExprKind::Func(f)
                     | ExprKind::NullIf(f)

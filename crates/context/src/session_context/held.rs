@@ -4,7 +4,7 @@
 use kilndb_base::{Error, Result};
 use kilndb_bind::ir::{BoundStatement, ExprKind};
 use kilndb_bind::variables::{Variable, VariableConflict, VariableScope};
-use kilndb_catalog::routine::RowShape;
+use kilndb_catalog::routine::TupleDescriptor;
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct HeldVariables {
     /// Parts of a name, whether a star follows, and what it means.
     pub names: Vec<(Vec<String>, bool, Variable)>,
     pub numbered: Vec<(u32, Variable)>,
-    pub rows: Vec<(u32, Option<Arc<RowShape>>)>,
+    pub rows: Vec<(u32, Option<Arc<TupleDescriptor>>)>,
     pub values: Vec<(u32, Datum)>,
     pub conflict: VariableConflict,
     pub language: &'static str,
@@ -32,7 +32,7 @@ impl VariableScope for HeldVariables {
     fn language(&self) -> &'static str {
         self.language
     }
-    fn row_of(&self, variable: u32) -> Result<Option<Arc<RowShape>>> {
+    fn row_of(&self, variable: u32) -> Result<Option<Arc<TupleDescriptor>>> {
         Ok(self.rows.iter().find(|r| r.0 == variable).and_then(|r| r.1.clone()))
     }
     fn value(&self, variable: u32) -> Result<Datum> {

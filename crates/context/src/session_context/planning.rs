@@ -8,12 +8,12 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::engine_query::{EngineQuery, insert_rows};
 use kilndb_bind::ir::{BoundStatement, LockStrength};
 use kilndb_bind::lifting::Lifting;
-use kilndb_catalog::changes::Asked;
+use kilndb_catalog::changes::PlanDependencies;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::temporary::is_temporary;
-use kilndb_exec::Begun;
+use kilndb_exec::MeasureStart;
 use kilndb_plan::Plan;
-use kilndb_plan::node::{Node as PlanNode, Op, Planning};
+use kilndb_plan::node::{Op, PlanNode, PlanningReport};
 use kilndb_storage::{LockMode, LockTag, WaitPolicy};
 use kilndb_syntax::{Node, Statement, nodes};
 use kilndb_types::{Datum, EvalContext};
@@ -78,11 +78,11 @@ impl SessionContext {
     pub fn plan_or_lock<T>(
         &mut self,
         runtime: &dyn Runtime,
-        mut attempt: impl FnMut(&mut SessionContext, &Asked) -> Result<T>,
+        mut attempt: impl FnMut(&mut SessionContext, &PlanDependencies) -> Result<T>,
     ) -> Result<T> {
         let mut locked = HashSet::new();
         loop {
-            let (version, asked) = (self.database.version(), Asked::default());
+            let (version, asked) = (self.database.version(), PlanDependencies::default());
             let failed = match attempt(self, &asked) {
                 Err(e) => e,
                 made => return made,
@@ -174,7 +174,12 @@ impl SessionContext {
     }
 
     /// One attempt, with the definitions as they are now.
-    fn plan_at_once(&mut self, request: &PlanRequest<'_>, asked: &Asked, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+    fn plan_at_once(
+        &mut self,
+        request: &PlanRequest<'_>,
+        asked: &PlanDependencies,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
         let PlanRequest { node, source, declared_types, lifting, explained, tells_places, insert_into } = *request;
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
@@ -198,7 +203,7 @@ impl SessionContext {
             bound = insert_rows(bound, table, &host.reader)?;
         }
         let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
-        let begun = matches!(bound, BoundStatement::Explain { .. }).then(Begun::now);
+        let begun = matches!(bound, BoundStatement::Explain { .. }).then(MeasureStart::now);
         let mut plan = self
             .shared
             .scratch
@@ -208,7 +213,7 @@ impl SessionContext {
         {
             let shows_settings = plan.explain.as_ref().is_some_and(|o| o.settings);
             let settings = if shows_settings { self.settings.changed_for_plans() } else { Vec::new() };
-            plan.planning = Planning { nanos, accesses, settings };
+            plan.planning = PlanningReport { nanos, accesses, settings };
         }
         if let Some(plan) = Arc::get_mut(&mut plan) {
             plan.names = asked.names.take();

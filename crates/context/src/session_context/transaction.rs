@@ -30,7 +30,7 @@ pub struct SavepointEntry {
     pub listening: crate::host::ListeningMark,
     /// Changes of the catalog of temporary objects until then.
     pub temporary: usize,
-    pub usage: kilndb_exec::stats::Mark,
+    pub usage: kilndb_exec::stats::UsageMark,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

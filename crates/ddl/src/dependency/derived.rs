@@ -15,7 +15,8 @@ use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::trigger::is_of_key;
-use kilndb_types::{Datum, Host};
+use kilndb_types::Datum;
+use kilndb_types::context::ObjectNames;
 use std::collections::BTreeSet;
 
 /// The letters of pg_depend.deptype (PostgreSQL 18, section 52.18).

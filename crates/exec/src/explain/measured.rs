@@ -1,61 +1,66 @@
 //! What EXPLAIN tells beside the tree: how a run went, pages and log, what the result would be on its way to the
 //! client.
 
-use crate::{Counter, Removed, RowSink};
+use crate::{NodeCounter, RemovedPartitions, RowSink};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::{Oid, Result};
-use kilndb_bind::ir::Serialize;
+use kilndb_bind::ir::ExplainSerialize;
 use kilndb_storage::accesses::{self, Accesses, PageAccesses};
 use kilndb_types::{Datum, EvalContext, io};
 use std::fmt::Write;
 
 /// Of a run, if there was one.
-pub struct Measured<'a> {
-    pub counters: Option<&'a [Counter]>,
-    pub removed: &'a Removed,
+pub struct Measurements<'a> {
+    pub counters: Option<&'a [NodeCounter]>,
+    pub removed: &'a RemovedPartitions,
     pub execution_ms: Option<f64>,
-    pub serialized: Option<Serialized>,
+    pub serialized: Option<SerializeMeasurements>,
 }
 
 /// What SERIALIZE tells.
 #[derive(Clone, Copy, Default)]
-pub struct Serialized {
+pub(crate) struct SerializeMeasurements {
     pub nanos: u64,
     pub bytes: u64,
     pub accesses: Accesses,
-    pub format: Serialize,
+    pub format: ExplainSerialize,
 }
 
-impl Serialized {
-    pub fn format_name(&self) -> &'static str {
-        if self.format == Serialize::Binary { "binary" } else { "text" }
+impl SerializeMeasurements {
+    pub(crate) fn format_name(&self) -> &'static str {
+        if self.format == ExplainSerialize::Binary { "binary" } else { "text" }
     }
 }
 
 /// Takes the rows of the statement that is analyzed: makes messages of them, if wanted, and throws them away.
 pub struct Serializer<'a> {
-    total: Serialized,
+    total: SerializeMeasurements,
     columns: &'a [(Oid, i32)],
     eval: EvalContext<'a>,
     buffer: Vec<u8>,
 }
 
 impl<'a> Serializer<'a> {
-    pub fn new(format: Serialize, columns: &'a [(Oid, i32)], eval: EvalContext<'a>) -> Serializer<'a> {
-        Serializer { total: Serialized { format, ..Serialized::default() }, columns, eval, buffer: Vec::new() }
+    pub fn new(format: ExplainSerialize, columns: &'a [(Oid, i32)], eval: EvalContext<'a>) -> Serializer<'a> {
+        Serializer {
+            total: SerializeMeasurements { format, ..SerializeMeasurements::default() },
+            columns,
+            eval,
+            buffer: Vec::new(),
+        }
     }
     /// None: nobody wants to know.
-    pub fn into_total(self) -> Option<Serialized> {
-        (self.total.format != Serialize::None).then_some(self.total)
+    pub(crate) fn into_total(self) -> Option<SerializeMeasurements> {
+        (self.total.format != ExplainSerialize::None).then_some(self.total)
     }
 }
 
 impl RowSink for Serializer<'_> {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
         let as_text = match self.total.format {
-            Serialize::None => return Ok(()),
-            Serialize::Text => true,
-            Serialize::Binary => false,
+            ExplainSerialize::None => return Ok(()),
+            ExplainSerialize::Text => true,
+            ExplainSerialize::Binary => false,
         };
         let (started_nanos, before) = (process_monotonic_nanos(), accesses::now());
         self.buffer.clear();
@@ -76,9 +81,9 @@ impl RowSink for Serializer<'_> {
 }
 
 /// A counter that is shown in the text format if it is not 0, and its name in the other ones.
-type Figure = (&'static str, &'static str, u64);
+type NamedCount = (&'static str, &'static str, u64);
 
-fn figures_of(pages: PageAccesses, names: [&'static str; 4]) -> [Figure; 4] {
+fn figures_of(pages: PageAccesses, names: [&'static str; 4]) -> [NamedCount; 4] {
     let [hit, read, dirtied, written] = names;
     [
         ("hit", hit, pages.hit),
@@ -88,7 +93,7 @@ fn figures_of(pages: PageAccesses, names: [&'static str; 4]) -> [Figure; 4] {
     ]
 }
 
-fn buffer_figures(a: &Accesses) -> [(&'static str, Vec<Figure>); 3] {
+fn buffer_figures(a: &Accesses) -> [(&'static str, Vec<NamedCount>); 3] {
     let shared = ["Shared Hit Blocks", "Shared Read Blocks", "Shared Dirtied Blocks", "Shared Written Blocks"];
     let local = ["Local Hit Blocks", "Local Read Blocks", "Local Dirtied Blocks", "Local Written Blocks"];
     let temporary =
@@ -101,12 +106,12 @@ fn buffer_figures(a: &Accesses) -> [(&'static str, Vec<Figure>); 3] {
 }
 
 /// There are no full page images.
-fn log_figures(a: &Accesses) -> [Figure; 4] {
+fn log_figures(a: &Accesses) -> [NamedCount; 4] {
     let full = ("buffers full", "WAL Buffers Full", a.log_buffers_full());
     [("records", "WAL Records", a.log_records()), ("fpi", "WAL FPI", 0), ("bytes", "WAL Bytes", a.log_bytes()), full]
 }
 
-fn shown(figures: &[Figure]) -> Option<String> {
+fn shown(figures: &[NamedCount]) -> Option<String> {
     let mut text = String::new();
     for (name, _, n) in figures.iter().filter(|f| f.2 > 0) {
         let _ = write!(text, " {name}={n}");
@@ -115,7 +120,7 @@ fn shown(figures: &[Figure]) -> Option<String> {
 }
 
 /// `Buffers: …`; None: there is nothing to tell.
-pub fn buffers_line(a: &Accesses) -> Option<String> {
+pub(crate) fn buffers_line(a: &Accesses) -> Option<String> {
     let parts: Vec<String> =
         buffer_figures(a).iter().filter_map(|(kind, figures)| Some(format!(" {kind}{}", shown(figures)?))).collect();
     (!parts.is_empty()).then(|| format!("Buffers:{}", parts.join(",")))
@@ -126,15 +131,15 @@ pub fn log_line(a: &Accesses) -> Option<String> {
 }
 
 /// Names and numbers for the formats that show them all.
-pub fn buffer_properties(a: &Accesses) -> Vec<(&'static str, u64)> {
+pub(crate) fn buffer_properties(a: &Accesses) -> Vec<(&'static str, u64)> {
     buffer_figures(a).into_iter().flat_map(|(_, figures)| figures).map(|(_, name, n)| (name, n)).collect()
 }
 
-pub fn log_properties(a: &Accesses) -> impl Iterator<Item = (&'static str, u64)> {
+pub(crate) fn log_properties(a: &Accesses) -> impl Iterator<Item = (&'static str, u64)> {
     log_figures(a).into_iter().map(|(_, name, n)| (name, n))
 }
 
 /// Does the node look something up in an index, and tells how often?
-pub fn is_index_search(label: &str) -> bool {
+pub(crate) fn is_index_search(label: &str) -> bool {
     ["Index Scan", "Bitmap Index Scan"].iter().any(|kind| label.starts_with(kind))
 }

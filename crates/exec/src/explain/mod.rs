@@ -3,6 +3,6 @@
 mod measured;
 mod structured;
 mod text;
-pub use measured::{Measured, Serializer};
+pub use measured::{Measurements, Serializer};
 pub use structured::document;
 pub use text::lines;

@@ -1,14 +1,14 @@
 //! EXPLAIN as JSON, YAML and XML: one tree of properties, written in three ways.
 
-use super::measured::{self, Measured};
-use super::text::Above;
-use crate::{Counter, Report};
+use super::measured::{self, Measurements};
+use super::text::AbsorbedNodes;
+use crate::{NodeCounter, NodeReport};
 use kilndb_bind::ir::{DmlKind, ExplainFormat, ExplainOptions, SetOp};
-use kilndb_plan::{Node, Op, Plan};
+use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_storage::accesses::Accesses;
 use std::fmt::Write;
 
-enum Value {
+enum PropertyValue {
     Text(String),
     /// Numbers and booleans: never quoted in JSON and YAML.
     Bare(String),
@@ -17,27 +17,27 @@ enum Value {
     Groups(Vec<Properties>),
 }
 
-type Properties = Vec<(&'static str, Value)>;
+type Properties = Vec<(&'static str, PropertyValue)>;
 
-fn text(value: impl Into<String>) -> Value {
-    Value::Text(value.into())
+fn text(value: impl Into<String>) -> PropertyValue {
+    PropertyValue::Text(value.into())
 }
 
-fn number(value: f64, digits: usize) -> Value {
-    Value::Bare(format!("{value:.digits$}"))
+fn number(value: f64, digits: usize) -> PropertyValue {
+    PropertyValue::Bare(format!("{value:.digits$}"))
 }
 
-struct Builder<'a> {
+struct PropertyBuilder<'a> {
     plan: &'a Plan,
     options: &'a ExplainOptions,
-    measured: &'a Measured<'a>,
+    measured: &'a Measurements<'a>,
 }
 
 /// The one value of EXPLAIN's result in a format that is not text.
-pub fn document(plan: &Plan, measured: &Measured<'_>) -> String {
+pub fn document(plan: &Plan, measured: &Measurements<'_>) -> String {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let builder = Builder { plan, options, measured };
+    let builder = PropertyBuilder { plan, options, measured };
     let mut root = builder.node(&plan.root, None);
     let mut first = Vec::new();
     for c in &plan.ctes {
@@ -49,13 +49,13 @@ pub fn document(plan: &Plan, measured: &Measured<'_>) -> String {
     }
     if !first.is_empty() {
         match root.last_mut() {
-            Some(("Plans", Value::Groups(children))) => {
+            Some(("Plans", PropertyValue::Groups(children))) => {
                 children.splice(0..0, first);
             }
-            _ => root.push(("Plans", Value::Groups(first))),
+            _ => root.push(("Plans", PropertyValue::Groups(first))),
         }
     }
-    let mut query = vec![("Plan", Value::Group(root))];
+    let mut query = vec![("Plan", PropertyValue::Group(root))];
     builder.summary(&mut query);
     match options.format {
         ExplainFormat::Xml => xml_document(&query),
@@ -70,28 +70,30 @@ fn alias_of(label: &str, table: &str) -> String {
     if after.is_empty() { table.to_string() } else { after.to_string() }
 }
 
-fn count(n: u64) -> Value {
-    Value::Bare(n.to_string())
+fn count(n: u64) -> PropertyValue {
+    PropertyValue::Bare(n.to_string())
 }
 
-impl Builder<'_> {
+impl PropertyBuilder<'_> {
     /// What stands below the tree.
     fn summary(&self, query: &mut Properties) {
         let planning = &self.plan.planning;
         if self.options.settings {
             query.push((
                 "Settings",
-                Value::Group(planning.settings.iter().map(|(name, value)| (*name, text(value.as_str()))).collect()),
+                PropertyValue::Group(
+                    planning.settings.iter().map(|(name, value)| (*name, text(value.as_str()))).collect(),
+                ),
             ));
         }
         if self.options.buffers {
-            query.push(("Planning", Value::Group(self.buffers(&planning.accesses).collect())));
+            query.push(("Planning", PropertyValue::Group(self.buffers(&planning.accesses).collect())));
         }
         if self.options.summary {
             query.push(("Planning Time", number(planning.nanos as f64 / 1e6, 3)));
         }
         if self.options.analyze {
-            query.push(("Triggers", Value::Groups(Vec::new())));
+            query.push(("Triggers", PropertyValue::Groups(Vec::new())));
         }
         if let Some(s) = &self.measured.serialized {
             let mut made: Properties = Vec::new();
@@ -100,19 +102,19 @@ impl Builder<'_> {
             }
             made.extend([("Output Volume", count(s.bytes.div_ceil(1024))), ("Format", text(s.format_name()))]);
             made.extend(self.buffers(&s.accesses));
-            query.push(("Serialization", Value::Group(made)));
+            query.push(("Serialization", PropertyValue::Group(made)));
         }
         if let Some(ms) = self.measured.execution_ms.filter(|_| self.options.summary) {
             query.push(("Execution Time", number(ms, 3)));
         }
     }
 
-    fn buffers(&self, accesses: &Accesses) -> impl Iterator<Item = (&'static str, Value)> {
+    fn buffers(&self, accesses: &Accesses) -> impl Iterator<Item = (&'static str, PropertyValue)> {
         let shown = if self.options.buffers { measured::buffer_properties(accesses) } else { Vec::new() };
         shown.into_iter().map(|(name, n)| (name, count(n)))
     }
 
-    fn named(&self, n: &Node, name: &str) -> Properties {
+    fn named(&self, n: &PlanNode, name: &str) -> Properties {
         let mut made = self.node(n, Some("InitPlan"));
         let at = made.iter().position(|(key, _)| *key == "Parallel Aware").unwrap_or(0);
         made.insert(at, ("Subplan Name", text(name)));
@@ -120,7 +122,7 @@ impl Builder<'_> {
     }
 
     /// Node type, and the properties that say more exactly what it is: before and after the general ones.
-    fn kind(&self, n: &Node) -> (&'static str, Properties, Properties) {
+    fn kind(&self, n: &PlanNode) -> (&'static str, Properties, Properties) {
         let mut before = Vec::new();
         let mut after = Vec::new();
         let label = n.label.as_str();
@@ -255,11 +257,11 @@ impl Builder<'_> {
         kind
     }
 
-    fn node(&self, n: &Node, relationship: Option<&'static str>) -> Properties {
-        self.node_of_level(n, relationship, Above::default())
+    fn node(&self, n: &PlanNode, relationship: Option<&'static str>) -> Properties {
+        self.node_of_level(n, relationship, AbsorbedNodes::default())
     }
 
-    fn node_of_level(&self, n: &Node, relationship: Option<&'static str>, above: Above) -> Properties {
+    fn node_of_level(&self, n: &PlanNode, relationship: Option<&'static str>, above: AbsorbedNodes) -> Properties {
         let above = above.and(n, self.plan);
         // Projections are shown by PostgreSQL as part of the node below.
         if let Some(input) = super::text::passes_on(n) {
@@ -269,20 +271,20 @@ impl Builder<'_> {
         let mut made: Properties = vec![("Node Type", text(kind))];
         made.extend(before);
         made.extend(relationship.map(|r| ("Parent Relationship", text(r))));
-        made.push(("Parallel Aware", Value::Bare("false".into())));
-        made.push(("Async Capable", Value::Bare("false".into())));
+        made.push(("Parallel Aware", PropertyValue::Bare("false".into())));
+        made.push(("Async Capable", PropertyValue::Bare("false".into())));
         made.extend(after);
         if self.options.costs {
             made.push(("Startup Cost", number(n.startup, 2)));
             made.push(("Total Cost", number(n.cost.max(0.01), 2)));
             made.push(("Plan Rows", number(n.rows, 0)));
-            made.push(("Plan Width", Value::Bare((n.width * 8).to_string())));
+            made.push(("Plan Width", PropertyValue::Bare((n.width * 8).to_string())));
         }
         let counter = above.counter(n, self.measured);
         if let Some(c) = &counter {
             self.actual(c, &mut made);
         }
-        made.push(("Disabled", Value::Bare("false".into())));
+        made.push(("Disabled", PropertyValue::Bare("false".into())));
         for line in &n.info {
             made.extend(property_of(line));
             // What is looked for in a tree is found exactly.
@@ -307,7 +309,7 @@ impl Builder<'_> {
         if let Op::Partitions(_) = n.op {
             made.push((
                 "Subplans Removed",
-                Value::Bare(self.measured.removed.get(&n.id).map_or(0, Vec::len).to_string()),
+                PropertyValue::Bare(self.measured.removed.get(&n.id).map_or(0, Vec::len).to_string()),
             ));
         }
         let children = super::text::children(n, self.measured.removed);
@@ -326,24 +328,24 @@ impl Builder<'_> {
         };
         groups.extend(children.iter().enumerate().map(|(i, c)| self.node(c, Some(position(i)))));
         if !groups.is_empty() {
-            made.push(("Plans", Value::Groups(groups)));
+            made.push(("Plans", PropertyValue::Groups(groups)));
         }
         made
     }
 
-    fn actual(&self, c: &Counter, made: &mut Properties) {
+    fn actual(&self, c: &NodeCounter, made: &mut Properties) {
         let loops = c.loops.max(1) as f64;
         if self.options.timing {
             made.push(("Actual Startup Time", number(c.startup_nanos as f64 / 1e6 / loops, 3)));
             made.push(("Actual Total Time", number(c.nanos as f64 / 1e6 / loops, 3)));
         }
         made.push(("Actual Rows", number(c.rows as f64 / loops, 2)));
-        made.push(("Actual Loops", Value::Bare(c.loops.to_string())));
+        made.push(("Actual Loops", PropertyValue::Bare(c.loops.to_string())));
     }
 }
 
 /// `Key: value` of the text format; keys of sorts and groups are lists.
-fn property_of(line: &str) -> Option<(&'static str, Value)> {
+fn property_of(line: &str) -> Option<(&'static str, PropertyValue)> {
     let (key, value) = line.split_once(": ")?;
     let known = [
         "Function Call",
@@ -359,7 +361,7 @@ fn property_of(line: &str) -> Option<(&'static str, Value)> {
         "Presorted Key",
     ];
     let key = known.into_iter().find(|k| *k == key)?;
-    Some((key, if key.ends_with("Key") { Value::Texts(split_list(value)) } else { text(value) }))
+    Some((key, if key.ends_with("Key") { PropertyValue::Texts(split_list(value)) } else { text(value) }))
 }
 
 /// Splits at commas outside of parentheses and quotes.
@@ -381,35 +383,35 @@ fn split_list(list: &str) -> Vec<String> {
     parts
 }
 
-fn report(report: &Report, made: &mut Properties) {
-    let kilobytes = |bytes: u64| Value::Bare(bytes.div_ceil(1024).to_string());
+fn report(report: &NodeReport, made: &mut Properties) {
+    let kilobytes = |bytes: u64| PropertyValue::Bare(bytes.div_ceil(1024).to_string());
     match *report {
-        Report::None => {}
-        Report::Sort { method, on_disk, bytes } => {
+        NodeReport::None => {}
+        NodeReport::Sort { method, on_disk, bytes } => {
             made.push(("Sort Method", text(method)));
             made.push(("Sort Space Used", kilobytes(bytes)));
             made.push(("Sort Space Type", text(if on_disk { "Disk" } else { "Memory" })));
         }
-        Report::Hash { batches, memory, disk } => {
-            made.push(("Hash Batches", Value::Bare(batches.to_string())));
+        NodeReport::Hash { batches, memory, disk } => {
+            made.push(("Hash Batches", PropertyValue::Bare(batches.to_string())));
             made.push(("Peak Memory Usage", kilobytes(memory)));
             if disk > 0 {
                 made.push(("Disk Usage", kilobytes(disk)));
             }
         }
-        Report::Merge { inserted, updated, deleted, skipped } => {
+        NodeReport::Merge { inserted, updated, deleted, skipped } => {
             let counts = [
                 ("Tuples Inserted", inserted),
                 ("Tuples Updated", updated),
                 ("Tuples Deleted", deleted),
                 ("Tuples Skipped", skipped),
             ];
-            made.extend(counts.map(|(name, n)| (name, Value::Bare(n.to_string()))));
+            made.extend(counts.map(|(name, n)| (name, PropertyValue::Bare(n.to_string()))));
         }
-        Report::Blocks { exact, lossy } => {
+        NodeReport::Blocks { exact, lossy } => {
             made.extend(
                 [("Exact Heap Blocks", exact), ("Lossy Heap Blocks", lossy)]
-                    .map(|(name, n)| (name, Value::Bare(n.to_string()))),
+                    .map(|(name, n)| (name, PropertyValue::Bare(n.to_string()))),
             );
         }
     }
@@ -449,14 +451,14 @@ fn json_group(group: &Properties, indent: usize, out: &mut String) {
     for (i, (key, value)) in group.iter().enumerate() {
         let _ = write!(out, "{}\n{inner}\"{key}\": ", if i > 0 { "," } else { "" });
         match value {
-            Value::Text(s) => out.push_str(&json_string(s)),
-            Value::Bare(s) => out.push_str(s),
-            Value::Texts(list) => {
+            PropertyValue::Text(s) => out.push_str(&json_string(s)),
+            PropertyValue::Bare(s) => out.push_str(s),
+            PropertyValue::Texts(list) => {
                 let list: Vec<String> = list.iter().map(|s| json_string(s)).collect();
                 let _ = write!(out, "[{}]", list.join(", "));
             }
-            Value::Group(g) => json_group(g, indent + 2, out),
-            Value::Groups(groups) => {
+            PropertyValue::Group(g) => json_group(g, indent + 2, out),
+            PropertyValue::Groups(groups) => {
                 out.push('[');
                 for (j, g) in groups.iter().enumerate() {
                     let _ = write!(out, "{}\n{inner}  ", if j > 0 { "," } else { "" });
@@ -485,22 +487,22 @@ fn yaml_group(group: &Properties, indent: usize, out: &mut String) {
     }
 }
 
-fn yaml_property((key, value): &(&'static str, Value), indent: usize, out: &mut String) {
+fn yaml_property((key, value): &(&'static str, PropertyValue), indent: usize, out: &mut String) {
     let inner = " ".repeat(indent + 2);
     let _ = write!(out, "{key}: ");
     match value {
-        Value::Text(s) => out.push_str(&json_string(s)),
-        Value::Bare(s) => out.push_str(s),
-        Value::Texts(list) => {
+        PropertyValue::Text(s) => out.push_str(&json_string(s)),
+        PropertyValue::Bare(s) => out.push_str(s),
+        PropertyValue::Texts(list) => {
             for s in list {
                 let _ = write!(out, "\n{inner}- {}", json_string(s));
             }
         }
-        Value::Group(g) => {
+        PropertyValue::Group(g) => {
             let _ = write!(out, "\n{inner}");
             yaml_group(g, indent + 2, out);
         }
-        Value::Groups(groups) => {
+        PropertyValue::Groups(groups) => {
             for g in groups {
                 let _ = write!(out, "\n{inner}- ");
                 yaml_group(g, indent + 4, out);
@@ -525,22 +527,22 @@ fn xml_group(group: &Properties, indent: usize, out: &mut String) {
     for (key, value) in group {
         let tag = key.replace([' ', '/'], "-");
         match value {
-            Value::Text(s) | Value::Bare(s) => {
+            PropertyValue::Text(s) | PropertyValue::Bare(s) => {
                 let _ = writeln!(out, "{pad}<{tag}>{}</{tag}>", xml_text(s));
             }
-            Value::Texts(list) => {
+            PropertyValue::Texts(list) => {
                 let _ = writeln!(out, "{pad}<{tag}>");
                 for s in list {
                     let _ = writeln!(out, "{pad}  <Item>{}</Item>", xml_text(s));
                 }
                 let _ = writeln!(out, "{pad}</{tag}>");
             }
-            Value::Group(g) => {
+            PropertyValue::Group(g) => {
                 let _ = writeln!(out, "{pad}<{tag}>");
                 xml_group(g, indent + 2, out);
                 let _ = writeln!(out, "{pad}</{tag}>");
             }
-            Value::Groups(groups) => {
+            PropertyValue::Groups(groups) => {
                 let _ = writeln!(out, "{pad}<{tag}>");
                 for g in groups {
                     let _ = writeln!(out, "{pad}  <Plan>");
@@ -562,9 +564,9 @@ mod tests {
         let plan = vec![
             ("Node Type", text("Seq \"x\" <")),
             ("Plan Rows", number(1.0, 0)),
-            ("Sort Key", Value::Texts(split_list("a, f(b, c)"))),
+            ("Sort Key", PropertyValue::Texts(split_list("a, f(b, c)"))),
         ];
-        let query = vec![("Plan", Value::Group(plan))];
+        let query = vec![("Plan", PropertyValue::Group(plan))];
         let json = "[\n  {\n    \"Plan\": {\n      \"Node Type\": \"Seq \\\"x\\\" <\",\n      \"Plan Rows\": 1,\n      \"Sort Key\": [\"a\", \"f(b, c)\"]\n    }\n  }\n]";
         assert_eq!(json_document(&query), json);
         assert_eq!(

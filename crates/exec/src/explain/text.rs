@@ -1,32 +1,32 @@
 //! Plan trees as PostgreSQL draws them.
 
-use super::measured::{self, Measured};
-use crate::{Counter, Removed, Report};
+use super::measured::{self, Measurements};
+use crate::{NodeCounter, NodeReport, RemovedPartitions};
 use kilndb_bind::ir::*;
-use kilndb_plan::{Node, Op, Plan};
+use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_storage::accesses::Accesses;
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::sync::Arc;
 
-struct Printer<'a> {
+struct TextPrinter<'a> {
     plan: &'a Plan,
     options: &'a ExplainOptions,
-    measured: &'a Measured<'a>,
+    measured: &'a Measurements<'a>,
     out: Vec<String>,
 }
 
 /// What is shown as a part of the node below it.
 #[derive(Default)]
-pub(super) struct Above {
+pub(super) struct AbsorbedNodes {
     /// Init plans.
     pub init: Vec<usize>,
     /// The topmost projection or condition on groups: the rows, the time and the pages are its.
     top: Option<usize>,
 }
 
-impl Above {
-    pub fn and(mut self, n: &Node, plan: &Plan) -> Above {
+impl AbsorbedNodes {
+    pub fn and(mut self, n: &PlanNode, plan: &Plan) -> AbsorbedNodes {
         self.init.extend(plan.init_plans.get(&n.id).into_iter().flatten());
         if matches!(n.op, Op::Project { .. } | Op::Filter { .. }) && passes_on(n).is_some() {
             self.top = self.top.or(Some(n.id));
@@ -34,7 +34,7 @@ impl Above {
         self
     }
     /// What was counted of a node with all that is shown as a part of it.
-    pub fn counter(&self, n: &Node, measured: &Measured<'_>) -> Option<Counter> {
+    pub fn counter(&self, n: &PlanNode, measured: &Measurements<'_>) -> Option<NodeCounter> {
         let of = |id: usize| measured.counters.and_then(|c| c.get(id)).copied();
         let mut own = of(n.id)?;
         // The only partition that is left is shown in place of all.
@@ -42,22 +42,26 @@ impl Above {
             && let [one] = p.shown.as_slice()
             && let Some(one) = of(one.node.id)
         {
-            own = Counter { removed: one.removed, searches: one.searches, ..own };
+            own = NodeCounter { removed: one.removed, searches: one.searches, ..own };
         }
         Some(match self.top.and_then(of).filter(|top| top.loops > 0 && own.loops > 0) {
-            Some(top) => {
-                Counter { removed: own.removed, searches: own.searches, report: own.report, loops: own.loops, ..top }
-            }
+            Some(top) => NodeCounter {
+                removed: own.removed,
+                searches: own.searches,
+                report: own.report,
+                loops: own.loops,
+                ..top
+            },
             None => own,
         })
     }
 }
 
 /// The lines of EXPLAIN in text format.
-pub fn lines(plan: &Plan, measured: &Measured<'_>) -> Vec<String> {
+pub fn lines(plan: &Plan, measured: &Measurements<'_>) -> Vec<String> {
     let default = ExplainOptions::default();
     let options = plan.explain.as_ref().unwrap_or(&default);
-    let mut p = Printer { plan, options, measured, out: Vec::new() };
+    let mut p = TextPrinter { plan, options, measured, out: Vec::new() };
     p.node(&plan.root, None);
     for c in &plan.ctes {
         p.out.push(format!("  CTE {}", c.name));
@@ -74,28 +78,28 @@ pub fn lines(plan: &Plan, measured: &Measured<'_>) -> Vec<String> {
     p.out
 }
 
-fn report_text(report: &Report) -> Option<String> {
+fn report_text(report: &NodeReport) -> Option<String> {
     let kilobytes = |bytes: u64| bytes.div_ceil(1024);
     match *report {
-        Report::None => None,
-        Report::Sort { method, on_disk, bytes } => {
+        NodeReport::None => None,
+        NodeReport::Sort { method, on_disk, bytes } => {
             let place = if on_disk { "Disk" } else { "Memory" };
             Some(format!("Sort Method: {method}  {place}: {}kB", kilobytes(bytes)))
         }
-        Report::Hash { batches, memory, disk } => {
+        NodeReport::Hash { batches, memory, disk } => {
             let mut text = format!("Batches: {batches}  Memory Usage: {}kB", kilobytes(memory));
             if disk > 0 {
                 let _ = write!(text, "  Disk Usage: {}kB", kilobytes(disk));
             }
             Some(text)
         }
-        Report::Merge { inserted, updated, deleted, skipped } => {
+        NodeReport::Merge { inserted, updated, deleted, skipped } => {
             let counts = [("inserted", inserted), ("updated", updated), ("deleted", deleted), ("skipped", skipped)];
             let shown: Vec<String> =
                 counts.iter().filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name}={n}")).collect();
             (!shown.is_empty()).then(|| format!("Tuples: {}", shown.join(" ")))
         }
-        Report::Blocks { exact, lossy } => {
+        NodeReport::Blocks { exact, lossy } => {
             let shown: Vec<String> = [("exact", exact), ("lossy", lossy)]
                 .iter()
                 .filter(|(_, n)| *n > 0)
@@ -108,7 +112,7 @@ fn report_text(report: &Report) -> Option<String> {
 
 /// What the rows that a node left out are called, below the line with the condition that did it. A bitmap scan that
 /// shows no other condition has left them out when it looked at them again.
-pub(super) fn removed_by(n: &Node, line: &str) -> Option<&'static str> {
+pub(super) fn removed_by(n: &PlanNode, line: &str) -> Option<&'static str> {
     let has_filter = || n.info.iter().any(|line| line.starts_with("Filter: "));
     if line.starts_with("Filter: ") {
         Some("Rows Removed by Filter")
@@ -119,13 +123,13 @@ pub(super) fn removed_by(n: &Node, line: &str) -> Option<&'static str> {
     }
 }
 
-impl Printer<'_> {
+impl TextPrinter<'_> {
     /// `arrow`: the column of the arrow before it; the root has none.
-    fn node(&mut self, n: &Node, arrow: Option<usize>) {
-        self.node_of_level(n, arrow, Above::default());
+    fn node(&mut self, n: &PlanNode, arrow: Option<usize>) {
+        self.node_of_level(n, arrow, AbsorbedNodes::default());
     }
 
-    fn node_of_level(&mut self, n: &Node, arrow: Option<usize>, above: Above) {
+    fn node_of_level(&mut self, n: &PlanNode, arrow: Option<usize>, above: AbsorbedNodes) {
         let above = above.and(n, self.plan);
         // Projections are shown by PostgreSQL as part of the node below.
         if let Some(input) = passes_on(n) {
@@ -180,7 +184,7 @@ impl Printer<'_> {
     }
 
     /// What PostgreSQL has between a hash join and the side that goes into the table.
-    fn hash(&mut self, input: &Node, arrow: usize, report: Option<&str>) {
+    fn hash(&mut self, input: &PlanNode, arrow: usize, report: Option<&str>) {
         let mut input = input;
         while let Some(below) = passes_on(input) {
             input = below;
@@ -245,7 +249,7 @@ impl Printer<'_> {
     }
 
     /// `at_end`: the first row comes with the last one.
-    fn actual(&self, c: &Counter, at_end: bool) -> String {
+    fn actual(&self, c: &NodeCounter, at_end: bool) -> String {
         if c.loops == 0 {
             return " (never executed)".into();
         }
@@ -261,12 +265,12 @@ impl Printer<'_> {
 }
 
 /// Also of what stands for one.
-pub(super) fn is_hash_join(n: &Node) -> bool {
+pub(super) fn is_hash_join(n: &PlanNode) -> bool {
     matches!(n.op, Op::HashJoin { .. } | Op::Shown { .. }) && n.label.starts_with("Hash ") && n.label.ends_with("Join")
 }
 
 /// What is shown as a part of the node below it: a projection, a condition on groups.
-pub(super) fn passes_on(n: &Node) -> Option<&Arc<Node>> {
+pub(super) fn passes_on(n: &PlanNode) -> Option<&Arc<PlanNode>> {
     match &n.op {
         Op::Project { input, .. } => Some(input),
         Op::Filter { input, .. } if n.label.is_empty() => Some(input),
@@ -277,14 +281,14 @@ pub(super) fn passes_on(n: &Node) -> Option<&Arc<Node>> {
 }
 
 /// What is shown below a node: of partitions those that are left when it begins, numbered anew.
-pub(super) fn children<'n>(n: &'n Node, removed: &Removed) -> Vec<Cow<'n, Arc<Node>>> {
+pub(super) fn children<'n>(n: &'n PlanNode, removed: &RemovedPartitions) -> Vec<Cow<'n, Arc<PlanNode>>> {
     let (Op::Partitions(p), Some(gone)) = (&n.op, removed.get(&n.id).filter(|gone| !gone.is_empty())) else {
         return n.children().into_iter().map(Cow::Borrowed).collect();
     };
     let left = p.shown.iter().filter(|s| !gone.contains(&s.oid)).enumerate();
     left.map(|(i, s)| {
         let name = s.node.label.rsplit_once('_').map_or(s.node.label.as_str(), |(name, _)| name);
-        Cow::Owned(Arc::new(Node {
+        Cow::Owned(Arc::new(PlanNode {
             label: format!("{name}_{}", i + 1),
             op: Op::Shown { index: 0, below: s.node.children().into_iter().cloned().collect() },
             info: s.node.info.clone(),

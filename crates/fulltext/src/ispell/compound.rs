@@ -1,30 +1,31 @@
 //! Compound words: the ways in which a word is made of others.
 
 use super::flags::*;
-use super::trie::Node;
-use super::{AffixRule, Ispell, Joint, WORD_BYTES_MAX};
+use super::trie::TrieNode;
+use super::{AffixRule, CompoundJoint, Ispell, WORD_BYTES_MAX};
 
 /// What PostgreSQL does not limit; no word of a language comes near.
 const PARTINGS_MAX: usize = 4096;
 const DEPTH_MAX: u32 = 128;
 
 /// The shortest texts that may join parts.
-pub(super) fn joints(affixes: &[AffixRule]) -> Vec<Joint> {
-    let mut joints: Vec<Joint> = Vec::new();
+pub(super) fn joints(affixes: &[AffixRule]) -> Vec<CompoundJoint> {
+    let mut joints: Vec<CompoundJoint> = Vec::new();
     // An affix whose flag no word has joins nothing.
     let is_used = |a: &AffixRule| a.flag != Some(u32::MAX);
     for a in affixes.iter().filter(|a| a.rule.bits & COMPOUND_ANY != 0 && !a.rule.replacement.is_empty() && is_used(a))
     {
-        let is_longer = |last: &Joint| last.is_suffix == a.rule.is_suffix && a.rule.replacement.ends_with(&*last.text);
+        let is_longer =
+            |last: &CompoundJoint| last.is_suffix == a.rule.is_suffix && a.rule.replacement.ends_with(&*last.text);
         if !joints.last().is_some_and(is_longer) {
-            joints.push(Joint { text: a.rule.replacement.clone(), is_suffix: a.rule.is_suffix });
+            joints.push(CompoundJoint { text: a.rule.replacement.clone(), is_suffix: a.rule.is_suffix });
         }
     }
     joints
 }
 
 /// Where a search for parts stands.
-struct Search<'a> {
+struct CompoundSearch<'a> {
     word: &'a str,
     parts: Vec<String>,
     /// Where the part begins that is being looked for.
@@ -32,7 +33,7 @@ struct Search<'a> {
     /// The part ends behind this byte; None: anywhere.
     behind: Option<usize>,
     /// The words that begin as the part does; None: from the start on.
-    node: Option<Node>,
+    node: Option<TrieNode>,
     depth: u32,
 }
 
@@ -41,11 +42,15 @@ impl Ispell {
     pub(super) fn parted(&self, word: &str) -> Vec<Vec<String>> {
         let Some(joints) = &self.joints else { return Vec::new() };
         let mut found = 0;
-        self.part(joints, Search { word, parts: Vec::new(), start: 0, behind: None, node: None, depth: 0 }, &mut found)
+        self.part(
+            joints,
+            CompoundSearch { word, parts: Vec::new(), start: 0, behind: None, node: None, depth: 0 },
+            &mut found,
+        )
     }
 
-    fn part(&self, joints: &[Joint], search: Search<'_>, found: &mut usize) -> Vec<Vec<String>> {
-        let Search { word, mut parts, mut start, behind, depth, .. } = search;
+    fn part(&self, joints: &[CompoundJoint], search: CompoundSearch<'_>, found: &mut usize) -> Vec<Vec<String>> {
+        let CompoundSearch { word, mut parts, mut start, behind, depth, .. } = search;
         let bytes = word.as_bytes();
         let mut level = if search.node.is_some() { behind.unwrap_or(0) } else { start };
         let begin = Some(self.words.root()).filter(|n| !n.is_empty());
@@ -73,7 +78,7 @@ impl Ispell {
                         let parts = parts.iter().cloned().chain(forms).collect();
                         others.extend(self.part(
                             joints,
-                            Search { word, parts, start: end, behind: Some(end), node: None, depth: depth + 1 },
+                            CompoundSearch { word, parts, start: end, behind: Some(end), node: None, depth: depth + 1 },
                             found,
                         ));
                     }
@@ -97,7 +102,7 @@ impl Ispell {
                         return others;
                     }
                     // A longer word may begin here as well.
-                    let longer = Search {
+                    let longer = CompoundSearch {
                         word,
                         parts: parts.clone(),
                         start,
@@ -122,7 +127,7 @@ impl Ispell {
 }
 
 /// Where a part ends that one of the joints closes, at a place or, if need be, behind it; and how far from the place.
-fn joints_at(joints: &[Joint], word: &str, level: usize, in_place: bool) -> Vec<(usize, usize)> {
+fn joints_at(joints: &[CompoundJoint], word: &str, level: usize, in_place: bool) -> Vec<(usize, usize)> {
     let Some(rest) = word.get(level..) else { return Vec::new() };
     let ends = joints.iter().filter(|j| j.text.len() < rest.len()).filter_map(|j| {
         let at = if in_place { rest.starts_with(&*j.text).then_some(0) } else { rest.find(&*j.text) }?;

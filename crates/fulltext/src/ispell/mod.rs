@@ -12,14 +12,14 @@ mod sort;
 mod trie;
 mod words;
 
-use crate::dictionary::{Lexemes, Normal};
+use crate::dictionary::{Lexemes, NormalizedLexeme};
 use crate::files::DataFile;
 use affixes::{Affix, AffixFile};
 use flags::*;
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use trie::Trie;
-use words::Word;
+use words::WordFacts;
 
 /// PostgreSQL's limits: forms of a word, and its bytes.
 const FORMS_MAX: usize = 1024;
@@ -27,14 +27,14 @@ const WORD_BYTES_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(crate) struct Ispell {
-    words: Trie<Word>,
+    words: Trie<WordFacts>,
     /// Flags by the number of their set, as numbers.
     sets: Vec<Box<[u32]>>,
     affixes: Vec<AffixRule>,
     prefixes: Affixes,
     suffixes: Affixes,
     /// What may stand between the parts of a compound word; None: there are no compound words.
-    joints: Option<Vec<Joint>>,
+    joints: Option<Vec<CompoundJoint>>,
 }
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ struct Affixes {
 }
 
 #[derive(Debug)]
-struct Joint {
+struct CompoundJoint {
     text: Box<str>,
     is_suffix: bool,
 }
@@ -89,7 +89,7 @@ impl Ispell {
         let entries = words::read(words)?;
         Ispell::build(entries, AffixFile::read(affixes)?)
     }
-    fn build(entries: Vec<words::Entry>, file: AffixFile) -> Result<Ispell> {
+    fn build(entries: Vec<words::DictionaryLine>, file: AffixFile) -> Result<Ispell> {
         let uses_compounds = !file.compound_flags.is_empty();
         let mut numbers: HashMap<String, u32> = HashMap::new();
         let (words, sets) = words::build(entries, &file, &mut numbers)?;
@@ -150,10 +150,10 @@ impl Ispell {
         let mut variant = 1u16;
         let mut add = |words: &[String], variant: &mut u16| {
             let room = (FORMS_MAX - 1).saturating_sub(found.len());
-            found.extend(words.iter().take(room).map(|w| Normal {
+            found.extend(words.iter().take(room).map(|w| NormalizedLexeme {
                 word: w.clone(),
                 variant: *variant,
-                ..Normal::default()
+                ..NormalizedLexeme::default()
             }));
             *variant = variant.wrapping_add(1);
         };

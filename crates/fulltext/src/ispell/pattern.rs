@@ -10,17 +10,17 @@ pub(super) enum Pattern {
     /// Characters one after the other, at the end of a word or at its beginning.
     Classes {
         at_end: bool,
-        classes: Vec<Class>,
+        classes: Vec<CharacterClass>,
     },
     Expression(Box<Regex>),
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Class {
+pub(super) struct CharacterClass {
     is_negated: bool,
     characters: Vec<char>,
 }
-impl Class {
+impl CharacterClass {
     fn has(&self, c: char) -> bool {
         self.characters.contains(&c) != self.is_negated
     }
@@ -59,10 +59,10 @@ impl Pattern {
 }
 
 /// Letters and brackets with letters; None: the mask is more than that.
-fn classes(mask: &str) -> Option<Vec<Class>> {
+fn classes(mask: &str) -> Option<Vec<CharacterClass>> {
     let (mut classes, mut characters) = (Vec::new(), mask.chars());
     while let Some(c) = characters.next() {
-        let mut class = Class::default();
+        let mut class = CharacterClass::default();
         if c == '[' {
             loop {
                 match characters.next()? {

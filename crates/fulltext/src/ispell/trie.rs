@@ -2,36 +2,36 @@
 
 /// The entries below a prefix.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct TrieNode {
     first: u32,
     count: u16,
 }
-impl Node {
+impl TrieNode {
     pub fn is_empty(self) -> bool {
         self.count == 0
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct TrieEntry {
     byte: u8,
     /// The number of the key that ends here, from 1 on; 0: none does.
     key: u32,
-    below: Node,
+    below: TrieNode,
 }
 
 #[derive(Debug)]
 pub(super) struct Trie<T> {
-    entries: Vec<Entry>,
+    entries: Vec<TrieEntry>,
     values: Vec<T>,
-    root: Node,
+    root: TrieNode,
 }
 
 impl<T> Trie<T> {
     /// Of keys in order, each of them once.
     pub fn new(keys: Vec<(Vec<u8>, T)>) -> Trie<T> {
-        let mut entries: Vec<Entry> = Vec::new();
-        let mut root = Node::default();
+        let mut entries: Vec<TrieEntry> = Vec::new();
+        let mut root = TrieNode::default();
         // Keys that share their first bytes, and the entry whose node they make.
         let mut waiting = std::collections::VecDeque::from([(0, keys.len(), 0, None::<usize>)]);
         while let Some((low, high, level, parent)) = waiting.pop_front() {
@@ -49,10 +49,14 @@ impl<T> Trie<T> {
                 if below < end {
                     waiting.push_back((below, end, level + 1, Some(entries.len())));
                 }
-                entries.push(Entry { byte, key: if ends_here { at as u32 + 1 } else { 0 }, below: Node::default() });
+                entries.push(TrieEntry {
+                    byte,
+                    key: if ends_here { at as u32 + 1 } else { 0 },
+                    below: TrieNode::default(),
+                });
                 at = end;
             }
-            let node = Node { first: first as u32, count: (entries.len() - first) as u16 };
+            let node = TrieNode { first: first as u32, count: (entries.len() - first) as u16 };
             match parent.and_then(|p| entries.get_mut(p)) {
                 Some(entry) => entry.below = node,
                 None => root = node,
@@ -60,11 +64,11 @@ impl<T> Trie<T> {
         }
         Trie { entries, values: keys.into_iter().map(|k| k.1).collect(), root }
     }
-    pub fn root(&self) -> Node {
+    pub fn root(&self) -> TrieNode {
         self.root
     }
     /// What a byte leads to, and the value of the key that ends there.
-    pub fn step(&self, node: Node, byte: u8) -> Option<(Node, Option<&T>)> {
+    pub fn step(&self, node: TrieNode, byte: u8) -> Option<(TrieNode, Option<&T>)> {
         let first = node.first as usize;
         let entries = self.entries.get(first..first + usize::from(node.count))?;
         let entry = entries.get(entries.binary_search_by_key(&byte, |e| e.byte).ok()?)?;

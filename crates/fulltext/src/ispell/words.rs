@@ -9,33 +9,33 @@ use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
 
 /// A line: a word in small letters, and its flags as they stand there.
-pub(super) struct Entry {
+pub(super) struct DictionaryLine {
     word: Box<str>,
     flags: Box<str>,
 }
 
 /// What is known of a word.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Word {
+pub(super) struct WordFacts {
     pub set: u32,
     /// Its places in compound words.
     pub bits: u8,
 }
 
-pub(super) fn read(file: &DataFile) -> Result<Vec<Entry>> {
+pub(super) fn read(file: &DataFile) -> Result<Vec<DictionaryLine>> {
     let mut entries = Vec::new();
     file.each_line(|line| {
         let (word, flags) = line.split_once('/').unwrap_or((line, ""));
         let end = flags.find(|c: char| !c.is_ascii_graphic()).unwrap_or(flags.len());
         let word = word.split(is_space).next().unwrap_or_default();
-        entries.push(Entry { word: lower(word).into(), flags: flags.get(..end).unwrap_or_default().into() });
+        entries.push(DictionaryLine { word: lower(word).into(), flags: flags.get(..end).unwrap_or_default().into() });
         Ok(())
     })?;
     Ok(entries)
 }
 
 /// Sets of flags: each once, as numbers, with what they say of compound words.
-struct Sets<'a> {
+struct FlagSets<'a> {
     file: &'a AffixFile,
     numbers: &'a mut HashMap<String, u32>,
     known: HashMap<Vec<String>, u32>,
@@ -43,7 +43,7 @@ struct Sets<'a> {
     flags: Vec<(Vec<String>, u8)>,
 }
 
-impl Sets<'_> {
+impl FlagSets<'_> {
     fn add(&mut self, flags: Vec<String>) -> u32 {
         if let Some(known) = self.known.get(&flags) {
             return *known;
@@ -63,7 +63,7 @@ impl Sets<'_> {
         self.flags.get(set as usize).map_or((&[], 0), |(flags, bits)| (flags, *bits))
     }
     /// A word that is there twice has the flags of both.
-    fn merged(&mut self, word: Word, other: u32) -> Word {
+    fn merged(&mut self, word: WordFacts, other: u32) -> WordFacts {
         let (new, other_bits) = self.of(other);
         let (old, _) = self.of(word.set);
         let set = match (old.is_empty(), new.is_empty()) {
@@ -76,31 +76,35 @@ impl Sets<'_> {
         };
         let stays_part = word.bits & other_bits & COMPOUND_ONLY != 0;
         let merged = self.word(set);
-        Word { bits: if stays_part { merged.bits } else { merged.bits & !COMPOUND_ONLY }, ..merged }
+        WordFacts { bits: if stays_part { merged.bits } else { merged.bits & !COMPOUND_ONLY }, ..merged }
     }
-    fn word(&self, set: u32) -> Word {
+    fn word(&self, set: u32) -> WordFacts {
         let bits = self.of(set).1;
         let is_part_anywhere = bits & COMPOUND_ONLY != 0 && bits & COMPOUND_ANY == 0;
-        Word { set, bits: if is_part_anywhere { bits | COMPOUND_ANY } else { bits } }
+        WordFacts { set, bits: if is_part_anywhere { bits | COMPOUND_ANY } else { bits } }
     }
 }
 
-type Built = (Trie<Word>, Vec<Box<[u32]>>);
+type WordsAndSets = (Trie<WordFacts>, Vec<Box<[u32]>>);
 
 /// `numbers` gets a number for each flag that a word has.
-pub(super) fn build(mut entries: Vec<Entry>, file: &AffixFile, numbers: &mut HashMap<String, u32>) -> Result<Built> {
+pub(super) fn build(
+    mut entries: Vec<DictionaryLine>,
+    file: &AffixFile,
+    numbers: &mut HashMap<String, u32>,
+) -> Result<WordsAndSets> {
     if let Some(aliases) = &file.aliases {
         for entry in &mut entries {
             entry.flags = aliased(&entry.flags, aliases)?;
         }
     }
     entries.sort_by(|a, b| a.word.cmp(&b.word).then_with(|| a.flags.cmp(&b.flags)));
-    let mut sets = Sets { file, numbers, known: HashMap::new(), sets: Vec::new(), flags: Vec::new() };
+    let mut sets = FlagSets { file, numbers, known: HashMap::new(), sets: Vec::new(), flags: Vec::new() };
     for set in file.aliases.iter().flatten() {
         sets.add(file.mode.split(set)?);
     }
     let mut by_text: HashMap<Box<str>, u32> = HashMap::new();
-    let mut keys: Vec<(Vec<u8>, Word)> = Vec::new();
+    let mut keys: Vec<(Vec<u8>, WordFacts)> = Vec::new();
     for entry in entries.into_iter().filter(|e| !e.word.is_empty()) {
         let set = match by_text.get(&entry.flags) {
             Some(set) => *set,

@@ -8,7 +8,7 @@
 mod states;
 
 use kilndb_base::sync::LazyLock;
-use states::{Action, Effect, State, Test};
+use states::{CharacterTest, ParserAction, ParserEffect, ParserState};
 
 /// Token types by number; 0 is none.
 pub mod token {
@@ -93,12 +93,12 @@ pub struct Token<'a> {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct ParserPosition {
     at: usize,
     /// Bytes and characters of the token so far.
     len: usize,
     chars: usize,
-    state: State,
+    state: ParserState,
     /// How many alternatives of the state have been tried.
     tried: usize,
 }
@@ -106,8 +106,8 @@ struct Place {
 /// Gives the tokens of a document, one after the other.
 pub struct Parser<'a> {
     text: &'a str,
-    place: Place,
-    saved: Vec<Place>,
+    place: ParserPosition,
+    saved: Vec<ParserPosition>,
     start: usize,
     /// A host is to end where its path begins: the whole URL has been given already.
     want_host: bool,
@@ -120,7 +120,7 @@ pub struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     pub fn new(text: &'a str) -> Parser<'a> {
-        let place = Place { at: 0, len: 0, chars: 0, state: State::Base, tried: 0 };
+        let place = ParserPosition { at: 0, len: 0, chars: 0, state: ParserState::Base, tried: 0 };
         Parser {
             text,
             place,
@@ -141,11 +141,11 @@ impl<'a> Parser<'a> {
     }
 
     /// Looks ahead with a parser of its own, which begins here.
-    fn look_ahead(&mut self, state: State, kind: u8) -> bool {
+    fn look_ahead(&mut self, state: ParserState, kind: u8) -> bool {
         let Some(rest) = self.text.get(self.place.at..) else { return false };
         let mut ahead = Parser::new(rest);
         ahead.place.state = state;
-        ahead.want_host = state == State::Base;
+        ahead.want_host = state == ParserState::Base;
         match ahead.next() {
             Some(t) if t.kind == kind => {
                 self.found = (t.text.len(), t.text.chars().count());
@@ -154,24 +154,24 @@ impl<'a> Parser<'a> {
             _ => false,
         }
     }
-    fn passes(&mut self, test: Test, c: Option<char>) -> bool {
+    fn passes(&mut self, test: CharacterTest, c: Option<char>) -> bool {
         match test {
-            Test::Any => true,
-            Test::End => c.is_none(),
-            Test::Is(b) => c == Some(b as char),
-            Test::AsciiLetter => c.is_some_and(|c| c.is_ascii_alphabetic()),
-            Test::Letter => c.is_some_and(is_letter),
-            Test::Digit => c.is_some_and(|c| c.is_ascii_digit()),
-            Test::LetterOrDigit => c.is_some_and(is_letter_or_digit),
-            Test::NeitherLetterNorDigit => !c.is_some_and(is_letter_or_digit),
-            Test::HexDigit => c.is_some_and(|c| c.is_ascii_hexdigit()),
-            Test::Space => c.is_some_and(char::is_whitespace),
-            Test::Mark => c.is_some_and(is_mark),
-            Test::UrlCharacter => c.is_some_and(|c| ('!'..='~').contains(&c) && !"\"<>\\^`{|}".contains(c)),
-            Test::Ignored => self.ignore,
-            Test::HostWanted => std::mem::take(&mut self.want_host),
-            Test::HostAhead => self.look_ahead(State::Base, token::HOST),
-            Test::UrlPathAhead => self.look_ahead(State::UrlPathFirst, token::URL_PATH),
+            CharacterTest::Any => true,
+            CharacterTest::End => c.is_none(),
+            CharacterTest::Is(b) => c == Some(b as char),
+            CharacterTest::AsciiLetter => c.is_some_and(|c| c.is_ascii_alphabetic()),
+            CharacterTest::Letter => c.is_some_and(is_letter),
+            CharacterTest::Digit => c.is_some_and(|c| c.is_ascii_digit()),
+            CharacterTest::LetterOrDigit => c.is_some_and(is_letter_or_digit),
+            CharacterTest::NeitherLetterNorDigit => !c.is_some_and(is_letter_or_digit),
+            CharacterTest::HexDigit => c.is_some_and(|c| c.is_ascii_hexdigit()),
+            CharacterTest::Space => c.is_some_and(char::is_whitespace),
+            CharacterTest::Mark => c.is_some_and(is_mark),
+            CharacterTest::UrlCharacter => c.is_some_and(|c| ('!'..='~').contains(&c) && !"\"<>\\^`{|}".contains(c)),
+            CharacterTest::Ignored => self.ignore,
+            CharacterTest::HostWanted => std::mem::take(&mut self.want_host),
+            CharacterTest::HostAhead => self.look_ahead(ParserState::Base, token::HOST),
+            CharacterTest::UrlPathAhead => self.look_ahead(ParserState::UrlPathFirst, token::URL_PATH),
         }
     }
     /// Script and style begin and end what is ignored.
@@ -183,23 +183,23 @@ impl<'a> Parser<'a> {
             _ => {}
         }
     }
-    fn apply(&mut self, effect: Effect) {
+    fn apply(&mut self, effect: ParserEffect) {
         match effect {
-            Effect::None => {}
-            Effect::NoteTag => self.note_tag(),
-            Effect::TakeAhead => {
+            ParserEffect::None => {}
+            ParserEffect::NoteTag => self.note_tag(),
+            ParserEffect::TakeAhead => {
                 self.place.at += self.found.0;
                 self.place.len += self.found.0;
                 self.place.chars += self.found.1;
             }
-            Effect::TakeAheadAndReread => {
+            ParserEffect::TakeAheadAndReread => {
                 self.place.len += self.found.0;
                 self.place.chars += self.found.1;
                 self.place.at = self.start;
                 self.want_host = true;
             }
-            Effect::Reread => self.place.at = self.start,
-            Effect::Restart => {
+            ParserEffect::Reread => self.place.at = self.start,
+            ParserEffect::Restart => {
                 self.place.at = self.start;
                 (self.place.len, self.place.chars) = (0, 0);
             }
@@ -230,7 +230,7 @@ impl<'a> Parser<'a> {
         }
     }
     /// The first alternative from `tried` on that fits.
-    fn choose(&mut self, c: Option<char>) -> (usize, states::Rule) {
+    fn choose(&mut self, c: Option<char>) -> (usize, states::ParserRule) {
         let (rules, otherwise) = states::alternatives(self.place.state);
         let mut at = std::mem::take(&mut self.place.tried);
         while let Some(rule) = rules.get(at) {
@@ -239,7 +239,7 @@ impl<'a> Parser<'a> {
             }
             at += 1;
         }
-        (at, states::Rule { test: Test::End, action: otherwise, effect: Effect::None })
+        (at, states::ParserRule { test: CharacterTest::End, action: otherwise, effect: ParserEffect::None })
     }
 
     fn find(&mut self) -> Option<u8> {
@@ -249,16 +249,19 @@ impl<'a> Parser<'a> {
         }
         self.start = self.place.at;
         loop {
-            if self.place.state == State::AsciiWord && self.place.tried == 0 {
+            if self.place.state == ParserState::AsciiWord && self.place.tried == 0 {
                 self.step_over_letters();
             }
             let c = self.current();
             if c.is_none()
-                && matches!(self.place.state, State::Comment | State::CloseCommentFirst | State::CloseCommentLast)
+                && matches!(
+                    self.place.state,
+                    ParserState::Comment | ParserState::CloseCommentFirst | ParserState::CloseCommentLast
+                )
             {
                 self.no_comment_end = true;
             }
-            if self.place.state == State::CommentLast && self.no_comment_end {
+            if self.place.state == ParserState::CommentLast && self.no_comment_end {
                 if !self.back() {
                     return None;
                 }
@@ -267,36 +270,36 @@ impl<'a> Parser<'a> {
             let (at, rule) = self.choose(c);
             self.apply(rule.effect);
             match rule.action {
-                Action::Token(kind, next) => {
+                ParserAction::Token(kind, next) => {
                     self.saved.clear();
                     self.place.state = next;
                     return Some(kind);
                 }
-                Action::Back => {
+                ParserAction::Back => {
                     if !self.back() {
                         return None;
                     }
                     continue;
                 }
-                Action::Try(next) => {
-                    self.saved.push(Place { tried: at + 1, ..self.place });
+                ParserAction::Try(next) => {
+                    self.saved.push(ParserPosition { tried: at + 1, ..self.place });
                     self.place.state = next;
                 }
-                Action::Commit(next) => {
+                ParserAction::Commit(next) => {
                     self.saved.pop();
                     self.place.state = next;
                 }
-                Action::Merge => {
+                ParserAction::Merge => {
                     if let Some(saved) = self.saved.pop() {
                         self.place.state = saved.state;
                     }
                 }
-                Action::Again(next) => {
+                ParserAction::Again(next) => {
                     self.place.state = next;
                     continue;
                 }
-                Action::Go(next) => self.place.state = next,
-                Action::Stay => {}
+                ParserAction::Go(next) => self.place.state = next,
+                ParserAction::Stay => {}
             }
             if self.place.at >= end {
                 return None;

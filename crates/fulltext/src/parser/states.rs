@@ -4,7 +4,7 @@ use super::token::*;
 
 /// What is asked of the next character (or of what follows it).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Test {
+pub(super) enum CharacterTest {
     Any,
     End,
     Is(u8),
@@ -24,26 +24,26 @@ pub(super) enum Test {
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Action {
+pub(super) enum ParserAction {
     /// The character belongs to the token; the next state.
-    Go(State),
+    Go(ParserState),
     Stay,
     /// A try: if it fails, the alternatives that follow are next.
-    Try(State),
+    Try(ParserState),
     /// The try has succeeded; there is no way back to its beginning.
-    Commit(State),
+    Commit(ParserState),
     /// This try has failed.
     Back,
     /// Back to the state of the try's beginning, with what has been read.
     Merge,
     /// Another state looks at the same character.
-    Again(State),
+    Again(ParserState),
     /// A token ends before this character.
-    Token(u8, State),
+    Token(u8, ParserState),
 }
 
 #[derive(Clone, Copy)]
-pub(super) enum Effect {
+pub(super) enum ParserEffect {
     None,
     NoteTag,
     TakeAhead,
@@ -54,14 +54,14 @@ pub(super) enum Effect {
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Rule {
-    pub test: Test,
-    pub action: Action,
-    pub effect: Effect,
+pub(super) struct ParserRule {
+    pub test: CharacterTest,
+    pub action: ParserAction,
+    pub effect: ParserEffect,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
+pub(super) enum ParserState {
     Base,
     NumWord,
     AsciiWord,
@@ -141,42 +141,50 @@ pub(super) enum State {
     PartDigits,
 }
 
-const fn go(test: Test, next: State) -> Rule {
-    Rule { test, action: Action::Go(next), effect: Effect::None }
+const fn go(test: CharacterTest, next: ParserState) -> ParserRule {
+    ParserRule { test, action: ParserAction::Go(next), effect: ParserEffect::None }
 }
-const fn stay(test: Test) -> Rule {
-    Rule { test, action: Action::Stay, effect: Effect::None }
+const fn stay(test: CharacterTest) -> ParserRule {
+    ParserRule { test, action: ParserAction::Stay, effect: ParserEffect::None }
 }
-const fn attempt(test: Test, next: State) -> Rule {
-    Rule { test, action: Action::Try(next), effect: Effect::None }
+const fn attempt(test: CharacterTest, next: ParserState) -> ParserRule {
+    ParserRule { test, action: ParserAction::Try(next), effect: ParserEffect::None }
 }
-const fn commit(test: Test, next: State) -> Rule {
-    Rule { test, action: Action::Commit(next), effect: Effect::None }
+const fn commit(test: CharacterTest, next: ParserState) -> ParserRule {
+    ParserRule { test, action: ParserAction::Commit(next), effect: ParserEffect::None }
 }
-const fn back(test: Test) -> Rule {
-    Rule { test, action: Action::Back, effect: Effect::None }
+const fn back(test: CharacterTest) -> ParserRule {
+    ParserRule { test, action: ParserAction::Back, effect: ParserEffect::None }
 }
-const fn found(test: Test, kind: u8, next: State) -> Rule {
-    Rule { test, action: Action::Token(kind, next), effect: Effect::None }
+const fn found(test: CharacterTest, kind: u8, next: ParserState) -> ParserRule {
+    ParserRule { test, action: ParserAction::Token(kind, next), effect: ParserEffect::None }
 }
-const fn with(rule: Rule, effect: Effect) -> Rule {
-    Rule { effect, ..rule }
+const fn with(rule: ParserRule, effect: ParserEffect) -> ParserRule {
+    ParserRule { effect, ..rule }
 }
-const fn is(c: char) -> Test {
-    Test::Is(c as u8)
+const fn is(c: char) -> CharacterTest {
+    CharacterTest::Is(c as u8)
 }
 
 /// A hyphenated word is given whole; then its parts are read.
-const fn whole(kind: u8) -> Rule {
-    Rule { test: Test::End, action: Action::Token(kind, State::Parts), effect: Effect::Reread }
+const fn whole(kind: u8) -> ParserRule {
+    ParserRule {
+        test: CharacterTest::End,
+        action: ParserAction::Token(kind, ParserState::Parts),
+        effect: ParserEffect::Reread,
+    }
 }
 /// As [`whole`], before any other character.
-const fn whole_before_other(kind: u8) -> Rule {
-    Rule { test: Test::Any, action: Action::Token(kind, State::Parts), effect: Effect::Reread }
+const fn whole_before_other(kind: u8) -> ParserRule {
+    ParserRule {
+        test: CharacterTest::Any,
+        action: ParserAction::Token(kind, ParserState::Parts),
+        effect: ParserEffect::Reread,
+    }
 }
 
 /// The alternatives in their order, and what happens where none fits.
-pub(super) fn alternatives(state: State) -> (&'static [Rule], Action) {
+pub(super) fn alternatives(state: ParserState) -> (&'static [ParserRule], ParserAction) {
     if let Some(found) = words(state) {
         return found;
     }
@@ -189,10 +197,10 @@ pub(super) fn alternatives(state: State) -> (&'static [Rule], Action) {
     names(state)
 }
 
-fn words(state: State) -> Option<(&'static [Rule], Action)> {
-    use Action::{Again, Back, Token};
-    use State::*;
-    use Test::*;
+fn words(state: ParserState) -> Option<(&'static [ParserRule], ParserAction)> {
+    use CharacterTest::*;
+    use ParserAction::{Again, Back, Token};
+    use ParserState::*;
     Some(match state {
         Base => (
             const {
@@ -201,7 +209,7 @@ fn words(state: State) -> Option<(&'static [Rule], Action)> {
                     attempt(is('<'), TagFirst),
                     go(Ignored, Blank),
                     go(AsciiLetter, AsciiWord),
-                    go(Letter, State::Word),
+                    go(Letter, ParserState::Word),
                     go(Digit, Unsigned),
                     attempt(is('-'), SignedFirst),
                     attempt(is('+'), SignedFirst),
@@ -211,7 +219,7 @@ fn words(state: State) -> Option<(&'static [Rule], Action)> {
                     attempt(is('.'), PathFirstDot),
                 ]
             },
-            Action::Go(Blank),
+            ParserAction::Go(Blank),
         ),
         NumWord => (
             const {
@@ -240,13 +248,13 @@ fn words(state: State) -> Option<(&'static [Rule], Action)> {
                     attempt(is('/'), FileFirst),
                     attempt(Digit, Host),
                     go(Digit, NumWord),
-                    go(Letter, State::Word),
-                    go(Mark, State::Word),
+                    go(Letter, ParserState::Word),
+                    go(Mark, ParserState::Word),
                 ]
             },
             Token(ASCII_WORD, Base),
         ),
-        State::Word => (
+        ParserState::Word => (
             const { &[stay(Letter), stay(Mark), go(Digit, NumWord), attempt(is('-'), HyphenWordFirst)] },
             Token(WORD, Base),
         ),
@@ -343,10 +351,10 @@ fn words(state: State) -> Option<(&'static [Rule], Action)> {
     })
 }
 
-fn numbers(state: State) -> Option<(&'static [Rule], Action)> {
-    use Action::{Back, Stay, Token};
-    use State::*;
-    use Test::*;
+fn numbers(state: ParserState) -> Option<(&'static [ParserRule], ParserAction)> {
+    use CharacterTest::*;
+    use ParserAction::{Back, Stay, Token};
+    use ParserState::*;
     Some(match state {
         Unsigned => (
             const {
@@ -404,12 +412,19 @@ fn numbers(state: State) -> Option<(&'static [Rule], Action)> {
             Token(DECIMAL, Base),
         ),
         // -1.2.3 is no number: the sign is given alone.
-        SignedVersion => {
-            (const { &[Rule { test: Digit, action: Action::Again(SignedVersionSign), effect: Effect::Restart }] }, Back)
-        }
+        SignedVersion => (
+            const {
+                &[ParserRule {
+                    test: Digit,
+                    action: ParserAction::Again(SignedVersionSign),
+                    effect: ParserEffect::Restart,
+                }]
+            },
+            Back,
+        ),
         SignedVersionSign => (const { &[back(End), found(Digit, BLANK, Unsigned)] }, Stay),
-        VersionFirst => (const { &[commit(Digit, State::Version)] }, Back),
-        State::Version => (const { &[stay(Digit), attempt(is('.'), VersionFirst)] }, Token(VERSION, Base)),
+        VersionFirst => (const { &[commit(Digit, ParserState::Version)] }, Back),
+        ParserState::Version => (const { &[stay(Digit), attempt(is('.'), VersionFirst)] }, Token(VERSION, Base)),
         ExponentFirst => {
             (const { &[commit(Digit, Exponent), go(is('+'), ExponentSign), go(is('-'), ExponentSign)] }, Back)
         }
@@ -419,10 +434,10 @@ fn numbers(state: State) -> Option<(&'static [Rule], Action)> {
     })
 }
 
-fn markup(state: State) -> Option<(&'static [Rule], Action)> {
-    use Action::{Back, Merge, Stay, Token};
-    use State::*;
-    use Test::*;
+fn markup(state: ParserState) -> Option<(&'static [ParserRule], ParserAction)> {
+    use CharacterTest::*;
+    use ParserAction::{Back, Merge, Stay, Token};
+    use ParserState::*;
     Some(match state {
         EntityFirst => (
             const { &[go(is('#'), EntityNumberFirst), go(AsciiLetter, Entity), go(is(':'), Entity), go(is('_'), Entity)] },
@@ -467,8 +482,8 @@ fn markup(state: State) -> Option<(&'static [Rule], Action)> {
             const {
                 &[
                     go(is('/'), TagEmptyEnd),
-                    with(go(is('>'), TagEnd), Effect::NoteTag),
-                    with(go(Space, Tag), Effect::NoteTag),
+                    with(go(is('>'), TagEnd), ParserEffect::NoteTag),
+                    with(go(Space, Tag), ParserEffect::NoteTag),
                     stay(LetterOrDigit),
                     stay(is(':')),
                     stay(is('_')),
@@ -482,7 +497,7 @@ fn markup(state: State) -> Option<(&'static [Rule], Action)> {
         Tag => (
             const {
                 &[
-                    with(go(is('>'), TagEnd), Effect::NoteTag),
+                    with(go(is('>'), TagEnd), ParserEffect::NoteTag),
                     go(is('\''), TagQuote),
                     go(is('"'), TagDoubleQuote),
                     stay(AsciiLetter),
@@ -498,7 +513,7 @@ fn markup(state: State) -> Option<(&'static [Rule], Action)> {
                     stay(is('?')),
                     stay(is('%')),
                     stay(is('~')),
-                    with(stay(Space), Effect::NoteTag),
+                    with(stay(Space), ParserEffect::NoteTag),
                 ]
             },
             Back,
@@ -510,17 +525,17 @@ fn markup(state: State) -> Option<(&'static [Rule], Action)> {
         CommentFirst => (const { &[go(is('-'), CommentLast), go(is('D'), Tag), go(is('d'), Tag)] }, Back),
         CommentLast => (const { &[go(is('-'), Comment)] }, Back),
         Comment => (const { &[back(End), go(is('-'), CloseCommentFirst)] }, Stay),
-        CloseCommentFirst => (const { &[back(End), go(is('-'), CloseCommentLast)] }, Action::Go(Comment)),
-        CloseCommentLast => (const { &[back(End), stay(is('-')), go(is('>'), CommentEnd)] }, Action::Go(Comment)),
+        CloseCommentFirst => (const { &[back(End), go(is('-'), CloseCommentLast)] }, ParserAction::Go(Comment)),
+        CloseCommentLast => (const { &[back(End), stay(is('-')), go(is('>'), CommentEnd)] }, ParserAction::Go(Comment)),
         _ => return None,
     })
 }
 
 /// Hosts, addresses, URLs, files.
-fn names(state: State) -> (&'static [Rule], Action) {
-    use Action::{Back, Token};
-    use State::*;
-    use Test::*;
+fn names(state: ParserState) -> (&'static [ParserRule], ParserAction) {
+    use CharacterTest::*;
+    use ParserAction::{Back, Token};
+    use ParserState::*;
     match state {
         DomainFirst => (const { &[go(AsciiLetter, DomainSecond), go(Digit, Host)] }, Back),
         DomainSecond => (
@@ -573,7 +588,7 @@ fn names(state: State) -> (&'static [Rule], Action) {
             },
             Back,
         ),
-        Email => (const { &[back(HostWanted), with(found(HostAhead, EMAIL, Base), Effect::TakeAhead)] }, Back),
+        Email => (const { &[back(HostWanted), with(found(HostAhead, EMAIL, Base), ParserEffect::TakeAhead)] }, Back),
         FileFirst => (
             const {
                 &[
@@ -627,10 +642,10 @@ fn names(state: State) -> (&'static [Rule], Action) {
             Token(FILE, Base),
         ),
         FileNext => (const { &[commit(AsciiLetter, File), commit(Digit, File), commit(is('_'), File)] }, Back),
-        UrlPathFirst => (const { &[go(UrlCharacter, State::UrlPath)] }, Back),
-        UrlPathStart => (&[], Action::Go(State::UrlPath)),
-        State::UrlPath => (const { &[stay(UrlCharacter)] }, Token(URL_PATH, Base)),
-        Url => (const { &[back(End), with(found(UrlPathAhead, URL, Base), Effect::TakeAheadAndReread)] }, Back),
+        UrlPathFirst => (const { &[go(UrlCharacter, ParserState::UrlPath)] }, Back),
+        UrlPathStart => (&[], ParserAction::Go(ParserState::UrlPath)),
+        ParserState::UrlPath => (const { &[stay(UrlCharacter)] }, Token(URL_PATH, Base)),
+        Url => (const { &[back(End), with(found(UrlPathAhead, URL, Base), ParserEffect::TakeAheadAndReread)] }, Back),
         ProtocolFirst => (const { &[go(is('/'), ProtocolSecond)] }, Back),
         ProtocolSecond => (const { &[go(is('/'), ProtocolEnd)] }, Back),
         ProtocolEnd => (&[], Token(PROTOCOL, Base)),

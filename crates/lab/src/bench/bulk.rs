@@ -1,9 +1,9 @@
 //! Commit modes, whole tables at once, temporary tables (experiments 1 and 3).
 
 use super::figures::Better;
-use super::pgbench::Load;
-use super::turns::{Stage, Turn, execute};
-use super::{Options, command, socket_folder};
+use super::pgbench::PgbenchLoad;
+use super::turns::{BenchStage, ServerTurn, execute};
+use super::{BenchOptions, command, socket_folder};
 use kilndb_lab::client::Client;
 use std::time::Instant;
 
@@ -13,15 +13,15 @@ const UPDATED_ROWS: u32 = 1_000_000;
 const TEMPORARY: &str =
     "create temp table scratch (a int, b text);\ninsert into scratch values (1, 'x');\ndrop table scratch;\n";
 
-pub(super) fn stages(options: &Options) -> Vec<Stage> {
+pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     let rows = options.rows;
     let mut stages = vec![commit_modes(), unlogged_tpcb(options.scale)];
     stages.extend(["", "unlogged", "temporary"].map(|kind| whole_table(kind, rows)));
     let updated = "table and indexes after ten whole-table UPDATEs, times their size before";
-    stages.push(Stage::new(updated, |turn| size_after_updates(turn, updated)).turns(1));
+    stages.push(BenchStage::new(updated, |turn| size_after_updates(turn, updated)).turns(1));
     let temporary = "CREATE TEMP TABLE, INSERT, DROP, 64 clients, tps";
-    stages.push(Stage::new(temporary, |turn| {
-        let run = turn.pgbench(&Load::script(TEMPORARY, 64, "simple"))?;
+    stages.push(BenchStage::new(temporary, |turn| {
+        let run = turn.pgbench(&PgbenchLoad::script(TEMPORARY, 64, "simple"))?;
         turn.put(temporary, Better::More, run.tps);
         Ok(())
     }));
@@ -31,8 +31,8 @@ pub(super) fn stages(options: &Options) -> Vec<Stage> {
 
 /// TPC-B as experiment 1 runs it: committed when it is on disk, or a little later. Both in one turn, because what one is
 /// held against is the other too.
-fn commit_modes() -> Stage {
-    Stage::new("commit modes", |turn| {
+fn commit_modes() -> BenchStage {
+    BenchStage::new("commit modes", |turn| {
         for (mode, before, after) in [
             ("synchronous_commit on", &[] as &[&str], &[] as &[&str]),
             (
@@ -52,7 +52,7 @@ fn commit_modes() -> Stage {
             ),
         ] {
             turn.execute(before)?;
-            let run = turn.pgbench(&Load::tpcb(CLIENTS, "prepared"));
+            let run = turn.pgbench(&PgbenchLoad::tpcb(CLIENTS, "prepared"));
             turn.execute(after)?;
             turn.put(&format!("TPC-B, prepared, {CLIENTS} clients, {mode}, tps"), Better::More, run?.tps);
         }
@@ -61,8 +61,8 @@ fn commit_modes() -> Stage {
 }
 
 /// The tables of the other parts are unlogged meanwhile, and as they were before afterwards.
-fn unlogged_tpcb(scale: u32) -> Stage {
-    let fill = move |turn: &Turn<'_>, more: &[&str]| {
+fn unlogged_tpcb(scale: u32) -> BenchStage {
+    let fill = move |turn: &ServerTurn<'_>, more: &[&str]| {
         let mut pgbench = command("pgbench", &turn.side.at)?;
         let output = pgbench.args(["-i", "-q", "-s", &scale.to_string()]).args(more).arg("postgres").output();
         let output = output.map_err(|e| e.to_string())?;
@@ -72,8 +72,8 @@ fn unlogged_tpcb(scale: u32) -> Stage {
         }
     };
     let row = format!("TPC-B, prepared, {CLIENTS} clients, unlogged tables, tps");
-    Stage::new(&row.clone(), move |turn| {
-        let run = turn.pgbench(&Load::tpcb(CLIENTS, "prepared"))?;
+    BenchStage::new(&row.clone(), move |turn| {
+        let run = turn.pgbench(&PgbenchLoad::tpcb(CLIENTS, "prepared"))?;
         turn.put(&row, Better::More, run.tps);
         Ok(())
     })
@@ -82,9 +82,9 @@ fn unlogged_tpcb(scale: u32) -> Stage {
 }
 
 /// Experiment 3.
-fn whole_table(kind: &'static str, rows: u32) -> Stage {
+fn whole_table(kind: &'static str, rows: u32) -> BenchStage {
     let name = if kind.is_empty() { "logged" } else { kind };
-    Stage::new(&format!("a whole table, {name}"), move |turn| {
+    BenchStage::new(&format!("a whole table, {name}"), move |turn| {
         // A temporary table is of this session.
         let mut client = turn.connect()?;
         execute(&mut client, &[&format!("create {kind} table tab(c1 integer)"), "checkpoint"])?;
@@ -120,7 +120,7 @@ fn integer(client: &mut Client, sql: &str) -> Result<i64, String> {
     client.integer(sql).map_err(|e| format!("{sql}: {e}"))
 }
 
-fn size_after_updates(turn: &mut Turn<'_>, row: &str) -> Result<(), String> {
+fn size_after_updates(turn: &mut ServerTurn<'_>, row: &str) -> Result<(), String> {
     let fill =
         format!("insert into updated select i, 0, i % 1000, 'some text' from generate_series(1, {UPDATED_ROWS}) i");
     turn.execute(&[
@@ -137,8 +137,8 @@ fn size_after_updates(turn: &mut Turn<'_>, row: &str) -> Result<(), String> {
     turn.execute(&["drop table updated"])
 }
 
-fn copy(rows: u32) -> Stage {
-    Stage::new("COPY", move |turn| {
+fn copy(rows: u32) -> BenchStage {
+    BenchStage::new("COPY", move |turn| {
         // The server writes and reads the file, maybe as another user.
         let folder = socket_folder()?;
         let file = folder.path().join("accounts").display().to_string();

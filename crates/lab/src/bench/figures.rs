@@ -25,7 +25,7 @@ pub(super) enum Judged {
     No,
 }
 
-struct Row {
+struct FigureRow {
     name: String,
     better: Better,
     judged: Judged,
@@ -34,7 +34,7 @@ struct Row {
 /// In the order of the table.
 #[derive(Default)]
 pub(super) struct Figures {
-    rows: Vec<Row>,
+    rows: Vec<FigureRow>,
     values: BTreeMap<(String, &'static str), Vec<f64>>,
 }
 
@@ -103,7 +103,7 @@ fn number(value: f64) -> String {
 impl Figures {
     pub(super) fn put(&mut self, engine: &'static str, row: &str, better: Better, judged: Judged, value: f64) {
         if !self.rows.iter().any(|known| known.name == row) {
-            self.rows.push(Row { name: row.to_string(), better, judged });
+            self.rows.push(FigureRow { name: row.to_string(), better, judged });
         }
         self.values.entry((row.to_string(), engine)).or_default().push(value);
     }
@@ -122,7 +122,7 @@ impl Figures {
         self.values.get(&(row.to_string(), engine)).map_or(&[], Vec::as_slice)
     }
 
-    fn gain(&self, row: &Row, base: &'static str, other: &'static str) -> Option<Gain> {
+    fn gain(&self, row: &FigureRow, base: &'static str, other: &'static str) -> Option<Gain> {
         Gain::of(self.values(&row.name, base), self.values(&row.name, other), row.better)
     }
 

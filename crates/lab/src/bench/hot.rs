@@ -1,9 +1,9 @@
 //! The hot row and the queue (experiment 4). What counts is rows changed, never attempts.
 
-use super::Options;
+use super::BenchOptions;
 use super::figures::Better;
-use super::pgbench::Load;
-use super::turns::{Stage, Turn};
+use super::pgbench::PgbenchLoad;
+use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::Client;
 
 const HOT_ROW_START: i64 = 2_000_000_000;
@@ -25,7 +25,7 @@ fn queue_script(claim: &str) -> String {
 }
 
 /// What came of a script.
-struct Outcome {
+struct HotRowOutcome {
     /// Rows changed per second.
     rate: f64,
     rows: i64,
@@ -33,15 +33,15 @@ struct Outcome {
 }
 
 /// Runs a script. `count` asks for a number that each row changed moves by one.
-fn run(turn: &mut Turn<'_>, load: Load<'_>, count: &str) -> Result<Outcome, String> {
+fn run(turn: &mut ServerTurn<'_>, load: PgbenchLoad<'_>, count: &str) -> Result<HotRowOutcome, String> {
     let before = turn.integer(count)?;
-    let run = turn.pgbench(&Load { threads: THREADS, ..load })?;
+    let run = turn.pgbench(&PgbenchLoad { threads: THREADS, ..load })?;
     let rows = (turn.integer(count)? - before).abs();
     turn.add(EMPTY, run.empty_seconds as f64);
-    Ok(Outcome { rate: rows as f64 / run.seconds(), rows, transactions: run.transactions })
+    Ok(HotRowOutcome { rate: rows as f64 / run.seconds(), rows, transactions: run.transactions })
 }
 
-pub(super) fn stages(_: &Options) -> Vec<Stage> {
+pub(super) fn stages(_: &BenchOptions) -> Vec<BenchStage> {
     let mut stages = Vec::new();
     for (kind, clients, name, script) in [
         ("unlogged", 1920, "plain", PLAIN),
@@ -65,11 +65,11 @@ pub(super) fn stages(_: &Options) -> Vec<Stage> {
     stages
 }
 
-fn hot_row(kind: &'static str, clients: u32, name: &str, script: &'static str) -> Stage {
+fn hot_row(kind: &'static str, clients: u32, name: &str, script: &'static str) -> BenchStage {
     let logged = if kind.is_empty() { "logged" } else { kind };
     let row = format!("hot row, {logged}, {clients} clients, {name}, rows/s");
-    Stage::new(&row.clone(), move |turn| {
-        let outcome = run(turn, Load::script(script, clients, "prepared"), "select cnt from tbl")?;
+    BenchStage::new(&row.clone(), move |turn| {
+        let outcome = run(turn, PgbenchLoad::script(script, clients, "prepared"), "select cnt from tbl")?;
         // Each transaction of the plain UPDATE changes the row, once.
         if script == PLAIN && u64::try_from(outcome.rows) != Ok(outcome.transactions) {
             return Err(format!("{} updates have counted down by {}", outcome.transactions, outcome.rows));
@@ -87,13 +87,14 @@ fn hot_row(kind: &'static str, clients: u32, name: &str, script: &'static str) -
     .end(|turn| turn.execute(&["drop table if exists tbl"]))
 }
 
-fn queue(name: &str, script: String, held: bool) -> Stage {
+fn queue(name: &str, script: String, held: bool) -> BenchStage {
     let beside = if held { ", beside a held snapshot" } else { "" };
     let row = format!("queue, {QUEUE_CLIENTS} clients, {name}{beside}, rows/s");
-    Stage::new(&row.clone(), move |turn| {
+    BenchStage::new(&row.clone(), move |turn| {
         refill(turn)?;
         let holder = if held { Some(hold_snapshot(turn)?) } else { None };
-        let outcome = run(turn, Load::script(&script, QUEUE_CLIENTS, "extended"), "select count(*) from t_order_u")?;
+        let outcome =
+            run(turn, PgbenchLoad::script(&script, QUEUE_CLIENTS, "extended"), "select count(*) from t_order_u")?;
         drop(holder);
         turn.put(&row, Better::More, outcome.rate);
         let (left, moved) = counts(turn)?;
@@ -106,7 +107,7 @@ fn queue(name: &str, script: String, held: bool) -> Stage {
     .end(|turn| turn.execute(&["drop table if exists t_order_q, t_order_u"]))
 }
 
-fn fill(turn: &mut Turn<'_>) -> Result<(), String> {
+fn fill(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     turn.execute(&[
         "drop table if exists t_order_q, t_order_u",
         "create unlogged table t_order_q (id serial8 primary key, order_id uuid unique, cts timestamp not null)",
@@ -118,18 +119,18 @@ fn fill(turn: &mut Turn<'_>) -> Result<(), String> {
     ])
 }
 
-fn counts(turn: &Turn<'_>) -> Result<(i64, i64), String> {
+fn counts(turn: &ServerTurn<'_>) -> Result<(i64, i64), String> {
     Ok((turn.integer("select count(*) from t_order_q")?, turn.integer("select count(*) from t_order_u")?))
 }
 
 /// A turn never runs out of orders.
-fn refill(turn: &mut Turn<'_>) -> Result<(), String> {
+fn refill(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     let (left, _) = counts(turn)?;
     if left < QUEUE_ROWS / 2 { fill(turn) } else { Ok(()) }
 }
 
 /// A session with a snapshot as old as the run.
-fn hold_snapshot(turn: &Turn<'_>) -> Result<Client, String> {
+fn hold_snapshot(turn: &ServerTurn<'_>) -> Result<Client, String> {
     let mut holder = turn.connect()?;
     super::turns::execute(&mut holder, &["begin isolation level repeatable read", "select count(*) from t_order_q"])?;
     Ok(holder)

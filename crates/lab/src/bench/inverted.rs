@@ -1,9 +1,9 @@
 //! A GIN index beside updates that do not touch it, and what it costs and finds (experiment 2).
 
-use super::Options;
+use super::BenchOptions;
 use super::figures::{Better, median};
-use super::pgbench::Load;
-use super::turns::{Stage, Turn, execute};
+use super::pgbench::PgbenchLoad;
+use super::turns::{BenchStage, ServerTurn, execute};
 use kilndb_lab::process::TempDir;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ const SEARCHES: [(&str, &str); 4] = [
 ];
 
 /// What a run was like, second by second.
-struct Seconds {
+struct PerSecondFigures {
     tps: f64,
     median: f64,
     worst: f64,
@@ -43,7 +43,7 @@ struct Seconds {
     empty: usize,
 }
 
-pub(super) fn stages(options: &Options) -> Vec<Stage> {
+pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     let mut stages = vec![build(), searches(""), searches(", much of it pending").begin(pend).end(clean)];
     for limit in LIMITS_KB {
         for (number, clients) in CLIENTS.into_iter().enumerate() {
@@ -63,7 +63,7 @@ pub(super) fn stages(options: &Options) -> Vec<Stage> {
 }
 
 /// The documents, and the table as the experiment begins with it, for all stages after.
-fn documents(turn: &mut Turn<'_>) -> Result<(), String> {
+fn documents(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     let fill = format!("insert into documents select generate_series(1,{DOCUMENTS}), to_tsvector(gen_rand_str(512))");
     let texts = format!("insert into texts select n, gen_rand_str(512) from generate_series(1,{TEXTS}) n");
     // In one session: the same texts for everybody.
@@ -83,7 +83,7 @@ fn documents(turn: &mut Turn<'_>) -> Result<(), String> {
 }
 
 /// A new table of the documents with its indexes. What it took to build the GIN index, in seconds.
-fn fresh(turn: &Turn<'_>) -> Result<f64, String> {
+fn fresh(turn: &ServerTurn<'_>) -> Result<f64, String> {
     turn.execute(&[
         "drop table if exists test",
         "create table test(id int, info tsvector, crt_time timestamp)",
@@ -95,9 +95,9 @@ fn fresh(turn: &Turn<'_>) -> Result<f64, String> {
     Ok(seconds)
 }
 
-fn build() -> Stage {
+fn build() -> BenchStage {
     let row = format!("GIN index on {DOCUMENTS} documents");
-    Stage::new(&row.clone(), move |turn| {
+    BenchStage::new(&row.clone(), move |turn| {
         turn.execute(&["drop index if exists idx_test_info"])?;
         let seconds = turn.timed("create index idx_test_info on test using gin (info)")?;
         turn.put(&format!("{row}, seconds"), Better::Less, seconds);
@@ -108,8 +108,8 @@ fn build() -> Stage {
     .begin(documents)
 }
 
-fn searches(beside: &'static str) -> Stage {
-    Stage::new(&format!("searches{beside}"), move |turn| {
+fn searches(beside: &'static str) -> BenchStage {
+    BenchStage::new(&format!("searches{beside}"), move |turn| {
         let mut client = turn.connect()?;
         for (name, sql) in SEARCHES {
             let mut times_ms = Vec::new();
@@ -125,26 +125,26 @@ fn searches(beside: &'static str) -> Stage {
 }
 
 /// As much as there is room for is pending, where there is a limit.
-fn pend(turn: &mut Turn<'_>) -> Result<(), String> {
+fn pend(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     let fill = format!("insert into test select 0, to_tsvector(t), now() from texts where n <= {}", TEXTS / 2);
     turn.execute(&["alter index idx_test_info set (gin_pending_list_limit = 131072)", &fill])
 }
 
-fn clean(turn: &mut Turn<'_>) -> Result<(), String> {
+fn clean(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     turn.execute(&[
         "select gin_clean_pending_list('idx_test_info')",
         "alter index idx_test_info reset (gin_pending_list_limit)",
     ])
 }
 
-fn begin_updates(turn: &mut Turn<'_>, limit_kb: u32) -> Result<(), String> {
+fn begin_updates(turn: &mut ServerTurn<'_>, limit_kb: u32) -> Result<(), String> {
     fresh(turn)?;
     turn.execute(&[&format!("alter index idx_test_info set (gin_pending_list_limit = {limit_kb})")])
 }
 
-fn updates(limit_kb: u32, clients: u32) -> Stage {
+fn updates(limit_kb: u32, clients: u32) -> BenchStage {
     let row = format!("update of the other column, limit {limit_kb} kB, {clients} clients, tps");
-    Stage::new(&row.clone(), move |turn| {
+    BenchStage::new(&row.clone(), move |turn| {
         let run = run(turn, UPDATE_OTHER, clients, turn.options.duration_s, false)?;
         turn.put(&row, Better::More, run.tps);
         turn.add(EMPTY, run.empty as f64);
@@ -152,9 +152,9 @@ fn updates(limit_kb: u32, clients: u32) -> Stage {
     })
 }
 
-fn checkpointed_updates(seconds: u32) -> Stage {
+fn checkpointed_updates(seconds: u32) -> BenchStage {
     let row = format!("update of the other column, 64 clients, {seconds} s with a checkpoint");
-    Stage::new(&row.clone(), move |turn| {
+    BenchStage::new(&row.clone(), move |turn| {
         let run = run(turn, UPDATE_OTHER, 64, seconds, true)?;
         turn.add(EMPTY, run.empty as f64);
         turn.put(&format!("{row}: worst second, % of the median"), Better::More, 100.0 * run.worst / run.median);
@@ -166,8 +166,8 @@ fn checkpointed_updates(seconds: u32) -> Stage {
 }
 
 /// The same table with and without the index, in one turn: they are held against each other too.
-fn with_and_without() -> Stage {
-    Stage::new("updates with and without a GIN index", |turn| {
+fn with_and_without() -> BenchStage {
+    BenchStage::new("updates with and without a GIN index", |turn| {
         let seconds = turn.options.duration_s;
         let with = run(turn, UPDATE_OTHER, 64, seconds, false)?;
         let without = run(turn, &UPDATE_OTHER.replace("test", "without"), 64, seconds, false)?;
@@ -186,9 +186,9 @@ fn with_and_without() -> Stage {
     .end(|turn| turn.execute(&["drop table if exists without"]))
 }
 
-fn new_documents(seconds: u32) -> Stage {
+fn new_documents(seconds: u32) -> BenchStage {
     let row = format!("new documents, 16 clients, {seconds} s");
-    Stage::new(&row.clone(), move |turn| {
+    BenchStage::new(&row.clone(), move |turn| {
         let run = run(turn, INSERT, 16, seconds, false)?;
         turn.put(&format!("{row}: median second, rows"), Better::More, run.median);
         turn.put(&format!("{row}: worst second, % of the median"), Better::More, 100.0 * run.worst / run.median);
@@ -200,9 +200,9 @@ fn new_documents(seconds: u32) -> Stage {
     .unjudged()
 }
 
-fn updates_of_indexed() -> Stage {
+fn updates_of_indexed() -> BenchStage {
     let row = "update of the indexed column, 16 clients, tps";
-    Stage::new(row, move |turn| {
+    BenchStage::new(row, move |turn| {
         let run = run(turn, UPDATE_INDEXED, 16, turn.options.duration_s, false)?;
         turn.put(row, Better::More, run.tps);
         Ok(())
@@ -212,12 +212,19 @@ fn updates_of_indexed() -> Stage {
     .end(|turn| turn.execute(&["drop table if exists documents, texts, test"]))
 }
 
-fn run(turn: &Turn<'_>, script: &str, clients: u32, seconds: u32, checkpoint: bool) -> Result<Seconds, String> {
+fn run(
+    turn: &ServerTurn<'_>,
+    script: &str,
+    clients: u32,
+    seconds: u32,
+    checkpoint: bool,
+) -> Result<PerSecondFigures, String> {
     let script = script.replace("{documents}", &DOCUMENTS.to_string()).replace("{texts}", &TEXTS.to_string());
     let logs = TempDir::new("bench-inverted-log").map_err(|e| e.to_string())?;
     let prefix = logs.path().join("log").to_string_lossy().into_owned();
     let more = ["-l", "--aggregate-interval=1", "--log-prefix", &prefix];
-    let load = Load { duration_s: Some(seconds), more: &more, ..Load::script(&script, clients, "prepared") };
+    let load =
+        PgbenchLoad { duration_s: Some(seconds), more: &more, ..PgbenchLoad::script(&script, clients, "prepared") };
     let run = std::thread::scope(|scope| {
         let running = scope.spawn(|| turn.pgbench(&load));
         if checkpoint {
@@ -226,12 +233,12 @@ fn run(turn: &Turn<'_>, script: &str, clients: u32, seconds: u32, checkpoint: bo
         }
         running.join().map_err(|_| "pgbench was not waited for".to_string())?
     })?;
-    Ok(Seconds { tps: run.tps, ..by_second(&logs)? })
+    Ok(PerSecondFigures { tps: run.tps, ..by_second(&logs)? })
 }
 
 /// From the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency
 /// in µs.
-fn by_second(logs: &TempDir) -> Result<Seconds, String> {
+fn by_second(logs: &TempDir) -> Result<PerSecondFigures, String> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
     let mut worst_us = 0u64;
     for file in std::fs::read_dir(logs.path()).map_err(|e| e.to_string())?.flatten() {
@@ -251,7 +258,7 @@ fn by_second(logs: &TempDir) -> Result<Seconds, String> {
         _ => return Err("pgbench has logged nothing".into()),
     };
     let seconds: Vec<f64> = (first..=last).map(|s| counts.get(&s).copied().unwrap_or(0) as f64).collect();
-    Ok(Seconds {
+    Ok(PerSecondFigures {
         tps: 0.0,
         worst: seconds.iter().copied().fold(f64::INFINITY, f64::min),
         empty: seconds.iter().filter(|s| **s == 0.0).count(),

@@ -1,8 +1,8 @@
 //! How long point queries take while other sessions scan and rewrite a whole table.
 
 use super::figures::Better;
-use super::pgbench::Load;
-use super::turns::{Stage, Turn};
+use super::pgbench::PgbenchLoad;
+use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::guard::SetAtEnd;
 use kilndb_lab::process::TempDir;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,16 +11,16 @@ const CLIENTS: u32 = 16;
 const LONG: [&str; 2] =
     ["select sum(abalance), count(distinct filler) from pgbench_accounts", "update beside set n = n + 1"];
 
-pub(super) fn stages() -> Vec<Stage> {
+pub(super) fn stages() -> Vec<BenchStage> {
     let alone = format!("point SELECT, {CLIENTS} clients, p99, ms");
     let beside = format!("point SELECT, {CLIENTS} clients, p99 beside a full scan and a huge UPDATE, ms");
     vec![
-        Stage::new(&alone.clone(), move |turn| {
+        BenchStage::new(&alone.clone(), move |turn| {
             let found = p99_ms(turn)?;
             turn.put(&alone, Better::Less, found);
             Ok(())
         }),
-        Stage::new(&beside.clone(), move |turn| {
+        BenchStage::new(&beside.clone(), move |turn| {
             let found = p99_beside_ms(turn)?;
             turn.put(&beside, Better::Less, found);
             Ok(())
@@ -36,10 +36,10 @@ pub(super) fn stages() -> Vec<Stage> {
 }
 
 /// The 99th percentile of latencies.
-fn p99_ms(turn: &Turn<'_>) -> Result<f64, String> {
+fn p99_ms(turn: &ServerTurn<'_>) -> Result<f64, String> {
     let folder = TempDir::new("bench-latency").map_err(|e| e.to_string())?;
     let prefix = folder.path().join("log").to_string_lossy().into_owned();
-    turn.pgbench(&Load { more: &["-l", "--log-prefix", &prefix], ..Load::select(CLIENTS, "prepared") })?;
+    turn.pgbench(&PgbenchLoad { more: &["-l", "--log-prefix", &prefix], ..PgbenchLoad::select(CLIENTS, "prepared") })?;
     let mut latencies_us: Vec<u64> = Vec::new();
     for file in std::fs::read_dir(folder.path()).map_err(|e| e.to_string())?.flatten() {
         let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
@@ -50,7 +50,7 @@ fn p99_ms(turn: &Turn<'_>) -> Result<f64, String> {
     latencies_us.get(at).map(|us| *us as f64 / 1000.0).ok_or_else(|| "pgbench has logged nothing".to_string())
 }
 
-fn p99_beside_ms(turn: &Turn<'_>) -> Result<f64, String> {
+fn p99_beside_ms(turn: &ServerTurn<'_>) -> Result<f64, String> {
     let done = AtomicBool::new(false);
     let mut admin = turn.connect()?;
     std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
 //! What comes before any load: an idle session's memory, and pgbench's tables.
 
 use super::figures::Better;
-use super::turns::{Stage, Turn};
-use super::{Options, command};
+use super::turns::{BenchStage, ServerTurn};
+use super::{BenchOptions, command};
 use kilndb_lab::client::Client;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -12,20 +12,20 @@ const IDLE_SESSIONS: usize = 500;
 const TIMED_SCALE: u32 = 5;
 
 /// All parts use the tables that this leaves.
-pub(super) fn stages(options: &Options) -> Vec<Stage> {
+pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     let scale = options.scale;
     let row = format!("pgbench -i -s {TIMED_SCALE}, seconds");
     vec![
         // Before anything else, and once: what earlier sessions leave free would hide it.
-        Stage::new("memory of an idle session, kB", idle_memory).turns(1).unjudged(),
-        Stage::new(&row.clone(), move |turn| {
+        BenchStage::new("memory of an idle session, kB", idle_memory).turns(1).unjudged(),
+        BenchStage::new(&row.clone(), move |turn| {
             let began = Instant::now();
             fill(turn, TIMED_SCALE)?;
             turn.put(&row, Better::Less, began.elapsed().as_secs_f64());
             Ok(())
         })
         .end(|turn| turn.execute(&["drop table pgbench_accounts, pgbench_branches, pgbench_history, pgbench_tellers"])),
-        Stage::new("disk size after load, MB", move |turn| {
+        BenchStage::new("disk size after load, MB", move |turn| {
             turn.execute(&["checkpoint"])?;
             let before = folder_bytes(&turn.running()?.data);
             fill(turn, scale)?;
@@ -38,7 +38,7 @@ pub(super) fn stages(options: &Options) -> Vec<Stage> {
     ]
 }
 
-fn fill(turn: &Turn<'_>, scale: u32) -> Result<(), String> {
+fn fill(turn: &ServerTurn<'_>, scale: u32) -> Result<(), String> {
     let mut pgbench = command("pgbench", &turn.side.at)?;
     let output =
         pgbench.args(["-i", "-q", "-s", &scale.to_string(), "postgres"]).output().map_err(|e| e.to_string())?;
@@ -49,7 +49,7 @@ fn fill(turn: &Turn<'_>, scale: u32) -> Result<(), String> {
 }
 
 /// Growth of the server's proportional memory per session that has run one statement and now does nothing.
-fn idle_memory(turn: &mut Turn<'_>) -> Result<(), String> {
+fn idle_memory(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     let pid = turn.server()?.pid();
     // The first sessions fill caches that all share.
     let warm: Vec<Client> = sessions(turn, 20)?;
@@ -63,7 +63,7 @@ fn idle_memory(turn: &mut Turn<'_>) -> Result<(), String> {
     Ok(())
 }
 
-fn sessions(turn: &Turn<'_>, count: usize) -> Result<Vec<Client>, String> {
+fn sessions(turn: &ServerTurn<'_>, count: usize) -> Result<Vec<Client>, String> {
     let mut sessions = Vec::new();
     for number in 1..=count {
         let mut client = turn.connect()?;

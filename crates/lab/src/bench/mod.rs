@@ -19,13 +19,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use turns::{Running, Side, Stage};
+use turns::{BenchStage, ComparedServer, RunningServer};
 
 /// Fewer say too little of a row: the interval of twelve pairs on a machine that varies by 5 % is 6 % wide.
 const PAIRS_MIN: usize = 12;
 
 #[derive(Clone)]
-pub(crate) struct Options {
+pub(crate) struct BenchOptions {
     scale: u32,
     duration_s: u32,
     /// Turns of each server in a row.
@@ -43,7 +43,7 @@ pub(crate) struct Options {
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
 
-impl Options {
+impl BenchOptions {
     fn has(&self, part: &str) -> bool {
         self.parts.as_ref().is_none_or(|parts| parts.iter().any(|p| p == part))
     }
@@ -90,9 +90,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
 
 /// Both servers, or all three. The names of the stages that failed: a part that fails is left out of the table and
 /// named, so that the rest of a long run is not lost.
-fn measure(sides: &[Side], options: &Options, figures: &mut Figures) -> Vec<String> {
+fn measure(sides: &[ComparedServer], options: &BenchOptions, figures: &mut Figures) -> Vec<String> {
     let names: Vec<&'static str> = sides.iter().map(|side| side.name).collect();
-    sides.iter().for_each(Side::pause);
+    sides.iter().for_each(ComparedServer::pause);
     let mut failed = Vec::new();
     for stage in stages(options) {
         let rows = figures.count();
@@ -102,11 +102,11 @@ fn measure(sides: &[Side], options: &Options, figures: &mut Figures) -> Vec<Stri
         }
         figures.progress(&names, rows);
     }
-    sides.iter().for_each(Side::go_on);
+    sides.iter().for_each(ComparedServer::go_on);
     failed
 }
 
-fn stages(options: &Options) -> Vec<Stage> {
+fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     let mut stages = load::stages(options);
     for part in PARTS.into_iter().filter(|part| options.has(part)) {
         stages.extend(match part {
@@ -121,8 +121,8 @@ fn stages(options: &Options) -> Vec<Stage> {
     stages
 }
 
-fn options(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options {
+fn options(arguments: &[String]) -> Result<BenchOptions, String> {
+    let mut options = BenchOptions {
         scale: 50,
         duration_s: 1,
         pairs: PAIRS_MIN,
@@ -165,11 +165,11 @@ fn options(arguments: &[String]) -> Result<Options, String> {
 const WIRE: &str = "wire limit";
 
 /// What the second is held against, and the second.
-fn names(options: &Options) -> (&'static str, &'static str) {
+fn names(options: &BenchOptions) -> (&'static str, &'static str) {
     if options.before.is_some() { ("before", "now") } else { ("PostgreSQL", "KilnDB") }
 }
 
-fn sides(options: &Options) -> Result<Vec<Side>, String> {
+fn sides(options: &BenchOptions) -> Result<Vec<ComparedServer>, String> {
     let own = process::kilndb_program().map_err(|e| e.to_string())?;
     let (base, other) = names(options);
     let mut sides = vec![start(base, options.before.clone(), options)?, start(other, Some(own), options)?];
@@ -180,7 +180,7 @@ fn sides(options: &Options) -> Result<Vec<Side>, String> {
 }
 
 /// A KilnDB of this program, or PostgreSQL. Both get the same settings.
-fn start(name: &'static str, kilndb: Option<PathBuf>, options: &Options) -> Result<Side, String> {
+fn start(name: &'static str, kilndb: Option<PathBuf>, options: &BenchOptions) -> Result<ComparedServer, String> {
     let folder = TempDir::new(&format!("bench-{}", name.to_lowercase())).map_err(|e| e.to_string())?;
     let port = process::free_port().map_err(|e| e.to_string())?;
     let buffers = format!("shared_buffers={}", options.shared_buffers);
@@ -197,11 +197,11 @@ fn start(name: &'static str, kilndb: Option<PathBuf>, options: &Options) -> Resu
     let mut server = started.map_err(|e| format!("{name}: {e}"))?;
     server.reach_in(sockets.path());
     let at = server.address().clone();
-    Ok(Side { name, at, running: Some(Running { server, data, kilndb, _folders: [folder, sockets] }) })
+    Ok(ComparedServer { name, at, running: Some(RunningServer { server, data, kilndb, _folders: [folder, sockets] }) })
 }
 
 /// The wire limit has no data and no processes: it serves from this one, for as long as that runs.
-fn wire() -> Result<Side, String> {
+fn wire() -> Result<ComparedServer, String> {
     let folder = socket_folder()?;
     let port = process::free_port().map_err(|e| e.to_string())?;
     let at = Address { host: folder.path().display().to_string(), ..Address::local(port) };
@@ -213,11 +213,11 @@ fn wire() -> Result<Side, String> {
         }
     });
     std::thread::sleep(Duration::from_millis(200));
-    Ok(Side { name: WIRE, at, running: None })
+    Ok(ComparedServer { name: WIRE, at, running: None })
 }
 
 /// Stops the servers, and checks what they leave.
-fn end(sides: Vec<Side>, options: &Options) -> Result<(), String> {
+fn end(sides: Vec<ComparedServer>, options: &BenchOptions) -> Result<(), String> {
     for side in sides {
         let Some(running) = side.running else { continue };
         let sums = if options.has("pgbench") { sums(&side.at)? } else { Vec::new() };

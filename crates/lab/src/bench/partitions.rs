@@ -1,9 +1,9 @@
 //! One table against many partitions, and PL/pgSQL (experiment 5, the partitioned queue of experiment 4).
 
-use super::Options;
+use super::BenchOptions;
 use super::figures::Better;
-use super::pgbench::Load;
-use super::turns::{Stage, Turn};
+use super::pgbench::PgbenchLoad;
+use super::turns::{BenchStage, ServerTurn};
 
 const CLIENTS: u32 = 64;
 const PARTITIONS: u32 = 1024;
@@ -22,7 +22,7 @@ const DISPATCHER: &str = "create or replace function dyn_pre_orders(partitions i
 
 const ADDITIONS: &str = "do $$ declare x int8 := 0; begin for i in 1..10000000 loop x := x + i; end loop; if x <> 50000005000000 then raise exception 'the sum is %', x; end if; end $$";
 
-pub(super) fn stages(options: &Options) -> Vec<Stage> {
+pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     vec![
         load(options.rows),
         // The tables are there from the first of these to the last.
@@ -63,8 +63,8 @@ fn parent(table: &str) -> String {
 }
 
 /// A table of many partitions, created and filled.
-fn load(rows: u32) -> Stage {
-    Stage::new("partitions created and filled", move |turn| {
+fn load(rows: u32) -> BenchStage {
+    BenchStage::new("partitions created and filled", move |turn| {
         turn.execute(&[&parent("loaded")])?;
         let seconds = turn.timed(&create("loaded", PARTITIONS))?;
         turn.put(&format!("creating {PARTITIONS} partitions, seconds"), Better::Less, seconds);
@@ -77,7 +77,7 @@ fn load(rows: u32) -> Stage {
 }
 
 /// The tables of one turn: what is held against each other is also how many partitions there are.
-fn kinds(turn: &Turn<'_>) -> Vec<(&'static str, String)> {
+fn kinds(turn: &ServerTurn<'_>) -> Vec<(&'static str, String)> {
     let mut kinds = vec![("test", "a single table".to_string()), ("p", format!("{PARTITIONS} partitions"))];
     if !turn.is_postgres() {
         kinds.push(("m", format!("{MANY_PARTITIONS} partitions")));
@@ -85,7 +85,7 @@ fn kinds(turn: &Turn<'_>) -> Vec<(&'static str, String)> {
     kinds
 }
 
-fn tables(turn: &mut Turn<'_>) -> Result<(), String> {
+fn tables(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     turn.execute(&[
         "drop table if exists test, p, m",
         "create unlogged table test (id int primary key, info text, crt_time timestamp)",
@@ -100,10 +100,10 @@ fn tables(turn: &mut Turn<'_>) -> Result<(), String> {
     turn.execute(&["vacuum analyze test", "vacuum analyze p", "checkpoint"])
 }
 
-fn by_key(what: &'static str, script: fn(&str) -> String, mode: &'static str) -> Stage {
-    Stage::new(&format!("{what} by key, {mode}"), move |turn| {
+fn by_key(what: &'static str, script: fn(&str) -> String, mode: &'static str) -> BenchStage {
+    BenchStage::new(&format!("{what} by key, {mode}"), move |turn| {
         for (table, kind) in kinds(turn) {
-            let run = turn.pgbench(&Load::script(&script(table), CLIENTS, mode))?;
+            let run = turn.pgbench(&PgbenchLoad::script(&script(table), CLIENTS, mode))?;
             turn.put(&format!("{what} by key, {mode}, {CLIENTS} clients, {kind}, tps"), Better::More, run.tps);
             if table != "test" {
                 turn.add(EMPTY, run.empty_seconds as f64);
@@ -113,18 +113,18 @@ fn by_key(what: &'static str, script: fn(&str) -> String, mode: &'static str) ->
     })
 }
 
-fn additions() -> Stage {
+fn additions() -> BenchStage {
     let row = "PL/pgSQL, 10M additions, seconds";
-    Stage::new(row, move |turn| {
+    BenchStage::new(row, move |turn| {
         let seconds = turn.timed(ADDITIONS)?;
         turn.put(row, Better::Less, seconds);
         Ok(())
     })
 }
 
-fn selects_in_a_loop() -> Stage {
+fn selects_in_a_loop() -> BenchStage {
     let row = "PL/pgSQL, 1M SELECTs of a row, seconds";
-    Stage::new(row, move |turn| {
+    BenchStage::new(row, move |turn| {
         let seconds = turn.timed(&format!("do $$ declare t text; n int := 0; begin for i in 1..{LOOP_SELECTS} loop select info into t from test where id = i; n := n + (length(t) = 32)::int; end loop; if n <> {LOOP_SELECTS} then raise exception '% rows', n; end if; end $$"))?;
         turn.put(row, Better::Less, seconds);
         Ok(())
@@ -132,10 +132,10 @@ fn selects_in_a_loop() -> Stage {
     .end(|turn| turn.execute(&["drop table if exists test, p, m"]))
 }
 
-fn queue() -> Stage {
+fn queue() -> BenchStage {
     let row =
         format!("queue, {QUEUE_PARTITIONS} partitions, {QUEUE_PARTITIONS} clients, dispatcher in PL/pgSQL, rows/s");
-    Stage::new(&row.clone(), move |turn| {
+    BenchStage::new(&row.clone(), move |turn| {
         let rate = queue_turn(turn)?;
         turn.put(&row, Better::More, rate);
         Ok(())
@@ -144,7 +144,7 @@ fn queue() -> Stage {
 }
 
 /// Rows moved per second.
-fn queue_turn(turn: &Turn<'_>) -> Result<f64, String> {
+fn queue_turn(turn: &ServerTurn<'_>) -> Result<f64, String> {
     turn.execute(&[
         "create unlogged table t_order_q (id serial8 primary key, order_id uuid, cts timestamp not null) partition by hash (id)",
         "create unlogged table t_order_u (id serial8 primary key, order_id uuid unique, cts timestamp not null, uts timestamp not null, status int not null)",
@@ -155,10 +155,10 @@ fn queue_turn(turn: &Turn<'_>) -> Result<f64, String> {
         "checkpoint",
     ])?;
     let script = format!("\\set clients {QUEUE_PARTITIONS}\nselect dyn_pre_orders(:clients, :client_id);\n");
-    let run = turn.pgbench(&Load {
+    let run = turn.pgbench(&PgbenchLoad {
         threads: 8,
         transactions: Some(QUEUE_TRANSACTIONS),
-        ..Load::script(&script, QUEUE_PARTITIONS, "extended")
+        ..PgbenchLoad::script(&script, QUEUE_PARTITIONS, "extended")
     })?;
     let left = turn.integer("select count(*) from t_order_q")?;
     let moved = turn.integer("select count(*) from t_order_u")?;

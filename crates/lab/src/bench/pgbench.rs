@@ -1,14 +1,14 @@
 //! pgbench's own scripts: point SELECT and TPC-B, by number of clients and by protocol. And how pgbench is run.
 
 use super::figures::Better;
-use super::turns::{Stage, Turn};
-use super::{Options, command};
+use super::turns::{BenchStage, ServerTurn};
+use super::{BenchOptions, command};
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::TempDir;
 
 /// What pgbench is to do.
 #[derive(Clone, Copy)]
-pub(super) struct Load<'a> {
+pub(super) struct PgbenchLoad<'a> {
     pub clients: u32,
     /// 0: two, or one for one client.
     pub threads: u32,
@@ -24,9 +24,9 @@ pub(super) struct Load<'a> {
     pub more: &'a [&'a str],
 }
 
-impl<'a> Load<'a> {
-    pub(super) fn tpcb(clients: u32, mode: &'a str) -> Load<'a> {
-        Load {
+impl<'a> PgbenchLoad<'a> {
+    pub(super) fn tpcb(clients: u32, mode: &'a str) -> PgbenchLoad<'a> {
+        PgbenchLoad {
             clients,
             threads: 0,
             mode,
@@ -37,22 +37,22 @@ impl<'a> Load<'a> {
             more: &[],
         }
     }
-    pub(super) fn select(clients: u32, mode: &'a str) -> Load<'a> {
-        Load { select_only: true, ..Load::tpcb(clients, mode) }
+    pub(super) fn select(clients: u32, mode: &'a str) -> PgbenchLoad<'a> {
+        PgbenchLoad { select_only: true, ..PgbenchLoad::tpcb(clients, mode) }
     }
-    pub(super) fn script(script: &'a str, clients: u32, mode: &'a str) -> Load<'a> {
-        Load { script: Some(script), ..Load::tpcb(clients, mode) }
+    pub(super) fn script(script: &'a str, clients: u32, mode: &'a str) -> PgbenchLoad<'a> {
+        PgbenchLoad { script: Some(script), ..PgbenchLoad::tpcb(clients, mode) }
     }
 }
 
-pub(super) struct Run {
+pub(super) struct PgbenchRun {
     pub tps: f64,
     pub transactions: u64,
     /// Seconds in which no transaction ended.
     pub empty_seconds: usize,
 }
 
-impl Run {
+impl PgbenchRun {
     /// That the clients were at work.
     pub(super) fn seconds(&self) -> f64 {
         self.transactions as f64 / self.tps.max(1e-9)
@@ -60,7 +60,7 @@ impl Run {
 }
 
 /// On a busy machine so many clients may take longer to connect than a run lasts: then it is a longer one.
-pub(super) fn run(at: &Address, options: &Options, load: &Load<'_>) -> Result<Run, String> {
+pub(super) fn run(at: &Address, options: &BenchOptions, load: &PgbenchLoad<'_>) -> Result<PgbenchRun, String> {
     let duration_s = seconds(options, load);
     let mut run = run_for(at, load, duration_s)?;
     if run.transactions == 0 {
@@ -73,7 +73,7 @@ pub(super) fn run(at: &Address, options: &Options, load: &Load<'_>) -> Result<Ru
 }
 
 /// Starting thousands of processes takes PostgreSQL longer than a short run lasts.
-fn seconds(options: &Options, load: &Load<'_>) -> u32 {
+fn seconds(options: &BenchOptions, load: &PgbenchLoad<'_>) -> u32 {
     let duration_s = load.duration_s.unwrap_or(options.duration_s);
     match (load.clients >= 500, &options.before) {
         (true, None) => duration_s.max(10),
@@ -82,7 +82,7 @@ fn seconds(options: &Options, load: &Load<'_>) -> u32 {
     }
 }
 
-fn run_for(at: &Address, load: &Load<'_>, duration_s: u32) -> Result<Run, String> {
+fn run_for(at: &Address, load: &PgbenchLoad<'_>, duration_s: u32) -> Result<PgbenchRun, String> {
     let folder = TempDir::new("bench-script").map_err(|e| e.to_string())?;
     let file = folder.path().join("script.sql");
     let threads = if load.threads == 0 { load.clients.min(2) } else { load.threads };
@@ -110,7 +110,7 @@ fn run_for(at: &Address, load: &Load<'_>, duration_s: u32) -> Result<Run, String
 
 /// From pgbench's summary and its lines of progress. None: it has failed, or transactions have. A run in which nothing
 /// was done has no rate.
-fn read(text: &str, progress: &str) -> Option<Run> {
+fn read(text: &str, progress: &str) -> Option<PgbenchRun> {
     let find = |start: &str| text.lines().find_map(|l| l.strip_prefix(start)).map(str::trim);
     // Of so many, where so many were asked for.
     let transactions = find("number of transactions actually processed:")?.split('/').next()?.parse().ok()?;
@@ -121,13 +121,13 @@ fn read(text: &str, progress: &str) -> Option<Run> {
     };
     let empty_seconds = progress.lines().filter(|l| l.starts_with("progress: ") && l.contains(" s, 0.0 tps")).count();
     let unfailed = find("number of failed transactions:").is_none_or(|t| t.starts_with("0 "));
-    unfailed.then_some(Run { tps, transactions, empty_seconds })
+    unfailed.then_some(PgbenchRun { tps, transactions, empty_seconds })
 }
 
-pub(super) fn stages(options: &Options) -> Vec<Stage> {
+pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     let mut stages = Vec::new();
-    let mut put = |row: String, load: Load<'static>, with_wire: bool| {
-        let stage = Stage::new(&row.clone(), move |turn| {
+    let mut put = |row: String, load: PgbenchLoad<'static>, with_wire: bool| {
+        let stage = BenchStage::new(&row.clone(), move |turn| {
             let run = turn.pgbench(&load)?;
             turn.put(&row, Better::More, run.tps);
             Ok(())
@@ -135,25 +135,25 @@ pub(super) fn stages(options: &Options) -> Vec<Stage> {
         stages.push(if with_wire { stage.with_wire() } else { stage });
     };
     for &clients in &options.clients {
-        put(format!("point SELECT, prepared, {clients} clients, tps"), Load::select(clients, "prepared"), true);
+        put(format!("point SELECT, prepared, {clients} clients, tps"), PgbenchLoad::select(clients, "prepared"), true);
     }
     for mode in ["simple", "extended"] {
-        put(format!("point SELECT, {mode}, 8 clients, tps"), Load::select(8, mode), true);
+        put(format!("point SELECT, {mode}, 8 clients, tps"), PgbenchLoad::select(8, mode), true);
     }
     for &clients in &options.clients {
         let with_wire = clients == 28;
-        put(format!("TPC-B, prepared, {clients} clients, tps"), Load::tpcb(clients, "prepared"), with_wire);
+        put(format!("TPC-B, prepared, {clients} clients, tps"), PgbenchLoad::tpcb(clients, "prepared"), with_wire);
     }
-    put("TPC-B, simple, 28 clients, tps".into(), Load::tpcb(28, "simple"), false);
+    put("TPC-B, simple, 28 clients, tps".into(), PgbenchLoad::tpcb(28, "simple"), false);
     let bytes = "log bytes per TPC-B transaction";
-    stages.push(Stage::new(bytes, |turn| log_bytes(turn, bytes)).turns(3));
+    stages.push(BenchStage::new(bytes, |turn| log_bytes(turn, bytes)).turns(3));
     // What the changes alone cost in the log. KilnDB never writes images.
     let bytes = "log bytes per TPC-B transaction, no full-page images";
     let images = |value: &'static str| {
-        move |turn: &mut Turn<'_>| turn.execute(&[value, "select pg_reload_conf()", "checkpoint"])
+        move |turn: &mut ServerTurn<'_>| turn.execute(&[value, "select pg_reload_conf()", "checkpoint"])
     };
     stages.push(
-        Stage::new(bytes, |turn| log_bytes(turn, bytes))
+        BenchStage::new(bytes, |turn| log_bytes(turn, bytes))
             .turns(3)
             .begin(images("alter system set full_page_writes = off"))
             .end(images("alter system reset full_page_writes")),
@@ -162,10 +162,10 @@ pub(super) fn stages(options: &Options) -> Vec<Stage> {
 }
 
 /// No checkpoint is asked for in between.
-fn log_bytes(turn: &mut Turn<'_>, row: &str) -> Result<(), String> {
+fn log_bytes(turn: &mut ServerTurn<'_>, row: &str) -> Result<(), String> {
     let mut admin = turn.connect()?;
     let before = position(&mut admin)?;
-    let run = turn.pgbench(&Load::tpcb(28, "prepared"))?;
+    let run = turn.pgbench(&PgbenchLoad::tpcb(28, "prepared"))?;
     let after = position(&mut admin)?;
     turn.put(row, Better::Less, after.saturating_sub(before) as f64 / run.transactions.max(1) as f64);
     Ok(())

@@ -1,29 +1,29 @@
 //! Servers that take turns.
 //!
-//! 1. Whatever is measured is a [`Stage`]: begun once on each server, run in turns, ended. No part measures one server
+//! 1. Whatever is measured is a [`BenchStage`]: begun once on each server, run in turns, ended. No part measures one server
 //!    from beginning to end: the machine's speed changes from one minute to the next.
 //! 2. While one server has its turn the others stand still (SIGSTOP), with all they do in the background.
 //! 3. The order of a pair changes from one to the next: what comes first meets the same as what comes second.
 
 use super::figures::{Better, Figures, Judged};
-use super::pgbench::{Load, Run};
-use super::{Options, pgbench};
+use super::pgbench::{PgbenchLoad, PgbenchRun};
+use super::{BenchOptions, pgbench};
 use kilndb_lab::client::{Address, Client};
 use kilndb_lab::process::{Server, TempDir};
 use std::path::PathBuf;
 use std::time::Instant;
 
 /// One of those that are compared.
-pub(super) struct Side {
+pub(super) struct ComparedServer {
     /// As in the table.
     pub name: &'static str,
     pub at: Address,
     /// None: the wire limit, which has neither data nor anything to do between its turns.
-    pub running: Option<Running>,
+    pub running: Option<RunningServer>,
 }
 
 /// A server with its folders, which go away with it.
-pub(super) struct Running {
+pub(super) struct RunningServer {
     pub server: Server,
     pub data: PathBuf,
     /// The program, if it is a KilnDB.
@@ -32,7 +32,7 @@ pub(super) struct Running {
     pub _folders: [TempDir; 2],
 }
 
-impl Side {
+impl ComparedServer {
     pub(super) fn is_wire(&self) -> bool {
         self.running.is_none()
     }
@@ -51,23 +51,23 @@ impl Side {
     }
 }
 
-type Step = Box<dyn Fn(&mut Turn<'_>) -> Result<(), String>>;
+type StageAction = Box<dyn Fn(&mut ServerTurn<'_>) -> Result<(), String>>;
 
 /// Something that is measured: its turns put values into rows.
-pub(super) struct Stage {
+pub(super) struct BenchStage {
     name: String,
-    begin: Step,
-    turn: Step,
-    end: Step,
+    begin: StageAction,
+    turn: StageAction,
+    end: StageAction,
     /// None: as many as there are to be pairs.
     turns: Option<usize>,
     judged: Judged,
     with_wire: bool,
 }
 
-impl Stage {
-    pub(super) fn new(name: &str, turn: impl Fn(&mut Turn<'_>) -> Result<(), String> + 'static) -> Stage {
-        Stage {
+impl BenchStage {
+    pub(super) fn new(name: &str, turn: impl Fn(&mut ServerTurn<'_>) -> Result<(), String> + 'static) -> BenchStage {
+        BenchStage {
             name: name.to_string(),
             begin: Box::new(|_| Ok(())),
             turn: Box::new(turn),
@@ -77,43 +77,48 @@ impl Stage {
             with_wire: false,
         }
     }
-    pub(super) fn begin(mut self, step: impl Fn(&mut Turn<'_>) -> Result<(), String> + 'static) -> Stage {
+    pub(super) fn begin(mut self, step: impl Fn(&mut ServerTurn<'_>) -> Result<(), String> + 'static) -> BenchStage {
         self.begin = Box::new(step);
         self
     }
-    pub(super) fn end(mut self, step: impl Fn(&mut Turn<'_>) -> Result<(), String> + 'static) -> Stage {
+    pub(super) fn end(mut self, step: impl Fn(&mut ServerTurn<'_>) -> Result<(), String> + 'static) -> BenchStage {
         self.end = Box::new(step);
         self
     }
     /// What takes long, or is the same each time.
-    pub(super) fn turns(mut self, turns: usize) -> Stage {
+    pub(super) fn turns(mut self, turns: usize) -> BenchStage {
         self.turns = Some(turns);
         self
     }
-    pub(super) fn unjudged(mut self) -> Stage {
+    pub(super) fn unjudged(mut self) -> BenchStage {
         self.judged = Judged::No;
         self
     }
-    pub(super) fn with_wire(mut self) -> Stage {
+    pub(super) fn with_wire(mut self) -> BenchStage {
         self.with_wire = true;
         self
     }
 
     /// All of it. After a failure the end is tried all the same, so that the next stage finds what it expects.
-    pub(super) fn run(&self, sides: &[Side], options: &Options, figures: &mut Figures) -> Result<(), String> {
-        let sides: Vec<&Side> = sides.iter().filter(|side| self.with_wire || !side.is_wire()).collect();
-        let mut each = |sides: &[&Side], step: &Step| {
+    pub(super) fn run(
+        &self,
+        sides: &[ComparedServer],
+        options: &BenchOptions,
+        figures: &mut Figures,
+    ) -> Result<(), String> {
+        let sides: Vec<&ComparedServer> = sides.iter().filter(|side| self.with_wire || !side.is_wire()).collect();
+        let mut each = |sides: &[&ComparedServer], step: &StageAction| {
             sides.iter().try_for_each(|side| {
                 // SAFETY: a system call without arguments. What the others have left in the system's cache is not
                 // written in this one's time.
                 unsafe { libc::sync() };
                 side.go_on();
-                let done = step(&mut Turn { side, options, figures, judged: self.judged });
+                let done = step(&mut ServerTurn { side, options, figures, judged: self.judged });
                 side.pause();
                 done.map_err(|e| format!("{}, {}: {e}", self.name, side.name))
             })
         };
-        let data: Vec<&Side> = sides.iter().copied().filter(|side| !side.is_wire()).collect();
+        let data: Vec<&ComparedServer> = sides.iter().copied().filter(|side| !side.is_wire()).collect();
         let mut done = each(&data, &self.begin);
         for turn in 0..self.turns.unwrap_or(options.pairs) {
             let mut order = sides.clone();
@@ -128,14 +133,14 @@ impl Stage {
 }
 
 /// A server's turn.
-pub(super) struct Turn<'a> {
-    pub side: &'a Side,
-    pub options: &'a Options,
+pub(super) struct ServerTurn<'a> {
+    pub side: &'a ComparedServer,
+    pub options: &'a BenchOptions,
     figures: &'a mut Figures,
     judged: Judged,
 }
 
-impl Turn<'_> {
+impl ServerTurn<'_> {
     pub(super) fn put(&mut self, row: &str, better: Better, value: f64) {
         self.figures.put(self.side.name, row, better, self.judged, value);
     }
@@ -146,7 +151,7 @@ impl Turn<'_> {
     pub(super) fn server(&self) -> Result<&Server, String> {
         self.running().map(|running| &running.server)
     }
-    pub(super) fn running(&self) -> Result<&Running, String> {
+    pub(super) fn running(&self) -> Result<&RunningServer, String> {
         self.side.running.as_ref().ok_or_else(|| "the wire limit has no data".into())
     }
     pub(super) fn is_postgres(&self) -> bool {
@@ -168,7 +173,7 @@ impl Turn<'_> {
         execute(&mut client, &[sql])?;
         Ok(began.elapsed().as_secs_f64())
     }
-    pub(super) fn pgbench(&self, load: &Load<'_>) -> Result<Run, String> {
+    pub(super) fn pgbench(&self, load: &PgbenchLoad<'_>) -> Result<PgbenchRun, String> {
         pgbench::run(&self.side.at, self.options, load)
     }
 }

@@ -82,7 +82,7 @@ struct Session {
     later: VecDeque<usize>,
 }
 
-struct Outcome {
+struct StepOutcome {
     session: usize,
     result: Result<Vec<Answer>, ClientError>,
     notices: Vec<ServerError>,
@@ -154,7 +154,8 @@ impl Runner {
             std::thread::spawn(move || serve(number, client, &inbox, &sender));
             sessions.push(Session { pid, statements, busy: None, waited: false, later: VecDeque::new() });
         }
-        let mut turns = Turns { runner: self, chosen, sessions, outcomes, settled, told: Vec::new(), unended: 0 };
+        let mut turns =
+            PermutationRun { runner: self, chosen, sessions, outcomes, settled, told: Vec::new(), unended: 0 };
         let result = turns.take(order);
         // Whoever still waits must end, or it would disturb the next run.
         let stuck: Vec<String> = turns.sessions.iter().filter(|s| s.busy.is_some()).map(|s| s.pid.clone()).collect();
@@ -192,30 +193,30 @@ impl Runner {
     }
 }
 
-fn serve(session: usize, mut client: Client, inbox: &Receiver<String>, outcomes: &Sender<Outcome>) {
+fn serve(session: usize, mut client: Client, inbox: &Receiver<String>, outcomes: &Sender<StepOutcome>) {
     while let Ok(sql) = inbox.recv() {
         let result = client.query(&sql);
         let notices = std::mem::take(&mut client.notices);
         let notifications = std::mem::take(&mut client.notifications);
-        if outcomes.send(Outcome { session, result, notices, notifications }).is_err() {
+        if outcomes.send(StepOutcome { session, result, notices, notifications }).is_err() {
             return;
         }
     }
 }
 
 /// One run of an order.
-struct Turns<'a> {
+struct PermutationRun<'a> {
     runner: &'a mut Runner,
     chosen: &'a [usize],
     sessions: Vec<Session>,
-    outcomes: Receiver<Outcome>,
+    outcomes: Receiver<StepOutcome>,
     settled: Duration,
     told: Vec<(usize, String)>,
     /// Results that came since the last step began are told in the order of the file.
     unended: usize,
 }
 
-impl Turns<'_> {
+impl PermutationRun<'_> {
     fn take(&mut self, order: usize) -> Result<(), String> {
         let turns: Vec<(usize, bool)> = self.runner.spec.orders[order].iter().map(|t| (t.step, t.to_the_end)).collect();
         for (step, to_the_end) in turns {
@@ -284,7 +285,7 @@ impl Turns<'_> {
         Ok(self.runner.control.integer(&sql).map_err(text_of)? == pids.len() as i64)
     }
 
-    fn ended(&mut self, outcome: Outcome) -> Result<(), String> {
+    fn ended(&mut self, outcome: StepOutcome) -> Result<(), String> {
         let Some(step) = self.sessions[outcome.session].busy.take() else { return Ok(()) };
         let result = self.describe(&outcome);
         let went_on =
@@ -296,7 +297,7 @@ impl Turns<'_> {
         }
     }
 
-    fn describe(&self, outcome: &Outcome) -> String {
+    fn describe(&self, outcome: &StepOutcome) -> String {
         let mut lines = Vec::new();
         for notice in &outcome.notices {
             lines.push(format!("{}: {}", notice.severity, notice.message));

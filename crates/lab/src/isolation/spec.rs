@@ -7,7 +7,7 @@ pub struct SessionSpec {
     pub setup: Option<String>,
 }
 
-pub struct Step {
+pub struct SpecStep {
     pub name: String,
     /// Index of its session.
     pub session: usize,
@@ -15,13 +15,13 @@ pub struct Step {
 }
 
 /// Values that a placeholder takes, one after the other.
-pub struct Each {
+pub struct PlaceholderValues {
     pub name: String,
     pub values: Vec<(String, String)>,
 }
 
 /// A place in an order.
-pub struct Turn {
+pub struct PermutationStep {
     pub step: usize,
     /// Written `step!`: the next step waits for its end.
     pub to_the_end: bool,
@@ -32,24 +32,24 @@ pub struct Spec {
     /// `kilndb`: what PostgreSQL leaves to chance or does not have.
     pub only: Option<String>,
     pub setup: String,
-    pub each: Vec<Each>,
+    pub each: Vec<PlaceholderValues>,
     pub sessions: Vec<SessionSpec>,
-    pub steps: Vec<Step>,
-    pub orders: Vec<Vec<Turn>>,
+    pub steps: Vec<SpecStep>,
+    pub orders: Vec<Vec<PermutationStep>>,
     /// Steps of which alone the result is told, in one line for each run.
     pub report: Vec<usize>,
 }
 
 /// An unindented line with the indented ones that follow.
-struct Section<'a> {
+struct SpecSection<'a> {
     line: usize,
     head: Vec<&'a str>,
     /// Entries: a line with the lines below that are indented deeper.
     body: Vec<String>,
 }
 
-fn sections(text: &str) -> Result<Vec<Section<'_>>, String> {
-    let mut sections: Vec<Section<'_>> = Vec::new();
+fn sections(text: &str) -> Result<Vec<SpecSection<'_>>, String> {
+    let mut sections: Vec<SpecSection<'_>> = Vec::new();
     let mut indent = 0;
     for (number, line) in text.lines().enumerate() {
         let trimmed = line.trim();
@@ -58,7 +58,11 @@ fn sections(text: &str) -> Result<Vec<Section<'_>>, String> {
         }
         let depth = line.len() - line.trim_start().len();
         if depth == 0 {
-            sections.push(Section { line: number + 1, head: trimmed.split_whitespace().collect(), body: Vec::new() });
+            sections.push(SpecSection {
+                line: number + 1,
+                head: trimmed.split_whitespace().collect(),
+                body: Vec::new(),
+            });
             indent = 0;
             continue;
         }
@@ -89,14 +93,14 @@ pub fn parse(text: &str) -> Result<Spec, String> {
                     Some((label, text)) => (label.to_string(), text.trim().to_string()),
                     None => (entry.clone(), entry.clone()),
                 });
-                spec.each.push(Each { name: format!("{{{name}}}"), values: values.collect() });
+                spec.each.push(PlaceholderValues { name: format!("{{{name}}}"), values: values.collect() });
             }
             ["session", name] => add_session(&mut spec, name, &section.body).map_err(|e| at(&e))?,
             ["order", ..] => {
                 // A long order goes on in indented lines.
                 let more = section.body.iter().flat_map(|line| line.split_whitespace());
                 let words: Vec<&str> = section.head[1..].iter().copied().chain(more).collect();
-                let turns: Result<Vec<Turn>, String> = words.iter().map(|word| turn(&spec, word)).collect();
+                let turns: Result<Vec<PermutationStep>, String> = words.iter().map(|word| turn(&spec, word)).collect();
                 spec.orders.push(turns.map_err(|e| at(&e))?);
             }
             ["report", ..] => {
@@ -122,7 +126,7 @@ fn add_session(spec: &mut Spec, name: &str, body: &[String]) -> Result<(), Strin
         match step {
             "setup" => setup = Some(sql),
             _ if spec.steps.iter().any(|s| s.name == step) => return Err(format!("step {step} is there twice")),
-            _ => spec.steps.push(Step { name: step.to_string(), session, sql }),
+            _ => spec.steps.push(SpecStep { name: step.to_string(), session, sql }),
         }
     }
     spec.sessions.push(SessionSpec { name: name.to_string(), setup });
@@ -133,9 +137,9 @@ fn find(spec: &Spec, word: &str) -> Result<usize, String> {
     spec.steps.iter().position(|s| s.name == word).ok_or_else(|| format!("there is no step {word}"))
 }
 
-fn turn(spec: &Spec, word: &str) -> Result<Turn, String> {
+fn turn(spec: &Spec, word: &str) -> Result<PermutationStep, String> {
     let name = word.trim_end_matches('!');
-    Ok(Turn { step: find(spec, name)?, to_the_end: name.len() < word.len() })
+    Ok(PermutationStep { step: find(spec, name)?, to_the_end: name.len() < word.len() })
 }
 
 impl Spec {

@@ -6,7 +6,7 @@ use crate::namespace::ItemKind;
 use crate::tree::*;
 use crate::values::{Row, no_field, not_assigned};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
-use kilndb_sql::routine::{RowColumn, RowShape};
+use kilndb_sql::routine::{RowColumn, TupleDescriptor};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
@@ -18,11 +18,11 @@ fn not_null(name: &str) -> Error {
 }
 
 /// Columns of a record that nobody has named.
-pub(crate) fn unnamed(record: &Record) -> Arc<RowShape> {
+pub(crate) fn unnamed(record: &Record) -> Arc<TupleDescriptor> {
     let columns = record.fields.iter().enumerate();
     let columns =
         columns.map(|(i, (oid, _))| RowColumn { name: format!("f{}", i + 1), type_oid: *oid, typmod: -1 }).collect();
-    Arc::new(RowShape { type_oid: record.type_oid, columns })
+    Arc::new(TupleDescriptor { type_oid: record.type_oid, columns })
 }
 
 impl<'r> Run<'r, '_> {
@@ -172,7 +172,7 @@ impl<'r> Run<'r, '_> {
         Ok(())
     }
 
-    pub(crate) fn shape_of_record(&mut self, record: &Record) -> Result<Arc<RowShape>> {
+    pub(crate) fn shape_of_record(&mut self, record: &Record) -> Result<Arc<TupleDescriptor>> {
         if record.type_oid == oids::RECORD { Ok(unnamed(record)) } else { self.shape_of_type(record.type_oid) }
     }
 
@@ -187,7 +187,12 @@ impl<'r> Run<'r, '_> {
     }
 
     /// A row of these columns to a record or a list of variables. None: there is no row, so all is NULL.
-    pub(crate) fn assign_row(&mut self, target: Slot, shape: &Arc<RowShape>, fields: Option<&[Datum]>) -> Result<()> {
+    pub(crate) fn assign_row(
+        &mut self,
+        target: Slot,
+        shape: &Arc<TupleDescriptor>,
+        fields: Option<&[Datum]>,
+    ) -> Result<()> {
         match self.vars.variable(target)? {
             Variable::Record(r) => {
                 let row = match fields {
@@ -217,7 +222,7 @@ impl<'r> Run<'r, '_> {
     }
 
     /// The row in a composite type's columns, by their places.
-    fn fitted(&mut self, type_oid: Oid, shape: &Arc<RowShape>, fields: &[Datum]) -> Result<Row> {
+    fn fitted(&mut self, type_oid: Oid, shape: &Arc<TupleDescriptor>, fields: &[Datum]) -> Result<Row> {
         let wanted = self.shape_of_type(type_oid)?;
         self.check_width(shape.columns.len(), wanted.columns.len())?;
         let mut row = Row::nulls(wanted.clone(), false);

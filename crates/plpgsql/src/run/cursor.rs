@@ -187,7 +187,7 @@ impl<'r> Run<'r, '_> {
     pub(crate) fn take_outputs(
         &mut self,
         slots: &[Slot],
-        shape: &kilndb_sql::routine::RowShape,
+        shape: &kilndb_sql::routine::TupleDescriptor,
         values: &[Datum],
     ) -> Result<()> {
         for (i, slot) in slots.iter().enumerate() {

@@ -18,7 +18,7 @@ use crate::parser::ExtraChecks;
 use crate::tree::*;
 use crate::values::{Row, Value, Vars};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_sql::routine::{Call, ContextSource, Definition, ResultRows, RowShape, Spi, SpiPrepared};
+use kilndb_sql::routine::{Call, ContextSource, Definition, ResultRows, Spi, SpiPrepared, TupleDescriptor};
 use kilndb_types::{Datum, oids};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -77,7 +77,7 @@ pub(crate) struct Run<'r, 's> {
     pub vars: Vars<'r>,
     pub rows: Option<&'r mut dyn ResultRows>,
     /// The columns of the result, if it is a row or a set.
-    pub result_row: Option<Arc<RowShape>>,
+    pub result_row: Option<Arc<TupleDescriptor>>,
     pub result: Typed,
     /// The label that EXIT or CONTINUE looks for.
     label: Option<&'r str>,
@@ -189,7 +189,7 @@ impl<'r> Run<'r, '_> {
         Ok(())
     }
 
-    pub(crate) fn shape_of_type(&mut self, oid: Oid) -> Result<Arc<RowShape>> {
+    pub(crate) fn shape_of_type(&mut self, oid: Oid) -> Result<Arc<TupleDescriptor>> {
         if let Some((_, shape)) = self.vars.shapes.iter().find(|(o, _)| *o == oid) {
             return Ok(shape.clone());
         }

@@ -6,7 +6,7 @@ use crate::tree::*;
 use crate::values::not_assigned;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_sql::routine::RowSink;
-use kilndb_sql::routine::{Command, ResultRows, RoutineKind, RowColumn, RowShape};
+use kilndb_sql::routine::{Command, ResultRows, RoutineKind, RowColumn, TupleDescriptor};
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl<'r> Run<'r, '_> {
         })))
     }
 
-    fn fit(&mut self, record: &Record, wanted: &RowShape, message: &str) -> Result<()> {
+    fn fit(&mut self, record: &Record, wanted: &TupleDescriptor, message: &str) -> Result<()> {
         let shape = self.shape_of_record(record)?;
         self.fit_columns(&shape.columns, &wanted.columns, message)
     }
@@ -205,7 +205,7 @@ impl<'r> Run<'r, '_> {
     /// Runs `query`, whose columns are `given`, into the result.
     fn forward(
         &mut self,
-        given: Option<Arc<RowShape>>,
+        given: Option<Arc<TupleDescriptor>>,
         run: impl FnOnce(&mut Self, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
         let columns = self.set_columns();

@@ -4,7 +4,7 @@ use super::{Flow, Run};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, Severity, SqlState, sqlstate};
 use kilndb_sql::routine::RowSink;
-use kilndb_sql::routine::{Command, Direction as FetchDirection, Outcome, RowShape, Scroll as SpiScroll};
+use kilndb_sql::routine::{Command, Direction as FetchDirection, Outcome, Scroll as SpiScroll, TupleDescriptor};
 use kilndb_types::Datum;
 use std::sync::Arc;
 
@@ -303,7 +303,7 @@ impl<'r> Run<'r, '_> {
         Ok(result)
     }
 
-    pub(crate) fn rows_of(&mut self, query: &'r Expr, limit: u64) -> Result<(Option<Arc<RowShape>>, FirstRow)> {
+    pub(crate) fn rows_of(&mut self, query: &'r Expr, limit: u64) -> Result<(Option<Arc<TupleDescriptor>>, FirstRow)> {
         let prepared = self.prepared(query)?;
         let mut first = FirstRow::default();
         self.going_out(Some(&query.text));

@@ -1,6 +1,6 @@
 //! What a line's prefix and its JSON tell besides the message.
 
-use super::moment::Moment;
+use super::moment::LogMoment;
 use kilndb_context::client::Activity;
 use kilndb_context::log::LogRecord;
 use kilndb_types::datetime::zone::Zone;
@@ -9,8 +9,8 @@ const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
 /// The process or session that speaks, and when.
 pub struct LineFacts<'a> {
-    pub now: Moment,
-    pub start: Moment,
+    pub now: LogMoment,
+    pub start: LogMoment,
     pub process_id: i32,
     /// None: the server speaks of itself.
     pub session: Option<SessionFacts<'a>>,
@@ -24,22 +24,22 @@ pub struct SessionFacts<'a> {
 
 /// The server's own process.
 #[derive(Clone, Copy)]
-pub struct Process {
+pub struct ProcessFacts {
     pub id: i32,
     pub start_unix_micros: i64,
 }
 
 impl<'a> LineFacts<'a> {
-    pub fn of(record: &LogRecord<'a>, process: Process, now_unix_micros: i64, zone: &Zone) -> LineFacts<'a> {
-        let now = Moment::new(now_unix_micros, zone);
+    pub fn of(record: &LogRecord<'a>, process: ProcessFacts, now_unix_micros: i64, zone: &Zone) -> LineFacts<'a> {
+        let now = LogMoment::new(now_unix_micros, zone);
         let Some(session) = record.session else {
-            let start = Moment::new(process.start_unix_micros, zone);
+            let start = LogMoment::new(process.start_unix_micros, zone);
             return LineFacts { now, start, process_id: process.id, session: None };
         };
         let activity = session.control.activity.lock().unwrap_or_else(|e| e.into_inner()).clone();
         LineFacts {
             now,
-            start: Moment::new(activity.backend_start + POSTGRES_EPOCH_MICROS, zone),
+            start: LogMoment::new(activity.backend_start + POSTGRES_EPOCH_MICROS, zone),
             process_id: session.control.process_id,
             session: Some(SessionFacts { activity, command: session.command, transaction_id: session.transaction_id }),
         }

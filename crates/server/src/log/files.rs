@@ -4,7 +4,7 @@
 //! 1. What cannot be written to a file goes to standard error, with the reason: nothing is lost for want of a folder.
 
 use super::config::LogFileSettings;
-use super::moment::Moment;
+use super::moment::LogMoment;
 use super::queue::LogFormat;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ struct OpenLogFile {
 
 impl LogFiles {
     /// Settings may have changed, or the time for other files come.
-    pub fn follow(&mut self, settings: &LogFileSettings, now: &Moment) {
+    pub fn follow(&mut self, settings: &LogFileSettings, now: &LogMoment) {
         let is_new = self.settings.as_ref() != Some(settings);
         let is_due = self.rotation.is_some_and(|at| now.unix_seconds() >= at);
         if is_new {
@@ -44,7 +44,7 @@ impl LogFiles {
         }
     }
 
-    fn rotate(&mut self, now: &Moment, truncates: bool) {
+    fn rotate(&mut self, now: &LogMoment, truncates: bool) {
         let Some(settings) = &self.settings else { return };
         for (format, slot) in [(LogFormat::Text, &mut self.text), (LogFormat::Json, &mut self.json)] {
             let Some(open) = slot else { continue };
@@ -58,7 +58,7 @@ impl LogFiles {
         self.note_current();
     }
 
-    pub fn write(&mut self, format: LogFormat, bytes: &[u8], now: &Moment) -> io::Result<()> {
+    pub fn write(&mut self, format: LogFormat, bytes: &[u8], now: &LogMoment) -> io::Result<()> {
         let Some(settings) = &self.settings else { return Err(io::ErrorKind::NotFound.into()) };
         let slot = match format {
             LogFormat::Text => &mut self.text,
@@ -100,7 +100,7 @@ impl LogFiles {
     }
 }
 
-fn path_of(settings: &LogFileSettings, format: LogFormat, now: &Moment) -> PathBuf {
+fn path_of(settings: &LogFileSettings, format: LogFormat, now: &LogMoment) -> PathBuf {
     let name = now.name(&settings.name_pattern);
     let name = match format {
         LogFormat::Text => name,
@@ -126,8 +126,8 @@ mod tests {
     use super::*;
     use kilndb_types::datetime::zone::Zone;
 
-    fn at(seconds: i64) -> Moment {
-        Moment::new(seconds * 1_000_000, &Zone::utc())
+    fn at(seconds: i64) -> LogMoment {
+        LogMoment::new(seconds * 1_000_000, &Zone::utc())
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 /// `line`: the record's number within its session or process.
 pub fn write(out: &mut String, record: &LogRecord<'_>, facts: &LineFacts<'_>, line: u64) {
-    let mut object = Object { out, is_empty: true };
+    let mut object = JsonObjectWriter { out, is_empty: true };
     object.text("timestamp", &facts.now.milliseconds());
     if let Some(session) = &facts.session {
         object.text_if_any("user", &session.activity.user);
@@ -38,7 +38,7 @@ pub fn write(out: &mut String, record: &LogRecord<'_>, facts: &LineFacts<'_>, li
     object.out.push_str("}\n");
 }
 
-fn write_message(object: &mut Object<'_>, record: &LogRecord<'_>) {
+fn write_message(object: &mut JsonObjectWriter<'_>, record: &LogRecord<'_>) {
     let fields = record.fields;
     object.text("error_severity", fields.severity.as_str());
     if fields.sqlstate.as_str() != "00000" {
@@ -65,12 +65,12 @@ fn write_message(object: &mut Object<'_>, record: &LogRecord<'_>) {
     }
 }
 
-struct Object<'a> {
+struct JsonObjectWriter<'a> {
     out: &'a mut String,
     is_empty: bool,
 }
 
-impl Object<'_> {
+impl JsonObjectWriter<'_> {
     fn key(&mut self, key: &str) {
         self.out.push(if self.is_empty { '{' } else { ',' });
         self.is_empty = false;

@@ -17,7 +17,7 @@ mod queue;
 mod text;
 
 use config::LogConfig;
-use facts::{LineFacts, Process};
+use facts::{LineFacts, ProcessFacts};
 use files::LogFiles;
 use kilndb_base::env::{Env, OsEnv};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,7 +25,7 @@ use kilndb_base::sync::{Arc, RwLock};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use kilndb_context::log::{LogRecord, LogSink, Verbosity};
 use kilndb_context::settings::ServerSettings;
-use moment::Moment;
+use moment::LogMoment;
 use queue::{LogFormat, LogQueue};
 use std::io::Write;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ pub fn write(severity: Severity, message: &str) {
 pub struct ServerLog {
     env: Arc<dyn Env>,
     data_dir: PathBuf,
-    process: Process,
+    process: ProcessFacts,
     config: RwLock<Arc<LogConfig>>,
     queue: LogQueue,
     /// Lines that the server has written of itself.
@@ -52,7 +52,7 @@ pub struct ServerLog {
 
 impl ServerLog {
     pub fn new(env: Arc<dyn Env>, data_dir: PathBuf) -> ServerLog {
-        let process = Process { id: std::process::id() as i32, start_unix_micros: env.unix_micros() };
+        let process = ProcessFacts { id: std::process::id() as i32, start_unix_micros: env.unix_micros() };
         ServerLog {
             env,
             data_dir,
@@ -92,7 +92,7 @@ impl ServerLog {
         loop {
             let batch = self.queue.take(WRITER_REST);
             let config = self.config();
-            let now = Moment::new(self.env.unix_micros(), &config.zone);
+            let now = LogMoment::new(self.env.unix_micros(), &config.zone);
             if let Some(settings) = &config.files {
                 files.follow(settings, &now);
             }

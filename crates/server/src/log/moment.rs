@@ -9,18 +9,18 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * MICROS_PER_SECOND;
 
 /// A moment in log_timezone.
-pub struct Moment {
+pub struct LogMoment {
     unix_micros: i64,
     local: Tm,
     abbreviation: String,
 }
 
-impl Moment {
-    pub fn new(unix_micros: i64, zone: &Zone) -> Moment {
+impl LogMoment {
+    pub fn new(unix_micros: i64, zone: &Zone) -> LogMoment {
         let timestamp = unix_micros - POSTGRES_EPOCH_MICROS;
         let offset = zone.at_utc(timestamp);
         let local = tm_of(timestamp + i64::from(offset.seconds) * MICROS_PER_SECOND);
-        Moment { unix_micros, local, abbreviation: offset.abbreviation }
+        LogMoment { unix_micros, local, abbreviation: offset.abbreviation }
     }
     pub fn unix_seconds(&self) -> i64 {
         self.unix_micros.div_euclid(MICROS_PER_SECOND)
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn moments_have_the_zone_s_abbreviation() {
-        let at = |zone: &str| Moment::new(MICROS, &Zone::find(zone).unwrap());
+        let at = |zone: &str| LogMoment::new(MICROS, &Zone::find(zone).unwrap());
         assert_eq!(at("UTC").milliseconds(), "2026-11-24 19:39:27.153 UTC");
         assert_eq!(at("Europe/Berlin").seconds(), "2026-11-24 20:39:27 CET");
         assert_eq!(at("UTC").epoch(), "1795549167.153");
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn file_names_are_strftime_s() {
-        let moment = Moment::new(MICROS, &Zone::utc());
+        let moment = LogMoment::new(MICROS, &Zone::utc());
         assert_eq!(moment.name("postgresql-%Y-%m-%d_%H%M%S.log"), "postgresql-2026-11-24_193927.log");
         assert_eq!(
             moment.name("%a %A %b %j %I%p %u%w %y 100%% %F %s %q%"),

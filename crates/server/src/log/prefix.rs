@@ -114,17 +114,17 @@ fn value_of(letter: char, facts: &LineFacts<'_>, line: u64, sqlstate: &str) -> O
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::{Process, SessionFacts};
-    use super::super::moment::Moment;
+    use super::super::facts::{ProcessFacts, SessionFacts};
+    use super::super::moment::LogMoment;
     use super::*;
     use kilndb_context::client::Activity;
     use kilndb_types::datetime::zone::Zone;
 
     fn written(prefix: &str, session: Option<SessionFacts<'_>>) -> String {
-        let process = Process { id: 4711, start_unix_micros: 1_795_549_100_000_000 };
+        let process = ProcessFacts { id: 4711, start_unix_micros: 1_795_549_100_000_000 };
         let facts = LineFacts {
-            now: Moment::new(1_795_549_167_153_000, &Zone::utc()),
-            start: Moment::new(process.start_unix_micros, &Zone::utc()),
+            now: LogMoment::new(1_795_549_167_153_000, &Zone::utc()),
+            start: LogMoment::new(process.start_unix_micros, &Zone::utc()),
             process_id: process.id,
             session,
         };

@@ -26,7 +26,7 @@ pub enum LogFormat {
 }
 
 #[derive(Default)]
-struct Pending {
+struct PendingLines {
     text: Vec<u8>,
     json: Vec<u8>,
     /// Records since the last round that found no room.
@@ -37,7 +37,7 @@ struct Pending {
 
 /// A round's worth of lines.
 #[derive(Default)]
-pub struct Batch {
+pub struct LineBatch {
     pub text: Vec<u8>,
     pub json: Vec<u8>,
     pub lost: u64,
@@ -45,7 +45,7 @@ pub struct Batch {
 
 #[derive(Default)]
 pub struct LogQueue {
-    pending: Mutex<Pending>,
+    pending: Mutex<PendingLines>,
     work: Condvar,
     written: Condvar,
     /// Bytes that wait or are being written.
@@ -55,7 +55,7 @@ pub struct LogQueue {
 }
 
 impl LogQueue {
-    fn pending(&self) -> MutexGuard<'_, Pending> {
+    fn pending(&self) -> MutexGuard<'_, PendingLines> {
         self.pending.lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -95,14 +95,14 @@ impl LogQueue {
     }
 
     /// The writer's: waits for lines, at most so long.
-    pub fn take(&self, limit: Duration) -> Batch {
+    pub fn take(&self, limit: Duration) -> LineBatch {
         let mut pending = self.pending();
         pending.is_writing = false;
         self.written.notify_all();
         if pending.text.is_empty() && pending.json.is_empty() && pending.lost == 0 {
             pending = self.work.wait_timeout(pending, limit).unwrap_or_else(|e| e.into_inner()).0;
         }
-        let batch = Batch {
+        let batch = LineBatch {
             text: std::mem::take(&mut pending.text),
             json: std::mem::take(&mut pending.json),
             lost: std::mem::take(&mut pending.lost),

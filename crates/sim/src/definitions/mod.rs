@@ -16,11 +16,13 @@ use crate::random::Random;
 use kilndb_lab::client::{Client, ClientError, Connection};
 use kilndb_lab::guard::KillAtEnd;
 use kilndb_lab::process::{self, Server, TempDir};
-use model::{Model, Planned, Planner, SHARED, create_addition, parent_name, prepare_addition, shared_name};
+use model::{
+    Model, PlannedTransaction, SHARED, TransactionPlanner, create_addition, parent_name, prepare_addition, shared_name,
+};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-pub struct Options {
+pub struct DefinitionOptions {
     pub rounds: u64,
     pub sessions: usize,
     pub load_max_ms: u64,
@@ -30,7 +32,7 @@ pub struct Options {
 }
 
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct DefinitionReport {
     pub rounds: u64,
     pub acknowledged: u64,
     pub in_doubt: u64,
@@ -52,7 +54,7 @@ pub struct Session {
     only_synchronous: bool,
 }
 
-pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, String> {
+pub fn run(options: &DefinitionOptions, mut progress: impl FnMut(&str)) -> Result<DefinitionReport, String> {
     let folder = TempDir::new("definitions").map_err(|e| e.to_string())?;
     let data = folder.path().join("data");
     let port = process::free_port().map_err(|e| e.to_string())?;
@@ -60,7 +62,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     let mut sessions: Vec<Session> = (0..options.sessions)
         .map(|number| Session::new(number, random.number() | 1, options.only_synchronous))
         .collect();
-    let mut report = Report::default();
+    let mut report = DefinitionReport::default();
     for round in 1..=options.rounds {
         let at = |e: String| complaint(&folder, format!("seed {} round {round}: {e}", options.seed));
         // Small ones, so that pages are evicted and checkpoints come while the load runs.
@@ -184,8 +186,8 @@ pub fn verify_all(client: &mut dyn Connection, sessions: &mut [Session]) -> Resu
 }
 
 /// Work beside that of the sessions, until the connection breaks.
-pub type Beside = fn(&mut dyn Connection, &mut Random) -> Result<(), ClientError>;
-pub const BESIDE: [Beside; 4] = [change_shared, hold_snapshots, hold_for_long, checkpoint];
+pub type SideWork = fn(&mut dyn Connection, &mut Random) -> Result<(), ClientError>;
+pub const BESIDE: [SideWork; 4] = [change_shared, hold_snapshots, hold_for_long, checkpoint];
 
 /// A lost connection is what a kill looks like.
 fn ended(done: Result<(), ClientError>, killed: &AtomicBool) -> Result<(), String> {
@@ -245,7 +247,8 @@ impl Session {
             client.query(&prepare_addition(n))?;
         }
         loop {
-            let planned = Planner::new(self.number, &mut self.random, &mut self.next_name, &self.model).transaction();
+            let planned =
+                TransactionPlanner::new(self.number, &mut self.random, &mut self.next_name, &self.model).transaction();
             let is_synchronous = self.only_synchronous || self.random.one_in(3) || self.possible.len() > 40;
             let mode = if is_synchronous { "on" } else { "off" };
             client.query(&format!("set synchronous_commit = {mode}"))?;
@@ -256,8 +259,13 @@ impl Session {
         }
     }
 
-    fn run(&mut self, client: &mut dyn Connection, planned: Planned, is_synchronous: bool) -> Result<(), ClientError> {
-        let Planned { statements, commits, after } = planned;
+    fn run(
+        &mut self,
+        client: &mut dyn Connection,
+        planned: PlannedTransaction,
+        is_synchronous: bool,
+    ) -> Result<(), ClientError> {
+        let PlannedTransaction { statements, commits, after } = planned;
         let mut statements = [vec!["begin".to_string()], statements].concat();
         let is_one_text = self.random.one_in(3);
         let last = if commits { "commit" } else { "rollback" }.to_string();

@@ -167,13 +167,13 @@ pub fn parent_name(session: usize) -> String {
 }
 
 /// A transaction that may be run.
-pub struct Planned {
+pub struct PlannedTransaction {
     pub statements: Vec<String>,
     pub commits: bool,
     pub after: Model,
 }
 
-pub struct Planner<'a> {
+pub struct TransactionPlanner<'a> {
     pub session: usize,
     pub random: &'a mut Random,
     /// Names are not used twice.
@@ -182,12 +182,17 @@ pub struct Planner<'a> {
     model: Model,
 }
 
-impl<'a> Planner<'a> {
-    pub fn new(session: usize, random: &'a mut Random, next_name: &'a mut u64, model: &Model) -> Planner<'a> {
-        Planner { session, random, next_name, statements: Vec::new(), model: model.clone() }
+impl<'a> TransactionPlanner<'a> {
+    pub fn new(
+        session: usize,
+        random: &'a mut Random,
+        next_name: &'a mut u64,
+        model: &Model,
+    ) -> TransactionPlanner<'a> {
+        TransactionPlanner { session, random, next_name, statements: Vec::new(), model: model.clone() }
     }
 
-    pub fn transaction(mut self) -> Planned {
+    pub fn transaction(mut self) -> PlannedTransaction {
         let mut saved: Vec<Model> = Vec::new();
         for _ in 0..1 + self.random.below(6) {
             match self.random.below(12) {
@@ -219,7 +224,7 @@ impl<'a> Planner<'a> {
         self.model.number += 1;
         let (session, number) = (self.session, self.model.number);
         self.say(format!("update ledger set number = {number} where session = {session}"));
-        Planned { statements: self.statements, commits, after: self.model }
+        PlannedTransaction { statements: self.statements, commits, after: self.model }
     }
     fn say(&mut self, sql: String) {
         self.statements.push(sql);

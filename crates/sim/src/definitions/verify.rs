@@ -4,7 +4,7 @@ use super::model::{Index, Model, SHARED, Table, parent_name, shared_name};
 use kilndb_lab::client::Connection;
 use std::collections::{BTreeMap, BTreeSet};
 
-type Rows = BTreeMap<i64, Vec<String>>;
+type TableRows = BTreeMap<i64, Vec<String>>;
 
 fn ask(client: &mut dyn Connection, sql: &str) -> Result<Vec<Vec<String>>, String> {
     let answers = client.query(sql).map_err(|e| format!("{sql}: {e}"))?;
@@ -101,12 +101,12 @@ fn agrees(client: &mut dyn Connection, name: &str, table: &Table, own: &str) -> 
     let x = if table.has_x { ", x" } else { "" };
     let found = ask(client, &format!("select id, v, t, w{x} from {name} where true{own}"))?;
     let count = found.len();
-    let mut rows = Rows::new();
+    let mut rows = TableRows::new();
     for mut row in found {
         let id = row[0].parse().map_err(|_| format!("{name}: no id: {row:?}"))?;
         rows.insert(id, row.split_off(1));
     }
-    let mut expected = Rows::new();
+    let mut expected = TableRows::new();
     for (id, row) in &table.rows {
         let mut values = vec![row.v.to_string(), row.t(*id), row.w()];
         values.extend(table.has_x.then(|| row.x.to_string()));
@@ -114,7 +114,8 @@ fn agrees(client: &mut dyn Connection, name: &str, table: &Table, own: &str) -> 
     }
     if rows != expected || count != expected.len() {
         let differs = rows.keys().chain(expected.keys()).find(|id| rows.get(id) != expected.get(id));
-        let brief = |rows: &Rows| differs.and_then(|id| rows.get(id)).map(|r| (r[0].clone(), r[1].clone(), r[2].len()));
+        let brief =
+            |rows: &TableRows| differs.and_then(|id| rows.get(id)).map(|r| (r[0].clone(), r[1].clone(), r[2].len()));
         return Err(format!(
             "{name} has {count} rows instead of {}: row {differs:?} is {:?} instead of {:?}",
             expected.len(),

@@ -1,7 +1,7 @@
 //! Connections that send messages, most of them well-formed, many with a mutated body, and startup packets likewise.
 
 use super::mutate::{self, Random};
-use super::{Corpus, Report};
+use super::{Corpus, FuzzReport};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -98,8 +98,8 @@ fn conversation(random: &mut Random, corpus: &Corpus) -> (Vec<u8>, u64) {
     (out, count as u64 + 2)
 }
 
-pub fn run(random: &mut Random, corpus: &Corpus, port: u16, messages: u64) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn run(random: &mut Random, corpus: &Corpus, port: u16, messages: u64) -> Result<FuzzReport, String> {
+    let mut report = FuzzReport::default();
     let mut buffer = vec![0; 1 << 16];
     while report.messages < messages {
         let mut socket =

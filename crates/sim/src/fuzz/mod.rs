@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 /// How much to send; a seed replays what one client sends, not how two of them interleave.
-pub struct Options {
+pub struct FuzzOptions {
     pub messages: u64,
     pub texts: u64,
     pub clients: u64,
@@ -26,7 +26,7 @@ pub struct Options {
 
 /// What a run has seen.
 #[derive(Default, Debug)]
-pub struct Report {
+pub struct FuzzReport {
     pub messages: u64,
     pub texts: u64,
     pub connections: u64,
@@ -44,8 +44,8 @@ pub struct Report {
     pub seconds: u64,
 }
 
-impl Report {
-    fn add(&mut self, other: Report) {
+impl FuzzReport {
+    fn add(&mut self, other: FuzzReport) {
         self.messages += other.messages;
         self.texts += other.texts;
         self.connections += other.connections;
@@ -66,7 +66,7 @@ fn resident_kb(server: &Server) -> u64 {
 }
 
 /// Everything found wrong with the server after a run, beyond what the report holds.
-pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, String> {
+pub fn run(options: &FuzzOptions, mut progress: impl FnMut(&str)) -> Result<FuzzReport, String> {
     let folder = TempDir::new("fuzz").map_err(|e| e.to_string())?;
     let data = folder.path().join("data");
     let port = process::free_port().map_err(|e| e.to_string())?;
@@ -76,7 +76,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     let corpus = Corpus::load(options.corpus.as_deref());
     progress(&format!("{} statements to begin with", corpus.len()));
     let started = Instant::now();
-    let mut report = Report::default();
+    let mut report = FuzzReport::default();
     const SLICES: u64 = 8;
     for slice in 0..SLICES {
         let part = slice_of(options, &corpus, port, slice, SLICES)?;
@@ -128,8 +128,8 @@ fn panics(log: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.join("\n"))
 }
 
-fn slice_of(options: &Options, corpus: &Corpus, port: u16, slice: u64, slices: u64) -> Result<Report, String> {
-    let total = Mutex::new(Ok(Report::default()));
+fn slice_of(options: &FuzzOptions, corpus: &Corpus, port: u16, slice: u64, slices: u64) -> Result<FuzzReport, String> {
+    let total = Mutex::new(Ok(FuzzReport::default()));
     let clients = options.clients.max(1);
     std::thread::scope(|scope| {
         for client in 0..clients {

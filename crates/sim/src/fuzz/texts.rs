@@ -2,7 +2,7 @@
 
 use super::messages::{PARAMETERS, message, startup};
 use super::mutate::{self, Random};
-use super::{Corpus, Report};
+use super::{Corpus, FuzzReport};
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -17,7 +17,7 @@ struct Connection {
 }
 
 /// One answered text: the SQLSTATE and message of its error.
-type Outcome = Option<(String, String)>;
+type StatementOutcome = Option<(String, String)>;
 
 impl Connection {
     fn open(port: u16) -> std::io::Result<Connection> {
@@ -41,7 +41,7 @@ impl Connection {
 
     /// Sends texts, each followed by a ROLLBACK so that none decides about the next, and reads what becomes of them.
     /// A COPY FROM eats the ROLLBACK behind it, so answers are matched by what the ROLLBACKs say.
-    fn batch(&mut self, texts: &[String]) -> std::io::Result<Vec<Outcome>> {
+    fn batch(&mut self, texts: &[String]) -> std::io::Result<Vec<StatementOutcome>> {
         let mut out = Vec::new();
         for text in texts {
             out.extend(message(b'Q', &[text.as_bytes(), b"\0"].concat()));
@@ -86,8 +86,8 @@ fn setup(client: u64) -> Vec<String> {
     .into()
 }
 
-pub fn run(random: &mut Random, corpus: &Corpus, port: u16, client: u64, texts: u64) -> Result<Report, String> {
-    let mut report = Report::default();
+pub fn run(random: &mut Random, corpus: &Corpus, port: u16, client: u64, texts: u64) -> Result<FuzzReport, String> {
+    let mut report = FuzzReport::default();
     let mut connection: Option<Connection> = None;
     let mut batches = 0;
     while report.texts < texts {
@@ -141,7 +141,7 @@ fn is_postgres_own(text: &str) -> bool {
     own.iter().any(|start| text.starts_with(start))
 }
 
-fn count(report: &mut Report, batch: &[String], outcomes: &[Outcome]) {
+fn count(report: &mut FuzzReport, batch: &[String], outcomes: &[StatementOutcome]) {
     let exact = outcomes.len() == 2 * batch.len();
     for (i, outcome) in outcomes.iter().enumerate() {
         if let (Some((code, _)), 0) = (outcome, i % 2) {

@@ -7,13 +7,13 @@
 //! b's snapshot, and rw-dependencies lead directly from place to place: they do not say that anything came before
 //! anything. So a circle without places is one of events, with them one of the serial order.
 
-use super::explain::{Anomaly, Link, circle};
+use super::explain::{Anomaly, CycleEdge, circle};
 use super::graph::{Edge, Graph};
 use super::model::*;
 use super::versions::Versions;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Label {
+pub enum EdgeLabel {
     /// One value of a key follows another.
     Ww(Key, u32),
     /// A value was seen; it is the last of so many.
@@ -36,7 +36,7 @@ pub enum Label {
 
 const UNUSED: u32 = u32::MAX;
 
-struct Nodes {
+struct EventNodes {
     /// Of each transaction, the event of each of its steps.
     steps: Vec<Vec<u32>>,
     ends: Vec<u32>,
@@ -45,56 +45,56 @@ struct Nodes {
     owners: Vec<usize>,
 }
 
-struct Drawing<'a> {
+struct GraphBuilder<'a> {
     history: &'a History,
     versions: &'a Versions,
-    nodes: Nodes,
-    edges: Vec<Edge<Label>>,
+    nodes: EventNodes,
+    edges: Vec<Edge<EdgeLabel>>,
     /// The interval that each event lies in.
     intervals: Vec<(u32, Interval)>,
 }
 
 /// The relations that are looked at, from the strongest finding to the weakest: one that needs few kinds of edges says
 /// most.
-const STAGES: &[fn(&Label) -> Option<u32>] = &[
+const STAGES: &[fn(&EdgeLabel) -> Option<u32>] = &[
     |label| match label {
-        Label::Ww(..) => Some(1),
-        Label::Program => Some(0),
+        EdgeLabel::Ww(..) => Some(1),
+        EdgeLabel::Program => Some(0),
         _ => None,
     },
     |label| match label {
-        Label::Ww(..) | Label::Wr(..) => Some(1),
-        Label::Program => Some(0),
+        EdgeLabel::Ww(..) | EdgeLabel::Wr(..) => Some(1),
+        EdgeLabel::Program => Some(0),
         _ => None,
     },
     |label| match label {
-        Label::Ww(..) | Label::Wr(..) | Label::Rw(..) => Some(1),
-        Label::Program => Some(0),
+        EdgeLabel::Ww(..) | EdgeLabel::Wr(..) | EdgeLabel::Rw(..) => Some(1),
+        EdgeLabel::Program => Some(0),
         _ => None,
     },
     |label| match label {
-        Label::Ww(..) | Label::Wr(..) | Label::Rw(..) | Label::Lock(..) => Some(1),
-        Label::Program => Some(0),
+        EdgeLabel::Ww(..) | EdgeLabel::Wr(..) | EdgeLabel::Rw(..) | EdgeLabel::Lock(..) => Some(1),
+        EdgeLabel::Program => Some(0),
         _ => None,
     },
     |label| match label {
-        Label::Ww(..) | Label::Wr(..) | Label::Rw(..) | Label::SerialRw(..) => Some(1),
-        Label::Program | Label::Place => Some(0),
+        EdgeLabel::Ww(..) | EdgeLabel::Wr(..) | EdgeLabel::Rw(..) | EdgeLabel::SerialRw(..) => Some(1),
+        EdgeLabel::Program | EdgeLabel::Place => Some(0),
         _ => None,
     },
     |label| match label {
-        Label::Place | Label::SerialRw(..) => None,
-        Label::Program | Label::Passed => Some(0),
+        EdgeLabel::Place | EdgeLabel::SerialRw(..) => None,
+        EdgeLabel::Program | EdgeLabel::Passed => Some(0),
         _ => Some(1),
     },
     |label| match label {
-        Label::Program | Label::Passed | Label::Place => Some(0),
+        EdgeLabel::Program | EdgeLabel::Passed | EdgeLabel::Place => Some(0),
         _ => Some(1),
     },
 ];
 
 pub fn check(history: &History, versions: &Versions, anomalies: &mut Vec<Anomaly>) {
-    let (graph, nodes) = Drawing::new(history, versions).draw();
+    let (graph, nodes) = GraphBuilder::new(history, versions).draw();
     let everything = STAGES[STAGES.len() - 1];
     if graph.circles(everything).is_empty() {
         return;
@@ -102,9 +102,9 @@ pub fn check(history: &History, versions: &Versions, anomalies: &mut Vec<Anomaly
     for stage in STAGES {
         let circles = graph.circles(stage);
         for found in &circles {
-            let links: Vec<Link> = found
+            let links: Vec<CycleEdge> = found
                 .iter()
-                .map(|edge| Link { from: nodes.owner(edge.from), to: nodes.owner(edge.to), label: edge.label })
+                .map(|edge| CycleEdge { from: nodes.owner(edge.from), to: nodes.owner(edge.to), label: edge.label })
                 .collect();
             anomalies.push(circle(history, versions, &links));
         }
@@ -115,20 +115,20 @@ pub fn check(history: &History, versions: &Versions, anomalies: &mut Vec<Anomaly
     }
 }
 
-impl Nodes {
+impl EventNodes {
     /// Whose event it is; none for ticks.
     fn owner(&self, node: u32) -> Option<usize> {
         self.owners.get(node as usize).copied()
     }
 }
 
-impl<'a> Drawing<'a> {
+impl<'a> GraphBuilder<'a> {
     fn new(history: &'a History, versions: &'a Versions) -> Self {
-        let nodes = Nodes { steps: Vec::new(), ends: Vec::new(), places: Vec::new(), owners: Vec::new() };
-        Drawing { history, versions, nodes, edges: Vec::new(), intervals: Vec::new() }
+        let nodes = EventNodes { steps: Vec::new(), ends: Vec::new(), places: Vec::new(), owners: Vec::new() };
+        GraphBuilder { history, versions, nodes, edges: Vec::new(), intervals: Vec::new() }
     }
 
-    fn draw(mut self) -> (Graph<Label>, Nodes) {
+    fn draw(mut self) -> (Graph<EdgeLabel>, EventNodes) {
         let history = self.history;
         for (number, transaction) in history.transactions.iter().enumerate() {
             self.events(number, transaction);
@@ -139,7 +139,7 @@ impl<'a> Drawing<'a> {
         (Graph::new(self.nodes.owners.len() + ticks, self.edges), self.nodes)
     }
 
-    fn edge(&mut self, from: u32, to: u32, label: Label) {
+    fn edge(&mut self, from: u32, to: u32, label: EdgeLabel) {
         self.edges.push(Edge { from, to, label });
     }
 
@@ -160,10 +160,10 @@ impl<'a> Drawing<'a> {
         let mut snapshot = UNUSED;
         for step in &transaction.steps {
             let rows = match &step.action {
-                Action::Select(_) => 0,
+                StepAction::Select(_) => 0,
                 // Each row's moment: the nodes after that of the statement's snapshot, in the order of the rows.
-                Action::Modify { rows, .. } => rows.len(),
-                Action::Savepoint | Action::RollbackToSavepoint | Action::Release => {
+                StepAction::Modify { rows, .. } => rows.len(),
+                StepAction::Savepoint | StepAction::RollbackToSavepoint | StepAction::Release => {
                     of_steps.push(UNUSED);
                     continue;
                 }
@@ -179,11 +179,11 @@ impl<'a> Drawing<'a> {
             let event = self.event(number, step.during);
             of_steps.push(event);
             for earlier in std::mem::take(&mut before) {
-                self.edge(earlier, event, Label::Program);
+                self.edge(earlier, event, EdgeLabel::Program);
             }
             for _ in 0..rows {
                 let row = self.event(number, step.during);
-                self.edge(event, row, Label::Program);
+                self.edge(event, row, EdgeLabel::Program);
                 before.push(row);
             }
             if rows == 0 {
@@ -192,13 +192,13 @@ impl<'a> Drawing<'a> {
         }
         let end = self.event(number, transaction.end);
         for earlier in before {
-            self.edge(earlier, end, Label::Program);
+            self.edge(earlier, end, EdgeLabel::Program);
         }
         let mut place = UNUSED;
-        if transaction.level == Level::Serializable && self.versions.committed[number] && snapshot != UNUSED {
+        if transaction.level == IsolationLevel::Serializable && self.versions.committed[number] && snapshot != UNUSED {
             place = self.place(number);
-            self.edge(snapshot, place, Label::Place);
-            self.edge(place, end, Label::Place);
+            self.edge(snapshot, place, EdgeLabel::Place);
+            self.edge(place, end, EdgeLabel::Place);
         }
         self.nodes.steps.push(of_steps);
         self.nodes.ends.push(end);
@@ -210,7 +210,7 @@ impl<'a> Drawing<'a> {
         let event = self.nodes.steps[transaction][step];
         let t = &self.history.transactions[transaction];
         match &t.steps[step].action {
-            Action::Modify { rows, .. } if !t.level.keeps_snapshot() => {
+            StepAction::Modify { rows, .. } if !t.level.keeps_snapshot() => {
                 let row = rows.iter().position(|(k, _)| *k == key).map_or(0, |at| at as u32 + 1);
                 event + row
             }
@@ -225,7 +225,7 @@ impl<'a> Drawing<'a> {
                 let [(_, Some(earlier)), (_, Some(later))] = pair else { continue };
                 if earlier.transaction != later.transaction {
                     let to = self.event_of(later.transaction, later.step, *key);
-                    self.edge(self.nodes.ends[earlier.transaction], to, Label::Ww(*key, at as u32 + 1));
+                    self.edge(self.nodes.ends[earlier.transaction], to, EdgeLabel::Ww(*key, at as u32 + 1));
                 }
             }
         }
@@ -242,24 +242,24 @@ impl<'a> Drawing<'a> {
             let length = read.length as u32;
             let last_seen = if read.length > 0 { writer(read.length - 1) } else { None };
             if let Some(seen) = last_seen.filter(|w| *w != read.transaction) {
-                self.edge(self.nodes.ends[seen], event, Label::Wr(read.key, length));
+                self.edge(self.nodes.ends[seen], event, EdgeLabel::Wr(read.key, length));
             }
             let Some(next) = writer(read.length).filter(|w| *w != read.transaction) else { continue };
-            self.edge(event, self.nodes.ends[next], Label::Rw(read.key, length));
+            self.edge(event, self.nodes.ends[next], EdgeLabel::Rw(read.key, length));
             let undone = undone[read.transaction][read.step];
             let (locks, watched) = match &self.history.transactions[read.transaction].steps[read.step].action {
-                Action::Modify { rows, way, .. } => (
-                    rows.iter().any(|(k, touch)| *k == read.key && *touch != Touch::Missed),
-                    !undone || *way != Way::OnConflict,
+                StepAction::Modify { rows, way, .. } => (
+                    rows.iter().any(|(k, touch)| *k == read.key && *touch != RowTouch::Missed),
+                    !undone || *way != WriteWay::OnConflict,
                 ),
                 _ => (false, true),
             };
             let (mine, theirs) = (self.nodes.places[read.transaction], self.nodes.places[next]);
             if mine != UNUSED && theirs != UNUSED && watched && !read.own {
-                self.edge(mine, theirs, Label::SerialRw(read.key, length));
+                self.edge(mine, theirs, EdgeLabel::SerialRw(read.key, length));
             }
             if locks && !undone {
-                self.edge(self.nodes.ends[read.transaction], self.nodes.ends[next], Label::Lock(read.key, length));
+                self.edge(self.nodes.ends[read.transaction], self.nodes.ends[next], EdgeLabel::Lock(read.key, length));
             }
         }
     }
@@ -272,11 +272,11 @@ impl<'a> Drawing<'a> {
         let base = self.nodes.owners.len() as u32;
         let node = |tick: Tick| base + ticks.binary_search(&tick).map_or(0, |at| at as u32);
         for (event, during) in std::mem::take(&mut self.intervals) {
-            self.edge(node(during.from), event, Label::Began);
-            self.edge(event, node(during.to), Label::Passed);
+            self.edge(node(during.from), event, EdgeLabel::Began);
+            self.edge(event, node(during.to), EdgeLabel::Passed);
         }
         for at in 1..ticks.len() as u32 {
-            self.edge(base + at - 1, base + at, Label::Passed);
+            self.edge(base + at - 1, base + at, EdgeLabel::Passed);
         }
         ticks.len()
     }

@@ -1,12 +1,12 @@
 //! Anomalies in words.
 
-use super::events::Label;
+use super::events::EdgeLabel;
 use super::model::*;
 use super::versions::Versions;
 use std::fmt::{self, Write};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum AnomalyKind {
     /// G0: two transactions write over each other.
     DirtyWrite,
     /// G1a: something that was rolled back (or lost in a crash) was seen, or is there at the end.
@@ -51,21 +51,21 @@ pub enum Kind {
 
 #[derive(Clone, Debug)]
 pub struct Anomaly {
-    pub kind: Kind,
+    pub kind: AnomalyKind,
     /// Numbers in the history.
     pub transactions: Vec<usize>,
     pub message: String,
 }
 
 /// One edge of a circle.
-pub struct Link {
+pub struct CycleEdge {
     pub from: Option<usize>,
     pub to: Option<usize>,
-    pub label: Label,
+    pub label: EdgeLabel,
 }
 
 impl Anomaly {
-    pub fn new(kind: Kind, history: &History, transactions: &[usize], message: String) -> Anomaly {
+    pub fn new(kind: AnomalyKind, history: &History, transactions: &[usize], message: String) -> Anomaly {
         let mut known: Vec<usize> = Vec::new();
         for number in transactions {
             if !known.contains(number) {
@@ -99,7 +99,7 @@ pub fn list(values: &[Value]) -> String {
 }
 
 /// The anomaly that a circle of events or places in the serial order is.
-pub fn circle(history: &History, versions: &Versions, links: &[Link]) -> Anomaly {
+pub fn circle(history: &History, versions: &Versions, links: &[CycleEdge]) -> Anomaly {
     let mut message = String::from("a circle of what must have come before what");
     let mut transactions = Vec::new();
     // Ticks are nobody's: what leads from one transaction's event over ticks to another's is one step.
@@ -117,47 +117,47 @@ pub fn circle(history: &History, versions: &Versions, links: &[Link]) -> Anomaly
         let (Some(to), Some(from)) = (link.to, link.from.or(waiting)) else { continue };
         let (a, b) = (name(from), name(to));
         let line = match link.label {
-            Label::Ww(key, at) => {
+            EdgeLabel::Ww(key, at) => {
                 format!("{a} -ww-> {b}: in key {key}, {b}'s {} follows {a}'s {}", value(key, at), value(key, at - 1))
             }
-            Label::Wr(key, at) => format!("{a} -wr-> {b}: in key {key}, {b} saw {a}'s {}", value(key, at - 1)),
-            Label::Rw(key, at) | Label::SerialRw(key, at) => {
+            EdgeLabel::Wr(key, at) => format!("{a} -wr-> {b}: in key {key}, {b} saw {a}'s {}", value(key, at - 1)),
+            EdgeLabel::Rw(key, at) | EdgeLabel::SerialRw(key, at) => {
                 format!("{a} -rw-> {b}: in key {key}, {a} did not see {b}'s {}", value(key, at))
             }
-            Label::Lock(key, at) => {
+            EdgeLabel::Lock(key, at) => {
                 format!("{a} -lock-> {b}: {a} had locked key {key} before {b} wrote {}", value(key, at))
             }
-            Label::Began => format!("{a} -clock-> {b}: something of {a} had ended when something of {b} began"),
-            Label::Program | Label::Place | Label::Passed => continue,
+            EdgeLabel::Began => format!("{a} -clock-> {b}: something of {a} had ended when something of {b} began"),
+            EdgeLabel::Program | EdgeLabel::Place | EdgeLabel::Passed => continue,
         };
         let _ = write!(message, "\n    {line}");
     }
     Anomaly::new(classify(links), history, &transactions, message)
 }
 
-fn classify(links: &[Link]) -> Kind {
-    let has = |what: fn(&Label) -> bool| links.iter().any(|l| what(&l.label));
-    let clock = has(|l| matches!(l, Label::Began));
-    if has(|l| matches!(l, Label::SerialRw(..) | Label::Place)) {
-        return if clock { Kind::NotStrict } else { Kind::NotSerializable };
+fn classify(links: &[CycleEdge]) -> AnomalyKind {
+    let has = |what: fn(&EdgeLabel) -> bool| links.iter().any(|l| what(&l.label));
+    let clock = has(|l| matches!(l, EdgeLabel::Began));
+    if has(|l| matches!(l, EdgeLabel::SerialRw(..) | EdgeLabel::Place)) {
+        return if clock { AnomalyKind::NotStrict } else { AnomalyKind::NotSerializable };
     }
-    if has(|l| matches!(l, Label::Lock(..))) {
-        return Kind::LockBroken;
+    if has(|l| matches!(l, EdgeLabel::Lock(..))) {
+        return AnomalyKind::LockBroken;
     }
     if clock {
-        return Kind::Stale;
+        return AnomalyKind::Stale;
     }
     let missed: Vec<Key> =
-        links.iter().filter_map(|l| if let Label::Rw(key, _) = l.label { Some(key) } else { None }).collect();
+        links.iter().filter_map(|l| if let EdgeLabel::Rw(key, _) = l.label { Some(key) } else { None }).collect();
     let written: Vec<Key> =
-        links.iter().filter_map(|l| if let Label::Ww(key, _) = l.label { Some(key) } else { None }).collect();
-    let wr = has(|l| matches!(l, Label::Wr(..)));
+        links.iter().filter_map(|l| if let EdgeLabel::Ww(key, _) = l.label { Some(key) } else { None }).collect();
+    let wr = has(|l| matches!(l, EdgeLabel::Wr(..)));
     match missed[..] {
-        [] if wr => Kind::CircularInformation,
-        [] => Kind::DirtyWrite,
-        [key] if written == [key] && !wr => Kind::LostUpdate,
-        [_] => Kind::ReadSkew,
-        _ => Kind::LongFork,
+        [] if wr => AnomalyKind::CircularInformation,
+        [] => AnomalyKind::DirtyWrite,
+        [key] if written == [key] && !wr => AnomalyKind::LostUpdate,
+        [_] => AnomalyKind::ReadSkew,
+        _ => AnomalyKind::LongFork,
     }
 }
 
@@ -167,7 +167,7 @@ impl fmt::Display for Transaction {
         for (step, undone) in self.steps.iter().zip(self.undone()) {
             write!(f, "; ")?;
             match &step.action {
-                Action::Select(rows) => {
+                StepAction::Select(rows) => {
                     write!(f, "select")?;
                     for (key, values) in rows {
                         write!(f, " {key}={}", list(values))?;
@@ -176,25 +176,25 @@ impl fmt::Display for Transaction {
                         write!(f, " without an answer")?;
                     }
                 }
-                Action::Modify { value, rows, way } => {
+                StepAction::Modify { value, rows, way } => {
                     match (value, way) {
-                        (Some(value), Way::Plain) => write!(f, "append {value} to")?,
-                        (Some(value), Way::Moved) => write!(f, "delete and insert, append {value} to")?,
-                        (Some(value), Way::OnConflict) => write!(f, "insert or append {value} to")?,
+                        (Some(value), WriteWay::Plain) => write!(f, "append {value} to")?,
+                        (Some(value), WriteWay::Moved) => write!(f, "delete and insert, append {value} to")?,
+                        (Some(value), WriteWay::OnConflict) => write!(f, "insert or append {value} to")?,
                         (None, _) => write!(f, "lock")?,
                     }
                     for (key, touch) in rows {
                         match touch {
-                            Touch::Missed => write!(f, " {key} (no row)")?,
-                            Touch::Unseen => write!(f, " {key}")?,
-                            Touch::Saw(values) => write!(f, " {key}={}", list(values))?,
-                            Touch::Attempted => write!(f, " {key} (no answer)")?,
+                            RowTouch::Missed => write!(f, " {key} (no row)")?,
+                            RowTouch::Unseen => write!(f, " {key}")?,
+                            RowTouch::Saw(values) => write!(f, " {key}={}", list(values))?,
+                            RowTouch::Attempted => write!(f, " {key} (no answer)")?,
                         }
                     }
                 }
-                Action::Savepoint => write!(f, "savepoint")?,
-                Action::RollbackToSavepoint => write!(f, "rollback to savepoint")?,
-                Action::Release => write!(f, "release savepoint")?,
+                StepAction::Savepoint => write!(f, "savepoint")?,
+                StepAction::RollbackToSavepoint => write!(f, "rollback to savepoint")?,
+                StepAction::Release => write!(f, "release savepoint")?,
             }
             write!(f, " @{}-{}{}", step.during.from, step.during.to, if undone { " (undone)" } else { "" })?;
         }

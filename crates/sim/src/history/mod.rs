@@ -54,7 +54,7 @@ mod tests;
 mod versions;
 pub mod workload;
 
-pub use explain::{Anomaly, Kind};
+pub use explain::{Anomaly, AnomalyKind};
 pub use model::*;
 
 /// What is wrong with a history; nothing, if all is as the levels promise.

@@ -20,29 +20,29 @@ pub struct Interval {
 
 /// The isolation level that a transaction asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
+pub enum IsolationLevel {
     ReadCommitted,
     RepeatableRead,
     Serializable,
 }
 
-impl Level {
+impl IsolationLevel {
     pub fn sql(self) -> &'static str {
         match self {
-            Level::ReadCommitted => "read committed",
-            Level::RepeatableRead => "repeatable read",
-            Level::Serializable => "serializable",
+            IsolationLevel::ReadCommitted => "read committed",
+            IsolationLevel::RepeatableRead => "repeatable read",
+            IsolationLevel::Serializable => "serializable",
         }
     }
 
     /// One snapshot for the whole transaction, instead of one for each statement.
     pub fn keeps_snapshot(self) -> bool {
-        self != Level::ReadCommitted
+        self != IsolationLevel::ReadCommitted
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum TransactionOutcome {
     /// The server has said so.
     Committed,
     /// The server has said so, or can never have been asked to commit.
@@ -53,7 +53,7 @@ pub enum Outcome {
 
 /// What a statement that locks or writes a row has told about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Touch {
+pub enum RowTouch {
     /// It found no row.
     Missed,
     /// It found one; the client was not shown it.
@@ -66,7 +66,7 @@ pub enum Touch {
 
 /// How rows are found and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum WriteWay {
     /// FOR UPDATE, UPDATE.
     Plain,
     /// INSERT of a row that the transaction has deleted.
@@ -76,14 +76,14 @@ pub enum Way {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum StepAction {
     /// A plain SELECT. Empty if there was no answer.
     Select(Vec<(Key, Vec<Value>)>),
     /// A statement that locks rows, and appends `value` to each if there is one.
     Modify {
         value: Option<Value>,
-        rows: Vec<(Key, Touch)>,
-        way: Way,
+        rows: Vec<(Key, RowTouch)>,
+        way: WriteWay,
     },
     Savepoint,
     /// To the last savepoint, which stays.
@@ -93,17 +93,17 @@ pub enum Action {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    pub action: Action,
+pub struct TransactionStep {
+    pub action: StepAction,
     pub during: Interval,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transaction {
     pub session: u32,
-    pub level: Level,
-    pub steps: Vec<Step>,
-    pub outcome: Outcome,
+    pub level: IsolationLevel,
+    pub steps: Vec<TransactionStep>,
+    pub outcome: TransactionOutcome,
     /// The commit, the rollback, or the error that ended it.
     pub end: Interval,
 }
@@ -122,12 +122,12 @@ impl Transaction {
         let mut savepoints = Vec::new();
         for (number, step) in self.steps.iter().enumerate() {
             match step.action {
-                Action::Savepoint => savepoints.push(number),
-                Action::RollbackToSavepoint => {
+                StepAction::Savepoint => savepoints.push(number),
+                StepAction::RollbackToSavepoint => {
                     let since = savepoints.last().copied().unwrap_or(0);
                     undone[since + 1..number].fill(true);
                 }
-                Action::Release => {
+                StepAction::Release => {
                     savepoints.pop();
                 }
                 _ => {}

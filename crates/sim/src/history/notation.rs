@@ -29,9 +29,9 @@ pub fn history(text: &str) -> History {
         let at = names.iter().position(|n| n == who.trim_matches(['<', '>']));
         let Some(at) = at else {
             let level = match what {
-                "rc" => Level::ReadCommitted,
-                "rr" => Level::RepeatableRead,
-                _ => Level::Serializable,
+                "rc" => IsolationLevel::ReadCommitted,
+                "rr" => IsolationLevel::RepeatableRead,
+                _ => IsolationLevel::Serializable,
             };
             names.push(who.to_string());
             let end = Interval { from: 0, to: 0 };
@@ -40,7 +40,7 @@ pub fn history(text: &str) -> History {
                 session,
                 level,
                 steps: Vec::new(),
-                outcome: Outcome::Aborted,
+                outcome: TransactionOutcome::Aborted,
                 end,
             });
             continue;
@@ -62,52 +62,52 @@ pub fn history(text: &str) -> History {
         }
         let (verb, rest) = what.split_once(' ').unwrap_or((what, ""));
         let outcome = match verb {
-            "commit" => Some(Outcome::Committed),
-            "abort" => Some(Outcome::Aborted),
-            "lost" => Some(Outcome::Unknown),
+            "commit" => Some(TransactionOutcome::Committed),
+            "abort" => Some(TransactionOutcome::Aborted),
+            "lost" => Some(TransactionOutcome::Unknown),
             _ => None,
         };
         match outcome {
             Some(outcome) => (transaction.outcome, transaction.end) = (outcome, during),
-            None => transaction.steps.push(Step { action: action(verb, rest), during }),
+            None => transaction.steps.push(TransactionStep { action: action(verb, rest), during }),
         }
     }
     history
 }
 
-fn action(verb: &str, rest: &str) -> Action {
+fn action(verb: &str, rest: &str) -> StepAction {
     match verb {
-        "r" => Action::Select(rows(rest).into_iter().map(|(key, seen)| (key, seen.expect("a list"))).collect()),
-        "l" => Action::Modify { value: None, rows: touched(rest), way: Way::Plain },
-        "savepoint" => Action::Savepoint,
-        "back" => Action::RollbackToSavepoint,
-        "release" => Action::Release,
+        "r" => StepAction::Select(rows(rest).into_iter().map(|(key, seen)| (key, seen.expect("a list"))).collect()),
+        "l" => StepAction::Modify { value: None, rows: touched(rest), way: WriteWay::Plain },
+        "savepoint" => StepAction::Savepoint,
+        "back" => StepAction::RollbackToSavepoint,
+        "release" => StepAction::Release,
         "w" | "m" | "u" | "miss" => {
             let (keys, value) = rest.rsplit_once(' ').expect("a key and a value");
             let value: Value = value.parse().expect("a value");
             let mut rows = touched(keys);
             for (_, touch) in &mut rows {
                 match touch {
-                    _ if verb == "miss" => *touch = Touch::Missed,
-                    Touch::Saw(seen) => seen.push(value),
+                    _ if verb == "miss" => *touch = RowTouch::Missed,
+                    RowTouch::Saw(seen) => seen.push(value),
                     _ => {}
                 }
             }
             let way = if verb == "m" {
-                Way::Moved
+                WriteWay::Moved
             } else if verb == "u" {
-                Way::OnConflict
+                WriteWay::OnConflict
             } else {
-                Way::Plain
+                WriteWay::Plain
             };
-            Action::Modify { value: Some(value), rows, way }
+            StepAction::Modify { value: Some(value), rows, way }
         }
         _ => panic!("{verb}?"),
     }
 }
 
-fn touched(text: &str) -> Vec<(Key, Touch)> {
-    rows(text).into_iter().map(|(key, seen)| (key, seen.map_or(Touch::Unseen, Touch::Saw))).collect()
+fn touched(text: &str) -> Vec<(Key, RowTouch)> {
+    rows(text).into_iter().map(|(key, seen)| (key, seen.map_or(RowTouch::Unseen, RowTouch::Saw))).collect()
 }
 
 /// `x[1 2] y`: keys are letters, what was seen is in brackets.

@@ -1,8 +1,8 @@
 //! Runs sessions against a server, kills it in between, and has the history checked.
 
-use super::session::{Ended, Session, read_everything};
-use super::workload::{self, Board};
-use super::{Anomaly, History, Kind, Level, Outcome, check};
+use super::session::{Session, SessionEnd, read_everything};
+use super::workload::{self, SharedCounters};
+use super::{Anomaly, AnomalyKind, History, IsolationLevel, TransactionOutcome, check};
 use crate::random::Random;
 use kilndb_lab::client::{Address, Client, ClientError};
 use kilndb_lab::postgres;
@@ -11,11 +11,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use super::session::Plant;
+pub use super::session::PlantedFault;
 
 /// Whose behaviour is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum HistoryTarget {
     /// KilnDB in a temporary folder, killed now and then.
     Killed,
     /// The same without kills.
@@ -26,10 +26,10 @@ pub enum Target {
     At(u16),
 }
 
-pub struct Options {
-    pub levels: Vec<Level>,
-    pub target: Target,
-    pub plant: Plant,
+pub struct HistoryOptions {
+    pub levels: Vec<IsolationLevel>,
+    pub target: HistoryTarget,
+    pub plant: PlantedFault,
     pub sessions: u32,
     /// Under load; starts, final reads and checks come on top.
     pub load: Duration,
@@ -42,7 +42,7 @@ const HISTORY_MAX: Duration = Duration::from_secs(12);
 const KILL_AFTER_MAX_MS: u64 = 1500;
 
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct HistoryReport {
     pub committed: usize,
     pub aborted: usize,
     pub unknown: usize,
@@ -57,8 +57,8 @@ pub struct Report {
     pub kept: Option<PathBuf>,
 }
 
-struct Bench<'a> {
-    options: &'a Options,
+struct HistoryBench<'a> {
+    options: &'a HistoryOptions,
     folder: TempDir,
     address: Address,
     database: String,
@@ -72,15 +72,15 @@ fn text(e: impl std::fmt::Display) -> String {
 
 /// Ends early when something has been found. An error is what nothing may ever show: a lost server, an unexpected
 /// SQLSTATE, a torn row.
-pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, String> {
-    let mut bench = Bench::new(options)?;
-    let mut report = Report::default();
+pub fn run(options: &HistoryOptions, mut progress: impl FnMut(&str)) -> Result<HistoryReport, String> {
+    let mut bench = HistoryBench::new(options)?;
+    let mut report = HistoryReport::default();
     let mut left = options.load;
     while !left.is_zero() && report.anomalies.is_empty() {
         let load = left.min(HISTORY_MAX);
         left -= load;
         let done = bench.one_history(load, &mut report);
-        if done.is_err() || !report.anomalies.is_empty() && options.plant == Plant::Nothing {
+        if done.is_err() || !report.anomalies.is_empty() && options.plant == PlantedFault::Nothing {
             report.kept = bench.keep();
         }
         done.map_err(|e| format!("{e} (kept in {:?})", report.kept))?;
@@ -100,20 +100,20 @@ pub fn run(options: &Options, mut progress: impl FnMut(&str)) -> Result<Report, 
     Ok(report)
 }
 
-impl<'a> Bench<'a> {
-    fn new(options: &'a Options) -> Result<Bench<'a>, String> {
+impl<'a> HistoryBench<'a> {
+    fn new(options: &'a HistoryOptions) -> Result<HistoryBench<'a>, String> {
         let folder = TempDir::new("history").map_err(text)?;
         let port = match options.target {
-            Target::At(port) => port,
+            HistoryTarget::At(port) => port,
             _ => process::free_port().map_err(text)?,
         };
         let database = match options.target {
-            Target::At(_) => format!("kilndb_history_{}_{:x}", std::process::id(), options.seed),
+            HistoryTarget::At(_) => format!("kilndb_history_{}_{:x}", std::process::id(), options.seed),
             _ => "postgres".to_string(),
         };
         let random = Random(options.seed | 1);
-        let mut bench = Bench { options, folder, address: Address::local(port), database, server: None, random };
-        if let Target::At(_) = options.target {
+        let mut bench = HistoryBench { options, folder, address: Address::local(port), database, server: None, random };
+        if let HistoryTarget::At(_) = options.target {
             let mut client = Client::connect(&bench.address, "postgres").map_err(text)?;
             client.query(&format!("create database {}", bench.database)).map_err(text)?;
         }
@@ -128,8 +128,8 @@ impl<'a> Bench<'a> {
     fn start(&mut self) -> Result<(), String> {
         let port = self.address.port;
         self.server = match self.options.target {
-            Target::At(_) => None,
-            Target::Postgres => Some(postgres::start(self.folder.path(), port, &[]).map_err(text)?),
+            HistoryTarget::At(_) => None,
+            HistoryTarget::Postgres => Some(postgres::start(self.folder.path(), port, &[]).map_err(text)?),
             // Small, so that pages are evicted and checkpoints run while the load does.
             _ => Some(process::start_kilndb(&self.data(), port, &["shared_buffers=16MB"]).map_err(text)?),
         };
@@ -141,16 +141,16 @@ impl<'a> Bench<'a> {
     }
 
     fn is_kilndb(&self) -> bool {
-        matches!(self.options.target, Target::Killed | Target::Spared)
+        matches!(self.options.target, HistoryTarget::Killed | HistoryTarget::Spared)
     }
 
-    fn one_history(&mut self, load: Duration, report: &mut Report) -> Result<(), String> {
+    fn one_history(&mut self, load: Duration, report: &mut HistoryReport) -> Result<(), String> {
         self.client()?.query(&format!("drop table if exists t; {}", workload::TABLE)).map_err(text)?;
-        let board = Board::default();
+        let board = SharedCounters::default();
         let mut history = History::default();
         let began = Instant::now();
         while let Some(left) = load.checked_sub(began.elapsed()) {
-            let kill = self.options.target == Target::Killed;
+            let kill = self.options.target == HistoryTarget::Killed;
             let until_kill = Duration::from_millis(100 + self.random.below(KILL_AFTER_MAX_MS));
             self.load(
                 &board,
@@ -173,18 +173,18 @@ impl<'a> Bench<'a> {
         report.checking += began.elapsed();
         if self.is_kilndb() {
             let found = anomalies.len();
-            anomalies.retain(|a| a.kind != Kind::UnconfirmedRead);
+            anomalies.retain(|a| a.kind != AnomalyKind::UnconfirmedRead);
             report.unconfirmed_reads += found - anomalies.len();
         }
         report.histories += 1;
         for transaction in &history.transactions {
             match transaction.outcome {
-                Outcome::Committed => report.committed += 1,
-                Outcome::Aborted => report.aborted += 1,
-                Outcome::Unknown => report.unknown += 1,
+                TransactionOutcome::Committed => report.committed += 1,
+                TransactionOutcome::Aborted => report.aborted += 1,
+                TransactionOutcome::Unknown => report.unknown += 1,
             }
         }
-        if !anomalies.is_empty() && self.options.plant == Plant::Nothing {
+        if !anomalies.is_empty() && self.options.plant == PlantedFault::Nothing {
             self.write(&history, &anomalies)?;
         }
         report.anomalies.extend(anomalies);
@@ -195,7 +195,13 @@ impl<'a> Bench<'a> {
     }
 
     /// All sessions at work, for so long.
-    fn load(&mut self, board: &Board, time: Duration, kill: bool, history: &mut History) -> Result<(), String> {
+    fn load(
+        &mut self,
+        board: &SharedCounters,
+        time: Duration,
+        kill: bool,
+        history: &mut History,
+    ) -> Result<(), String> {
         let killed = AtomicBool::new(false);
         board.stop.store(false, Ordering::SeqCst);
         let (address, database, options) = (self.address.clone(), self.database.clone(), self.options);
@@ -215,8 +221,8 @@ impl<'a> Bench<'a> {
                 .map(|session| {
                     let killed = &killed;
                     scope.spawn(move || match session.run() {
-                        Ended::Wrong(message) => Err(message),
-                        Ended::Lost if !killed.load(Ordering::SeqCst) => Err("a connection was lost".to_string()),
+                        SessionEnd::Wrong(message) => Err(message),
+                        SessionEnd::Lost if !killed.load(Ordering::SeqCst) => Err("a connection was lost".to_string()),
                         _ => Ok(()),
                     })
                 })
@@ -275,7 +281,7 @@ impl<'a> Bench<'a> {
     }
 
     fn end(&mut self) -> Result<(), String> {
-        if let Target::At(_) = self.options.target {
+        if let HistoryTarget::At(_) = self.options.target {
             let mut client = Client::connect(&self.address, "postgres").map_err(text)?;
             client.query(&format!("drop database {} with (force)", self.database)).map_err(text)?;
         }
@@ -287,7 +293,7 @@ impl<'a> Bench<'a> {
 }
 
 /// Checkpoints beside the load.
-fn maintain(address: &Address, board: &Board) -> Result<(), ClientError> {
+fn maintain(address: &Address, board: &SharedCounters) -> Result<(), ClientError> {
     let mut client = Client::connect(address, "postgres")?;
     while !board.stop.load(Ordering::Relaxed) {
         client.query("checkpoint")?;

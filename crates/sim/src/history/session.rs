@@ -1,7 +1,7 @@
 //! One session: it runs random transactions and writes down what it asked and what it was told.
 
 use super::model::*;
-use super::workload::{self, Board, Form, Operation, Plan, Rows, Statement};
+use super::workload::{self, Operation, SharedCounters, Statement, StatementRows, TransactionForm, TransactionPlan};
 use crate::random::Random;
 use kilndb_lab::client::{Answer, ClientError, Connection};
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What is made wrong on purpose, to see that it is found. All of it happens in the server: the driver only claims
 /// something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
+pub enum PlantedFault {
     Nothing,
     /// One session's transactions run at the next weaker level.
     WeakerLevel,
@@ -24,7 +24,7 @@ pub enum Plant {
 const REST_MAX_MS: u64 = 30;
 
 /// Why a transaction did not go on.
-enum Fault {
+enum SessionFault {
     /// 40001 or 40P01.
     Refused,
     Lost,
@@ -32,22 +32,22 @@ enum Fault {
     Wrong(String),
 }
 
-type Done<T> = Result<T, Fault>;
+type SessionResult<T> = Result<T, SessionFault>;
 
-impl From<ClientError> for Fault {
-    fn from(error: ClientError) -> Fault {
+impl From<ClientError> for SessionFault {
+    fn from(error: ClientError) -> SessionFault {
         match error {
-            ClientError::Io(_) => Fault::Lost,
-            ClientError::Server(e) if e.severity == "FATAL" || e.severity == "PANIC" => Fault::Lost,
-            ClientError::Server(e) if ["40001", "40P01"].contains(&e.code.as_str()) => Fault::Refused,
-            ClientError::Server(e) => Fault::Wrong(format!("{} {}", e.code, e.message)),
+            ClientError::Io(_) => SessionFault::Lost,
+            ClientError::Server(e) if e.severity == "FATAL" || e.severity == "PANIC" => SessionFault::Lost,
+            ClientError::Server(e) if ["40001", "40P01"].contains(&e.code.as_str()) => SessionFault::Refused,
+            ClientError::Server(e) => SessionFault::Wrong(format!("{} {}", e.code, e.message)),
         }
     }
 }
 
 /// How a session came to its end.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum SessionEnd {
     Asked,
     Lost,
     Wrong(String),
@@ -57,26 +57,26 @@ pub struct Session<'a, C> {
     number: u32,
     client: C,
     random: Random,
-    board: &'a Board,
-    levels: &'a [Level],
-    plant: Plant,
+    board: &'a SharedCounters,
+    levels: &'a [IsolationLevel],
+    plant: PlantedFault,
     prepared: HashMap<String, String>,
-    default_level: Option<Level>,
+    default_level: Option<IsolationLevel>,
     pub transactions: Vec<Transaction>,
 }
 
 /// A row as it was shown: the list, and its text.
-type Shown = (Key, Vec<Value>, String);
+type ShownRow = (Key, Vec<Value>, String);
 
 impl<'a, C: Connection> Session<'a, C> {
     pub fn new(
         mut client: C,
         number: u32,
         mut random: Random,
-        (board, levels, plant): (&'a Board, &'a [Level], Plant),
+        (board, levels, plant): (&'a SharedCounters, &'a [IsolationLevel], PlantedFault),
     ) -> Result<Session<'a, C>, ClientError> {
         client.query("set deadlock_timeout = '10ms'")?;
-        client.query(if plant == Plant::AsynchronousCommit {
+        client.query(if plant == PlantedFault::AsynchronousCommit {
             "set synchronous_commit = off"
         } else {
             "set synchronous_commit = on"
@@ -89,7 +89,7 @@ impl<'a, C: Connection> Session<'a, C> {
     }
 
     /// Until the board says stop, or the connection breaks.
-    pub fn run(&mut self) -> Ended {
+    pub fn run(&mut self) -> SessionEnd {
         while !self.board.stop.load(Ordering::Relaxed) {
             let plan = workload::plan(&mut self.random, self.levels, self.board);
             let now = self.now();
@@ -97,24 +97,24 @@ impl<'a, C: Connection> Session<'a, C> {
                 session: self.number,
                 level: plan.level,
                 steps: Vec::new(),
-                outcome: Outcome::Aborted,
+                outcome: TransactionOutcome::Aborted,
                 end: now,
             };
             let done = match plan.form {
-                Form::Steps => self.steps(&plan, &mut transaction),
-                Form::Batch | Form::Implicit => self.batch(&plan, &mut transaction),
+                TransactionForm::Steps => self.steps(&plan, &mut transaction),
+                TransactionForm::Batch | TransactionForm::Implicit => self.batch(&plan, &mut transaction),
             };
             let text = transaction.to_string();
             self.transactions.push(transaction);
             match done {
-                Ok(()) | Err(Fault::Refused) => {}
-                Err(Fault::Lost) => return Ended::Lost,
-                Err(Fault::Wrong(message)) => {
-                    return Ended::Wrong(format!("session {}: {message}\n    {text}", self.number));
+                Ok(()) | Err(SessionFault::Refused) => {}
+                Err(SessionFault::Lost) => return SessionEnd::Lost,
+                Err(SessionFault::Wrong(message)) => {
+                    return SessionEnd::Wrong(format!("session {}: {message}\n    {text}", self.number));
                 }
             }
         }
-        Ended::Asked
+        SessionEnd::Asked
     }
 
     fn now(&self) -> Interval {
@@ -122,15 +122,15 @@ impl<'a, C: Connection> Session<'a, C> {
     }
 
     /// The level that is asked of the server.
-    fn level(&self, plan: &Plan) -> Level {
+    fn level(&self, plan: &TransactionPlan) -> IsolationLevel {
         match plan.level {
-            level if self.plant != Plant::WeakerLevel || self.number != 0 => level,
-            Level::Serializable => Level::RepeatableRead,
-            _ => Level::ReadCommitted,
+            level if self.plant != PlantedFault::WeakerLevel || self.number != 0 => level,
+            IsolationLevel::Serializable => IsolationLevel::RepeatableRead,
+            _ => IsolationLevel::ReadCommitted,
         }
     }
 
-    fn steps(&mut self, plan: &Plan, transaction: &mut Transaction) -> Done<()> {
+    fn steps(&mut self, plan: &TransactionPlan, transaction: &mut Transaction) -> SessionResult<()> {
         let begin = plan.begin(self.level(plan), &mut self.random);
         let from = self.board.tick();
         let begun = self.client.query(&begin);
@@ -144,7 +144,7 @@ impl<'a, C: Connection> Session<'a, C> {
             let from = self.board.tick();
             match self.operate(operation, &mut depth, transaction) {
                 Ok(()) => continue,
-                Err(Fault::Refused) => {}
+                Err(SessionFault::Refused) => {}
                 Err(fault) => {
                     transaction.end = Interval { from, to: self.board.tick() };
                     return Err(fault);
@@ -153,7 +153,7 @@ impl<'a, C: Connection> Session<'a, C> {
             // A savepoint saves a transaction that was refused something.
             let saved = depth > 0 && self.random.one_in(2);
             let back = if saved {
-                self.control(Action::RollbackToSavepoint, transaction)
+                self.control(StepAction::RollbackToSavepoint, transaction)
             } else {
                 self.client.query("rollback").map(|_| ())
             };
@@ -167,40 +167,40 @@ impl<'a, C: Connection> Session<'a, C> {
         let done = self.finish(plan.gives_up);
         transaction.end = Interval { from, to: self.board.tick() };
         transaction.outcome = match done {
-            Ok(()) if plan.gives_up => Outcome::Aborted,
-            Ok(()) => Outcome::Committed,
-            Err(Fault::Lost) if !plan.gives_up => Outcome::Unknown,
-            Err(_) => Outcome::Aborted,
+            Ok(()) if plan.gives_up => TransactionOutcome::Aborted,
+            Ok(()) => TransactionOutcome::Committed,
+            Err(SessionFault::Lost) if !plan.gives_up => TransactionOutcome::Unknown,
+            Err(_) => TransactionOutcome::Aborted,
         };
         done
     }
 
-    fn finish(&mut self, gives_up: bool) -> Done<()> {
-        let lies = self.plant == Plant::FalseCommit && self.number == 0 && self.random.one_in(10);
+    fn finish(&mut self, gives_up: bool) -> SessionResult<()> {
+        let lies = self.plant == PlantedFault::FalseCommit && self.number == 0 && self.random.one_in(10);
         let word = if gives_up || lies { "rollback" } else { "commit" };
         let answers = self.client.query(word)?;
         match answers.last() {
             Some(answer) if answer.tag.eq_ignore_ascii_case(word) => Ok(()),
-            answer => Err(Fault::Wrong(format!("{word} was answered with {:?}", answer.map(|a| &a.tag)))),
+            answer => Err(SessionFault::Wrong(format!("{word} was answered with {:?}", answer.map(|a| &a.tag)))),
         }
     }
 
-    fn control(&mut self, action: Action, transaction: &mut Transaction) -> Result<(), ClientError> {
+    fn control(&mut self, action: StepAction, transaction: &mut Transaction) -> Result<(), ClientError> {
         let from = self.board.tick();
         let done = self.client.query(control_text(&action));
-        transaction.steps.push(Step { action, during: Interval { from, to: self.board.tick() } });
+        transaction.steps.push(TransactionStep { action, during: Interval { from, to: self.board.tick() } });
         done.map(|_| ())
     }
 
-    fn operate(&mut self, operation: &Operation, depth: &mut u32, transaction: &mut Transaction) -> Done<()> {
+    fn operate(&mut self, operation: &Operation, depth: &mut u32, transaction: &mut Transaction) -> SessionResult<()> {
         match operation {
             Operation::Savepoint => {
-                self.control(Action::Savepoint, transaction)?;
+                self.control(StepAction::Savepoint, transaction)?;
                 *depth += 1;
             }
-            Operation::RollbackToSavepoint => self.control(Action::RollbackToSavepoint, transaction)?,
+            Operation::RollbackToSavepoint => self.control(StepAction::RollbackToSavepoint, transaction)?,
             Operation::Release => {
-                self.control(Action::Release, transaction)?;
+                self.control(StepAction::Release, transaction)?;
                 *depth -= 1;
             }
             Operation::LockAndSet(key) => self.read_and_set(*key, true, transaction)?,
@@ -227,21 +227,26 @@ impl<'a, C: Connection> Session<'a, C> {
     }
 
     /// Runs a statement and writes down its answer, or that there was none. Answers the rows it showed.
-    fn ask(&mut self, statement: &Statement, attempted: &Action, transaction: &mut Transaction) -> Done<Vec<Shown>> {
+    fn ask(
+        &mut self,
+        statement: &Statement,
+        attempted: &StepAction,
+        transaction: &mut Transaction,
+    ) -> SessionResult<Vec<ShownRow>> {
         let from = self.board.tick();
         let answers = self.send(statement);
         let during = Interval { from, to: self.board.tick() };
-        let told = answers.map_err(Fault::from).and_then(|answers| {
-            let answer = answers.into_iter().next_back().ok_or_else(|| Fault::Wrong("no answer".into()))?;
-            self.told(attempted, &answer).map_err(|e| Fault::Wrong(format!("{}: {e}", statement.literal())))
+        let told = answers.map_err(SessionFault::from).and_then(|answers| {
+            let answer = answers.into_iter().next_back().ok_or_else(|| SessionFault::Wrong("no answer".into()))?;
+            self.told(attempted, &answer).map_err(|e| SessionFault::Wrong(format!("{}: {e}", statement.literal())))
         });
         match told {
             Ok((action, shown)) => {
-                transaction.steps.push(Step { action, during });
+                transaction.steps.push(TransactionStep { action, during });
                 Ok(shown)
             }
             Err(fault) => {
-                transaction.steps.push(Step { action: unanswered(attempted.clone()), during });
+                transaction.steps.push(TransactionStep { action: unanswered(attempted.clone()), during });
                 Err(fault)
             }
         }
@@ -261,14 +266,14 @@ impl<'a, C: Connection> Session<'a, C> {
     }
 
     /// What an answer says of the rows asked for.
-    fn told(&self, attempted: &Action, answer: &Answer) -> Result<(Action, Vec<Shown>), String> {
+    fn told(&self, attempted: &StepAction, answer: &Answer) -> Result<(StepAction, Vec<ShownRow>), String> {
         let shown = shown_rows(answer)?;
         for (key, list, _) in &shown {
             self.board.seen(*key, list);
         }
         let asked: Vec<Key> = match attempted {
-            Action::Select(rows) => rows.iter().map(|(key, _)| *key).collect(),
-            Action::Modify { rows, .. } => rows.iter().map(|(key, _)| *key).collect(),
+            StepAction::Select(rows) => rows.iter().map(|(key, _)| *key).collect(),
+            StepAction::Modify { rows, .. } => rows.iter().map(|(key, _)| *key).collect(),
             _ => Vec::new(),
         };
         for (at, (key, ..)) in shown.iter().enumerate() {
@@ -278,10 +283,10 @@ impl<'a, C: Connection> Session<'a, C> {
         }
         let find = |key: Key| shown.iter().find(|(k, ..)| *k == key).map(|(_, list, _)| list.clone());
         let action = match attempted {
-            Action::Select(_) => {
-                Action::Select(asked.iter().map(|key| (*key, find(*key).unwrap_or_default())).collect())
+            StepAction::Select(_) => {
+                StepAction::Select(asked.iter().map(|key| (*key, find(*key).unwrap_or_default())).collect())
             }
-            Action::Modify { value, way, .. } => {
+            StepAction::Modify { value, way, .. } => {
                 let count: usize =
                     answer.tag.rsplit(' ').next().and_then(|n| n.parse().ok()).ok_or("a tag without a number")?;
                 let blind = answer.columns.is_empty();
@@ -294,20 +299,20 @@ impl<'a, C: Connection> Session<'a, C> {
                     ));
                 }
                 let touch = |key: Key| match find(key) {
-                    Some(list) => Touch::Saw(list),
-                    None if blind && count > 0 => Touch::Unseen,
-                    None => Touch::Missed,
+                    Some(list) => RowTouch::Saw(list),
+                    None if blind && count > 0 => RowTouch::Unseen,
+                    None => RowTouch::Missed,
                 };
                 let rows = asked.iter().map(|key| (*key, touch(*key))).collect();
-                Action::Modify { value: *value, rows, way: *way }
+                StepAction::Modify { value: *value, rows, way: *way }
             }
             other => other.clone(),
         };
         Ok((action, shown))
     }
 
-    fn read_and_set(&mut self, key: Key, lock: bool, transaction: &mut Transaction) -> Done<()> {
-        let rows = Rows::one(key);
+    fn read_and_set(&mut self, key: Key, lock: bool, transaction: &mut Transaction) -> SessionResult<()> {
+        let rows = StatementRows::one(key);
         let asked = if lock { Operation::Lock(rows) } else { Operation::Select(rows) };
         let statement = self.statement(&asked, 0);
         let shown = self.ask(&statement, &attempt(&asked, 0), transaction)?;
@@ -315,26 +320,26 @@ impl<'a, C: Connection> Session<'a, C> {
         let value = self.board.value();
         let show = self.random.one_in(2);
         let statement = workload::set(key, list.len() + 1, text + &workload::element(key, value), show);
-        self.ask(&statement, &modify(key, Some(value), Way::Plain), transaction).map(|_| ())
+        self.ask(&statement, &modify(key, Some(value), WriteWay::Plain), transaction).map(|_| ())
     }
 
-    fn take_and_put(&mut self, key: Key, transaction: &mut Transaction) -> Done<()> {
-        let shown = self.ask(&workload::delete(key), &modify(key, None, Way::Plain), transaction)?;
+    fn take_and_put(&mut self, key: Key, transaction: &mut Transaction) -> SessionResult<()> {
+        let shown = self.ask(&workload::delete(key), &modify(key, None, WriteWay::Plain), transaction)?;
         let Some((_, list, text)) = shown.into_iter().next() else { return Ok(()) };
         let value = self.board.value();
         let show = self.random.one_in(2);
         let statement = workload::insert(key, list.len() + 1, text + &workload::element(key, value), show);
-        self.ask(&statement, &modify(key, Some(value), Way::Moved), transaction).map(|_| ())
+        self.ask(&statement, &modify(key, Some(value), WriteWay::Moved), transaction).map(|_| ())
     }
 
     /// The whole transaction as one text.
-    fn batch(&mut self, plan: &Plan, transaction: &mut Transaction) -> Done<()> {
+    fn batch(&mut self, plan: &TransactionPlan, transaction: &mut Transaction) -> SessionResult<()> {
         let level = self.level(plan);
-        if plan.form == Form::Implicit && self.default_level != Some(level) {
+        if plan.form == TransactionForm::Implicit && self.default_level != Some(level) {
             self.client.query(&format!("set default_transaction_isolation = '{}'", level.sql()))?;
             self.default_level = Some(level);
         }
-        let explicit = plan.form == Form::Batch;
+        let explicit = plan.form == TransactionForm::Batch;
         let gives_up = plan.gives_up && explicit;
         let mut texts = Vec::new();
         let mut attempts = Vec::new();
@@ -348,40 +353,40 @@ impl<'a, C: Connection> Session<'a, C> {
             texts.push(if gives_up { "rollback" } else { "commit" }.to_string());
         }
         let from = self.board.tick();
-        let done = self.client.query(&texts.join("; ")).map_err(Fault::from);
+        let done = self.client.query(&texts.join("; ")).map_err(SessionFault::from);
         let during = Interval { from, to: self.board.tick() };
         transaction.end = during;
         let answers = match done {
             Ok(answers) => answers,
             Err(fault) => {
                 transaction.steps =
-                    attempts.into_iter().map(|action| Step { action: unanswered(action), during }).collect();
-                if matches!(fault, Fault::Lost) && !gives_up {
-                    transaction.outcome = Outcome::Unknown;
+                    attempts.into_iter().map(|action| TransactionStep { action: unanswered(action), during }).collect();
+                if matches!(fault, SessionFault::Lost) && !gives_up {
+                    transaction.outcome = TransactionOutcome::Unknown;
                 }
-                if matches!(fault, Fault::Refused) && explicit {
+                if matches!(fault, SessionFault::Refused) && explicit {
                     self.client.query("rollback")?;
                 }
                 return Err(fault);
             }
         };
         if answers.len() != texts.len() {
-            return Err(Fault::Wrong(format!("{} answers to {}", answers.len(), texts.join("; "))));
+            return Err(SessionFault::Wrong(format!("{} answers to {}", answers.len(), texts.join("; "))));
         }
         for (attempted, answer) in attempts.iter().zip(&answers[usize::from(explicit)..]) {
             let (action, _) =
-                self.told(attempted, answer).map_err(|e| Fault::Wrong(format!("{}: {e}", texts.join("; "))))?;
-            transaction.steps.push(Step { action, during });
+                self.told(attempted, answer).map_err(|e| SessionFault::Wrong(format!("{}: {e}", texts.join("; "))))?;
+            transaction.steps.push(TransactionStep { action, during });
         }
         if !gives_up {
-            transaction.outcome = Outcome::Committed;
+            transaction.outcome = TransactionOutcome::Committed;
         }
         Ok(())
     }
 }
 
 /// Rows of k, n and v; n must be the length of v.
-fn shown_rows(answer: &Answer) -> Result<Vec<Shown>, String> {
+fn shown_rows(answer: &Answer) -> Result<Vec<ShownRow>, String> {
     let mut shown = Vec::new();
     for row in &answer.rows {
         let [Some(key), Some(length), Some(text)] = &row[..] else { return Err(format!("not a row: {row:?}")) };
@@ -414,42 +419,42 @@ pub fn read_everything(client: &mut dyn Connection) -> Result<std::collections::
     }
 }
 
-fn modify(key: Key, value: Option<Value>, way: Way) -> Action {
-    Action::Modify { value, rows: vec![(key, Touch::Attempted)], way }
+fn modify(key: Key, value: Option<Value>, way: WriteWay) -> StepAction {
+    StepAction::Modify { value, rows: vec![(key, RowTouch::Attempted)], way }
 }
 
-fn control_action(operation: &Operation) -> Action {
+fn control_action(operation: &Operation) -> StepAction {
     match operation {
-        Operation::Savepoint => Action::Savepoint,
-        Operation::Release => Action::Release,
-        _ => Action::RollbackToSavepoint,
+        Operation::Savepoint => StepAction::Savepoint,
+        Operation::Release => StepAction::Release,
+        _ => StepAction::RollbackToSavepoint,
     }
 }
 
-fn control_text(action: &Action) -> &'static str {
+fn control_text(action: &StepAction) -> &'static str {
     match action {
-        Action::Savepoint => "savepoint s",
-        Action::Release => "release s",
+        StepAction::Savepoint => "savepoint s",
+        StepAction::Release => "release s",
         _ => "rollback to s",
     }
 }
 
 /// What is written down of a statement without an answer: a SELECT has shown nothing.
-fn unanswered(attempted: Action) -> Action {
+fn unanswered(attempted: StepAction) -> StepAction {
     match attempted {
-        Action::Select(_) => Action::Select(Vec::new()),
+        StepAction::Select(_) => StepAction::Select(Vec::new()),
         other => other,
     }
 }
 
 /// A simple operation before it has an answer.
-fn attempt(operation: &Operation, value: Value) -> Action {
-    let touched = |rows: &Rows| rows.keys.iter().map(|key| (*key, Touch::Attempted)).collect();
+fn attempt(operation: &Operation, value: Value) -> StepAction {
+    let touched = |rows: &StatementRows| rows.keys.iter().map(|key| (*key, RowTouch::Attempted)).collect();
     match operation {
-        Operation::Select(rows) => Action::Select(rows.keys.iter().map(|key| (*key, Vec::new())).collect()),
-        Operation::Append(rows) => Action::Modify { value: Some(value), rows: touched(rows), way: Way::Plain },
-        Operation::Lock(rows) => Action::Modify { value: None, rows: touched(rows), way: Way::Plain },
-        Operation::Upsert(key) => modify(*key, Some(value), Way::OnConflict),
+        Operation::Select(rows) => StepAction::Select(rows.keys.iter().map(|key| (*key, Vec::new())).collect()),
+        Operation::Append(rows) => StepAction::Modify { value: Some(value), rows: touched(rows), way: WriteWay::Plain },
+        Operation::Lock(rows) => StepAction::Modify { value: None, rows: touched(rows), way: WriteWay::Plain },
+        Operation::Upsert(key) => modify(*key, Some(value), WriteWay::OnConflict),
         other => control_action(other),
     }
 }

@@ -1,10 +1,10 @@
 //! Histories by hand: what each level forbids is found, what it allows is accepted.
 
 use super::notation::history;
-use super::{Kind, check};
+use super::{AnomalyKind, check};
 
 #[track_caller]
-fn finds(kind: Kind, text: &str) {
+fn finds(kind: AnomalyKind, text: &str) {
     let found = check(&history(text));
     assert!(found.iter().any(|a| a.kind == kind), "no {kind:?} but {found:#?}");
 }
@@ -50,7 +50,7 @@ fn one_after_the_other_is_fine_at_all_levels() {
 fn dirty_write_g0() {
     for level in LEVELS {
         finds(
-            Kind::DirtyWrite,
+            AnomalyKind::DirtyWrite,
             &at(
                 level,
                 "T1 ?
@@ -65,23 +65,23 @@ fn dirty_write_g0() {
             ),
         );
     }
-    finds(Kind::DirtyWrite, "T1 rc\nT2 rc\nT1 w x 1\nT2 w x 2\nT1 w x 3\nT1 commit\nT2 commit\nlast x[1 2 3]");
+    finds(AnomalyKind::DirtyWrite, "T1 rc\nT2 rc\nT1 w x 1\nT2 w x 2\nT1 w x 3\nT1 commit\nT2 commit\nlast x[1 2 3]");
 }
 
 #[test]
 fn aborted_read_g1a() {
     for level in LEVELS {
-        finds(Kind::AbortedRead, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT2 r x[1]\nT1 abort\nT2 commit\nlast x[]"));
+        finds(AnomalyKind::AbortedRead, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT2 r x[1]\nT1 abort\nT2 commit\nlast x[]"));
         // A savepoint's part, seen by others and by the transaction itself.
         finds(
-            Kind::AbortedRead,
+            AnomalyKind::AbortedRead,
             &at(
                 level,
                 "T1 ?\nT2 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT2 r x[1 2]\nT1 back\nT1 commit\nT2 commit\nlast x[1]",
             ),
         );
         finds(
-            Kind::NotOwnWrites,
+            AnomalyKind::NotOwnWrites,
             &at(level, "T1 ?\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT1 back\nT1 r x[1 2]\nT1 commit\nlast x[1]"),
         );
         accepts(&at(
@@ -90,16 +90,16 @@ fn aborted_read_g1a() {
         ));
         let nested = "T1 ?\nT1 savepoint\nT1 w x 1\nT1 savepoint\nT1 w x 2\nT1 release\nT1 r x[1 2]\nT1 back\nT1 r x[]\nT1 commit\n";
         accepts(&at(level, &format!("{nested}last x[]")));
-        finds(Kind::AbortedRead, &at(level, &format!("{nested}last x[2]")));
+        finds(AnomalyKind::AbortedRead, &at(level, &format!("{nested}last x[2]")));
         // What was rolled back stays.
-        finds(Kind::AbortedRead, &at(level, "T1 ?\nT1 w x 1\nT1 abort\nlast x[1]"));
+        finds(AnomalyKind::AbortedRead, &at(level, "T1 ?\nT1 w x 1\nT1 abort\nlast x[1]"));
     }
 }
 
 #[test]
 fn also_who_aborts_has_seen_only_what_was_committed() {
-    finds(Kind::AbortedRead, "T1 rc\nT2 rc\nT1 w x 1\nT2 r x[1]\nT1 abort\nT2 abort\nlast x[]");
-    finds(Kind::ReadSkew, "T1 rr\nT2 rr\nT1 r x[]\nT2 w x y 1\nT2 commit\nT1 r y[1]\nT1 abort\nlast x[1] y[1]");
+    finds(AnomalyKind::AbortedRead, "T1 rc\nT2 rc\nT1 w x 1\nT2 r x[1]\nT1 abort\nT2 abort\nlast x[]");
+    finds(AnomalyKind::ReadSkew, "T1 rr\nT2 rr\nT1 r x[]\nT2 w x y 1\nT2 commit\nT1 r y[1]\nT1 abort\nlast x[1] y[1]");
     // But needs no place in the serial order.
     accepts("T1 ser\nT2 ser\nT1 r x[] y[]\nT2 r x[] y[]\nT1 w x 1\nT2 w y 2\nT1 commit\nT2 abort\nlast x[1] y[]");
 }
@@ -108,7 +108,7 @@ fn also_who_aborts_has_seen_only_what_was_committed() {
 fn intermediate_read_g1b() {
     for level in LEVELS {
         finds(
-            Kind::IntermediateRead,
+            AnomalyKind::IntermediateRead,
             &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT2 r x[1]\nT1 w x 2\nT1 commit\nT2 commit\nlast x[1 2]"),
         );
     }
@@ -118,7 +118,7 @@ fn intermediate_read_g1b() {
 fn circular_information_g1c() {
     for level in LEVELS {
         finds(
-            Kind::CircularInformation,
+            AnomalyKind::CircularInformation,
             &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT2 w y 2\nT1 r y[2]\nT2 r x[1]\nT1 commit\nT2 commit\nlast x[1] y[2]"),
         );
     }
@@ -129,15 +129,15 @@ const NON_REPEATABLE: &str = "T1 ?\nT2 ?\nT1 r x[]\nT2 w x 1\nT2 commit\nT1 r x[
 #[test]
 fn non_repeatable_read() {
     accepts(&at("rc", NON_REPEATABLE));
-    finds(Kind::ReadSkew, &at("rr", NON_REPEATABLE));
-    finds(Kind::ReadSkew, &at("ser", NON_REPEATABLE));
+    finds(AnomalyKind::ReadSkew, &at("rr", NON_REPEATABLE));
+    finds(AnomalyKind::ReadSkew, &at("ser", NON_REPEATABLE));
 }
 
 #[test]
 fn a_statement_shows_one_moment() {
     for level in LEVELS {
         finds(
-            Kind::ReadSkew,
+            AnomalyKind::ReadSkew,
             &at(
                 level,
                 "T1 ?\nT2 ?\nT2 w x y 1\nT2> w z 2\nT1 r x[1] y[]\nT2<\nT2 commit\nT1 commit\nlast x[1] y[1] z[2]",
@@ -157,12 +157,12 @@ const LOST_UPDATE: &str = "T1 ?\nT2 ?\nT1 r x[]\nT2 r x[]\nT2 w x[] 2\nT2 commit
 fn lost_update() {
     // An append loses nothing, so READ COMMITTED may do this.
     accepts(&at("rc", LOST_UPDATE));
-    finds(Kind::LostUpdate, &at("rr", LOST_UPDATE));
-    finds(Kind::LostUpdate, &at("ser", LOST_UPDATE));
+    finds(AnomalyKind::LostUpdate, &at("rr", LOST_UPDATE));
+    finds(AnomalyKind::LostUpdate, &at("ser", LOST_UPDATE));
     // The value itself is gone.
     for level in LEVELS {
         let gone = "T1 ?\nT2 ?\nT1 w x 1\nT1 commit\nT2 w x[] 2\nT2 commit\nlast x[2]";
-        finds(Kind::LostCommit, &at(level, gone));
+        finds(AnomalyKind::LostCommit, &at(level, gone));
     }
 }
 
@@ -171,7 +171,7 @@ fn long_fork() {
     let fork = "T1 ?\nT2 ?\nT3 ?\nT4 ?\nT1> w x 1\nT2> w y 2\nT3> r x[1] y[]\nT4> r x[] y[2]\nT3<\nT4<\nT1<\nT2<\n\
                 T1 commit\nT2 commit\nT3 commit\nT4 commit\nlast x[1] y[2]";
     for level in LEVELS {
-        finds(Kind::LongFork, &at(level, fork));
+        finds(AnomalyKind::LongFork, &at(level, fork));
     }
 }
 
@@ -182,7 +182,7 @@ const WRITE_SKEW: &str =
 fn write_skew_g2() {
     accepts(&at("rc", WRITE_SKEW));
     accepts(&at("rr", WRITE_SKEW));
-    finds(Kind::NotSerializable, &at("ser", WRITE_SKEW));
+    finds(AnomalyKind::NotSerializable, &at("ser", WRITE_SKEW));
     // It takes two: nothing is promised to one alone.
     accepts(&WRITE_SKEW.replacen('?', "rr", 1).replace('?', "ser"));
 }
@@ -190,10 +190,10 @@ fn write_skew_g2() {
 #[test]
 fn what_was_rolled_back_was_read() {
     let undone = "T1 ser\nT2 ser\nT1 w x[] 1\nT2 r x[] y[]\nT1 savepoint\nT1 w y[] 3\nT1 back\nT2 w y 2\nT1 commit\nT2 commit\nlast x[1] y[2]";
-    finds(Kind::NotSerializable, undone);
+    finds(AnomalyKind::NotSerializable, undone);
     accepts(&undone.replace("w y[]", "u y[]"));
     accepts(&undone.replace("w y[] 3", "u y[] 3\nT1 l y[3]\nT1 m y[3] 4"));
-    finds(Kind::NotSerializable, &undone.replace("w y[] 3", "w y[] 3\nT1 l y[3]\nT1 w y[3] 4"));
+    finds(AnomalyKind::NotSerializable, &undone.replace("w y[] 3", "w y[] 3\nT1 l y[3]\nT1 w y[3] 4"));
 }
 
 #[test]
@@ -201,31 +201,31 @@ fn a_reader_makes_an_order_impossible() {
     // Fekete, O'Neil and O'Neil's example: the reader sees T2 but not T1, which did not see T2.
     let reader = "T1 ?\nT2 ?\nT3 ?\nT1 r x[] y[]\nT2 w y 2\nT2 commit\nT3 r x[] y[2]\nT3 commit\nT1 w x 1\nT1 commit\nlast x[1] y[2]";
     accepts(&at("rr", reader));
-    finds(Kind::NotSerializable, &at("ser", reader));
+    finds(AnomalyKind::NotSerializable, &at("ser", reader));
     // Without having seen it, it began after it.
     let blind = reader.replace("r x[] y[2]", "r x[]");
     accepts(&at("rr", &blind));
-    finds(Kind::NotStrict, &at("ser", &blind));
+    finds(AnomalyKind::NotStrict, &at("ser", &blind));
 }
 
 #[test]
 fn a_row_that_was_not_there_was_read_too() {
     let phantom = "T1 ?\nT2 ?\nT1 r x[]\nT2 r y[]\nT1 miss y 3\nT2 miss x 4\nT1 m y[] 1\nT2 m x[] 2\nT1 commit\nT2 commit\nlast x[2] y[1]";
     accepts(&at("rr", phantom));
-    finds(Kind::NotSerializable, &at("ser", phantom));
+    finds(AnomalyKind::NotSerializable, &at("ser", phantom));
 }
 
 #[test]
 fn what_was_acknowledged_is_seen_by_who_comes_later() {
     for level in LEVELS {
-        finds(Kind::Stale, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1 commit\nT2 r x[]\nT2 commit\nlast x[1]"));
+        finds(AnomalyKind::Stale, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1 commit\nT2 r x[]\nT2 commit\nlast x[1]"));
         // Also over others: what T2 saw, T3 must see.
         let others = "T1 ?\nT2 ?\nT3 ?\nT1 w x 1\nT2 r x[1]\nT2 commit\nT3 r x[]\nT3 commit\nT1 commit\nlast x[1]";
-        finds(Kind::Stale, &at(level, others));
+        finds(AnomalyKind::Stale, &at(level, others));
     }
     // A snapshot may be older than its transaction's later statements.
     accepts("T1 rr\nT2 rr\nT2 r y[]\nT1 w x 1\nT1 commit\nT2 r x[]\nT2 commit\nlast x[1] y[]");
-    finds(Kind::Stale, "T1 rc\nT2 rc\nT2 r y[]\nT1 w x 1\nT1 commit\nT2 r x[]\nT2 commit\nlast x[1] y[]");
+    finds(AnomalyKind::Stale, "T1 rc\nT2 rc\nT2 r y[]\nT1 w x 1\nT1 commit\nT2 r x[]\nT2 commit\nlast x[1] y[]");
     // While the commit is under way, both are right.
     for seen in ["", "1"] {
         accepts(&format!("T1 rc\nT2 rc\nT1 w x 1\nT1> commit\nT2 r x[{seen}]\nT2 commit\nT1<\nlast x[1]"));
@@ -234,9 +234,12 @@ fn what_was_acknowledged_is_seen_by_who_comes_later() {
 
 #[test]
 fn a_lock_is_kept() {
-    finds(Kind::LockBroken, "T1 rc\nT2 rc\nT1 l x[]\nT2> w x 2\nT1 r x[2]\nT1 commit\nT2<\nT2 commit\nlast x[2]");
+    finds(
+        AnomalyKind::LockBroken,
+        "T1 rc\nT2 rc\nT1 l x[]\nT2> w x 2\nT1 r x[2]\nT1 commit\nT2<\nT2 commit\nlast x[2]",
+    );
     for level in LEVELS {
-        finds(Kind::LockBroken, &at(level, "T1 ?\nT2 ?\nT1 l x[]\nT2 w x 2\nT2 commit\nT1 commit\nlast x[2]"));
+        finds(AnomalyKind::LockBroken, &at(level, "T1 ?\nT2 ?\nT1 l x[]\nT2 w x 2\nT2 commit\nT1 commit\nlast x[2]"));
         // Rolled back with its savepoint, it is nobody's.
         accepts(&at(level, "T1 ?\nT2 ?\nT1 savepoint\nT1 l x[]\nT1 back\nT2 w x 2\nT2 commit\nT1 commit\nlast x[2]"));
         accepts(&at(level, "T1 ?\nT2 ?\nT1 l x[]\nT2> w x 2\nT1 commit\nT2<\nT2 commit\nlast x[2]"));
@@ -246,54 +249,54 @@ fn a_lock_is_kept() {
 #[test]
 fn a_crash_takes_nothing_that_was_acknowledged_or_seen() {
     for level in LEVELS {
-        finds(Kind::LostCommit, &at(level, "T1 ?\nT1 w x 1\nT1 commit\nlast x[]"));
+        finds(AnomalyKind::LostCommit, &at(level, "T1 ?\nT1 w x 1\nT1 commit\nlast x[]"));
         // Whoever has no answer has committed, or has not, but not by half.
         accepts(&at(level, "T1 ?\nT1 w x y 1\nT1 lost\nlast x[] y[]"));
         accepts(&at(level, "T1 ?\nT1 w x y 1\nT1 lost\nlast x[1] y[1]"));
-        finds(Kind::TornCommit, &at(level, "T1 ?\nT1 w x y 1\nT1 lost\nlast x[1] y[]"));
-        finds(Kind::AbortedRead, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 r x[1]\nT2 commit\nlast x[]"));
+        finds(AnomalyKind::TornCommit, &at(level, "T1 ?\nT1 w x y 1\nT1 lost\nlast x[1] y[]"));
+        finds(AnomalyKind::AbortedRead, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 r x[1]\nT2 commit\nlast x[]"));
         finds(
-            Kind::AbortedRead,
+            AnomalyKind::AbortedRead,
             &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 w x[1] 2\nT2 w y 2\nT2 lost\nlast x[] y[2]"),
         );
         for end in ["abort", "lost"] {
             finds(
-                Kind::UnconfirmedRead,
+                AnomalyKind::UnconfirmedRead,
                 &at(level, &format!("T1 ?\nT2 ?\nT1 w x 1\nT1> lost\nT2 r x[1]\nT2 {end}\nlast x[]")),
             );
         }
-        finds(Kind::Stale, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1 lost\nT2 r x[]\nT2 commit\nlast x[1]"));
+        finds(AnomalyKind::Stale, &at(level, "T1 ?\nT2 ?\nT1 w x 1\nT1 lost\nT2 r x[]\nT2 commit\nlast x[1]"));
     }
 }
 
 #[test]
 fn what_is_no_state_of_the_list() {
     for level in LEVELS {
-        finds(Kind::Garbage, &at(level, "T1 ?\nT1 r x[7]\nT1 commit\nlast x[]"));
-        finds(Kind::Garbage, &at(level, "T1 ?\nT1 w x 1\nT1 commit\nlast x[1 1]"));
+        finds(AnomalyKind::Garbage, &at(level, "T1 ?\nT1 r x[7]\nT1 commit\nlast x[]"));
+        finds(AnomalyKind::Garbage, &at(level, "T1 ?\nT1 w x 1\nT1 commit\nlast x[1 1]"));
         finds(
-            Kind::Disorder,
+            AnomalyKind::Disorder,
             &at(
                 level,
                 "T1 ?\nT2 ?\nT1 w x 1\nT1 commit\nT2 w x 2\nT2 commit\nT3 ?\nT3 r x[2 1]\nT3 commit\nlast x[1 2]",
             ),
         );
-        finds(Kind::NotOwnWrites, &at(level, "T1 ?\nT1 w x 1\nT1 r x[]\nT1 commit\nlast x[1]"));
-        finds(Kind::NotOwnWrites, &at(level, "T1 ?\nT1 w x 1\nT1 miss x 2\nT1 commit\nlast x[1]"));
+        finds(AnomalyKind::NotOwnWrites, &at(level, "T1 ?\nT1 w x 1\nT1 r x[]\nT1 commit\nlast x[1]"));
+        finds(AnomalyKind::NotOwnWrites, &at(level, "T1 ?\nT1 w x 1\nT1 miss x 2\nT1 commit\nlast x[1]"));
     }
 }
 
 #[test]
 fn a_row_is_missed_only_while_it_is_moved() {
-    finds(Kind::MissedRow, "T1 rc\nT2 rc\nT1 w x 1\nT1 commit\nT2 miss x 2\nT2 commit\nlast x[1]");
+    finds(AnomalyKind::MissedRow, "T1 rc\nT2 rc\nT1 w x 1\nT1 commit\nT2 miss x 2\nT2 commit\nlast x[1]");
     accepts(
         "T1 rc\nT2 rc\nT3 rc\nT1 w x 1\nT1 commit\nT3 m x[1] 3\nT2> miss x 2\nT3 commit\nT2<\nT2 commit\nlast x[1 3]",
     );
     let lost =
         "T1 rc\nT2 rc\nT3 rc\nT1 w x 1\nT1 commit\nT3 m x[1] 3\nT2> miss x 2\nT3> lost\nT2<\nT2 commit\nT3<\nlast x[1]";
-    finds(Kind::MissedRow, lost);
-    finds(Kind::UnconfirmedRead, &lost.replace("T2 commit", "T2 abort"));
-    finds(Kind::Stale, "T1 rr\nT2 rr\nT1 w x 1\nT1 commit\nT2 miss x 2\nT2 commit\nlast x[1]");
+    finds(AnomalyKind::MissedRow, lost);
+    finds(AnomalyKind::UnconfirmedRead, &lost.replace("T2 commit", "T2 abort"));
+    finds(AnomalyKind::Stale, "T1 rr\nT2 rr\nT1 w x 1\nT1 commit\nT2 miss x 2\nT2 commit\nlast x[1]");
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! The order of each key's versions, and all about a history that needs no other order: whose each value is, whether
 //! what was seen is a state of the list, whether what was acknowledged is there.
 
-use super::explain::{Anomaly, Kind, list, name};
+use super::explain::{Anomaly, AnomalyKind, list, name};
 use super::model::*;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 #[derive(Clone, Copy)]
-pub struct Writer {
+pub struct ValueWriter {
     pub transaction: usize,
     pub step: usize,
     undone: bool,
@@ -15,7 +15,7 @@ pub struct Writer {
 }
 
 /// What one statement has seen of one key, its own transaction's values aside.
-pub struct Read {
+pub struct KeyRead {
     pub transaction: usize,
     pub step: usize,
     pub key: Key,
@@ -29,17 +29,17 @@ pub struct Versions {
     /// Who has committed, also of those who never heard of it.
     pub committed: Vec<bool>,
     /// Of each key, its values in order and who wrote them (nobody, if that has been reported).
-    pub lists: BTreeMap<Key, Vec<(Value, Option<Writer>)>>,
-    pub reads: Vec<Read>,
+    pub lists: BTreeMap<Key, Vec<(Value, Option<ValueWriter>)>>,
+    pub reads: Vec<KeyRead>,
 }
 
 struct Checker<'a> {
     history: &'a History,
-    writers: HashMap<(Key, Value), Writer>,
+    writers: HashMap<(Key, Value), ValueWriter>,
     committed: Vec<bool>,
     /// The transactions that have taken a row away and put it back, by key.
     movers: HashMap<Key, Vec<usize>>,
-    reads: Vec<Read>,
+    reads: Vec<KeyRead>,
     anomalies: &'a mut Vec<Anomaly>,
 }
 
@@ -48,7 +48,7 @@ impl Versions {
         let mut checker = Checker {
             history,
             writers: HashMap::new(),
-            committed: history.transactions.iter().map(|t| t.outcome == Outcome::Committed).collect(),
+            committed: history.transactions.iter().map(|t| t.outcome == TransactionOutcome::Committed).collect(),
             movers: HashMap::new(),
             reads: Vec::new(),
             anomalies,
@@ -64,7 +64,7 @@ impl Versions {
 }
 
 impl Checker<'_> {
-    fn report(&mut self, kind: Kind, transactions: &[usize], message: String) {
+    fn report(&mut self, kind: AnomalyKind, transactions: &[usize], message: String) {
         self.anomalies.push(Anomaly::new(kind, self.history, transactions, message));
     }
 
@@ -73,19 +73,19 @@ impl Checker<'_> {
         for (transaction, t) in history.transactions.iter().enumerate() {
             let undone = t.undone();
             for (step, s) in t.steps.iter().enumerate() {
-                let Action::Modify { value: Some(value), rows, way } = &s.action else { continue };
-                for (key, touch) in rows.iter().filter(|(_, touch)| *touch != Touch::Missed) {
+                let StepAction::Modify { value: Some(value), rows, way } = &s.action else { continue };
+                for (key, touch) in rows.iter().filter(|(_, touch)| *touch != RowTouch::Missed) {
                     let writer =
-                        Writer { transaction, step, undone: undone[step], certain: *touch != Touch::Attempted };
+                        ValueWriter { transaction, step, undone: undone[step], certain: *touch != RowTouch::Attempted };
                     if let Some(other) = self.writers.insert((*key, *value), writer) {
                         let both = [other.transaction, transaction];
                         self.report(
-                            Kind::Garbage,
+                            AnomalyKind::Garbage,
                             &both,
                             format!("the history is not one: {value} is appended to key {key} twice"),
                         );
                     }
-                    if *way == Way::Moved && !undone[step] {
+                    if *way == WriteWay::Moved && !undone[step] {
                         self.movers.entry(*key).or_default().push(transaction);
                     }
                 }
@@ -94,7 +94,7 @@ impl Checker<'_> {
     }
 
     /// Whose the values at the end are; who wrote one of them has committed, whatever its client knows.
-    fn final_lists(&mut self) -> BTreeMap<Key, Vec<(Value, Option<Writer>)>> {
+    fn final_lists(&mut self) -> BTreeMap<Key, Vec<(Value, Option<ValueWriter>)>> {
         let history = self.history;
         let mut lists = BTreeMap::new();
         for (key, values) in &history.last {
@@ -105,18 +105,24 @@ impl Checker<'_> {
                 if !known.insert(*value) {
                     let whose: Vec<usize> = writer.iter().map(|w| w.transaction).collect();
                     self.report(
-                        Kind::Garbage,
+                        AnomalyKind::Garbage,
                         &whose,
                         format!("key {key} ends as {}: {value} is there twice", list(values)),
                     );
                     writer = None;
                 }
                 match writer {
-                    None => self.report(Kind::Garbage, &[], format!("key {key} ends with {value}, which nobody wrote")),
-                    Some(w) if w.undone || history.transactions[w.transaction].outcome == Outcome::Aborted => {
+                    None => self.report(
+                        AnomalyKind::Garbage,
+                        &[],
+                        format!("key {key} ends with {value}, which nobody wrote"),
+                    ),
+                    Some(w)
+                        if w.undone || history.transactions[w.transaction].outcome == TransactionOutcome::Aborted =>
+                    {
                         let message =
                             format!("key {key} ends with {value}, which {} has rolled back", name(w.transaction));
-                        self.report(Kind::AbortedRead, &[w.transaction], message);
+                        self.report(AnomalyKind::AbortedRead, &[w.transaction], message);
                         writer = None;
                     }
                     Some(w) => self.committed[w.transaction] = true,
@@ -140,8 +146,8 @@ impl Checker<'_> {
         lost.sort_unstable();
         for (transaction, key, value) in lost {
             let (kind, what) = match history.transactions[transaction].outcome {
-                Outcome::Committed => (Kind::LostCommit, "was acknowledged"),
-                _ => (Kind::TornCommit, "has committed (others of its values are there)"),
+                TransactionOutcome::Committed => (AnomalyKind::LostCommit, "was acknowledged"),
+                _ => (AnomalyKind::TornCommit, "has committed (others of its values are there)"),
             };
             let message = format!("{} {what}, but its {value} is not in key {key} at the end", name(transaction));
             self.report(kind, &[transaction], message);
@@ -156,27 +162,27 @@ impl Checker<'_> {
         let mut saved = Vec::new();
         for (step, s) in transaction.steps.iter().enumerate() {
             match &s.action {
-                Action::Select(rows) => {
+                StepAction::Select(rows) => {
                     for (key, seen) in rows {
                         self.saw(number, step, *key, seen, own.get(key).map_or(&[], Vec::as_slice));
                     }
                 }
-                Action::Modify { value, rows, .. } => {
+                StepAction::Modify { value, rows, .. } => {
                     for (key, touch) in rows {
                         let mine = own.entry(*key).or_default();
-                        if matches!(touch, Touch::Unseen | Touch::Saw(_)) {
+                        if matches!(touch, RowTouch::Unseen | RowTouch::Saw(_)) {
                             mine.extend(value);
                         }
                         match touch {
-                            Touch::Saw(seen) => self.saw(number, step, *key, seen, mine),
-                            Touch::Missed => self.missed(number, step, *key, mine),
-                            Touch::Unseen | Touch::Attempted => {}
+                            RowTouch::Saw(seen) => self.saw(number, step, *key, seen, mine),
+                            RowTouch::Missed => self.missed(number, step, *key, mine),
+                            RowTouch::Unseen | RowTouch::Attempted => {}
                         }
                     }
                 }
-                Action::Savepoint => saved.push(own.clone()),
-                Action::RollbackToSavepoint => own = saved.last().cloned().unwrap_or_default(),
-                Action::Release => {
+                StepAction::Savepoint => saved.push(own.clone()),
+                StepAction::RollbackToSavepoint => own = saved.last().cloned().unwrap_or_default(),
+                StepAction::Release => {
                     saved.pop();
                 }
             }
@@ -189,13 +195,13 @@ impl Checker<'_> {
         let who = name(transaction);
         let Some(others) = seen.strip_suffix(own) else {
             let message = format!("{who} has appended {} to key {key}, but sees {}", list(own), list(seen));
-            return self.report(Kind::NotOwnWrites, &[transaction], message);
+            return self.report(AnomalyKind::NotOwnWrites, &[transaction], message);
         };
         let last = history.last.get(&key).map_or(&[][..], Vec::as_slice);
         for (at, value) in others.iter().enumerate() {
             let Some(writer) = self.writers.get(&(key, *value)).copied() else {
                 return self.report(
-                    Kind::Garbage,
+                    AnomalyKind::Garbage,
                     &[transaction],
                     format!("{who} saw {value} in key {key}, which nobody wrote"),
                 );
@@ -205,11 +211,15 @@ impl Checker<'_> {
             if writer.transaction == transaction {
                 let message =
                     format!("{who} sees {} in key {key}, in which its own {value} should be last or gone", list(seen));
-                return self.report(Kind::NotOwnWrites, &[transaction], message);
+                return self.report(AnomalyKind::NotOwnWrites, &[transaction], message);
             }
             if writer.undone || !self.committed[writer.transaction] {
-                let lost = history.transactions[writer.transaction].outcome == Outcome::Unknown;
-                let kind = if lost && !self.committed[transaction] { Kind::UnconfirmedRead } else { Kind::AbortedRead };
+                let lost = history.transactions[writer.transaction].outcome == TransactionOutcome::Unknown;
+                let kind = if lost && !self.committed[transaction] {
+                    AnomalyKind::UnconfirmedRead
+                } else {
+                    AnomalyKind::AbortedRead
+                };
                 let message = match lost {
                     true => format!("{who} saw {value} in key {key}, but {whose}, who wrote it, was lost in the crash"),
                     false => format!("{who} saw {value} in key {key}, which {whose} has rolled back"),
@@ -218,7 +228,7 @@ impl Checker<'_> {
             }
             if last.get(at) != Some(value) {
                 let message = format!("{who} saw key {key} as {}, but it ends as {}", list(seen), list(last));
-                return self.report(Kind::Disorder, &both, message);
+                return self.report(AnomalyKind::Disorder, &both, message);
             }
         }
         let length = others.len();
@@ -232,13 +242,13 @@ impl Checker<'_> {
                 name(writer),
                 last[length]
             );
-            return self.report(Kind::IntermediateRead, &[transaction, writer], message);
+            return self.report(AnomalyKind::IntermediateRead, &[transaction, writer], message);
         }
         let written = match &history.transactions[transaction].steps[step].action {
-            Action::Modify { value: Some(_), .. } => 1,
+            StepAction::Modify { value: Some(_), .. } => 1,
             _ => 0,
         };
-        self.reads.push(Read { transaction, step, key, length, own: own.len() > written });
+        self.reads.push(KeyRead { transaction, step, key, length, own: own.len() > written });
     }
 
     /// A statement that locks or writes found no row. At READ COMMITTED the row may have been moved away under its
@@ -263,8 +273,12 @@ impl Checker<'_> {
         });
         if there && !may_have_moved.clone().any(|mover| self.committed[*mover]) {
             // As with values that were seen: whoever moved it may have been lost in the crash.
-            let lost = may_have_moved.any(|mover| history.transactions[*mover].outcome == Outcome::Unknown);
-            let kind = if lost && !self.committed[transaction] { Kind::UnconfirmedRead } else { Kind::MissedRow };
+            let lost = may_have_moved.any(|mover| history.transactions[*mover].outcome == TransactionOutcome::Unknown);
+            let kind = if lost && !self.committed[transaction] {
+                AnomalyKind::UnconfirmedRead
+            } else {
+                AnomalyKind::MissedRow
+            };
             let both = [transaction, first.transaction];
             let message =
                 format!("{} found no row of key {key}, which is there since {}", name(transaction), name(both[1]));

@@ -23,14 +23,14 @@ const WIDE_KEY: u32 = 5;
 
 /// What all sessions share.
 #[derive(Default)]
-pub struct Board {
+pub struct SharedCounters {
     clock: AtomicU64,
     values: AtomicU32,
     generation: AtomicU32,
     pub stop: AtomicBool,
 }
 
-impl Board {
+impl SharedCounters {
     pub fn tick(&self) -> Tick {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
@@ -53,7 +53,7 @@ impl Board {
 
 /// The rows that a statement is about.
 #[derive(Clone, Debug)]
-pub struct Rows {
+pub struct StatementRows {
     pub keys: Vec<Key>,
     condition: Condition,
 }
@@ -67,9 +67,9 @@ enum Condition {
 
 #[derive(Clone, Debug)]
 pub enum Operation {
-    Select(Rows),
-    Append(Rows),
-    Lock(Rows),
+    Select(StatementRows),
+    Append(StatementRows),
+    Lock(StatementRows),
     Upsert(Key),
     /// FOR UPDATE, then an UPDATE with a value that the client has made.
     LockAndSet(Key),
@@ -83,7 +83,7 @@ pub enum Operation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum TransactionForm {
     /// Statement by statement.
     Steps,
     /// One text with BEGIN and COMMIT.
@@ -93,9 +93,9 @@ pub enum Form {
 }
 
 #[derive(Clone, Debug)]
-pub struct Plan {
-    pub level: Level,
-    pub form: Form,
+pub struct TransactionPlan {
+    pub level: IsolationLevel,
+    pub form: TransactionForm,
     pub read_only: bool,
     pub gives_up: bool,
     /// Rests between its statements: for snapshots that many others' commits come after.
@@ -103,9 +103,9 @@ pub struct Plan {
     pub operations: Vec<Operation>,
 }
 
-impl Plan {
-    pub fn begin(&self, level: Level, random: &mut Random) -> String {
-        let deferrable = self.read_only && level == Level::Serializable && random.one_in(4);
+impl TransactionPlan {
+    pub fn begin(&self, level: IsolationLevel, random: &mut Random) -> String {
+        let deferrable = self.read_only && level == IsolationLevel::Serializable && random.one_in(4);
         let mode = if deferrable {
             " read only, deferrable"
         } else if self.read_only {
@@ -122,10 +122,13 @@ fn key(random: &mut Random, generation: u32) -> Key {
     generation * 10 + random.below(u64::from(keys)) as u32
 }
 
-fn rows(random: &mut Random, generation: u32, at_most: u64) -> Rows {
+fn rows(random: &mut Random, generation: u32, at_most: u64) -> StatementRows {
     if at_most > 1 && random.one_in(8) {
         let condition = if random.one_in(2) { Condition::Generation } else { Condition::Range };
-        return Rows { keys: (0..KEYS_PER_GENERATION).map(|slot| generation * 10 + slot).collect(), condition };
+        return StatementRows {
+            keys: (0..KEYS_PER_GENERATION).map(|slot| generation * 10 + slot).collect(),
+            condition,
+        };
     }
     let mut keys = Vec::new();
     for _ in 0..=random.below(at_most) {
@@ -134,7 +137,7 @@ fn rows(random: &mut Random, generation: u32, at_most: u64) -> Rows {
             keys.push(key);
         }
     }
-    Rows { keys, condition: Condition::Keys }
+    StatementRows { keys, condition: Condition::Keys }
 }
 
 /// One that needs nothing from an earlier answer.
@@ -149,23 +152,23 @@ fn simple_operation(random: &mut Random, generation: u32) -> Operation {
     }
 }
 
-pub fn plan(random: &mut Random, levels: &[Level], board: &Board) -> Plan {
+pub fn plan(random: &mut Random, levels: &[IsolationLevel], board: &SharedCounters) -> TransactionPlan {
     let level = levels[random.below(levels.len() as u64) as usize];
     let generation = board.generation();
     let form = match random.below(8) {
-        0 => Form::Batch,
-        1 => Form::Implicit,
-        _ => Form::Steps,
+        0 => TransactionForm::Batch,
+        1 => TransactionForm::Implicit,
+        _ => TransactionForm::Steps,
     };
     let read_only = random.one_in(10);
     let mut operations = Vec::new();
     let mut depth = 0;
-    let rests = form == Form::Steps && random.one_in(if read_only { 3 } else { 200 });
+    let rests = form == TransactionForm::Steps && random.one_in(if read_only { 3 } else { 200 });
     let wanted = if rests { 8 } else { 1 + random.below(5) as usize };
     while operations.len() < wanted {
         operations.push(match random.below(12) {
             _ if read_only => Operation::Select(rows(random, generation, 3)),
-            0 if form != Form::Implicit => {
+            0 if form != TransactionForm::Implicit => {
                 depth += 1;
                 Operation::Savepoint
             }
@@ -174,13 +177,22 @@ pub fn plan(random: &mut Random, levels: &[Level], board: &Board) -> Plan {
                 depth -= 1;
                 Operation::Release
             }
-            4 if form == Form::Steps => Operation::LockAndSet(key(random, generation)),
-            5 if form == Form::Steps && level.keeps_snapshot() => Operation::ReadAndSet(key(random, generation)),
-            6 if form == Form::Steps => Operation::Move(key(random, generation)),
+            4 if form == TransactionForm::Steps => Operation::LockAndSet(key(random, generation)),
+            5 if form == TransactionForm::Steps && level.keeps_snapshot() => {
+                Operation::ReadAndSet(key(random, generation))
+            }
+            6 if form == TransactionForm::Steps => Operation::Move(key(random, generation)),
             _ => simple_operation(random, generation),
         });
     }
-    Plan { level, form, read_only: read_only && form != Form::Implicit, gives_up: random.one_in(15), rests, operations }
+    TransactionPlan {
+        level,
+        form,
+        read_only: read_only && form != TransactionForm::Implicit,
+        gives_up: random.one_in(15),
+        rests,
+        operations,
+    }
 }
 
 /// A statement with its parameters.
@@ -207,9 +219,9 @@ impl Statement {
     }
 }
 
-impl Rows {
-    pub fn one(key: Key) -> Rows {
-        Rows { keys: vec![key], condition: Condition::Keys }
+impl StatementRows {
+    pub fn one(key: Key) -> StatementRows {
+        StatementRows { keys: vec![key], condition: Condition::Keys }
     }
 
     /// The condition, its parameters behind those that are there.
@@ -250,14 +262,14 @@ pub fn parse(text: &str) -> Option<Vec<Value>> {
 
 const RETURNING: &str = " returning k, n, v";
 
-pub fn select(rows: &Rows, lock: &str) -> Statement {
+pub fn select(rows: &StatementRows, lock: &str) -> Statement {
     let mut parameters = Vec::new();
     let condition = rows.condition(&mut parameters);
     Statement::new(format!("select k, n, v from t where {condition}{lock}"), parameters)
 }
 
 /// Shows what it has written if there may be a question of which rows it found, or if asked to.
-pub fn append(rows: &Rows, value: Value, show: bool) -> Statement {
+pub fn append(rows: &StatementRows, value: Value, show: bool) -> Statement {
     let element = if let [key] = rows.keys[..] { element(key, value) } else { format!(",{value}") };
     let mut parameters = vec![element];
     let condition = rows.condition(&mut parameters);

@@ -7,7 +7,7 @@ mod raw;
 
 use kilndb_lab::client::Client;
 use kilndb_lab::process::{self, Server, TempDir};
-use raw::{Leaving, Raw, fields};
+use raw::{Leaving, RawConnection, fields};
 use std::io;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const WARM_UP_ROUNDS: usize = 60;
 const ROWS: u32 = 2000;
 
-pub struct Host {
+pub struct CrowdServer {
     server: Server,
     port: u16,
     // Removed after the server has ended.
@@ -27,12 +27,12 @@ fn text(e: impl std::fmt::Display) -> String {
     e.to_string()
 }
 
-impl Host {
-    pub fn start(settings: &[&str]) -> Result<Host, String> {
+impl CrowdServer {
+    pub fn start(settings: &[&str]) -> Result<CrowdServer, String> {
         let folder = TempDir::new("sessions").map_err(text)?;
         let port = process::free_port().map_err(text)?;
         let server = process::start_kilndb(&folder.path().join("data"), port, settings).map_err(text)?;
-        Ok(Host { server, port, _folder: folder })
+        Ok(CrowdServer { server, port, _folder: folder })
     }
 
     fn client(&self) -> Result<Client, String> {
@@ -67,7 +67,7 @@ fn raise_descriptor_limit() -> u64 {
 }
 
 #[derive(Debug)]
-pub struct Crowd {
+pub struct CrowdReport {
     pub sessions: usize,
     pub connect_seconds: f64,
     pub bytes_per_session: u64,
@@ -79,17 +79,17 @@ pub struct Crowd {
 }
 
 /// `wanted` idle sessions (fewer if there are not so many descriptors), one of which asks while the others wait.
-pub fn crowd(wanted: usize) -> Result<Crowd, String> {
+pub fn crowd(wanted: usize) -> Result<CrowdReport, String> {
     let sessions = wanted.min((raise_descriptor_limit() as usize).saturating_sub(200));
-    let host = Host::start(&["max_connections=20000"])?;
+    let host = CrowdServer::start(&["max_connections=20000"])?;
     let mut asker = host.client()?;
     asker.query("create table point (id int primary key, v text); insert into point select g, 'v' || g from generate_series(1, 10000) g").map_err(text)?;
     ask(&mut asker, 2000)?;
     let before = host.memory_bytes()?;
     let began = Instant::now();
-    let mut all: Vec<Raw> = Vec::with_capacity(sessions);
+    let mut all: Vec<RawConnection> = Vec::with_capacity(sessions);
     for _ in 0..sessions {
-        all.push(Raw::connect(host.port, "postgres").map_err(|e| format!("session {}: {e}", all.len()))?);
+        all.push(RawConnection::connect(host.port, "postgres").map_err(|e| format!("session {}: {e}", all.len()))?);
     }
     let connect_seconds = began.elapsed().as_secs_f64();
     let bytes_per_session = host.memory_bytes()?.saturating_sub(before) / sessions as u64;
@@ -120,7 +120,7 @@ pub fn crowd(wanted: usize) -> Result<Crowd, String> {
     until("the sessions are gone", || Ok(asker.integer("select count(*) from pg_stat_activity").map_err(text)? == 1))?;
     drop(asker);
     host.stop()?;
-    Ok(Crowd {
+    Ok(CrowdReport {
         sessions,
         connect_seconds,
         bytes_per_session,
@@ -159,11 +159,12 @@ fn until(what: &str, mut reached: impl FnMut() -> Result<bool, String>) -> Resul
 
 /// The last places are kept for those who may have them, and one more than there are is told so.
 pub fn limits() -> Result<(), String> {
-    let host = Host::start(&["max_connections=12", "superuser_reserved_connections=2", "reserved_connections=3"])?;
+    let host =
+        CrowdServer::start(&["max_connections=12", "superuser_reserved_connections=2", "reserved_connections=3"])?;
     let mut first = host.client()?;
     first.query("create role plain login").map_err(text)?;
     let refused = |user: &str| -> Result<String, String> {
-        let mut raw = Raw::begin(host.port, user).map_err(text)?;
+        let mut raw = RawConnection::begin(host.port, user).map_err(text)?;
         match raw.read().map_err(text)? {
             (b'E', body) => Ok(fields(&body)),
             (kind, _) => Err(format!("{user} is not refused, but told {}", char::from(kind))),
@@ -174,7 +175,7 @@ pub fn limits() -> Result<(), String> {
     let mut all = Vec::new();
     let mut fill = |user: &str, count: usize| -> Result<(), String> {
         for _ in 0..count {
-            all.push(Raw::connect(host.port, user).map_err(|e| format!("{user}: {e}"))?);
+            all.push(RawConnection::connect(host.port, user).map_err(|e| format!("{user}: {e}"))?);
         }
         Ok(())
     };
@@ -194,7 +195,7 @@ pub fn limits() -> Result<(), String> {
     expect(refused("plain"), "53300 sorry, too many clients already")?;
     // A place that is given back can be had at once.
     drop(all.pop());
-    until("there is room again", || Ok(Raw::connect(host.port, "postgres").is_ok()))?;
+    until("there is room again", || Ok(RawConnection::connect(host.port, "postgres").is_ok()))?;
     drop((all, silent, first));
     host.stop()
 }
@@ -202,15 +203,15 @@ pub fn limits() -> Result<(), String> {
 /// So many clients connect at the same moment. Answers the seconds until the last one was served.
 pub fn storm(clients: usize) -> Result<f64, String> {
     raise_descriptor_limit();
-    let host = Host::start(&["max_connections=20000"])?;
+    let host = CrowdServer::start(&["max_connections=20000"])?;
     let began = Instant::now();
     let threads = 20;
     std::thread::scope(|scope| {
         let works: Vec<_> = (0..threads)
             .map(|_| {
                 scope.spawn(|| -> io::Result<()> {
-                    let begun: io::Result<Vec<Raw>> =
-                        (0..clients / threads).map(|_| Raw::begin(host.port, "postgres")).collect();
+                    let begun: io::Result<Vec<RawConnection>> =
+                        (0..clients / threads).map(|_| RawConnection::begin(host.port, "postgres")).collect();
                     for mut one in begun? {
                         one.wait_for(b'Z')?;
                         if one.value("select 7")? != "7" {
@@ -230,7 +231,7 @@ pub fn storm(clients: usize) -> Result<f64, String> {
 }
 
 #[derive(Debug)]
-pub struct Killed {
+pub struct KilledClientsReport {
     pub rounds: usize,
     pub clients: usize,
     pub bytes_before: u64,
@@ -243,8 +244,8 @@ const MIDDLES: usize = 12;
 const UNREAD: usize = 7;
 
 /// Clients go away in the middle of everything, again and again.
-pub fn kill_clients(rounds: usize, mut progress: impl FnMut(&str)) -> Result<Killed, String> {
-    let host = Host::start(&["max_connections=200"])?;
+pub fn kill_clients(rounds: usize, mut progress: impl FnMut(&str)) -> Result<KilledClientsReport, String> {
+    let host = CrowdServer::start(&["max_connections=200"])?;
     let mut control = host.client()?;
     control
         .query(&format!(
@@ -266,17 +267,17 @@ pub fn kill_clients(rounds: usize, mut progress: impl FnMut(&str)) -> Result<Kil
     let bytes_after = host.memory_bytes()?;
     drop(control);
     host.stop()?;
-    Ok(Killed { rounds, clients, bytes_before, bytes_after })
+    Ok(KilledClientsReport { rounds, clients, bytes_before, bytes_after })
 }
 
-fn one_round(host: &Host, control: &mut Client, how: Leaving) -> Result<usize, String> {
+fn one_round(host: &CrowdServer, control: &mut Client, how: Leaving) -> Result<usize, String> {
     control
         .query("begin; update t set v = v where id = 1; lock table other; select pg_advisory_xact_lock(1)")
         .map_err(text)?;
     let mut all = Vec::new();
     let mut waiting = 0;
     for middle in 0..MIDDLES {
-        let mut raw = Raw::connect(host.port, "postgres").map_err(text)?;
+        let mut raw = RawConnection::connect(host.port, "postgres").map_err(text)?;
         begin_middle(&mut raw, middle).map_err(|e| format!("middle {middle}: {e}"))?;
         waiting += usize::from(middle < 4);
         all.push(raw);
@@ -309,7 +310,7 @@ fn one_round(host: &Host, control: &mut Client, how: Leaving) -> Result<usize, S
 }
 
 /// The first four wait for a lock.
-fn begin_middle(raw: &mut Raw, middle: usize) -> io::Result<()> {
+fn begin_middle(raw: &mut RawConnection, middle: usize) -> io::Result<()> {
     match middle {
         0 => raw.query("update t set v = 'lost' where id = 1"),
         1 => raw.query("begin; update t set v = 'lost' where id = 11; select * from other"),

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-pub struct Raw {
+pub struct RawConnection {
     socket: TcpStream,
     pub process_id: i32,
 }
@@ -28,16 +28,16 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-impl Raw {
+impl RawConnection {
     /// Connects, and waits until the server is ready for a query.
-    pub fn connect(port: u16, user: &str) -> io::Result<Raw> {
-        let mut raw = Raw::begin(port, user)?;
+    pub fn connect(port: u16, user: &str) -> io::Result<RawConnection> {
+        let mut raw = RawConnection::begin(port, user)?;
         raw.wait_for(b'Z')?;
         Ok(raw)
     }
 
     /// Connects and sends the startup packet.
-    pub fn begin(port: u16, user: &str) -> io::Result<Raw> {
+    pub fn begin(port: u16, user: &str) -> io::Result<RawConnection> {
         let socket = TcpStream::connect(("127.0.0.1", port))?;
         socket.set_nodelay(true)?;
         socket.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -46,7 +46,7 @@ impl Raw {
             body.extend_from_slice(text.as_bytes());
             body.push(0);
         }
-        let mut raw = Raw { socket, process_id: 0 };
+        let mut raw = RawConnection { socket, process_id: 0 };
         raw.send(&message(b'?', &body)[1..])?;
         Ok(raw)
     }

@@ -1,6 +1,6 @@
 //! A table that is changed as a whole: whoever looks finds one number in all of its rows.
 
-use super::{Done, IndexScan, Workload, attempt, by_index_and_scan, pause, watch, wrong};
+use super::{IndexScan, Workload, WorkloadResult, attempt, by_index_and_scan, pause, watch, wrong};
 use kilndb_lab::client::{Answer, ClientError, Connection};
 use kilndb_sim::random::Random;
 
@@ -11,7 +11,7 @@ pub const WORKLOAD: Workload = Workload {
     check: |client, _| look(client).map(drop),
 };
 
-fn change(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn change(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         let sql = match random.below(9) {
             0 => "begin; update bulk set n = n + 7; rollback",
@@ -33,7 +33,7 @@ fn change(client: &mut dyn Connection, random: &mut Random) -> Done {
     }
 }
 
-fn watch_bulk(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn watch_bulk(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     watch(client, random, look)
 }
 

@@ -1,7 +1,7 @@
 //! Counters: single rows that get many versions, and whose sum stays the same; and new rows, while snapshots of both are
 //! held. Nothing of it is ever removed, so that what an old snapshot does not need of it is compacted.
 
-use super::{Done, IndexScan, Workload, attempt, check_index, pause, same_rows, watch, wrong};
+use super::{IndexScan, Workload, WorkloadResult, attempt, check_index, pause, same_rows, watch, wrong};
 use kilndb_lab::client::{Answer, ClientError, Connection};
 use kilndb_sim::random::Random;
 
@@ -21,7 +21,7 @@ pub const WORKLOAD: Workload = Workload {
 const COUNTERS: u64 = 40;
 const READINGS: &str = "select count(*), sum(n), sum(n * id) from readings where id > 0";
 
-fn count(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn count(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     if random.one_in(2) {
         client.query("set synchronous_commit = off")?;
     }
@@ -52,12 +52,12 @@ fn look(client: &mut dyn Connection) -> Result<Vec<Answer>, ClientError> {
     if sum.as_deref() == Some("0") { Ok(found) } else { Err(wrong(format!("the sum of all counters is {sum:?}"))) }
 }
 
-fn watch_counters(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn watch_counters(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     watch(client, random, look)
 }
 
 /// Takes one snapshot after the other: many begin while undo is compacted for the sake of an older one.
-fn look_twice(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn look_twice(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         client.query("begin isolation level repeatable read")?;
         let first = look(client)?;

@@ -1,6 +1,6 @@
 //! Documents under an inverted index, which finds the same as a scan.
 
-use super::{Done, IndexScan, Workload, attempt, check_index};
+use super::{IndexScan, Workload, WorkloadResult, attempt, check_index};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
@@ -19,7 +19,7 @@ fn words(random: &mut Random) -> String {
     format!("{{{}}}", list.join(","))
 }
 
-fn write(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn write(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         let id = random.below(DOCUMENTS);
         let list = words(random);
@@ -39,7 +39,7 @@ fn write(client: &mut dyn Connection, random: &mut Random) -> Done {
     }
 }
 
-fn check(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn check(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     let sql = format!("select id from documents where words @> '{{w{}}}' order by id", random.below(WORDS));
     check_index(client, &sql, IndexScan::Bitmap)
 }

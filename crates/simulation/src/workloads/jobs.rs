@@ -1,6 +1,6 @@
 //! Jobs whose rows go through states and come back, under an index of their states.
 
-use super::{Done, IndexScan, Workload, attempt, check_index, watch};
+use super::{IndexScan, Workload, WorkloadResult, attempt, check_index, watch};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
@@ -20,7 +20,7 @@ const FINISH_ONE: &str = "update jobs set state = 'done', tries = tries + 1 \
     where id = (select id from jobs where state = 'new' limit 1 for update skip locked)";
 
 /// Finishes jobs, makes them new again, removes them and adds others.
-fn work(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn work(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     client.query("set enable_seqscan = off; set enable_bitmapscan = off")?;
     loop {
         let id = random.below(JOBS);
@@ -43,10 +43,10 @@ fn work(client: &mut dyn Connection, random: &mut Random) -> Done {
     }
 }
 
-fn watch_jobs(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn watch_jobs(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     watch(client, random, |client| client.query(NEW_JOBS))
 }
 
-fn check(client: &mut dyn Connection) -> Done {
+fn check(client: &mut dyn Connection) -> WorkloadResult {
     check_index(client, NEW_JOBS, IndexScan::Plain)
 }

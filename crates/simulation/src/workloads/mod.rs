@@ -13,19 +13,19 @@ mod report;
 mod undecided;
 
 use kilndb_lab::client::{Answer, ClientError, Connection, ServerError};
-use kilndb_sim::definitions::Beside;
+use kilndb_sim::definitions::SideWork;
 use kilndb_sim::random::Random;
 use std::time::Duration;
 
-pub type Done = Result<(), ClientError>;
+pub type WorkloadResult = Result<(), ClientError>;
 
 pub struct Workload {
     /// Statements that make them.
     pub tables: &'static str,
     /// Their names, by which they can be left out of a run, and what they do.
-    pub clients: &'static [(&'static str, Beside)],
+    pub clients: &'static [(&'static str, SideWork)],
     /// Holds of the tables whenever nobody is in the middle of something.
-    pub check: fn(&mut dyn Connection, &mut Random) -> Done,
+    pub check: fn(&mut dyn Connection, &mut Random) -> WorkloadResult,
 }
 
 pub const WORKLOADS: [Workload; 7] = [
@@ -45,7 +45,7 @@ fn wrong(message: String) -> ClientError {
 }
 
 /// Runs a text; a deadlock is rolled back.
-fn attempt(client: &mut dyn Connection, sql: &str) -> Done {
+fn attempt(client: &mut dyn Connection, sql: &str) -> WorkloadResult {
     match client.query(sql) {
         Err(ClientError::Server(e)) if e.code == "40P01" => client.query("rollback").map(drop),
         done => done.map(drop),
@@ -57,7 +57,7 @@ fn pause(client: &mut dyn Connection, random: &mut Random, longest_us: u64) {
 }
 
 /// Two ways to ask, at two times or by two plans, have found the same.
-fn same_rows(what: &str, one: &[Answer], other: &[Answer]) -> Done {
+fn same_rows(what: &str, one: &[Answer], other: &[Answer]) -> WorkloadResult {
     let rows = |answers: &[Answer]| answers.last().map(|a| a.rows.clone());
     let (one, other) = (rows(one), rows(other));
     if one == other {
@@ -90,7 +90,7 @@ fn by_index_and_scan(client: &mut dyn Connection, sql: &str, index: IndexScan) -
 }
 
 /// The same in a transaction of its own.
-fn check_index(client: &mut dyn Connection, sql: &str, index: IndexScan) -> Done {
+fn check_index(client: &mut dyn Connection, sql: &str, index: IndexScan) -> WorkloadResult {
     client.query("begin isolation level repeatable read")?;
     by_index_and_scan(client, sql, index)?;
     client.query("commit").map(drop)
@@ -102,7 +102,7 @@ fn watch(
     client: &mut dyn Connection,
     random: &mut Random,
     mut look: impl FnMut(&mut dyn Connection) -> Result<Vec<Answer>, ClientError>,
-) -> Done {
+) -> WorkloadResult {
     loop {
         client.query("begin isolation level repeatable read")?;
         let first = look(client)?;
@@ -116,7 +116,7 @@ fn watch(
 }
 
 /// Ends sessions of others now and then, until the connection breaks.
-pub fn end_sessions(client: &mut dyn Connection, random: &mut Random) -> Done {
+pub fn end_sessions(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         pause(client, random, 40_000);
         let place = random.below(20);

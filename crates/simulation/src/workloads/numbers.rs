@@ -1,6 +1,6 @@
 //! Numbers of sequences: none is told twice, over all lives of the server.
 
-use super::{Done, pause, wrong};
+use super::{WorkloadResult, pause, wrong};
 use kilndb_base::sync::Arc;
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
@@ -14,13 +14,13 @@ pub const SEQUENCES: &str = "create sequence numbers; create sequence cached cac
 pub struct ToldNumbers(Arc<Mutex<BTreeSet<(usize, i64)>>>);
 
 impl ToldNumbers {
-    fn told(&self, sequence: usize, number: i64) -> Done {
+    fn told(&self, sequence: usize, number: i64) -> WorkloadResult {
         let is_new = self.0.lock().unwrap_or_else(|e| e.into_inner()).insert((sequence, number));
         if is_new { Ok(()) } else { Err(wrong(format!("sequence {sequence} gives {number} again"))) }
     }
 
     /// Draws numbers until the connection breaks. A number counts as told when its transaction has been acknowledged.
-    pub fn draw(&self, client: &mut dyn Connection, random: &mut Random) -> Done {
+    pub fn draw(&self, client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
         loop {
             let sequence = random.below(2) as usize;
             let next = format!("select nextval('{}')", ["numbers", "cached"][sequence]);

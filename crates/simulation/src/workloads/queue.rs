@@ -1,6 +1,6 @@
 //! A queue: clients take from its front, and put back what was taken before. The index and a scan know the same front.
 
-use super::{Done, IndexScan, Workload, attempt, check_index};
+use super::{IndexScan, Workload, WorkloadResult, attempt, check_index};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
@@ -12,7 +12,7 @@ pub const WORKLOAD: Workload = Workload {
 
 const PLACES: u64 = 200;
 
-fn work(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn work(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         let id = random.below(PLACES);
         let sql = match random.below(8) {
@@ -33,6 +33,6 @@ fn work(client: &mut dyn Connection, random: &mut Random) -> Done {
     }
 }
 
-fn check(client: &mut dyn Connection) -> Done {
+fn check(client: &mut dyn Connection) -> WorkloadResult {
     check_index(client, "select id from queue order by id limit 5", IndexScan::Plain)
 }

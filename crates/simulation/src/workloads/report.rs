@@ -1,7 +1,7 @@
 //! Work that goes on beside a report, which holds its snapshot until the work lets it end: entries of an index die under
 //! that snapshot, their rows go after them, and new rows come where those were while the entries are just being removed.
 
-use super::{Done, IndexScan, Workload, attempt, check_index, pause};
+use super::{IndexScan, Workload, WorkloadResult, attempt, check_index, pause};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
@@ -15,7 +15,7 @@ pub const WORKLOAD: Workload = Workload {
 /// Whoever has this advisory lock keeps the report from its end.
 const REPORT_GOES_ON: u32 = 4711;
 
-fn send(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn send(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         let count = 34 + random.below(30);
         attempt(
@@ -43,7 +43,7 @@ fn send(client: &mut dyn Connection, random: &mut Random) -> Done {
     }
 }
 
-fn report(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn report(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         client.query(&format!(
             "begin isolation level repeatable read; select count(*) from parcels; \
@@ -54,6 +54,6 @@ fn report(client: &mut dyn Connection, random: &mut Random) -> Done {
 }
 
 /// The first new parcels are the same by the index and by a scan.
-fn check(client: &mut dyn Connection) -> Done {
+fn check(client: &mut dyn Connection) -> WorkloadResult {
     check_index(client, "select count(*), min(id), max(id) from parcels where state = 'new'", IndexScan::Plain)
 }

@@ -1,6 +1,6 @@
 //! A transaction that stays open, and is rolled back in the end: nobody ever sees what it has changed.
 
-use super::{Done, Workload, pause, wrong};
+use super::{Workload, WorkloadResult, pause, wrong};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
@@ -11,7 +11,7 @@ pub const WORKLOAD: Workload = Workload {
     check: |client, _| check(client),
 };
 
-fn stay(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn stay(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         check(client)?;
         let id = 1 + random.below(5);
@@ -22,14 +22,14 @@ fn stay(client: &mut dyn Connection, random: &mut Random) -> Done {
     }
 }
 
-fn watch_undecided(client: &mut dyn Connection, random: &mut Random) -> Done {
+fn watch_undecided(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         check(client)?;
         pause(client, random, 10_000);
     }
 }
 
-fn check(client: &mut dyn Connection) -> Done {
+fn check(client: &mut dyn Connection) -> WorkloadResult {
     match client.integer("select count(*) from undecided where n = 0")? {
         5 => Ok(()),
         rows => Err(wrong(format!("of 5 rows whose changes were all taken back {rows} are as they were"))),

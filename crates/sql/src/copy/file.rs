@@ -2,7 +2,7 @@
 
 use super::{Input, Output};
 use crate::context::SessionContext;
-use kilndb_base::env::{File, Open};
+use kilndb_base::env::{File, OpenMode};
 use kilndb_base::{Error, Result, sqlstate};
 use std::io;
 use std::path::Path;
@@ -94,7 +94,7 @@ pub(super) fn open_input(context: &SessionContext, name: &str) -> Result<FileInp
     refuse_server_file(context, "from", "pg_read_server_files")?;
     // A relative path is one in the data folder.
     let path = context.cluster.data_dir.join(name);
-    let file = context.cluster.env.open(&path, Open::ReadOnly).map_err(|e| {
+    let file = context.cluster.env.open(&path, OpenMode::ReadOnly).map_err(|e| {
         failed(format!("could not open file \"{name}\" for reading"), &e).with_hint(
             "COPY FROM instructs the PostgreSQL server process to read a file. You may want a client-side facility such as psql's \\copy.",
         )
@@ -112,7 +112,7 @@ pub(super) fn open_output(context: &SessionContext, name: &str) -> Result<FileOu
     if !path.is_absolute() {
         return Err(Error::new(sqlstate::INVALID_NAME, "relative path not allowed for COPY to file"));
     }
-    let file = context.cluster.env.open(path, Open::Truncate).map_err(|e| {
+    let file = context.cluster.env.open(path, OpenMode::Truncate).map_err(|e| {
         let error = failed(format!("could not open file \"{name}\" for writing"), &e);
         match e.raw_os_error() {
             Some(libc::ENOENT | libc::EACCES) => error.with_hint(

@@ -105,9 +105,9 @@ impl BoundTree<'_> {
             self.deeper(|tree| tree.query(&cte.query));
         }
         match &q.body {
-            Body::Select => self.line("select"),
-            Body::Values(rows) => self.line(format!("values of {} rows", rows.len())),
-            Body::SetOp { op, all, left, right, rel } => {
+            QueryBody::Select => self.line("select"),
+            QueryBody::Values(rows) => self.line(format!("values of {} rows", rows.len())),
+            QueryBody::SetOp { op, all, left, right, rel } => {
                 for (at, target) in left.targets.iter().enumerate() {
                     self.pseudo.insert(format!("r{rel}.c{}", at + 1), format!("result.{}", target.name));
                 }
@@ -117,7 +117,7 @@ impl BoundTree<'_> {
                     tree.query(right);
                 });
             }
-            Body::Dml(dml) => self.line(format!("{:?} {}", dml.kind, dml.table.name).to_lowercase()),
+            QueryBody::Dml(dml) => self.line(format!("{:?} {}", dml.kind, dml.table.name).to_lowercase()),
         }
         self.deeper(|tree| {
             tree.clauses(q);
@@ -129,7 +129,7 @@ impl BoundTree<'_> {
     }
 
     fn clauses(&mut self, q: &Query) {
-        if let Body::Dml(dml) = &q.body {
+        if let QueryBody::Dml(dml) = &q.body {
             self.name_pseudo_relations(dml);
         }
         for target in q.targets.iter().filter(|t| !t.junk) {
@@ -141,7 +141,7 @@ impl BoundTree<'_> {
         if let Some(filter) = &q.filter {
             self.line(format!("where {}", self.expression(filter)));
         }
-        if let Body::Dml(dml) = &q.body {
+        if let QueryBody::Dml(dml) = &q.body {
             self.dml(dml);
         }
         self.grouping(q);
@@ -305,13 +305,13 @@ impl BoundTree<'_> {
         let condition = action.condition.as_ref().map_or(String::new(), |c| format!(" and {}", self.expression(c)));
         self.line(format!("when {when}{condition}"));
         self.deeper(|tree| match &action.action {
-            MergeDo::Nothing => tree.line("do nothing"),
-            MergeDo::Delete => tree.line("delete"),
-            MergeDo::Update(assignments) => {
+            MergeCommand::Nothing => tree.line("do nothing"),
+            MergeCommand::Delete => tree.line("delete"),
+            MergeCommand::Update(assignments) => {
                 tree.line("update");
                 tree.assignments(&dml.table, assignments);
             }
-            MergeDo::Insert(assignments) => {
+            MergeCommand::Insert(assignments) => {
                 tree.line("insert");
                 tree.assignments(&dml.table, assignments);
             }

@@ -8,11 +8,11 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::functions::*;
 use kilndb_exec::RowSink;
 use kilndb_fulltext::TsQuery;
-use kilndb_fulltext::config::Words;
+use kilndb_fulltext::config::DocumentWords;
 use kilndb_fulltext::rewrite::Rewriter;
 use kilndb_fulltext::statistics::Statistics;
 use kilndb_fulltext::vector_ops::parse_weight;
-use kilndb_types::context::Host;
+use kilndb_types::context::TextSearchCatalog;
 use kilndb_types::functions::get;
 use kilndb_types::{Datum, Record, oids};
 use std::sync::Arc;
@@ -197,7 +197,7 @@ fn update(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
     if !changed {
         return Ok(Datum::Record(new.clone()));
     }
-    let (mut words, mut notices) = (Words::default(), Vec::new());
+    let (mut words, mut notices) = (DocumentWords::default(), Vec::new());
     let config = spi.session.context.with_catalog(spi.runtime, |host| host.text_search_config(config))?;
     for text in texts.into_iter().filter(|t| !t.is_null()) {
         words.add(&config, get::text(text)?, &mut notices)?;

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::settings::SettingScope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::trigger::{NEW_TABLE_ROWS, OLD_TABLE_ROWS};
-use kilndb_exec::{Fire, Held, RoutineHost};
+use kilndb_exec::{CallerResources, RoutineHost, TriggerCall};
 use kilndb_plan::Plan;
 use kilndb_plan::expression::RoutineCall;
 use kilndb_storage::Snapshot;
@@ -29,8 +29,12 @@ pub(crate) struct Routines<'s> {
 
 impl Routines<'_> {
     /// The session has all of its own while `run` runs, and knows that the statement does.
-    fn lend<R>(&mut self, held: Held<'_>, run: impl FnOnce(&mut Session, &Snapshot, &dyn Runtime) -> R) -> R {
-        let Held { txn, pending, usage, snapshot } = held;
+    fn lend<R>(
+        &mut self,
+        held: CallerResources<'_>,
+        run: impl FnOnce(&mut Session, &Snapshot, &dyn Runtime) -> R,
+    ) -> R {
+        let CallerResources { txn, pending, usage, snapshot } = held;
         let session = &mut *self.session;
         session.context.transaction.txn = txn.take();
         // What the routine runs is none of the statement's actions.
@@ -54,7 +58,7 @@ impl RoutineHost for Routines<'_> {
         call: &RoutineCall,
         arguments: &[Datum],
         mut rows: Option<&mut dyn ResultRows>,
-        held: Held<'_>,
+        held: CallerResources<'_>,
     ) -> Result<Datum> {
         if let (Some(rows), OLD_TABLE_ROWS | NEW_TABLE_ROWS) = (rows.as_deref_mut(), call.oid) {
             return self.transition_rows(call.oid == NEW_TABLE_ROWS, rows).map(|()| Datum::Null);
@@ -62,7 +66,7 @@ impl RoutineHost for Routines<'_> {
         self.lend(held, |session, snapshot, runtime| session.call_function(call, arguments, rows, snapshot, runtime))
     }
 
-    fn call_trigger(&mut self, fire: Fire<'_>, held: Held<'_>) -> Result<Option<Vec<Datum>>> {
+    fn call_trigger(&mut self, fire: TriggerCall<'_>, held: CallerResources<'_>) -> Result<Option<Vec<Datum>>> {
         self.lend(held, |session, snapshot, runtime| session.call_trigger_function(fire, Some(snapshot), runtime))
     }
 }
@@ -71,7 +75,7 @@ impl RoutineHost for Routines<'_> {
 struct Shaped<'a> {
     rows: &'a mut dyn ResultRows,
     definition: &'a Definition,
-    expected: Option<&'a RowShape>,
+    expected: Option<&'a TupleDescriptor>,
     spread: bool,
     values: Vec<Datum>,
 }

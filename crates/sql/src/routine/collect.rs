@@ -1,6 +1,6 @@
 //! The client that commands within a routine talk to: it keeps the rows for the routine.
 
-use super::language::{RowColumn, RowShape};
+use super::language::{RowColumn, TupleDescriptor};
 use crate::client::{Client, CopyStream, FieldInfo, Remarks};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_exec::RowSink;
@@ -9,7 +9,7 @@ use kilndb_types::{Datum, oids};
 /// Commands that answer with rows (SHOW, EXPLAIN) do so with texts; others hand their values over as they are.
 pub(super) struct Collector<'a> {
     sink: &'a mut dyn RowSink,
-    row: Option<RowShape>,
+    row: Option<TupleDescriptor>,
     rows: u64,
 }
 
@@ -17,7 +17,7 @@ impl<'a> Collector<'a> {
     pub fn new(sink: &'a mut dyn RowSink) -> Collector<'a> {
         Collector { sink, row: None, rows: 0 }
     }
-    pub fn into_parts(self) -> (Option<RowShape>, u64) {
+    pub fn into_parts(self) -> (Option<TupleDescriptor>, u64) {
         (self.row, self.rows)
     }
 }
@@ -32,7 +32,7 @@ impl Client for Collector<'_> {
             .iter()
             .map(|f| RowColumn { name: f.name.to_string(), type_oid: f.type_oid, typmod: f.typmod })
             .collect();
-        self.row = Some(RowShape { type_oid: oids::RECORD, columns });
+        self.row = Some(TupleDescriptor { type_oid: oids::RECORD, columns });
     }
     fn no_data(&mut self) {}
     fn parameter_description(&mut self, _types: &[Oid]) {}

@@ -1,6 +1,6 @@
 //! Cursors: portals that live as long as their transaction, found by name from SQL too.
 
-use super::language::RowShape;
+use super::language::TupleDescriptor;
 use super::spi::*;
 use crate::session::NewCursor;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -63,7 +63,7 @@ impl Spi<'_> {
         self.open_cursor(name, &prepared, &Parameters(parameters), scroll)
     }
     /// The columns of an open cursor's rows. 34000 if there is no such cursor.
-    pub fn cursor_row(&mut self, name: &str) -> Result<Arc<RowShape>> {
+    pub fn cursor_row(&mut self, name: &str) -> Result<Arc<TupleDescriptor>> {
         let plan = self.session.cursor_plan(name)?;
         super::statement::row_of_plan(&plan).ok_or_else(|| Error::internal("a cursor without columns"))
     }

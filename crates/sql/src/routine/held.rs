@@ -5,7 +5,7 @@
 //! the query once for what it asks, and the session holds the answers while the command runs; plans get values in the
 //! place of parameters.
 
-use super::language::RowShape;
+use super::language::TupleDescriptor;
 use super::spi::{Spi, Variable, VariableConflict, VariableScope};
 use crate::context::held::HeldVariables;
 use kilndb_base::Result;
@@ -41,7 +41,7 @@ impl VariableScope for Recorder<'_> {
     fn language(&self) -> &'static str {
         self.scope.language()
     }
-    fn row_of(&self, variable: u32) -> Result<Option<Arc<RowShape>>> {
+    fn row_of(&self, variable: u32) -> Result<Option<Arc<TupleDescriptor>>> {
         self.scope.row_of(variable)
     }
     fn value(&self, variable: u32) -> Result<Datum> {

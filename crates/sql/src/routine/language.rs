@@ -3,7 +3,7 @@
 use super::spi::Spi;
 pub use crate::host::routine_definition::{Definition, RoutineKind, TriggerTable, Volatility};
 use kilndb_base::{Oid, Result};
-pub use kilndb_catalog::routine::{Argument, ArgumentMode, RowColumn, RowShape};
+pub use kilndb_catalog::routine::{Argument, ArgumentMode, RowColumn, TupleDescriptor};
 pub use kilndb_catalog::trigger::TriggerOperation;
 pub use kilndb_exec::routine::ResultRows;
 use kilndb_types::Datum;
@@ -42,7 +42,7 @@ pub struct Call<'c> {
     /// Values of the input arguments ([`Definition::inputs`]), of the declared types.
     pub arguments: &'c [Datum],
     /// The row that the caller wants of a routine that returns RECORD (column definition list, INTO …).
-    pub expected: Option<&'c RowShape>,
+    pub expected: Option<&'c TupleDescriptor>,
     /// Where rows go if the routine returns a set.
     pub rows: Option<&'c mut dyn ResultRows>,
     pub trigger: Option<&'c TriggerEvent<'c>>,

@@ -17,9 +17,9 @@ use kilndb_base::sync::{Arc, PoisonError};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir;
 use kilndb_bind::variables::Variables;
-use kilndb_catalog::cache::Asked;
+use kilndb_catalog::cache::PlanDependencies;
 use kilndb_exec::expr::Evaluate;
-use kilndb_exec::{ExecContext, Execution, Runtime as RunState};
+use kilndb_exec::{ExecContext, Execution, RunState};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, Plan};
 use kilndb_storage::Snapshot;
@@ -46,7 +46,7 @@ pub(super) struct SpiPlan {
     pub(super) simple: Option<Simple>,
     pub(super) quick: Option<IntegerExpression>,
     pub(super) direct: Option<VariableExpression>,
-    pub(super) row: Option<Arc<RowShape>>,
+    pub(super) row: Option<Arc<TupleDescriptor>>,
 }
 
 /// An expression without a query around it.
@@ -92,7 +92,7 @@ const PLANS_MAX: usize = 16_384;
 
 /// The only column of a query that is nothing but an expression.
 fn only_expression(q: &ir::Query) -> Option<&ir::Expr> {
-    let plain = matches!(q.body, ir::Body::Select)
+    let plain = matches!(q.body, ir::QueryBody::Select)
         && q.rels.is_empty()
         && q.from.is_empty()
         && q.ctes.is_empty()
@@ -157,7 +157,7 @@ impl RoutinePlans {
     fn make_plan_at_once(
         prepared: &SpiPrepared,
         scope: &dyn VariableScope,
-        (tells_places, asked): (bool, &Asked),
+        (tells_places, asked): (bool, &PlanDependencies),
         context: &mut SessionContext,
         runtime: &dyn Runtime,
     ) -> Result<Arc<SpiPlan>> {
@@ -375,8 +375,8 @@ impl RoutinePlans {
                 random_state: &context.shared.scratch.random_state,
                 clock_was_read: None,
             },
-            catalog: &kilndb_exec::parts::Nobody,
-            session: &kilndb_exec::parts::Nobody,
+            catalog: &kilndb_exec::parts::NoSession,
+            session: &kilndb_exec::parts::NoSession,
             work_mem_bytes: 0,
             hash_mem_bytes: 0,
             temp: &context.database.temp,

@@ -13,7 +13,7 @@ use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use std::sync::Arc;
 
-pub use super::language::{RowColumn, RowShape};
+pub use super::language::{RowColumn, TupleDescriptor};
 pub use kilndb_bind::variables::{Variable, VariableConflict, VariableScope};
 
 /// How text is read.
@@ -81,7 +81,7 @@ pub struct Outcome {
     /// Rows returned, or changed.
     pub processed: u64,
     /// The result's columns; None: it has none (no SELECT, no RETURNING).
-    pub row: Option<Arc<RowShape>>,
+    pub row: Option<Arc<TupleDescriptor>>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -268,7 +268,11 @@ impl CompiledRoutine for SqlRoutine {
 }
 
 /// How the columns of the last statement become the result's.
-fn conversion_of(row: &RowShape, definition: &Definition, expected: Option<&RowShape>) -> (Vec<(Oid, i32)>, bool) {
+fn conversion_of(
+    row: &TupleDescriptor,
+    definition: &Definition,
+    expected: Option<&TupleDescriptor>,
+) -> (Vec<(Oid, i32)>, bool) {
     let wanted = definition.row.as_deref().or(expected);
     match wanted {
         Some(wanted) => {

@@ -150,7 +150,7 @@ impl Spi<'_> {
         &mut self,
         prepared: &Arc<SpiPrepared>,
         scope: &dyn VariableScope,
-    ) -> Result<Option<Arc<RowShape>>> {
+    ) -> Result<Option<Arc<TupleDescriptor>>> {
         Ok(self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?.row.clone())
     }
 
@@ -614,14 +614,14 @@ fn values_of(uses: &[Variable], scope: &dyn VariableScope) -> Result<Vec<Datum>>
     uses.iter().map(|v| scope.checked_value(v)).collect()
 }
 
-pub(super) fn row_of_plan(plan: &Plan) -> Option<Arc<RowShape>> {
+pub(super) fn row_of_plan(plan: &Plan) -> Option<Arc<TupleDescriptor>> {
     (!plan.columns.is_empty() || plan.command == "SELECT").then(|| {
         let columns = plan
             .columns
             .iter()
             .map(|c| RowColumn { name: c.name.clone(), type_oid: c.type_oid, typmod: c.typmod })
             .collect();
-        Arc::new(RowShape { type_oid: kilndb_types::oids::RECORD, columns })
+        Arc::new(TupleDescriptor { type_oid: kilndb_types::oids::RECORD, columns })
     })
 }
 

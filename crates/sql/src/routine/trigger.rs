@@ -9,8 +9,8 @@ use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::trigger::{self, TransitionTables, Trigger};
 use kilndb_catalog::{CatalogView, Table};
-use kilndb_exec::{Fire, PendingTrigger};
-use kilndb_spill::Io;
+use kilndb_exec::{PendingTrigger, TriggerCall};
+use kilndb_spill::SpillIo;
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, Record};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl Routines<'_> {
     /// The rows of the running trigger's OLD TABLE or NEW TABLE.
     pub(super) fn transition_rows(&mut self, is_new: bool, rows: &mut dyn ResultRows) -> Result<()> {
         let own = self.session.context.shared.clone();
-        let io = Io { space: &own.database.temp, park: self.runtime };
+        let io = SpillIo { space: &own.database.temp, park: self.runtime };
         let mut present = Vec::new();
         own.temporary.each_transition_row(is_new, io, &mut |table, row| {
             present.clear();
@@ -63,11 +63,11 @@ impl Session {
     /// Calls a trigger's function; the row that it returns, None if that is NULL.
     pub(crate) fn call_trigger_function(
         &mut self,
-        fire: Fire<'_>,
+        fire: TriggerCall<'_>,
         snapshot: Option<&Snapshot>,
         runtime: &dyn Runtime,
     ) -> Result<Option<Vec<Datum>>> {
-        let Fire { trigger: t, table, operation, old, new, transitions } = fire;
+        let TriggerCall { trigger: t, table, operation, old, new, transitions } = fire;
         if t.function == SUPPRESS_REDUNDANT_UPDATES {
             return suppress_redundant(t, table, operation, old, new);
         }
@@ -148,7 +148,7 @@ impl Session {
                 txn.next_command();
             }
             let snapshot = self.context.take_snapshot(runtime)?;
-            let fire = Fire {
+            let fire = TriggerCall {
                 trigger: &t,
                 table: &table,
                 operation: pending.operation,
@@ -175,7 +175,7 @@ impl Session {
         };
         for t in table.triggers.iter().filter(is_due) {
             let snapshot = self.context.take_snapshot(runtime)?;
-            let fire = Fire { trigger: t, table, operation, old: None, new: None, transitions: None };
+            let fire = TriggerCall { trigger: t, table, operation, old: None, new: None, transitions: None };
             self.call_trigger_function(fire, Some(&snapshot), runtime)?;
             if let Some(txn) = &mut self.context.transaction.txn {
                 txn.next_command();

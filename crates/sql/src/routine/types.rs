@@ -1,6 +1,6 @@
 //! Types and conversions, as routines ask for them.
 
-use super::language::RowShape;
+use super::language::TupleDescriptor;
 use super::spi::Spi;
 use crate::host::StatementHost;
 use crate::host::routine_definition::row_of_type;
@@ -38,7 +38,7 @@ impl Spi<'_> {
         self.ask(|host| kilndb_bind::type_of_text(text, &host.reader))
     }
     /// The columns of a composite type; None: it is none.
-    pub fn row_of_type(&mut self, type_oid: Oid) -> Result<Option<Arc<RowShape>>> {
+    pub fn row_of_type(&mut self, type_oid: Oid) -> Result<Option<Arc<TupleDescriptor>>> {
         self.ask(|host| row_of_type(&host.reader, type_oid))
     }
     /// The type of a column: `table.column`, `schema.table.column`. None: there is no such column or table.
@@ -133,7 +133,7 @@ impl Spi<'_> {
         })
     }
     /// A row as a value of a type: the composite type of the shape, or RECORD.
-    pub fn record(shape: &RowShape, values: &[Datum]) -> Datum {
+    pub fn record(shape: &TupleDescriptor, values: &[Datum]) -> Datum {
         let fields = shape.columns.iter().zip(values).map(|(c, v)| (c.type_oid, v.clone())).collect();
         let type_oid = if shape.type_oid == 0 { oids::RECORD } else { shape.type_oid };
         Datum::Record(Arc::new(kilndb_types::Record { type_oid, fields, names: None }))

@@ -5,7 +5,7 @@ use super::run::{ClientSink, SinkMaker};
 use crate::client::{Client, Runtime};
 use crate::host::routine_definition::RoutineKey;
 use crate::routine::language::RowColumn;
-use crate::routine::{Call, NoVariables, RowShape, Variable, VariableScope};
+use crate::routine::{Call, NoVariables, TupleDescriptor, Variable, VariableScope};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::variables::Variables;
 use kilndb_exec::RowSink;
@@ -60,7 +60,7 @@ impl Session {
         scope: &dyn VariableScope,
         atomic: bool,
         runtime: &dyn Runtime,
-    ) -> Result<Option<(Arc<RowShape>, Vec<Datum>)>> {
+    ) -> Result<Option<(Arc<TupleDescriptor>, Vec<Datum>)>> {
         let planned = self.plan_call(s, source, scope, runtime)?;
         let params = planned.uses.iter().map(|v| scope.checked_value(v)).collect::<Result<Vec<_>>>()?;
         let mut arguments = Arguments(Vec::new());
@@ -137,7 +137,7 @@ impl Session {
 
     fn send_output_row(
         &mut self,
-        row: &RowShape,
+        row: &TupleDescriptor,
         values: &[Datum],
         runtime: &dyn Runtime,
         client: &mut dyn Client,
@@ -151,7 +151,7 @@ impl Session {
 }
 
 /// The row of a procedure's output arguments, as clients are told of it.
-fn output_columns(row: &RowShape) -> Vec<OutputColumn> {
+fn output_columns(row: &TupleDescriptor) -> Vec<OutputColumn> {
     let length = |oid: Oid| kilndb_catalog::builtin::BUILTINS.types.get(&oid).map_or(-1, |t| t.len);
     let column = |c: &RowColumn| OutputColumn {
         name: c.name.clone(),

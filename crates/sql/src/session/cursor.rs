@@ -14,7 +14,7 @@ use crate::host::NullSink;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
-use kilndb_spill::{Io, RowStore, StoreCursor};
+use kilndb_spill::{RowStore, SpillIo, StoreCursor};
 use kilndb_storage::Snapshot;
 use kilndb_syntax::raw::FetchDirection as F;
 use kilndb_syntax::{Statement, nodes};
@@ -46,7 +46,7 @@ pub(crate) struct CursorInfo {
 /// Keeps rows for later.
 struct StoreSink<'a> {
     rows: &'a mut RowStore,
-    io: Io<'a>,
+    io: SpillIo<'a>,
 }
 impl RowSink for StoreSink<'_> {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
@@ -192,7 +192,7 @@ impl Session {
         };
         let want = if count == usize::MAX { None } else { Some((count - cursor.fetched()) as u64) };
         let database = self.context.database.clone();
-        let mut sink = StoreSink { rows: &mut cursor.rows, io: Io { space: &database.temp, park: runtime } };
+        let mut sink = StoreSink { rows: &mut cursor.rows, io: SpillIo { space: &database.temp, park: runtime } };
         let mut running = Some(execution);
         let plan = plan.clone();
         let run = PlanRun { plan: &plan, params: &portal.params, snapshot: snapshot.clone(), max_rows: want };
@@ -346,7 +346,7 @@ impl Session {
         let environment = self.context.environment(runtime)?;
         let host = environment.host();
         let mut sink = super::run::ClientSink { client, columns: &plan.columns, formats: &formats, eval: host.eval() };
-        let io = Io { space: &self.context.database.temp, park: runtime };
+        let io = SpillIo { space: &self.context.database.temp, park: runtime };
         let mut reader = StoreCursor::default();
         for (passed, index) in range.iter().enumerate() {
             if passed % 1024 == 0 {
@@ -479,7 +479,7 @@ impl Session {
         let (Some(cursor), Some(sink)) = (&portal.cursor, sink) else { return Ok(range.len() as u64) };
         let columns = portal.plan.as_ref().map_or(0, |p| p.columns.len());
         let database = self.context.database.clone();
-        let io = Io { space: &database.temp, park: runtime };
+        let io = SpillIo { space: &database.temp, park: runtime };
         let mut reader = StoreCursor::default();
         for index in &range {
             let at = index.checked_sub(cursor.passed).ok_or_else(|| {

@@ -5,7 +5,7 @@ use crate::client::Activity;
 use crate::host::views;
 use kilndb_base::{Error, sqlstate};
 use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
-use kilndb_storage::{LockTag, Waiting};
+use kilndb_storage::{LockTag, WaitLink};
 use std::fmt::Write;
 
 impl Session {
@@ -43,7 +43,7 @@ impl Session {
     }
 }
 
-fn what(waiting: &Waiting, xid: Option<u64>) -> String {
+fn what(waiting: &WaitLink, xid: Option<u64>) -> String {
     let Some((LockTag(class, database, object), mode)) = waiting.wanted else {
         return format!("ShareLock on transaction {}", xid.unwrap_or(0));
     };

@@ -25,6 +25,8 @@ mod simple;
 mod statements;
 pub(crate) mod system_views;
 mod template;
+#[cfg(test)]
+mod temporary_instance;
 mod transaction;
 mod upgrade;
 pub(crate) mod utility;

@@ -7,7 +7,7 @@ use crate::host::NullSink;
 use crate::routine::Routines;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_exec::stats::Usage;
-use kilndb_exec::{ExecContext, Execution, PendingChecks, Progress, RowSink, TransactionSlot};
+use kilndb_exec::{ExecContext, Execution, PendingChecks, RowSink, RunProgress, TransactionSlot};
 use kilndb_plan::Plan;
 use kilndb_plan::node::OutputColumn;
 use kilndb_storage::Snapshot;
@@ -102,7 +102,7 @@ impl Session {
         params: &[Datum],
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
-    ) -> Result<Progress> {
+    ) -> Result<RunProgress> {
         self.context.check_read_only(plan)?;
         self.context.lock_tables(plan, runtime)?;
         self.run_locked(plan, params, runtime, make_sink)
@@ -115,7 +115,7 @@ impl Session {
         params: &[Datum],
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
-    ) -> Result<Progress> {
+    ) -> Result<RunProgress> {
         let snapshot = self.context.take_snapshot(runtime)?;
         self.advance(PlanRun::whole(plan, params, snapshot), &mut None, runtime, make_sink)
     }
@@ -127,7 +127,7 @@ impl Session {
         execution: &mut Option<Box<Execution>>,
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
-    ) -> Result<Progress> {
+    ) -> Result<RunProgress> {
         let environment = self.context.environment_at(&request.snapshot, runtime)?;
         let transaction = &mut self.context.transaction;
         let txn = transaction.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;
@@ -157,7 +157,7 @@ impl Session {
         request: PlanRun<'_>,
         execution: &mut Option<Box<Execution>>,
         make_sink: SinkMaker<'_>,
-    ) -> Result<Progress> {
+    ) -> Result<RunProgress> {
         let PlanRun { plan, params, snapshot, max_rows } = request;
         let (host, runtime) = (&environment.host(), environment.runtime);
         let settings = &environment.settings;
@@ -184,7 +184,7 @@ impl Session {
         }
         let Some(running) = execution else { return Err(Error::internal("an execution vanished")) };
         if max_rows == Some(0) {
-            return Ok(Progress { rows: 0, finished: false });
+            return Ok(RunProgress { rows: 0, finished: false });
         }
         match make_sink {
             SinkMaker::Client { client, formats } => {

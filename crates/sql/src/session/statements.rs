@@ -8,7 +8,7 @@ use crate::host::{NamedStatements, StatementHost};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::store::array;
-use kilndb_spill::{Io, StoreCursor};
+use kilndb_spill::{SpillIo, StoreCursor};
 use kilndb_types::{Datum, oids};
 
 #[derive(Default)]
@@ -78,7 +78,7 @@ impl NamedStatements for ClientStatements {
             if cursor.position == 0 || cursor.position > cursor.fetched() {
                 return state(format!("cursor \"{name}\" is not positioned on a row"));
             }
-            let io = Io { space: &host.reader.database.temp, park: host.runtime };
+            let io = SpillIo { space: &host.reader.database.temp, park: host.runtime };
             let mut reader = StoreCursor::default();
             let hidden = match (cursor.position - 1).checked_sub(cursor.passed) {
                 Some(kept) => cursor.rows.row(kept, &mut reader, io)?.get(plan.columns.len()..).unwrap_or(&[]),

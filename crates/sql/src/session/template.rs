@@ -334,3 +334,42 @@ fn literals_may_vary(context: &mut SessionContext, plan: &Plan, runtime: &dyn Ru
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::system_views::StartRuntime;
+    use crate::session::temporary_instance::TemporaryInstance;
+
+    #[test]
+    fn plans_are_shared_unless_a_literal_was_read_by_the_clock() {
+        let temporary = TemporaryInstance::open("templates");
+        let instance = &temporary.instance;
+        let runtime = StartRuntime::new();
+        let database = instance.cluster.open_database("postgres").unwrap();
+        let mut session = Session::of_server(instance.clone(), database, &runtime).unwrap();
+        let cases = [
+            ("select 'now'::timestamptz", false),
+            ("select timestamp 'tomorrow'", false),
+            ("select '{yesterday}'::date[]", false),
+            ("select '12:00'::timetz", false),
+            ("select date '2001-02-03'", true),
+            ("select time 'allballs'", true),
+            ("select '12:00+02'::timetz", true),
+            ("select 'now'::text", true),
+            ("select 'nowhere' as today", true),
+            ("select 1 as now", true),
+        ];
+        for (sql, is_shared) in cases {
+            session.context.begin_statement(&runtime).unwrap();
+            let mut scanned = Scanned::default();
+            let lookup = look_up(&session.context, sql, &mut scanned).unwrap();
+            let script = kilndb_syntax::parse(sql).unwrap();
+            let template = session.make_template(&lookup, &script.statements()[0], sql, &scanned, &runtime);
+            let is_plan = template.unwrap().is_some_and(|t| matches!(t.body, Body::Plan { .. }));
+            assert_eq!(is_plan, is_shared, "{sql}");
+        }
+        session.close(&runtime);
+        instance.cluster.shutdown().unwrap();
+    }
+}

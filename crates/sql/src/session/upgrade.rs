@@ -50,21 +50,11 @@ pub(crate) fn check_catalog(instance: Arc<Instance>, database: Arc<Database>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kilndb_base::Severity;
-    use kilndb_base::env::OsEnv;
+    use crate::session::temporary_instance::TemporaryInstance;
     use kilndb_catalog::ids::PG_DEPEND;
     use kilndb_catalog::store::CatalogRow;
-    use kilndb_context::ClusterOptions;
-    use kilndb_context::settings::ServerSettings;
     use kilndb_syntax::Node;
     use kilndb_types::Datum;
-
-    struct Folder(std::path::PathBuf);
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
 
     fn create_views(session: &mut Session, sql: &str, runtime: &StartRuntime) -> Result<()> {
         let script = kilndb_syntax::parse(sql)?;
@@ -91,17 +81,8 @@ mod tests {
 
     #[test]
     fn lost_added_and_orphaned_rows_are_told() {
-        let folder = Folder(std::env::temp_dir().join(format!("kilndb-definitions-{}", std::process::id())));
-        let options = ClusterOptions {
-            env: Arc::new(OsEnv),
-            data_dir: folder.0.clone(),
-            workers: 1,
-            log: Arc::new(|_: Severity, _: &str| {}),
-            config: ServerSettings::default(),
-            accept_lost_log: false,
-            limits: Default::default(),
-        };
-        let instance = Instance::open(options, Vec::new()).unwrap();
+        let temporary = TemporaryInstance::open("definitions");
+        let instance = &temporary.instance;
         let runtime = StartRuntime::new();
         let database = instance.cluster.open_database("postgres").unwrap();
         let mut session = Session::of_server(instance.clone(), database, &runtime).unwrap();

@@ -9,14 +9,14 @@ use super::node::{self, MAX_KEY};
 use crate::directory::Relation;
 use crate::page::PAGE;
 use crate::txn::Transaction;
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 
 const FILL: usize = PAGE * 9 / 10 - 64;
 
 #[derive(Default)]
-struct Level {
+struct TreeLevel {
     block: Option<u32>,
     low: Vec<u8>,
     entries: Vec<Vec<u8>>,
@@ -35,7 +35,7 @@ impl Relation {
         let txn = txn.of(self)?;
         txn.begin_write()?;
         txn.logged_work |= self.logged();
-        let mut levels = vec![Level::default()];
+        let mut levels = vec![TreeLevel::default()];
         let mut n = 0u64;
         for entry in entries {
             let (key, rid) = entry?;
@@ -80,11 +80,11 @@ impl Relation {
     }
     fn write_node(&self, block: u32, level: u8, image: &[u8], _reserved: Option<()>) -> Result<()> {
         let mut page = self.core.pool.write(self.pid(block)?)?;
-        let ops = [(self.target(block), Op::TreeImage { level, image })];
+        let ops = [(self.target(block), PageOp::TreeImage { level, image })];
         self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])
     }
     /// Writes the level's current node, which ends before `separator`; a new one begins there.
-    fn close_node(&self, levels: &mut Vec<Level>, at: usize, separator: (Vec<u8>, u64)) -> Result<()> {
+    fn close_node(&self, levels: &mut Vec<TreeLevel>, at: usize, separator: (Vec<u8>, u64)) -> Result<()> {
         let fence = node::build(&separator.0, separator.1, None, 0);
         let new_block = |level: usize| self.extend(level as u8).map(|(block, _)| block);
         let first = levels[at].block.is_none();
@@ -93,13 +93,15 @@ impl Relation {
             None => new_block(at)?,
         };
         let next = new_block(at)?;
-        let old =
-            std::mem::replace(&mut levels[at], Level { block: Some(next), low: fence.clone(), ..Level::default() });
+        let old = std::mem::replace(
+            &mut levels[at],
+            TreeLevel { block: Some(next), low: fence.clone(), ..TreeLevel::default() },
+        );
         let refs: Vec<&[u8]> = old.entries.iter().map(Vec::as_slice).collect();
         let image = node::image(next, &old.low, &fence, &refs);
         self.write_node(block, at as u8, &image, None)?;
         if levels.len() == at + 1 {
-            levels.push(Level::default());
+            levels.push(TreeLevel::default());
         }
         if first {
             let entry = node::build(&[], 0, Some(block), 0);

@@ -2,11 +2,11 @@
 //!
 //! Must not know: what keys are made of.
 
-use super::node::{self, Key};
+use super::node::{self, KeyAndRow};
 use crate::api::Persistence;
 use crate::core::Core;
 use crate::directory::{HEAP_NAME_BYTES, Relation};
-use crate::page::{self, PageBytes, View};
+use crate::page::{self, PageBytes, PageView};
 use crate::report::{CheckReport, MOST_COMPLAINTS, RowSet, has_row, unreached};
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use kilndb_base::{Result, RowId};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-fn owned(e: Option<node::Entry<'_>>) -> Option<(Vec<u8>, u64)> {
+fn owned(e: Option<node::NodeEntry<'_>>) -> Option<(Vec<u8>, u64)> {
     e.map(|e| (e.key.to_vec(), e.rid))
 }
 
@@ -63,7 +63,7 @@ impl TreeCheck<'_> {
             let page = self.core.pool.write(self.index.pid(block)?)?;
             let p = *page.page();
             drop(page);
-            let v = View::of(&p);
+            let v = PageView::of(&p);
             if !v.is(page::KIND_TREE, self.index.id, block) {
                 self.say(block, "page header names another page");
                 return Ok(None);
@@ -88,17 +88,17 @@ impl TreeCheck<'_> {
         }
     }
     fn check_node(&mut self, block: u32, p: &PageBytes, is_first: bool, leftmost: &mut Option<u32>) -> Result<()> {
-        let v = View::of(p);
+        let v = PageView::of(p);
         let mut previous: Option<(Vec<u8>, u64)> = None;
         for i in 0..node::count(&v) {
             let Some(e) = node::entry(&v, i) else {
                 self.say(block, "an entry is damaged");
                 break;
             };
-            if node::side(&v, Key(e.key, e.rid)) != node::Side::Inside && !(node::level(&v) > 0 && i == 0) {
+            if node::side(&v, KeyAndRow(e.key, e.rid)) != node::FenceSide::Inside && !(node::level(&v) > 0 && i == 0) {
                 self.say(block, "an entry is outside of the fences");
             }
-            if previous.as_ref().is_some_and(|p| node::compare(&e, Key(&p.0, p.1)) != Ordering::Greater) {
+            if previous.as_ref().is_some_and(|p| node::compare(&e, KeyAndRow(&p.0, p.1)) != Ordering::Greater) {
                 self.say(block, "entries are out of order");
             }
             previous = Some((e.key.to_vec(), e.rid));
@@ -155,7 +155,7 @@ impl<'a> EntriesCheck<'a> {
         self.core.directory.get(id).filter(|heap| heap.persistence != Persistence::Temporary)
     }
     /// What is wrong with an entry of a leaf.
-    fn follow(&mut self, e: &node::Entry<'_>) -> Result<Vec<String>> {
+    fn follow(&mut self, e: &node::NodeEntry<'_>) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         if self.index.entries_name_heap() {
             let id = self.index.heap_of_entry(e.key);

@@ -15,41 +15,41 @@
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::*, fence};
 use kilndb_base::sync::{Mutex, OnceLock};
 
-pub type FullKey = (Vec<u8>, u64);
+pub(crate) type FullKey = (Vec<u8>, u64);
 
 /// Entries passed over before a scan measures.
-pub const WORTHWHILE: u32 = 32;
+pub(crate) const WORTHWHILE: u32 = 32;
 const PREFIXES: usize = 8;
 const GENERATIONS: usize = 16;
 
 /// Of one index: nothing, until a scan measures, and then what insertions must look at.
 #[derive(Default)]
-pub struct DeadPrefixes(OnceLock<Box<Noted>>);
+pub(crate) struct DeadPrefixes(OnceLock<Box<NotedPrefixes>>);
 
 #[derive(Default)]
-struct Noted {
+struct NotedPrefixes {
     tickets: AtomicU64,
-    list: Mutex<Vec<Prefix>>,
+    list: Mutex<Vec<DeadPrefix>>,
 }
-struct Prefix {
+struct DeadPrefix {
     start: FullKey,
     /// Of the newest, and with growing gaps of older ones: for snapshots that are not quite new.
-    generations: [Option<Generation>; GENERATIONS],
+    generations: [Option<PrefixGeneration>; GENERATIONS],
     measured: u64,
-    measuring: Option<Measuring>,
+    measuring: Option<PrefixMeasurement>,
 }
 #[derive(Clone)]
-struct Generation {
+struct PrefixGeneration {
     end: FullKey,
     csn: u64,
 }
-struct Measuring {
+struct PrefixMeasurement {
     ticket: u64,
     /// The first entry that was inserted meanwhile.
     inserted: Option<FullKey>,
 }
 
-impl Prefix {
+impl DeadPrefix {
     fn best(&self, csn: Option<u64>) -> Option<(FullKey, u64)> {
         let usable = self.generations.iter().flatten().filter(|g| csn.is_none_or(|csn| g.csn <= csn));
         usable.max_by(|a, b| a.end.cmp(&b.end)).map(|g| (g.end.clone(), g.csn))
@@ -73,7 +73,7 @@ impl DeadPrefixes {
                 if list.len() == PREFIXES {
                     list.remove(0);
                 }
-                list.push(Prefix {
+                list.push(DeadPrefix {
                     start: start.clone(),
                     generations: Default::default(),
                     measured: 0,
@@ -87,7 +87,7 @@ impl DeadPrefixes {
             return None;
         }
         let ticket = noted.tickets.fetch_add(1, Relaxed) + 1;
-        prefix.measuring = Some(Measuring { ticket, inserted: None });
+        prefix.measuring = Some(PrefixMeasurement { ticket, inserted: None });
         let from = prefix.best(csn);
         drop(list);
         // Before the first leaf is read (invariant 2).
@@ -108,7 +108,7 @@ impl DeadPrefixes {
             if end > prefix.start {
                 prefix.measured += 1;
                 let slot = (prefix.measured.trailing_zeros() as usize).min(GENERATIONS - 1);
-                prefix.generations[slot] = Some(Generation { end, csn });
+                prefix.generations[slot] = Some(PrefixGeneration { end, csn });
             }
         }
     }
@@ -122,7 +122,7 @@ impl DeadPrefixes {
     }
 }
 
-impl Noted {
+impl NotedPrefixes {
     fn shorten(&self, key: &[u8], rid: u64) {
         let at = |end: &FullKey| (key, rid) < (end.0.as_slice(), end.1);
         for prefix in crate::lock(&self.list).iter_mut() {

@@ -11,29 +11,29 @@
 
 use super::dead_prefix::FullKey;
 use super::insert_many::free_place;
-use super::node::{self, Key, MAX_KEY, RETIRED, Side};
+use super::node::{self, FenceSide, KeyAndRow, MAX_KEY, RETIRED};
 use crate::api::{IndexInsert, Uniqueness};
 use crate::buffer::WriteGuard;
 use crate::directory::{HEAP_NAME_BYTES, Relation};
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
 use crate::method::NewKey;
-use crate::page::{KIND_TREE, View};
+use crate::page::{KIND_TREE, PageView};
 use crate::trace::{self, TracedOperation};
 use crate::txn::table::Status;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::{UndoKind, index_data};
-use crate::wal::record::{Op, Target};
+use crate::wal::record::{PageOp, PageTarget};
 use kilndb_base::park::Park;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use std::cell::OnceCell;
 
 /// Entries of one key.
-type Candidates = Vec<Candidate>;
+type KeyEntries = Vec<KeyEntry>;
 
-struct Candidate {
+struct KeyEntry {
     rid: u64,
     stamp: u64,
     /// Whose entry it is, if entries say so.
@@ -42,7 +42,7 @@ struct Candidate {
 
 /// What all entries of a key have in common.
 #[derive(Clone, Copy)]
-struct Sought<'k> {
+struct SearchedKey<'k> {
     key: &'k [u8],
     /// A heap's name follows.
     names_heap: bool,
@@ -51,7 +51,7 @@ struct Sought<'k> {
 /// Greater than any heap's name.
 const LAST_NAME: [u8; HEAP_NAME_BYTES] = [0xff; HEAP_NAME_BYTES];
 
-impl Sought<'_> {
+impl SearchedKey<'_> {
     fn is_key_of(self, entry: &[u8]) -> bool {
         match self.names_heap {
             false => entry == self.key,
@@ -71,7 +71,7 @@ impl Sought<'_> {
 }
 
 /// What a look at one leaf says about the rest.
-enum Rest {
+enum RemainingEntries {
     None,
     /// Entries from there on may be in that block.
     In(u32, Option<FullKey>),
@@ -80,40 +80,49 @@ enum Rest {
 }
 
 impl Relation {
-    fn sought<'k>(&self, key: &'k [u8]) -> Sought<'k> {
-        Sought { key: self.unique_part(key), names_heap: self.entries_name_heap() }
+    fn sought<'k>(&self, key: &'k [u8]) -> SearchedKey<'k> {
+        SearchedKey { key: self.unique_part(key), names_heap: self.entries_name_heap() }
     }
     /// Adds the entries that are in this block, from `from` on.
-    fn gather(&self, v: &View, block: u32, sought: Sought<'_>, from: Option<&FullKey>, found: &mut Candidates) -> Rest {
+    fn gather(
+        &self,
+        v: &PageView,
+        block: u32,
+        sought: SearchedKey<'_>,
+        from: Option<&FullKey>,
+        found: &mut KeyEntries,
+    ) -> RemainingEntries {
         if !v.is(KIND_TREE, self.id, block) || node::level(v) != 0 {
-            return Rest::Moved;
+            return RemainingEntries::Moved;
         }
-        let start = from.map_or(Key(sought.key, 0), |from| Key(&from.0, from.1));
+        let start = from.map_or(KeyAndRow(sought.key, 0), |from| KeyAndRow(&from.0, from.1));
         match node::side(v, start) {
-            Side::Left => return Rest::Moved,
-            Side::Right => return Rest::In(node::right(v), from.cloned()),
-            Side::Inside => {}
+            FenceSide::Left => return RemainingEntries::Moved,
+            FenceSide::Right => return RemainingEntries::In(node::right(v), from.cloned()),
+            FenceSide::Inside => {}
         }
         for idx in node::lower_bound(v, start)..node::count(v) {
             match node::entry(v, idx) {
                 Some(e) if sought.is_key_of(e.key) => {
-                    found.push(Candidate { rid: e.rid, stamp: e.stamp, heap: sought.heap_of(e.key) })
+                    found.push(KeyEntry { rid: e.rid, stamp: e.stamp, heap: sought.heap_of(e.key) })
                 }
-                _ => return Rest::None,
+                _ => return RemainingEntries::None,
             }
         }
         match node::high(v) {
-            Some(high) if sought.goes_beyond(high.key) => Rest::In(node::right(v), Some((high.key.to_vec(), high.rid))),
-            _ => Rest::None,
+            Some(high) if sought.goes_beyond(high.key) => {
+                RemainingEntries::In(node::right(v), Some((high.key.to_vec(), high.rid)))
+            }
+            _ => RemainingEntries::None,
         }
     }
     /// Goes on to the right until all entries are gathered; false: nodes have moved, look again.
-    fn gather_rest(&self, mut rest: Rest, sought: Sought<'_>, found: &mut Candidates) -> Result<bool> {
+    fn gather_rest(&self, mut rest: RemainingEntries, sought: SearchedKey<'_>, found: &mut KeyEntries) -> Result<bool> {
         loop {
             let (block, from) = match rest {
-                Rest::None => return Ok(true),
-                Rest::Moved => return Ok(false),
-                Rest::In(block, from) => (block, from),
+                RemainingEntries::None => return Ok(true),
+                RemainingEntries::Moved => return Ok(false),
+                RemainingEntries::In(block, from) => (block, from),
             };
             let mark = found.len();
             rest = self.core.pool.read(self.pid(block)?, |v| {
@@ -125,10 +134,10 @@ impl Relation {
 }
 
 /// The key belongs to this leaf, behind the entry before `idx` and before the one that is there.
-fn is_place_of(v: &View, idx: usize, key: Key<'_>) -> bool {
+fn is_place_of(v: &PageView, idx: usize, key: KeyAndRow<'_>) -> bool {
     let is_before = |at: usize| node::entry(v, at).is_some_and(|e| node::compare(&e, key).is_lt());
     let is_behind = |at: usize| node::entry(v, at).is_some_and(|e| node::compare(&e, key).is_gt());
-    node::side(v, key) == Side::Inside
+    node::side(v, key) == FenceSide::Inside
         && idx <= node::count(v)
         && (idx == 0 || is_before(idx - 1))
         && (idx == node::count(v) || is_behind(idx))
@@ -156,14 +165,14 @@ impl Relation {
         let held = sought.names_heap && uniqueness == Uniqueness::UniqueFromNow;
         loop {
             if uniqueness == Uniqueness::NotUnique {
-                let (block, page) = self.latch_node(0, Key(key, rid))?;
+                let (block, page) = self.latch_node(0, KeyAndRow(key, rid))?;
                 if self.put_entry(txn, block, page, key, rid, held)? {
                     txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
                 continue;
             }
-            let (block, page) = self.latch_node(0, Key(sought.key, 0))?;
+            let (block, page) = self.latch_node(0, KeyAndRow(sought.key, 0))?;
             // Mostly nobody has the key, and what was looked at tells the entry's place.
             if let (false, Some(idx)) = (sought.names_heap, free_place(&page.view(), key, rid, true)) {
                 if self.put_at(txn, (block, idx), page, key, rid, held)? {
@@ -172,7 +181,7 @@ impl Relation {
                 }
                 continue;
             }
-            let mut found = Candidates::new();
+            let mut found = KeyEntries::new();
             let rest = self.gather(&page.view(), block, sought, None, &mut found);
             if !self.gather_rest(rest, sought, &mut found)? {
                 continue;
@@ -205,7 +214,7 @@ impl Relation {
                 continue;
             }
             // The entry's own place may lie further right; the first leaf stays latched meanwhile.
-            let done = if node::side(&page.view(), Key(key, rid)) == Side::Inside {
+            let done = if node::side(&page.view(), KeyAndRow(key, rid)) == FenceSide::Inside {
                 self.put_entry(txn, block, page, key, rid, held)?
             } else {
                 let mut at = node::right(&page.view());
@@ -214,12 +223,12 @@ impl Relation {
                     let v = other.view();
                     if !v.is(KIND_TREE, self.id, at)
                         || node::level(&v) != 0
-                        || node::side(&v, Key(key, rid)) == Side::Left
+                        || node::side(&v, KeyAndRow(key, rid)) == FenceSide::Left
                     {
                         // Taken out since its neighbour named it.
                         break false;
                     }
-                    if node::side(&other.view(), Key(key, rid)) == Side::Inside {
+                    if node::side(&other.view(), KeyAndRow(key, rid)) == FenceSide::Inside {
                         // A split of that leaf needs the parent, which nobody holds while waiting for a leaf.
                         let done = self.put_entry(txn, at, other, key, rid, held)?;
                         drop(page);
@@ -237,14 +246,14 @@ impl Relation {
             }
         }
     }
-    fn entry_liveness(&self, heap: &Relation, entry: &Candidate, txn: &Transaction) -> Result<Liveness> {
+    fn entry_liveness(&self, heap: &Relation, entry: &KeyEntry, txn: &Transaction) -> Result<Liveness> {
         if entry.heap != 0 {
             return self.named_liveness(entry, txn);
         }
         self.liveness_in(heap, entry.rid, entry.stamp, txn)
     }
     /// Of an entry that names its heap.
-    fn named_liveness(&self, entry: &Candidate, txn: &Transaction) -> Result<Liveness> {
+    fn named_liveness(&self, entry: &KeyEntry, txn: &Transaction) -> Result<Liveness> {
         let core = &self.core;
         let Some(heap) = core.directory.get(entry.heap) else { return Ok(Liveness::Dead) };
         let dropper = heap.dropper.load(SeqCst);
@@ -298,7 +307,7 @@ impl Relation {
         held: bool,
     ) -> Result<bool> {
         let target = self.target(block);
-        let (idx, found) = Relation::place_of(&page.view(), Key(key, rid));
+        let (idx, found) = Relation::place_of(&page.view(), KeyAndRow(key, rid));
         if let Some(old) = found {
             if old & RETIRED != 0 {
                 let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
@@ -306,10 +315,10 @@ impl Relation {
                 let entry = OnceCell::new();
                 let build = |a| {
                     let entry = entry.get_or_init(|| node::build(key, rid, None, a));
-                    vec![(target, Op::TreeReplace { idx, entry })]
+                    vec![(target, PageOp::TreeReplace { idx, entry })]
                 };
                 txn.change(self, &record, build, &[0], &mut [&mut page])?;
-                if planted::is(Bug::RevivedEntryUntold) {
+                if planted::is(PlantedBug::RevivedEntryUntold) {
                     return Ok(true);
                 }
             }
@@ -344,7 +353,7 @@ impl Relation {
         let entry = OnceCell::new();
         let build = |a| {
             let entry = entry.get_or_init(|| node::build(key, rid, None, a));
-            vec![(target, Op::TreeInsert { idx, entry })]
+            vec![(target, PageOp::TreeInsert { idx, entry })]
         };
         txn.change(self, &record, build, &[0], &mut [&mut page])?;
         self.dead_prefixes.inserted(key, rid);
@@ -355,17 +364,17 @@ impl Relation {
         &self,
         txn: &mut Transaction,
         page: &mut WriteGuard<'_>,
-        place: (Target, usize),
+        place: (PageTarget, usize),
         entry: &[u8],
         key: &[u8],
         rid: u64,
     ) -> Result<()> {
         let (target, idx) = place;
         assert!(key.len() <= MAX_KEY && node::room(page.page()) >= entry.len() + 2, "an entry that fits");
-        debug_assert!(is_place_of(&page.view(), idx, Key(key, rid)), "entries stay in order");
+        debug_assert!(is_place_of(&page.view(), idx, KeyAndRow(key, rid)), "entries stay in order");
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
-        txn.change(self, &record, |_| vec![(target, Op::TreeInsert { idx, entry })], &[0], &mut [page])?;
+        txn.change(self, &record, |_| vec![(target, PageOp::TreeInsert { idx, entry })], &[0], &mut [page])?;
         self.dead_prefixes.inserted(key, rid);
         Ok(())
     }
@@ -441,22 +450,22 @@ impl Relation {
             return Ok(None);
         }
     }
-    fn entries_of(&self, sought: Sought<'_>) -> Result<Candidates> {
+    fn entries_of(&self, sought: SearchedKey<'_>) -> Result<KeyEntries> {
         loop {
-            let mut found = Candidates::new();
-            let first = self.descend(0, Key(sought.key, 0))?;
-            if self.gather_rest(Rest::In(first, None), sought, &mut found)? {
+            let mut found = KeyEntries::new();
+            let first = self.descend(0, KeyAndRow(sought.key, 0))?;
+            if self.gather_rest(RemainingEntries::In(first, None), sought, &mut found)? {
                 trace::note(|| TracedOperation::FindKey { tree: self.id(), entries: found.len() });
                 return Ok(found);
             }
         }
     }
-    fn has_entry(&self, sought: Sought<'_>, entry: &Candidate) -> Result<bool> {
+    fn has_entry(&self, sought: SearchedKey<'_>, entry: &KeyEntry) -> Result<bool> {
         let mut key = sought.key.to_vec();
         if sought.names_heap {
             key.extend_from_slice(&Relation::heap_name(RelationId(entry.heap)));
         }
-        let key = Key(&key, entry.rid);
+        let key = KeyAndRow(&key, entry.rid);
         let block = self.descend(0, key)?;
         self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, key).is_some())
     }
@@ -468,7 +477,7 @@ impl Relation {
             self.note_unique_part(reader, key);
         }
         let mut heaps: Vec<RelationId> =
-            self.entries_of(Sought { key, names_heap: true })?.iter().map(|e| RelationId(e.heap)).collect();
+            self.entries_of(SearchedKey { key, names_heap: true })?.iter().map(|e| RelationId(e.heap)).collect();
         heaps.dedup();
         Ok(heaps)
     }

@@ -6,11 +6,11 @@
 //!
 //! Must not know: which constraint it is.
 
-use super::node::{self, Key, MAX_KEY, Side};
+use super::node::{self, FenceSide, KeyAndRow, MAX_KEY};
 use crate::api::{IndexInsert, RowBatch, Uniqueness};
 use crate::directory::Relation;
 use crate::method::NewKey;
-use crate::page::View;
+use crate::page::PageView;
 use crate::txn::Transaction;
 use kilndb_base::Result;
 use kilndb_base::park::Park;
@@ -19,9 +19,9 @@ use kilndb_base::park::Park;
 const AT_ONCE: usize = 64;
 
 /// Where an entry goes on this leaf, if nothing there or further right is to be looked at first.
-pub(super) fn free_place(v: &View, key: &[u8], rid: u64, unique: bool) -> Option<usize> {
-    let least = Key(key, if unique { 0 } else { rid });
-    if node::side(v, least) != Side::Inside || node::side(v, Key(key, rid)) != Side::Inside {
+pub(super) fn free_place(v: &PageView, key: &[u8], rid: u64, unique: bool) -> Option<usize> {
+    let least = KeyAndRow(key, if unique { 0 } else { rid });
+    if node::side(v, least) != FenceSide::Inside || node::side(v, KeyAndRow(key, rid)) != FenceSide::Inside {
         return None;
     }
     if unique && node::high(v).is_some_and(|high| high.key == key) {
@@ -69,7 +69,7 @@ impl Relation {
         }
         let txn = txn.of(self)?;
         txn.begin_write()?;
-        let first = Key(entries.row(from), if unique { 0 } else { rest[0].0.to_u64() });
+        let first = KeyAndRow(entries.row(from), if unique { 0 } else { rest[0].0.to_u64() });
         if first.0.len() > MAX_KEY {
             return Ok(0);
         }

@@ -13,9 +13,9 @@ use kilndb_base::{Result, RowId};
 use std::ops::Bound;
 use std::sync::Arc;
 
-pub(crate) struct Tree;
+pub(crate) struct TreeMethod;
 
-impl IndexMethod for Tree {
+impl IndexMethod for TreeMethod {
     const PROPERTIES: MethodProperties = MethodProperties {
         name: "tree",
         contents: IndexContents::Keys,

@@ -16,7 +16,7 @@ pub mod insert;
 pub mod insert_many;
 pub mod method;
 pub mod node;
-pub mod retire;
+pub(crate) mod retire;
 pub mod scan;
 pub mod search;
 pub mod split;

@@ -22,14 +22,14 @@ pub const MAX_KEY: usize = 1990;
 const CHILD: usize = 1 << 14;
 const STAMPED: usize = 1 << 15;
 /// In a stamp: the entry was retired by the undo record at the stamp's address (else: revived).
-pub const RETIRED: u64 = 1 << 56;
+pub(crate) const RETIRED: u64 = 1 << 56;
 
 const _: () = assert!(RIGHT == HEADER && LOW == HEADER + 8 && HIGH == LOW + 2 && SLOTS == HIGH + 2);
 const _: () = assert!(4 * (MAX_KEY + 20 + 2) + SLOTS <= PAGE);
 
 /// An entry as found in a page.
 #[derive(Clone, Copy)]
-pub struct Entry<'a> {
+pub(crate) struct NodeEntry<'a> {
     pub key: &'a [u8],
     pub rid: u64,
     pub child: u32,
@@ -38,7 +38,7 @@ pub struct Entry<'a> {
 }
 /// A full key: bytes and row id.
 #[derive(Clone, Copy)]
-pub struct Key<'a>(pub &'a [u8], pub u64);
+pub(crate) struct KeyAndRow<'a>(pub &'a [u8], pub u64);
 
 pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(key.len() + 20);
@@ -55,15 +55,15 @@ pub fn build(key: &[u8], rid: u64, child: Option<u32>, stamp: u64) -> Vec<u8> {
     out
 }
 /// Bytes of an entry before its key, if it has neither child nor stamp.
-pub const PLAIN_HEAD: usize = 8;
+pub(crate) const PLAIN_HEAD: usize = 8;
 /// Completes such an entry, of which the key is there.
-pub fn set_plain_head(entry: &mut [u8], rid: u64) {
+pub(crate) fn set_plain_head(entry: &mut [u8], rid: u64) {
     let head = (entry.len() - PLAIN_HEAD) as u16;
     entry[..2].copy_from_slice(&head.to_le_bytes());
     entry[2..PLAIN_HEAD].copy_from_slice(&rid.to_le_bytes()[..6]);
 }
 #[inline]
-pub fn entry_at(v: &View, off: usize) -> Option<Entry<'_>> {
+pub(crate) fn entry_at(v: &PageView, off: usize) -> Option<NodeEntry<'_>> {
     if off < SLOTS {
         return None;
     }
@@ -81,7 +81,7 @@ pub fn entry_at(v: &View, off: usize) -> Option<Entry<'_>> {
         at += 8;
     }
     let len = head & (CHILD - 1);
-    Some(Entry { key: v.bytes(at, len)?, rid, child, stamp, bytes: v.bytes(off, at + len - off)? })
+    Some(NodeEntry { key: v.bytes(at, len)?, rid, child, stamp, bytes: v.bytes(off, at + len - off)? })
 }
 pub fn parse(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
     let head = usize::from(u16::from_le_bytes([*bytes.first()?, *bytes.get(1)?]));
@@ -91,38 +91,38 @@ pub fn parse(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
     Some((bytes.get(at..at + (head & (CHILD - 1)))?.to_vec(), u64::from_le_bytes(rid)))
 }
 /// Where the first and the last entry are, whatever the bytes are.
-pub fn ends(v: &View) -> [usize; 2] {
+pub fn ends(v: &PageView) -> [usize; 2] {
     let last = count(v).saturating_sub(1).min((PAGE - SLOTS) / 2 - 1);
     [0, last].map(|idx| v.u16(SLOTS + 2 * idx).min(PAGE - 1))
 }
 #[inline]
-pub fn count(v: &View) -> usize {
+pub fn count(v: &PageView) -> usize {
     v.u16(at::COUNT)
 }
 #[inline]
-pub fn level(v: &View) -> u8 {
+pub fn level(v: &PageView) -> u8 {
     v.u8(at::LEVEL)
 }
-pub fn right(v: &View) -> u32 {
+pub fn right(v: &PageView) -> u32 {
     v.u32(RIGHT)
 }
 #[inline]
-pub fn entry<'a>(v: &'a View, idx: usize) -> Option<Entry<'a>> {
+pub fn entry<'a>(v: &'a PageView, idx: usize) -> Option<NodeEntry<'a>> {
     entry_at(v, v.u16(SLOTS + 2 * idx))
 }
-pub fn low<'a>(v: &'a View) -> Option<Entry<'a>> {
+pub fn low<'a>(v: &'a PageView) -> Option<NodeEntry<'a>> {
     entry_at(v, v.u16(LOW))
 }
-pub fn high<'a>(v: &'a View) -> Option<Entry<'a>> {
+pub fn high<'a>(v: &'a PageView) -> Option<NodeEntry<'a>> {
     entry_at(v, v.u16(HIGH))
 }
 #[inline]
-pub fn compare(e: &Entry<'_>, key: Key<'_>) -> Ordering {
+pub fn compare(e: &NodeEntry<'_>, key: KeyAndRow<'_>) -> Ordering {
     compare_with_head((e.key, e.rid), head(key.0), key)
 }
 /// `at`: the key's head.
 #[inline]
-fn compare_with_head((bytes, rid): (&[u8], u64), at: u64, key: Key<'_>) -> Ordering {
+fn compare_with_head((bytes, rid): (&[u8], u64), at: u64, key: KeyAndRow<'_>) -> Ordering {
     // Most comparisons are settled by the first 8 bytes, without a call. Zeros behind a short key do not change the
     // order: where they differ from the other key's bytes, that one goes on.
     let by_head = head(bytes).cmp(&at);
@@ -160,19 +160,19 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
 ///
 /// In a tree of texts what is shared may be more than the 8 bytes that most comparisons look at: so they look at those
 /// behind it.
-struct Span<'a> {
+struct KeySpan<'a> {
     shared: &'a [u8],
     /// The first bytes behind what is shared.
     low: u64,
     high: u64,
 }
-impl Span<'_> {
+impl KeySpan<'_> {
     #[inline]
-    fn of<'a>(v: &'a View, count: usize) -> Span<'a> {
+    fn of<'a>(v: &'a PageView, count: usize) -> KeySpan<'a> {
         let low = low(v).or_else(|| entry(v, 0)).map_or(&[][..], |e| e.key);
         let high = high(v).or_else(|| entry(v, count.saturating_sub(1))).map_or(&[][..], |e| e.key);
         let (shared, rest) = low.split_at(shared_len(low, high));
-        Span { shared, low: head(rest), high: head(high.get(shared.len()..).unwrap_or(&[])) }
+        KeySpan { shared, low: head(rest), high: head(high.get(shared.len()..).unwrap_or(&[])) }
     }
     /// Where the key stands if keys are spread evenly between the fences, as numbers given in order are. Halving
     /// touches some 13 cache lines of a full node, looking where the key should be 4. Perlman, Itai, Avni:
@@ -186,12 +186,12 @@ impl Span<'_> {
 }
 /// First index whose entry is ≥ key.
 #[inline]
-pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
+pub(crate) fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
     let count = count(v);
     if count < WORTH_GUESSING {
         return partition_point(0, count, |i| entry(v, i).is_some_and(|e| compare(&e, key) == Ordering::Less));
     }
-    let span = Span::of(v, count);
+    let span = KeySpan::of(v, count);
     let Some((first, rest)) = key.0.split_at_checked(span.shared.len()).filter(|(first, _)| *first == span.shared)
     else {
         return if key.0 < span.shared { 0 } else { count };
@@ -200,7 +200,7 @@ pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
     let is_less = |i| {
         let Some(e) = entry(v, i) else { return false };
         let of_entry = e.key.get(first.len()..).unwrap_or(&[]);
-        compare_with_head((of_entry, e.rid), at, Key(rest, key.1)) == Ordering::Less
+        compare_with_head((of_entry, e.rid), at, KeyAndRow(rest, key.1)) == Ordering::Less
     };
     match span.guess(at, count) {
         Some(guess) => search_around(guess, count, is_less),
@@ -208,17 +208,17 @@ pub fn lower_bound(v: &View, key: Key<'_>) -> usize {
     }
 }
 /// What all keys between the fences begin with: so many bytes.
-pub fn shared_by_fences(v: &View) -> usize {
+pub(crate) fn shared_by_fences(v: &PageView) -> usize {
     low(v).zip(high(v)).map_or(0, |(low, high)| shared_len(low.key, high.key))
 }
 /// As [`lower_bound`], of a key between the fences, which share so many bytes, that is not before entry `from` and
 /// likely to be near.
-pub fn lower_bound_from(v: &View, key: Key<'_>, from: usize, shared: usize) -> usize {
+pub(crate) fn lower_bound_from(v: &PageView, key: KeyAndRow<'_>, from: usize, shared: usize) -> usize {
     let rest = key.0.get(shared..).unwrap_or(&[]);
     let at = head(rest);
     let is_less = |i| {
         let Some(e) = entry(v, i) else { return false };
-        compare_with_head((e.key.get(shared..).unwrap_or(&[]), e.rid), at, Key(rest, key.1)) == Ordering::Less
+        compare_with_head((e.key.get(shared..).unwrap_or(&[]), e.rid), at, KeyAndRow(rest, key.1)) == Ordering::Less
     };
     search_from(from, count(v), GUESS_ERROR, is_less)
 }
@@ -274,27 +274,27 @@ const WORTH_GUESSING: usize = 32;
 const GUESS_ERROR: usize = 2;
 /// Where a key stands to a node's fences.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
-pub enum Side {
+pub(crate) enum FenceSide {
     Left,
     Inside,
     Right,
 }
-pub fn side(v: &View, key: Key<'_>) -> Side {
+pub fn side(v: &PageView, key: KeyAndRow<'_>) -> FenceSide {
     if low(v).is_some_and(|e| compare(&e, key) == Ordering::Greater) {
-        return Side::Left;
+        return FenceSide::Left;
     }
     if high(v).is_some_and(|e| compare(&e, key) != Ordering::Greater) {
-        return Side::Right;
+        return FenceSide::Right;
     }
-    Side::Inside
+    FenceSide::Inside
 }
 /// Is the key before the high fence?
-pub fn is_before_end(v: &View, key: Key<'_>) -> bool {
+pub(crate) fn is_before_end(v: &PageView, key: KeyAndRow<'_>) -> bool {
     high(v).is_none_or(|e| compare(&e, key) == Ordering::Greater)
 }
 /// Inner node: index of the child that covers `key`.
 #[inline]
-pub fn child_index(v: &View, key: Key<'_>) -> usize {
+pub(crate) fn child_index(v: &PageView, key: KeyAndRow<'_>) -> usize {
     let i = lower_bound(v, key);
     match entry(v, i) {
         Some(e) if i < count(v) && compare(&e, key) == Ordering::Equal => i,
@@ -304,9 +304,9 @@ pub fn child_index(v: &View, key: Key<'_>) -> usize {
 /// What an entry takes besides its bytes.
 pub const SLOT: usize = 2;
 pub fn room(p: &PageBytes) -> usize {
-    room_of(&View::of(p))
+    room_of(&PageView::of(p))
 }
-pub fn room_of(v: &View) -> usize {
+pub(crate) fn room_of(v: &PageView) -> usize {
     (v.u16(at::UPPER) + v.u16(at::GARBAGE)).saturating_sub(SLOTS + SLOT * count(v))
 }
 fn bad(what: &str) -> Error {
@@ -324,7 +324,7 @@ fn append(p: &mut PageBytes, bytes: &[u8]) -> Result<usize> {
 }
 fn compact(p: &mut PageBytes) -> Result<()> {
     let old = *p;
-    let v = View::of(&old);
+    let v = PageView::of(&old);
     put16(p, at::UPPER, PAGE);
     put16(p, at::GARBAGE, 0);
     for at in [LOW, HIGH].into_iter().chain((0..count(&v)).map(|i| SLOTS + 2 * i)) {
@@ -351,7 +351,7 @@ pub fn insert(p: &mut PageBytes, idx: usize, bytes: &[u8]) -> Result<()> {
 }
 pub fn remove(p: &mut PageBytes, idx: usize) -> Result<()> {
     let n = get16(p, at::COUNT);
-    let v = View::of(p);
+    let v = PageView::of(p);
     let len = entry(&v, idx).filter(|_| idx < n).ok_or_else(|| bad("no such entry"))?.bytes.len();
     p.copy_within(SLOTS + 2 * idx + 2..SLOTS + 2 * n, SLOTS + 2 * idx);
     put16(p, at::COUNT, n - 1);
@@ -364,7 +364,7 @@ pub fn replace(p: &mut PageBytes, idx: usize, bytes: &[u8]) -> Result<()> {
 }
 /// Puts bytes behind the entry's key.
 pub fn extend(p: &mut PageBytes, idx: usize, tail: &[u8]) -> Result<()> {
-    let view = View::of(p);
+    let view = PageView::of(p);
     let old = entry(&view, idx).filter(|_| idx < count(&view)).ok_or_else(|| bad("place"))?;
     if old.key.len() + tail.len() > MAX_KEY {
         return Err(bad("entry"));
@@ -389,11 +389,11 @@ pub fn image(right: u32, low: &[u8], high: &[u8], entries: &[&[u8]]) -> Vec<u8> 
     out
 }
 /// Replaces the contents of a formatted node page.
-pub fn load_image(p: &mut PageBytes, level: u8, image: &[u8]) -> Result<()> {
+pub(crate) fn load_image(p: &mut PageBytes, level: u8, image: &[u8]) -> Result<()> {
     let (flags, rel, block, lsn) = (p[at::FLAGS], get32(p, at::REL), get32(p, at::BLOCK), lsn(p));
     format(p, KIND_TREE, flags, level, rel, block);
     set_lsn(p, lsn);
-    let mut r = kilndb_base::bytes::Reader::new(image);
+    let mut r = kilndb_base::bytes::ByteReader::new(image);
     put32(p, RIGHT, r.u32().ok_or_else(|| bad("image"))?);
     for at in [LOW, HIGH] {
         let fence = r.prefixed().ok_or_else(|| bad("image"))?;
@@ -415,7 +415,7 @@ pub fn load_image(p: &mut PageBytes, level: u8, image: &[u8]) -> Result<()> {
 /// Keeps the entries before `idx`; `high` becomes the high fence, `right` the right sibling.
 pub fn cut(p: &mut PageBytes, idx: usize, right: u32, high: &[u8]) -> Result<()> {
     let old = *p;
-    let v = View::of(&old);
+    let v = PageView::of(&old);
     let low = low(&v).map_or(&[][..], |e| e.bytes);
     let entries: Vec<&[u8]> = (0..idx.min(count(&v))).filter_map(|i| entry(&v, i)).map(|e| e.bytes).collect();
     let bytes = image(right, low, high, &entries);
@@ -452,10 +452,10 @@ mod tests {
                 let bytes = build(a, 5, None, 0);
                 let mut page = [0; PAGE];
                 page[SLOTS..SLOTS + bytes.len()].copy_from_slice(&bytes);
-                let v = View::of(&page);
+                let v = PageView::of(&page);
                 let entry = entry_at(&v, SLOTS).unwrap();
                 for rid in [4, 5, 6] {
-                    assert_eq!(compare(&entry, Key(b, rid)), (&a[..], 5).cmp(&(&b[..], rid)), "{a:?} {b:?}");
+                    assert_eq!(compare(&entry, KeyAndRow(b, rid)), (&a[..], 5).cmp(&(&b[..], rid)), "{a:?} {b:?}");
                 }
             }
         }
@@ -477,7 +477,7 @@ mod tests {
             let mut high = keys[keys.len() - 1].clone();
             high.push(0);
             let page = node(&keys, &low, &high);
-            let v = View::of(&page);
+            let v = PageView::of(&page);
             assert_eq!(count(&v), keys.len());
             let mut asked = keys.clone();
             asked.extend(keys.iter().map(|k| [&k[..], &[0]].concat()));
@@ -490,11 +490,11 @@ mod tests {
             for key in &asked {
                 for rid in [0, 7, 9] {
                     let expected = keys.partition_point(|k| (&k[..], 7) < (&key[..], rid));
-                    assert_eq!(lower_bound(&v, Key(key, rid)), expected, "{key:?} {rid}");
+                    assert_eq!(lower_bound(&v, KeyAndRow(key, rid)), expected, "{key:?} {rid}");
                     if key >= &low && key < &high {
                         for from in [0, expected / 2, expected.saturating_sub(3), expected] {
                             assert_eq!(
-                                lower_bound_from(&v, Key(key, rid), from, shared_by_fences(&v)),
+                                lower_bound_from(&v, KeyAndRow(key, rid), from, shared_by_fences(&v)),
                                 expected,
                                 "{key:?} {rid}"
                             );

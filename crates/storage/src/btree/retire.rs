@@ -2,11 +2,11 @@
 //!
 //! Must not know: why.
 
-use super::node::{self, Key, RETIRED};
+use super::node::{self, KeyAndRow, RETIRED};
 use crate::directory::Relation;
 use crate::txn::Transaction;
 use crate::undo::record::{DATA_MAX, RETIRED_HEAD, UndoKind, index_data, put_retired};
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::{Result, RowId};
 use std::cell::OnceCell;
 
@@ -14,8 +14,8 @@ impl Relation {
     /// The row has another key now: marks the entry, so that it is nobody's conflict once we commit.
     pub(crate) fn entry_retire(&self, txn: &mut Transaction, key: &[u8], rid: u64) -> Result<()> {
         loop {
-            let (block, mut page) = self.latch_node(0, Key(key, rid))?;
-            let Some((idx, old)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
+            let (block, mut page) = self.latch_node(0, KeyAndRow(key, rid))?;
+            let Some((idx, old)) = Relation::find_exact(&page.view(), KeyAndRow(key, rid)) else { return Ok(()) };
             if old == 0 && node::room(page.page()) < 10 {
                 self.split(block, page, idx)?;
                 continue;
@@ -26,7 +26,7 @@ impl Relation {
             let target = self.target(block);
             let build = |a| {
                 let entry = entry.get_or_init(|| node::build(key, rid, None, a | RETIRED));
-                vec![(target, Op::TreeReplace { idx, entry })]
+                vec![(target, PageOp::TreeReplace { idx, entry })]
             };
             txn.change(self, &record, build, &[0], &mut [&mut page])?;
             return Ok(());

@@ -12,10 +12,10 @@
 //! Must not know: rows, snapshots.
 
 use super::dead_prefix::{FullKey, WORTHWHILE};
-use super::node::{self, Key};
+use super::node::{self, KeyAndRow};
 use crate::ahead;
 use crate::directory::Relation;
-use crate::page::{KIND_TREE, View};
+use crate::page::{KIND_TREE, PageView};
 use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
 use crate::txn::Snapshot;
@@ -43,7 +43,7 @@ pub struct IndexScan {
     done: bool,
     hint: u32,
     limit: usize,
-    walk: Option<Walk>,
+    walk: Option<DeadEntryWalk>,
     /// SERIALIZABLE: who is told of the ranges read.
     reader: Option<Arc<Reader>>,
     /// Places in the last batch of entries that are retired, in order.
@@ -51,7 +51,7 @@ pub struct IndexScan {
 }
 
 /// Over entries at the start of a scan whose rows are deleted.
-struct Walk {
+struct DeadEntryWalk {
     start: FullKey,
     snapshot_csn: Option<u64>,
     /// CSN of what was left out.
@@ -63,7 +63,7 @@ struct Walk {
     ticket: u64,
 }
 
-enum Outcome {
+enum LeafOutcome {
     /// The scan goes on at this key (forward: from; backward: to) and maybe this block.
     More(FullKey, u32),
     Done,
@@ -148,7 +148,7 @@ impl IndexScan {
         if let Some((end, _)) = self.relation.dead_prefixes.begin(&start, csn) {
             self.from = end;
         }
-        self.walk = Some(Walk {
+        self.walk = Some(DeadEntryWalk {
             start,
             snapshot_csn: csn,
             left_out_csn: 0,
@@ -201,7 +201,7 @@ impl Drop for IndexScan {
     }
 }
 
-fn full(e: &node::Entry<'_>) -> FullKey {
+fn full(e: &node::NodeEntry<'_>) -> FullKey {
     (e.key.to_vec(), e.rid)
 }
 
@@ -215,8 +215,8 @@ impl IndexScan {
     pub(crate) fn next_leaf(&self) -> Option<u32> {
         Some(self.hint).filter(|next| *next != 0 && !self.done)
     }
-    fn before_end(&self, e: &node::Entry<'_>) -> bool {
-        self.to.as_ref().is_none_or(|to| node::compare(e, Key(&to.0, to.1)) == Ordering::Less)
+    fn before_end(&self, e: &node::NodeEntry<'_>) -> bool {
+        self.to.as_ref().is_none_or(|to| node::compare(e, KeyAndRow(&to.0, to.1)) == Ordering::Less)
     }
     /// Whether the entry whose row id is at this place in `rids`, after the last [`IndexScan::next_batch`], is retired.
     #[inline]
@@ -296,7 +296,7 @@ impl IndexScan {
                 rids.truncate(start.2);
                 retired.clear();
                 if !v.is(KIND_TREE, relation.id, block) {
-                    return Outcome::Restart;
+                    return LeafOutcome::Restart;
                 }
                 if self.backward {
                     self.visit_backward(v, keys, ends, rids, &mut retired)
@@ -305,12 +305,12 @@ impl IndexScan {
                 }
             })?;
             match outcome {
-                Outcome::Go(next) if next < relation.pages() && patience > 0 => {
+                LeafOutcome::Go(next) if next < relation.pages() && patience > 0 => {
                     ahead::fetch_node(relation, next);
                     block = next;
                 }
-                Outcome::Restart if block != 0 && patience > 0 => block = 0,
-                Outcome::More(key, next) => {
+                LeafOutcome::Restart if block != 0 && patience > 0 => block = 0,
+                LeafOutcome::More(key, next) => {
                     if self.backward {
                         self.to = Some(key);
                     } else {
@@ -319,7 +319,7 @@ impl IndexScan {
                     self.hint = next;
                     block = next;
                 }
-                Outcome::Done => self.done = true,
+                LeafOutcome::Done => self.done = true,
                 _ => return Err(relation.broken_tree(block)),
             }
             if rids.len() > start.2 {
@@ -332,32 +332,32 @@ impl IndexScan {
     }
     fn visit_forward(
         &self,
-        v: View,
+        v: PageView,
         keys: &mut Vec<u8>,
         ends: &mut Vec<u32>,
         rids: &mut Vec<RowId>,
         retired: &mut Vec<u32>,
-    ) -> Outcome {
-        let from = Key(&self.from.0, self.from.1);
+    ) -> LeafOutcome {
+        let from = KeyAndRow(&self.from.0, self.from.1);
         match node::side(&v, from) {
-            node::Side::Left => return Outcome::Restart,
-            node::Side::Right => return Outcome::Go(node::right(&v)),
-            node::Side::Inside => {}
+            node::FenceSide::Left => return LeafOutcome::Restart,
+            node::FenceSide::Right => return LeafOutcome::Go(node::right(&v)),
+            node::FenceSide::Inside => {}
         }
         if node::level(&v) > 0 {
             return match node::entry(&v, node::child_index(&v, from)) {
-                Some(e) if e.child != 0 => Outcome::Go(e.child),
-                _ => Outcome::Broken,
+                Some(e) if e.child != 0 => LeafOutcome::Go(e.child),
+                _ => LeafOutcome::Broken,
             };
         }
         let first = node::lower_bound(&v, from);
         for idx in first..node::count(&v) {
-            let Some(e) = node::entry(&v, idx) else { return Outcome::Broken };
+            let Some(e) = node::entry(&v, idx) else { return LeafOutcome::Broken };
             if !self.before_end(&e) {
-                return Outcome::Done;
+                return LeafOutcome::Done;
             }
             if idx - first >= self.limit {
-                return Outcome::More(full(&e), u32::MAX).with_block(&v);
+                return LeafOutcome::More(full(&e), u32::MAX).with_block(&v);
             }
             keys.extend_from_slice(e.key);
             ends.push(keys.len() as u32);
@@ -367,55 +367,55 @@ impl IndexScan {
             rids.push(RowId::from_u64(e.rid));
         }
         match node::high(&v) {
-            Some(high) if self.before_end(&high) => Outcome::More(full(&high), node::right(&v)),
-            _ => Outcome::Done,
+            Some(high) if self.before_end(&high) => LeafOutcome::More(full(&high), node::right(&v)),
+            _ => LeafOutcome::Done,
         }
     }
     fn visit_backward(
         &self,
-        v: View,
+        v: PageView,
         keys: &mut Vec<u8>,
         ends: &mut Vec<u32>,
         rids: &mut Vec<RowId>,
         retired: &mut Vec<u32>,
-    ) -> Outcome {
+    ) -> LeafOutcome {
         // Covers the entry before `to`: low < to ≤ high.
         let n = node::count(&v);
         let bound = match &self.to {
             None => {
                 if node::high(&v).is_some() {
-                    return Outcome::Go(node::right(&v));
+                    return LeafOutcome::Go(node::right(&v));
                 }
                 n
             }
             Some(to) => {
-                let key = Key(&to.0, to.1);
+                let key = KeyAndRow(&to.0, to.1);
                 if node::low(&v).is_some_and(|e| node::compare(&e, key) != Ordering::Less) {
-                    return Outcome::Restart;
+                    return LeafOutcome::Restart;
                 }
                 if node::high(&v).is_some_and(|e| node::compare(&e, key) == Ordering::Less) {
-                    return Outcome::Go(node::right(&v));
+                    return LeafOutcome::Go(node::right(&v));
                 }
                 node::lower_bound(&v, key)
             }
         };
         if node::level(&v) > 0 {
             return match node::entry(&v, bound.max(1) - 1) {
-                Some(e) if e.child != 0 => Outcome::Go(e.child),
-                _ => Outcome::Broken,
+                Some(e) if e.child != 0 => LeafOutcome::Go(e.child),
+                _ => LeafOutcome::Broken,
             };
         }
-        let from = Key(&self.from.0, self.from.1);
+        let from = KeyAndRow(&self.from.0, self.from.1);
         for (taken, idx) in (0..bound).rev().enumerate() {
-            let Some(e) = node::entry(&v, idx) else { return Outcome::Broken };
+            let Some(e) = node::entry(&v, idx) else { return LeafOutcome::Broken };
             if node::compare(&e, from) == Ordering::Less {
-                return Outcome::Done;
+                return LeafOutcome::Done;
             }
             if taken >= self.limit {
                 // Go on before the entry taken last.
                 return match node::entry(&v, idx + 1) {
-                    Some(last) => Outcome::More(full(&last), u32::MAX).with_block(&v),
-                    None => Outcome::Broken,
+                    Some(last) => LeafOutcome::More(full(&last), u32::MAX).with_block(&v),
+                    None => LeafOutcome::Broken,
                 };
             }
             keys.extend_from_slice(e.key);
@@ -426,16 +426,16 @@ impl IndexScan {
             rids.push(RowId::from_u64(e.rid));
         }
         match node::low(&v) {
-            Some(low) if node::compare(&low, from) == Ordering::Greater => Outcome::More(full(&low), 0),
-            _ => Outcome::Done,
+            Some(low) if node::compare(&low, from) == Ordering::Greater => LeafOutcome::More(full(&low), 0),
+            _ => LeafOutcome::Done,
         }
     }
 }
-impl Outcome {
+impl LeafOutcome {
     /// More, from the same block.
-    fn with_block(self, v: &View) -> Outcome {
+    fn with_block(self, v: &PageView) -> LeafOutcome {
         match self {
-            Outcome::More(key, _) => Outcome::More(key, v.u32(crate::page::at::BLOCK)),
+            LeafOutcome::More(key, _) => LeafOutcome::More(key, v.u32(crate::page::at::BLOCK)),
             other => other,
         }
     }

@@ -2,18 +2,19 @@
 //!
 //! Must not know: uniqueness.
 
-use super::node::{self, Key, Side};
+use super::node::{self, FenceSide, KeyAndRow};
 use crate::ahead;
 use crate::buffer::WriteGuard;
+use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::heap::page::ADDRESS;
-use crate::page::{KIND_TREE, View};
-use crate::wal::record::Op;
+use crate::page::{KIND_TREE, PageView};
+use crate::wal::record::PageOp;
 use kilndb_base::{Error, Result};
 use std::cmp::Ordering;
 
 /// Where a descent goes on.
-pub(super) enum Step {
+pub(super) enum DescentStep {
     Here,
     To(u32),
     Restart,
@@ -29,49 +30,49 @@ impl Relation {
         )
     }
     /// One step towards the node of `level` that covers `key`.
-    fn step(&self, v: View, block: u32, level: u8, key: Key<'_>) -> Step {
+    fn step(&self, v: PageView, block: u32, level: u8, key: KeyAndRow<'_>) -> DescentStep {
         if !v.is(KIND_TREE, self.id, block) || node::level(&v) < level {
-            return Step::Restart;
+            return DescentStep::Restart;
         }
         match node::side(&v, key) {
-            Side::Left => Step::Restart,
-            Side::Right => match node::right(&v) {
-                0 => Step::Broken,
-                right => Step::To(right),
+            FenceSide::Left => DescentStep::Restart,
+            FenceSide::Right => match node::right(&v) {
+                0 => DescentStep::Broken,
+                right => DescentStep::To(right),
             },
-            Side::Inside if node::level(&v) == level => Step::Here,
-            Side::Inside => match node::entry(&v, node::child_index(&v, key)) {
-                Some(e) if e.child != 0 => Step::To(e.child),
-                _ => Step::Broken,
+            FenceSide::Inside if node::level(&v) == level => DescentStep::Here,
+            FenceSide::Inside => match node::entry(&v, node::child_index(&v, key)) {
+                Some(e) if e.child != 0 => DescentStep::To(e.child),
+                _ => DescentStep::Broken,
             },
         }
     }
     /// The block of `level` that covers the key (as of now).
-    pub(crate) fn descend(&self, level: u8, key: Key<'_>) -> Result<u32> {
+    pub(crate) fn descend(&self, level: u8, key: KeyAndRow<'_>) -> Result<u32> {
         let mut block = 0;
         for _ in 0..PATIENCE {
             match self.core.pool.read(self.pid(block)?, |v| self.step(v, block, level, key))? {
-                Step::Here => return Ok(block),
-                Step::To(next) if next < self.pages() => {
+                DescentStep::Here => return Ok(block),
+                DescentStep::To(next) if next < self.pages() => {
                     ahead::fetch_node(self, next);
                     block = next;
                 }
-                Step::Restart if block == 0 => return Err(self.broken_tree(block)),
-                Step::Restart => block = 0,
+                DescentStep::Restart if block == 0 => return Err(self.broken_tree(block)),
+                DescentStep::Restart => block = 0,
                 _ => return Err(self.broken_tree(block)),
             }
         }
         Err(self.broken_tree(block))
     }
     /// The node of `level` that covers the key, latched.
-    pub(crate) fn latch_node(&self, level: u8, key: Key<'_>) -> Result<(u32, WriteGuard<'_>)> {
+    pub(crate) fn latch_node(&self, level: u8, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
         let mut block = self.descend(level, key)?;
         for _ in 0..PATIENCE {
             let guard = self.core.pool.write(self.pid(block)?)?;
             match self.step(guard.view(), block, level, key) {
-                Step::Here => return Ok((block, guard)),
-                Step::To(next) if node::level(&guard.view()) == level => block = next,
-                Step::Broken => return Err(self.broken_tree(block)),
+                DescentStep::Here => return Ok((block, guard)),
+                DescentStep::To(next) if node::level(&guard.view()) == level => block = next,
+                DescentStep::Broken => return Err(self.broken_tree(block)),
                 _ => {
                     drop(guard);
                     block = self.descend(level, key)?;
@@ -81,12 +82,12 @@ impl Relation {
         Err(self.broken_tree(block))
     }
     /// The same for a leaf, if it is likely to be this one (0: none is).
-    pub(crate) fn latch_leaf_near(&self, near: u32, key: Key<'_>) -> Result<(u32, WriteGuard<'_>)> {
+    pub(crate) fn latch_leaf_near(&self, near: u32, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
         if near != 0 && near < self.pages() {
             let pid = self.pid(near)?;
-            if matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, Step::Here) {
+            if matches!(self.core.pool.read(pid, |v| self.step(v, near, 0, key))?, DescentStep::Here) {
                 let guard = self.core.pool.write(pid)?;
-                if matches!(self.step(guard.view(), near, 0, key), Step::Here) {
+                if matches!(self.step(guard.view(), near, 0, key), DescentStep::Here) {
                     return Ok((near, guard));
                 }
             }
@@ -94,26 +95,25 @@ impl Relation {
         self.latch_node(0, key)
     }
     /// Reads the leaf that covers the key, without a latch.
-    pub(crate) fn read_leaf<R>(&self, key: Key<'_>, mut read: impl FnMut(&View) -> R) -> Result<R> {
+    pub(crate) fn read_leaf<R>(&self, key: KeyAndRow<'_>, mut read: impl FnMut(&PageView) -> R) -> Result<R> {
         loop {
             let block = self.descend(0, key)?;
-            let found = self
-                .core
-                .pool
-                .read(self.pid(block)?, |v| matches!(self.step(v, block, 0, key), Step::Here).then(|| read(&v)))?;
+            let found = self.core.pool.read(self.pid(block)?, |v| {
+                matches!(self.step(v, block, 0, key), DescentStep::Here).then(|| read(&v))
+            })?;
             if let Some(found) = found {
                 return Ok(found);
             }
         }
     }
     /// Where this entry is or would be, and its stamp if it is there.
-    pub(super) fn place_of(v: &View, key: Key<'_>) -> (usize, Option<u64>) {
+    pub(super) fn place_of(v: &PageView, key: KeyAndRow<'_>) -> (usize, Option<u64>) {
         let idx = node::lower_bound(v, key);
         let next = node::entry(v, idx).filter(|_| idx < node::count(v));
         (idx, next.filter(|e| node::compare(e, key) == Ordering::Equal).map(|e| e.stamp))
     }
     /// Index of exactly this entry, and its stamp.
-    pub(super) fn find_exact(v: &View, key: Key<'_>) -> Option<(usize, u64)> {
+    pub(super) fn find_exact(v: &PageView, key: KeyAndRow<'_>) -> Option<(usize, u64)> {
         let (idx, stamp) = Relation::place_of(v, key);
         stamp.map(|stamp| (idx, stamp))
     }
@@ -124,18 +124,18 @@ impl Relation {
         key: &[u8],
         rid: u64,
         stamp: Option<u64>,
-        rollback: Option<(u64, u64)>,
+        rollback: Option<RollbackStep>,
     ) -> Result<bool> {
-        let (block, mut page) = self.latch_node(0, Key(key, rid))?;
-        let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(true) };
+        let (block, mut page) = self.latch_node(0, KeyAndRow(key, rid))?;
+        let Some((idx, found)) = Relation::find_exact(&page.view(), KeyAndRow(key, rid)) else { return Ok(true) };
         if stamp.is_some_and(|a| found & ADDRESS != a) {
             // Judged under the latch: a rollback restores the stamp before it ends.
             let head = self.core.undo.head(&self.core.pool, found & ADDRESS)?;
             return Ok(head.is_none_or(|h| self.core.xids.has_ended(h.xid)));
         }
-        let ops = [(self.target(block), Op::TreeRemove { idx })];
+        let ops = [(self.target(block), PageOp::TreeRemove { idx })];
         match rollback {
-            Some((xid, next)) => self.core.emit_compensate(self, xid, next, &ops, &[0], &mut [&mut page])?,
+            Some(step) => self.core.emit_compensate(self, step, &ops, &[0], &mut [&mut page])?,
             None => self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])?,
         }
         let empty = node::count(&page.view()) == 0 && block != 0;
@@ -146,14 +146,14 @@ impl Relation {
         Ok(true)
     }
     /// Rollback of a retirement or revival.
-    pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, chain: (u64, u64)) -> Result<()> {
-        let (block, mut page) = self.latch_node(0, Key(key, rid))?;
-        let Some((idx, found)) = Relation::find_exact(&page.view(), Key(key, rid)) else { return Ok(()) };
+    pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, step: RollbackStep) -> Result<()> {
+        let (block, mut page) = self.latch_node(0, KeyAndRow(key, rid))?;
+        let Some((idx, found)) = Relation::find_exact(&page.view(), KeyAndRow(key, rid)) else { return Ok(()) };
         if found & ADDRESS != address {
             return Ok(());
         }
         let entry = node::build(key, rid, None, old);
-        let ops = [(self.target(block), Op::TreeReplace { idx, entry: &entry })];
-        self.core.emit_compensate(self, chain.0, chain.1, &ops, &[0], &mut [&mut page])
+        let ops = [(self.target(block), PageOp::TreeReplace { idx, entry: &entry })];
+        self.core.emit_compensate(self, step, &ops, &[0], &mut [&mut page])
     }
 }

@@ -6,11 +6,11 @@
 //!
 //! Must not know: rows, transactions.
 
-use super::node::{self, Key};
+use super::node::{self, KeyAndRow};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::page::{PAGE, View};
-use crate::wal::record::Op;
+use crate::page::{PAGE, PageView};
+use crate::wal::record::PageOp;
 use kilndb_base::Result;
 use std::cmp::Ordering;
 
@@ -57,10 +57,10 @@ impl Relation {
     /// Splits a full node; the entry that is to come would go to `idx`. Everything is unlatched afterwards.
     pub(crate) fn split<'a>(&'a self, block: u32, mut page: WriteGuard<'a>, idx: usize) -> Result<()> {
         let copy = *page.page();
-        let v = View::of(&copy);
+        let v = PageView::of(&copy);
         let n = node::count(&v);
         let level = node::level(&v);
-        let entries: Vec<node::Entry<'_>> = (0..n).filter_map(|i| node::entry(&v, i)).collect();
+        let entries: Vec<node::NodeEntry<'_>> = (0..n).filter_map(|i| node::entry(&v, i)).collect();
         if entries.len() != n || n < 2 {
             return Err(self.broken_tree(block));
         }
@@ -103,14 +103,14 @@ impl Relation {
         let right_image = node::image(node::right(&v), &fence, high, &right_bytes);
         if block != 0 {
             let ops = [
-                (self.target(right_block), Op::Init { kind: crate::page::KIND_TREE, level }),
-                (self.target(right_block), Op::TreeImage { level, image: &right_image }),
-                (self.target(block), Op::TreeCut { idx: at, right: right_block, high: &fence }),
+                (self.target(right_block), PageOp::Init { kind: crate::page::KIND_TREE, level }),
+                (self.target(right_block), PageOp::TreeImage { level, image: &right_image }),
+                (self.target(block), PageOp::TreeCut { idx: at, right: right_block, high: &fence }),
             ];
             self.core.emit_plain(self, 0, &ops, &[0, 0, 1], &mut [&mut right, &mut page])?;
             drop(right);
             drop(page);
-            return self.insert_separator(level + 1, Key(&separator.0, separator.1), right_block);
+            return self.insert_separator(level + 1, KeyAndRow(&separator.0, separator.1), right_block);
         }
         let (left_block, mut left) = self.new_node(level)?;
         let left_image = node::image(right_block, low, &fence, &left_bytes);
@@ -118,15 +118,15 @@ impl Relation {
         let second = node::build(&separator.0, separator.1, Some(right_block), 0);
         let root_image = node::image(0, &[], &[], &[&first, &second]);
         let ops = [
-            (self.target(right_block), Op::Init { kind: crate::page::KIND_TREE, level }),
-            (self.target(right_block), Op::TreeImage { level, image: &right_image }),
-            (self.target(left_block), Op::Init { kind: crate::page::KIND_TREE, level }),
-            (self.target(left_block), Op::TreeImage { level, image: &left_image }),
-            (self.target(0), Op::TreeImage { level: level + 1, image: &root_image }),
+            (self.target(right_block), PageOp::Init { kind: crate::page::KIND_TREE, level }),
+            (self.target(right_block), PageOp::TreeImage { level, image: &right_image }),
+            (self.target(left_block), PageOp::Init { kind: crate::page::KIND_TREE, level }),
+            (self.target(left_block), PageOp::TreeImage { level, image: &left_image }),
+            (self.target(0), PageOp::TreeImage { level: level + 1, image: &root_image }),
         ];
         self.core.emit_plain(self, 0, &ops, &[0, 0, 1, 1, 2], &mut [&mut right, &mut left, &mut page])
     }
-    pub(super) fn insert_separator(&self, level: u8, key: Key<'_>, child: u32) -> Result<()> {
+    pub(super) fn insert_separator(&self, level: u8, key: KeyAndRow<'_>, child: u32) -> Result<()> {
         let entry = node::build(key.0, key.1, Some(child), 0);
         loop {
             let (block, mut page) = self.latch_node(level, key)?;
@@ -138,7 +138,7 @@ impl Relation {
                 self.split(block, page, idx)?;
                 continue;
             }
-            let ops = [(self.target(block), Op::TreeInsert { idx, entry: &entry })];
+            let ops = [(self.target(block), PageOp::TreeInsert { idx, entry: &entry })];
             return self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page]);
         }
     }
@@ -170,9 +170,9 @@ impl Relation {
         }
         // Parent first, then its children from left to right; the children without waiting, since others
         // latch a child and then (without it) the parent, but purge may meet itself.
-        let (parent_block, mut parent) = self.latch_node(1, Key(&low.0, low.1))?;
+        let (parent_block, mut parent) = self.latch_node(1, KeyAndRow(&low.0, low.1))?;
         let v = parent.view();
-        let i = node::child_index(&v, Key(&low.0, low.1));
+        let i = node::child_index(&v, KeyAndRow(&low.0, low.1));
         let (Some(mine), Some(next)) = (node::entry(&v, i), node::entry(&v, i + 1)) else { return Ok(true) };
         if i + 1 >= node::count(&v) || mine.child != block || next.child != right {
             return Ok(true);
@@ -183,14 +183,14 @@ impl Relation {
             return Ok(false);
         };
         let right_copy = *right_page.page();
-        let rv = View::of(&right_copy);
+        let rv = PageView::of(&right_copy);
         let left_copy = *left_page.page();
-        let lv = View::of(&left_copy);
+        let lv = PageView::of(&left_copy);
         let fits = node::count(&lv) == 0
             && node::right(&lv) == right
             && node::level(&rv) == 0
             && rv.is(crate::page::KIND_TREE, self.id, right)
-            && node::low(&rv).is_some_and(|e| node::compare(&e, Key(next.key, next.rid)) == Ordering::Equal);
+            && node::low(&rv).is_some_and(|e| node::compare(&e, KeyAndRow(next.key, next.rid)) == Ordering::Equal);
         if !fits {
             return Ok(true);
         }
@@ -203,9 +203,9 @@ impl Relation {
         }
         let image = node::image(node::right(&rv), low_bytes, high_bytes, &entries);
         let ops = [
-            (self.target(block), Op::TreeImage { level: 0, image: &image }),
-            (self.target(right), Op::Init { kind: crate::page::KIND_FREE, level: 0 }),
-            (self.target(parent_block), Op::TreeRemove { idx: i + 1 }),
+            (self.target(block), PageOp::TreeImage { level: 0, image: &image }),
+            (self.target(right), PageOp::Init { kind: crate::page::KIND_FREE, level: 0 }),
+            (self.target(parent_block), PageOp::TreeRemove { idx: i + 1 }),
         ];
         self.core.emit_plain(self, 0, &ops, &[0, 1, 2], &mut [&mut left_page, &mut right_page, &mut parent])?;
         drop((left_page, right_page, parent));

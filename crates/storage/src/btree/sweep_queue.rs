@@ -7,16 +7,16 @@ use kilndb_base::sync::Mutex;
 use std::collections::VecDeque;
 
 #[derive(Default)]
-pub struct Sweeps {
+pub(crate) struct SweepQueue {
     /// Trees, and how far each has been swept.
     queue: Mutex<VecDeque<(u32, FullKey)>>,
 }
 
-impl Sweeps {
+impl SweepQueue {
     pub fn next(&self) -> Option<(u32, FullKey)> {
         crate::lock(&self.queue).pop_front()
     }
-    /// The sweep that was taken out with [`Sweeps::next`] has come so far.
+    /// The sweep that was taken out with [`SweepQueue::next`] has come so far.
     pub fn go_on(&self, sweep: (u32, FullKey)) {
         crate::lock(&self.queue).push_front(sweep);
     }

@@ -29,7 +29,7 @@ const MOST_HOLES: usize = PAGES / 2;
 const REFUSALS: usize = 16;
 
 /// Which ranges of a pool are huge pages.
-pub(super) struct Dense {
+pub(super) struct HugePageRanges {
     /// By range: 0 or 1.
     is_huge: LazyArray<AtomicU32>,
     /// The range to look at next.
@@ -44,10 +44,10 @@ pub(super) struct Dense {
     is_off: AtomicBool,
 }
 
-impl Dense {
-    pub fn new(memory_bytes: usize, wanted: bool) -> Result<Dense> {
+impl HugePageRanges {
+    pub fn new(memory_bytes: usize, wanted: bool) -> Result<HugePageRanges> {
         let is_huge = LazyArray::new(memory_bytes / HUGE_BYTES)?;
-        Ok(Dense {
+        Ok(HugePageRanges {
             is_huge,
             next: AtomicUsize::new(0),
             in_vain: AtomicUsize::new(0),
@@ -67,7 +67,7 @@ impl Dense {
 
 impl Pool {
     /// One round: for a background thread, now and then.
-    pub fn gather_dense(&self) {
+    pub(crate) fn gather_dense(&self) {
         let ranges = self.file_pages.load(Acquire) as usize / PAGES;
         if ranges == 0 || self.dense.is_off.load(Relaxed) {
             return;
@@ -179,7 +179,7 @@ mod tests {
     /// again.
     #[test]
     fn gathering_changes_no_bytes() {
-        let memory = Reserved::new(HUGE_BYTES).unwrap();
+        let memory = ReservedMemory::new(HUGE_BYTES).unwrap();
         // SAFETY: all of a mapping that is ours alone.
         let bytes = unsafe { std::slice::from_raw_parts_mut(memory.ptr(), HUGE_BYTES) };
         for (i, b) in bytes.iter_mut().enumerate() {

@@ -20,14 +20,14 @@
 
 use crate::crc::crc32c;
 use crate::page::{self, PAGE, PageBytes};
-use crate::stats::{Event, IoObject, Stats};
+use crate::stats::{IoEvent, IoObject, Stats};
 use crate::wal::Log;
 use crate::wal::segment::failed;
 use kilndb_base::Result;
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::env::File;
 use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::{Arc, Mutex};
 use std::collections::BTreeMap;
 
@@ -39,11 +39,11 @@ const PASS_OFFSET: u64 = (SLOTS * SLOT_BYTES) as u64;
 /// The pass line's sector.
 const PASS_BYTES: usize = 512;
 /// What the whole area takes on disk.
-pub const AREA_BYTES: u64 = PASS_OFFSET + PASS_BYTES as u64;
+pub(crate) const AREA_BYTES: u64 = PASS_OFFSET + PASS_BYTES as u64;
 
 /// Which copies are of use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pass {
+enum AreaPass {
     /// There is no pass line: an older program has written the area, or nobody.
     Unknown,
     /// The pass line went bad: no copy is known to be the last.
@@ -52,14 +52,14 @@ enum Pass {
 }
 
 /// The area as a start finds it.
-pub struct Area {
+pub(crate) struct DoubleWriteArea {
     /// The newest copy of every page, with its sequence number.
     copies: HashMap<u32, (u64, Box<PageBytes>)>,
-    pass: Pass,
+    pass: AreaPass,
 }
 
-impl Area {
-    pub fn read(file: &dyn File) -> Result<Area> {
+impl DoubleWriteArea {
+    pub fn read(file: &dyn File) -> Result<DoubleWriteArea> {
         let fail = |e| failed("read", "doublewrite", e);
         let mut copies: HashMap<u32, (u64, Box<PageBytes>)> = HashMap::new();
         let mut slot = vec![0u8; SLOT_BYTES];
@@ -67,7 +67,7 @@ impl Area {
             if file.read_at(&mut slot, (i * SLOT_BYTES) as u64).map_err(fail)? < SLOT_BYTES {
                 break;
             }
-            let mut r = Reader::new(&slot);
+            let mut r = ByteReader::new(&slot);
             let (Some(magic), Some(pid), Some(sequence), Some(crc)) = (r.u32(), r.u32(), r.u64(), r.u32()) else {
                 continue;
             };
@@ -83,44 +83,44 @@ impl Area {
         }
         let mut line = [0u8; 20];
         file.read_at(&mut line, PASS_OFFSET).map_err(fail)?;
-        Ok(Area { copies, pass: read_pass(&line) })
+        Ok(DoubleWriteArea { copies, pass: read_pass(&line) })
     }
-    pub fn has_copies(&self) -> bool {
+    pub(crate) fn has_copies(&self) -> bool {
         !self.copies.is_empty()
     }
     pub fn is_damaged(&self) -> bool {
-        self.pass == Pass::Damaged
+        self.pass == AreaPass::Damaged
     }
     /// Pages as they were written last (true), or maybe (false: an older program does not tell).
-    pub fn last_written(&self) -> impl Iterator<Item = (u32, &PageBytes, bool)> {
+    pub(crate) fn last_written(&self) -> impl Iterator<Item = (u32, &PageBytes, bool)> {
         self.copies.iter().filter_map(|(pid, (sequence, bytes))| match self.pass {
-            Pass::Unknown => Some((*pid, &**bytes, false)),
-            Pass::Since(first) if *sequence >= first || planted::is(Bug::StaleCopyRepairs) => {
+            AreaPass::Unknown => Some((*pid, &**bytes, false)),
+            AreaPass::Since(first) if *sequence >= first || planted::is(PlantedBug::StaleCopyRepairs) => {
                 Some((*pid, &**bytes, true))
             }
             _ => None,
         })
     }
     /// The log was durable up to here: it goes before any page.
-    pub fn newest_lsn(&self) -> u64 {
+    pub(crate) fn newest_lsn(&self) -> u64 {
         self.copies.values().map(|(_, bytes)| page::lsn(bytes)).max().unwrap_or(0)
     }
     fn next_sequence(&self) -> u64 {
         let newest = self.copies.values().map(|(sequence, _)| *sequence).max().unwrap_or(0);
         match self.pass {
-            Pass::Since(first) => newest.max(first) + 1,
+            AreaPass::Since(first) => newest.max(first) + 1,
             _ => newest + 1,
         }
     }
 }
-fn read_pass(line: &[u8; 20]) -> Pass {
+fn read_pass(line: &[u8; 20]) -> AreaPass {
     if line.iter().all(|b| *b == 0) {
-        return Pass::Unknown;
+        return AreaPass::Unknown;
     }
-    let mut r = Reader::new(line);
+    let mut r = ByteReader::new(line);
     match (r.u64(), r.u64(), r.u32()) {
-        (Some(PASS_MAGIC), Some(first), Some(crc)) if crc == crc32c(&line[..16]) => Pass::Since(first),
-        _ => Pass::Damaged,
+        (Some(PASS_MAGIC), Some(first), Some(crc)) if crc == crc32c(&line[..16]) => AreaPass::Since(first),
+        _ => AreaPass::Damaged,
     }
 }
 fn pass_line(first: u64) -> Vec<u8> {
@@ -131,11 +131,11 @@ fn pass_line(first: u64) -> Vec<u8> {
     line
 }
 
-pub struct DoubleWrite {
+pub(crate) struct DoubleWrite {
     file: Arc<dyn File>,
-    ring: Mutex<Ring>,
+    ring: Mutex<CopyRing>,
 }
-struct Ring {
+struct CopyRing {
     /// None: the next write begins a pass.
     next: Option<usize>,
     sequence: u64,
@@ -143,7 +143,7 @@ struct Ring {
     /// Pages whose places may be torn: their last write failed.
     owed: BTreeMap<u32, Box<PageBytes>>,
 }
-impl Ring {
+impl CopyRing {
     fn add(&mut self, pid: u32, bytes: &PageBytes) {
         let start = self.buffer.len();
         self.buffer.extend_from_slice(&MAGIC.to_le_bytes());
@@ -163,23 +163,26 @@ fn put(home: &dyn File, pid: u32, bytes: &PageBytes) -> Result<()> {
 
 impl DoubleWrite {
     /// `area`: what it has. All pages are in their places, and synced.
-    pub fn new(file: Arc<dyn File>, area: &Area) -> DoubleWrite {
+    pub fn new(file: Arc<dyn File>, area: &DoubleWriteArea) -> DoubleWrite {
         // Sequence numbers go on where the last run stopped, or its copies would look newer than ours.
         let sequence = area.next_sequence();
-        DoubleWrite { file, ring: Mutex::new(Ring { next: None, sequence, buffer: Vec::new(), owed: BTreeMap::new() }) }
+        DoubleWrite {
+            file,
+            ring: Mutex::new(CopyRing { next: None, sequence, buffer: Vec::new(), owed: BTreeMap::new() }),
+        }
     }
     /// No slot is needed any more: says so, durably, and then writes from the first slot on.
-    fn begin_pass(&self, ring: &mut Ring, home: &dyn File, log: &Log, stats: &Stats) -> Result<usize> {
+    fn begin_pass(&self, ring: &mut CopyRing, home: &dyn File, log: &Log, stats: &Stats) -> Result<usize> {
         for (pid, bytes) in &ring.owed {
             put(home, *pid, bytes)?;
         }
         log.sync(home, "pages")?;
-        stats.count(IoObject::Relation, Event::Sync, 1, 0);
+        stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);
         ring.owed.clear();
         let line = pass_line(ring.sequence);
         self.file.write_at(&line, PASS_OFFSET).map_err(|e| failed("write to", "doublewrite", e))?;
         log.sync(&*self.file, "doublewrite")?;
-        stats.count(IoObject::Relation, Event::Sync, 1, 0);
+        stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);
         Ok(0)
     }
     /// Writes sealed pages: area, sync, then their places.
@@ -196,10 +199,10 @@ impl DoubleWrite {
             part.iter().for_each(|(pid, bytes)| ring.add(*pid, bytes));
             let at = (next * SLOT_BYTES) as u64;
             self.file.write_at(&ring.buffer, at).map_err(|e| failed("write to", "doublewrite", e))?;
-            if !planted::is(Bug::CopiesUnsynced) {
+            if !planted::is(PlantedBug::CopiesUnsynced) {
                 log.sync(&*self.file, "doublewrite")?;
             }
-            stats.count(IoObject::Relation, Event::Sync, 1, 0);
+            stats.count(IoObject::Relation, IoEvent::Sync, 1, 0);
             ring.next = Some(next + part.len());
             for (pid, bytes) in part {
                 let done = put(home, *pid, bytes);
@@ -221,7 +224,7 @@ impl DoubleWrite {
 /// Puts pages right that are not as they were written last: torn, or lost on the way. Pages that are as they were written
 /// last are written again: if that write was never synced, or the sync failed, the system may show bytes here that the
 /// disk does not have. How many were torn.
-pub fn repair_pages(pages: &dyn File, area: &Area) -> Result<usize> {
+pub(crate) fn repair_pages(pages: &dyn File, area: &DoubleWriteArea) -> Result<usize> {
     let mut torn_pages = 0;
     let mut home = Box::new([0u8; PAGE]);
     for (pid, copy, is_last) in area.last_written() {

@@ -11,7 +11,7 @@ const RUN: usize = 32;
 
 /// Which dirty pages a pass writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum DirtyFilter {
     /// Pages of logged relations.
     Logged,
     /// Unlogged ones too (a clean shutdown).
@@ -97,7 +97,7 @@ impl Pool {
             self.memory.forget(run[0].0 as usize * PAGE, run.len() * PAGE);
             run.iter().for_each(|&(pid, ..)| self.set_evicted(pid));
         }
-        self.stats.count(self.object, Event::Evict, victims.len() as u64, (victims.len() * PAGE) as u64);
+        self.stats.count(self.object, IoEvent::Evict, victims.len() as u64, (victims.len() * PAGE) as u64);
         victims.drain(..).filter(|&(_, index, entry)| self.free_frame(index, entry)).count()
     }
     pub(super) fn free_frame(&self, index: usize, entry: u64) -> bool {
@@ -110,7 +110,7 @@ impl Pool {
         won
     }
     /// Copies a dirty page for writing: clears DIRTY, sets WRITING.
-    fn copy_for_write(&self, pid: u32, which: Option<Which>) -> CopyOutcome {
+    fn copy_for_write(&self, pid: u32, which: Option<DirtyFilter>) -> CopyOutcome {
         let mut copy: Box<PageBytes> = Box::new([0; PAGE]);
         let mut spins = 0;
         let state = self.state(pid);
@@ -132,8 +132,8 @@ impl Pool {
             unsafe { std::ptr::copy_nonoverlapping(self.address(pid), copy.as_mut_ptr(), PAGE) };
             fence(Acquire);
             let skip = match which {
-                Some(Which::Logged) => copy[at::FLAGS] & (FLAG_UNLOGGED | FLAG_TEMPORARY) != 0,
-                Some(Which::Durable) => copy[at::FLAGS] & FLAG_TEMPORARY != 0,
+                Some(DirtyFilter::Logged) => copy[at::FLAGS] & (FLAG_UNLOGGED | FLAG_TEMPORARY) != 0,
+                Some(DirtyFilter::Durable) => copy[at::FLAGS] & FLAG_TEMPORARY != 0,
                 None => false,
             };
             if skip && state.load(Relaxed) == now {
@@ -169,8 +169,8 @@ impl Pool {
                 None => self.write_runs(&batch),
             }
         });
-        self.stats.count(self.object, Event::Write, batch.len() as u64, (batch.len() * PAGE) as u64);
-        self.count(Count::Written, batch.len() as u64);
+        self.stats.count(self.object, IoEvent::Write, batch.len() as u64, (batch.len() * PAGE) as u64);
+        self.count(AccessKind::Written, batch.len() as u64);
         for (pid, _) in &batch {
             let again = if outcome.is_err() { DIRTY } else { 0 };
             let state = self.state(*pid);
@@ -192,7 +192,7 @@ impl Pool {
     }
     /// Page ids that are dirty, being changed, or on their way to the disk, now. Those last ones are not dirty any
     /// more, but a checkpoint that did not wait for them would sync before they are written.
-    pub fn dirty_pages(&self) -> Vec<u32> {
+    pub(crate) fn dirty_pages(&self) -> Vec<u32> {
         let mut pids = Vec::new();
         for index in 0..self.frame_count() {
             let pid = self.frames.get(index).load(Acquire) as u32;
@@ -206,7 +206,7 @@ impl Pool {
         pids
     }
     /// Writes those of `pids` that are still dirty. A page another thread is writing is waited for.
-    pub fn write_pages(&self, pids: &[u32], which: Which) -> Result<usize> {
+    pub(crate) fn write_pages(&self, pids: &[u32], which: DirtyFilter) -> Result<usize> {
         let mut batch = Vec::with_capacity(pids.len());
         let mut busy = Vec::new();
         for &pid in pids {
@@ -214,7 +214,7 @@ impl Pool {
                 CopyOutcome::Copied(copy) => batch.push((pid, copy)),
                 CopyOutcome::Busy => {
                     #[cfg(test)]
-                    crate::stops::reach(crate::stops::Stop::PageIsBusy(pid));
+                    crate::stops::reach(crate::stops::StopPoint::PageIsBusy(pid));
                     busy.push(pid);
                 }
                 CopyOutcome::NothingToWrite => {}
@@ -225,13 +225,13 @@ impl Pool {
             let mut spins = 0;
             loop {
                 #[cfg(test)]
-                crate::stops::reach(crate::stops::Stop::PageWasBusy(pid));
+                crate::stops::reach(crate::stops::StopPoint::PageWasBusy(pid));
                 match self.copy_for_write(pid, Some(which)) {
                     CopyOutcome::Copied(copy) => break written += self.write_batch(vec![(pid, copy)])?,
                     // What the other thread writes may be of an older state: then the page is dirty still.
                     CopyOutcome::Busy => {
                         #[cfg(test)]
-                        crate::stops::reach(crate::stops::Stop::PageIsBusyAgain(pid));
+                        crate::stops::reach(crate::stops::StopPoint::PageIsBusyAgain(pid));
                         backoff(&mut spins);
                     }
                     CopyOutcome::NothingToWrite => break,
@@ -241,7 +241,7 @@ impl Pool {
         Ok(written)
     }
     /// For the background writer: keeps clean victims ahead of the hand when the pool is nearly full.
-    pub fn clean_ahead(&self) {
+    pub(crate) fn clean_ahead(&self) {
         if self.resident.load(Relaxed) + self.capacity / 16 < self.capacity {
             return;
         }

@@ -15,13 +15,13 @@
 mod dense;
 pub mod doublewrite;
 mod evict;
-pub use evict::Which;
+pub use evict::DirtyFilter;
 
-use crate::accesses::{self, Count};
-use crate::page::{self, PAGE, PageBytes, View};
-use crate::reserve::{LazyArray, Reserved};
+use crate::accesses::{self, AccessKind};
+use crate::page::{self, PAGE, PageBytes, PageView};
+use crate::reserve::{LazyArray, ReservedMemory};
 use crate::space::Space;
-use crate::stats::{Event, IoObject, Stats};
+use crate::stats::{IoEvent, IoObject, Stats};
 use crate::wal::Log;
 use crate::wal::segment::failed;
 use doublewrite::DoubleWrite;
@@ -42,7 +42,7 @@ const VERSION_ONE: u64 = 1 << 8;
 const SLACK: usize = 256;
 
 /// Whether a page that was read is the one that belongs there.
-pub enum Verdict {
+pub(crate) enum PageVerdict {
     Right,
     /// Nothing has been written there since the place was given to undo: what is there was somebody else's.
     Unreached,
@@ -50,10 +50,10 @@ pub enum Verdict {
     Wrong(String),
 }
 
-type Judge = Box<dyn Fn(u32, &PageBytes) -> Verdict + Send + Sync>;
+type PageJudge = Box<dyn Fn(u32, &PageBytes) -> PageVerdict + Send + Sync>;
 
-pub struct Pool {
-    memory: Reserved,
+pub(crate) struct Pool {
+    memory: ReservedMemory,
     states: LazyArray<AtomicU64>,
     /// Resident page per frame, 0 = none. The clock hand runs over it. Which page each frame holds (low half; 0: none)
     /// and how often the frame was taken (high half): the same page may come back to a frame while somebody is about to
@@ -65,7 +65,7 @@ pub struct Pool {
     capacity: usize,
     resident: AtomicUsize,
     hand: AtomicUsize,
-    dense: dense::Dense,
+    dense: dense::HugePageRanges,
     file: Arc<dyn File>,
     pub(crate) file_pages: AtomicU32,
     extend: Mutex<()>,
@@ -75,14 +75,14 @@ pub struct Pool {
     /// During recovery a page that does not sum up may be about to be formatted anew.
     pub(crate) lenient: AtomicBool,
     /// Whether a page that was read belongs there. None: a private pool, whose pages nobody else sees.
-    judge: OnceLock<Judge>,
+    judge: OnceLock<PageJudge>,
     pub(crate) stats: Arc<Stats>,
     /// What is counted as read and written.
     object: IoObject,
 }
 
 /// Exclusive access to a page.
-pub struct WriteGuard<'a> {
+pub(crate) struct WriteGuard<'a> {
     pool: &'a Pool,
     pub pid: u32,
     dirty: bool,
@@ -90,7 +90,7 @@ pub struct WriteGuard<'a> {
 
 impl Pool {
     /// Free pages side by side, for which the file of pages has room.
-    pub fn take_pages(&self, space: &Mutex<Space>, pages: u32) -> Result<u32> {
+    pub(crate) fn take_pages(&self, space: &Mutex<Space>, pages: u32) -> Result<u32> {
         crate::lock(space).take(pages, &mut |start, pages| self.fill_hole(start, pages))
     }
     /// `huge_pages`: ask the system for some.
@@ -126,7 +126,7 @@ impl Pool {
         stats: Arc<Stats>,
     ) -> Result<Pool> {
         let capacity = (bytes as usize / PAGE).max(64);
-        let memory = Reserved::at_most(most, least)?;
+        let memory = ReservedMemory::at_most(most, least)?;
         let (memory_bytes, pages) = (memory.len(), memory.len() / PAGE);
         let frame_count = capacity + SLACK;
         let file_pages = (file.len()? / PAGE as u64) as u32;
@@ -139,7 +139,7 @@ impl Pool {
             capacity,
             resident: AtomicUsize::new(0),
             hand: AtomicUsize::new(0),
-            dense: dense::Dense::new(memory_bytes, huge_pages)?,
+            dense: dense::HugePageRanges::new(memory_bytes, huge_pages)?,
             file,
             file_pages: AtomicU32::new(file_pages),
             extend: Mutex::new(()),
@@ -151,10 +151,10 @@ impl Pool {
             stats,
         })
     }
-    pub(crate) fn judge_with(&self, judge: Judge) {
+    pub(crate) fn judge_with(&self, judge: PageJudge) {
         let _ = self.judge.set(judge);
     }
-    pub fn page_limit(&self) -> u32 {
+    pub(crate) fn page_limit(&self) -> u32 {
         self.states.count().min(u32::MAX as usize) as u32
     }
     pub fn capacity(&self) -> usize {
@@ -178,7 +178,7 @@ impl Pool {
     }
 
     #[inline]
-    fn count(&self, count: Count, n: u64) {
+    fn count(&self, count: AccessKind, n: u64) {
         accesses::count_pages(count, self.object == IoObject::TemporaryRelation, n);
     }
 
@@ -189,8 +189,8 @@ impl Pool {
 
     /// Optimistic read: `f` may run several times and on torn data; its last result was on a consistent page.
     #[inline]
-    pub fn read<R>(&self, pid: u32, mut f: impl FnMut(View) -> R) -> Result<R> {
-        self.count(Count::Page, 1);
+    pub fn read<R>(&self, pid: u32, mut f: impl FnMut(PageView) -> R) -> Result<R> {
+        self.count(AccessKind::Page, 1);
         let state = self.state(pid);
         let mut spins = 0u32;
         loop {
@@ -198,7 +198,7 @@ impl Pool {
             match before & STATE {
                 UNLOCKED | MARKED => {
                     // SAFETY: the address is the start of a page of the pool.
-                    let result = f(unsafe { View::new(self.address(pid)) });
+                    let result = f(unsafe { PageView::new(self.address(pid)) });
                     fence(Acquire);
                     let after = state.load(Relaxed);
                     if (after ^ before) >> 8 == 0 && after & STATE != LATCHED && after & STATE != EVICTED {
@@ -215,8 +215,8 @@ impl Pool {
     }
 
     /// As [`Pool::read`], but None where that would wait: for callers that have a page latched, which may be this one.
-    pub fn try_read<R>(&self, pid: u32, f: impl Fn(View) -> R) -> Option<R> {
-        self.count(Count::Page, 1);
+    pub fn try_read<R>(&self, pid: u32, f: impl Fn(PageView) -> R) -> Option<R> {
+        self.count(AccessKind::Page, 1);
         let state = self.state(pid);
         for _ in 0..3 {
             let before = state.load(Acquire);
@@ -225,7 +225,7 @@ impl Pool {
                 LATCHED => return None,
                 _ => {
                     // SAFETY: the address is the start of a page of the pool.
-                    let result = f(unsafe { View::new(self.address(pid)) });
+                    let result = f(unsafe { PageView::new(self.address(pid)) });
                     fence(Acquire);
                     let after = state.load(Relaxed);
                     if (after ^ before) >> 8 == 0 && after & STATE != LATCHED && after & STATE != EVICTED {
@@ -240,10 +240,10 @@ impl Pool {
     /// What is there at this moment, changed meanwhile or not, and not counted as a look at the page: for hints. None:
     /// it is not resident.
     #[inline]
-    pub fn peek<R>(&self, pid: u32, f: impl FnOnce(View) -> R) -> Option<R> {
+    pub fn peek<R>(&self, pid: u32, f: impl FnOnce(PageView) -> R) -> Option<R> {
         let is_resident = self.state(pid).load(Acquire) & STATE != EVICTED;
         // SAFETY: the address is the start of a page of the pool.
-        is_resident.then(|| f(unsafe { View::new(self.address(pid)) }))
+        is_resident.then(|| f(unsafe { PageView::new(self.address(pid)) }))
     }
 
     pub fn write(&self, pid: u32) -> Result<WriteGuard<'_>> {
@@ -257,7 +257,7 @@ impl Pool {
         }
     }
     /// The page if it is resident and nobody has it.
-    pub fn try_latch(&self, pid: u32) -> Option<WriteGuard<'_>> {
+    pub(crate) fn try_latch(&self, pid: u32) -> Option<WriteGuard<'_>> {
         let state = self.state(pid);
         let now = state.load(Relaxed);
         if now & STATE != UNLOCKED && now & STATE != MARKED {
@@ -265,11 +265,11 @@ impl Pool {
         }
         state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).ok()?;
         fence(Release);
-        self.count(Count::Page, 1);
+        self.count(AccessKind::Page, 1);
         Some(WriteGuard { pool: self, pid, dirty: false })
     }
     /// A page whose old contents do not matter: zeroed, latched, not read from disk.
-    pub fn write_new(&self, pid: u32) -> Result<WriteGuard<'_>> {
+    pub(crate) fn write_new(&self, pid: u32) -> Result<WriteGuard<'_>> {
         self.ensure_file(pid)?;
         let state = self.state(pid);
         let mut spins = 0u32;
@@ -304,8 +304,8 @@ impl Pool {
         }
         // SAFETY: latched by us and not resident: nobody else writes; optimistic readers will not validate.
         let bytes: &mut PageBytes = unsafe { &mut *self.address(pid).cast() };
-        self.stats.count(self.object, Event::Read, 1, PAGE as u64);
-        self.count(Count::Read, 1);
+        self.stats.count(self.object, IoEvent::Read, 1, PAGE as u64);
+        self.count(AccessKind::Read, 1);
         let outcome = self.read_page(pid, bytes);
         match outcome {
             Ok(()) => {
@@ -339,13 +339,13 @@ impl Pool {
                 "checksum of page {pid} is wrong (file \"{name}\", offset {offset})"
             )));
         }
-        match self.judge.get().map_or(Verdict::Right, |judge| judge(pid, bytes)) {
-            Verdict::Right => Ok(()),
-            Verdict::Unreached => {
+        match self.judge.get().map_or(PageVerdict::Right, |judge| judge(pid, bytes)) {
+            PageVerdict::Right => Ok(()),
+            PageVerdict::Unreached => {
                 bytes.fill(0);
                 Ok(())
             }
-            Verdict::Wrong(what) => Err(Error::corrupted(format!(
+            PageVerdict::Wrong(what) => Err(Error::corrupted(format!(
                 "page {pid} is not the one that belongs there: {what} (file \"{name}\", offset {offset})"
             ))),
         }
@@ -361,7 +361,7 @@ impl Pool {
             }
             match state.compare_exchange_weak(now, next, Release, Relaxed) {
                 Ok(_) => {
-                    self.count(Count::Dirtied, u64::from(dirty && now & DIRTY == 0));
+                    self.count(AccessKind::Dirtied, u64::from(dirty && now & DIRTY == 0));
                     return;
                 }
                 Err(seen) => now = seen,
@@ -399,14 +399,14 @@ impl Pool {
             let want = pid.saturating_add(1).max(have.saturating_add(step)).min(self.page_limit());
             let bytes = u64::from(want - have) * PAGE as u64;
             self.file.allocate(u64::from(have) * PAGE as u64, bytes)?;
-            self.stats.count(self.object, Event::Extend, u64::from(want - have), bytes);
+            self.stats.count(self.object, IoEvent::Extend, u64::from(want - have), bytes);
             self.file_pages.store(want, Release);
         }
         Ok(())
     }
     /// Makes sure that the file has room for pages that may have been given back, so that a full disk is an error here
     /// too. Nothing is read of them before they are written.
-    pub fn fill_hole(&self, start: u32, pages: u32) -> Result<()> {
+    pub(crate) fn fill_hole(&self, start: u32, pages: u32) -> Result<()> {
         assert!(u64::from(start) + u64::from(pages) <= u64::from(self.page_limit()), "pages from {start} do not exist");
         let pages = pages.min(self.file_pages.load(Acquire).saturating_sub(start));
         if pages > 0 {
@@ -416,7 +416,7 @@ impl Pool {
     }
     /// Gives the room that the file has for these pages, which nobody uses, back to the file system; false: that cannot
     /// take it.
-    pub fn make_hole(&self, start: u32, pages: u32) -> Result<bool> {
+    pub(crate) fn make_hole(&self, start: u32, pages: u32) -> Result<bool> {
         assert!(start > 0 && pages > 0, "a hole of {pages} pages at page {start}");
         match self.file.punch_hole(u64::from(start) * PAGE as u64, u64::from(pages) * PAGE as u64) {
             Ok(()) => Ok(true),
@@ -429,7 +429,7 @@ impl Pool {
         self.discard_page(pid, false);
     }
     /// The same for a page of a private pool that will soon be used again: its memory stays.
-    pub fn discard_kept(&self, pid: u32) {
+    pub(crate) fn discard_kept(&self, pid: u32) {
         self.discard_page(pid, self.double_write.is_none());
     }
     fn discard_page(&self, pid: u32, keep: bool) {
@@ -471,7 +471,7 @@ impl Pool {
 }
 
 #[inline]
-pub fn backoff(spins: &mut u32) {
+pub(crate) fn backoff(spins: &mut u32) {
     *spins += 1;
     if *spins < 64 {
         kilndb_base::sync::spin_loop();
@@ -491,11 +491,11 @@ impl WriteGuard<'_> {
         // SAFETY: as in `bytes`.
         unsafe { &*self.pool.address(self.pid).cast() }
     }
-    pub fn view(&self) -> View {
-        View::of(self.page())
+    pub fn view(&self) -> PageView {
+        PageView::of(self.page())
     }
     #[inline]
-    pub fn mark_dirty(&mut self) {
+    pub(crate) fn mark_dirty(&mut self) {
         self.dirty = true;
     }
 }

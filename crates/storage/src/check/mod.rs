@@ -8,20 +8,20 @@
 //! Must not know: SQL. So it does not compare keys with rows, and says so.
 
 use crate::api::RelationKind;
-use crate::buffer::doublewrite::Area;
+use crate::buffer::doublewrite::DoubleWriteArea;
 use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{Relation, block_at, extent_pages};
-use crate::engine::{Purpose, lock_cluster};
+use crate::engine::{CorePurpose, lock_cluster};
 use crate::heap::page as hp;
 use crate::image::{self, ImageEntry};
-use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16};
+use crate::page::{self, HEADER, PAGE, PageBytes, PageView, at, get16};
 use crate::report::CheckReport;
 use crate::undo::record::CHUNK;
 use crate::wal::end::LogEnd;
 use crate::wal::reader::{LogRead, LogReader};
-use crate::wal::segment::{Segments, failed};
-use kilndb_base::env::{Env, File, Lock, Open};
+use crate::wal::segment::{LogSegments, failed};
+use kilndb_base::env::{Env, File, FolderLock, OpenMode};
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId, Severity};
@@ -39,7 +39,7 @@ pub fn check_report(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<CheckReport>
     Ok(report)
 }
 fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport) -> Result<()> {
-    let _locked = lock_cluster(&*env, &data_dir, Lock::Shared)?;
+    let _locked = lock_cluster(&*env, &data_dir, FolderLock::Shared)?;
     let wrong = &mut report.problems;
     let Some(found) = control::read(&env, &data_dir)? else {
         wrong.push("there is no cluster here".into());
@@ -47,7 +47,7 @@ fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport)
     };
     wrong.extend(found.damage);
     let c = found.checkpoint;
-    let file = env.open(&data_dir.join("pages"), Open::ReadOnly).map_err(|e| failed("open", "pages", e))?;
+    let file = env.open(&data_dir.join("pages"), OpenMode::ReadOnly).map_err(|e| failed("open", "pages", e))?;
     if !env.exists(&data_dir.join("doublewrite")).map_err(|e| failed("open", "doublewrite", e))? {
         wrong.push("file \"doublewrite\" is missing; the next start makes it anew".into());
     }
@@ -105,7 +105,7 @@ fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport)
         workers: 1,
         log: Arc::new(|_: Severity, _: &str| {}),
     };
-    let core = crate::engine::build_core(env, config, &c, Purpose::Inspect)?;
+    let core = crate::engine::build_core(env, config, &c, CorePurpose::Inspect)?;
     core.load_checkpoint(&c)?;
     if let Err(e) = core.rebuild_space() {
         wrong.push(e.message().to_string());
@@ -147,10 +147,10 @@ fn check_log(env: &Arc<dyn Env>, dir: &Path, c: &Checkpoint) -> Result<()> {
     let area = dir.join("doublewrite");
     let mut known = c.durable;
     if env.exists(&area).map_err(|e| failed("open", "doublewrite", e))? {
-        let area = env.open(&area, Open::ReadOnly).map_err(|e| failed("open", "doublewrite", e))?;
-        known = known.max(Area::read(&*area)?.newest_lsn());
+        let area = env.open(&area, OpenMode::ReadOnly).map_err(|e| failed("open", "doublewrite", e))?;
+        known = known.max(DoubleWriteArea::read(&*area)?.newest_lsn());
     }
-    let segments = Segments::to_read(env.clone(), dir.join("wal"));
+    let segments = LogSegments::to_read(env.clone(), dir.join("wal"));
     let mut reader = LogReader::new(&segments, c.redo, known);
     loop {
         match reader.read_next()? {
@@ -190,7 +190,7 @@ fn check_heap(core: &Core, r: &Relation, wrong: &mut Vec<String>) -> Result<()> 
         let page = core.pool.write(r.pid(block)?)?;
         let p = *page.page();
         drop(page);
-        let v = View::of(&p);
+        let v = PageView::of(&p);
         if !v.is(page::KIND_HEAP, r.id, block) {
             say(block, "page header names another page".into());
             continue;

@@ -4,7 +4,7 @@
 
 use super::code::{CODE_BYTES, code_of};
 use crate::api::{IndexInsert, RowBatch};
-use crate::btree::method::Tree;
+use crate::btree::method::TreeMethod;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::method::{IndexContents, IndexEntries, IndexMethod, MethodProperties, MovedRows, NewKey};
@@ -33,7 +33,7 @@ impl IndexMethod for Hash {
         Cow::Owned(code_of(key).to_vec())
     }
     fn build(index: &Relation, txn: &mut Transaction, entries: &mut IndexEntries<'_>, park: &dyn Park) -> Result<()> {
-        Tree::build(index, txn, entries, park)
+        TreeMethod::build(index, txn, entries, park)
     }
     /// The source may be a tree with the keys themselves, as earlier builds made hash indexes.
     fn copy(
@@ -55,7 +55,7 @@ impl IndexMethod for Hash {
         index.tree_build(txn, &mut entries.into_iter().map(Ok), park)
     }
     fn check(core: &Core, index: &Arc<Relation>, report: &mut CheckReport) -> Result<()> {
-        Tree::check(core, index, report)?;
+        TreeMethod::check(core, index, report)?;
         each_entry(index, &mut |key, RowId { block, slot }, _| {
             if key.len() != CODE_BYTES {
                 let (id, bytes) = (index.id, key.len());
@@ -82,7 +82,7 @@ impl IndexMethod for Hash {
         index.tree_insert_many(txn, &codes, new, park)
     }
     fn retire(index: &Relation, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
-        Tree::retire(index, txn, &code_of(key), rid)
+        TreeMethod::retire(index, txn, &code_of(key), rid)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::api::{RowBatch, RowLockMode};
 use crate::directory::Relation;
 use crate::txn::Transaction;
 use crate::undo::record::UndoKind;
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::bytes::put_prefixed;
 use kilndb_base::{Result, RowId};
 
@@ -31,7 +31,7 @@ impl Relation {
             // Consecutive slots: free ones, and new ones behind the last.
             let first = hp::next_slot(page.page());
             let (free, most) = hp::free_slots(page.page(), first);
-            let mut room = hp::Room::of(page.page()).left();
+            let mut room = hp::PageRoom::of(page.page()).left();
             packed.clear();
             let mut taken = 0;
             while next + taken < count && taken < most {
@@ -54,7 +54,7 @@ impl Relation {
             let mut record = txn.record(self, UndoKind::InsertRange, RowLockMode::Update as u8, 0, block, first as u16);
             record.data = (last as u16).to_le_bytes().to_vec();
             let target = self.target(block);
-            let build = |a| vec![(target, Op::PutMany { first, word: a, rows: &packed })];
+            let build = |a| vec![(target, PageOp::PutMany { first, word: a, rows: &packed })];
             txn.change(self, &record, build, &[0], &mut [&mut page])?;
             out.extend((first..=last).map(|slot| RowId { block, slot: slot as u16 }));
             next += taken;

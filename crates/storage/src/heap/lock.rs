@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. Conflicts are judged, and the queue is entered, under the row's page latch.
-//! 2. Whoever leaves a queue lets the next one look, or has the turn (see [`crate::locks::rows::Turn`]).
+//! 2. Whoever leaves a queue lets the next one look, or has the turn (see [`crate::locks::rows::RowTurn`]).
 //!
 //! Must not know: what the row is wanted for.
 
@@ -14,12 +14,12 @@ use crate::directory::Relation;
 use crate::locks::rows::{AwaitedRow, RowKey};
 use crate::locks::table::not_available;
 use crate::txn::table::Status;
-use crate::txn::visibility::Newest;
+use crate::txn::visibility::NewestVersion;
 use crate::txn::{Snapshot, Transaction};
 use crate::undo::record::UndoKind;
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::park::Park;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::sync::Arc;
 
@@ -28,17 +28,34 @@ use std::sync::Arc;
 const SPINS: u32 = 4;
 const SPIN_NANOS: u64 = 2_500;
 
-pub(super) enum Acquired<'a> {
+pub(super) enum RowAcquisition<'a> {
     /// Nobody stands in the way; the page is latched. `held`: the mode in which the transaction has the row already.
     Free {
         page: WriteGuard<'a>,
         word: u64,
-        newest: Newest,
+        newest: NewestVersion,
         held: Option<u8>,
-        waited: Waited<'a>,
+        waited: QueuePlace<'a>,
     },
     Missing,
     Skipped,
+}
+
+impl WriteOptions {
+    /// With these options, for a statement that sees this snapshot and waits like that.
+    pub fn with<'a>(self, snapshot: &'a Snapshot, park: &'a dyn Park) -> RowAccess<'a> {
+        RowAccess { snapshot, options: self, park }
+    }
+}
+
+/// How a statement gets at a row that it locks, updates or deletes.
+#[derive(Clone, Copy)]
+pub struct RowAccess<'a> {
+    /// Versions newer than this are [`WriteOutcome::Changed`], or an error.
+    pub snapshot: &'a Snapshot,
+    pub options: WriteOptions,
+    /// How it waits for those that have the row.
+    pub park: &'a dyn Park,
 }
 
 fn serialization(what: &str) -> Error {
@@ -47,12 +64,12 @@ fn serialization(what: &str) -> Error {
 
 /// The place in the queue that the row was waited for in, if it was. Whoever fails, before or after the row was free,
 /// gives the place up by dropping it: those behind would wait for ever. Else it goes to [`Relation::settle`].
-pub(super) struct Waited<'a> {
+pub(super) struct QueuePlace<'a> {
     core: &'a Core,
     owner: u64,
     place: Option<Arc<AwaitedRow>>,
 }
-impl Drop for Waited<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         if let Some(place) = self.place.take() {
             self.core.waits.done(self.owner);
@@ -72,12 +89,12 @@ impl Relation {
         mode: RowLockMode,
         wait: WaitPolicy,
         park: &dyn Park,
-    ) -> Result<Acquired<'a>> {
+    ) -> Result<RowAcquisition<'a>> {
         let core = &*self.core;
         let key = self.key(rid);
         let owner = txn.owner;
         let pid = self.pid(rid.block)?;
-        let mut queued = Waited { core, owner, place: None };
+        let mut queued = QueuePlace { core, owner, place: None };
         let mut untangled = 0;
         let mut spun = 0;
         loop {
@@ -85,13 +102,13 @@ impl Relation {
             let word = hp::word(page.view(), usize::from(rid.slot)).filter(|w| w & PIECE == 0);
             let Some(word) = word else {
                 drop(page);
-                return Ok(Acquired::Missing);
+                return Ok(RowAcquisition::Missing);
             };
             let newest = core.newest(word, txn.xid)?;
             let held = core.own_mode(word, txn.xid)?;
             let mut way = core.rows.in_the_way(key, owner, mode, held.is_some());
             let holder = match newest {
-                Newest::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
+                NewestVersion::Held { xid, mode: m, .. } if mode_of(m).conflicts(mode) => Some(xid),
                 _ => None,
             };
             if mode <= RowLockMode::Share && way.shared.is_empty() && holder.is_none() {
@@ -108,11 +125,12 @@ impl Relation {
             {
                 way.ahead = None;
             }
-            if (holder.is_none() && way.is_clear()) || matches!(newest, Newest::Committed { deleted: true, .. }) {
+            if (holder.is_none() && way.is_clear()) || matches!(newest, NewestVersion::Committed { deleted: true, .. })
+            {
                 if queued.place.is_some() {
                     core.waits.done(owner);
                 }
-                return Ok(Acquired::Free { page, word, newest, held, waited: queued });
+                return Ok(RowAcquisition::Free { page, word, newest, held, waited: queued });
             }
             if let Some(xid) = holder
                 && newcomer
@@ -129,7 +147,7 @@ impl Relation {
             match wait {
                 WaitPolicy::Wait => {}
                 WaitPolicy::NoWait => return Err(not_available()),
-                WaitPolicy::SkipLocked => return Ok(Acquired::Skipped),
+                WaitPolicy::SkipLocked => return Ok(RowAcquisition::Skipped),
             }
             let token = if mode >= RowLockMode::NoKeyUpdate { txn.token } else { 0 };
             // Before it waits for others: they may be those that wait for it to take its turn.
@@ -184,7 +202,7 @@ impl Relation {
         }
     }
     /// After the row was taken (exclusively, or shared) or left alone.
-    pub(super) fn settle(&self, txn: &Transaction, rid: RowId, mut waited: Waited<'_>, taken_exclusive: bool) {
+    pub(super) fn settle(&self, txn: &Transaction, rid: RowId, mut waited: QueuePlace<'_>, taken_exclusive: bool) {
         let left = match waited.place.take() {
             Some(place) => self.core.rows.leave_queue(&place, txn.owner),
             None => self.core.rows.leave(self.key(rid), txn.owner),
@@ -197,7 +215,7 @@ impl Relation {
         }
     }
     /// After the row turned out to be gone: those behind wait until this transaction has another, or none.
-    fn settle_gone(&self, txn: &mut Transaction, rid: RowId, mut waited: Waited<'_>) {
+    fn settle_gone(&self, txn: &mut Transaction, rid: RowId, mut waited: QueuePlace<'_>) {
         match waited.place.take_if(|_| txn.token != 0) {
             Some(place) => {
                 txn.pass_turn();
@@ -209,17 +227,17 @@ impl Relation {
     /// What the snapshot and the isolation level say about the newest version. Some: the write is not to be done.
     /// `lock`: the row is only to be locked, in this mode.
     pub(super) fn judge(
-        newest: Newest,
+        newest: NewestVersion,
         snapshot: &Snapshot,
         txn: &Transaction,
         latest: bool,
         lock: Option<(RowLockMode, u64)>,
     ) -> Result<Option<WriteOutcome>> {
         Ok(match newest {
-            Newest::Own { command, .. } if command >= snapshot.command => Some(WriteOutcome::SelfModified),
-            Newest::Own { deleted: true, .. } => Some(WriteOutcome::Deleted),
-            Newest::Own { .. } => None,
-            Newest::Committed { csn, deleted, moved } => {
+            NewestVersion::Own { command, .. } if command >= snapshot.command => Some(WriteOutcome::SelfModified),
+            NewestVersion::Own { deleted: true, .. } => Some(WriteOutcome::Deleted),
+            NewestVersion::Own { .. } => None,
+            NewestVersion::Committed { csn, deleted, moved } => {
                 txn.goes_by(csn);
                 let newer = csn > snapshot.csn;
                 // Who locks the key does not mind changes of the rest.
@@ -229,7 +247,7 @@ impl Relation {
                 {
                     return Ok(None);
                 }
-                if newer && txn.isolation().keeps_snapshot() && !planted::is(Bug::FirstUpdaterUnchecked) {
+                if newer && txn.isolation().keeps_snapshot() && !planted::is(PlantedBug::FirstUpdaterUnchecked) {
                     return Err(serialization(if deleted && !moved && lock.is_none() { "delete" } else { "update" }));
                 }
                 if newer && moved {
@@ -238,14 +256,14 @@ impl Relation {
                 }
                 if deleted {
                     Some(WriteOutcome::Deleted)
-                } else if newer && !latest && !planted::is(Bug::NoRecheckAfterWait) {
+                } else if newer && !latest && !planted::is(PlantedBug::NoRecheckAfterWait) {
                     Some(WriteOutcome::Changed)
                 } else {
                     None
                 }
             }
             // Only a weaker lock of somebody else: nothing has changed.
-            Newest::Held { .. } => None,
+            NewestVersion::Held { .. } => None,
         })
     }
     /// Writes a lock record unless the row is held as strongly.
@@ -278,7 +296,7 @@ impl Relation {
         txn.change(
             self,
             &record,
-            |a| vec![(target, Op::Word { slot, word: (word & !ADDRESS) | a })],
+            |a| vec![(target, PageOp::Word { slot, word: (word & !ADDRESS) | a })],
             &[0],
             &mut [page],
         )?;
@@ -288,18 +306,17 @@ impl Relation {
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         mode: RowLockMode,
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
-        let snapshot = snapshot.of(self)?;
+        let snapshot = access.snapshot.of(self)?;
+        let options = &access.options;
         txn.begin_removal()?;
-        let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
-            Acquired::Missing => return Ok(WriteOutcome::Deleted),
-            Acquired::Skipped => return Ok(WriteOutcome::Skipped),
-            Acquired::Free { page, word, newest, waited, .. } => (page, word, newest, waited),
+        let (mut page, word, newest, waited) = match self.acquire(txn, rid, mode, options.wait, access.park)? {
+            RowAcquisition::Missing => return Ok(WriteOutcome::Deleted),
+            RowAcquisition::Skipped => return Ok(WriteOutcome::Skipped),
+            RowAcquisition::Free { page, word, newest, waited, .. } => (page, word, newest, waited),
         };
         let verdict = match Relation::judge(newest, snapshot, txn, options.latest, Some((mode, word))) {
             Ok(v) => v,

@@ -17,16 +17,16 @@ use super::write::difference;
 use crate::api::{RowBatch, RowLockMode};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::txn::visibility::Newest;
+use crate::txn::visibility::NewestVersion;
 use crate::txn::{Snapshot, Transaction};
-use crate::undo::many::{Span, put_shape, put_slots, shape_len};
+use crate::undo::many::{RowSpan, put_shape, put_slots, shape_len};
 use crate::undo::record::{DATA_MAX, UndoKind};
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::{Result, RowId};
 
 /// What rows with this word have in common.
 #[derive(Clone, Copy)]
-struct Standing {
+struct CommonWord {
     word: u64,
     /// The word to be noted as replaced; None: such rows are not for here.
     replaced: Option<u64>,
@@ -38,8 +38,8 @@ struct Standing {
 
 /// Rows of one page that go into one record.
 #[derive(Default)]
-struct Group {
-    rows: Vec<(usize, Span)>,
+struct RecordGroup {
+    rows: Vec<(usize, RowSpan)>,
     /// Position in the batch of the first.
     from: usize,
     /// Sum of the spans' old bytes.
@@ -49,12 +49,12 @@ struct Group {
     /// The part of them in which all changes lie.
     part: (usize, usize),
 }
-impl Group {
+impl RecordGroup {
     fn clear(&mut self, from: usize) {
         self.rows.clear();
         (self.from, self.old, self.part) = (from, 0, (usize::MAX, 0));
     }
-    fn add(&mut self, slot: usize, span: Span, old_len: usize, new_len: usize) {
+    fn add(&mut self, slot: usize, span: RowSpan, old_len: usize, new_len: usize) {
         if self.rows.is_empty() {
             self.len = old_len;
         }
@@ -65,7 +65,7 @@ impl Group {
         self.old += span.old;
         self.rows.push((slot, span));
     }
-    fn fits(&self, slot: usize, span: Span) -> bool {
+    fn fits(&self, slot: usize, span: RowSpan) -> bool {
         let Some((first, _)) = self.rows.first() else { return true };
         shape_len(*first, slot, self.rows.len() + 1) + self.old + span.old <= DATA_MAX
     }
@@ -76,7 +76,7 @@ impl Group {
         if self.len == 0 || (to - from) * self.rows.len() > each {
             return;
         }
-        let span = Span { off: from, old: to - from, new: to - from };
+        let span = RowSpan { off: from, old: to - from, new: to - from };
         self.rows.iter_mut().for_each(|(_, s)| *s = span);
     }
 }
@@ -91,16 +91,16 @@ fn put_short(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 impl Relation {
-    fn standing(&self, txn: &Transaction, snapshot: &Snapshot, word: u64, mode: RowLockMode) -> Result<Standing> {
-        let not_here = Standing { word, replaced: None, kept: 0, mode, csn: 0 };
+    fn standing(&self, txn: &Transaction, snapshot: &Snapshot, word: u64, mode: RowLockMode) -> Result<CommonWord> {
+        let not_here = CommonWord { word, replaced: None, kept: 0, mode, csn: 0 };
         if word & (PIECE | FORWARD | DELETED) != 0 {
             return Ok(not_here);
         }
         let core = &*self.core;
         let newest = core.newest(word, txn.xid)?;
         let csn = match newest {
-            Newest::Own { command, .. } if command < snapshot.command => u64::MAX,
-            Newest::Committed { csn, .. } if csn <= snapshot.csn => csn,
+            NewestVersion::Own { command, .. } if command < snapshot.command => u64::MAX,
+            NewestVersion::Committed { csn, .. } if csn <= snapshot.csn => csn,
             _ => return Ok(not_here),
         };
         if csn != u64::MAX {
@@ -110,7 +110,7 @@ impl Relation {
         let replaced = core.shorten(word);
         // A change of keys that is so old that its entries are purged is no matter any more.
         let kept = if word & ADDRESS != 0 && replaced & ADDRESS == 0 { 0 } else { word & KEY_CHANGED };
-        Ok(Standing {
+        Ok(CommonWord {
             word,
             replaced: Some(replaced),
             kept,
@@ -130,7 +130,7 @@ impl Relation {
         let txn = txn.of(self)?;
         let snapshot = snapshot.of(self)?;
         txn.begin_write()?;
-        let mut group = Group::default();
+        let mut group = RecordGroup::default();
         let mut written = Vec::new();
         let mut next = from;
         while let Some((rid, _, _)) = rows.rows.get(next) {
@@ -154,14 +154,14 @@ impl Relation {
         snapshot: &Snapshot,
         rows: &RowBatch,
         from: usize,
-        group: &mut Group,
+        group: &mut RecordGroup,
         written: &mut Vec<u64>,
     ) -> Result<usize> {
         let block = rows.rows[from].0.block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
         let quiet = self.core.rows.is_empty();
-        let mut standing: Option<Standing> = None;
-        let mut room = hp::Room::of(page.page());
+        let mut standing: Option<CommonWord> = None;
+        let mut room = hp::PageRoom::of(page.page());
         group.clear(from);
         for (at, (rid, _, _)) in
             rows.rows.iter().enumerate().skip(from).take_while(|(_, (rid, _, _))| rid.block == block)
@@ -187,7 +187,7 @@ impl Relation {
             }
             let old = &page.page()[off + WORD..off + len];
             let (prefix, suffix) = difference(old, row);
-            let span = Span { off: prefix, old: old.len() - prefix - suffix, new: row.len() - prefix - suffix };
+            let span = RowSpan { off: prefix, old: old.len() - prefix - suffix, new: row.len() - prefix - suffix };
             let old_len = old.len();
             if !group.fits(slot, span) {
                 self.update_group(txn, &mut page, rows, standing, group, block)?;
@@ -206,11 +206,11 @@ impl Relation {
         txn: &mut Transaction,
         page: &mut WriteGuard<'_>,
         rows: &RowBatch,
-        standing: Option<Standing>,
-        group: &mut Group,
+        standing: Option<CommonWord>,
+        group: &mut RecordGroup,
         block: u32,
     ) -> Result<()> {
-        let (Some(&(first, _)), Some(Standing { replaced: Some(replaced), kept, mode, .. })) =
+        let (Some(&(first, _)), Some(CommonWord { replaced: Some(replaced), kept, mode, .. })) =
             (group.rows.first(), standing)
         else {
             return Ok(());
@@ -230,7 +230,7 @@ impl Relation {
         record.data = data;
         let (shape, old) = record.data.split_at(shape_end);
         let target = self.target(block);
-        let build = |a| vec![(target, Op::PatchMany { first, shape, word: a | kept, old, new: &new })];
+        let build = |a| vec![(target, PageOp::PatchMany { first, shape, word: a | kept, old, new: &new })];
         txn.change(self, &record, build, &[0], &mut [page])?;
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Relation {
         let block = rids[0].block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
         let quiet = self.core.rows.is_empty();
-        let mut standing: Option<Standing> = None;
+        let mut standing: Option<CommonWord> = None;
         let (mut from, mut to) = (0, 0);
         for rid in rids.iter().take_while(|rid| rid.block == block) {
             let Some(word) = hp::word(page.view(), usize::from(rid.slot)) else { break };
@@ -291,10 +291,10 @@ impl Relation {
         &self,
         txn: &mut Transaction,
         page: &mut WriteGuard<'_>,
-        standing: Option<Standing>,
+        standing: Option<CommonWord>,
         rids: &[RowId],
     ) -> Result<()> {
-        let (Some(first), Some(Standing { word, replaced: Some(replaced), mode, .. })) = (rids.first(), standing)
+        let (Some(first), Some(CommonWord { word, replaced: Some(replaced), mode, .. })) = (rids.first(), standing)
         else {
             return Ok(());
         };
@@ -302,8 +302,9 @@ impl Relation {
         put_slots(&mut record.data, rids.iter().map(|rid| usize::from(rid.slot)));
         let target = self.target(first.block);
         let flags = (word & !ADDRESS) | DELETED;
-        let build =
-            |a| vec![(target, Op::WordMany { first: usize::from(first.slot), slots: &record.data, word: a | flags })];
+        let build = |a| {
+            vec![(target, PageOp::WordMany { first: usize::from(first.slot), slots: &record.data, word: a | flags })]
+        };
         txn.change(self, &record, build, &[0], &mut [page])?;
         Ok(())
     }

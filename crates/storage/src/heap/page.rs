@@ -9,34 +9,34 @@
 //! Must not know: transactions, the log.
 
 use crate::page::*;
-use crate::undo::many::Shape;
+use crate::undo::many::UpdateShape;
 use kilndb_base::{Error, Result, prefetch};
 
-pub const MIN_ITEM: usize = 14;
+pub(crate) const MIN_ITEM: usize = 14;
 pub const WORD: usize = 8;
-pub const MAX_SLOT: usize = PAGE / (MIN_ITEM + 4);
+pub(crate) const MAX_SLOT: usize = PAGE / (MIN_ITEM + 4);
 /// The longest payload kept in a page; longer ones go to pieces.
-pub const MAX_INLINE: usize = 6000;
+pub(crate) const MAX_INLINE: usize = 6000;
 
-pub const DELETED: u64 = 1 << 56;
-pub const KEY_CHANGED: u64 = 1 << 57;
+pub(crate) const DELETED: u64 = 1 << 56;
+pub(crate) const KEY_CHANGED: u64 = 1 << 57;
 /// The payload is a pointer to the first piece.
-pub const FORWARD: u64 = 1 << 58;
+pub(crate) const FORWARD: u64 = 1 << 58;
 /// A piece of some row's payload; the low 48 bits are that row's id.
 pub const PIECE: u64 = 1 << 59;
-pub const FLAGS: u64 = 0xff << 56;
-pub const ADDRESS: u64 = !FLAGS;
+pub(crate) const FLAGS: u64 = 0xff << 56;
+pub(crate) const ADDRESS: u64 = !FLAGS;
 
 fn slot_at(slot: usize) -> usize {
     HEADER + 4 * (slot - 1)
 }
 #[inline]
-pub fn space_of(len: usize) -> usize {
+pub(crate) fn space_of(len: usize) -> usize {
     len.max(MIN_ITEM)
 }
 /// Offset and length of a used slot's item.
 #[inline]
-pub fn item(v: View, slot: usize) -> Option<(usize, usize)> {
+pub fn item(v: PageView, slot: usize) -> Option<(usize, usize)> {
     if slot == 0 || slot > v.u16(at::COUNT) {
         return None;
     }
@@ -44,7 +44,7 @@ pub fn item(v: View, slot: usize) -> Option<(usize, usize)> {
     let len = v.u16(slot_at(slot) + 2);
     (off >= HEADER && len >= WORD && off + len <= PAGE).then_some((off, len))
 }
-pub fn word(v: View, slot: usize) -> Option<u64> {
+pub fn word(v: PageView, slot: usize) -> Option<u64> {
     item(v, slot).map(|(off, _)| v.u64(off))
 }
 fn contiguous(p: &PageBytes) -> usize {
@@ -56,14 +56,14 @@ pub fn room(p: &PageBytes) -> usize {
     (contiguous(p) + get16(p, at::GARBAGE)).saturating_sub(slot)
 }
 /// About as much, as an optimistic reader finds it.
-pub fn room_seen(v: View) -> usize {
+pub(crate) fn room_seen(v: PageView) -> usize {
     (v.u16(at::UPPER).saturating_sub(HEADER + 4 * v.u16(at::COUNT)) + v.u16(at::GARBAGE)).saturating_sub(4)
 }
 pub fn fits(p: &PageBytes, len: usize) -> bool {
     room(p) >= space_of(len)
 }
 /// The slot the next insert takes.
-pub fn next_slot(p: &PageBytes) -> usize {
+pub(crate) fn next_slot(p: &PageBytes) -> usize {
     let count = get16(p, at::COUNT);
     if get16(p, at::AUX) > 0 {
         for s in 1..=count {
@@ -75,14 +75,14 @@ pub fn next_slot(p: &PageBytes) -> usize {
     count + 1
 }
 /// A row is put there in a moment: asks for the bytes that it will have, and for its slot's.
-pub fn fetch_place(p: &PageBytes, slot: usize, len: usize) {
+pub(crate) fn fetch_place(p: &PageBytes, slot: usize, len: usize) {
     let start = p.as_ptr() as usize;
     let need = space_of(len);
     prefetch::fetch(start + slot_at(slot));
     prefetch::fetch_range(start + get16(p, at::UPPER).saturating_sub(need), need);
 }
 /// How many slots from `first`, which is free, are free; and how many rows may be put there one after the other.
-pub fn free_slots(p: &PageBytes, first: usize) -> (usize, usize) {
+pub(crate) fn free_slots(p: &PageBytes, first: usize) -> (usize, usize) {
     let count = get16(p, at::COUNT);
     let free = (first..=count).take_while(|s| get16(p, slot_at(*s)) == 0).count();
     (free, if first + free > count { MAX_SLOT + 1 - first } else { free })
@@ -156,14 +156,14 @@ pub fn put(p: &mut PageBytes, slot: usize, word: u64, body: &[u8]) -> Result<()>
     p[off + WORD..off + WORD + body.len()].copy_from_slice(body);
     Ok(())
 }
-pub fn set_word(p: &mut PageBytes, slot: usize, word: u64) -> Result<()> {
-    let (off, _) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+pub(crate) fn set_word(p: &mut PageBytes, slot: usize, word: u64) -> Result<()> {
+    let (off, _) = item(PageView::of(p), slot).ok_or_else(|| bad("no such slot"))?;
     put64(p, off, word);
     Ok(())
 }
 /// payload[off..off + cut] = new.
-pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, new: &[u8]) -> Result<()> {
-    let (at, len) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+pub(crate) fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, new: &[u8]) -> Result<()> {
+    let (at, len) = item(PageView::of(p), slot).ok_or_else(|| bad("no such slot"))?;
     if off + cut > len - WORD {
         return Err(bad("patch beyond the row"));
     }
@@ -184,7 +184,7 @@ pub fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: usize, 
     put(p, slot, word, &body)
 }
 /// As [`patch`], for several rows; `new`: their new bytes, one after the other.
-pub fn patch_many(p: &mut PageBytes, shape: &Shape<'_>, word: u64, new: &[u8]) -> Result<()> {
+pub(crate) fn patch_many(p: &mut PageBytes, shape: &UpdateShape<'_>, word: u64, new: &[u8]) -> Result<()> {
     let mut start = 0;
     for (slot, span) in shape.spans() {
         let bytes = new.get(start..start + span.new).ok_or_else(|| bad("patches are cut short"))?;
@@ -194,10 +194,10 @@ pub fn patch_many(p: &mut PageBytes, shape: &Shape<'_>, word: u64, new: &[u8]) -
     Ok(())
 }
 /// What a page has left while several of its items change their length, one after the other.
-pub struct Room(usize);
-impl Room {
-    pub fn of(p: &PageBytes) -> Room {
-        Room(contiguous(p) + get16(p, at::GARBAGE))
+pub(crate) struct PageRoom(usize);
+impl PageRoom {
+    pub fn of(p: &PageBytes) -> PageRoom {
+        PageRoom(contiguous(p) + get16(p, at::GARBAGE))
     }
     pub fn left(&self) -> usize {
         self.0
@@ -211,12 +211,12 @@ impl Room {
     }
 }
 /// Whether the slot's payload could be `len` bytes long.
-pub fn can_become(p: &PageBytes, slot: usize, len: usize) -> bool {
-    let Some((_, have)) = item(View::of(p), slot) else { return false };
+pub(crate) fn can_become(p: &PageBytes, slot: usize, len: usize) -> bool {
+    let Some((_, have)) = item(PageView::of(p), slot) else { return false };
     contiguous(p) + get16(p, at::GARBAGE) + space_of(have) >= space_of(WORD + len)
 }
 pub fn free(p: &mut PageBytes, slot: usize) -> Result<()> {
-    let (_, len) = item(View::of(p), slot).ok_or_else(|| bad("no such slot"))?;
+    let (_, len) = item(PageView::of(p), slot).ok_or_else(|| bad("no such slot"))?;
     put32(p, slot_at(slot), 0);
     put16(p, at::AUX, get16(p, at::AUX) + 1);
     put16(p, at::GARBAGE, get16(p, at::GARBAGE) + space_of(len));

@@ -10,17 +10,17 @@
 
 use super::page as hp;
 use crate::directory::Relation;
-use crate::page::{HEADER, PAGE, View};
+use crate::page::{HEADER, PAGE, PageView};
 use crate::txn::Transaction;
 use crate::undo::record::UndoKind;
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 
 const HEAD: usize = 10;
 const MAX_PIECE: usize = PAGE - HEADER - 4 - hp::WORD - HEAD;
-pub const MAX_ROW: usize = 1 << 30;
+pub(crate) const MAX_ROW: usize = 1 << 30;
 
-pub fn pointer_to(payload: &[u8]) -> Option<RowId> {
+pub(crate) fn pointer_to(payload: &[u8]) -> Option<RowId> {
     let mut b = [0; 8];
     b[..6].copy_from_slice(payload.get(..6)?);
     let v = u64::from_le_bytes(b);
@@ -79,7 +79,7 @@ impl Relation {
             let worker = txn.as_ref().map_or(self.core.workers() - 1, |t| t.worker);
             let (block, mut page) = self.page_with_room(worker, hp::WORD + body.len())?;
             let slot = hp::next_slot(page.page());
-            let op = Op::Put { slot, word: hp::PIECE | home.to_u64(), body: &body };
+            let op = PageOp::Put { slot, word: hp::PIECE | home.to_u64(), body: &body };
             let target = self.target(block);
             match txn.as_deref_mut() {
                 Some(txn) => {
@@ -94,7 +94,7 @@ impl Relation {
     }
     /// The pieces that the row's newest version is in.
     pub(crate) fn pieces_of(&self, home: RowId) -> Result<Vec<RowId>> {
-        let first = self.core.pool.read(self.pid(home.block)?, |v: View| {
+        let first = self.core.pool.read(self.pid(home.block)?, |v: PageView| {
             let (off, len) = hp::item(v, usize::from(home.slot)).filter(|(off, _)| v.u64(*off) & hp::FORWARD != 0)?;
             pointer_to(v.bytes(off + hp::WORD, len - hp::WORD)?)
         })?;
@@ -106,7 +106,7 @@ impl Relation {
         let mut next = first;
         while let Some(rid) = next {
             let Ok(pid) = self.pid(rid.block) else { break };
-            let after = self.core.pool.read(pid, |v: View| {
+            let after = self.core.pool.read(pid, |v: PageView| {
                 let (off, len) = hp::item(v, usize::from(rid.slot))?;
                 let mine = v.u64(off) == hp::PIECE | home.to_u64();
                 mine.then(|| v.bytes(off + hp::WORD + 4, len.checked_sub(hp::WORD + 4)?).map(pointer_to))?
@@ -128,7 +128,7 @@ impl Relation {
                 self.core.emit_plain(
                     self,
                     0,
-                    &[(self.target(rid.block), Op::Free { slot })],
+                    &[(self.target(rid.block), PageOp::Free { slot })],
                     &[0],
                     &mut [&mut page],
                 )?;

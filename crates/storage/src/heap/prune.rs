@@ -24,7 +24,7 @@ use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::Result;
 use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
 /// How often (by xid) a writer looks, and how deep.
@@ -46,7 +46,7 @@ pub(crate) struct Prune<'a> {
 }
 
 /// Records that become one.
-struct Group {
+struct MergedRecord {
     /// Flags of the word that leads here.
     flags: u64,
     record: UndoRecord,
@@ -60,7 +60,7 @@ struct Group {
     count: usize,
 }
 
-impl Group {
+impl MergedRecord {
     fn plain(record: &UndoRecord) -> bool {
         record.kind == UndoKind::Update && record.mode & MADE_FORWARD == 0 && record.old_word & FORWARD == 0
     }
@@ -71,7 +71,7 @@ impl Group {
         }
         match older.kind {
             UndoKind::Insert | UndoKind::InsertRange => true,
-            _ => Group::plain(&self.record) && self.to.is_some() && Group::plain(older),
+            _ => MergedRecord::plain(&self.record) && self.to.is_some() && MergedRecord::plain(older),
         }
     }
 }
@@ -109,8 +109,8 @@ impl<'a> Prune<'a> {
         Ok(changed.then_some(word))
     }
     /// The chain in groups, newest first; the word below them; whether something was left out. None: not to be rebuilt.
-    fn gather(&self, word: u64, slot: usize, payload: &[u8]) -> Result<Option<(Vec<Group>, u64, bool)>> {
-        let mut groups: Vec<Group> = Vec::new();
+    fn gather(&self, word: u64, slot: usize, payload: &[u8]) -> Result<Option<(Vec<MergedRecord>, u64, bool)>> {
+        let mut groups: Vec<MergedRecord> = Vec::new();
         let mut payload = (word & FORWARD == 0).then(|| payload.to_vec());
         let mut at = word;
         let mut dropped = false;
@@ -143,7 +143,7 @@ impl<'a> Prune<'a> {
                 _ => return Ok(None),
             }
             let before = payload.take();
-            if let Some(mut p) = before.clone().filter(|_| Group::plain(&record)) {
+            if let Some(mut p) = before.clone().filter(|_| MergedRecord::plain(&record)) {
                 record.apply_to(&mut p)?;
                 payload = Some(p);
             }
@@ -162,7 +162,7 @@ impl<'a> Prune<'a> {
                     group.to = payload.clone();
                     group.count += 1;
                 }
-                _ => groups.push(Group {
+                _ => groups.push(MergedRecord {
                     flags: at & !ADDRESS,
                     record,
                     address,
@@ -181,7 +181,7 @@ impl<'a> Prune<'a> {
     }
     /// Writes the record that stands for the group; returns its address. None: meanwhile everybody sees what the record
     /// is about, and its transaction's id may be another's soon.
-    fn write(&mut self, group: &Group, below: u64) -> Result<Option<u64>> {
+    fn write(&mut self, group: &MergedRecord, below: u64) -> Result<Option<u64>> {
         let insert = group.record.kind != UndoKind::Update;
         if insert
             && group.count == 1
@@ -193,7 +193,7 @@ impl<'a> Prune<'a> {
         if insert {
             // A record of several rows stays one, since it is shared by them: whoever empties the chunk that it comes to
             // lie in must find all of them.
-            if record.kind != UndoKind::InsertRange || planted::is(Bug::RowsOfOneInsertApart) {
+            if record.kind != UndoKind::InsertRange || planted::is(PlantedBug::RowsOfOneInsertApart) {
                 record.kind = UndoKind::Insert;
                 record.data = Vec::new();
             }

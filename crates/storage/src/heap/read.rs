@@ -10,10 +10,10 @@ use super::lock::mode_of;
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, PIECE};
 use crate::api::{Fetched, Isolation, RowBatch, RowLockMode};
 use crate::directory::Relation;
-use crate::page::{View, at};
+use crate::page::{PageView, at};
 use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
-use crate::txn::visibility::{Newest, Seen};
+use crate::txn::visibility::{NewestVersion, SeenVersion};
 use crate::txn::{Snapshot, Transaction};
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
@@ -63,26 +63,26 @@ impl Relation {
         }
         let needs_look = |word: u64| word & DELETED != 0 || skip.is_some();
         Ok(match self.newest_of(txn, rid, needs_look)? {
-            Some(Newest::Committed { deleted, .. }) => !deleted,
-            Some(Newest::Held { mode, .. }) => !skip.is_some_and(|s| mode_of(mode).conflicts(s)),
-            Some(Newest::Own { .. }) | None => true,
+            Some(NewestVersion::Committed { deleted, .. }) => !deleted,
+            Some(NewestVersion::Held { mode, .. }) => !skip.is_some_and(|s| mode_of(mode).conflicts(s)),
+            Some(NewestVersion::Own { .. }) | None => true,
         })
     }
     /// The CSN of the transaction that has deleted the row for good.
     pub fn deleted_at(&self, txn: &Transaction, rid: RowId) -> Result<Option<u64>> {
         let txn = txn.part_of(self)?;
         Ok(match self.newest_of(txn, rid, |word| word & (DELETED | PIECE) == DELETED)? {
-            Some(Newest::Committed { csn, deleted: true, .. }) => Some(csn),
+            Some(NewestVersion::Committed { csn, deleted: true, .. }) => Some(csn),
             _ => None,
         })
     }
     /// What the row's word says; None: there is no row, or with this word nobody wants to know.
-    fn newest_of(&self, txn: &Transaction, rid: RowId, wanted: impl Fn(u64) -> bool) -> Result<Option<Newest>> {
+    fn newest_of(&self, txn: &Transaction, rid: RowId, wanted: impl Fn(u64) -> bool) -> Result<Option<NewestVersion>> {
         loop {
             let Some(word) = self.row_word(rid)?.filter(|w| wanted(*w)) else { return Ok(None) };
             let newest = self.core.newest(word, txn.xid)?;
             if !self.is_stale(rid, word, newest)? {
-                if let Newest::Committed { csn, .. } = newest {
+                if let NewestVersion::Committed { csn, .. } = newest {
                     txn.goes_by(csn);
                 }
                 return Ok(Some(newest));
@@ -91,8 +91,8 @@ impl Relation {
     }
     /// A record that is gone speaks for a change that all know, or for one that was taken back after the row's word was
     /// read.
-    fn is_stale(&self, rid: RowId, row_word: u64, newest: Newest) -> Result<bool> {
-        Ok(matches!(newest, Newest::Committed { csn: 0, .. })
+    fn is_stale(&self, rid: RowId, row_word: u64, newest: NewestVersion) -> Result<bool> {
+        Ok(matches!(newest, NewestVersion::Committed { csn: 0, .. })
             && row_word & ADDRESS != 0
             && self.has_changed(rid, row_word)?)
     }
@@ -114,7 +114,7 @@ impl Relation {
             if missed && self.has_changed(rid, word)? {
                 continue;
             }
-            let Some(Seen { recheck, .. }) = seen else {
+            let Some(SeenVersion { recheck, .. }) = seen else {
                 out.clear();
                 return Ok(Fetched::Invisible);
             };
@@ -174,10 +174,10 @@ impl Relation {
                 if self.is_stale(rid, row_word, newest)? {
                     continue 'again;
                 }
-                if let Newest::Committed { csn, .. } = newest {
+                if let NewestVersion::Committed { csn, .. } = newest {
                     txn.goes_by(csn);
                 }
-                if !matches!(newest, Newest::Held { .. }) {
+                if !matches!(newest, NewestVersion::Held { .. }) {
                     break;
                 }
                 let Some(record) = self.core.undo.read_row(&self.core.pool, word & ADDRESS, usize::from(rid.slot))?
@@ -208,7 +208,7 @@ impl Relation {
         }
     }
     /// Calls `f` for each row item of the block: slot, word, payload. Restarts when the page changed meanwhile.
-    fn items<R>(&self, block: u32, mut f: impl FnMut(View) -> R) -> Result<Option<R>> {
+    fn items<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
         if block >= self.pages() {
             return Ok(None);
         }
@@ -282,19 +282,19 @@ impl Relation {
             let mut seen = self.core.version_for(self, (word, rid.slot), &mut payload, snapshot, &mut missed)?;
             if missed && self.has_changed(rid, word)? {
                 seen = match self.fetch(rid, snapshot, &mut payload)? {
-                    Fetched::Visible { recheck } => Some(Seen { recheck, as_stored: false }),
+                    Fetched::Visible { recheck } => Some(SeenVersion { recheck, as_stored: false }),
                     Fetched::Invisible => None,
                 };
             } else {
                 last = match seen {
                     None => Some((word, false)),
-                    Some(Seen { as_stored: true, .. }) => Some((word, true)),
+                    Some(SeenVersion { as_stored: true, .. }) => Some((word, true)),
                     _ => None,
                 };
             }
             match seen {
                 None => gone.push(index),
-                Some(Seen { as_stored: true, .. }) => {}
+                Some(SeenVersion { as_stored: true, .. }) => {}
                 Some(_) => {
                     let start = batch.bytes.len() as u32;
                     batch.bytes.extend_from_slice(&payload);

@@ -8,19 +8,18 @@
 //!
 //! Must not know: columns.
 
-use super::lock::{Acquired, Waited, mode_of};
+use super::lock::{QueuePlace, RowAccess, RowAcquisition, mode_of};
 use super::page::{self as hp, ADDRESS, DELETED, FORWARD, KEY_CHANGED, MAX_INLINE, WORD, space_of};
 use super::pieces::{MAX_ROW, pointer_to};
-use crate::api::{RowLockMode, WriteOptions, WriteOutcome};
+use crate::api::{RowLockMode, WriteOutcome};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
 use crate::page::{KIND_HEAP, PAGE};
-use crate::txn::visibility::{MADE_FORWARD, MOVED, Newest};
-use crate::txn::{Snapshot, Transaction};
+use crate::txn::Transaction;
+use crate::txn::visibility::{MADE_FORWARD, MOVED, NewestVersion};
 use crate::undo::record::{UndoKind, index_data, update_data};
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use crate::wal::room::SpaceUse;
-use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 
@@ -60,13 +59,13 @@ pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
     (prefix, suffix)
 }
 
-/// A row that may be written.
-struct Taken<'a> {
+/// A row that may be written, with its page latched.
+struct WritableRow<'a> {
     page: WriteGuard<'a>,
     word: u64,
     /// The strongest in which the transaction has it.
     mode: RowLockMode,
-    waited: Waited<'a>,
+    waited: QueuePlace<'a>,
     /// When the version that is there was committed; 0: so long ago that all see it; the highest number: it is our own.
     replaced_csn: u64,
 }
@@ -116,7 +115,13 @@ impl Relation {
         hp::fetch_place(page.page(), slot, WORD + row.len());
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
         let target = self.target(block);
-        txn.change(self, &record, |a| vec![(target, Op::Put { slot, word: a, body: row })], &[0], &mut [&mut page])?;
+        txn.change(
+            self,
+            &record,
+            |a| vec![(target, PageOp::Put { slot, word: a, body: row })],
+            &[0],
+            &mut [&mut page],
+        )?;
         drop(page);
         let rid = RowId { block, slot: slot as u16 };
         txn.wrote_row(self, rid, None)?;
@@ -134,12 +139,12 @@ impl Relation {
         let rid = RowId { block, slot: slot as u16 };
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, rid.slot);
         let target = self.target(block);
-        let build = |a| vec![(target, Op::Put { slot, word: a | FORWARD, body: &[0; 6] })];
+        let build = |a| vec![(target, PageOp::Put { slot, word: a | FORWARD, body: &[0; 6] })];
         let address = txn.change(self, &record, build, &[0], &mut [&mut page])?;
         drop(page);
         let pointer = self.write_pieces(Some(txn), rid, row)?;
         let mut page = self.core.pool.write(self.pid(block)?)?;
-        let op = Op::Patch { slot, word: address | FORWARD, off: 0, cut: 6, old: &[], new: &pointer };
+        let op = PageOp::Patch { slot, word: address | FORWARD, off: 0, cut: 6, old: &[], new: &pointer };
         self.core.emit_plain(self, txn.xid, &[(target, op)], &[0], &mut [&mut page])?;
         drop(page);
         txn.wrote_row(self, rid, None)?;
@@ -152,26 +157,26 @@ impl Relation {
         &'a self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         mode: RowLockMode,
-        options: &WriteOptions,
-        park: &dyn Park,
-    ) -> Result<std::result::Result<Taken<'a>, WriteOutcome>> {
+        access: &RowAccess<'_>,
+    ) -> Result<std::result::Result<WritableRow<'a>, WriteOutcome>> {
+        let snapshot = access.snapshot.of(self)?;
+        let options = &access.options;
         txn.begin_removal()?;
-        let (mut page, word, newest, held, waited) = match self.acquire(txn, rid, mode, options.wait, park)? {
-            Acquired::Missing => return Ok(Err(WriteOutcome::Deleted)),
-            Acquired::Skipped => return Ok(Err(WriteOutcome::Skipped)),
-            Acquired::Free { page, word, newest, held, waited } => (page, word, newest, held, waited),
+        let (mut page, word, newest, held, waited) = match self.acquire(txn, rid, mode, options.wait, access.park)? {
+            RowAcquisition::Missing => return Ok(Err(WriteOutcome::Deleted)),
+            RowAcquisition::Skipped => return Ok(Err(WriteOutcome::Skipped)),
+            RowAcquisition::Free { page, word, newest, held, waited } => (page, word, newest, held, waited),
         };
         match Relation::judge(newest, snapshot, txn, options.latest, None) {
             Ok(None) => {
                 let replaced_csn = match newest {
-                    Newest::Committed { csn, .. } => csn,
-                    Newest::Own { .. } => u64::MAX,
-                    Newest::Held { .. } => 0,
+                    NewestVersion::Committed { csn, .. } => csn,
+                    NewestVersion::Own { .. } => u64::MAX,
+                    NewestVersion::Held { .. } => 0,
                 };
                 let mode = held.map_or(mode, |held| mode.max(mode_of(held)));
-                Ok(Ok(Taken { page, word, mode, replaced_csn, waited }))
+                Ok(Ok(WritableRow { page, word, mode, replaced_csn, waited }))
             }
             Ok(Some(WriteOutcome::Changed)) => {
                 self.put_lock(txn, rid, mode, word, &mut page)?;
@@ -193,26 +198,22 @@ impl Relation {
     }
 
     /// `retired`: index entries that the new row no longer has.
-    #[allow(clippy::too_many_arguments)]
     pub fn update(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         row: &[u8],
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
-        let snapshot = snapshot.of(self)?;
-        let mode = if options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
+        let mode = if access.options.key_update { RowLockMode::Update } else { RowLockMode::NoKeyUpdate };
         txn.core.log.check_room(SpaceUse::Takes)?;
-        let Taken { mut page, word, mode, replaced_csn, waited } =
-            match self.take(txn, rid, snapshot, mode, options, park)? {
-                Ok(taken) => taken,
-                Err(outcome) => return Ok(outcome),
-            };
+        let mut locked = match self.take(txn, rid, mode, access)? {
+            Ok(locked) => locked,
+            Err(outcome) => return Ok(outcome),
+        };
+        let word = locked.word;
         let slot = usize::from(rid.slot);
         let mut flags = word & KEY_CHANGED;
         if flags != 0 && word & ADDRESS != 0 && self.core.undo.is_gone(word & ADDRESS) {
@@ -222,13 +223,15 @@ impl Relation {
         if !retired.is_empty() {
             flags |= KEY_CHANGED;
         }
-        let inline = row.len() <= MAX_INLINE && hp::can_become(page.page(), slot, row.len());
+        let inline = row.len() <= MAX_INLINE && hp::can_become(locked.page.page(), slot, row.len());
         if inline {
-            self.update_inline(txn, rid, mode, word, flags, row, &mut page)?;
-            drop(page);
+            self.update_inline(txn, rid, row, flags, &mut locked)?;
         } else {
-            self.put_lock(txn, rid, mode, word, &mut page)?;
-            drop(page);
+            self.put_lock(txn, rid, locked.mode, word, &mut locked.page)?;
+        }
+        let WritableRow { page, mode, waited, replaced_csn, .. } = locked;
+        drop(page);
+        if !inline {
             self.update_apart(txn, rid, mode, flags, row)?;
         }
         self.settle(txn, rid, waited, true);
@@ -238,17 +241,16 @@ impl Relation {
         txn.wrote_row(self, rid, Some(replaced_csn))?;
         Ok(WriteOutcome::Done)
     }
-    #[allow(clippy::too_many_arguments)]
     fn update_inline(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        mode: RowLockMode,
-        word: u64,
-        flags: u64,
         row: &[u8],
-        page: &mut WriteGuard<'_>,
+        flags: u64,
+        locked: &mut WritableRow<'_>,
     ) -> Result<()> {
+        let WritableRow { page, word, mode, .. } = locked;
+        let (word, mode) = (*word, *mode);
         let slot = usize::from(rid.slot);
         let (at, len) = hp::item(page.view(), slot).ok_or_else(|| Error::corrupted("row has gone"))?;
         let payload = &page.page()[at + WORD..at + len];
@@ -266,7 +268,7 @@ impl Relation {
         record.data = update_data(prefix, new.len(), &old);
         let target = self.target(rid.block);
         let build =
-            |a| vec![(target, Op::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];
+            |a| vec![(target, PageOp::Patch { slot, word: a | flags, off: prefix, cut: old.len(), old: &old, new })];
         txn.change(self, &record, build, &[0], &mut [page])?;
         if let Some(first) = retired_pieces {
             self.retire_pieces(txn, first)?;
@@ -289,7 +291,7 @@ impl Relation {
         let build = |a| {
             vec![(
                 target,
-                Op::Patch { slot, word: a | flags | FORWARD, off: 0, cut: old.len(), old: &old, new: &pointer },
+                PageOp::Patch { slot, word: a | flags | FORWARD, off: 0, cut: old.len(), old: &old, new: &pointer },
             )]
         };
         txn.change(self, &record, build, &[0], &mut [&mut page])?;
@@ -308,42 +310,33 @@ impl Relation {
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
-        self.delete_marked(txn, rid, snapshot, retired, options, 0, park)
+        self.delete_marked(txn, rid, retired, access, 0)
     }
     /// As [`Relation::delete`], of a row that goes to another relation: who was about to change it is told so (40001).
     pub fn delete_moved(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
-        park: &dyn Park,
+        access: &RowAccess<'_>,
     ) -> Result<WriteOutcome> {
-        self.delete_marked(txn, rid, snapshot, retired, options, MOVED, park)
+        self.delete_marked(txn, rid, retired, access, MOVED)
     }
-    #[allow(clippy::too_many_arguments)]
     fn delete_marked(
         &self,
         txn: &mut Transaction,
         rid: RowId,
-        snapshot: &Snapshot,
         retired: &[RetiredKey<'_>],
-        options: &WriteOptions,
+        access: &RowAccess<'_>,
         mark: u8,
-        park: &dyn Park,
     ) -> Result<WriteOutcome> {
         let txn = txn.of(self)?;
-        let snapshot = snapshot.of(self)?;
-        let mode = RowLockMode::Update;
-        let Taken { mut page, word, mode, replaced_csn, waited } =
-            match self.take(txn, rid, snapshot, mode, options, park)? {
-                Ok(taken) => taken,
+        let WritableRow { mut page, word, mode, replaced_csn, waited } =
+            match self.take(txn, rid, RowLockMode::Update, access)? {
+                Ok(locked) => locked,
                 Err(outcome) => return Ok(outcome),
             };
         let slot = usize::from(rid.slot);
@@ -351,7 +344,7 @@ impl Relation {
             txn.record(self, UndoKind::Delete, mode as u8 | mark, self.core.shorten(word), rid.block, rid.slot);
         let target = self.target(rid.block);
         let flags = (word & !ADDRESS) | DELETED;
-        txn.change(self, &record, |a| vec![(target, Op::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;
+        txn.change(self, &record, |a| vec![(target, PageOp::Word { slot, word: a | flags })], &[0], &mut [&mut page])?;
         drop(page);
         self.settle(txn, rid, waited, true);
         for (index, key) in retired {
@@ -370,14 +363,14 @@ impl Relation {
         let word = self.core.pool.read(self.pid(rid.block)?, |v| hp::word(v, usize::from(rid.slot)))?;
         let Some(word) = word.filter(|w| w & hp::PIECE == 0) else { return Ok(Liveness::Dead) };
         Ok(match self.core.newest(word, txn.xid)? {
-            Newest::Held { xid, kind, .. } => match kind {
+            NewestVersion::Held { xid, kind, .. } => match kind {
                 UndoKind::Insert | UndoKind::InsertRange | UndoKind::Delete => Liveness::Undecided(xid),
                 UndoKind::Update if word & KEY_CHANGED != 0 => Liveness::Undecided(xid),
                 _ => Liveness::Live,
             },
-            Newest::Own { deleted: true, .. } => Liveness::Dead,
-            Newest::Own { .. } => Liveness::Live,
-            Newest::Committed { csn, deleted, .. } => {
+            NewestVersion::Own { deleted: true, .. } => Liveness::Dead,
+            NewestVersion::Own { .. } => Liveness::Live,
+            NewestVersion::Committed { csn, deleted, .. } => {
                 txn.goes_by(csn);
                 if deleted { Liveness::Dead } else { Liveness::Live }
             }

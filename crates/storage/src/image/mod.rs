@@ -16,15 +16,15 @@ pub mod taking;
 use crate::page::{self, KIND_UNDO, PAGE, PageBytes};
 use crate::undo::record::CHUNK_PAGES;
 use crate::wal::segment::failed;
-use kilndb_base::env::{Env, File, Open};
+use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
 /// A bit for each block.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
-pub struct Bits(Vec<u64>);
-impl Bits {
+pub(crate) struct BlockBits(Vec<u64>);
+impl BlockBits {
     pub fn get(&self, at: u32) -> bool {
         self.0.get(at as usize / 64).is_some_and(|w| w >> (at % 64) & 1 != 0)
     }
@@ -40,14 +40,14 @@ impl Bits {
         }
         was
     }
-    pub fn all(count: u32) -> Bits {
-        let mut bits = Bits::default();
+    pub fn all(count: u32) -> BlockBits {
+        let mut bits = BlockBits::default();
         (0..count).for_each(|at| {
             bits.set(at, true);
         });
         bits
     }
-    fn merge(&mut self, other: &Bits, join: impl Fn(u64, u64) -> u64) {
+    fn merge(&mut self, other: &BlockBits, join: impl Fn(u64, u64) -> u64) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);
         }
@@ -62,21 +62,21 @@ impl Bits {
     pub fn bytes(&self) -> Vec<u8> {
         self.0.iter().flat_map(|w| w.to_le_bytes()).collect()
     }
-    pub fn from_bytes(bytes: &[u8]) -> Bits {
-        Bits(bytes.chunks(8).map(|b| b.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))).collect())
+    pub fn from_bytes(bytes: &[u8]) -> BlockBits {
+        BlockBits(bytes.chunks(8).map(|b| b.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b))).collect())
     }
 }
 
 /// What a checkpoint notes of a relation's image.
 #[derive(Default, Clone, Debug)]
-pub struct ImageEntry {
+pub(crate) struct ImageEntry {
     pub blocks: u32,
     /// Blocks whose second place counts.
-    pub second: Bits,
+    pub second: BlockBits,
 }
 /// What a checkpoint notes of transactions that had not ended.
 #[derive(Default, Clone, Debug)]
-pub struct Unended {
+pub(crate) struct UnendedTransaction {
     pub xid: u64,
     /// Newest undo record that is not logged.
     pub head: u64,
@@ -87,7 +87,7 @@ pub struct Unended {
 }
 
 /// Of one relation.
-pub struct Image {
+pub(crate) struct RelationImage {
     path: PathBuf,
     file: OnceLock<Arc<dyn File>>,
     state: Mutex<ImageState>,
@@ -95,15 +95,15 @@ pub struct Image {
 #[derive(Default)]
 struct ImageState {
     /// Blocks with contents that the last completed image, and the one being taken, do not have.
-    changed: Bits,
+    changed: BlockBits,
     blocks: u32,
-    second: Bits,
-    run: Option<Run>,
+    second: BlockBits,
+    run: Option<ImageRun>,
 }
-struct Run {
+struct ImageRun {
     blocks: u32,
-    taken: Bits,
-    pending: Bits,
+    taken: BlockBits,
+    pending: BlockBits,
     failed: Option<Error>,
 }
 
@@ -117,24 +117,24 @@ fn offset_of(block: u32, second: bool) -> u64 {
     (u64::from(block) * 2 + u64::from(second)) * PAGE as u64
 }
 
-impl Image {
-    pub fn new(dir: &Path, rel: u32) -> Image {
-        Image { path: path_of(dir, rel), file: OnceLock::new(), state: Mutex::default() }
+impl RelationImage {
+    pub fn new(dir: &Path, rel: u32) -> RelationImage {
+        RelationImage { path: path_of(dir, rel), file: OnceLock::new(), state: Mutex::default() }
     }
     fn name(&self) -> String {
         format!("images/{}", self.path.file_name().and_then(|n| n.to_str()).unwrap_or(""))
     }
     fn file(&self, env: &dyn Env) -> Result<&Arc<dyn File>> {
         if self.file.get().is_none() {
-            let file = env.open(&self.path, Open::Create).map_err(|e| failed("open", &self.name(), e))?;
+            let file = env.open(&self.path, OpenMode::Create).map_err(|e| failed("open", &self.name(), e))?;
             let _ = self.file.set(file);
         }
         self.file.get().ok_or_else(|| Error::internal("the file of an image is not open"))
     }
     /// The relation's pages are as the checkpoint's image has them (None: it has none).
-    pub fn set_current(&self, entry: Option<&ImageEntry>, blocks: u32) {
+    pub(crate) fn set_current(&self, entry: Option<&ImageEntry>, blocks: u32) {
         let mut s = crate::lock(&self.state);
-        let changed = if entry.is_some() { Bits::default() } else { Bits::all(blocks) };
+        let changed = if entry.is_some() { BlockBits::default() } else { BlockBits::all(blocks) };
         *s = ImageState { changed, blocks, second: entry.map(|e| e.second.clone()).unwrap_or_default(), run: None };
     }
     fn put(&self, env: &dyn Env, block: u32, second: bool, page: &PageBytes) -> Result<()> {
@@ -162,7 +162,7 @@ impl Image {
         let taken = std::mem::take(&mut s.changed);
         let mut second = s.second.clone();
         second.merge(&taken, |a, b| a ^ b);
-        s.run = Some(Run { blocks: s.blocks, pending: taken.clone(), taken, failed: None });
+        s.run = Some(ImageRun { blocks: s.blocks, pending: taken.clone(), taken, failed: None });
         ImageEntry { blocks: s.blocks, second }
     }
     fn complete(&self) {
@@ -181,7 +181,7 @@ impl Image {
 }
 
 /// Reads a block of an image.
-pub fn read_block(file: &dyn File, rel: u32, block: u32, entry: &ImageEntry) -> Result<Box<PageBytes>> {
+pub(crate) fn read_block(file: &dyn File, rel: u32, block: u32, entry: &ImageEntry) -> Result<Box<PageBytes>> {
     let mut bytes = Box::new([0u8; PAGE]);
     let offset = offset_of(block, entry.second.get(block));
     let got = file.read_at(&mut bytes[..], offset)?;
@@ -201,16 +201,22 @@ pub fn open(env: &dyn Env, dir: &Path, rel: u32) -> Result<Option<Arc<dyn File>>
     if !env.exists(&path).map_err(|e| failed("open", &name, e))? {
         return Ok(None);
     }
-    Ok(Some(env.open(&path, Open::ReadOnly).map_err(|e| failed("open", &name, e))?))
+    Ok(Some(env.open(&path, OpenMode::ReadOnly).map_err(|e| failed("open", &name, e))?))
 }
 /// Reads a page of a saved undo chunk: the `index`th chunk that the checkpoint of this generation names, which has this
 /// number.
-pub fn read_undo(file: &dyn File, generation: u64, index: usize, number: u64, page: u32) -> Result<Box<PageBytes>> {
+pub(crate) fn read_undo(
+    file: &dyn File,
+    generation: u64,
+    index: usize,
+    number: u64,
+    page: u32,
+) -> Result<Box<PageBytes>> {
     let mut bytes = Box::new([0u8; PAGE]);
     let offset = (index as u64 * u64::from(CHUNK_PAGES) + u64::from(page)) * PAGE as u64;
     let name = format!("images/undo-{generation:016x}");
     let got = file.read_at(&mut bytes[..], offset).map_err(|e| failed("read", &name, e))?;
-    let is_it = bytes[page::at::KIND] == 0 || page::View::of(&bytes).is(KIND_UNDO, number as u32, page);
+    let is_it = bytes[page::at::KIND] == 0 || page::PageView::of(&bytes).is(KIND_UNDO, number as u32, page);
     if got < PAGE || !is_it || !page::is_intact(&bytes) {
         return Err(Error::corrupted(format!(
             "checksum of page {page} of undo chunk {number} is wrong (file \"{name}\", offset {offset})"
@@ -218,7 +224,7 @@ pub fn read_undo(file: &dyn File, generation: u64, index: usize, number: u64, pa
     }
     Ok(bytes)
 }
-pub fn open_undo(env: &dyn Env, dir: &Path, generation: u64) -> Result<Arc<dyn File>> {
+pub(crate) fn open_undo(env: &dyn Env, dir: &Path, generation: u64) -> Result<Arc<dyn File>> {
     let name = format!("images/undo-{generation:016x}");
-    env.open(&undo_path(dir, generation), Open::ReadOnly).map_err(|e| failed("open", &name, e))
+    env.open(&undo_path(dir, generation), OpenMode::ReadOnly).map_err(|e| failed("open", &name, e))
 }

@@ -2,36 +2,36 @@
 //!
 //! Must not know: SQL, when checkpoints happen.
 
-use super::{Bits, Image, ImageEntry, Unended, undo_path};
+use super::{BlockBits, ImageEntry, RelationImage, UnendedTransaction, undo_path};
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::page::{self, KIND_UNDO, PAGE, PageBytes};
 use crate::txn::table::Status;
 use crate::undo::record::{CHUNK, CHUNK_PAGES};
 use crate::wal::segment::failed;
-use kilndb_base::env::Open;
+use kilndb_base::env::OpenMode;
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::sync::{Arc, RwLockReadGuard};
 use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The images of one checkpoint while they are taken. Dropped before [`Taking::complete`], they are not: the last ones
+/// The images of one checkpoint while they are taken. Dropped before [`ImageTaking::complete`], they are not: the last ones
 /// count.
-pub struct Taking<'a> {
+pub(crate) struct ImageTaking<'a> {
     core: &'a Core,
     generation: u64,
     relations: Vec<Arc<Relation>>,
     pub entries: BTreeMap<u32, ImageEntry>,
-    pub unended: Vec<Unended>,
+    pub unended: Vec<UnendedTransaction>,
     /// Numbers of the undo chunks saved.
     pub chunks: Vec<u64>,
     completed: bool,
 }
 
-impl Drop for Taking<'_> {
+impl Drop for ImageTaking<'_> {
     fn drop(&mut self) {
         if !self.completed {
-            self.relations.iter().filter_map(|r| r.image.as_deref()).for_each(Image::abandon);
+            self.relations.iter().filter_map(|r| r.image.as_deref()).for_each(RelationImage::abandon);
         }
         self.core.undo.keep_unlogged(false);
     }
@@ -45,15 +45,15 @@ impl Core {
     }
     /// The block, latched by the caller, is about to change.
     #[inline]
-    pub(crate) fn before_change(&self, image: &Image, block: u32, page: &PageBytes) {
+    pub(crate) fn before_change(&self, image: &RelationImage, block: u32, page: &PageBytes) {
         image.before_change(&*self.env, block, page);
         if !self.kept_changed.load(Relaxed) {
             self.kept_changed.store(true, Relaxed);
         }
     }
     /// The moment that the images of a checkpoint show. `ending`: transactions that do no more but commit, if that.
-    pub(crate) fn begin_images(&self, generation: u64, ending: &[u64]) -> Taking<'_> {
-        let mut taking = Taking {
+    pub(crate) fn begin_images(&self, generation: u64, ending: &[u64]) -> ImageTaking<'_> {
+        let mut taking = ImageTaking {
             core: self,
             generation,
             relations: Vec::new(),
@@ -78,7 +78,7 @@ impl Core {
         for (xid, _, was_over) in unfinished {
             let (head, over) = (self.xids.unlogged_head(xid), was_over || committed(xid));
             if head != 0 && (!over || was_over || self.xids.wants_purge(xid)) {
-                taking.unended.push(Unended { xid, head, purge: over, ending: ending.contains(&xid) });
+                taking.unended.push(UnendedTransaction { xid, head, purge: over, ending: ending.contains(&xid) });
             }
         }
         for (creator, relation) in kept {
@@ -94,9 +94,9 @@ impl Core {
     }
 }
 
-impl Taking<'_> {
+impl ImageTaking<'_> {
     /// Writes and syncs the images. They count once the checkpoint's notes do.
-    pub fn save(&mut self) -> Result<()> {
+    pub(crate) fn save(&mut self) -> Result<()> {
         if self.relations.is_empty() {
             self.unended.clear();
             return Ok(());
@@ -139,7 +139,7 @@ impl Taking<'_> {
         }
         let path = undo_path(&core.config.data_dir, self.generation);
         let name = format!("images/undo-{:016x}", self.generation);
-        let file = core.env.open(&path, Open::Truncate).map_err(|e| failed("open", &name, e))?;
+        let file = core.env.open(&path, OpenMode::Truncate).map_err(|e| failed("open", &name, e))?;
         for (index, number) in wanted.iter().enumerate() {
             let first = core
                 .undo
@@ -171,7 +171,7 @@ impl Taking<'_> {
     /// `relations`: those that it notes.
     pub fn complete(mut self, relations: &BTreeSet<u32>) {
         self.completed = true;
-        self.relations.iter().filter_map(|r| r.image.as_deref()).for_each(Image::complete);
+        self.relations.iter().filter_map(|r| r.image.as_deref()).for_each(RelationImage::complete);
         let core = self.core;
         if !core.directory.has_kept.load(Acquire) {
             return;
@@ -203,7 +203,7 @@ fn chunks_of(core: &Core, head: u64, entries: &BTreeMap<u32, ImageEntry>) -> Res
     Ok(wanted.then_some(chunks))
 }
 
-impl Image {
+impl RelationImage {
     /// Copies what nobody has changed since.
     fn take(&self, core: &Core, relation: &Relation) -> Result<()> {
         let pending = crate::lock(&self.state).run.as_ref().map(|r| r.pending.list()).unwrap_or_default();
@@ -223,7 +223,7 @@ impl Image {
                 Err(e) => return Err(e),
             }
         }
-        let run = crate::lock(&self.state).run.as_mut().map(|r| (r.failed.take(), r.taken != Bits::default()));
+        let run = crate::lock(&self.state).run.as_mut().map(|r| (r.failed.take(), r.taken != BlockBits::default()));
         match run {
             Some((Some(e), _)) => Err(e),
             Some((None, any)) if written || any => core.log.sync(&**self.file(&*core.env)?, &self.name()),

@@ -3,12 +3,12 @@
 //! Must not know: what layers above mean by the bytes that they have put into records.
 
 use super::words::{in_words, undo_place};
-use super::{Inspector, Lines};
+use super::{Inspector, LineSink};
 use crate::wal::end::LogEnd;
 use crate::wal::frame::shown_lsn;
 use crate::wal::reader::{LogRead, LogReader, LogRecord};
-use crate::wal::record::{Op, Record, Target};
-use crate::wal::segment::{Segments, place_of};
+use crate::wal::record::{PageOp, PageTarget, Record};
+use crate::wal::segment::{LogSegments, place_of};
 use kilndb_base::{Lsn, Result};
 
 /// Which records: those that begin at `from` (none: where recovery would begin) or later, and before `to`.
@@ -20,8 +20,8 @@ pub struct LogRange {
 
 impl Inspector {
     /// Records in order, and why there are no more. `describe` says in words what a commit has changed in the catalogs.
-    pub fn log(&self, range: LogRange, describe: &dyn Fn(&[u8]) -> String, lines: &mut Lines<'_>) -> Result<()> {
-        let segments = Segments::to_read(self.env.clone(), self.dir.join("wal"));
+    pub fn log(&self, range: LogRange, describe: &dyn Fn(&[u8]) -> String, lines: &mut LineSink<'_>) -> Result<()> {
+        let segments = LogSegments::to_read(self.env.clone(), self.dir.join("wal"));
         let from = range.from.map_or(self.checkpoint.redo, |lsn| lsn.0);
         let (file, offset) = place_of(from);
         lines(format!("from {} (file \"{file}\", offset {offset})", shown_lsn(from)));
@@ -105,7 +105,7 @@ fn relations(ids: &[u32]) -> String {
     let ids: Vec<String> = ids.iter().map(u32::to_string).collect();
     format!("relations {}", ids.join(", "))
 }
-fn operations(ops: &[(Target, Op<'_>)]) -> String {
+fn operations(ops: &[(PageTarget, PageOp<'_>)]) -> String {
     let shown = ops.iter().map(|(target, op)| {
         let place = match op.place() {
             Some(place) => format!(" at {place}"),

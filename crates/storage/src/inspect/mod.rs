@@ -22,7 +22,7 @@ use crate::page::{PAGE, PageBytes};
 use crate::undo::record::{CHUNK, CHUNK_PAGES};
 use crate::wal::frame::shown_lsn;
 use crate::wal::segment::failed;
-use kilndb_base::env::{Env, File, Lock, Locked, Open};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub use log::LogRange;
 use words::in_words;
 
 /// Where lines go.
-pub type Lines<'a> = dyn FnMut(String) + 'a;
+pub type LineSink<'a> = dyn FnMut(String) + 'a;
 
 /// A cluster that is looked at.
 pub struct Inspector {
@@ -40,21 +40,21 @@ pub struct Inspector {
     checkpoint: Checkpoint,
     pages: Arc<dyn File>,
     /// No server opens the folder meanwhile.
-    _locked: Locked,
+    _locked: FolderLockGuard,
 }
 
 impl Inspector {
     pub fn open(env: Arc<dyn Env>, data_dir: &Path) -> Result<Inspector> {
-        let locked = lock_cluster(&*env, data_dir, Lock::Shared)?;
+        let locked = lock_cluster(&*env, data_dir, FolderLock::Shared)?;
         let found = control::read(&env, data_dir)?;
         let shown = data_dir.display();
         let missing = || Error::new(sqlstate::UNDEFINED_FILE, format!("there is no cluster in \"{shown}\""));
         let checkpoint = found.ok_or_else(missing)?.checkpoint;
-        let pages = env.open(&data_dir.join("pages"), Open::ReadOnly).map_err(|e| failed("open", "pages", e))?;
+        let pages = env.open(&data_dir.join("pages"), OpenMode::ReadOnly).map_err(|e| failed("open", "pages", e))?;
         Ok(Inspector { env, dir: data_dir.to_path_buf(), checkpoint, pages, _locked: locked })
     }
     /// What the last checkpoint notes: of the cluster as a whole, and of each relation.
-    pub fn relations(&self, lines: &mut Lines<'_>) {
+    pub fn relations(&self, lines: &mut LineSink<'_>) {
         let c = &self.checkpoint;
         lines(format!(
             "checkpoint {} {}: redo from {}, next transaction {}, {} relations, {} undo chunks, {} unfinished transactions",

@@ -3,17 +3,17 @@
 //! Must not know: which relation it should be of.
 
 use super::words::{hex, record, row, undo_place, version};
-use super::{Inspector, Lines, about};
+use super::{Inspector, LineSink, about};
 use crate::btree::node;
 use crate::heap::page as hp;
-use crate::page::{self, HEADER, PAGE, PageBytes, View, at, get16, get32};
+use crate::page::{self, HEADER, PAGE, PageBytes, PageView, at, get16, get32};
 use crate::undo::record::UndoRecord;
 use crate::wal::frame::shown_lsn;
 use kilndb_base::{RelationId, Result};
 
 impl Inspector {
     /// A block of a relation: its place in the file, the page's header, its slots or entries.
-    pub fn page(&self, relation: RelationId, block: u32, lines: &mut Lines<'_>) -> Result<()> {
+    pub fn page(&self, relation: RelationId, block: u32, lines: &mut LineSink<'_>) -> Result<()> {
         let r = self.relation(relation)?;
         let pid = Inspector::pid_of(r, block)?;
         let page = self.load(pid)?;
@@ -44,7 +44,7 @@ pub(super) fn kind_name(kind: u8) -> &'static str {
 }
 
 /// The header, and what follows it.
-pub(super) fn show(p: &PageBytes, lines: &mut Lines<'_>) {
+pub(super) fn show(p: &PageBytes, lines: &mut LineSink<'_>) {
     let flags = match p[at::FLAGS] {
         0 => "none".to_string(),
         page::FLAG_UNLOGGED => "unlogged".to_string(),
@@ -70,14 +70,14 @@ pub(super) fn show(p: &PageBytes, lines: &mut Lines<'_>) {
     }
 }
 
-fn show_heap(p: &PageBytes, lines: &mut Lines<'_>) {
+fn show_heap(p: &PageBytes, lines: &mut LineSink<'_>) {
     let (count, upper, garbage) = (get16(p, at::COUNT), get16(p, at::UPPER), get16(p, at::GARBAGE));
     lines(format!(
         "{count} slots, {} of them free; items from offset {upper} on, {garbage} bytes of them unused; room for {} bytes",
         get16(p, at::AUX),
         hp::room(p)
     ));
-    let v = View::of(p);
+    let v = PageView::of(p);
     for slot in 1..=count {
         let Some((offset, len)) = hp::item(v, slot) else {
             let is_free = v.u16(HEADER + 4 * (slot - 1)) == 0;
@@ -89,8 +89,8 @@ fn show_heap(p: &PageBytes, lines: &mut Lines<'_>) {
         lines(format!("slot {slot}: item at {offset}, {} bytes, {}: {}", payload.len(), version(word), hex(payload)));
     }
 }
-fn show_node(p: &PageBytes, lines: &mut Lines<'_>) {
-    let v = View::of(p);
+fn show_node(p: &PageBytes, lines: &mut LineSink<'_>) {
+    let v = PageView::of(p);
     lines(format!("level {}, {}", node::level(&v), node_summary(p)));
     for idx in 0..node::count(&v) {
         match node::entry(&v, idx) {
@@ -101,9 +101,9 @@ fn show_node(p: &PageBytes, lines: &mut Lines<'_>) {
 }
 /// Entries, fill, fences and right sibling of a tree's node.
 pub(super) fn node_summary(p: &PageBytes) -> String {
-    let v = View::of(p);
+    let v = PageView::of(p);
     let used = (PAGE - node::SLOTS).saturating_sub(node::room(p));
-    let fence = |e: Option<node::Entry<'_>>| e.map_or("none".into(), |e| format!("{} {}", hex(e.key), row(e.rid)));
+    let fence = |e: Option<node::NodeEntry<'_>>| e.map_or("none".into(), |e| format!("{} {}", hex(e.key), row(e.rid)));
     format!(
         "{} entries, {} % full, from {} to {}, right sibling {}",
         node::count(&v),
@@ -116,7 +116,7 @@ pub(super) fn node_summary(p: &PageBytes) -> String {
         }
     )
 }
-pub(super) fn entry(e: &node::Entry<'_>, level: u8) -> String {
+pub(super) fn entry(e: &node::NodeEntry<'_>, level: u8) -> String {
     let to = if level > 0 { format!("to block {}", e.child) } else { format!("row {}", row(e.rid)) };
     let stamp = match e.stamp {
         0 => String::new(),
@@ -126,7 +126,7 @@ pub(super) fn entry(e: &node::Entry<'_>, level: u8) -> String {
     format!("key {} {to}{stamp}", hex(e.key))
 }
 
-fn show_undo(p: &PageBytes, lines: &mut Lines<'_>) {
+fn show_undo(p: &PageBytes, lines: &mut LineSink<'_>) {
     lines(format!("page {} of the chunk whose number ends with {:#x}", get32(p, at::BLOCK), get32(p, at::REL)));
     let mut offset = HEADER;
     while offset + 2 <= PAGE && get16(p, offset) != 0 {

@@ -3,15 +3,15 @@
 //! Must not know: what keys mean.
 
 use super::page::{entry, kind_name, node_summary};
-use super::{Inspector, Lines, about};
+use super::{Inspector, LineSink, about};
 use crate::btree::node;
-use crate::page::{KIND_TREE, View, at};
+use crate::page::{KIND_TREE, PageView, at};
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, RelationId, Result, sqlstate};
 
 impl Inspector {
     /// Levels, nodes with their fill and fences; with `keys`, the entries too.
-    pub fn tree(&self, relation: RelationId, keys: bool, lines: &mut Lines<'_>) -> Result<()> {
+    pub fn tree(&self, relation: RelationId, keys: bool, lines: &mut LineSink<'_>) -> Result<()> {
         let r = self.relation(relation)?;
         if crate::api::RelationKind::of_number(r.kind).is_none_or(|kind| kind.page_kind() != KIND_TREE) {
             let message = format!("storage relation {} is no tree, but a {}", r.id, about(r));
@@ -35,7 +35,7 @@ impl Inspector {
                         break;
                     }
                 };
-                let v = View::of(&page);
+                let v = PageView::of(&page);
                 if !v.is(KIND_TREE, r.id, at_block) {
                     lines(format!("  block {at_block} is no node of this tree: kind {}", kind_name(page[at::KIND])));
                     break;

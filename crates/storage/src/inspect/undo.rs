@@ -3,19 +3,19 @@
 //! Must not know: which of them a snapshot sees.
 
 use super::words::{hex, record, row, undo_place, version};
-use super::{Inspector, Lines, about};
+use super::{Inspector, LineSink, about};
 use crate::heap::page as hp;
-use crate::page::{self, KIND_UNDO, PAGE, View};
+use crate::page::{self, KIND_UNDO, PAGE, PageView};
 use crate::undo::record::{CHUNK, UndoKind, UndoRecord};
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 
 impl Inspector {
     /// The row's item, and the records that lead to its older versions.
-    pub fn undo(&self, relation: RelationId, rid: RowId, lines: &mut Lines<'_>) -> Result<()> {
+    pub fn undo(&self, relation: RelationId, rid: RowId, lines: &mut LineSink<'_>) -> Result<()> {
         let r = self.relation(relation)?;
         let page = self.load(Inspector::pid_of(r, rid.block)?)?;
-        let (v, slot) = (View::of(&page), usize::from(rid.slot));
+        let (v, slot) = (PageView::of(&page), usize::from(rid.slot));
         let Some((offset, len)) = hp::item(v, slot).filter(|_| v.is(page::KIND_HEAP, r.id, rid.block)) else {
             let message = format!("storage relation {} ({}) has no row {}", r.id, about(r), row(rid.to_u64()));
             return Err(Error::new(sqlstate::UNDEFINED_OBJECT, message));
@@ -39,7 +39,7 @@ impl Inspector {
                 break;
             };
             let at = (address % PAGE as u64) as usize;
-            let undo_page = View::of(&page);
+            let undo_page = PageView::of(&page);
             let bytes = undo_page.bytes(at, undo_page.u16(at)).unwrap_or(&[]);
             let is_its_chunk =
                 undo_page.u8(page::at::KIND) == KIND_UNDO && undo_page.u32(page::at::REL) == (address / CHUNK) as u32;

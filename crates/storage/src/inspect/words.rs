@@ -31,7 +31,7 @@ pub fn row(rid: u64) -> String {
     let RowId { block, slot } = RowId::from_u64(rid);
     format!("({block},{slot})")
 }
-pub fn undo_place(address: u64) -> String {
+pub(crate) fn undo_place(address: u64) -> String {
     if address == 0 {
         return "no undo".into();
     }

@@ -9,7 +9,7 @@ use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 
 /// Groups of postings as entries of the tree.
-struct Entries<'i> {
+struct EntryBuilder<'i> {
     postings: &'i mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
     /// Of the term at hand: what its entries begin with, and rows that have no entry yet.
     term: Option<Vec<u8>>,
@@ -24,7 +24,7 @@ struct Entries<'i> {
 /// So many of a term's rows wait for an entry at most.
 const MOST_WAITING: usize = 4096;
 
-impl Entries<'_> {
+impl EntryBuilder<'_> {
     /// Reads on until an entry's rows are known; false: that was all.
     fn gather(&mut self) -> Result<bool> {
         loop {
@@ -55,7 +55,7 @@ impl Entries<'_> {
         }
     }
 }
-impl Iterator for Entries<'_> {
+impl Iterator for EntryBuilder<'_> {
     type Item = Result<(Vec<u8>, RowId)>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -94,7 +94,7 @@ impl Relation {
         park: &dyn Park,
     ) -> Result<()> {
         self.state()?;
-        let mut entries = Entries {
+        let mut entries = EntryBuilder {
             postings,
             term: None,
             own: Vec::new(),

@@ -2,13 +2,13 @@
 //!
 //! Must not know: what terms mean.
 
-use super::entry::{self, HISTORY, History, LONGEST_TERM, PENDING, POSTING, Posting};
-use super::merge::Joiner;
+use super::entry::{self, HISTORY, LONGEST_TERM, PENDING, POSTING, Posting, RowHistory};
+use super::merge::PieceJoiner;
 use crate::api::Persistence;
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::report::{CheckReport, RowSet, has_row, unreached};
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId};
@@ -62,10 +62,10 @@ impl Complaints<'_> {
     }
 }
 
-fn read_histories(index: &Arc<Relation>, complaints: &mut Complaints<'_>) -> Result<HashMap<u64, History>> {
-    let mut histories: HashMap<u64, History> = HashMap::new();
+fn read_histories(index: &Arc<Relation>, complaints: &mut Complaints<'_>) -> Result<HashMap<u64, RowHistory>> {
+    let mut histories: HashMap<u64, RowHistory> = HashMap::new();
     index.each_entry(HISTORY, &mut |key, _| {
-        let (Some(row), Some(history)) = (History::row_of(key), History::parse(key)) else {
+        let (Some(row), Some(history)) = (RowHistory::row_of(key), RowHistory::parse(key)) else {
             complaints.say("a history is damaged".into());
             return Ok(true);
         };
@@ -84,14 +84,14 @@ fn read_histories(index: &Arc<Relation>, complaints: &mut Complaints<'_>) -> Res
 struct PostingCheck<'a> {
     core: &'a Core,
     heap: Option<&'a Relation>,
-    histories: HashMap<u64, History>,
+    histories: HashMap<u64, RowHistory>,
     /// Rows that something of their present generation names: they are there, or not.
     known: HashMap<u64, bool>,
 }
 impl PostingCheck<'_> {
     /// What a posting leads to that it should not.
     fn fault(&mut self, (row, generation): Posting) -> Result<Option<&'static str>> {
-        let plain = History::none();
+        let plain = RowHistory::none();
         let history = self.histories.get(&row).unwrap_or(&plain);
         if history.is_dead(generation) {
             return Ok(None);
@@ -110,7 +110,7 @@ impl PostingCheck<'_> {
 }
 
 fn check_pending(index: &Arc<Relation>, rows: &mut PostingCheck<'_>, complaints: &mut Complaints<'_>) -> Result<()> {
-    let mut joiner = Joiner::default();
+    let mut joiner = PieceJoiner::default();
     let (mut entries, mut whole) = (0u64, 0u64);
     index.each_entry(PENDING, &mut |key, _| {
         entries += 1;
@@ -146,7 +146,7 @@ fn check_pending(index: &Arc<Relation>, rows: &mut PostingCheck<'_>, complaints:
 }
 /// Terms that are not too long, each behind its length, in order, each once.
 fn are_terms(body: &[u8]) -> bool {
-    let mut r = Reader::new(body);
+    let mut r = ByteReader::new(body);
     let mut before: Option<&[u8]> = None;
     while !r.is_empty() {
         let Some(term) = r.prefixed().filter(|term| term.len() <= LONGEST_TERM) else { return false };

@@ -11,7 +11,7 @@ use super::entry::Posting;
 use kilndb_base::RowId;
 
 /// Generations from one to another (inclusive) of a row.
-struct Dead {
+struct DeadGenerations {
     row: u64,
     first: u32,
     last: u32,
@@ -19,7 +19,7 @@ struct Dead {
 
 #[derive(Default)]
 pub(super) struct DeadRows {
-    list: Vec<Dead>,
+    list: Vec<DeadGenerations>,
     rows: usize,
     first_block: u32,
     /// Where in the list each block of the heap begins, from the first on, and the end; none where there are few rows
@@ -41,7 +41,7 @@ impl DeadRows {
     }
     pub fn push(&mut self, row: u64, dead: &[(u32, u32)]) {
         self.rows += usize::from(!dead.is_empty());
-        self.list.extend(dead.iter().map(|(first, last)| Dead { row, first: *first, last: *last }));
+        self.list.extend(dead.iter().map(|(first, last)| DeadGenerations { row, first: *first, last: *last }));
     }
     /// That was all.
     pub fn finish(&mut self) {
@@ -59,7 +59,7 @@ impl DeadRows {
         self.starts.push(self.list.len() as u32);
     }
     /// Those of the row's block, or all.
-    fn near(&self, row: u64) -> &[Dead] {
+    fn near(&self, row: u64) -> &[DeadGenerations] {
         if self.starts.is_empty() {
             return &self.list;
         }
@@ -75,7 +75,7 @@ impl DeadRows {
         rest.iter().take_while(|dead| dead.row == row).any(|dead| (dead.first..=dead.last).contains(&generation))
     }
     /// Each row with its dead generations.
-    pub fn into_rows(self) -> impl Iterator<Item = (u64, Vec<(u32, u32)>)> {
+    pub(crate) fn into_rows(self) -> impl Iterator<Item = (u64, Vec<(u32, u32)>)> {
         let mut list = self.list.into_iter().peekable();
         std::iter::from_fn(move || {
             let row = list.peek()?.row;

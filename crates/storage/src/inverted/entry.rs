@@ -7,21 +7,21 @@
 //!
 //! Must not know: pages, the log.
 
-use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
 use kilndb_base::{Error, Result, sqlstate};
 
 pub const PENDING: u8 = 1;
-pub const POSTING: u8 = 2;
-pub const HISTORY: u8 = 3;
+pub(crate) const POSTING: u8 = 2;
+pub(crate) const HISTORY: u8 = 3;
 
 /// Longer terms are cut.
-pub const LONGEST_TERM: usize = 1000;
+pub(crate) const LONGEST_TERM: usize = 1000;
 const CUT_TERM: usize = LONGEST_TERM - 8;
 /// Bytes of terms in a piece of a pending row.
-pub const LARGEST_PIECE: usize = 1800;
+pub(crate) const LARGEST_PIECE: usize = 1800;
 /// Of what is before a term in one, at most.
 const LENGTH_BYTES: usize = 3;
-pub const ROW_ID_BYTES: usize = 6;
+pub(crate) const ROW_ID_BYTES: usize = 6;
 const PENDING_OWN: usize = 1 + ROW_ID_BYTES + 4 + 2;
 
 const _: () = assert!(PENDING_OWN + 10 + LARGEST_PIECE <= crate::MAX_KEY);
@@ -31,7 +31,7 @@ pub fn damaged() -> Error {
 }
 
 /// (Row id, generation).
-pub type Posting = (u64, u32);
+pub(crate) type Posting = (u64, u32);
 
 fn put_row(out: &mut Vec<u8>, row: u64) {
     out.extend_from_slice(&row.to_be_bytes()[2..]);
@@ -82,19 +82,19 @@ fn put_escaped(out: &mut Vec<u8>, term: &[u8]) {
     }
 }
 /// What all entries of a term begin with.
-pub fn posting_own(term: &[u8]) -> Vec<u8> {
+pub(crate) fn posting_own(term: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(term.len() + 20);
     put_posting_own(&mut out, &kept_term(term));
     out
 }
 /// The same of a term as it is kept.
-pub fn put_posting_own(out: &mut Vec<u8>, kept: &[u8]) {
+pub(crate) fn put_posting_own(out: &mut Vec<u8>, kept: &[u8]) {
     out.push(POSTING);
     put_escaped(out, kept);
     out.extend_from_slice(&[0, 1]);
 }
 /// Where entries of terms at or after this one begin. Cut where long terms are.
-pub fn term_bound(term: &[u8], upper: bool) -> Vec<u8> {
+pub(crate) fn term_bound(term: &[u8], upper: bool) -> Vec<u8> {
     let mut out = vec![POSTING];
     if escaped_len(term) <= LONGEST_TERM {
         put_escaped(&mut out, term);
@@ -109,7 +109,7 @@ pub fn term_bound(term: &[u8], upper: bool) -> Vec<u8> {
     out
 }
 /// A posting entry: its own bytes up to the end of the term, and what follows.
-pub fn split_posting(key: &[u8]) -> Option<(&[u8], &[u8])> {
+pub(crate) fn split_posting(key: &[u8]) -> Option<(&[u8], &[u8])> {
     if key.first() != Some(&POSTING) {
         return None;
     }
@@ -143,13 +143,13 @@ pub fn unescaped(own: &[u8]) -> Vec<u8> {
 
 /// What a block has behind the term: its anchor, a row id and a generation. No posting in it is before that, and no two
 /// blocks of a term have the same.
-pub const ANCHOR_BYTES: usize = ROW_ID_BYTES + 4;
+pub(crate) const ANCHOR_BYTES: usize = ROW_ID_BYTES + 4;
 
 /// Bytes that postings may take in a block of this term before it is divided. Twice as many still make an entry.
-pub fn largest_block(own: &[u8]) -> usize {
+pub(crate) fn largest_block(own: &[u8]) -> usize {
     crate::MAX_KEY.saturating_sub(own.len() + ANCHOR_BYTES + 20) / 2
 }
-pub fn put_anchor(out: &mut Vec<u8>, anchor: Posting) {
+pub(crate) fn put_anchor(out: &mut Vec<u8>, anchor: Posting) {
     put_row(out, anchor.0);
     out.extend_from_slice(&anchor.1.to_be_bytes());
 }
@@ -165,7 +165,7 @@ pub fn block(own: &[u8], anchor: Posting, postings: &[Posting]) -> Vec<u8> {
     out
 }
 /// Postings that follow the row `before`.
-pub fn put_postings(out: &mut Vec<u8>, mut before: u64, postings: &[Posting]) {
+pub(crate) fn put_postings(out: &mut Vec<u8>, mut before: u64, postings: &[Posting]) {
     for posting in postings {
         put_posting(out, before, *posting);
         before = posting.0;
@@ -179,7 +179,7 @@ fn put_posting(out: &mut Vec<u8>, before: u64, (row, generation): Posting) {
 }
 /// The posting that follows the row `before`.
 #[inline]
-fn get_posting(r: &mut Reader<'_>, before: u64) -> Result<Posting> {
+fn get_posting(r: &mut ByteReader<'_>, before: u64) -> Result<Posting> {
     let step = r.varint().ok_or_else(damaged)?;
     let row = before.checked_add(step >> 1).filter(|row| *row < 1 << 48).ok_or_else(damaged)?;
     let generation =
@@ -189,9 +189,9 @@ fn get_posting(r: &mut Reader<'_>, before: u64) -> Result<Posting> {
 /// Appends what a block, which has `rest` behind its term, has there once these postings are in it (in order, none
 /// before its anchor). How many bytes at its beginning are as they were; None: all postings are there already, and
 /// nothing is appended.
-pub fn put_among(out: &mut Vec<u8>, rest: &[u8], new: &[Posting]) -> Result<Option<usize>> {
+pub(crate) fn put_among(out: &mut Vec<u8>, rest: &[u8], new: &[Posting]) -> Result<Option<usize>> {
     let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
-    let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
+    let mut r = ByteReader::new(&rest[ANCHOR_BYTES..]);
     let mut new = new.iter().copied().peekable();
     // Bytes of `rest` that are dealt with, and those before the first change.
     let (mut copied, mut same) = (0, None);
@@ -234,13 +234,13 @@ pub fn fitting(anchor: Posting, postings: &[Posting], most: usize) -> usize {
     postings.len()
 }
 /// Postings of what follows the term (empty: one row, the entry's own).
-pub fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Posting)) -> Result<()> {
+pub(crate) fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Posting)) -> Result<()> {
     if rest.is_empty() {
         visit((rid, 0));
         return Ok(());
     }
     let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
-    let mut r = Reader::new(&rest[ANCHOR_BYTES..]);
+    let mut r = ByteReader::new(&rest[ANCHOR_BYTES..]);
     while !r.is_empty() {
         let posting = get_posting(&mut r, row)?;
         row = posting.0;
@@ -248,24 +248,24 @@ pub fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Posting)) -> 
     }
     Ok(())
 }
-pub fn anchor_of(rest: &[u8]) -> Option<Posting> {
+pub(crate) fn anchor_of(rest: &[u8]) -> Option<Posting> {
     Some((get_row(rest)?, u32::from_be_bytes(*rest.get(ROW_ID_BYTES..)?.first_chunk()?)))
 }
 /// Behind all blocks of the term with an anchor at or before this posting.
-pub fn put_after_block(out: &mut Vec<u8>, own: &[u8], posting: Posting) {
+pub(crate) fn put_after_block(out: &mut Vec<u8>, own: &[u8], posting: Posting) {
     out.extend_from_slice(own);
     put_anchor(out, posting);
     // More than what any block's postings begin with: no varint is so long.
     out.extend_from_slice(&[0xff; 10]);
 }
 /// What a block with this anchor begins with.
-pub fn block_own(own: &[u8], anchor: Posting) -> Vec<u8> {
+pub(crate) fn block_own(own: &[u8], anchor: Posting) -> Vec<u8> {
     block(own, anchor, &[])
 }
 
 // ---- pending rows
 
-pub fn pending_own(posting: Posting, piece: u16) -> Vec<u8> {
+pub(crate) fn pending_own(posting: Posting, piece: u16) -> Vec<u8> {
     let mut out = Vec::with_capacity(PENDING_OWN + 64);
     out.push(PENDING);
     put_row(&mut out, posting.0);
@@ -274,7 +274,7 @@ pub fn pending_own(posting: Posting, piece: u16) -> Vec<u8> {
     out
 }
 /// Row, generation, number of the piece, and the rest.
-pub fn split_pending(key: &[u8]) -> Option<(Posting, u16, &[u8])> {
+pub(crate) fn split_pending(key: &[u8]) -> Option<(Posting, u16, &[u8])> {
     if key.first() != Some(&PENDING) || key.len() < PENDING_OWN {
         return None;
     }
@@ -284,13 +284,13 @@ pub fn split_pending(key: &[u8]) -> Option<(Posting, u16, &[u8])> {
     Some(((row, generation), piece, &key[PENDING_OWN..]))
 }
 /// A pending row that is in one piece: its terms.
-pub fn whole_pending(key: &[u8]) -> Option<(Posting, &[u8])> {
+pub(crate) fn whole_pending(key: &[u8]) -> Option<(Posting, &[u8])> {
     let (posting, piece, rest) = split_pending(key)?;
-    let mut r = Reader::new(rest);
+    let mut r = ByteReader::new(rest);
     (piece == 0 && r.varint() == Some(1)).then(|| (posting, r.remaining()))
 }
 /// The pieces of a pending row; the first one begins with their number. Terms come in their order, each once.
-pub fn pending_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
+pub(crate) fn pending_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     // Nearly all rows: one piece, no term that would be cut.
     let len: usize = terms.iter().map(|term| term.len() + LENGTH_BYTES).sum();
     if len <= LARGEST_PIECE && terms.iter().all(|term| 2 * term.len() <= LONGEST_TERM) {
@@ -338,14 +338,14 @@ fn several_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
 
 /// Which generations of a row there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct History {
+pub(crate) struct RowHistory {
     /// None: there is no row here now.
     pub present: Option<u32>,
     /// Dead ones that may have postings: (first, last), in order, apart from each other.
     pub dead: Vec<(u32, u32)>,
 }
 
-impl History {
+impl RowHistory {
     pub fn own(row: u64) -> Vec<u8> {
         let mut out = vec![HISTORY];
         put_row(&mut out, row);
@@ -355,11 +355,11 @@ impl History {
         if key.first() == Some(&HISTORY) { get_row(&key[1..]) } else { None }
     }
     /// Of a row without an entry.
-    pub fn none() -> History {
-        History { present: Some(0), dead: Vec::new() }
+    pub fn none() -> RowHistory {
+        RowHistory { present: Some(0), dead: Vec::new() }
     }
-    pub fn parse(key: &[u8]) -> Option<History> {
-        let mut r = Reader::new(key.get(1 + ROW_ID_BYTES..)?);
+    pub fn parse(key: &[u8]) -> Option<RowHistory> {
+        let mut r = ByteReader::new(key.get(1 + ROW_ID_BYTES..)?);
         let present = u32::try_from(r.varint()?).ok()?.checked_sub(1);
         let mut dead = Vec::new();
         let mut next = 0u32;
@@ -369,10 +369,10 @@ impl History {
             dead.push((first, last));
             next = last.checked_add(1)?;
         }
-        Some(History { present, dead })
+        Some(RowHistory { present, dead })
     }
     pub fn bytes(&self, row: u64) -> Vec<u8> {
-        let mut out = History::own(row);
+        let mut out = RowHistory::own(row);
         put_varint(&mut out, self.present.map_or(0, |p| u64::from(p) + 1));
         let mut next = 0;
         for (first, last) in &self.dead {
@@ -394,7 +394,7 @@ impl History {
     pub fn is_dead(&self, generation: u32) -> bool {
         self.dead.iter().any(|(first, last)| (*first..=*last).contains(&generation))
     }
-    pub fn add_dead(&mut self, first: u32, last: u32) {
+    pub(crate) fn add_dead(&mut self, first: u32, last: u32) {
         let at = self.dead.partition_point(|dead| dead.0 < first);
         self.dead.insert(at, (first, last));
         let mut joined: Vec<(u32, u32)> = Vec::with_capacity(self.dead.len());
@@ -539,7 +539,7 @@ mod tests {
     }
     #[test]
     fn histories_come_back_and_keep_ranges() {
-        let mut history = History { present: Some(7), dead: Vec::new() };
+        let mut history = RowHistory { present: Some(7), dead: Vec::new() };
         for generation in [3, 1, 2, 5, 0, 5] {
             history.add_dead(generation, generation);
         }
@@ -547,12 +547,12 @@ mod tests {
         let mut all = history.clone();
         all.add_dead(0, 7);
         assert_eq!(all.dead, [(0, 7)]);
-        assert_eq!(History::parse(&history.bytes(9)), Some(history.clone()));
+        assert_eq!(RowHistory::parse(&history.bytes(9)), Some(history.clone()));
         assert_eq!(history.next(), 8);
         history.forget(&[(1, 1), (5, 5)]);
         assert_eq!(history.dead, [(0, 0), (2, 3)]);
-        assert!(!history.is_plain() && History::none().is_plain());
-        assert_eq!(History { present: None, dead: vec![(0, 4)] }.next(), 5);
+        assert!(!history.is_plain() && RowHistory::none().is_plain());
+        assert_eq!(RowHistory { present: None, dead: vec![(0, 4)] }.next(), 5);
     }
     #[test]
     fn rows_are_divided_into_pieces() {
@@ -564,7 +564,7 @@ mod tests {
             assert!(piece.len() <= crate::MAX_KEY);
             let (posting, number, rest) = split_pending(piece).unwrap();
             assert_eq!((posting, usize::from(number)), ((77, 2), i));
-            let mut r = Reader::new(rest);
+            let mut r = ByteReader::new(rest);
             if i == 0 {
                 assert_eq!(r.varint(), Some(pieces.len() as u64));
             }

@@ -8,30 +8,30 @@
 //! Must not know: what terms mean.
 
 use super::entry::{self, PENDING, Posting};
-use super::place::{Changes, Group, Placed};
-use super::sweep::Pass;
+use super::place::{LeafChanges, PlacingOutcome, TermGroup};
+use super::sweep::MaintenancePass;
 use super::write::find_own;
 use crate::MAX_KEY;
 use crate::ahead;
-use crate::btree::node::{self, Key, Side};
+use crate::btree::node::{self, FenceSide, KeyAndRow};
 use crate::directory::Relation;
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::Result;
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 /// Row ids that are being merged: from, to (inclusive); none if from is beyond.
-pub(crate) struct Range(u64, u64);
+pub(crate) struct RowIdRange(u64, u64);
 
-impl Default for Range {
-    fn default() -> Range {
-        Range(1, 0)
+impl Default for RowIdRange {
+    fn default() -> RowIdRange {
+        RowIdRange(1, 0)
     }
 }
-impl Range {
+impl RowIdRange {
     pub(super) fn contains(&self, row: u64) -> bool {
         (self.0..=self.1).contains(&row)
     }
@@ -67,7 +67,7 @@ impl PendingPosting {
 
 /// Rows taken out of the pending area for merging. Its memory is used again.
 #[derive(Default)]
-pub(crate) struct Batch {
+pub(crate) struct MergeBatch {
     /// In the order of the pending area, with the numbers of their pieces.
     rows: Vec<(Posting, u16)>,
     /// Terms one after the other.
@@ -79,7 +79,7 @@ pub(crate) struct Batch {
     rest: Option<u64>,
 }
 
-impl Batch {
+impl MergeBatch {
     fn clear(&mut self) {
         self.rows.clear();
         self.bytes.clear();
@@ -96,7 +96,7 @@ impl Batch {
         let number = self.rows.len() as u32;
         self.rows.push((row.posting, row.pieces));
         // One that died while another merge was under way is only taken out.
-        let mut r = Reader::new(if is_dead { &[] } else { &row.body });
+        let mut r = ByteReader::new(if is_dead { &[] } else { &row.body });
         while !r.is_empty() {
             let term = r.prefixed().filter(|term| term.len() <= MAX_KEY).ok_or_else(entry::damaged)?;
             let start = self.bytes.len() as u32;
@@ -124,7 +124,7 @@ impl Batch {
         self.postings = postings;
     }
     /// The next term; false: there is none.
-    fn next_group(&self, at: &mut usize, group: &mut Group) -> bool {
+    fn next_group(&self, at: &mut usize, group: &mut TermGroup) -> bool {
         let Some(first) = self.postings.get(*at) else { return false };
         // Long terms are anywhere in the batch.
         if let Some(later) = self.postings.get(*at + TERMS_AHEAD).filter(|later| !later.is_whole()) {
@@ -190,18 +190,18 @@ pub(super) struct PendingRow {
     pub body: Vec<u8>,
 }
 #[derive(Default)]
-pub(super) struct Joiner {
+pub(super) struct PieceJoiner {
     row: Option<PendingRow>,
     wanted: u16,
     /// The last piece, if it belonged to no row.
     pub(super) stray: Option<(Posting, u16)>,
 }
-impl Joiner {
+impl PieceJoiner {
     /// The next entry of the pending area; a row that is complete with it.
     pub(super) fn push(&mut self, key: &[u8]) -> Result<Option<PendingRow>> {
         let (posting, piece, rest) = entry::split_pending(key).ok_or_else(entry::damaged)?;
         if piece == 0 {
-            let mut r = Reader::new(rest);
+            let mut r = ByteReader::new(rest);
             self.wanted = r.varint().and_then(|n| u16::try_from(n).ok()).ok_or_else(entry::damaged)?;
             self.row = Some(PendingRow { posting, pieces: 1, body: r.remaining().to_vec() });
         } else {
@@ -222,18 +222,18 @@ impl Joiner {
 
 impl Relation {
     /// Merges some rows from `from` on; where to go on.
-    fn merge_some(self: &Arc<Self>, from: u64, batch: &mut Batch) -> Result<Option<u64>> {
+    fn merge_some(self: &Arc<Self>, from: u64, batch: &mut MergeBatch) -> Result<Option<u64>> {
         let state = self.state()?;
-        *crate::lock(&state.merging) = Range(from, u64::MAX);
+        *crate::lock(&state.merging) = RowIdRange(from, u64::MAX);
         let merged = self.merge_batch(from, batch);
-        *crate::lock(&state.merging) = Range::default();
+        *crate::lock(&state.merging) = RowIdRange::default();
         merged
     }
-    fn merge_batch(self: &Arc<Self>, from: u64, batch: &mut Batch) -> Result<Option<u64>> {
+    fn merge_batch(self: &Arc<Self>, from: u64, batch: &mut MergeBatch) -> Result<Option<u64>> {
         self.gather_pending(from, batch)?;
         if let Some(rest) = batch.rest {
             // Others need not wait for these.
-            *crate::lock(&self.state()?.merging) = Range(from, rest.saturating_sub(1));
+            *crate::lock(&self.state()?.merging) = RowIdRange(from, rest.saturating_sub(1));
         }
         batch.sort();
         if self.put_batch(batch)? {
@@ -247,9 +247,9 @@ impl Relation {
         }
         Ok(None)
     }
-    fn gather_pending(self: &Arc<Self>, from: u64, batch: &mut Batch) -> Result<()> {
+    fn gather_pending(self: &Arc<Self>, from: u64, batch: &mut MergeBatch) -> Result<()> {
         batch.clear();
-        let mut joiner = Joiner::default();
+        let mut joiner = PieceJoiner::default();
         self.each_between(entry::pending_own((from, 0), 0), vec![PENDING + 1], &mut |key, _| {
             let Some(row) = joiner.push(key)? else {
                 batch.stray.extend(joiner.stray.take());
@@ -265,10 +265,10 @@ impl Relation {
         })
     }
     /// False: the server stops, it was broken off.
-    fn put_batch(&self, batch: &Batch) -> Result<bool> {
+    fn put_batch(&self, batch: &MergeBatch) -> Result<bool> {
         let mut at = 0;
-        let mut group = Group::default();
-        let mut changes = Changes::default();
+        let mut group = TermGroup::default();
+        let mut changes = LeafChanges::default();
         let mut more = batch.next_group(&mut at, &mut group);
         let mut next_leaf = NextLeaf::default();
         while more {
@@ -276,7 +276,7 @@ impl Relation {
                 return Ok(false);
             }
             let near = next_leaf.guess();
-            let (block, mut page) = self.latch_leaf_near(near, Key(&group.target, 0))?;
+            let (block, mut page) = self.latch_leaf_near(near, KeyAndRow(&group.target, 0))?;
             next_leaf.found(near, block, node::right(&page.view()));
             if next_leaf.is_likely() {
                 ahead::fetch_page(self, next_leaf.right);
@@ -285,8 +285,8 @@ impl Relation {
             changes.begin(&page.view(), self.target(block));
             for _ in 0..TERMS_AT_ONCE {
                 match self.place(&mut page, &group, &mut changes)? {
-                    Placed::Done(count) => group.placed(count),
-                    Placed::Full(idx) => {
+                    PlacingOutcome::Done(count) => group.placed(count),
+                    PlacingOutcome::Full(idx) => {
                         full = Some(idx);
                         break;
                     }
@@ -296,7 +296,7 @@ impl Relation {
                 } else {
                     group.aim();
                 }
-                if !more || !node::is_before_end(&page.view(), Key(&group.target, 0)) {
+                if !more || !node::is_before_end(&page.view(), KeyAndRow(&group.target, 0)) {
                     break;
                 }
             }
@@ -315,16 +315,16 @@ impl Relation {
             .flat_map(|(posting, pieces)| (0..*pieces).map(|piece| entry::pending_own(*posting, piece)))
             .peekable();
         while let Some(next) = owns.peek().cloned() {
-            let (block, mut page) = self.latch_node(0, Key(&next, 0))?;
+            let (block, mut page) = self.latch_node(0, KeyAndRow(&next, 0))?;
             let target = self.target(block);
             let mut found = Vec::new();
-            while let Some(own) = owns.next_if(|own| node::side(&page.view(), Key(own, 0)) == Side::Inside) {
+            while let Some(own) = owns.next_if(|own| node::side(&page.view(), KeyAndRow(own, 0)) == FenceSide::Inside) {
                 if let (idx, Some(_)) = find_own(&page.view(), &own) {
                     found.push(idx);
                 }
             }
             if !found.is_empty() {
-                let ops: Vec<_> = found.iter().rev().map(|idx| (target, Op::TreeRemove { idx: *idx })).collect();
+                let ops: Vec<_> = found.iter().rev().map(|idx| (target, PageOp::TreeRemove { idx: *idx })).collect();
                 let which = vec![0; ops.len()];
                 self.core.emit_plain(self, 0, &ops, &which, &mut [&mut page])?;
             }
@@ -337,7 +337,7 @@ impl Relation {
         Ok(())
     }
     /// One round of the background thread; true: there is more to do.
-    pub(super) fn inverted_step(self: &Arc<Self>, now_nanos: u64, batch: &mut Batch) -> Result<bool> {
+    pub(super) fn inverted_step(self: &Arc<Self>, now_nanos: u64, batch: &mut MergeBatch) -> Result<bool> {
         let state = self.state()?;
         let Ok(mut pass) = state.pass.try_lock() else { return Ok(true) };
         if !state.counted.swap(true, Relaxed) {
@@ -355,7 +355,7 @@ impl Relation {
         }
         self.sweep_step(&mut pass)
     }
-    fn merge_step(self: &Arc<Self>, pass: &mut Pass, batch: &mut Batch) -> Result<()> {
+    fn merge_step(self: &Arc<Self>, pass: &mut MaintenancePass, batch: &mut MergeBatch) -> Result<()> {
         let state = self.state()?;
         if !pass.is_merging() {
             state.begun.fetch_add(1, Relaxed);
@@ -388,7 +388,7 @@ impl Relation {
         while state.finished.load(Relaxed) <= begun {
             state.is_wanted.store(true, Relaxed);
             if is_private {
-                self.merge_step(&mut crate::lock(&state.pass), &mut Batch::default())?;
+                self.merge_step(&mut crate::lock(&state.pass), &mut MergeBatch::default())?;
             } else {
                 park.park(Some(self.core.env.monotonic_nanos() + POLL_NANOS))?;
                 self.pid(0)?;

@@ -3,7 +3,7 @@
 //! Must not know: what terms mean.
 
 use super::entry;
-use super::merge::Batch;
+use super::merge::MergeBatch;
 use crate::btree;
 use crate::core::Core;
 use crate::directory::Relation;
@@ -80,7 +80,7 @@ impl IndexMethod for Inverted {
         core.purge_terms(index, record)
     }
     fn worker() -> Option<Box<dyn IndexWorker>> {
-        Some(Box::new(Merger::default()))
+        Some(Box::new(MergeWorker::default()))
     }
     fn flush(index: &Arc<Relation>, park: &dyn Park) -> Result<u64> {
         index.flush_pending(park)
@@ -89,9 +89,9 @@ impl IndexMethod for Inverted {
 
 /// Merges what is pending, and takes out what is dead.
 #[derive(Default)]
-struct Merger(Batch);
+struct MergeWorker(MergeBatch);
 
-impl IndexWorker for Merger {
+impl IndexWorker for MergeWorker {
     fn step(&mut self, index: &Arc<Relation>) -> Result<bool> {
         index.inverted_step(index.core.env.monotonic_nanos(), &mut self.0)
     }

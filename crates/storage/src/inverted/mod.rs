@@ -35,9 +35,9 @@ use kilndb_base::sync::atomic::{AtomicBool, AtomicU64};
 #[derive(Default)]
 pub(crate) struct InvertedState {
     /// Rows whose pending entries are being merged.
-    merging: Mutex<merge::Range>,
+    merging: Mutex<merge::RowIdRange>,
     /// One at a time goes through the index as a whole.
-    pass: Mutex<sweep::Pass>,
+    pass: Mutex<sweep::MaintenancePass>,
     /// Bytes of pending rows that were written since the last merge began, and when the first of them was found by the
     /// merging thread.
     pending_bytes: AtomicU64,

@@ -10,11 +10,11 @@
 
 use super::entry::{self, ANCHOR_BYTES, Posting};
 use super::write::find_own;
-use crate::btree::node::{self, Key, Side};
+use crate::btree::node::{self, FenceSide, KeyAndRow};
 use crate::buffer::WriteGuard;
 use crate::directory::Relation;
-use crate::page::View;
-use crate::wal::record::{Op, Target};
+use crate::page::PageView;
+use crate::wal::record::{PageOp, PageTarget};
 use kilndb_base::Result;
 use std::ops::Range;
 
@@ -25,7 +25,7 @@ const MOST_GATHERED: usize = 16 << 10;
 
 /// A term of a batch, and what of it is not in the tree yet.
 #[derive(Default)]
-pub(super) struct Group {
+pub(super) struct TermGroup {
     /// What its entries begin with.
     own: Vec<u8>,
     /// Behind its blocks that the first posting may belong to.
@@ -34,7 +34,7 @@ pub(super) struct Group {
     /// So many of them are in the tree.
     placed: usize,
 }
-impl Group {
+impl TermGroup {
     /// Of another term, as it is kept.
     pub fn begin(&mut self, term: &[u8]) {
         self.own.clear();
@@ -54,7 +54,7 @@ impl Group {
     pub fn rest(&self) -> &[Posting] {
         self.postings.get(self.placed..).unwrap_or(&[])
     }
-    pub fn aim(&mut self) {
+    pub(crate) fn aim(&mut self) {
         self.target.clear();
         if let Some(first) = self.postings.get(self.placed) {
             entry::put_after_block(&mut self.target, &self.own, *first);
@@ -63,29 +63,29 @@ impl Group {
 }
 
 /// What was made of some terms' postings on a latched leaf.
-pub(super) enum Placed {
+pub(super) enum PlacingOutcome {
     /// So many of the postings are there.
     Done(usize),
     /// The leaf is to be split, the next entry would go here.
     Full(usize),
 }
 
-enum Kind {
+enum LeafChangeKind {
     Insert,
     Replace,
     Extend,
 }
-struct Change {
-    kind: Kind,
+struct LeafChange {
+    kind: LeafChangeKind,
     /// Where, once those before it are made.
     idx: usize,
     bytes: Range<usize>,
 }
 /// Changes of a leaf that are yet to be made. Its memory is used again.
 #[derive(Default)]
-pub(super) struct Changes {
-    target: Option<Target>,
-    list: Vec<Change>,
+pub(super) struct LeafChanges {
+    target: Option<PageTarget>,
+    list: Vec<LeafChange>,
     bytes: Vec<u8>,
     /// Entries that they add.
     added: usize,
@@ -98,9 +98,9 @@ pub(super) struct Changes {
     /// Bytes that all entries of the leaf begin with.
     shared: usize,
 }
-impl Changes {
+impl LeafChanges {
     /// Of another leaf.
-    pub fn begin(&mut self, view: &View, target: Target) {
+    pub fn begin(&mut self, view: &PageView, target: PageTarget) {
         self.clear();
         self.target = Some(target);
         self.near = 0;
@@ -119,19 +119,19 @@ impl Changes {
         start
     }
     /// The entry that began there is complete, and is to be inserted before entry `idx`. False: it does not fit.
-    fn insert(&mut self, view: &View, start: usize, rid: u64, idx: usize) -> bool {
+    fn insert(&mut self, view: &PageView, start: usize, rid: u64, idx: usize) -> bool {
         node::set_plain_head(&mut self.bytes[start..], rid);
         let takes = (self.bytes.len() - start + node::SLOT) as isize;
         let added = self.add(
             view,
             takes,
-            Change { kind: Kind::Insert, idx: idx + self.added, bytes: start..self.bytes.len() },
+            LeafChange { kind: LeafChangeKind::Insert, idx: idx + self.added, bytes: start..self.bytes.len() },
             idx,
         );
         self.added += usize::from(added);
         added
     }
-    fn add(&mut self, view: &View, takes: isize, change: Change, end: usize) -> bool {
+    fn add(&mut self, view: &PageView, takes: isize, change: LeafChange, end: usize) -> bool {
         if self.taken + takes > node::room_of(view) as isize {
             self.bytes.truncate(change.bytes.start);
             return false;
@@ -141,13 +141,13 @@ impl Changes {
         self.list.push(change);
         true
     }
-    fn ops(&self) -> impl Iterator<Item = (Target, Op<'_>)> {
+    fn ops(&self) -> impl Iterator<Item = (PageTarget, PageOp<'_>)> {
         self.list.iter().filter_map(|change| {
             let (idx, bytes) = (change.idx, self.bytes.get(change.bytes.clone()).unwrap_or(&[]));
             let op = match change.kind {
-                Kind::Insert => Op::TreeInsert { idx, entry: bytes },
-                Kind::Replace => Op::TreeReplace { idx, entry: bytes },
-                Kind::Extend => Op::TreeExtend { idx, tail: bytes },
+                LeafChangeKind::Insert => PageOp::TreeInsert { idx, entry: bytes },
+                LeafChangeKind::Replace => PageOp::TreeReplace { idx, entry: bytes },
+                LeafChangeKind::Extend => PageOp::TreeExtend { idx, tail: bytes },
             };
             Some((self.target?, op))
         })
@@ -156,7 +156,7 @@ impl Changes {
 
 impl Relation {
     /// Makes the changes that have been gathered.
-    pub(super) fn make(&self, page: &mut WriteGuard<'_>, changes: &mut Changes) -> Result<()> {
+    pub(super) fn make(&self, page: &mut WriteGuard<'_>, changes: &mut LeafChanges) -> Result<()> {
         if !changes.list.is_empty() {
             let ops: Vec<_> = changes.ops().collect();
             self.core.emit_plain(self, 0, &ops, &vec![0; ops.len()], &mut [page])?;
@@ -166,10 +166,15 @@ impl Relation {
     }
     /// Puts the first of a term's postings into a leaf that covers them, or among its changes. Terms come in their
     /// order.
-    pub(super) fn place(&self, page: &mut WriteGuard<'_>, group: &Group, changes: &mut Changes) -> Result<Placed> {
+    pub(super) fn place(
+        &self,
+        page: &mut WriteGuard<'_>,
+        group: &TermGroup,
+        changes: &mut LeafChanges,
+    ) -> Result<PlacingOutcome> {
         let (own, postings) = (&group.own[..], group.rest());
         let view = page.view();
-        let idx = node::lower_bound_from(&view, Key(&group.target, 0), changes.near, changes.shared);
+        let idx = node::lower_bound_from(&view, KeyAndRow(&group.target, 0), changes.near, changes.shared);
         changes.near = idx;
         let meets_changed = group.placed > 0 && idx <= changes.end;
         if !changes.list.is_empty() && (meets_changed || changes.bytes.len() > MOST_GATHERED) {
@@ -210,8 +215,8 @@ impl Relation {
         own: &[u8],
         new: &[Posting],
         limit: Option<Posting>,
-        target: Target,
-    ) -> Result<Placed> {
+        target: PageTarget,
+    ) -> Result<PlacingOutcome> {
         let view = page.view();
         let old = before(&view, idx, own, limit)?;
         if let ([posting @ (row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
@@ -219,46 +224,47 @@ impl Relation {
         {
             // It stands alone, among others of the term that do not concern it.
             if node::room(page.page()) < entry.len() + 2 {
-                return Ok(Placed::Full(idx));
+                return Ok(PlacingOutcome::Full(idx));
             }
-            let idx = node::lower_bound(&view, Key(own, *row));
-            self.core.emit_plain(self, 0, &[(target, Op::TreeInsert { idx, entry: &entry })], &[0], &mut [page])?;
-            return Ok(Placed::Done(1));
+            let idx = node::lower_bound(&view, KeyAndRow(own, *row));
+            self.core.emit_plain(self, 0, &[(target, PageOp::TreeInsert { idx, entry: &entry })], &[0], &mut [page])?;
+            return Ok(PlacingOutcome::Done(1));
         }
         let merged = union(&old.postings, new);
         if merged.len() == old.postings.len() {
-            return Ok(Placed::Done(new.len()));
+            return Ok(PlacingOutcome::Done(new.len()));
         }
         let appended = old.postings.last().is_none_or(|last| new.first().is_some_and(|p| p > last));
         let entries = divided(&view, own, old.anchor, &merged, appended);
         let needed: usize = entries.iter().map(|e| e.len() + 2).sum();
         let freed: usize = (old.first..idx).filter_map(|i| node::entry(&view, i)).map(|e| e.bytes.len() + 2).sum();
         if node::room(page.page()) + freed < needed {
-            return Ok(Placed::Full(idx));
+            return Ok(PlacingOutcome::Full(idx));
         }
-        let mut ops: Vec<(Target, Op<'_>)> = Vec::with_capacity(entries.len() + idx - old.first);
-        let mut inserts = entries.iter().zip(old.first..).map(|(entry, idx)| (target, Op::TreeInsert { idx, entry }));
+        let mut ops: Vec<(PageTarget, PageOp<'_>)> = Vec::with_capacity(entries.len() + idx - old.first);
+        let mut inserts =
+            entries.iter().zip(old.first..).map(|(entry, idx)| (target, PageOp::TreeInsert { idx, entry }));
         match (old.anchor, entries.first()) {
             (Some(_), Some(entry)) => {
-                ops.push((target, Op::TreeReplace { idx: old.first, entry }));
+                ops.push((target, PageOp::TreeReplace { idx: old.first, entry }));
                 inserts.next();
             }
             // From the right, so that places stay.
-            _ => ops.extend((old.first..idx).rev().map(|idx| (target, Op::TreeRemove { idx }))),
+            _ => ops.extend((old.first..idx).rev().map(|idx| (target, PageOp::TreeRemove { idx }))),
         }
         ops.extend(inserts);
         let which = vec![0; ops.len()];
         self.core.emit_plain(self, 0, &ops, &which, &mut [page])?;
-        Ok(Placed::Done(new.len()))
+        Ok(PlacingOutcome::Done(new.len()))
     }
 }
 
-impl Changes {
+impl LeafChanges {
     /// Postings before which the leaf has none of the term; None: no single entry holds them.
-    fn put_first(&mut self, view: &View, idx: usize, own: &[u8], new: &[Posting]) -> Option<Placed> {
+    fn put_first(&mut self, view: &PageView, idx: usize, own: &[u8], new: &[Posting]) -> Option<PlacingOutcome> {
         let first = *new.first()?;
         // Behind another entry of the leaf they are on it.
-        let is_inside = |key: &[u8], rid| idx > 0 || node::side(view, Key(key, rid)) == Side::Inside;
+        let is_inside = |key: &[u8], rid| idx > 0 || node::side(view, KeyAndRow(key, rid)) == FenceSide::Inside;
         let start = self.begin_entry(own);
         let rid = match new {
             [(row, 0)] => *row,
@@ -273,23 +279,27 @@ impl Changes {
             self.bytes.truncate(start);
             return None;
         }
-        Some(if self.insert(view, start, rid, idx) { Placed::Done(new.len()) } else { Placed::Full(idx + self.added) })
+        Some(if self.insert(view, start, rid, idx) {
+            PlacingOutcome::Done(new.len())
+        } else {
+            PlacingOutcome::Full(idx + self.added)
+        })
     }
     /// Postings among those of the block before `idx`, of which `rest` is behind the term; None: it would become too
     /// large.
     fn put_among(
         &mut self,
-        view: &View,
+        view: &PageView,
         idx: usize,
         own: &[u8],
-        (block, rest): (&node::Entry<'_>, &[u8]),
+        (block, rest): (&node::NodeEntry<'_>, &[u8]),
         new: &[Posting],
-    ) -> Result<Option<Placed>> {
+    ) -> Result<Option<PlacingOutcome>> {
         let start = self.begin_entry(own);
         let same = entry::put_among(&mut self.bytes, rest, new)?;
         let Some(same) = same else {
             self.bytes.truncate(start);
-            return Ok(Some(Placed::Done(new.len())));
+            return Ok(Some(PlacingOutcome::Done(new.len())));
         };
         let rest_start = start + node::PLAIN_HEAD + own.len();
         if self.bytes.len() - rest_start > ANCHOR_BYTES + entry::largest_block(own) {
@@ -299,19 +309,23 @@ impl Changes {
         let takes = (self.bytes.len() - start) as isize - block.bytes.len() as isize;
         node::set_plain_head(&mut self.bytes[start..], block.rid);
         // Where it only grows at its end, the end is logged.
-        let (kind, from) = if same == rest.len() { (Kind::Extend, rest_start + same) } else { (Kind::Replace, start) };
-        let change = Change { kind, idx: idx - 1 + self.added, bytes: from..self.bytes.len() };
-        Ok(Some(if self.add(view, takes, change, idx) {
-            Placed::Done(new.len())
+        let (kind, from) = if same == rest.len() {
+            (LeafChangeKind::Extend, rest_start + same)
         } else {
-            Placed::Full(idx + self.added)
+            (LeafChangeKind::Replace, start)
+        };
+        let change = LeafChange { kind, idx: idx - 1 + self.added, bytes: from..self.bytes.len() };
+        Ok(Some(if self.add(view, takes, change, idx) {
+            PlacingOutcome::Done(new.len())
+        } else {
+            PlacingOutcome::Full(idx + self.added)
         }))
     }
 }
 
 /// Entries of a term that new postings are put together with: a block, or all rows that stand alone. They end where it
 /// was asked.
-struct Old {
+struct ExistingPostings {
     first: usize,
     /// Of a block.
     anchor: Option<Posting>,
@@ -319,8 +333,8 @@ struct Old {
 }
 
 /// The term's entries right before `idx`; none if they reach beyond the next block.
-fn before(view: &View, idx: usize, own: &[u8], limit: Option<Posting>) -> Result<Old> {
-    let mut old = Old { first: idx, anchor: None, postings: Vec::new() };
+fn before(view: &PageView, idx: usize, own: &[u8], limit: Option<Posting>) -> Result<ExistingPostings> {
+    let mut old = ExistingPostings { first: idx, anchor: None, postings: Vec::new() };
     while let Some(e) = old.first.checked_sub(1).and_then(|i| node::entry(view, i)) {
         let Some((_, rest)) = entry::split_posting(e.key).filter(|(term, _)| *term == own) else { break };
         if !rest.is_empty() && old.first != idx {
@@ -335,18 +349,18 @@ fn before(view: &View, idx: usize, own: &[u8], limit: Option<Posting>) -> Result
     }
     old.postings.sort_unstable();
     if old.anchor.is_none() && old.postings.last().is_some_and(|last| limit.is_some_and(|limit| *last >= limit)) {
-        return Ok(Old { first: idx, anchor: None, postings: Vec::new() });
+        return Ok(ExistingPostings { first: idx, anchor: None, postings: Vec::new() });
     }
     Ok(old)
 }
 /// The entry of a term with this posting alone; None: it would stand on another leaf.
-fn lone(view: &View, own: &[u8], posting: Posting) -> Option<Vec<u8>> {
+fn lone(view: &PageView, own: &[u8], posting: Posting) -> Option<Vec<u8>> {
     let (bytes, rid) = match posting {
         (row, 0) => (own.to_vec(), row),
         _ => (entry::block(own, posting, &[posting]), 0),
     };
     let key = bytes.get(..own.len() + ANCHOR_BYTES).unwrap_or(&bytes);
-    (node::side(view, Key(key, rid)) == Side::Inside).then(|| node::build(&bytes, rid, None, 0))
+    (node::side(view, KeyAndRow(key, rid)) == FenceSide::Inside).then(|| node::build(&bytes, rid, None, 0))
 }
 /// The anchor of the term's next block, if this is one of its entries (or a fence that is the beginning of one).
 fn next_anchor(key: &[u8], own: &[u8]) -> Option<Posting> {
@@ -369,7 +383,7 @@ fn union(mut existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
     all
 }
 /// Entries for these postings, which stand side by side. `anchor`: of the block that there is.
-fn divided(view: &View, own: &[u8], anchor: Option<Posting>, postings: &[Posting], appended: bool) -> Vec<Vec<u8>> {
+fn divided(view: &PageView, own: &[u8], anchor: Option<Posting>, postings: &[Posting], appended: bool) -> Vec<Vec<u8>> {
     if let ([posting @ (_, 0)], None) = (postings, anchor)
         && let Some(entry) = lone(view, own, *posting)
     {
@@ -378,7 +392,7 @@ fn divided(view: &View, own: &[u8], anchor: Option<Posting>, postings: &[Posting
     // Postings may reach beyond the leaf, and into the next block, but no block may begin there.
     let may_begin = |p: &Posting| {
         let key = entry::block_own(own, *p);
-        node::side(view, Key(&key, 0)) == Side::Inside && find_own(view, &key).1.is_none()
+        node::side(view, KeyAndRow(&key, 0)) == FenceSide::Inside && find_own(view, &key).1.is_none()
     };
     let largest = entry::largest_block(own);
     let mut entries = Vec::new();

@@ -9,7 +9,7 @@
 //! Must not know: what terms mean; which rows the snapshot sees.
 
 use super::entry::{self, PENDING};
-use super::merge::Joiner;
+use super::merge::PieceJoiner;
 use crate::ahead;
 use crate::directory::Relation;
 use crate::method::terms::{PendingTerms, TermScan, TermVisitor};
@@ -78,7 +78,7 @@ impl Relation {
 impl TermScan for InvertedScan {
     fn pending(&mut self, visit: &mut dyn FnMut(RowId, PendingTerms<'_>) -> Result<()>) -> Result<()> {
         self.has_read_pending = true;
-        let mut joiner = Joiner::default();
+        let mut joiner = PieceJoiner::default();
         self.relation.each_entry(PENDING, &mut |key, _| {
             // Most rows are in one piece.
             if let Some((posting, body)) = entry::whole_pending(key) {

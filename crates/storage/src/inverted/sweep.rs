@@ -10,29 +10,29 @@
 //! Must not know: what terms mean.
 
 use super::dead::DeadRows;
-use super::entry::{self, HISTORY, History, PENDING, POSTING, Posting};
-use crate::btree::node::{self, Key};
+use super::entry::{self, HISTORY, PENDING, POSTING, Posting, RowHistory};
+use crate::btree::node::{self, KeyAndRow};
 use crate::directory::Relation;
-use crate::page::{PageBytes, View};
-use crate::wal::record::Op;
+use crate::page::{PageBytes, PageView};
+use crate::wal::record::PageOp;
 use kilndb_base::Result;
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
 /// Where a thread that goes through an index is.
 #[derive(Default)]
-pub(crate) struct Pass {
+pub(crate) struct MaintenancePass {
     /// Pending rows from here on are to be merged yet.
     pub(super) merge_from: Option<u64>,
-    pub(super) sweep: Option<Sweep>,
+    pub(super) sweep: Option<DeadRowSweep>,
 }
-impl Pass {
+impl MaintenancePass {
     pub(super) fn is_merging(&self) -> bool {
         self.merge_from.is_some()
     }
 }
 
-pub(super) struct Sweep {
+pub(super) struct DeadRowSweep {
     dead: DeadRows,
     /// The newest commit when it began.
     csn: u64,
@@ -57,7 +57,7 @@ impl Relation {
         })?;
         let mut dead = 0;
         self.each_entry(HISTORY, &mut |key, _| {
-            let history = History::parse(key).ok_or_else(entry::damaged)?;
+            let history = RowHistory::parse(key).ok_or_else(entry::damaged)?;
             dead += history.dead.iter().map(|(first, last)| u64::from(last - first) + 1).sum::<u64>();
             Ok(dead < 1 << 30)
         })?;
@@ -66,13 +66,13 @@ impl Relation {
         Ok(())
     }
     /// Some leaves; true: there is more to do.
-    pub(super) fn sweep_step(self: &Arc<Self>, pass: &mut Pass) -> Result<bool> {
+    pub(super) fn sweep_step(self: &Arc<Self>, pass: &mut MaintenancePass) -> Result<bool> {
         let state = self.state()?;
         let dead = state.dead.load(Relaxed);
         if pass.sweep.is_none() && dead > LEAST_DEAD + DEAD_PER_PAGE * u64::from(self.pages()) {
             state.dead.store(0, Relaxed);
             let dead = self.all_dead()?;
-            pass.sweep = Some(Sweep { dead, csn: self.core.log.last_csn(), from: (vec![POSTING], 0) });
+            pass.sweep = Some(DeadRowSweep { dead, csn: self.core.log.last_csn(), from: (vec![POSTING], 0) });
             pass.merge_from = Some(0);
             return Ok(true);
         }
@@ -95,8 +95,8 @@ impl Relation {
     fn all_dead(self: &Arc<Self>) -> Result<DeadRows> {
         let mut all = DeadRows::default();
         self.each_entry(HISTORY, &mut |key, _| {
-            let history = History::parse(key).ok_or_else(entry::damaged)?;
-            all.push(History::row_of(key).ok_or_else(entry::damaged)?, &history.dead);
+            let history = RowHistory::parse(key).ok_or_else(entry::damaged)?;
+            all.push(RowHistory::row_of(key).ok_or_else(entry::damaged)?, &history.dead);
             Ok(all.len() < MOST_DEAD)
         })?;
         all.finish();
@@ -117,13 +117,13 @@ impl Relation {
         )
     }
     /// Takes dead postings out of the leaf at the pass's place; where the next one begins.
-    fn sweep_leaf(&self, sweep: &Sweep) -> Result<Option<(Vec<u8>, u64)>> {
-        let from = Key(&sweep.from.0, sweep.from.1);
+    fn sweep_leaf(&self, sweep: &DeadRowSweep) -> Result<Option<(Vec<u8>, u64)>> {
+        let from = KeyAndRow(&sweep.from.0, sweep.from.1);
         let copy = self.read_leaf(from, |v| {
             v.bytes(0, crate::page::PAGE).and_then(|bytes| <PageBytes>::try_from(bytes).ok()).map(Box::new)
         })?;
         let copy = copy.ok_or_else(entry::damaged)?;
-        let view = View::of(&copy);
+        let view = PageView::of(&copy);
         let high = node::high(&view).map(|e| (e.key.to_vec(), e.rid));
         let mut postings = Vec::new();
         if (0..node::count(&view))
@@ -136,9 +136,9 @@ impl Relation {
     /// An entry without its dead postings (inner None: nothing is left); None: it has none. `postings` is for use in
     /// here.
     fn without_dead(
-        view: &View,
+        view: &PageView,
         idx: usize,
-        sweep: &Sweep,
+        sweep: &DeadRowSweep,
         postings: &mut Vec<Posting>,
     ) -> Result<Option<Option<Vec<u8>>>> {
         let e = node::entry(view, idx).ok_or_else(entry::damaged)?;
@@ -153,8 +153,8 @@ impl Relation {
         let anchor = entry::anchor_of(rest).filter(|_| !postings.is_empty());
         Ok(Some(anchor.map(|anchor| node::build(&entry::block(own, anchor, postings), 0, None, 0))))
     }
-    fn rewrite_leaf(&self, sweep: &Sweep, postings: &mut Vec<Posting>) -> Result<()> {
-        let (block, mut page) = self.latch_node(0, Key(&sweep.from.0, sweep.from.1))?;
+    fn rewrite_leaf(&self, sweep: &DeadRowSweep, postings: &mut Vec<Posting>) -> Result<()> {
+        let (block, mut page) = self.latch_node(0, KeyAndRow(&sweep.from.0, sweep.from.1))?;
         let target = self.target(block);
         let mut kept = Vec::new();
         for idx in (0..node::count(&page.view())).rev() {
@@ -164,8 +164,8 @@ impl Relation {
         let ops: Vec<_> = kept
             .iter()
             .map(|(idx, kept)| match kept {
-                Some(entry) => (target, Op::TreeReplace { idx: *idx, entry }),
-                None => (target, Op::TreeRemove { idx: *idx }),
+                Some(entry) => (target, PageOp::TreeReplace { idx: *idx, entry }),
+                None => (target, PageOp::TreeRemove { idx: *idx }),
             })
             .collect();
         if !ops.is_empty() {

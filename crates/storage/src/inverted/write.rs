@@ -8,22 +8,23 @@
 //!
 //! Must not know: what terms mean.
 
-use super::entry::{self, History, Posting};
-use crate::btree::node::{self, Key};
+use super::entry::{self, Posting, RowHistory};
+use crate::btree::node::{self, KeyAndRow};
 use crate::core::Core;
+use crate::core::RollbackStep;
 use crate::directory::Relation;
-use crate::page::View;
+use crate::page::PageView;
 use crate::txn::Transaction;
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::wal::record::Op;
-use kilndb_base::bytes::{Reader, put_varint};
+use crate::wal::record::PageOp;
+use kilndb_base::bytes::{ByteReader, put_varint};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result, RowId};
 use std::sync::Arc;
 
 /// What a transaction did to a row's terms: the data of an undo record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Change {
+pub(crate) struct TermsChange {
     pub row: u64,
     /// The generation that the transaction found; None: none, the row is new.
     pub old: Option<u32>,
@@ -31,7 +32,7 @@ pub(crate) struct Change {
     pub new: Option<u32>,
 }
 
-impl Change {
+impl TermsChange {
     fn bytes(self) -> Vec<u8> {
         let mut out = Vec::with_capacity(10);
         let number = |generation: Option<u32>| generation.map_or(0, |g| u64::from(g) + 1);
@@ -40,20 +41,22 @@ impl Change {
         put_varint(&mut out, number(self.new));
         out
     }
-    pub(crate) fn of(record: &UndoRecord) -> Result<Change> {
-        let mut r = Reader::new(&record.data);
+    pub(crate) fn of(record: &UndoRecord) -> Result<TermsChange> {
+        let mut r = ByteReader::new(&record.data);
         let row = r.varint();
         let mut generation = || r.varint().and_then(|n| u32::try_from(n).ok());
         match (row, generation(), generation()) {
-            (Some(row), Some(old), Some(new)) => Ok(Change { row, old: old.checked_sub(1), new: new.checked_sub(1) }),
+            (Some(row), Some(old), Some(new)) => {
+                Ok(TermsChange { row, old: old.checked_sub(1), new: new.checked_sub(1) })
+            }
             _ => Err(UndoRecord::bad()),
         }
     }
 }
 
 /// Index and bytes of the entry that begins with `own`, on the leaf where it would be.
-pub(super) fn find_own<'v>(v: &'v View, own: &[u8]) -> (usize, Option<&'v [u8]>) {
-    let idx = node::lower_bound(v, Key(own, 0));
+pub(super) fn find_own<'v>(v: &'v PageView, own: &[u8]) -> (usize, Option<&'v [u8]>) {
+    let idx = node::lower_bound(v, KeyAndRow(own, 0));
     let found = node::entry(v, idx).filter(|e| idx < node::count(v) && e.key.starts_with(own));
     (idx, found.map(|e| e.key))
 }
@@ -79,7 +82,7 @@ impl Relation {
         let row = rid.to_u64();
         let old = self.history(row)?.present;
         let mut record = txn.record(self, UndoKind::OfMethod, 0, 0, 0, 0);
-        record.data = Change { row, old, new: None }.bytes();
+        record.data = TermsChange { row, old, new: None }.bytes();
         txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
         txn.purge = true;
         Ok(())
@@ -101,22 +104,22 @@ impl Relation {
             let is_first = number == 0 && generation == 0;
             self.put_piece(
                 piece,
-                if is_first { Some((&mut *txn, Change { row, old: None, new: Some(0) })) } else { None },
+                if is_first { Some((&mut *txn, TermsChange { row, old: None, new: Some(0) })) } else { None },
             )?;
         }
         self.state()?.pending_bytes.fetch_add(pieces.iter().map(|p| p.len() as u64).sum(), Relaxed);
         Ok(())
     }
-    fn put_piece(&self, piece: &[u8], mut undo: Option<(&mut Transaction, Change)>) -> Result<()> {
+    fn put_piece(&self, piece: &[u8], mut undo: Option<(&mut Transaction, TermsChange)>) -> Result<()> {
         let entry = node::build(piece, 0, None, 0);
         loop {
-            let (block, mut page) = self.latch_node(0, Key(piece, 0))?;
-            let idx = node::lower_bound(&page.view(), Key(piece, 0));
+            let (block, mut page) = self.latch_node(0, KeyAndRow(piece, 0))?;
+            let idx = node::lower_bound(&page.view(), KeyAndRow(piece, 0));
             if node::room(page.page()) < entry.len() + 2 {
                 self.split(block, page, idx)?;
                 continue;
             }
-            let op = (self.target(block), Op::TreeInsert { idx, entry: &entry });
+            let op = (self.target(block), PageOp::TreeInsert { idx, entry: &entry });
             let Some((txn, change)) = undo.take() else {
                 return self.core.emit_plain(self, 0, &[op], &[0], &mut [&mut page]);
             };
@@ -128,15 +131,15 @@ impl Relation {
     }
     /// Notes the row's next generation as the present one.
     fn begin_generation(&self, txn: &mut Transaction, row: u64, is_new: bool) -> Result<u32> {
-        let own = History::own(row);
+        let own = RowHistory::own(row);
         loop {
-            let (block, mut page) = self.latch_node(0, Key(&own, 0))?;
+            let (block, mut page) = self.latch_node(0, KeyAndRow(&own, 0))?;
             let v = page.view();
             let (idx, found) = find_own(&v, &own);
             let mut history = match found {
-                Some(key) => History::parse(key).ok_or_else(entry::damaged)?,
-                None if is_new => History::default(),
-                None => History::none(),
+                Some(key) => RowHistory::parse(key).ok_or_else(entry::damaged)?,
+                None if is_new => RowHistory::default(),
+                None => RowHistory::none(),
             };
             let old = history.present.filter(|_| !is_new);
             let new = history.next();
@@ -147,52 +150,57 @@ impl Relation {
                 continue;
             }
             let replaces = found.is_some();
-            let op =
-                if replaces { Op::TreeReplace { idx, entry: &entry } } else { Op::TreeInsert { idx, entry: &entry } };
+            let op = if replaces {
+                PageOp::TreeReplace { idx, entry: &entry }
+            } else {
+                PageOp::TreeInsert { idx, entry: &entry }
+            };
             let mut record = txn.record(self, UndoKind::OfMethod, 0, 0, 0, 0);
-            record.data = Change { row, old, new: Some(new) }.bytes();
+            record.data = TermsChange { row, old, new: Some(new) }.bytes();
             let target = self.target(block);
             txn.change(self, &record, |_| vec![(target, op)], &[0], &mut [&mut page])?;
             txn.purge |= old.is_some();
             return Ok(new);
         }
     }
-    fn history_entry(&self, row: u64) -> Result<Option<History>> {
-        let own = History::own(row);
-        let found = self.read_leaf(Key(&own, 0), |v| find_own(v, &own).1.map(History::parse))?;
+    fn history_entry(&self, row: u64) -> Result<Option<RowHistory>> {
+        let own = RowHistory::own(row);
+        let found = self.read_leaf(KeyAndRow(&own, 0), |v| find_own(v, &own).1.map(RowHistory::parse))?;
         found.map(|history| history.ok_or_else(entry::damaged)).transpose()
     }
     /// Of a row that there is.
-    pub(super) fn history(&self, row: u64) -> Result<History> {
-        Ok(self.history_entry(row)?.unwrap_or_else(History::none))
+    pub(super) fn history(&self, row: u64) -> Result<RowHistory> {
+        Ok(self.history_entry(row)?.unwrap_or_else(RowHistory::none))
     }
     /// Changes a row's history; `rollback`: transaction and the rest of its chain. An entry that says nothing goes.
     pub(super) fn amend_history(
         &self,
         row: u64,
-        amend: impl Fn(&mut History),
-        rollback: Option<(u64, u64)>,
+        amend: impl Fn(&mut RowHistory),
+        rollback: Option<RollbackStep>,
     ) -> Result<()> {
-        let own = History::own(row);
+        let own = RowHistory::own(row);
         loop {
-            let (block, mut page) = self.latch_node(0, Key(&own, 0))?;
+            let (block, mut page) = self.latch_node(0, KeyAndRow(&own, 0))?;
             let v = page.view();
             let (idx, found) = find_own(&v, &own);
             let before = match found {
-                Some(key) => History::parse(key).ok_or_else(entry::damaged)?,
-                None => History::none(),
+                Some(key) => RowHistory::parse(key).ok_or_else(entry::damaged)?,
+                None => RowHistory::none(),
             };
             let mut history = before.clone();
             amend(&mut history);
             let entry = node::build(&history.bytes(row), 0, None, 0);
             let op = match (found, history.is_plain()) {
                 (None, true) => return Ok(()),
-                (Some(_), true) => Op::TreeRemove { idx },
+                (Some(_), true) => PageOp::TreeRemove { idx },
                 (Some(_), false) if history == before => return Ok(()),
                 (Some(key), false) if node::room(page.page()) + key.len() + 8 >= entry.len() + 2 => {
-                    Op::TreeReplace { idx, entry: &entry }
+                    PageOp::TreeReplace { idx, entry: &entry }
                 }
-                (None, false) if node::room(page.page()) >= entry.len() + 2 => Op::TreeInsert { idx, entry: &entry },
+                (None, false) if node::room(page.page()) >= entry.len() + 2 => {
+                    PageOp::TreeInsert { idx, entry: &entry }
+                }
                 _ => {
                     self.split(block, page, idx)?;
                     continue;
@@ -200,7 +208,7 @@ impl Relation {
             };
             let ops = [(self.target(block), op)];
             match rollback {
-                Some((xid, next)) => self.core.emit_compensate(self, xid, next, &ops, &[0], &mut [&mut page])?,
+                Some(step) => self.core.emit_compensate(self, step, &ops, &[0], &mut [&mut page])?,
                 None => self.core.emit_plain(self, 0, &ops, &[0], &mut [&mut page])?,
             }
             let is_empty = node::count(&page.view()) == 0 && block != 0;
@@ -232,10 +240,10 @@ impl Relation {
     /// Is the first piece of it there? Whoever writes a row begins with that.
     pub(super) fn is_pending(&self, posting: Posting) -> Result<bool> {
         let own = entry::pending_own(posting, 0);
-        self.read_leaf(Key(&own, 0), |v| find_own(v, &own).1.is_some())
+        self.read_leaf(KeyAndRow(&own, 0), |v| find_own(v, &own).1.is_some())
     }
     pub(super) fn remove_own(&self, own: &[u8]) -> Result<bool> {
-        let (block, mut page) = self.latch_node(0, Key(own, 0))?;
+        let (block, mut page) = self.latch_node(0, KeyAndRow(own, 0))?;
         let (idx, is_there) = {
             let view = page.view();
             let (idx, found) = find_own(&view, own);
@@ -244,7 +252,7 @@ impl Relation {
         if !is_there {
             return Ok(false);
         }
-        self.core.emit_plain(self, 0, &[(self.target(block), Op::TreeRemove { idx })], &[0], &mut [&mut page])?;
+        self.core.emit_plain(self, 0, &[(self.target(block), PageOp::TreeRemove { idx })], &[0], &mut [&mut page])?;
         let is_empty = node::count(&page.view()) == 0 && block != 0;
         drop(page);
         if is_empty {
@@ -257,7 +265,7 @@ impl Relation {
         self: &Arc<Self>,
         posting: Posting,
         present: impl Fn(Option<u32>) -> Option<u32>,
-        rollback: Option<(u64, u64)>,
+        rollback: Option<RollbackStep>,
     ) -> Result<()> {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);
@@ -265,7 +273,7 @@ impl Relation {
         // What a merge before this start has broken off may have postings, pending as it is.
         let was_pending =
             !merging.contains(posting.0) && self.take_pending(posting.0, posting.1, posting.1)? && is_sure;
-        let amend = |history: &mut History| {
+        let amend = |history: &mut RowHistory| {
             history.present = present(history.present);
             if !was_pending {
                 history.add_dead(posting.1, posting.1);
@@ -288,7 +296,7 @@ impl Relation {
         if !merging.contains(row) {
             self.take_pending(row, 0, u32::MAX)?;
         }
-        let amend = |history: &mut History| {
+        let amend = |history: &mut RowHistory| {
             history.present = history.present.filter(|present| *present > last);
             history.add_dead(0, last);
         };
@@ -300,14 +308,14 @@ impl Relation {
 
 impl Core {
     pub(super) fn undo_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
-        let change = Change::of(record)?;
+        let change = TermsChange::of(record)?;
         let Some(new) = change.new else { return Ok(()) };
         let present = |now: Option<u32>| if now == Some(new) { change.old } else { now };
-        relation.bury((change.row, new), present, Some((record.xid, record.prev)))
+        relation.bury((change.row, new), present, Some(RollbackStep { xid: record.xid, next: record.prev }))
     }
     /// What the transaction, which has committed, has left behind is seen by nobody any more.
     pub(super) fn purge_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
-        let change = Change::of(record)?;
+        let change = TermsChange::of(record)?;
         let Some(old) = change.old else { return Ok(()) };
         if change.new.is_some() {
             // Begun again after a crash, it may find the row another one with the same generation.

@@ -20,7 +20,7 @@ use std::hash::{Hash, Hasher};
 
 /// Hashes what is locked.
 #[derive(Default, Clone)]
-pub struct TagHasher(u64);
+pub(crate) struct TagHasher(u64);
 impl Hasher for TagHasher {
     fn finish(&self) -> u64 {
         self.0
@@ -65,18 +65,18 @@ struct LockSlot {
 
 #[repr(align(128))]
 #[derive(Default)]
-struct Group([LockSlot; GROUP]);
+struct SlotGroup([LockSlot; GROUP]);
 
-struct Part {
-    groups: Box<[Group]>,
+struct FastLockShard {
+    groups: Box<[SlotGroup]>,
     words: Box<[AtomicU64]>,
 }
 
-pub struct FastLocks(Box<[Part]>);
+pub(crate) struct FastLocks(Box<[FastLockShard]>);
 
 /// A lock that is, or was, held in a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct FastLock {
+pub(crate) struct FastLock {
     worker: u32,
     place: u32,
     word: usize,
@@ -108,14 +108,14 @@ fn word_of(tag: &LockTag) -> usize {
 }
 
 /// Does the mode conflict with one of those that places are for?
-pub fn conflicts_with_fast(tag: &LockTag, mode: LockMode) -> bool {
+pub(crate) fn conflicts_with_fast(tag: &LockTag, mode: LockMode) -> bool {
     tag.0 == LockTag::MOSTLY_SHARED && mode.conflict_bits() & WEAK != 0
 }
 
 impl FastLocks {
     pub fn new(workers: usize) -> FastLocks {
-        let part = || Part {
-            groups: (0..GROUPS).map(|_| Group::default()).collect(),
+        let part = || FastLockShard {
+            groups: (0..GROUPS).map(|_| SlotGroup::default()).collect(),
             words: (0..WORDS).map(|_| AtomicU64::new(0)).collect(),
         };
         FastLocks((0..workers.max(1)).map(|_| part()).collect())
@@ -165,7 +165,7 @@ impl FastLocks {
     }
     /// From here on nobody takes the tag in a place. Once for each that holds the tag, or waits for it, in a mode that
     /// conflicts.
-    pub fn forbid(&self, tag: &LockTag) {
+    pub(crate) fn forbid(&self, tag: &LockTag) {
         let word = word_of(tag);
         self.0.iter().for_each(|part| _ = part.words[word].fetch_add(CONFLICTING, SeqCst));
     }
@@ -175,7 +175,7 @@ impl FastLocks {
     }
     /// Takes what is held of a tag out of its places. The caller has the latch of its shard, and has called
     /// [`FastLocks::forbid`].
-    pub fn move_out(&self, tag: &LockTag, mut put: impl FnMut(u64, LockMode)) {
+    pub(crate) fn move_out(&self, tag: &LockTag, mut put: impl FnMut(u64, LockMode)) {
         let word = word_of(tag);
         for part in self.0.iter().filter(|part| part.words[word].load(SeqCst) % CONFLICTING != 0) {
             for place in part.groups.iter().flat_map(|group| &group.0) {

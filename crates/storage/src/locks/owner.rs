@@ -36,7 +36,7 @@ impl LockOwner {
         self.held.remove(at);
         self.core.locks.unlock(&self.core.waits, self.owner, tag, mode)
     }
-    pub fn unlock_all(&mut self) {
+    pub(crate) fn unlock_all(&mut self) {
         for (tag, mode) in std::mem::take(&mut self.held) {
             self.core.locks.unlock(&self.core.waits, self.owner, tag, mode);
         }

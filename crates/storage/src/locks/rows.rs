@@ -8,17 +8,17 @@
 //!    all.
 //! 3. Whoever ends wakes the heads of the queues of the rows it held, and nobody else.
 //! 4. A queue is found through its [`AwaitedRow`], which says for which row it waits now: a queue whose row is gone goes
-//!    with its head to the row that this takes instead (see [`Turn`]). Who is in a queue holds its place, not the row's
+//!    with its head to the row that this takes instead (see [`RowTurn`]). Who is in a queue holds its place, not the row's
 //!    key.
 //!
 //! Must not know: pages, undo.
 
-use super::shares::{BlockKey, SharedLock, Shares};
+use super::shares::{BlockKey, SharedLock, SharedRows};
 use crate::api::RowLockMode;
 use kilndb_base::RowId;
 use kilndb_base::hash::HashMap;
 use kilndb_base::park::WakeHandle;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicU32, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use std::collections::VecDeque;
@@ -29,7 +29,7 @@ const SHARDS: usize = 64;
 const HEAD_START_NANOS: u64 = 1_000_000;
 
 /// The row that a queue waits for. Changes under the mutexes of the old and the new row's shard.
-pub struct AwaitedRow(Mutex<RowKey>);
+pub(crate) struct AwaitedRow(Mutex<RowKey>);
 impl AwaitedRow {
     fn key(&self) -> RowKey {
         *crate::lock(&self.0)
@@ -41,36 +41,36 @@ impl AwaitedRow {
 /// goes: with n waiters, n wake-ups a row. So they are led there: they sleep on, as if they had queued for it. Whoever
 /// has the turn takes a row or passes it on before it waits for anything, and at the end of its statement at the
 /// latest.
-pub struct Turn {
+pub(crate) struct RowTurn {
     place: Arc<AwaitedRow>,
     leads: bool,
 }
 
-struct Entry {
+struct RowQueue {
     place: Arc<AwaitedRow>,
     /// How all that wait look for rows; 0: not all in the same way.
     token: u64,
     /// In order of arrival, which is the order of tickets.
-    queue: VecDeque<Waiter>,
+    queue: VecDeque<RowWaiter>,
     /// Tickets by owner.
     tickets: kilndb_base::hash::HashMap<u64, u64>,
     next_ticket: u64,
     /// When somebody first found the row free, and its head not yet there. 0: nobody has.
     free_since_nanos: u64,
 }
-struct Waiter {
+struct RowWaiter {
     ticket: u64,
     owner: u64,
     wake: WakeHandle,
 }
-impl Waiter {
-    fn next(&self) -> Next {
-        Next { owner: self.owner, wake: self.wake.clone() }
+impl RowWaiter {
+    fn next(&self) -> NextWaiter {
+        NextWaiter { owner: self.owner, wake: self.wake.clone() }
     }
 }
-impl Entry {
-    fn new(key: RowKey) -> Entry {
-        Entry {
+impl RowQueue {
+    fn new(key: RowKey) -> RowQueue {
+        RowQueue {
             place: Arc::new(AwaitedRow(Mutex::new(key))),
             token: 0,
             queue: VecDeque::new(),
@@ -82,44 +82,44 @@ impl Entry {
     fn is_idle(&self) -> bool {
         self.queue.is_empty()
     }
-    fn head(&self) -> Option<Next> {
-        self.queue.front().map(Waiter::next)
+    fn head(&self) -> Option<NextWaiter> {
+        self.queue.front().map(RowWaiter::next)
     }
     fn place_of(&self, owner: u64) -> Option<usize> {
         let ticket = self.tickets.get(&owner)?;
         self.queue.binary_search_by_key(ticket, |w| w.ticket).ok()
     }
     /// Takes the owner out of the queue; who was behind it.
-    fn remove(&mut self, owner: u64) -> Option<Next> {
+    fn remove(&mut self, owner: u64) -> Option<NextWaiter> {
         let at = self.place_of(owner)?;
         self.queue.remove(at);
         self.tickets.remove(&owner);
         if at == 0 {
             self.free_since_nanos = 0;
         }
-        self.queue.get(at).map(Waiter::next)
+        self.queue.get(at).map(RowWaiter::next)
     }
 }
 /// Who is to look next. It waits for nobody until it has: [`crate::core::Core::let_look`].
-pub struct Next {
+pub(crate) struct NextWaiter {
     pub owner: u64,
     pub wake: WakeHandle,
 }
 /// How a queue was left.
 #[derive(Default)]
-pub struct Left {
+pub(crate) struct QueueDeparture {
     /// Others still wait.
     pub waiting: bool,
     /// The one behind. It waited for the owner; as the head it can go on, else it is to wait for another.
-    pub next: Option<Next>,
+    pub next: Option<NextWaiter>,
 }
 /// Rows of some blocks: the queues of those that are waited for, and who shares which.
 #[derive(Default)]
-struct Rows {
-    queues: HashMap<RowKey, Entry>,
-    shares: Shares,
+struct ShardRows {
+    queues: HashMap<RowKey, RowQueue>,
+    shares: SharedRows,
 }
-impl Rows {
+impl ShardRows {
     fn sharers(&self, key: RowKey) -> impl Iterator<Item = (u64, RowLockMode)> {
         let (block, slot) = split(key);
         self.shares.of(block, slot)
@@ -134,27 +134,27 @@ fn split(key: RowKey) -> (BlockKey, u16) {
     ((key.0, row.block), row.slot)
 }
 #[derive(Default)]
-struct Shard {
-    rows: Mutex<Rows>,
+struct RowShard {
+    rows: Mutex<ShardRows>,
     /// Queues and blocks with shared rows.
     count: AtomicU32,
 }
-impl Shard {
+impl RowShard {
     /// The row's queue, made if there is none.
-    fn entry<'a>(&self, rows: &'a mut Rows, key: RowKey) -> &'a mut Entry {
+    fn entry<'a>(&self, rows: &'a mut ShardRows, key: RowKey) -> &'a mut RowQueue {
         rows.queues.entry(key).or_insert_with(|| {
             self.count.fetch_add(1, Release);
-            Entry::new(key)
+            RowQueue::new(key)
         })
     }
-    fn forget_idle(&self, rows: &mut Rows, key: RowKey) {
-        if rows.queues.get(&key).is_some_and(Entry::is_idle) {
+    fn forget_idle(&self, rows: &mut ShardRows, key: RowKey) {
+        if rows.queues.get(&key).is_some_and(RowQueue::is_idle) {
             rows.queues.remove(&key);
             self.count.fetch_sub(1, Release);
         }
     }
     /// After shares have come or gone: there were so many blocks before.
-    fn count_shares(&self, rows: &Rows, before: usize) {
+    fn count_shares(&self, rows: &ShardRows, before: usize) {
         if rows.shares.len() > before {
             self.count.fetch_add(1, Release);
         } else if rows.shares.len() < before {
@@ -162,15 +162,15 @@ impl Shard {
         }
     }
 }
-pub struct RowLocks {
-    shards: Vec<Shard>,
+pub(crate) struct RowLocks {
+    shards: Vec<RowShard>,
     /// Rows to look after when an owner ends.
     watched: Vec<Mutex<HashMap<u64, Vec<RowKey>>>>,
 }
 impl Default for RowLocks {
     fn default() -> RowLocks {
         RowLocks {
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..SHARDS).map(|_| RowShard::default()).collect(),
             watched: (0..SHARDS).map(|_| Mutex::default()).collect(),
         }
     }
@@ -178,35 +178,35 @@ impl Default for RowLocks {
 
 /// What stands in the way of `owner` taking a row.
 #[derive(Default, Debug)]
-pub struct InTheWay {
+pub(crate) struct RowBlockers {
     pub shared: Vec<u64>,
     /// Queued directly before.
     pub ahead: Option<u64>,
 }
-impl InTheWay {
-    pub fn is_clear(&self) -> bool {
+impl RowBlockers {
+    pub(crate) fn is_clear(&self) -> bool {
         self.shared.is_empty() && self.ahead.is_none()
     }
 }
 
 /// Whether the row's queue is the one of that place: an older one may have gone, and left its name to another.
-fn is_queue(rows: &Rows, key: RowKey, place: &Arc<AwaitedRow>) -> bool {
+fn is_queue(rows: &ShardRows, key: RowKey, place: &Arc<AwaitedRow>) -> bool {
     rows.queues.get(&key).is_some_and(|e| Arc::ptr_eq(&e.place, place))
 }
-fn remove_from(shard: &Shard, mut rows: MutexGuard<'_, Rows>, key: RowKey, owner: u64) -> Left {
-    let Some(entry) = rows.queues.get_mut(&key) else { return Left::default() };
+fn remove_from(shard: &RowShard, mut rows: MutexGuard<'_, ShardRows>, key: RowKey, owner: u64) -> QueueDeparture {
+    let Some(entry) = rows.queues.get_mut(&key) else { return QueueDeparture::default() };
     let next = entry.remove(owner);
     let waiting = !entry.queue.is_empty();
     shard.forget_idle(&mut rows, key);
-    Left { waiting, next }
+    QueueDeparture { waiting, next }
 }
 
 impl RowLocks {
-    fn shard(&self, key: RowKey) -> &Shard {
+    fn shard(&self, key: RowKey) -> &RowShard {
         self.shard_of_block(split(key).0)
     }
     /// All rows of a block are in the same shard.
-    fn shard_of_block(&self, (rel, block): BlockKey) -> &Shard {
+    fn shard_of_block(&self, (rel, block): BlockKey) -> &RowShard {
         let h = (u64::from(block) ^ u64::from(rel) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(h >> 58) as usize]
     }
@@ -216,29 +216,29 @@ impl RowLocks {
     }
     /// Nobody shares the row or waits for it. With its page latched that stays so.
     #[inline]
-    pub fn is_nobodys(&self, key: RowKey) -> bool {
+    pub(crate) fn is_nobodys(&self, key: RowKey) -> bool {
         let shard = self.shard(key);
         shard.count.load(Acquire) == 0 || crate::lock(&shard.rows).is_nobodys(key)
     }
     /// `holds`: the owner has the row already (in whatever mode), so it does not queue behind others. The cost
     /// does not depend on the queue's length.
     #[inline]
-    pub fn in_the_way(&self, key: RowKey, owner: u64, mode: RowLockMode, holds: bool) -> InTheWay {
+    pub(crate) fn in_the_way(&self, key: RowKey, owner: u64, mode: RowLockMode, holds: bool) -> RowBlockers {
         let shard = self.shard(key);
         if shard.count.load(Acquire) == 0 {
-            return InTheWay::default();
+            return RowBlockers::default();
         }
         let rows = crate::lock(&shard.rows);
         let shared = rows.sharers(key).filter(|(o, m)| *o != owner && m.conflicts(mode)).map(|(o, _)| o).collect();
-        let Some(entry) = rows.queues.get(&key) else { return InTheWay { shared, ahead: None } };
+        let Some(entry) = rows.queues.get(&key) else { return RowBlockers { shared, ahead: None } };
         let holds = holds || rows.sharers(key).any(|(o, _)| o == owner);
         let before = entry.place_of(owner).unwrap_or(entry.queue.len());
         let ahead = if holds { None } else { before.checked_sub(1).and_then(|i| entry.queue.get(i)).map(|w| w.owner) };
-        InTheWay { shared, ahead }
+        RowBlockers { shared, ahead }
     }
     /// Whether a newcomer may take a row that is free although others wait for it: its head has been woken, but its
     /// thread may not be running just now. Else all that come until then would have to wait too, and those behind them.
-    pub fn may_go_ahead(&self, key: RowKey, owner: u64, now_nanos: u64) -> bool {
+    pub(crate) fn may_go_ahead(&self, key: RowKey, owner: u64, now_nanos: u64) -> bool {
         let mut rows = crate::lock(&self.shard(key).rows);
         let Some(entry) = rows.queues.get_mut(&key) else { return true };
         if entry.token != 0 || entry.tickets.contains_key(&owner) {
@@ -252,7 +252,7 @@ impl RowLocks {
     /// Queues the owner (unless it is queued). `token`: how it looks for rows; 0: not to be led elsewhere. `register`
     /// notes in the graph whom it waits for, given who is directly before it, and says whether it may: then nobody can
     /// let it look before that is noted. None: it may not.
-    pub fn enqueue(
+    pub(crate) fn enqueue(
         &self,
         key: RowKey,
         owner: u64,
@@ -276,7 +276,7 @@ impl RowLocks {
         if let std::collections::hash_map::Entry::Vacant(free) = entry.tickets.entry(owner) {
             free.insert(ticket);
             entry.next_ticket += 1;
-            entry.queue.push_back(Waiter { ticket, owner, wake });
+            entry.queue.push_back(RowWaiter { ticket, owner, wake });
             if entry.token != token {
                 entry.token = 0;
             }
@@ -284,7 +284,7 @@ impl RowLocks {
         Some(entry.place.clone())
     }
     /// The shard of the row that the queue is waiting for. None: the queue is empty, and has gone.
-    fn shard_of(&self, place: &Arc<AwaitedRow>) -> Option<(RowKey, &Shard, MutexGuard<'_, Rows>)> {
+    fn shard_of(&self, place: &Arc<AwaitedRow>) -> Option<(RowKey, &RowShard, MutexGuard<'_, ShardRows>)> {
         loop {
             let key = place.key();
             let shard = self.shard(key);
@@ -295,26 +295,27 @@ impl RowLocks {
         }
     }
     /// As [`RowLocks::leave`], for one that has waited, wherever its queue is by now.
-    pub fn leave_queue(&self, place: &Arc<AwaitedRow>, owner: u64) -> Left {
-        self.shard_of(place).map_or_else(Left::default, |(key, shard, rows)| remove_from(shard, rows, key, owner))
+    pub(crate) fn leave_queue(&self, place: &Arc<AwaitedRow>, owner: u64) -> QueueDeparture {
+        self.shard_of(place)
+            .map_or_else(QueueDeparture::default, |(key, shard, rows)| remove_from(shard, rows, key, owner))
     }
     /// The row is gone: who has waited for it leaves. None: nobody was behind it.
-    pub fn take_turn(&self, place: &Arc<AwaitedRow>, owner: u64, token: u64) -> Option<Turn> {
+    pub(crate) fn take_turn(&self, place: &Arc<AwaitedRow>, owner: u64, token: u64) -> Option<RowTurn> {
         let (key, shard, rows) = self.shard_of(place)?;
         let leads = rows.queues.get(&key).is_some_and(|e| e.token == token && e.place_of(owner) == Some(0))
             && rows.sharers(key).next().is_none();
         let left = remove_from(shard, rows, key, owner);
-        left.next.map(|_| Turn { place: place.clone(), leads })
+        left.next.map(|_| RowTurn { place: place.clone(), leads })
     }
     /// Who has the turn after this one.
-    pub fn behind(&self, turn: &Turn) -> Option<Next> {
+    pub fn behind(&self, turn: &RowTurn) -> Option<NextWaiter> {
         let (key, _, rows) = self.shard_of(&turn.place)?;
         rows.queues.get(&key).and_then(|e| e.head())
     }
     /// The row is taken: the others wait for it from here on. False: they do not; they look in another way, or a queue
     /// is there already. The caller has the row's page latched.
     #[must_use]
-    pub fn lead_to(&self, turn: &Turn, to: RowKey) -> bool {
+    pub(crate) fn lead_to(&self, turn: &RowTurn, to: RowKey) -> bool {
         let place = &turn.place;
         if !turn.leads {
             return false;
@@ -355,11 +356,11 @@ impl RowLocks {
         }
     }
     /// All that wait for a row: those that were led there are to look for themselves.
-    pub fn dissolve(&self, key: RowKey) -> Vec<Next> {
+    pub(crate) fn dissolve(&self, key: RowKey) -> Vec<NextWaiter> {
         let mut rows = crate::lock(&self.shard(key).rows);
         let Some(entry) = rows.queues.get_mut(&key) else { return Vec::new() };
         entry.token = 0;
-        entry.queue.iter().map(Waiter::next).collect()
+        entry.queue.iter().map(RowWaiter::next).collect()
     }
     /// When `holder` ends, the row's head is to be woken.
     pub fn watch(&self, holder: u64, key: RowKey) {
@@ -370,20 +371,20 @@ impl RowLocks {
         }
     }
     /// Out of the queue, whether the row was taken or not.
-    pub fn leave(&self, key: RowKey, owner: u64) -> Left {
+    pub fn leave(&self, key: RowKey, owner: u64) -> QueueDeparture {
         let shard = self.shard(key);
         if shard.count.load(Acquire) == 0 {
-            return Left::default();
+            return QueueDeparture::default();
         }
         remove_from(shard, crate::lock(&shard.rows), key, owner)
     }
-    pub fn has_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> bool {
+    pub(crate) fn has_shared(&self, key: RowKey, owner: u64, mode: RowLockMode) -> bool {
         let shard = self.shard(key);
         shard.count.load(Acquire) != 0 && crate::lock(&shard.rows).sharers(key).any(|(o, m)| o == owner && m >= mode)
     }
     /// Returns what to give back for it, unless that is given back already with another row of its block. `singly`: this
     /// row may have to be given back before others.
-    pub fn add_shared(&self, key: RowKey, owner: u64, mode: RowLockMode, singly: bool) -> Option<SharedLock> {
+    pub(crate) fn add_shared(&self, key: RowKey, owner: u64, mode: RowLockMode, singly: bool) -> Option<SharedLock> {
         let shard = self.shard(key);
         let (block, slot) = split(key);
         let mut rows = crate::lock(&shard.rows);
@@ -393,7 +394,7 @@ impl RowLocks {
         (singly || is_first).then_some(SharedLock { block, mode, slot: singly.then_some(slot) })
     }
     /// Shared locks less; the heads of the rows' queues are to look again.
-    pub fn drop_shared(&self, lock: &SharedLock, owner: u64) -> Vec<Next> {
+    pub(crate) fn drop_shared(&self, lock: &SharedLock, owner: u64) -> Vec<NextWaiter> {
         let shard = self.shard_of_block(lock.block);
         let mut rows = crate::lock(&shard.rows);
         let before = rows.shares.len();
@@ -401,15 +402,15 @@ impl RowLocks {
         shard.count_shares(&rows, before);
         let (rel, block) = lock.block;
         let keys = freed.into_iter().map(|slot| (rel, RowId { block, slot }.to_u64()));
-        keys.filter_map(|key| rows.queues.get(&key).and_then(Entry::head)).collect()
+        keys.filter_map(|key| rows.queues.get(&key).and_then(RowQueue::head)).collect()
     }
     /// The owner's rows are free (or may be): their heads are to look again.
-    pub fn free_watched(&self, owner: u64) -> Vec<Next> {
+    pub(crate) fn free_watched(&self, owner: u64) -> Vec<NextWaiter> {
         let keys = crate::lock(&self.watched[owner as usize % SHARDS]).remove(&owner).unwrap_or_default();
-        if planted::is(Bug::RowWakeLost) {
+        if planted::is(PlantedBug::RowWakeLost) {
             return Vec::new();
         }
-        let head = |key| crate::lock(&self.shard(key).rows).queues.get(&key).and_then(Entry::head);
+        let head = |key| crate::lock(&self.shard(key).rows).queues.get(&key).and_then(RowQueue::head);
         keys.into_iter().filter_map(head).collect()
     }
 }

@@ -10,18 +10,18 @@ use crate::api::RowLockMode;
 use kilndb_base::hash::HashMap;
 
 /// A relation and one of its blocks.
-pub type BlockKey = (u32, u32);
+pub(crate) type BlockKey = (u32, u32);
 
-struct Share {
+struct RowShare {
     owner: u64,
     slot: u16,
     mode: RowLockMode,
 }
-const _: () = assert!(size_of::<Share>() == 16);
+const _: () = assert!(size_of::<RowShare>() == 16);
 
 /// What a transaction has to give back: shared locks of one block in one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedLock {
+pub(crate) struct SharedLock {
     pub block: BlockKey,
     pub mode: RowLockMode,
     /// The one row; None: all of the block's that it holds.
@@ -29,9 +29,9 @@ pub struct SharedLock {
 }
 
 #[derive(Default)]
-pub struct Shares(HashMap<BlockKey, Vec<Share>>);
+pub(crate) struct SharedRows(HashMap<BlockKey, Vec<RowShare>>);
 
-impl Shares {
+impl SharedRows {
     /// Blocks with shared rows.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -50,7 +50,7 @@ impl Shares {
         let all = self.0.entry(block).or_default();
         let is_first = !all.iter().any(|share| (share.owner, share.mode) == (owner, mode));
         let at = all.partition_point(|share| share.slot <= slot);
-        all.insert(at, Share { owner, slot, mode });
+        all.insert(at, RowShare { owner, slot, mode });
         Some(is_first)
     }
     /// Returns the slots that are not shared by the owner in this mode any more.
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn shares_are_found_by_row_and_given_back_by_block() {
-        let mut shares = Shares::default();
+        let mut shares = SharedRows::default();
         let block = (7, 3);
         assert_eq!(shares.add(block, 5, 1, KeyShare), Some(true));
         assert_eq!(shares.add(block, 2, 1, KeyShare), Some(false));

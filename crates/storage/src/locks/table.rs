@@ -10,7 +10,7 @@
 
 use super::deadlock;
 use super::fast::{FastLock, FastLocks, TagHasher, conflicts_with_fast};
-use super::waits_for::{WaitGraph, Waiting};
+use super::waits_for::{WaitGraph, WaitLink};
 use crate::api::{LockInfo, LockMode, LockTag, WaitPolicy};
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::sync::Mutex;
@@ -18,21 +18,21 @@ use kilndb_base::{Error, Result, sqlstate};
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
-type Holder = (u64, LockMode);
+type LockHolder = (u64, LockMode);
 
 /// Times taken, by owner and mode. Most locks have one holder, which stands here itself.
 #[derive(Default)]
-struct Held {
-    first: Option<(Holder, u32)>,
-    others: kilndb_base::hash::HashMap<Holder, u32>,
+struct HolderCounts {
+    first: Option<(LockHolder, u32)>,
+    others: kilndb_base::hash::HashMap<LockHolder, u32>,
 }
-impl Held {
-    fn contains(&self, holder: Holder) -> bool {
+impl HolderCounts {
+    fn contains(&self, holder: LockHolder) -> bool {
         matches!(self.first, Some((first, _)) if first == holder)
             || !self.others.is_empty() && self.others.contains_key(&holder)
     }
     /// How often it is held then.
-    fn add(&mut self, holder: Holder) -> u32 {
+    fn add(&mut self, holder: LockHolder) -> u32 {
         if let Some((first, times)) = &mut self.first
             && *first == holder
         {
@@ -48,7 +48,7 @@ impl Held {
         *times
     }
     /// Once less; how often it is held then. None: it was not.
-    fn take(&mut self, holder: Holder) -> Option<u32> {
+    fn take(&mut self, holder: LockHolder) -> Option<u32> {
         if let Some((first, times)) = &mut self.first
             && *first == holder
         {
@@ -67,7 +67,7 @@ impl Held {
         }
         Some(left)
     }
-    fn keys(&self) -> impl Iterator<Item = Holder> {
+    fn keys(&self) -> impl Iterator<Item = LockHolder> {
         self.first.iter().map(|(holder, _)| *holder).chain(self.others.keys().copied())
     }
     fn is_empty(&self) -> bool {
@@ -76,26 +76,26 @@ impl Held {
 }
 
 #[derive(Default)]
-struct Entry {
+struct LockEntry {
     /// Times taken, by owner and mode.
-    held: Held,
+    held: HolderCounts,
     /// Owners per mode.
     owners: [u32; LOCK_MODES],
-    queue: VecDeque<Waiter>,
+    queue: VecDeque<LockWaiter>,
     /// Waiters per mode.
     waiters: [u32; LOCK_MODES],
     /// Waiters that hold the lock in another mode.
     upgrading: u32,
 }
-struct Waiter {
+struct LockWaiter {
     owner: u64,
     mode: LockMode,
     wake: WakeHandle,
     holds: bool,
 }
-type Map = HashMap<LockTag, Entry, BuildHasherDefault<TagHasher>>;
-pub struct LockTable {
-    shards: Vec<Mutex<Map>>,
+type LockMap = HashMap<LockTag, LockEntry, BuildHasherDefault<TagHasher>>;
+pub(crate) struct LockTable {
+    shards: Vec<Mutex<LockMap>>,
     fast: FastLocks,
 }
 
@@ -103,12 +103,12 @@ pub struct LockTable {
 const LOCK_MODES: usize = LockMode::AccessExclusive as usize + 1;
 
 /// Changes of queues that are tried before a cycle is a deadlock.
-pub const UNTANGLE_MAX: usize = 32;
+pub(crate) const UNTANGLE_MAX: usize = 32;
 
 fn conflicts(a: LockMode, b: LockMode) -> bool {
     a.conflict_bits() & (1 << b as u16) != 0
 }
-impl Entry {
+impl LockEntry {
     fn add(&mut self, owner: u64, mode: LockMode) {
         if self.held.add((owner, mode)) == 1 {
             self.owners[mode as usize] += 1;
@@ -139,9 +139,9 @@ impl Entry {
         let holds = self.holds(owner);
         self.waiters[mode as usize] += 1;
         self.upgrading += u32::from(holds);
-        self.queue.push_back(Waiter { owner, mode, wake, holds });
+        self.queue.push_back(LockWaiter { owner, mode, wake, holds });
     }
-    fn dequeue(&mut self, at: usize) -> Option<Waiter> {
+    fn dequeue(&mut self, at: usize) -> Option<LockWaiter> {
         let waiter = self.queue.remove(at)?;
         self.waiters[waiter.mode as usize] -= 1;
         self.upgrading -= u32::from(waiter.holds);
@@ -188,16 +188,16 @@ impl LockTable {
         LockTable { shards: (0..64).map(|_| Mutex::default()).collect(), fast: FastLocks::new(workers) }
     }
     /// Without the table, if that can be.
-    pub fn lock_fast(&self, worker: usize, owner: u64, tag: &LockTag, mode: LockMode) -> Option<FastLock> {
+    pub(crate) fn lock_fast(&self, worker: usize, owner: u64, tag: &LockTag, mode: LockMode) -> Option<FastLock> {
         self.fast.take(worker, owner, tag, mode)
     }
-    pub fn unlock_fast(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, lock: &FastLock) {
+    pub(crate) fn unlock_fast(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode, lock: &FastLock) {
         if !self.fast.give_back(lock) {
             self.unlock(waits, owner, tag, mode);
             self.fast.leave(lock);
         }
     }
-    fn shard(&self, tag: &LockTag) -> &Mutex<Map> {
+    fn shard(&self, tag: &LockTag) -> &Mutex<LockMap> {
         use std::hash::Hash;
         let mut h = TagHasher::default();
         tag.hash(&mut h);
@@ -292,7 +292,12 @@ impl LockTable {
     }
     /// Resolves a cycle by another order of a queue, as far from the wait that closed it as possible. `again`: the
     /// cycle that is left. False: it stays.
-    pub fn untangle(&self, waits: &WaitGraph, cycle: &[Waiting], again: impl Fn() -> Option<Vec<Waiting>>) -> bool {
+    pub(crate) fn untangle(
+        &self,
+        waits: &WaitGraph,
+        cycle: &[WaitLink],
+        again: impl Fn() -> Option<Vec<WaitLink>>,
+    ) -> bool {
         let mut cycle = cycle.to_vec();
         for _ in 0..UNTANGLE_MAX {
             let moved = cycle.iter().rev().any(|wait| {
@@ -375,6 +380,6 @@ impl LockTable {
     }
 }
 
-pub fn not_available() -> Error {
+pub(crate) fn not_available() -> Error {
     Error::new(sqlstate::LOCK_NOT_AVAILABLE, "could not obtain lock on row in relation")
 }

@@ -16,48 +16,51 @@ use kilndb_base::sync::Mutex;
 use std::collections::VecDeque;
 
 #[derive(Default)]
-pub struct WaitGraph {
-    inner: Mutex<Graph>,
+pub(crate) struct WaitGraph {
+    inner: Mutex<WaitEdges>,
 }
 #[derive(Default)]
-struct Graph {
+struct WaitEdges {
     /// Waits for rows.
     out: HashMap<u64, Vec<u64>>,
     /// Those of them who stand behind others who wait.
     in_line: HashSet<u64>,
     incoming: HashMap<u64, u32>,
     /// Tables and advisory locks that are waited for.
-    tags: HashMap<LockTag, Waited>,
+    tags: HashMap<LockTag, AwaitedLock>,
     /// What those wait for who wait for one of these.
     wanted: HashMap<u64, (LockTag, LockMode)>,
     /// How many of these somebody holds.
     holding: HashMap<u64, u32>,
     /// The cycles that were refused, by the owner that would have closed them.
-    refused: HashMap<u64, Vec<Waiting>>,
+    refused: HashMap<u64, Vec<WaitLink>>,
 }
 
 /// A lock that somebody waits for.
 #[derive(Default)]
-struct Waited {
+struct AwaitedLock {
     /// Bit `1 << mode` of the modes, by owner.
     held: HashMap<u64, u16>,
     queue: VecDeque<(u64, LockMode)>,
 }
 
-impl Waited {
+impl AwaitedLock {
     /// Does an owner of `modes` stand in the way of `wanted`?
     fn conflict(modes: u16, wanted: LockMode) -> bool {
         modes & wanted.conflict_bits() != 0
     }
     fn holders(&self, owner: u64, wanted: LockMode) -> impl Iterator<Item = u64> {
-        self.held.iter().filter(move |(o, modes)| **o != owner && Waited::conflict(**modes, wanted)).map(|(o, _)| *o)
+        self.held
+            .iter()
+            .filter(move |(o, modes)| **o != owner && AwaitedLock::conflict(**modes, wanted))
+            .map(|(o, _)| *o)
     }
     /// Those of the queue's part who stand in the way of somebody behind it.
     fn waiters(&self, owner: u64, wanted: LockMode, part: std::ops::Range<usize>) -> impl Iterator<Item = u64> {
         // Who holds the lock in another mode goes ahead of the queue.
         let part = if self.held.contains_key(&owner) { 0..0 } else { part };
         let queue = self.queue.range(part);
-        queue.filter(move |(o, mode)| *o != owner && Waited::conflict(1 << *mode as u16, wanted)).map(|(o, _)| *o)
+        queue.filter(move |(o, mode)| *o != owner && AwaitedLock::conflict(1 << *mode as u16, wanted)).map(|(o, _)| *o)
     }
     fn place_of(&self, owner: u64) -> usize {
         self.queue.iter().position(|(o, _)| *o == owner).unwrap_or(self.queue.len())
@@ -66,7 +69,7 @@ impl Waited {
 
 /// A link of a cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Waiting {
+pub struct WaitLink {
     pub owner: u64,
     pub blocker: u64,
     /// None: a row.
@@ -75,15 +78,15 @@ pub struct Waiting {
 
 /// What a search has seen of the lock queues.
 #[derive(Default)]
-struct Seen {
+struct SearchedQueues {
     places: HashMap<LockTag, HashMap<u64, usize>>,
     /// Whose part of a queue up to here, looked at by somebody who wants that mode, is known.
     parts: HashMap<(LockTag, LockMode), usize>,
 }
 
-impl Graph {
+impl WaitEdges {
     /// Those whom `owner` waits for, but for some that the search knows already.
-    fn blockers(&self, owner: u64, seen: &mut Seen) -> Vec<u64> {
+    fn blockers(&self, owner: u64, seen: &mut SearchedQueues) -> Vec<u64> {
         if let Some(out) = self.out.get(&owner) {
             return out.clone();
         }
@@ -106,7 +109,7 @@ impl Graph {
     }
     /// All whom the owner waits for, by way of whomever.
     fn reachable(&self, owner: u64) -> HashSet<u64> {
-        let mut seen = Seen::default();
+        let mut seen = SearchedQueues::default();
         let mut todo = vec![owner];
         let mut found = HashSet::default();
         while let Some(at) = todo.pop() {
@@ -116,7 +119,7 @@ impl Graph {
     }
     /// The owners on a path from the blockers to the owner, without it; None: there is none.
     fn path_to(&self, owner: u64, blockers: &[u64]) -> Option<Vec<u64>> {
-        let mut seen = Seen::default();
+        let mut seen = SearchedQueues::default();
         let mut todo = blockers.to_vec();
         let mut from: HashMap<u64, u64> = blockers.iter().map(|b| (*b, owner)).collect();
         while let Some(at) = todo.pop() {
@@ -140,15 +143,15 @@ impl Graph {
         None
     }
     /// The cycle that the wait closes, beginning with it.
-    fn cycle(&self, owner: u64, blockers: &[u64], wanted: Option<(LockTag, LockMode)>) -> Option<Vec<Waiting>> {
+    fn cycle(&self, owner: u64, blockers: &[u64], wanted: Option<(LockTag, LockMode)>) -> Option<Vec<WaitLink>> {
         if !self.is_waited_for(owner) {
             return None;
         }
         let path = self.path_to(owner, blockers)?;
-        let mut cycle = vec![Waiting { owner, blocker: path.first().copied().unwrap_or(owner), wanted }];
+        let mut cycle = vec![WaitLink { owner, blocker: path.first().copied().unwrap_or(owner), wanted }];
         for (i, at) in path.iter().enumerate() {
             let blocker = path.get(i + 1).copied().unwrap_or(owner);
-            cycle.push(Waiting { owner: *at, blocker, wanted: self.wanted.get(at).copied() });
+            cycle.push(WaitLink { owner: *at, blocker, wanted: self.wanted.get(at).copied() });
         }
         Some(cycle)
     }
@@ -158,12 +161,12 @@ impl Graph {
         let is_last = waited.is_none_or(|w| w.queue.back().is_none_or(|(last, _)| *last == owner));
         !is_last || self.incoming.contains_key(&owner) || self.holding.contains_key(&owner)
     }
-    fn cycle_of(&self, owner: u64) -> Option<Vec<Waiting>> {
+    fn cycle_of(&self, owner: u64) -> Option<Vec<WaitLink>> {
         let wanted = *self.wanted.get(&owner)?;
         if !self.is_waited_for(owner) {
             return None;
         }
-        self.cycle(owner, &self.blockers(owner, &mut Seen::default()), Some(wanted))
+        self.cycle(owner, &self.blockers(owner, &mut SearchedQueues::default()), Some(wanted))
     }
     fn remove(&mut self, owner: u64) {
         self.in_line.remove(&owner);
@@ -208,7 +211,7 @@ impl WaitGraph {
     /// `owner` now waits for `blockers` (instead of any before) because of a row. Some: that closes a cycle, and
     /// nothing was added. `in_line`: the blockers wait for the row themselves.
     #[must_use]
-    pub fn wait(&self, owner: u64, blockers: &[u64], in_line: bool) -> Option<Vec<Waiting>> {
+    pub fn wait(&self, owner: u64, blockers: &[u64], in_line: bool) -> Option<Vec<WaitLink>> {
         let mut g = crate::lock(&self.inner);
         g.remove(owner);
         if let Some(cycle) = g.cycle(owner, blockers, None) {
@@ -232,7 +235,7 @@ impl WaitGraph {
         tag: LockTag,
         mode: LockMode,
         held: &mut dyn Iterator<Item = (u64, u16)>,
-    ) -> Option<Vec<Waiting>> {
+    ) -> Option<Vec<WaitLink>> {
         let mut guard = crate::lock(&self.inner);
         let g = &mut *guard;
         let known = g.tags.contains_key(&tag);
@@ -250,21 +253,21 @@ impl WaitGraph {
         g.cycle_of(owner)
     }
     /// The cycle that a table or advisory lock's waiter is part of.
-    pub fn cycle_of(&self, owner: u64) -> Option<Vec<Waiting>> {
+    pub(crate) fn cycle_of(&self, owner: u64) -> Option<Vec<WaitLink>> {
         crate::lock(&self.inner).cycle_of(owner)
     }
     /// The lock in whose queue the first stands behind the second, who does not hold it: the wait would not be if they
     /// stood the other way round.
-    pub fn only_in_line(&self, wait: &Waiting) -> Option<LockTag> {
+    pub(crate) fn only_in_line(&self, wait: &WaitLink) -> Option<LockTag> {
         let (tag, mode) = wait.wanted?;
         let g = crate::lock(&self.inner);
         let waited = g.tags.get(&tag)?;
-        let holds = waited.held.get(&wait.blocker).is_some_and(|modes| Waited::conflict(*modes, mode));
+        let holds = waited.held.get(&wait.blocker).is_some_and(|modes| AwaitedLock::conflict(*modes, mode));
         (!holds && waited.place_of(wait.blocker) < waited.place_of(wait.owner)).then_some(tag)
     }
     /// Puts one waiter directly before another, unless it waits, by way of whomever, for somebody whom it would go
     /// past. Answers whether it was done.
-    pub fn move_ahead(&self, tag: LockTag, owner: u64, before: u64) -> bool {
+    pub(crate) fn move_ahead(&self, tag: LockTag, owner: u64, before: u64) -> bool {
         let mut g = crate::lock(&self.inner);
         let Some(waited) = g.tags.get_mut(&tag) else { return false };
         let (from, to) = (waited.place_of(owner), waited.place_of(before));
@@ -286,7 +289,7 @@ impl WaitGraph {
         false
     }
     /// The cycle that the owner is refused for is told by `take_refused`.
-    pub fn refuse(&self, owner: u64, cycle: Vec<Waiting>) {
+    pub fn refuse(&self, owner: u64, cycle: Vec<WaitLink>) {
         crate::lock(&self.inner).refused.insert(owner, cycle);
     }
     /// The owner waits for the lock no more: it has it, or has given up.
@@ -305,14 +308,14 @@ impl WaitGraph {
         crate::lock(&self.inner).set_held(tag, owner, modes);
     }
     /// The cycle that the owner would have closed, beginning with its own wait. It is told once.
-    pub fn take_refused(&self, owner: u64) -> Vec<Waiting> {
+    pub(crate) fn take_refused(&self, owner: u64) -> Vec<WaitLink> {
         crate::lock(&self.inner).refused.remove(&owner).unwrap_or_default()
     }
     /// The owner has given all its rows back and goes on under the same number: those who waited for one of them do not
     /// wait for it any more, though they may not run yet.
-    pub fn rows_released(&self, owner: u64) {
+    pub(crate) fn rows_released(&self, owner: u64) {
         let mut guard = crate::lock(&self.inner);
-        let Graph { out, incoming, .. } = &mut *guard;
+        let WaitEdges { out, incoming, .. } = &mut *guard;
         if incoming.remove(&owner).is_some() {
             out.values_mut().for_each(|blockers| blockers.retain(|b| *b != owner));
         }
@@ -322,7 +325,7 @@ impl WaitGraph {
         crate::lock(&self.inner).remove(owner);
     }
     /// Does the owner wait behind others for a row?
-    pub fn is_in_line(&self, owner: u64) -> bool {
+    pub(crate) fn is_in_line(&self, owner: u64) -> bool {
         let g = crate::lock(&self.inner);
         g.in_line.contains(&owner) && g.out.get(&owner).is_some_and(|ahead| ahead.iter().all(|a| g.out.contains_key(a)))
     }
@@ -393,7 +396,7 @@ mod tests {
         assert!(graph.wait(1, &[2, 9], false).is_none());
         assert!(!wait_for(&graph, 2, table, &[8, 3]));
         assert!(wait(&graph, 3, &[7, 1], false));
-        let waiting = |owner, blocker, wanted| Waiting { owner, blocker, wanted };
+        let waiting = |owner, blocker, wanted| WaitLink { owner, blocker, wanted };
         assert_eq!(graph.take_refused(3), [waiting(3, 1, None), waiting(1, 2, None), waiting(2, 3, Some(table))]);
         assert!(graph.take_refused(3).is_empty());
         graph.left(2, table.0);

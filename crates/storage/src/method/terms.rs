@@ -2,7 +2,7 @@
 //!
 //! Must not know: what terms mean, how they are kept.
 
-use kilndb_base::bytes::{Reader, put_prefixed};
+use kilndb_base::bytes::{ByteReader, put_prefixed};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::borrow::Cow;
 
@@ -17,7 +17,7 @@ pub enum TermChange<'a> {
 }
 
 /// Is called with a term, or all that its entry begins with, and some of its rows.
-pub type TermVisitor<'a> = dyn FnMut(&[u8], &[u64]) -> Result<()> + 'a;
+pub(crate) type TermVisitor<'a> = dyn FnMut(&[u8], &[u64]) -> Result<()> + 'a;
 
 /// Finds rows by terms. All that it finds is to be rechecked in the version that the snapshot sees.
 pub trait TermScan {
@@ -51,7 +51,7 @@ impl<'a> PendingTerms<'a> {
     }
     pub fn terms(self) -> Result<Vec<&'a [u8]>> {
         let mut terms = Vec::with_capacity(self.0.len() / 8 + 1);
-        let mut r = Reader::new(self.0);
+        let mut r = ByteReader::new(self.0);
         while !r.is_empty() {
             let damaged = || Error::new(sqlstate::INDEX_CORRUPTED, "an entry of an inverted index is damaged");
             terms.push(r.prefixed().ok_or_else(damaged)?);

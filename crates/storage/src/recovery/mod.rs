@@ -29,13 +29,13 @@ use crate::undo::record::{CHUNK, CHUNK_PAGES};
 use crate::wal::end::LogEnd;
 use crate::wal::frame::shown_lsn;
 use crate::wal::reader::LogReader;
-use crate::wal::record::{Op, Record, encode};
+use crate::wal::record::{PageOp, Record, encode};
 use crate::wal::segment::{failed, fresh_lsn};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
-use progress::{Ticks, seconds_since};
-use replay::Redo;
+use progress::{ProgressTimer, seconds_since};
+use replay::RedoState;
 use replayer::{NobodyLooks, ReplayStop, Replayer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ impl Core {
         let mut nobody = NobodyLooks;
         let mut replayer = Replayer::new(self, c, &mut nobody);
         let mut reader = LogReader::new(self.log.segments(), c.redo, self.known_durable.load(Relaxed));
-        let mut ticks = Ticks::new(self, started);
+        let mut ticks = ProgressTimer::new(self, started);
         let end = loop {
             let pause = reader.lsn() + PROGRESS_BYTES;
             match replayer.replay_to(&mut reader, pause)? {
@@ -118,13 +118,13 @@ impl Core {
         self.restore_images(c, &redo.ended_well)
     }
     /// Rolls back the transactions that had not ended, and purges for those that had committed: how many of each.
-    fn end_unfinished(self: &Arc<Core>, redo: &Redo, ticks: &mut Ticks) -> Result<(usize, usize)> {
+    fn end_unfinished(self: &Arc<Core>, redo: &RedoState, ticks: &mut ProgressTimer) -> Result<(usize, usize)> {
         // Losers back, newest first within each.
         let losers: Vec<(u64, u64)> =
             redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
         let mut steps = 0u64;
         for (xid, head) in &losers {
-            let mut address = if planted::is(Bug::LosersStay) { 0 } else { *head };
+            let mut address = if planted::is(PlantedBug::LosersStay) { 0 } else { *head };
             while address != 0 {
                 address = self.undo_step(*xid, address)?;
                 steps += 1;
@@ -150,7 +150,7 @@ impl Core {
         let mut purged = 0;
         for (xid, (head, purge)) in &redo.txns {
             if *purge {
-                let mut item = crate::txn::purge_queue::Pending {
+                let mut item = crate::txn::purge_queue::PendingPurge {
                     xid: *xid,
                     csn: 0,
                     heads: [*head, 0],
@@ -168,7 +168,7 @@ impl Core {
     /// May the log end here? A new one must begin beyond what is returned: pages may know of so much.
     fn judge_end(&self, lsn: u64, end: LogEnd) -> Result<u64> {
         let damage = match end {
-            LogEnd::Damaged(damage) if !planted::is(Bug::LogEndsAnywhere) => damage.error(),
+            LogEnd::Damaged(damage) if !planted::is(PlantedBug::LogEndsAnywhere) => damage.error(),
             LogEnd::Damaged(_) | LogEnd::Ordinary => return Ok(lsn),
         };
         if !self.config.accept_lost_log {
@@ -193,7 +193,7 @@ impl Core {
         Ok(newest)
     }
     /// What was not as the log says it should be is gone by the end of the log, or damaged.
-    fn judge_suspects(&self, redo: &Redo) -> Result<()> {
+    fn judge_suspects(&self, redo: &RedoState) -> Result<()> {
         let relations = redo.suspects.iter().filter(|(rel, _)| self.directory.get(**rel).is_some());
         let relations = relations.map(|(_, what)| what.clone());
         let chunks = redo.suspect_chunks.iter().filter(|chunk| self.undo.is_live(**chunk));
@@ -258,7 +258,7 @@ impl Core {
                 let (_, mut page) = r.extend(0)?;
                 let initial = crate::lock(&r.initial);
                 if r.kind == RelationKind::Cell && !initial.is_empty() {
-                    Op::Cell { bytes: &initial }.apply(page.bytes(), r.target(0))?;
+                    PageOp::Cell { bytes: &initial }.apply(page.bytes(), r.target(0))?;
                     page.mark_dirty();
                 }
             }

@@ -3,13 +3,13 @@
 use crate::core::Core;
 
 /// Says when it is time to tell how far recovery is.
-pub(super) struct Ticks {
+pub(super) struct ProgressTimer {
     started: u64,
     next: u64,
 }
-impl Ticks {
-    pub(super) fn new(core: &Core, started: u64) -> Ticks {
-        Ticks { started, next: started + core.config.startup_progress_interval_ms * 1_000_000 }
+impl ProgressTimer {
+    pub(super) fn new(core: &Core, started: u64) -> ProgressTimer {
+        ProgressTimer { started, next: started + core.config.startup_progress_interval_ms * 1_000_000 }
     }
     /// The time elapsed, if it is to be told now.
     pub(super) fn due(&mut self, core: &Core) -> Option<String> {

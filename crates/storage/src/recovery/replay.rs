@@ -9,9 +9,9 @@ use crate::core::Core;
 use crate::directory::persistence_of;
 use crate::page::{self, PAGE, at};
 use crate::undo::record::CHUNK;
-use crate::wal::record::{Op, Record, Target};
+use crate::wal::record::{PageOp, PageTarget, Record};
 use kilndb_base::hash::HashMap;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// What the records so far leave open.
 #[derive(Default, Debug, PartialEq)]
-pub(super) struct Redo {
+pub(super) struct RedoState {
     /// Chain head, only its purge is due.
     pub(super) txns: BTreeMap<u64, (u64, bool)>,
     pub(super) max_xid: u64,
@@ -37,9 +37,9 @@ pub(super) struct Redo {
     pub(super) newest_page_lsn: u64,
 }
 
-impl Redo {
+impl RedoState {
     /// The page is another's, or there is none.
-    fn suspect(&mut self, target: Target, pid: Option<u32>) {
+    fn suspect(&mut self, target: PageTarget, pid: Option<u32>) {
         let rel = target.rel;
         self.suspects.entry(rel).or_insert_with(|| {
             let place = pid.map_or(String::new(), |pid| {
@@ -51,7 +51,7 @@ impl Redo {
 }
 
 impl Core {
-    pub(super) fn redo_record(self: &Arc<Core>, lsn: u64, record: Record<'_>, redo: &mut Redo) -> Result<()> {
+    pub(super) fn redo_record(self: &Arc<Core>, lsn: u64, record: Record<'_>, redo: &mut RedoState) -> Result<()> {
         match record {
             Record::Change { xid, undo, ops } => {
                 redo.max_xid = redo.max_xid.max(xid);
@@ -82,7 +82,7 @@ impl Core {
                     made.creator.store(0, Relaxed);
                 }
                 for id in redo.doomed.remove(&xid).unwrap_or_default().into_iter().chain(drops) {
-                    if planted::is(Bug::DropNotRepeated) {
+                    if planted::is(PlantedBug::DropNotRepeated) {
                         continue;
                     }
                     self.directory.remove(self, id);
@@ -141,9 +141,9 @@ impl Core {
         }
         Ok(())
     }
-    fn redo_ops(&self, lsn: u64, ops: &[(Target, Op<'_>)], redo: &mut Redo) -> Result<()> {
+    fn redo_ops(&self, lsn: u64, ops: &[(PageTarget, PageOp<'_>)], redo: &mut RedoState) -> Result<()> {
         // Operations on one page of one record belong together: the LSN is set after the last.
-        let mut done: Vec<Target> = Vec::new();
+        let mut done: Vec<PageTarget> = Vec::new();
         for (index, (target, _)) in ops.iter().enumerate() {
             if done.contains(target) {
                 continue;
@@ -165,10 +165,10 @@ impl Core {
             let is_its_own = header.u8(at::KIND) != page::KIND_UNDO
                 && header.u32(at::REL) == target.rel
                 && header.u32(at::BLOCK) == target.block;
-            let ahead = u64::from(planted::is(Bug::RedoSkipsNext)) * 64;
+            let ahead = u64::from(planted::is(PlantedBug::RedoSkipsNext)) * 64;
             if page::lsn(page.page()) + ahead >= lsn && header.u8(at::KIND) != 0 {
                 if is_its_own {
-                    for op in mine.filter(|op| op.is_of_cell() && !planted::is(Bug::CellBehindItsLog)) {
+                    for op in mine.filter(|op| op.is_of_cell() && !planted::is(PlantedBug::CellBehindItsLog)) {
                         op.apply(page.bytes(), *target)?;
                     }
                 } else {
@@ -192,7 +192,7 @@ impl Core {
             if let Err(e) = applied {
                 // A checkpoint leaves out the pages of a relation that has gone before it came to them: they are as an
                 // earlier one has left them. What they hold is of no use to anybody, and is not written.
-                let Target { rel, block } = target;
+                let PageTarget { rel, block } = target;
                 let place = format!("log record {lsn:X}, relation {rel} block {block} (page {pid}, LSN {before:X})");
                 redo.suspects.entry(*rel).or_insert_with(|| format!("{place}: {}", e.message()));
                 continue;

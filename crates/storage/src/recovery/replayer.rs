@@ -9,7 +9,7 @@
 //!
 //! Must not know: what is done about what the log leaves open.
 
-use super::replay::Redo;
+use super::replay::RedoState;
 use crate::control::Checkpoint;
 use crate::core::Core;
 use crate::wal::end::LogEnd;
@@ -47,7 +47,7 @@ pub(crate) enum ReplayStop {
 pub(crate) struct Replayer<'a> {
     core: &'a Arc<Core>,
     observer: &'a mut dyn ReplayObserver,
-    redo: Redo,
+    redo: RedoState,
     records: u64,
     /// The LSN of the last record.
     lsn: u64,
@@ -55,7 +55,7 @@ pub(crate) struct Replayer<'a> {
 impl<'a> Replayer<'a> {
     /// The core has loaded the checkpoint.
     pub(crate) fn new(core: &'a Arc<Core>, c: &Checkpoint, observer: &'a mut dyn ReplayObserver) -> Replayer<'a> {
-        let mut redo = Redo { max_xid: c.next_xid.saturating_sub(1), ..Redo::default() };
+        let mut redo = RedoState { max_xid: c.next_xid.saturating_sub(1), ..RedoState::default() };
         for r in c.relations.iter().filter(|r| r.creator != 0) {
             redo.made.entry(r.creator).or_default().push(r.id);
         }
@@ -105,7 +105,7 @@ impl<'a> Replayer<'a> {
         Ok(ReplayStop::Reached)
     }
     /// How many records there were, and what they leave open.
-    pub(super) fn finish(self) -> (u64, Redo) {
+    pub(super) fn finish(self) -> (u64, RedoState) {
         (self.records, self.redo)
     }
 }

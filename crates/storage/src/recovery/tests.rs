@@ -1,13 +1,13 @@
 //! A log replayed record by record, with pauses, leaves what one that is replayed in one go leaves; and a damaged one is
 //! told from one that ends.
 
-use super::replay::Redo;
+use super::replay::RedoState;
 use super::replayer::{NobodyLooks, ReplayObserver, ReplayStop, Replayer};
 use crate::api::{CommitMode, Isolation, Persistence, RelationKind, Uniqueness, WriteOptions};
 use crate::cluster::{Dir, config, copy_folder};
 use crate::control;
 use crate::core::Core;
-use crate::engine::{Engine, Purpose, build_core};
+use crate::engine::{CorePurpose, Engine, build_core};
 use crate::page::PageBytes;
 use crate::undo::record::CHUNK_PAGES;
 use crate::wal::end::LogEnd;
@@ -48,7 +48,7 @@ fn killed_cluster(name: &str) -> (Dir, u64) {
         if n % 3 == 2 {
             let snapshot = t.take_snapshot();
             let options = WriteOptions::default();
-            heap.update(&mut t, rids[n as usize], &snapshot, &[n as u8; 200], &[], &options, &park).unwrap();
+            heap.update(&mut t, rids[n as usize], &[n as u8; 200], &[], &options.with(&snapshot, &park)).unwrap();
         }
         match n % 7 {
             6 => t.rollback(&park).unwrap(),
@@ -69,7 +69,7 @@ fn killed_cluster(name: &str) -> (Dir, u64) {
 fn core_of(dir: &Dir) -> (Arc<Core>, control::Checkpoint) {
     let env: Arc<dyn kilndb_base::env::Env> = Arc::new(OsEnv);
     let c = control::read(&env, &dir.0).unwrap().unwrap().checkpoint;
-    let core = build_core(env, config(dir.0.clone(), 16 << 20), &c, Purpose::Serve).unwrap();
+    let core = build_core(env, config(dir.0.clone(), 16 << 20), &c, CorePurpose::Serve).unwrap();
     core.load_checkpoint(&c).unwrap();
     core.pool.lenient.store(true, SeqCst);
     (core, c)
@@ -81,7 +81,7 @@ struct Replayed {
     relations: Vec<(u32, u32, Vec<PageBytes>)>,
     undo: Vec<(u64, Vec<PageBytes>)>,
     records: u64,
-    redo: Redo,
+    redo: RedoState,
 }
 fn replayed(core: &Arc<Core>, replayer: Replayer<'_>) -> Replayed {
     let page = |pid: u32| *core.pool.write(pid).unwrap().page();

@@ -17,14 +17,14 @@
 use super::Reader;
 use crate::api::SerializableModes;
 use kilndb_base::park::WakeHandle;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Why a transaction must go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Reason {
+pub(super) enum ConflictReason {
     PivotDuringWrite,
     PivotDuringRead(u64),
     PivotDuringCommit,
@@ -33,7 +33,7 @@ pub(super) enum Reason {
     OldPivotNamed(u64),
 }
 
-struct Node {
+struct TransactionNode {
     reader: Arc<Reader>,
     /// Those that read what this one wrote.
     ins: Vec<u64>,
@@ -53,7 +53,7 @@ struct Node {
 
 /// Committed writers of which only this is known any more.
 #[derive(Default)]
-struct Summary {
+struct CommittedSummary {
     /// By xid: when it committed, and the first commit among its edges out.
     xids: BTreeMap<u64, (u64, Option<u64>)>,
     order: VecDeque<(u64, u64)>,
@@ -64,21 +64,21 @@ struct Summary {
 const MOST_SUMMARISED: usize = 1 << 16;
 
 #[derive(Default)]
-pub(super) struct Graph {
+pub(super) struct ConflictGraph {
     order: u64,
-    nodes: kilndb_base::hash::HashMap<u64, Node>,
+    nodes: kilndb_base::hash::HashMap<u64, TransactionNode>,
     active: BTreeSet<u64>,
     writable: BTreeSet<u64>,
     /// Committed: (number of the commit, transaction).
     finished: VecDeque<(u64, u64)>,
     /// Up to this commit, locks and edges in have been let go.
     locks_gone_through: u64,
-    summary: Summary,
+    summary: CommittedSummary,
 }
 
 /// What ended transactions leave to be done once the graph is let go.
 #[derive(Default)]
-pub(super) struct Leftovers {
+pub(super) struct EndedTransactions {
     /// Their locks go.
     pub unlocked: Vec<Arc<Reader>>,
     /// They go, and all that is theirs.
@@ -89,26 +89,26 @@ pub(super) struct Leftovers {
 }
 
 /// How the snapshot of a new transaction stands.
-pub(super) enum Begun {
+pub(super) enum SnapshotStanding {
     Tracked(Arc<Reader>),
     /// READ ONLY, and nobody can make it part of an anomaly.
     Safe,
 }
 
-impl Graph {
+impl ConflictGraph {
     fn next(&mut self) -> u64 {
         self.order += 1;
         self.order
     }
     /// To be called while the graph is held over the taking of the snapshot.
-    pub fn begin(&mut self, owner: u64, modes: SerializableModes, waiter: Option<WakeHandle>) -> Begun {
+    pub fn begin(&mut self, owner: u64, modes: SerializableModes, waiter: Option<WakeHandle>) -> SnapshotStanding {
         let SerializableModes { read_only, domain, session } = modes;
         let mut possible = Vec::new();
         if read_only {
             let matters = |id: &u64| self.nodes.get(id).is_some_and(|n| n.domain == domain && !n.reader.is_doomed());
             possible = self.writable.iter().copied().filter(matters).collect();
             if possible.is_empty() {
-                return Begun::Safe;
+                return SnapshotStanding::Safe;
             }
         }
         let id = self.next();
@@ -118,7 +118,7 @@ impl Graph {
             }
         }
         let reader = Arc::new(Reader { session, ..Reader::new(id, owner, read_only) });
-        let node = Node {
+        let node = TransactionNode {
             reader: reader.clone(),
             ins: Vec::new(),
             outs: Vec::new(),
@@ -134,7 +134,7 @@ impl Graph {
         if !read_only {
             self.writable.insert(id);
         }
-        Begun::Tracked(reader)
+        SnapshotStanding::Tracked(reader)
     }
     fn doomed(&self, id: u64) -> bool {
         self.nodes.get(&id).is_none_or(|n| n.reader.is_doomed())
@@ -143,7 +143,7 @@ impl Graph {
         self.nodes.get(&id).and_then(|n| n.reader.committed_at())
     }
     /// The edge reader → writer, found by `me`, one of the two. Err: `me` must go.
-    pub fn flag(&mut self, reader: &Reader, writer: &Reader, me: &Reader) -> Result<(), Reason> {
+    pub fn flag(&mut self, reader: &Reader, writer: &Reader, me: &Reader) -> Result<(), ConflictReason> {
         if reader.id == writer.id || reader.is_doomed() || writer.is_doomed() || reader.safe.load(Relaxed) {
             return Ok(());
         }
@@ -162,10 +162,10 @@ impl Graph {
         }
         if self.makes_danger(reader, writer) {
             if me.id == writer.id {
-                return Err(Reason::PivotDuringWrite);
+                return Err(ConflictReason::PivotDuringWrite);
             }
             if writer.committed_at().is_some() {
-                return Err(Reason::PivotDuringRead(writer.xid.load(Relaxed)));
+                return Err(ConflictReason::PivotDuringRead(writer.xid.load(Relaxed)));
             }
             writer.doom();
         }
@@ -178,14 +178,14 @@ impl Graph {
         Ok(())
     }
     /// A lock of somebody summarised lies where `writer` (the caller) writes.
-    fn flag_old_reader(&mut self, reader: &Reader, writer: &Reader) -> Result<(), Reason> {
+    fn flag_old_reader(&mut self, reader: &Reader, writer: &Reader) -> Result<(), ConflictReason> {
         if reader.committed_at().is_none_or(|at| at < writer.id) {
             return Ok(());
         }
         let Some(w) = self.nodes.get_mut(&writer.id) else { return Ok(()) };
         // Whatever committed before the old one was summarised before it.
         if w.summary_out {
-            return Err(Reason::PivotDuringWrite);
+            return Err(ConflictReason::PivotDuringWrite);
         }
         w.summary_in = true;
         Ok(())
@@ -195,7 +195,7 @@ impl Graph {
         let (Some(r), Some(w)) = (self.nodes.get(&reader.id), self.nodes.get(&writer.id)) else { return false };
         let (r_end, w_end) = (reader.committed_at(), writer.committed_at());
         let r_only = reader.is_read_only();
-        if planted::is(Bug::OpenReaderHarmless) && r_end.is_none() {
+        if planted::is(PlantedBug::OpenReaderHarmless) && r_end.is_none() {
             return false;
         }
         // The writer is the pivot.
@@ -218,7 +218,7 @@ impl Graph {
             })
     }
     /// `me` met a version that it does not see, written by `writer`.
-    pub fn conflict_out(&mut self, me: &Reader, writer: &Arc<Reader>) -> Result<(), Reason> {
+    pub(crate) fn conflict_out(&mut self, me: &Reader, writer: &Arc<Reader>) -> Result<(), ConflictReason> {
         let Some(w) = self.nodes.get(&writer.id) else { return Ok(()) };
         if writer.is_doomed() {
             return Ok(());
@@ -229,24 +229,24 @@ impl Graph {
                 writer.doom();
                 return Ok(());
             }
-            return Err(Reason::OldPivot);
+            return Err(ConflictReason::OldPivot);
         }
         if me.is_read_only() && writer.committed_at().is_some() && w.earliest_out.is_none_or(|out| me.id < out) {
             return Ok(());
         }
         self.flag(me, writer, me)
     }
-    /// As [`Graph::conflict_out`], with a writer that is no longer in the graph.
-    pub fn conflict_out_to_old(&mut self, me: &Reader, xid: u64) -> Result<(), Reason> {
+    /// As [`ConflictGraph::conflict_out`], with a writer that is no longer in the graph.
+    pub(crate) fn conflict_out_to_old(&mut self, me: &Reader, xid: u64) -> Result<(), ConflictReason> {
         let known = self.summary.xids.get(&xid).map(|(_, out)| *out);
         // Of those under the blanket the worst is taken for granted.
         let Some(earliest_out) = known.or_else(|| self.under_blanket(xid).then_some(Some(0))) else { return Ok(()) };
         if earliest_out.is_some_and(|out| !me.is_read_only() || out < me.id) {
-            return Err(Reason::OldPivotNamed(xid));
+            return Err(ConflictReason::OldPivotNamed(xid));
         }
         let Some(node) = self.nodes.get_mut(&me.id) else { return Ok(()) };
         if node.summary_in || !node.ins.is_empty() {
-            return Err(Reason::PivotWithOldOut(xid));
+            return Err(ConflictReason::PivotWithOldOut(xid));
         }
         node.summary_out = true;
         Ok(())
@@ -254,16 +254,16 @@ impl Graph {
     fn under_blanket(&self, xid: u64) -> bool {
         self.summary.blanket.is_some_and(|(most, _)| xid <= most)
     }
-    pub fn is_summarised(&self, xid: u64) -> bool {
+    pub(crate) fn is_summarised(&self, xid: u64) -> bool {
         self.summary.xids.contains_key(&xid) || self.under_blanket(xid)
     }
     /// The last moment to find that `me` may not commit, or that another may not: the pivot goes, so that who is ready
     /// to commit gets through.
-    pub fn before_commit(&mut self, me: &Reader) -> Result<(), Reason> {
+    pub fn before_commit(&mut self, me: &Reader) -> Result<(), ConflictReason> {
         if me.is_doomed() {
-            return Err(Reason::PivotDuringCommit);
+            return Err(ConflictReason::PivotDuringCommit);
         }
-        if planted::is(Bug::PivotUncheckedAtCommit) {
+        if planted::is(PlantedBug::PivotUncheckedAtCommit) {
             return Ok(());
         }
         let Some(node) = self.nodes.get(&me.id) else { return Ok(()) };
@@ -282,7 +282,7 @@ impl Graph {
         Ok(())
     }
     /// `me` has its place among the commits.
-    pub fn committed(&mut self, me: &Reader, remembered: usize) -> Leftovers {
+    pub fn committed(&mut self, me: &Reader, remembered: usize) -> EndedTransactions {
         let at = self.next();
         let wrote = me.wrote.load(Relaxed);
         let declared = me.is_read_only();
@@ -294,7 +294,7 @@ impl Graph {
             Some(node) => {
                 (std::mem::take(&mut node.outs), std::mem::take(&mut node.ins), std::mem::take(&mut node.possible))
             }
-            None => return Leftovers::default(),
+            None => return EndedTransactions::default(),
         };
         let (ended, open): (Vec<u64>, Vec<u64>) =
             outs.into_iter().partition(|id| self.commit_of(*id).is_some() || self.doomed(*id));
@@ -313,15 +313,15 @@ impl Graph {
             }
             node.earliest_out = earliest.filter(|_| wrote);
         }
-        let mut left = Leftovers::default();
+        let mut left = EndedTransactions::default();
         self.leave(me, declared, possible, earliest.filter(|_| wrote), &mut left);
         self.finished.push_back((at, me.id));
         self.clean(remembered, &mut left);
         left
     }
     /// `me` is rolled back, or turned out to be safe: as if it had never been.
-    pub fn forget(&mut self, me: &Reader) -> Leftovers {
-        let mut left = Leftovers::default();
+    pub fn forget(&mut self, me: &Reader) -> EndedTransactions {
+        let mut left = EndedTransactions::default();
         let Some(node) = self.nodes.get_mut(&me.id) else { return left };
         let possible = std::mem::take(&mut node.possible);
         self.leave(me, me.is_read_only(), possible, None, &mut left);
@@ -353,7 +353,7 @@ impl Graph {
         declared_read_only: bool,
         possible: Vec<u64>,
         earliest_out: Option<u64>,
-        left: &mut Leftovers,
+        left: &mut EndedTransactions,
     ) {
         self.active.remove(&me.id);
         if declared_read_only {
@@ -388,7 +388,7 @@ impl Graph {
         }
     }
     /// Lets go what nobody can meet any more.
-    fn clean(&mut self, remembered: usize, left: &mut Leftovers) {
+    fn clean(&mut self, remembered: usize, left: &mut EndedTransactions) {
         let oldest = self.active.first().copied().unwrap_or(u64::MAX);
         let oldest_writable = self.writable.first().copied().unwrap_or(u64::MAX);
         while let Some((_, id)) = self.finished.front().copied().filter(|(at, _)| *at < oldest) {
@@ -419,7 +419,7 @@ impl Graph {
             summary.blanket = None;
         }
     }
-    fn summarise(&mut self, at: u64, id: u64, left: &mut Leftovers) {
+    fn summarise(&mut self, at: u64, id: u64, left: &mut EndedTransactions) {
         let Some(node) = self.nodes.get(&id) else { return };
         let (ins, outs, earliest, xid) =
             (node.ins.clone(), node.outs.clone(), node.earliest_out, node.reader.xid.load(Relaxed));
@@ -449,7 +449,7 @@ impl Graph {
         }
     }
     /// Everything before this moment has been seen by every transaction that may yet write.
-    pub fn oldest_writable(&self) -> u64 {
+    pub(crate) fn oldest_writable(&self) -> u64 {
         self.writable.first().copied().unwrap_or(u64::MAX)
     }
     pub fn contains(&self, id: u64) -> bool {
@@ -463,13 +463,13 @@ impl Graph {
         self.nodes.values().map(|n| n.reader.clone()).collect()
     }
     /// Owners of the transactions that a READ ONLY DEFERRABLE one waits for.
-    pub fn waited_for(&self, owner: u64) -> Vec<u64> {
-        let waits = |n: &&Node| n.reader.owner == owner && n.waiter.is_some();
+    pub(crate) fn waited_for(&self, owner: u64) -> Vec<u64> {
+        let waits = |n: &&TransactionNode| n.reader.owner == owner && n.waiter.is_some();
         let possible = self.nodes.values().find(waits).map(|n| n.possible.clone()).unwrap_or_default();
         possible.iter().filter_map(|id| self.nodes.get(id)).map(|n| n.reader.owner).collect()
     }
     /// Oldest snapshot of the active ones.
-    pub fn oldest_snapshot(&self) -> Option<u64> {
+    pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
         self.active.first().and_then(|id| self.nodes.get(id)).map(|n| n.reader.snapshot_csn.load(Relaxed))
     }
     #[cfg(test)]

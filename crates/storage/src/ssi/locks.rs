@@ -42,11 +42,11 @@ impl Default for ReadLockLimits {
 const KEYS_PER_LOCK: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Limits {
+pub(super) struct EscalationLimits {
     per_relation: AtomicU32,
     per_page: AtomicU32,
 }
-impl Limits {
+impl EscalationLimits {
     pub fn set(&self, given: &ReadLockLimits) {
         let per_relation = match given.per_relation {
             n if n < 0 => given.per_transaction / -n - 1,
@@ -65,38 +65,38 @@ impl Limits {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Target {
+enum ReadTarget {
     Row(u32, u64),
     Page(u32, u32),
     /// A whole key of an index, by its hash.
     Key(u32, u64),
 }
 
-type Shard = Mutex<kilndb_base::hash::HashMap<Target, Vec<Arc<Reader>>>>;
+type ReadLockShard = Mutex<kilndb_base::hash::HashMap<ReadTarget, Vec<Arc<Reader>>>>;
 
 pub(super) struct LockTable {
-    shards: Vec<Shard>,
+    shards: Vec<ReadLockShard>,
 }
 impl Default for LockTable {
     fn default() -> LockTable {
-        LockTable { shards: (0..SHARDS).map(|_| Shard::default()).collect() }
+        LockTable { shards: (0..SHARDS).map(|_| ReadLockShard::default()).collect() }
     }
 }
 fn hash_of(value: &impl std::hash::Hash) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
 impl LockTable {
-    fn shard(&self, target: &Target) -> &Shard {
+    fn shard(&self, target: &ReadTarget) -> &ReadLockShard {
         &self.shards[(hash_of(target) % SHARDS as u64) as usize]
     }
-    fn add(&self, target: Target, reader: &Arc<Reader>) {
+    fn add(&self, target: ReadTarget, reader: &Arc<Reader>) {
         let mut shard = crate::lock(self.shard(&target));
         let readers = shard.entry(target).or_default();
         if !readers.iter().any(|r| Arc::ptr_eq(r, reader)) {
             readers.push(reader.clone());
         }
     }
-    fn remove(&self, target: Target, reader: &Arc<Reader>) {
+    fn remove(&self, target: ReadTarget, reader: &Arc<Reader>) {
         let mut shard = crate::lock(self.shard(&target));
         if let Some(readers) = shard.get_mut(&target) {
             readers.retain(|r| !Arc::ptr_eq(r, reader));
@@ -105,7 +105,7 @@ impl LockTable {
             }
         }
     }
-    fn collect(&self, target: Target, found: &mut Vec<Arc<Reader>>) {
+    fn collect(&self, target: ReadTarget, found: &mut Vec<Arc<Reader>>) {
         if let Some(readers) = crate::lock(self.shard(&target)).get(&target) {
             found.extend(readers.iter().cloned());
         }
@@ -157,7 +157,7 @@ impl RelationReads {
 
 /// What a reader holds in one relation.
 #[derive(Default)]
-struct HeldHere {
+struct RelationReadLocks {
     whole: bool,
     /// By block: the slots, or None for the page as a whole.
     pages: kilndb_base::hash::HashMap<u32, Option<Vec<u16>>>,
@@ -168,8 +168,8 @@ struct HeldHere {
 }
 /// A reader's own list of its locks.
 #[derive(Default)]
-pub(crate) struct Held {
-    relations: kilndb_base::hash::HashMap<u32, HeldHere>,
+pub(crate) struct OwnReadLocks {
+    relations: kilndb_base::hash::HashMap<u32, RelationReadLocks>,
     /// Nothing more is noted: the reader does not matter any more.
     closed: bool,
 }
@@ -193,7 +193,7 @@ pub enum ReadLockKind {
 
 pub(super) struct ReadLocks {
     pub table: LockTable,
-    pub limits: Limits,
+    pub limits: EscalationLimits,
 }
 
 impl ReadLocks {
@@ -219,22 +219,22 @@ impl ReadLocks {
             self.lock_page_of(reader, here, relation.id, rid.block);
         } else {
             here.rows += 1;
-            self.table.add(Target::Row(relation.id, rid.to_u64()), reader);
+            self.table.add(ReadTarget::Row(relation.id, rid.to_u64()), reader);
         }
         if here.rows > self.limits.rows(reader) {
             self.make_whole(reader, here, relation);
         }
         true
     }
-    fn lock_page_of(&self, reader: &Arc<Reader>, here: &mut HeldHere, relation: u32, block: u32) {
-        self.table.add(Target::Page(relation, block), reader);
+    fn lock_page_of(&self, reader: &Arc<Reader>, here: &mut RelationReadLocks, relation: u32, block: u32) {
+        self.table.add(ReadTarget::Page(relation, block), reader);
         here.rows += 1;
         if let Some(slots) = here.pages.insert(block, None).flatten() {
             here.rows -= slots.len();
             slots.iter().for_each(|slot| self.table.remove(row_target(relation, block, *slot), reader));
         }
     }
-    pub fn lock_whole(&self, reader: &Arc<Reader>, relation: &Relation) {
+    pub(crate) fn lock_whole(&self, reader: &Arc<Reader>, relation: &Relation) {
         let mut held = crate::lock(&reader.held);
         if held.closed {
             return;
@@ -244,27 +244,27 @@ impl ReadLocks {
             self.make_whole(reader, here, relation);
         }
     }
-    fn make_whole(&self, reader: &Arc<Reader>, here: &mut HeldHere, relation: &Relation) {
+    fn make_whole(&self, reader: &Arc<Reader>, here: &mut RelationReadLocks, relation: &Relation) {
         relation.reads.add_whole(reader);
         self.drop_parts(reader, here, relation.id, Some(relation));
         here.whole = true;
     }
-    fn drop_parts(&self, reader: &Arc<Reader>, here: &mut HeldHere, id: u32, relation: Option<&Relation>) {
+    fn drop_parts(&self, reader: &Arc<Reader>, here: &mut RelationReadLocks, id: u32, relation: Option<&Relation>) {
         for (block, slots) in here.pages.drain() {
             match slots {
-                None => self.table.remove(Target::Page(id, block), reader),
+                None => self.table.remove(ReadTarget::Page(id, block), reader),
                 Some(slots) => slots.iter().for_each(|slot| self.table.remove(row_target(id, block, *slot), reader)),
             }
         }
         here.rows = 0;
-        here.keys.drain().for_each(|hash| self.table.remove(Target::Key(id, hash), reader));
+        here.keys.drain().for_each(|hash| self.table.remove(ReadTarget::Key(id, hash), reader));
         let ranges = std::mem::take(&mut here.ranges);
         if let Some(relation) = relation {
             ranges.iter().for_each(|range| relation.reads.remove_range(reader, &range));
         }
     }
     /// A key of an index, in all its columns.
-    pub fn lock_key(&self, reader: &Arc<Reader>, index: &Relation, key: &[u8]) {
+    pub(crate) fn lock_key(&self, reader: &Arc<Reader>, index: &Relation, key: &[u8]) {
         let mut held = crate::lock(&reader.held);
         if held.closed {
             return;
@@ -274,13 +274,13 @@ impl ReadLocks {
         if here.whole || !here.keys.insert(hash) {
             return;
         }
-        self.table.add(Target::Key(index.id, hash), reader);
+        self.table.add(ReadTarget::Key(index.id, hash), reader);
         if here.keys.len() + here.ranges.len() > self.limits.keys(reader) {
             self.make_whole(reader, here, index);
         }
     }
     /// True if a part of it is new: what was read before may be old by now.
-    pub fn lock_range(&self, reader: &Arc<Reader>, index: &Relation, range: &KeyRange) -> bool {
+    pub(crate) fn lock_range(&self, reader: &Arc<Reader>, index: &Relation, range: &KeyRange) -> bool {
         let mut held = crate::lock(&reader.held);
         if held.closed || is_empty(range) {
             return false;
@@ -297,7 +297,7 @@ impl ReadLocks {
         true
     }
     /// The reader has written the row: nobody else can unseen.
-    pub fn unlock_row(&self, reader: &Arc<Reader>, relation: &Relation, rid: RowId) {
+    pub(crate) fn unlock_row(&self, reader: &Arc<Reader>, relation: &Relation, rid: RowId) {
         let mut held = crate::lock(&reader.held);
         let Some(here) = held.relations.get_mut(&relation.id) else { return };
         let Some(Some(slots)) = here.pages.get_mut(&rid.block) else { return };
@@ -307,13 +307,13 @@ impl ReadLocks {
             if slots.is_empty() {
                 here.pages.remove(&rid.block);
             }
-            self.table.remove(Target::Row(relation.id, rid.to_u64()), reader);
+            self.table.remove(ReadTarget::Row(relation.id, rid.to_u64()), reader);
         }
     }
     /// Whoever has read the row, its page (unless it is new) or the table. A lock on the row is one on the version its
     /// reader sees: if the version replaced is a later one, the reader has its edge to whoever made the first of those,
     /// and needs no other (README-SSI of PostgreSQL has the proof).
-    pub fn readers_of_row(
+    pub(crate) fn readers_of_row(
         &self,
         relation: &Relation,
         rid: RowId,
@@ -322,15 +322,15 @@ impl ReadLocks {
     ) {
         fence(SeqCst);
         if let Some(replaced) = replaced_csn {
-            self.table.collect(Target::Row(relation.id, rid.to_u64()), found);
+            self.table.collect(ReadTarget::Row(relation.id, rid.to_u64()), found);
             found.retain(|r| r.stands_for_many || r.snapshot_csn.load(Relaxed) >= replaced);
-            self.table.collect(Target::Page(relation.id, rid.block), found);
+            self.table.collect(ReadTarget::Page(relation.id, rid.block), found);
         }
         self.readers_of_whole(relation, found);
     }
-    pub fn readers_of_key(&self, index: &Relation, entry: &FullKey, found: &mut Vec<Arc<Reader>>) {
+    pub(crate) fn readers_of_key(&self, index: &Relation, entry: &FullKey, found: &mut Vec<Arc<Reader>>) {
         fence(SeqCst);
-        self.table.collect(Target::Key(index.id, hash_of(&index.unique_part(&entry.0))), found);
+        self.table.collect(ReadTarget::Key(index.id, hash_of(&index.unique_part(&entry.0))), found);
         if index.reads.range_count.load(SeqCst) != 0 {
             found.extend(crate::lock(&index.reads.ranges).readers_of(entry).iter().cloned());
         }
@@ -355,57 +355,59 @@ impl ReadLocks {
     }
     /// The locks of one become another's.
     pub fn fold(&self, from: &Arc<Reader>, into: &Arc<Reader>, directory: &Directory) {
-        let mut copies: Vec<(Arc<Relation>, Copied)> = Vec::new();
+        let mut copies: Vec<(Arc<Relation>, CopiedLock)> = Vec::new();
         for (id, here) in &crate::lock(&from.held).relations {
             let Some(relation) = directory.get(*id) else { continue };
             if here.whole {
-                copies.push((relation, Copied::Whole));
+                copies.push((relation, CopiedLock::Whole));
                 continue;
             }
             for (block, slots) in &here.pages {
                 match slots {
-                    None => copies.push((relation.clone(), Copied::Page(*block))),
+                    None => copies.push((relation.clone(), CopiedLock::Page(*block))),
                     Some(slots) => {
                         let rows = slots.iter().map(|slot| RowId { block: *block, slot: *slot });
-                        copies.extend(rows.map(|rid| (relation.clone(), Copied::Row(rid))));
+                        copies.extend(rows.map(|rid| (relation.clone(), CopiedLock::Row(rid))));
                     }
                 }
             }
-            copies.extend(here.keys.iter().map(|hash| (relation.clone(), Copied::Key(*hash))));
-            copies.extend(here.ranges.iter().map(|range| (relation.clone(), Copied::Range(range))));
+            copies.extend(here.keys.iter().map(|hash| (relation.clone(), CopiedLock::Key(*hash))));
+            copies.extend(here.ranges.iter().map(|range| (relation.clone(), CopiedLock::Range(range))));
         }
         for (relation, copied) in copies {
             match copied {
-                Copied::Whole => self.lock_whole(into, &relation),
-                Copied::Row(rid) => {
+                CopiedLock::Whole => self.lock_whole(into, &relation),
+                CopiedLock::Row(rid) => {
                     self.lock_row(into, &relation, rid);
                 }
-                Copied::Range(range) => {
+                CopiedLock::Range(range) => {
                     self.lock_range(into, &relation, &range);
                 }
-                Copied::Page(_) | Copied::Key(_) => self.lock_copied(into, &relation, &copied),
+                CopiedLock::Page(_) | CopiedLock::Key(_) => self.lock_copied(into, &relation, &copied),
             }
         }
         self.release(from, directory);
     }
-    fn lock_copied(&self, reader: &Arc<Reader>, relation: &Relation, copied: &Copied) {
+    fn lock_copied(&self, reader: &Arc<Reader>, relation: &Relation, copied: &CopiedLock) {
         let mut held = crate::lock(&reader.held);
         let here = held.relations.entry(relation.id).or_default();
         if here.whole {
             return;
         }
         match copied {
-            Copied::Page(block) if here.pages.get(block) != Some(&None) => {
+            CopiedLock::Page(block) if here.pages.get(block) != Some(&None) => {
                 self.lock_page_of(reader, here, relation.id, *block)
             }
-            Copied::Key(hash) if here.keys.insert(*hash) => self.table.add(Target::Key(relation.id, *hash), reader),
+            CopiedLock::Key(hash) if here.keys.insert(*hash) => {
+                self.table.add(ReadTarget::Key(relation.id, *hash), reader)
+            }
             _ => {}
         }
         if here.rows > self.limits.rows(reader) || here.keys.len() + here.ranges.len() > self.limits.keys(reader) {
             self.make_whole(reader, here, relation);
         }
     }
-    pub fn holds_in(&self, reader: &Reader, relation: u32) -> bool {
+    pub(crate) fn holds_in(&self, reader: &Reader, relation: u32) -> bool {
         let held = crate::lock(&reader.held);
         held.relations.get(&relation).is_some_and(|h| h.whole || h.rows > 0 || !h.keys.is_empty() || h.ranges.len() > 0)
     }
@@ -429,7 +431,7 @@ impl ReadLocks {
     }
 }
 
-enum Copied {
+enum CopiedLock {
     Whole,
     Page(u32),
     Row(RowId),
@@ -437,6 +439,6 @@ enum Copied {
     Range(KeyRange),
 }
 
-fn row_target(relation: u32, block: u32, slot: u16) -> Target {
-    Target::Row(relation, RowId { block, slot }.to_u64())
+fn row_target(relation: u32, block: u32, slot: u16) -> ReadTarget {
+    ReadTarget::Row(relation, RowId { block, slot }.to_u64())
 }

@@ -19,12 +19,12 @@ mod tests;
 use crate::api::SerializableModes;
 use crate::core::Core;
 use crate::directory::{Directory, Relation};
-use graph::{Begun, Graph, Leftovers, Reason};
+use graph::{ConflictGraph, ConflictReason, EndedTransactions, SnapshotStanding};
 use kilndb_base::park::WakeHandle;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::*};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
 use kilndb_base::{Error, Result, RowId, sqlstate};
-use locks::{Held, ReadLockInfo, ReadLockLimits, ReadLocks};
+use locks::{OwnReadLocks, ReadLockInfo, ReadLockLimits, ReadLocks};
 
 /// A serializable transaction as others meet it. Lives on after its end, until nobody is left who overlapped it.
 pub struct Reader {
@@ -47,12 +47,12 @@ pub struct Reader {
     unsafe_snapshot: AtomicBool,
     summarised: AtomicBool,
     stands_for_many: bool,
-    held: Mutex<Held>,
+    held: Mutex<OwnReadLocks>,
     /// What its own session has found already.
-    found: Mutex<KnownEdges>,
+    found: Mutex<EdgeCache>,
 }
 #[derive(Default)]
-struct KnownEdges {
+struct EdgeCache {
     /// Transactions with an edge from this one, by xid; and to this one, by id.
     outs: kilndb_base::hash::HashSet<u64>,
     ins: kilndb_base::hash::HashSet<u64>,
@@ -115,16 +115,16 @@ fn failure(reason: &str) -> Error {
     .with_detail(format!("Reason code: {reason}"))
     .with_hint("The transaction might succeed if retried.")
 }
-fn refused(reason: Reason) -> Error {
+fn refused(reason: ConflictReason) -> Error {
     failure(&match reason {
-        Reason::PivotDuringWrite => "Canceled on identification as a pivot, during write.".into(),
-        Reason::PivotDuringRead(xid) => format!("Canceled on conflict out to pivot {xid}, during read."),
-        Reason::PivotDuringCommit => "Canceled on identification as a pivot, during commit attempt.".into(),
-        Reason::PivotWithOldOut(xid) => {
+        ConflictReason::PivotDuringWrite => "Canceled on identification as a pivot, during write.".into(),
+        ConflictReason::PivotDuringRead(xid) => format!("Canceled on conflict out to pivot {xid}, during read."),
+        ConflictReason::PivotDuringCommit => "Canceled on identification as a pivot, during commit attempt.".into(),
+        ConflictReason::PivotWithOldOut(xid) => {
             format!("Canceled on identification as a pivot, with conflict out to old committed transaction {xid}.")
         }
-        Reason::OldPivot => "Canceled on conflict out to old pivot.".into(),
-        Reason::OldPivotNamed(xid) => format!("Canceled on conflict out to old pivot {xid}."),
+        ConflictReason::OldPivot => "Canceled on conflict out to old pivot.".into(),
+        ConflictReason::OldPivotNamed(xid) => format!("Canceled on conflict out to old pivot {xid}."),
     })
 }
 
@@ -134,7 +134,7 @@ const FOLDED_EACH: usize = 512;
 const FOLDS: usize = 8;
 
 #[derive(Default)]
-struct Folds {
+struct FoldedReaders {
     readers: Vec<Arc<Reader>>,
     /// In the last one.
     count: usize,
@@ -143,10 +143,10 @@ struct Folds {
 
 /// What all serializable transactions share.
 pub(crate) struct Ssi {
-    graph: Mutex<Graph>,
+    graph: Mutex<ConflictGraph>,
     locks: ReadLocks,
     xids: Vec<Mutex<kilndb_base::hash::HashMap<u64, Arc<Reader>>>>,
-    folds: Mutex<Folds>,
+    folds: Mutex<FoldedReaders>,
     /// Transactions in the graph or summarised, about: 0 means that there are none.
     about: AtomicUsize,
     remembered: AtomicUsize,
@@ -170,7 +170,7 @@ impl Default for Ssi {
 }
 
 impl Ssi {
-    pub fn set_limits(&self, limits: &ReadLockLimits) {
+    pub(crate) fn set_limits(&self, limits: &ReadLockLimits) {
         self.locks.limits.set(limits);
         self.remembered.store(limits.remembered, Relaxed);
     }
@@ -188,8 +188,8 @@ impl Ssi {
         self.count(&graph);
         let (taken, csn) = take();
         match begun {
-            Begun::Safe => (taken, None),
-            Begun::Tracked(reader) => {
+            SnapshotStanding::Safe => (taken, None),
+            SnapshotStanding::Tracked(reader) => {
                 reader.snapshot_csn.store(csn, Relaxed);
                 (taken, Some(reader))
             }
@@ -198,7 +198,7 @@ impl Ssi {
     fn xid_shard(&self, xid: u64) -> &Mutex<kilndb_base::hash::HashMap<u64, Arc<Reader>>> {
         &self.xids[xid as usize % XID_SHARDS]
     }
-    pub fn note_xid(&self, reader: &Arc<Reader>, xid: u64) {
+    pub(crate) fn note_xid(&self, reader: &Arc<Reader>, xid: u64) {
         reader.xid.store(xid, Release);
         crate::lock(self.xid_shard(xid)).insert(xid, reader.clone());
     }
@@ -214,7 +214,7 @@ impl Ssi {
         !self.is_idle() && (self.by_xid(xid).is_some() || crate::lock(&self.graph).is_summarised(xid))
     }
     /// The oldest snapshot of a serializable transaction that is watched.
-    pub fn oldest_snapshot(&self) -> Option<u64> {
+    pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
         if self.is_idle() { None } else { crate::lock(&self.graph).oldest_snapshot() }
     }
     /// 40001 if somebody has decided so; false if the reader need not be watched (any more).
@@ -258,10 +258,10 @@ impl Ssi {
         Ok(())
     }
     /// The last check; the transaction commits while the value returned lives.
-    pub fn commit<'a>(&'a self, reader: &'a Arc<Reader>) -> Result<Committing<'a>> {
+    pub fn commit<'a>(&'a self, reader: &'a Arc<Reader>) -> Result<SerializableCommit<'a>> {
         let mut graph = crate::lock(&self.graph);
         graph.before_commit(reader).map_err(refused)?;
-        Ok(Committing { ssi: self, graph, reader })
+        Ok(SerializableCommit { ssi: self, graph, reader })
     }
     /// Rolled back, or found to be safe.
     pub fn forget(&self, core: &Core, reader: &Arc<Reader>) {
@@ -274,7 +274,7 @@ impl Ssi {
         // If it was not in the graph any more.
         self.locks.release(reader, &core.directory);
     }
-    fn settle(&self, core: &Core, left: Leftovers) {
+    fn settle(&self, core: &Core, left: EndedTransactions) {
         left.wake.iter().for_each(|w| w.wake());
         for reader in left.unlocked.iter().chain(&left.gone) {
             self.locks.release(reader, &core.directory);
@@ -295,7 +295,7 @@ impl Ssi {
         }
     }
     /// While the graph is held, after it has changed.
-    fn count(&self, graph: &Graph) {
+    fn count(&self, graph: &ConflictGraph) {
         self.about.store(graph.count(), SeqCst);
     }
     fn fold(&self, directory: &Directory, reader: &Arc<Reader>) {
@@ -350,7 +350,7 @@ impl Ssi {
         self.written_over(writer, &readers)
     }
     /// Who has read anything of `from` has read all of `to`.
-    pub fn move_locks(&self, from: u32, to: &Relation) {
+    pub(crate) fn move_locks(&self, from: u32, to: &Relation) {
         if self.is_idle() {
             return;
         }
@@ -365,7 +365,7 @@ impl Ssi {
         self.everybody().iter().for_each(|reader| self.locks.list(reader, &mut all));
         all
     }
-    pub fn waited_for(&self, owner: u64) -> Vec<u64> {
+    pub(crate) fn waited_for(&self, owner: u64) -> Vec<u64> {
         crate::lock(&self.graph).waited_for(owner)
     }
     #[cfg(test)]
@@ -376,19 +376,19 @@ impl Ssi {
 }
 
 /// A commit that nobody can come before any more.
-pub(crate) struct Committing<'a> {
+pub(crate) struct SerializableCommit<'a> {
     ssi: &'a Ssi,
-    graph: MutexGuard<'a, Graph>,
+    graph: MutexGuard<'a, ConflictGraph>,
     reader: &'a Arc<Reader>,
 }
-impl Committing<'_> {
+impl SerializableCommit<'_> {
     /// The commit has its number and its place in the log.
     pub fn done(mut self, core: &Core) {
         let left = self.graph.committed(self.reader, self.ssi.remembered.load(Relaxed));
         self.ssi.count(&self.graph);
         drop(self.graph);
         // What it knew of others is not needed any more.
-        *crate::lock(&self.reader.found) = KnownEdges::default();
+        *crate::lock(&self.reader.found) = EdgeCache::default();
         self.ssi.settle(core, left);
     }
 }

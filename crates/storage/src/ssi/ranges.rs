@@ -93,7 +93,7 @@ impl RangeMap {
         }
     }
     /// Who has read the place of this entry.
-    pub fn readers_of(&self, entry: &FullKey) -> &[Arc<Reader>] {
+    pub(crate) fn readers_of(&self, entry: &FullKey) -> &[Arc<Reader>] {
         self.segments.range(..=entry).next_back().map_or(&[], |(_, readers)| readers)
     }
 }

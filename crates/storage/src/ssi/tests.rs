@@ -41,7 +41,7 @@ impl World {
     fn write(&self, t: &mut Transaction, row: usize, value: u8) -> Result<WriteOutcome> {
         let s = t.take_snapshot();
         let park = ThreadPark::new();
-        self.heap.update(t, self.rows[row], &s, &[value; 2000], &[], &WriteOptions::default(), &park)
+        self.heap.update(t, self.rows[row], &[value; 2000], &[], &WriteOptions::default().with(&s, &park))
     }
     fn commit(&self, mut t: Transaction) -> Result<()> {
         t.commit(CommitMode::Async, &ThreadPark::new()).map(|_| ())

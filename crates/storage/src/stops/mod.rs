@@ -7,11 +7,11 @@ mod tests;
 
 use std::cell::RefCell;
 
-type Visitor = Box<dyn FnMut(Stop)>;
+type Visitor = Box<dyn FnMut(StopPoint)>;
 
 /// Where a thread is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stop {
+pub(crate) enum StopPoint {
     /// The log says that a relation's creation was rolled back; the directory has the relation still.
     RelationGoneInLog,
     /// The log has what a commit will drop, and not the commit.
@@ -31,14 +31,14 @@ thread_local! {
 }
 
 /// This thread has come to the place.
-pub(crate) fn reach(stop: Stop) {
+pub(crate) fn reach(stop: StopPoint) {
     // What the visitor does comes to such places without a visit.
     let Some(mut visitor) = VISITOR.take() else { return };
     visitor(stop);
     VISITOR.set(Some(visitor));
 }
 /// Runs `change`, and `visitor` at each stop that it comes to.
-fn visiting<R>(visitor: impl FnMut(Stop) + 'static, change: impl FnOnce() -> R) -> R {
+fn visiting<R>(visitor: impl FnMut(StopPoint) + 'static, change: impl FnOnce() -> R) -> R {
     VISITOR.set(Some(Box::new(visitor)));
     let result = change();
     VISITOR.set(None);

@@ -1,9 +1,9 @@
 //! What a crash leaves of changes that a checkpoint comes in between: at a stop the test takes one.
 
-use super::{Stop, visiting};
+use super::{StopPoint, visiting};
 use crate::api::*;
-use crate::buffer::Which;
-use crate::checkpoint::Reason;
+use crate::buffer::DirtyFilter;
+use crate::checkpoint::CheckpointReason;
 use crate::cluster::{Dir, config, copy_folder};
 use crate::directory::{Relation, extent_pages};
 use crate::engine::Engine;
@@ -72,7 +72,7 @@ fn a_checkpoint_leaves_out_a_relation_that_is_about_to_go() {
     let killed: Rc<RefCell<Option<(Dir, RelationId)>>> = Rc::default();
     let (engine, into, mut stops) = (e.clone(), killed.clone(), 0);
     let visitor = move |stop| {
-        assert_eq!(stop, Stop::RelationGoneInLog);
+        assert_eq!(stop, StopPoint::RelationGoneInLog);
         stops += 1;
         if stops == 1 {
             assert!(engine.relation(gone).is_ok(), "it is there still");
@@ -113,7 +113,7 @@ fn a_checkpoint_leaves_out_a_relation_whose_drop_is_committed() {
     let visits = Rc::new(std::cell::Cell::new(0));
     let (engine, counted) = (e.clone(), visits.clone());
     let visitor = move |stop| {
-        if stop == Stop::DropsCommitted {
+        if stop == StopPoint::DropsCommitted {
             counted.set(counted.get() + 1);
             engine.checkpoint(&ThreadPark::new()).unwrap();
         }
@@ -144,7 +144,7 @@ fn a_checkpoint_amid_the_drops_of_a_commit_begins_before_them() {
     let visits = Rc::new(std::cell::Cell::new(0));
     let (engine, counted) = (e.clone(), visits.clone());
     let visitor = move |stop| {
-        if stop != Stop::DropsLogged {
+        if stop != StopPoint::DropsLogged {
             return;
         }
         counted.set(counted.get() + 1);
@@ -199,7 +199,7 @@ impl HeldWriter {
         let (core, own) = (e.core().clone(), gate.clone());
         let body = move || {
             GATE.set(Some(own));
-            core.pool.write_pages(&[pid], Which::Logged).map(drop).unwrap();
+            core.pool.write_pages(&[pid], DirtyFilter::Logged).map(drop).unwrap();
         };
         let thread = std::thread::Builder::new().name(WRITER.into()).spawn(body).unwrap();
         until(|| gate.has_come.load(SeqCst));
@@ -244,14 +244,14 @@ impl Row {
         let mut t = self.engine.begin(Isolation::ReadCommitted, 0);
         let s = t.take_snapshot();
         let options = WriteOptions::default();
-        let done = self.heap.update(&mut t, self.rid, &s, row, &[], &options, &ThreadPark::new()).unwrap();
+        let done = self.heap.update(&mut t, self.rid, row, &[], &options.with(&s, &ThreadPark::new())).unwrap();
         assert_eq!(done, WriteOutcome::Done);
         commit(&self.engine, t);
     }
     /// A checkpoint by this thread.
-    fn checkpoint(&self, visitor: impl FnMut(Stop) + 'static) {
+    fn checkpoint(&self, visitor: impl FnMut(StopPoint) + 'static) {
         let core = self.engine.core();
-        visiting(visitor, || self.engine.checkpointer.checkpoint(core, Reason::Requested, &[])).unwrap();
+        visiting(visitor, || self.engine.checkpointer.checkpoint(core, CheckpointReason::Requested, &[])).unwrap();
     }
     fn after_kill(&self, dir: &Dir, name: &str) -> Vec<u8> {
         let killed = as_killed_now(dir, name);
@@ -275,7 +275,7 @@ fn a_checkpoint_leaves_out_no_page_that_an_older_copy_is_written_of() {
     let (pid, looks) = (row.pid, Rc::new(std::cell::Cell::new(0)));
     let counted = looks.clone();
     row.checkpoint(move |stop| {
-        if stop == Stop::PageIsBusy(pid) {
+        if stop == StopPoint::PageIsBusy(pid) {
             counted.set(counted.get() + 1);
             writer.take().expect("once").end();
         }
@@ -298,11 +298,11 @@ fn a_checkpoint_waits_for_whoever_is_quicker_to_write_a_page() {
     let met = Rc::new(std::cell::Cell::new(false));
     let noted = met.clone();
     row.checkpoint(move |stop| match stop {
-        Stop::PageIsBusy(page) if page == pid => older.take().expect("once").end(),
-        Stop::PageWasBusy(page) if page == pid && !noted.replace(true) => {
+        StopPoint::PageIsBusy(page) if page == pid => older.take().expect("once").end(),
+        StopPoint::PageWasBusy(page) if page == pid && !noted.replace(true) => {
             *begun.borrow_mut() = Some(HeldWriter::begin(&engine, pid));
         }
-        Stop::PageIsBusyAgain(page) if page == pid => begun.take().into_iter().for_each(HeldWriter::end),
+        StopPoint::PageIsBusyAgain(page) if page == pid => begun.take().into_iter().for_each(HeldWriter::end),
         _ => {}
     });
     assert!(met.get(), "the case is not met: nobody was quicker");

@@ -18,42 +18,48 @@ pub mod visibility;
 
 use crate::api::{CommitMode, Isolation, LockMode, LockTag, RelationKind, SerializableModes, WaitPolicy};
 use crate::buffer::WriteGuard;
+use crate::core::ReservedUndo;
 use crate::core::{COMMIT_HEAD, Core};
 use crate::directory::Relation;
 use crate::locks::deadlock;
 use crate::locks::fast::FastLock;
-use crate::locks::rows::{RowKey, Turn};
+use crate::locks::rows::{RowKey, RowTurn};
 use crate::locks::shares::SharedLock;
 use crate::locks::table::UNTANGLE_MAX;
-use crate::locks::waits_for::Waiting;
+use crate::locks::waits_for::WaitLink;
 use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
-use crate::undo::RecordPlace;
+use crate::undo::ReservedRecord;
 use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::wal::record::{Op, Record, Target, encode};
+use crate::wal::record::{PageOp, PageTarget, Record, encode};
 use crate::wal::room::SpaceUse;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::*};
 use kilndb_base::{Csn, Error, Lsn, Result, Xid, sqlstate};
 use std::sync::Arc;
 use table::AtomicU64Ref;
 
-pub(crate) struct Registered {
+pub(crate) struct RegisteredSnapshot {
     core: Arc<Core>,
     slot: u32,
     csn: AtomicU64,
     /// Highest commit seen that was not on disk.
     pub(crate) unflushed: AtomicU64,
 }
-impl Registered {
-    fn new(core: &Arc<Core>, worker: usize) -> Arc<Registered> {
+impl RegisteredSnapshot {
+    fn new(core: &Arc<Core>, worker: usize) -> Arc<RegisteredSnapshot> {
         let (slot, csn) = core.snapshots.enter(worker, &AtomicU64Ref(&core.log));
-        Arc::new(Registered { core: core.clone(), slot, csn: AtomicU64::new(csn), unflushed: AtomicU64::new(0) })
+        Arc::new(RegisteredSnapshot {
+            core: core.clone(),
+            slot,
+            csn: AtomicU64::new(csn),
+            unflushed: AtomicU64::new(0),
+        })
     }
 }
-impl Drop for Registered {
+impl Drop for RegisteredSnapshot {
     fn drop(&mut self) {
         self.core.snapshots.leave(self.slot);
     }
@@ -62,7 +68,7 @@ impl Drop for Registered {
 /// What a statement sees. Cheap to clone; registered while any clone lives.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(crate) registered: Arc<Registered>,
+    pub(crate) registered: Arc<RegisteredSnapshot>,
     pub(crate) csn: u64,
     pub(crate) xid: u64,
     pub(crate) command: u32,
@@ -89,12 +95,12 @@ pub struct Savepoint {
     pub(crate) creates: usize,
     pub(crate) drops: usize,
     /// The same in the private store.
-    pub(crate) private: PrivateMark,
+    pub(crate) private: PrivateSavepoint,
 }
 
 /// A [`Savepoint`] in a private store, in which there are no locks to give back before the end.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct PrivateMark {
+pub(crate) struct PrivateSavepoint {
     heads: [u64; 2],
     creates: usize,
     drops: usize,
@@ -112,7 +118,7 @@ pub struct Transaction {
     pub(crate) brief: bool,
     pub(crate) xid: u64,
     pub(crate) command: u32,
-    registered: Option<Arc<Registered>>,
+    registered: Option<Arc<RegisteredSnapshot>>,
     fixed: bool,
     pub(crate) heads: [u64; 2],
     chunks: Vec<u64>,
@@ -135,7 +141,7 @@ pub struct Transaction {
     /// How the running statement looks for the rows it locks ([`Transaction::look_alike`]); 0: in no way that others
     /// do.
     pub(crate) token: u64,
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<RowTurn>,
     /// Where the queue waits that was led to a row of this transaction.
     led: Option<RowKey>,
     /// SERIALIZABLE, from the first snapshot on, unless that is safe.
@@ -222,7 +228,7 @@ impl Transaction {
     /// Undo and status of what this transaction may look at stay while it has a registration.
     pub(crate) fn pin(&mut self) {
         if self.registered.is_none() {
-            self.registered = Some(Registered::new(&self.core, self.worker));
+            self.registered = Some(RegisteredSnapshot::new(&self.core, self.worker));
         }
     }
     /// [`Relation::lock_row`] for a statement that looks for its rows in a way that has this number: who has the same
@@ -257,7 +263,7 @@ impl Transaction {
     }
     /// A wait for a row would close this circle. Ok: it has been resolved, and the wait may be tried again; `untangled`
     /// counts how often another order of a queue has been tried.
-    pub(crate) fn resolve(&mut self, cycle: Option<Vec<Waiting>>, untangled: &mut usize) -> Result<()> {
+    pub(crate) fn resolve(&mut self, cycle: Option<Vec<WaitLink>>, untangled: &mut usize) -> Result<()> {
         if self.lead_nobody() {
             return Ok(());
         }
@@ -296,7 +302,7 @@ impl Transaction {
     }
     /// The transaction's registration, brought to the newest state.
     #[inline(always)]
-    fn newest_registered(&mut self) -> Arc<Registered> {
+    fn newest_registered(&mut self) -> Arc<RegisteredSnapshot> {
         match &mut self.registered {
             Some(r) => {
                 self.unflushed = self.unflushed.max(r.unflushed.load(Relaxed));
@@ -304,16 +310,16 @@ impl Transaction {
                     let csn = self.core.snapshots.settle(r.slot, r.csn.load(Relaxed), &AtomicU64Ref(&self.core.log));
                     r.csn.store(csn, Relaxed);
                 } else {
-                    *r = Registered::new(&self.core, self.worker);
+                    *r = RegisteredSnapshot::new(&self.core, self.worker);
                 }
                 r.clone()
             }
-            none => none.insert(Registered::new(&self.core, self.worker)).clone(),
+            none => none.insert(RegisteredSnapshot::new(&self.core, self.worker)).clone(),
         }
     }
     /// The one snapshot of a serializable transaction, which is watched from here on.
     #[cold]
-    fn begin_serializable(&mut self, waiter: Option<WakeHandle>) -> Arc<Registered> {
+    fn begin_serializable(&mut self, waiter: Option<WakeHandle>) -> Arc<RegisteredSnapshot> {
         let core = self.core.clone();
         let (registered, reader) = core.ssi.begin(self.owner, self.serializable, waiter, || {
             let registered = self.newest_registered();
@@ -365,7 +371,7 @@ impl Transaction {
         let registered = match &self.registered {
             // Not the statement's own: that one must not move, and at REPEATABLE READ is old.
             None if self.isolation == Isolation::ReadCommitted => return self.unfixed_snapshot(),
-            _ => Registered::new(&self.core, self.worker),
+            _ => RegisteredSnapshot::new(&self.core, self.worker),
         };
         let csn = registered.csn.load(Relaxed);
         let private = self.private.as_mut().map(|p| Arc::new(p.take_snapshot()));
@@ -401,7 +407,7 @@ impl Transaction {
             shared: self.shared.len(),
             creates: self.creates.len(),
             drops: self.drops.len(),
-            private: self.private.as_ref().map_or(PrivateMark::default(), |p| PrivateMark {
+            private: self.private.as_ref().map_or(PrivateSavepoint::default(), |p| PrivateSavepoint {
                 heads: p.heads,
                 creates: p.creates.len(),
                 drops: p.drops.len(),
@@ -422,10 +428,10 @@ impl Transaction {
     /// Undoes everything since; row locks taken since are released.
     pub fn rollback_to(&mut self, savepoint: &Savepoint, park: &dyn Park) -> Result<()> {
         if let Some(private) = &mut self.private {
-            let PrivateMark { heads, creates, drops } = savepoint.private;
+            let PrivateSavepoint { heads, creates, drops } = savepoint.private;
             let shared = private.shared.len();
             private.rollback_to(
-                &Savepoint { heads, locks: 0, shared, creates, drops, private: PrivateMark::default() },
+                &Savepoint { heads, locks: 0, shared, creates, drops, private: PrivateSavepoint::default() },
                 park,
             )?;
         }
@@ -508,13 +514,13 @@ impl Transaction {
                 let (xid, purge) = (self.xid, self.purge);
                 let body = encode(&Record::Commit { xid, purge, drops: drops_here, catalog_changes: &catalog_changes });
                 let (lsn, csn) = core.log.append_end(&body, publish);
-                if asynchronous || planted::is(Bug::CommitDoesNotWait) {
+                if asynchronous || planted::is(PlantedBug::CommitDoesNotWait) {
                     core.log.nudge(lsn);
                 } else {
                     wait = Some(Lsn(lsn));
                 }
                 #[cfg(test)]
-                crate::stops::reach(crate::stops::Stop::DropsCommitted);
+                crate::stops::reach(crate::stops::StopPoint::DropsCommitted);
                 self.drops = drops;
                 csn
             } else if self.heads != [0; 2] || self.purge {
@@ -539,7 +545,7 @@ impl Transaction {
             }
             let chunks = std::mem::take(&mut self.chunks);
             if self.purge {
-                core.purge.push(purge_queue::Pending {
+                core.purge.push(purge_queue::PendingPurge {
                     xid: self.xid,
                     csn,
                     heads: self.heads,
@@ -582,8 +588,14 @@ impl Transaction {
             None => Ok(()),
         };
         self.private = None;
-        let start =
-            Savepoint { heads: [0; 2], locks: 0, shared: 0, creates: 0, drops: 0, private: PrivateMark::default() };
+        let start = Savepoint {
+            heads: [0; 2],
+            locks: 0,
+            shared: 0,
+            creates: 0,
+            drops: 0,
+            private: PrivateSavepoint::default(),
+        };
         let outcome = self.rollback_to(&start, park);
         if let Err(e) = &outcome {
             // Still in progress for everybody. Where the disk is to blame, nobody but recovery can take it back: the
@@ -648,7 +660,7 @@ impl Transaction {
     /// What this transaction tells its client holds only if the log up to there does: a number of a sequence, which
     /// belongs to no transaction.
     pub fn rest_on(&mut self, lsn: Lsn) {
-        if !planted::is(Bug::SequenceDoesNotWait) {
+        if !planted::is(PlantedBug::SequenceDoesNotWait) {
             self.rests_on = self.rests_on.max(lsn.0);
         }
     }
@@ -706,7 +718,7 @@ impl Transaction {
             data: Vec::new(),
         }
     }
-    pub(crate) fn reserve<'a>(core: &'a Core, worker: usize, logged: bool, len: usize) -> Result<RecordPlace<'a>> {
+    pub(crate) fn reserve<'a>(core: &'a Core, worker: usize, logged: bool, len: usize) -> Result<ReservedRecord<'a>> {
         core.undo.reserve(&core.pool, &core.directory.space, &core.log, worker, logged, len)
     }
     /// The record's chunk is held and the chain goes through it. Call while the place is still latched.
@@ -736,7 +748,7 @@ impl Transaction {
         &mut self,
         relation: &Relation,
         record: &UndoRecord,
-        build: impl FnOnce(u64) -> Vec<(Target, Op<'o>)>,
+        build: impl FnOnce(u64) -> Vec<(PageTarget, PageOp<'o>)>,
         which: &[usize],
         pages: &mut [&mut WriteGuard<'_>],
     ) -> Result<u64> {
@@ -748,16 +760,16 @@ impl Transaction {
         self.chain(relation, record.kind, address);
         let ops = build(address);
         let mut body = std::mem::take(&mut self.body);
-        let done = core.emit_undoable(relation, &mut body, place, record, &ops, which, pages);
+        let done = core.emit_undoable(relation, ReservedUndo { place, record, body: &mut body }, &ops, which, pages);
         self.body = body;
         done?;
         Ok(address)
     }
     /// Keeps undo and snapshots' horizon where they are while it lives.
-    pub(crate) fn registration(&self) -> Arc<Registered> {
+    pub(crate) fn registration(&self) -> Arc<RegisteredSnapshot> {
         match &self.registered {
             Some(r) => r.clone(),
-            None => Registered::new(&self.core, self.worker),
+            None => RegisteredSnapshot::new(&self.core, self.worker),
         }
     }
     pub(crate) fn begin_write(&mut self) -> Result<()> {

@@ -8,14 +8,14 @@
 //!
 //! Must not know: SQL.
 
-use super::purge_queue::Pending;
+use super::purge_queue::PendingPurge;
 use super::table::{LiveSnapshots, Status};
 use crate::core::Core;
 use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, DELETED};
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::wal::record::{Op, Record, encode};
-use kilndb_base::planted::{self, Bug};
+use crate::wal::record::{PageOp, Record, encode};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Result, RowId};
 
@@ -24,13 +24,13 @@ const LONGEST: usize = 4096;
 
 impl Core {
     /// CSN up to which everything is seen by every snapshot, and is on disk.
-    pub fn visible_to_all(&self) -> u64 {
+    pub(crate) fn visible_to_all(&self) -> u64 {
         let newest = self.log.last_csn();
         self.snapshots.oldest(newest).min(self.log.flushed_csn())
     }
     /// One round over the queue; returns how many transactions were purged.
     /// `last`: no session is left (shutdown), snapshots do not count.
-    pub fn purge_round(&self, last: bool) -> usize {
+    pub(crate) fn purge_round(&self, last: bool) -> usize {
         let flushed = self.log.flushed_csn();
         let newest = self.log.last_csn();
         let live = if last { LiveSnapshots::none() } else { self.snapshots.live(newest) };
@@ -45,7 +45,7 @@ impl Core {
                 crate::lock(&self.purge.queue).push_back(item);
                 continue;
             }
-            let blocker = if item.csn <= oldest || planted::is(Bug::PurgeIgnoresSnapshots) {
+            let blocker = if item.csn <= oldest || planted::is(PlantedBug::PurgeIgnoresSnapshots) {
                 None
             } else {
                 self.first_blocker(&item, &live, serializable)
@@ -74,7 +74,7 @@ impl Core {
         }
         done
     }
-    fn purged(&self, item: &Pending) {
+    fn purged(&self, item: &PendingPurge) {
         if item.logged {
             self.log
                 .append_then(&encode(&Record::PurgeDone { xid: item.xid }), || self.xids.set_purge(item.xid, false));
@@ -87,7 +87,7 @@ impl Core {
     }
     /// A live snapshot that still sees something the transaction replaced; or one (`serializable` is the oldest such)
     /// that must be able to find who has written what it does not see.
-    fn first_blocker(&self, item: &Pending, live: &LiveSnapshots, serializable: Option<u64>) -> Option<u64> {
+    fn first_blocker(&self, item: &PendingPurge, live: &LiveSnapshots, serializable: Option<u64>) -> Option<u64> {
         let minded = serializable.filter(|s| *s < item.csn);
         for head in item.heads {
             let mut address = head;
@@ -172,7 +172,7 @@ impl Core {
     }
     /// False: a transaction in progress stands in the way; the item says where to go on another time. What is done is
     /// not done again: the slots may be others' by then.
-    pub(crate) fn purge_chain(&self, item: &mut Pending) -> Result<bool> {
+    pub(crate) fn purge_chain(&self, item: &mut PendingPurge) -> Result<bool> {
         for head in &mut item.heads {
             while *head != 0 {
                 let Some(record) = self.undo.read(&self.pool, *head)? else { break };
@@ -257,7 +257,7 @@ impl Core {
         if !mine(hp::word(page.view(), slot)) {
             return Ok(());
         }
-        self.emit_plain(relation, 0, &[(relation.target(home.block), Op::Free { slot })], &[0], &mut [&mut page])?;
+        self.emit_plain(relation, 0, &[(relation.target(home.block), PageOp::Free { slot })], &[0], &mut [&mut page])?;
         let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
         drop(page);
         if roomy {
@@ -273,7 +273,7 @@ impl Core {
         if !slots.iter().any(mine) {
             return Ok(());
         }
-        let op = Op::FreeRange { first: slots.first, last: slots.last, word: address };
+        let op = PageOp::FreeRange { first: slots.first, last: slots.last, word: address };
         self.emit_plain(relation, 0, &[(relation.target(record.block), op)], &[0], &mut [&mut page])?;
         let roomy = hp::room(page.page()) > crate::page::PAGE / 4;
         drop(page);

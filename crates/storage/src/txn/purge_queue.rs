@@ -7,7 +7,7 @@ use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::collections::{BTreeMap, VecDeque};
 
-pub struct Pending {
+pub(crate) struct PendingPurge {
     pub xid: u64,
     pub csn: u64,
     pub heads: [u64; 2],
@@ -15,15 +15,15 @@ pub struct Pending {
     pub logged: bool,
 }
 #[derive(Default)]
-pub struct PurgeQueue {
+pub(crate) struct PurgeQueue {
     /// Those that wait, and the one at hand: what was pushed and is not finished.
     pub(super) unfinished: AtomicUsize,
-    pub(super) queue: Mutex<VecDeque<Pending>>,
+    pub(super) queue: Mutex<VecDeque<PendingPurge>>,
     /// Those that a snapshot stands in the way of, by that snapshot.
-    pub(super) blocked: Mutex<BTreeMap<u64, Vec<Pending>>>,
+    pub(super) blocked: Mutex<BTreeMap<u64, Vec<PendingPurge>>>,
 }
 impl PurgeQueue {
-    pub fn push(&self, item: Pending) {
+    pub fn push(&self, item: PendingPurge) {
         self.unfinished.fetch_add(1, SeqCst);
         crate::lock(&self.queue).push_back(item);
     }

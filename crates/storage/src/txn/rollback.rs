@@ -10,13 +10,14 @@
 use super::visibility::MADE_FORWARD;
 use super::{Savepoint, Transaction};
 use crate::core::Core;
+use crate::core::RollbackStep;
 use crate::directory::Relation;
 use crate::heap::page::{self as hp, ADDRESS, FORWARD, KEY_CHANGED};
-use crate::undo::many::{Shape, Span, put_shape, put_slots};
+use crate::undo::many::{RowSpan, UpdateShape, put_shape, put_slots};
 use crate::undo::record::{UndoKind, UndoRecord};
-use crate::wal::record::{Op, Record, encode};
+use crate::wal::record::{PageOp, Record, encode};
 use kilndb_base::park::Park;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 use kilndb_base::{Error, Result, Severity};
 
@@ -82,12 +83,12 @@ impl Core {
         match record.kind {
             UndoKind::IndexInsert => {
                 let (_, rid, key) = record.index_parts(0)?;
-                relation.entry_remove(key, rid, None, Some((xid, next)))?;
+                relation.entry_remove(key, rid, None, Some(RollbackStep { xid, next }))?;
             }
-            UndoKind::IndexMark | UndoKind::IndexRevive if planted::is(Bug::RestampForgotten) => {}
+            UndoKind::IndexMark | UndoKind::IndexRevive if planted::is(PlantedBug::RestampForgotten) => {}
             UndoKind::IndexMark | UndoKind::IndexRevive => {
                 let (stamp, rid, key) = record.index_parts(8)?;
-                relation.entry_restamp(key, rid, address, stamp, (xid, next))?;
+                relation.entry_restamp(key, rid, address, stamp, RollbackStep { xid, next })?;
             }
             UndoKind::IndexRetire | UndoKind::IndexRetireMany | UndoKind::PieceRetire => {}
             UndoKind::OfMethod => self.undo_of_method(&relation, &record)?,
@@ -115,8 +116,9 @@ impl Core {
         match record.kind {
             _ if due.is_empty() => {}
             UndoKind::UpdateMany => {
-                let (shape, old) = Shape::parse(usize::from(record.slot), &record.data).ok_or_else(UndoRecord::bad)?;
-                let mut room = hp::Room::of(page.page());
+                let (shape, old) =
+                    UpdateShape::parse(usize::from(record.slot), &record.data).ok_or_else(UndoRecord::bad)?;
+                let mut room = hp::PageRoom::of(page.page());
                 let (mut rows, mut bytes) = (Vec::with_capacity(due.len()), Vec::with_capacity(old.len()));
                 for slot in due {
                     let (span, start) = shape.find(slot).ok_or_else(UndoRecord::bad)?;
@@ -125,16 +127,15 @@ impl Core {
                         others.push(slot);
                         continue;
                     }
-                    rows.push((slot, Span { off: span.off, old: span.new, new: span.old }));
+                    rows.push((slot, RowSpan { off: span.off, old: span.new, new: span.old }));
                     bytes.extend_from_slice(old.get(start..start + span.old).ok_or_else(UndoRecord::bad)?);
                 }
                 if let Some((first, _)) = rows.first().copied() {
                     put_shape(&mut data, &rows);
-                    let op = Op::PatchMany { first, shape: &data, word, old: &[], new: &bytes };
+                    let op = PageOp::PatchMany { first, shape: &data, word, old: &[], new: &bytes };
                     self.emit_compensate(
                         relation,
-                        record.xid,
-                        next(&others),
+                        RollbackStep { xid: record.xid, next: next(&others) },
                         &[(relation.target(record.block), op)],
                         &[0],
                         &mut [&mut page],
@@ -143,11 +144,10 @@ impl Core {
             }
             _ => {
                 put_slots(&mut data, due.iter().copied());
-                let op = Op::WordMany { first, slots: &data, word };
+                let op = PageOp::WordMany { first, slots: &data, word };
                 self.emit_compensate(
                     relation,
-                    record.xid,
-                    next(&others),
+                    RollbackStep { xid: record.xid, next: next(&others) },
                     &[(relation.target(record.block), op)],
                     &[0],
                     &mut [&mut page],
@@ -165,14 +165,14 @@ impl Core {
     }
     fn undo_row(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
         let Ok(pid) = relation.pid(record.block) else { return Ok(()) };
-        let (xid, next) = (record.xid, record.prev);
+        let step = RollbackStep { xid: record.xid, next: record.prev };
         let target = relation.target(record.block);
         let slot = usize::from(record.slot);
         let mut page = self.pool.write(pid)?;
         if record.kind == UndoKind::InsertRange {
             let last = record.data.first_chunk::<2>().map_or(0, |b| usize::from(u16::from_le_bytes(*b)));
-            let op = Op::FreeRange { first: slot, last, word: address };
-            self.emit_compensate(relation, xid, next, &[(target, op)], &[0], &mut [&mut page])?;
+            let op = PageOp::FreeRange { first: slot, last, word: address };
+            self.emit_compensate(relation, step, &[(target, op)], &[0], &mut [&mut page])?;
             drop(page);
             relation.hint(record.block);
             return Ok(());
@@ -180,7 +180,7 @@ impl Core {
         let Some(word) = hp::word(page.view(), slot) else { return Ok(()) };
         if record.kind == UndoKind::PieceInsert {
             if word & hp::PIECE != 0 {
-                self.emit_compensate(relation, xid, next, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                self.emit_compensate(relation, step, &[(target, PageOp::Free { slot })], &[0], &mut [&mut page])?;
                 drop(page);
                 relation.hint(record.block);
             }
@@ -192,7 +192,7 @@ impl Core {
         let old = record.old_word | (word & KEY_CHANGED);
         match record.kind {
             UndoKind::Insert => {
-                self.emit_compensate(relation, xid, next, &[(target, Op::Free { slot })], &[0], &mut [&mut page])?;
+                self.emit_compensate(relation, step, &[(target, PageOp::Free { slot })], &[0], &mut [&mut page])?;
                 drop(page);
                 relation.hint(record.block);
             }
@@ -213,8 +213,8 @@ impl Core {
                     return self.restore_apart(relation, record, old, &payload);
                 }
                 if hp::can_become(page.page(), slot, len - hp::WORD - cut + bytes.len()) {
-                    let op = Op::Patch { slot, word: old, off, cut, old: &[], new: bytes };
-                    self.emit_compensate(relation, xid, next, &[(target, op)], &[0], &mut [&mut page])?;
+                    let op = PageOp::Patch { slot, word: old, off, cut, old: &[], new: bytes };
+                    self.emit_compensate(relation, step, &[(target, op)], &[0], &mut [&mut page])?;
                 } else {
                     let mut payload = page.page()[at + hp::WORD..at + len].to_vec();
                     drop(page);
@@ -227,9 +227,8 @@ impl Core {
                 let old = old | (word & FORWARD);
                 self.emit_compensate(
                     relation,
-                    xid,
-                    next,
-                    &[(target, Op::Word { slot, word: old })],
+                    step,
+                    &[(target, PageOp::Word { slot, word: old })],
                     &[0],
                     &mut [&mut page],
                 )?;
@@ -245,11 +244,10 @@ impl Core {
     }
     fn point_to(&self, relation: &Relation, record: &UndoRecord, old: u64, pointer: &[u8]) -> Result<()> {
         let mut page = self.pool.write(relation.pid(record.block)?)?;
-        let op = Op::Put { slot: usize::from(record.slot), word: old, body: pointer };
+        let op = PageOp::Put { slot: usize::from(record.slot), word: old, body: pointer };
         self.emit_compensate(
             relation,
-            record.xid,
-            record.prev,
+            RollbackStep { xid: record.xid, next: record.prev },
             &[(relation.target(record.block), op)],
             &[0],
             &mut [&mut page],

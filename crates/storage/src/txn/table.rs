@@ -8,15 +8,15 @@
 //! Must not know: undo, pages.
 
 use crate::reserve::LazyArray;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use kilndb_base::{Error, Result, sqlstate};
 
-pub const IN_PROGRESS: u64 = 0;
-pub const WAITED_FOR: u64 = 1;
+pub(crate) const IN_PROGRESS: u64 = 0;
+pub(crate) const WAITED_FOR: u64 = 1;
 pub const ABORTED: u64 = u64::MAX;
-pub const FIRST_CSN: u64 = 2;
+pub(crate) const FIRST_CSN: u64 = 2;
 
 const STATE: usize = 0;
 const HEAD: usize = 1;
@@ -28,13 +28,13 @@ const WORDS: usize = 5;
 const BRIEF: u64 = 1 << 63;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Status {
+pub(crate) enum Status {
     InProgress,
     Committed { csn: u64, asynchronous: bool },
     Aborted,
 }
 
-pub struct XidTable {
+pub(crate) struct XidTable {
     /// A power of two: ids this far apart share their place, so no two such are needed at a time.
     cap: usize,
     words: LazyArray<AtomicU64>,
@@ -58,14 +58,14 @@ impl XidTable {
         })
     }
     /// After recovery: everything below `next` has ended.
-    pub fn restart_at(&self, next: u64) {
+    pub(crate) fn restart_at(&self, next: u64) {
         self.next.fetch_max(next, SeqCst);
         let next = self.next.load(SeqCst);
         self.oldest.store(next, SeqCst);
         self.floor.store(next, SeqCst);
     }
     /// How many ids have their places.
-    pub fn in_use(&self) -> u64 {
+    pub(crate) fn in_use(&self) -> u64 {
         self.next.load(Relaxed) - self.floor.load(Relaxed)
     }
     #[inline]
@@ -76,7 +76,7 @@ impl XidTable {
     /// Err: an id so much older is still needed that the new one would come to its place.
     pub fn assign(&self, owner: u64, brief: bool) -> Result<u64> {
         let floor = self.floor.load(Acquire);
-        let is_free = |xid: u64| xid - floor < self.cap as u64 || planted::is(Bug::PlacesOfXidsTakenTwice);
+        let is_free = |xid: u64| xid - floor < self.cap as u64 || planted::is(PlantedBug::PlacesOfXidsTakenTwice);
         let next = self.next.fetch_update(SeqCst, Relaxed, |xid| is_free(xid).then(|| xid + 1));
         let xid = next.map_err(|_| no_xid())?;
         // The rest of the place is zeros: in progress.
@@ -92,20 +92,20 @@ impl XidTable {
         }
     }
     /// True if somebody waits for it.
-    pub fn set_committed(&self, xid: u64, csn: u64, asynchronous: bool) -> bool {
+    pub(crate) fn set_committed(&self, xid: u64, csn: u64, asynchronous: bool) -> bool {
         debug_assert!((FIRST_CSN..ABORTED >> 1).contains(&csn), "transaction {xid} commits with number {csn}");
         let before = self.word(xid, STATE).swap(csn << 1 | u64::from(asynchronous), AcqRel);
         assert!(before <= WAITED_FOR, "a transaction commits after its end");
         before == WAITED_FOR
     }
-    pub fn set_aborted(&self, xid: u64) -> bool {
+    pub(crate) fn set_aborted(&self, xid: u64) -> bool {
         let before = self.word(xid, STATE).swap(ABORTED, AcqRel);
         // A transaction may be left open, and rolled back, at a shutdown, and by its owner once more.
         assert!(before <= WAITED_FOR || before == ABORTED, "transaction {xid} rolls back after its commit");
         before == WAITED_FOR
     }
     /// False if the transaction has ended.
-    pub fn mark_waited_for(&self, xid: u64) -> bool {
+    pub(crate) fn mark_waited_for(&self, xid: u64) -> bool {
         let word = self.word(xid, STATE);
         match word.compare_exchange(IN_PROGRESS, WAITED_FOR, AcqRel, Acquire) {
             Ok(_) => true,
@@ -124,27 +124,27 @@ impl XidTable {
     pub fn owner(&self, xid: u64) -> u64 {
         self.word(xid, OWNER).load(Relaxed) & !BRIEF
     }
-    pub fn is_brief(&self, xid: u64) -> bool {
+    pub(crate) fn is_brief(&self, xid: u64) -> bool {
         self.word(xid, OWNER).load(Relaxed) & BRIEF != 0
     }
     /// Newest logged undo record.
-    pub fn set_head(&self, xid: u64, address: u64) {
+    pub(crate) fn set_head(&self, xid: u64, address: u64) {
         self.word(xid, HEAD).store(address, Release);
     }
     pub fn head(&self, xid: u64) -> u64 {
         self.word(xid, HEAD).load(Acquire)
     }
     /// Newest undo record of a change that is not logged.
-    pub fn set_unlogged_head(&self, xid: u64, address: u64) {
+    pub(crate) fn set_unlogged_head(&self, xid: u64, address: u64) {
         self.word(xid, UNLOGGED_HEAD).store(address, Release);
     }
-    pub fn unlogged_head(&self, xid: u64) -> u64 {
+    pub(crate) fn unlogged_head(&self, xid: u64) -> u64 {
         self.word(xid, UNLOGGED_HEAD).load(Acquire)
     }
-    pub fn set_purge(&self, xid: u64, pending: bool) {
+    pub(crate) fn set_purge(&self, xid: u64, pending: bool) {
         self.word(xid, PURGE).store(u64::from(pending), Release);
     }
-    pub fn wants_purge(&self, xid: u64) -> bool {
+    pub(crate) fn wants_purge(&self, xid: u64) -> bool {
         self.word(xid, PURGE).load(Acquire) != 0
     }
     /// Unfinished transactions (xid, head, committed and only waiting to be purged).
@@ -165,7 +165,7 @@ impl XidTable {
     }
     /// Nobody will ask for ids below the one given: their places (but for those of unfinished ones) become zeros, and
     /// their memory goes back to the system.
-    pub fn free_below(&self, below: u64) {
+    pub(crate) fn free_below(&self, below: u64) {
         let _one = crate::lock(&self.freeing);
         let from = self.floor.load(Acquire);
         let to = below.min(self.oldest.load(Acquire));
@@ -190,13 +190,13 @@ fn no_xid() -> Error {
 
 const SLOTS: usize = 1 << 16;
 
-pub struct Registry {
+pub(crate) struct SnapshotRegistry {
     slots: LazyArray<AtomicU64>,
     hints: Vec<(AtomicU32, AtomicU32)>,
 }
-impl Registry {
-    pub fn new(workers: usize) -> Result<Registry> {
-        Ok(Registry {
+impl SnapshotRegistry {
+    pub fn new(workers: usize) -> Result<SnapshotRegistry> {
+        Ok(SnapshotRegistry {
             slots: LazyArray::new(workers * SLOTS)?,
             hints: (0..workers).map(|_| Default::default()).collect(),
         })
@@ -278,7 +278,7 @@ impl Registry {
 /// Which versions somebody sees, or may yet come to see, as of one moment. It may be used for as long as one likes:
 /// whoever takes a snapshot after that moment gets a CSN that is not below the newest of that moment, so every version
 /// that was replaced later than that counts as seen.
-pub struct LiveSnapshots {
+pub(crate) struct LiveSnapshots {
     /// In order; the last is the newest CSN of that moment, which stands for all snapshots taken later.
     csns: Vec<u64>,
 }
@@ -295,9 +295,9 @@ impl LiveSnapshots {
         self.csns.binary_search(&csn).is_ok()
     }
     /// A snapshot that sees a version valid in [birth, death).
-    pub fn first_between(&self, birth: u64, death: u64) -> Option<u64> {
+    pub(crate) fn first_between(&self, birth: u64, death: u64) -> Option<u64> {
         let at = self.csns.partition_point(|s| *s < birth);
-        if planted::is(Bug::LaterSnapshotsForgotten) {
+        if planted::is(PlantedBug::LaterSnapshotsForgotten) {
             return self.csns.split_last()?.1.get(at).copied().filter(|s| *s < death);
         }
         // What was born after the moment can only be seen by those who come later.
@@ -306,7 +306,7 @@ impl LiveSnapshots {
 }
 
 /// Where the newest CSN is read.
-pub struct AtomicU64Ref<'a>(pub &'a crate::wal::Log);
+pub(crate) struct AtomicU64Ref<'a>(pub &'a crate::wal::Log);
 impl AtomicU64Ref<'_> {
     #[inline]
     pub fn get(&self) -> u64 {

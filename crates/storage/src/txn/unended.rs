@@ -10,7 +10,7 @@ use kilndb_base::{Error, Result};
 /// Transactions that could not be rolled back, because a page cannot be read. Each stays in progress for everybody, so
 /// readers see what was there before it; whoever would have to wait for it gets an error instead. Recovery tries again.
 #[derive(Default)]
-pub struct UnendedRollbacks {
+pub(crate) struct UnendedRollbacks {
     any: AtomicBool,
     causes: Mutex<HashMap<u64, Error>>,
 }

@@ -13,17 +13,17 @@ use crate::directory::Relation;
 use crate::heap::page::{ADDRESS, DELETED, FORWARD, KEY_CHANGED};
 use crate::undo::record::UndoKind;
 use kilndb_base::Result;
-use kilndb_base::planted::{self, Bug};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 
 /// In an undo record's mode: the version it made keeps its payload in pieces.
-pub const MADE_FORWARD: u8 = 4;
+pub(crate) const MADE_FORWARD: u8 = 4;
 /// In a deletion's: the row has gone to another relation, as one that belongs there now.
-pub const MOVED: u8 = 4;
+pub(crate) const MOVED: u8 = 4;
 
 /// What the newest version is, for a writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Newest {
+pub(crate) enum NewestVersion {
     /// By a transaction in progress, not ours: xid, lock mode (0–3), what it did.
     Held { xid: u64, mode: u8, kind: UndoKind },
     /// Ours.
@@ -34,7 +34,7 @@ pub enum Newest {
 
 /// A row that a snapshot sees.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen {
+pub(crate) struct SeenVersion {
     /// The row's key has changed at some time.
     pub recheck: bool,
     /// What lies in the page is what is seen: of all rows with this word, since nothing of theirs was taken back.
@@ -53,7 +53,7 @@ impl Core {
         payload: &mut Vec<u8>,
         snapshot: &Snapshot,
         missed: &mut bool,
-    ) -> Result<Option<Seen>> {
+    ) -> Result<Option<SeenVersion>> {
         let recheck = word & KEY_CHANGED != 0;
         let mut as_stored = word & FORWARD == 0;
         loop {
@@ -90,7 +90,7 @@ impl Core {
         if word & FORWARD != 0 {
             relation.load_pieces(payload)?;
         }
-        Ok(Some(Seen { recheck, as_stored }))
+        Ok(Some(SeenVersion { recheck, as_stored }))
     }
     /// Who made the oldest of the versions that the snapshot does not see, because they are newer; and whether the
     /// newest version is `own`. `missed` as in [`Core::version_for`].
@@ -131,7 +131,7 @@ impl Core {
         }
         match self.xids.status(xid) {
             Status::Committed { csn, asynchronous }
-                if csn <= snapshot.csn + u64::from(planted::is(Bug::SnapshotOneTooNew)) =>
+                if csn <= snapshot.csn + u64::from(planted::is(PlantedBug::SnapshotOneTooNew)) =>
             {
                 if !asynchronous && csn > self.log.flushed_csn() {
                     snapshot.registered.unflushed.fetch_max(csn, Relaxed);
@@ -160,25 +160,25 @@ impl Core {
         Ok(word & DELETED == 0)
     }
     /// The newest version's state as `xid` finds it. The caller has the page latched or a snapshot registered.
-    pub(crate) fn newest(&self, mut word: u64, xid: u64) -> Result<Newest> {
+    pub(crate) fn newest(&self, mut word: u64, xid: u64) -> Result<NewestVersion> {
         loop {
             let address = word & ADDRESS;
             let head = if address == 0 { None } else { self.undo.head(&self.pool, address)? };
             let Some(head) = head else {
-                return Ok(Newest::Committed { csn: 0, deleted: word & DELETED != 0, moved: false });
+                return Ok(NewestVersion::Committed { csn: 0, deleted: word & DELETED != 0, moved: false });
             };
             if head.xid == xid {
                 if head.kind != UndoKind::Lock {
-                    return Ok(Newest::Own { command: head.command, deleted: word & DELETED != 0 });
+                    return Ok(NewestVersion::Own { command: head.command, deleted: word & DELETED != 0 });
                 }
             } else {
                 match self.xids.status(head.xid) {
                     Status::InProgress => {
-                        return Ok(Newest::Held { xid: head.xid, mode: head.mode & 3, kind: head.kind });
+                        return Ok(NewestVersion::Held { xid: head.xid, mode: head.mode & 3, kind: head.kind });
                     }
                     Status::Committed { csn, .. } if head.kind != UndoKind::Lock => {
                         let moved = head.kind == UndoKind::Delete && head.mode & MOVED != 0;
-                        return Ok(Newest::Committed { csn, deleted: word & DELETED != 0, moved });
+                        return Ok(NewestVersion::Committed { csn, deleted: word & DELETED != 0, moved });
                     }
                     _ => {}
                 }

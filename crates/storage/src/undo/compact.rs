@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::heap::page as hp;
 use crate::heap::prune::Prune;
 use crate::page::{HEADER, KIND_UNDO, PAGE};
-use crate::wal::record::Op;
+use crate::wal::record::PageOp;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Result, Severity};
 
@@ -22,15 +22,15 @@ use kilndb_base::{Result, Severity};
 const AT_ONCE: usize = 16;
 
 /// How far a pass has come.
-pub struct Compactor {
+pub(crate) struct UndoCompactor {
     due: usize,
     pass: Vec<u64>,
     failed: bool,
 }
 
-impl Compactor {
-    pub fn new(core: &Core) -> Compactor {
-        Compactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), failed: false }
+impl UndoCompactor {
+    pub fn new(core: &Core) -> UndoCompactor {
+        UndoCompactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), failed: false }
     }
     /// Some work of a pass, if one is due; true if there is more to do.
     pub fn round(&mut self, core: &Core) -> bool {
@@ -108,7 +108,7 @@ impl Core {
         }
         let payload = page.page()[at + hp::WORD..at + len].to_vec();
         let Some(new) = prune.word(word, slot, &payload)? else { return Ok(false) };
-        let op = Op::Word { slot, word: new };
+        let op = PageOp::Word { slot, word: new };
         self.emit_plain(&relation, 0, &[(relation.target(block), op)], &[0], &mut [&mut page])?;
         Ok(!self.leads_into(new, number)?)
     }

@@ -11,7 +11,7 @@
 
 /// The lengths of one row's change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Span {
+pub(crate) struct RowSpan {
     pub off: usize,
     pub old: usize,
     pub new: usize,
@@ -26,18 +26,18 @@ fn get16(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// A set of slots.
 #[derive(Clone, Copy, Debug)]
-pub struct Slots<'a> {
+pub(crate) struct SlotSet<'a> {
     pub first: usize,
     pub last: usize,
     bits: &'a [u8],
 }
 
-impl<'a> Slots<'a> {
+impl<'a> SlotSet<'a> {
     /// The set, and what follows it.
-    pub fn parse(first: usize, data: &'a [u8]) -> Option<(Slots<'a>, &'a [u8])> {
+    pub fn parse(first: usize, data: &'a [u8]) -> Option<(SlotSet<'a>, &'a [u8])> {
         let last = get16(data, 0)?;
         let bytes = last.checked_sub(first)? / 8 + 1;
-        Some((Slots { first, last, bits: data.get(2..2 + bytes)? }, &data[2 + bytes..]))
+        Some((SlotSet { first, last, bits: data.get(2..2 + bytes)? }, &data[2 + bytes..]))
     }
     /// How many members come before the slot, if it is one.
     pub fn rank(&self, slot: usize) -> Option<usize> {
@@ -66,7 +66,7 @@ impl<'a> Slots<'a> {
 }
 
 /// Slots in ascending order; at least one.
-pub fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + Clone) {
+pub(crate) fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + Clone) {
     let Some(first) = slots.clone().next() else { return };
     let start = out.len() + 2;
     out.extend_from_slice(&[0, 0]);
@@ -84,36 +84,36 @@ pub fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + Clone) 
 
 /// Set and spans of an update of several rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Shape<'a> {
-    pub slots: Slots<'a>,
-    alike: Option<Span>,
+pub(crate) struct UpdateShape<'a> {
+    pub slots: SlotSet<'a>,
+    alike: Option<RowSpan>,
     each: &'a [u8],
 }
 
-fn get_span(bytes: &[u8]) -> Option<Span> {
-    Some(Span { off: get16(bytes, 0)?, old: get16(bytes, 2)?, new: get16(bytes, 4)? })
+fn get_span(bytes: &[u8]) -> Option<RowSpan> {
+    Some(RowSpan { off: get16(bytes, 0)?, old: get16(bytes, 2)?, new: get16(bytes, 4)? })
 }
-fn put_span(out: &mut Vec<u8>, span: Span) {
+fn put_span(out: &mut Vec<u8>, span: RowSpan) {
     for n in [span.off, span.old, span.new] {
         out.extend_from_slice(&(n as u16).to_le_bytes());
     }
 }
 
-impl<'a> Shape<'a> {
+impl<'a> UpdateShape<'a> {
     /// The shape, and what follows it.
-    pub fn parse(first: usize, data: &'a [u8]) -> Option<(Shape<'a>, &'a [u8])> {
-        let (slots, rest) = Slots::parse(first, data)?;
+    pub fn parse(first: usize, data: &'a [u8]) -> Option<(UpdateShape<'a>, &'a [u8])> {
+        let (slots, rest) = SlotSet::parse(first, data)?;
         let (form, rest) = rest.split_first()?;
         match *form {
-            ALIKE => Some((Shape { slots, alike: Some(get_span(rest)?), each: &[] }, rest.get(SPAN..)?)),
+            ALIKE => Some((UpdateShape { slots, alike: Some(get_span(rest)?), each: &[] }, rest.get(SPAN..)?)),
             EACH => {
                 let len = slots.count() * SPAN;
-                Some((Shape { slots, alike: None, each: rest.get(..len)? }, rest.get(len..)?))
+                Some((UpdateShape { slots, alike: None, each: rest.get(..len)? }, rest.get(len..)?))
             }
             _ => None,
         }
     }
-    pub fn spans(&self) -> impl Iterator<Item = (usize, Span)> + 'a {
+    pub fn spans(&self) -> impl Iterator<Item = (usize, RowSpan)> + 'a {
         let (alike, each) = (self.alike, self.each);
         let span = move |rank: usize| alike.or_else(|| get_span(each.get(rank * SPAN..)?)).unwrap_or_default();
         self.slots.iter().enumerate().map(move |(rank, slot)| (slot, span(rank)))
@@ -129,7 +129,7 @@ impl<'a> Shape<'a> {
         }
     }
     /// A row's span, and where its replaced bytes begin.
-    pub fn find(&self, slot: usize) -> Option<(Span, usize)> {
+    pub fn find(&self, slot: usize) -> Option<(RowSpan, usize)> {
         let rank = self.slots.rank(slot)?;
         if let Some(span) = self.alike {
             return Some((span, rank * span.old));
@@ -143,7 +143,7 @@ impl<'a> Shape<'a> {
 }
 
 /// Slots in ascending order, with their spans.
-pub fn put_shape(out: &mut Vec<u8>, rows: &[(usize, Span)]) {
+pub(crate) fn put_shape(out: &mut Vec<u8>, rows: &[(usize, RowSpan)]) {
     put_slots(out, rows.iter().map(|(slot, _)| *slot));
     match rows {
         [(_, first), rest @ ..] if rest.iter().all(|(_, span)| span == first) => {
@@ -157,7 +157,7 @@ pub fn put_shape(out: &mut Vec<u8>, rows: &[(usize, Span)]) {
     }
 }
 /// Upper bound of what [`put_shape`] makes of so many rows in slots from `first` to `last`.
-pub fn shape_len(first: usize, last: usize, count: usize) -> usize {
+pub(crate) fn shape_len(first: usize, last: usize, count: usize) -> usize {
     2 + (last - first) / 8 + 1 + 1 + count * SPAN
 }
 
@@ -175,10 +175,13 @@ mod tests {
         for round in 0..2000 {
             let mut rows = Vec::new();
             let mut slot = 1 + random(300);
-            let alike = Span { off: random(9), old: random(5), new: random(5) };
+            let alike = RowSpan { off: random(9), old: random(5), new: random(5) };
             for _ in 0..1 + random(60) {
-                let span =
-                    if round % 2 == 0 { alike } else { Span { off: random(700), old: random(300), new: random(300) } };
+                let span = if round % 2 == 0 {
+                    alike
+                } else {
+                    RowSpan { off: random(700), old: random(300), new: random(300) }
+                };
                 rows.push((slot, span));
                 slot += 1 + random(if round % 3 == 0 { 1 } else { 20 });
             }
@@ -186,7 +189,7 @@ mod tests {
             put_shape(&mut data, &rows);
             assert!(data.len() <= shape_len(rows[0].0, rows[rows.len() - 1].0, rows.len()));
             data.extend_from_slice(b"rest");
-            let (shape, rest) = Shape::parse(rows[0].0, &data).unwrap();
+            let (shape, rest) = UpdateShape::parse(rows[0].0, &data).unwrap();
             assert_eq!(rest, b"rest");
             assert!(shape.spans().eq(rows.iter().copied()));
             assert_eq!(shape.slots.count(), rows.len());
@@ -203,7 +206,7 @@ mod tests {
                 assert_eq!(shape.find(slot), None);
             }
             for len in 0..data.len() - 4 {
-                assert!(Shape::parse(rows[0].0, &data[..len]).is_none());
+                assert!(UpdateShape::parse(rows[0].0, &data[..len]).is_none());
             }
         }
     }

@@ -40,7 +40,7 @@ const MIN_XID: usize = 4;
 const LOGGED: u64 = 1 << 32;
 
 #[derive(Default)]
-pub struct Stream {
+pub(crate) struct UndoStream {
     chunk: u64,
     page: u32,
     /// Next free offset in the chunk; 0: no chunk yet.
@@ -55,7 +55,7 @@ pub struct Undo {
     /// A stream goes on in another chunk after so many bytes of one; at most [`CHUNK`].
     chunk_bytes: u64,
     table: LazyArray<AtomicU64>,
-    streams: Vec<[Mutex<Stream>; 2]>,
+    streams: Vec<[Mutex<UndoStream>; 2]>,
     pub next_chunk: AtomicU64,
     /// Numbers below this one are not given again after a crash, whether the log mentions them or not.
     promised: AtomicU64,
@@ -76,7 +76,7 @@ pub struct Undo {
 
 /// The fixed part of a record, as it is to each of its rows.
 #[derive(Clone, Copy, Debug)]
-pub struct Head {
+pub(crate) struct RecordHead {
     pub kind: UndoKind,
     pub mode: u8,
     pub command: u32,
@@ -85,12 +85,12 @@ pub struct Head {
 }
 
 /// Room for one record, its page latched.
-pub struct RecordPlace<'a> {
+pub(crate) struct ReservedRecord<'a> {
     pub address: u64,
     page: WriteGuard<'a>,
-    _stream: MutexGuard<'a, Stream>,
+    _stream: MutexGuard<'a, UndoStream>,
 }
-impl RecordPlace<'_> {
+impl ReservedRecord<'_> {
     pub fn write(mut self, record: &UndoRecord, lsn: u64) {
         let at = (self.address % PAGE as u64) as usize;
         debug_assert!(at >= HEADER && at + record.len() <= PAGE, "undo record {:#x} crosses its page", self.address);
@@ -135,7 +135,7 @@ impl Undo {
         self.table.get((chunk as usize & (self.cap - 1)) * WORDS + which)
     }
     #[inline]
-    pub fn horizon(&self) -> u64 {
+    pub(crate) fn horizon(&self) -> u64 {
         self.horizon.load(Acquire)
     }
     /// First page of a live chunk.
@@ -145,7 +145,7 @@ impl Undo {
         (self.word(chunk, NUMBER).load(Acquire) == chunk).then_some(place as u32)
     }
     /// First page of the live chunk with this low half of its number: live ones are less than 2^32 apart.
-    pub fn page_of_low(&self, low: u32) -> Option<u32> {
+    pub(crate) fn page_of_low(&self, low: u32) -> Option<u32> {
         let next = self.next_chunk.load(Acquire);
         let number = next & !u64::from(u32::MAX) | u64::from(low);
         let number = if number < next { number } else { number.checked_sub(1 << 32)? };
@@ -198,7 +198,7 @@ impl Undo {
         self.next_chunk.fetch_max(chunk + 1, SeqCst);
     }
     /// At a start: no chunk below `number` is live.
-    pub fn set_oldest(&self, number: u64) {
+    pub(crate) fn set_oldest(&self, number: u64) {
         self.oldest.store(number, Relaxed);
         self.horizon.store(number * CHUNK, Relaxed);
     }
@@ -208,12 +208,12 @@ impl Undo {
         }
     }
     /// In recovery: the chunk is gone, and its number is not to be given again.
-    pub fn was_used(&self, chunk: u64) {
+    pub(crate) fn was_used(&self, chunk: u64) {
         self.forget(chunk);
         self.next_chunk.fetch_max(chunk + 1, Relaxed);
     }
     /// The number that a crash after this checkpoint would go on with: beyond what is given out until the next one.
-    pub fn number_after_crash(&self) -> u64 {
+    pub(crate) fn number_after_crash(&self) -> u64 {
         self.next_chunk.load(SeqCst) + self.ahead()
     }
     /// A checkpoint that says so is durable.
@@ -225,7 +225,7 @@ impl Undo {
         self.chunks.load(Relaxed)
     }
     /// No stream writes to the chunk, no transaction holds it.
-    pub fn unheld(&self, chunk: u64) -> bool {
+    pub(crate) fn unheld(&self, chunk: u64) -> bool {
         self.page_of(chunk).is_some() && self.word(chunk, REFS).load(Acquire) == 0
     }
     /// Live chunks: number, first page, logged.
@@ -245,7 +245,7 @@ impl Undo {
         worker: usize,
         logged: bool,
         len: usize,
-    ) -> Result<RecordPlace<'a>> {
+    ) -> Result<ReservedRecord<'a>> {
         if len > PAGE - HEADER {
             return Err(Error::internal("undo record is longer than a page"));
         }
@@ -265,7 +265,7 @@ impl Undo {
             } else if number >= self.promised.load(Acquire) {
                 log.append(&encode(&Record::ChunkGone { number }));
             }
-            *stream = Stream { chunk: number, page: first, offset: 0, seen: (0, 0) };
+            *stream = UndoStream { chunk: number, page: first, offset: 0, seen: (0, 0) };
         }
         let index = (stream.offset / PAGE as u64) as u32;
         let pid = stream.page + index;
@@ -283,7 +283,7 @@ impl Undo {
         debug_assert!(stream.chunk != 0 && stream.offset + len as u64 <= CHUNK, "an undo record beyond its chunk");
         let address = stream.chunk * CHUNK + stream.offset;
         stream.offset += len as u64;
-        Ok(RecordPlace { address, page, _stream: stream })
+        Ok(ReservedRecord { address, page, _stream: stream })
     }
     /// A transaction has (one more) record in the chunk: holds it until [`Undo::release`].
     pub fn hold(&self, chunk: u64, xid: u64) {
@@ -320,13 +320,13 @@ impl Undo {
     }
     /// None: the chunk is gone.
     #[inline]
-    pub fn head(&self, pool: &Pool, address: u64) -> Result<Option<Head>> {
+    pub fn head(&self, pool: &Pool, address: u64) -> Result<Option<RecordHead>> {
         if address < self.horizon() {
             return Ok(None);
         }
         self.copy(pool, address, |b| {
             let b: &[u8; FIXED] = b.first_chunk()?;
-            Some(Head {
+            Some(RecordHead {
                 kind: UndoKind::from_u8(b[2])?.of_row(),
                 mode: b[3],
                 command: u32::from_le_bytes([b[4], b[5], b[6], b[7]]),
@@ -339,11 +339,11 @@ impl Undo {
         self.copy(pool, address, UndoRecord::parse)
     }
     /// What the record is to one of its rows.
-    pub fn read_row(&self, pool: &Pool, address: u64, slot: usize) -> Result<Option<UndoRecord>> {
+    pub(crate) fn read_row(&self, pool: &Pool, address: u64, slot: usize) -> Result<Option<UndoRecord>> {
         self.copy(pool, address, |b| UndoRecord::parse_row(b, slot))
     }
     /// The record is about several rows.
-    pub fn is_of_many(&self, pool: &Pool, address: u64) -> Result<bool> {
+    pub(crate) fn is_of_many(&self, pool: &Pool, address: u64) -> Result<bool> {
         let kind = self.copy(pool, address, |b| UndoKind::from_u8(*b.get(2)?))?;
         Ok(matches!(kind, Some(UndoKind::UpdateMany | UndoKind::DeleteMany)))
     }
@@ -379,12 +379,12 @@ impl Undo {
         self.keep_unlogged.load(Acquire) && self.word(number, PLACE).load(Relaxed) & LOGGED == 0
     }
     /// While it is on, no chunk of what is not logged goes.
-    pub fn keep_unlogged(&self, on: bool) {
+    pub(crate) fn keep_unlogged(&self, on: bool) {
         let mut last = crate::lock(&self.sweep);
         self.keep_unlogged.store(on, Release);
         *last = 0;
     }
-    pub fn first_page(&self, chunk: u64) -> Option<u32> {
+    pub(crate) fn first_page(&self, chunk: u64) -> Option<u32> {
         self.page_of(chunk)
     }
     /// The chunk's space is free again. The caller knows that nobody needs its records.
@@ -408,14 +408,14 @@ impl Undo {
         }
     }
     /// Streams let go of their chunks (before a clean shutdown).
-    pub fn close_streams(&self) {
+    pub(crate) fn close_streams(&self) {
         self.streams.iter().flatten().for_each(|stream| self.close(&mut crate::lock(stream)));
     }
-    fn close(&self, stream: &mut Stream) {
+    fn close(&self, stream: &mut UndoStream) {
         if stream.chunk != 0 {
             self.drop_holder(stream.chunk);
         }
-        *stream = Stream::default();
+        *stream = UndoStream::default();
     }
     /// Streams that nobody has written to for a while let go of their chunks: the horizon cannot pass them, and above
     /// it the version of every row is looked up.
@@ -434,7 +434,7 @@ impl Undo {
         }
     }
     /// Smallest transaction id that a live chunk may mention.
-    pub fn oldest_xid(&self) -> u64 {
+    pub(crate) fn oldest_xid(&self) -> u64 {
         self.live().iter().map(|(n, _, _)| self.word(*n, MIN_XID).load(Relaxed)).min().unwrap_or(u64::MAX)
     }
     /// Recovery: writes a record where the log says it was.

@@ -6,13 +6,13 @@
 //!
 //! Must not know: how chunks are found.
 
-use super::many::{Shape, Slots};
+use super::many::{SlotSet, UpdateShape};
 use crate::page::{HEADER, PAGE};
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::{Error, Result};
 
-pub const CHUNK_PAGES: u32 = 8;
-pub const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
+pub(crate) const CHUNK_PAGES: u32 = 8;
+pub(crate) const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 pub const FIXED: usize = 42;
 /// Longest data of an undo record.
 pub const DATA_MAX: usize = PAGE - HEADER - FIXED;
@@ -20,7 +20,7 @@ const _: () = assert!(FIXED == 2 + 1 + 1 + 4 + 8 + 8 + 8 + 4 + 4 + 2);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub enum UndoKind {
+pub(crate) enum UndoKind {
     Insert = 1,
     /// data: last slot u16.
     InsertRange = 2,
@@ -74,7 +74,7 @@ const _: () = assert!(KINDS[0] as usize == 1 && KINDS[KINDS.len() - 1] as usize 
 
 impl UndoKind {
     #[inline]
-    pub fn from_u8(v: u8) -> Option<UndoKind> {
+    pub(crate) fn from_u8(v: u8) -> Option<UndoKind> {
         KINDS.get(usize::from(v).wrapping_sub(1)).copied()
     }
     /// What a record of this kind is to each of its rows.
@@ -88,14 +88,14 @@ impl UndoKind {
     }
     /// There is something to purge once the transaction has committed and nobody sees what was before. Of
     /// [`UndoKind::OfMethod`] not always: the transaction says so itself.
-    pub fn wants_purge(self) -> bool {
+    pub(crate) fn wants_purge(self) -> bool {
         use UndoKind::*;
         matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | PieceRetire)
     }
 }
 
 #[derive(Clone, Debug)]
-pub struct UndoRecord {
+pub(crate) struct UndoRecord {
     pub kind: UndoKind,
     /// Row lock mode that the record stands for (0–3).
     pub mode: u8,
@@ -113,7 +113,7 @@ pub struct UndoRecord {
 pub type RetiredEntries<'a> = (u32, Vec<(u64, &'a [u8])>);
 
 impl UndoRecord {
-    pub fn wants_purge(&self) -> bool {
+    pub(crate) fn wants_purge(&self) -> bool {
         self.kind.wants_purge() || self.kind == UndoKind::OfMethod
     }
     pub fn len(&self) -> usize {
@@ -136,10 +136,10 @@ impl UndoRecord {
         UndoRecord::parse_with(bytes, |_, data| Some(data.to_vec()))
     }
     /// What the record is to the row in this slot, which is one of its rows.
-    pub fn parse_row(bytes: &[u8], slot: usize) -> Option<UndoRecord> {
+    pub(crate) fn parse_row(bytes: &[u8], slot: usize) -> Option<UndoRecord> {
         let mut record = UndoRecord::parse_with(bytes, |head, data| match head.kind {
             UndoKind::UpdateMany => {
-                let (shape, old) = Shape::parse(usize::from(head.slot), data)?;
+                let (shape, old) = UpdateShape::parse(usize::from(head.slot), data)?;
                 let (span, start) = shape.find(slot)?;
                 Some(update_data(span.off, span.new, old.get(start..start + span.old)?))
             }
@@ -153,7 +153,7 @@ impl UndoRecord {
         Some(record)
     }
     fn parse_with(bytes: &[u8], data: impl FnOnce(&UndoRecord, &[u8]) -> Option<Vec<u8>>) -> Option<UndoRecord> {
-        let mut r = Reader::new(bytes);
+        let mut r = ByteReader::new(bytes);
         let len = usize::from(r.u16()?);
         let mut record = UndoRecord {
             kind: UndoKind::from_u8(r.u8()?)?,
@@ -171,19 +171,19 @@ impl UndoRecord {
         Some(record)
     }
     /// Rows that a record of UpdateMany or DeleteMany is about.
-    pub fn rows(&self) -> Option<Slots<'_>> {
-        Slots::parse(usize::from(self.slot), &self.data).map(|(slots, _)| slots)
+    pub fn rows(&self) -> Option<SlotSet<'_>> {
+        SlotSet::parse(usize::from(self.slot), &self.data).map(|(slots, _)| slots)
     }
     pub fn bad() -> Error {
         Error::corrupted("undo record does not parse")
     }
     /// Update: offset, length of the new bytes, replaced bytes.
-    pub fn patch(&self) -> Result<(usize, usize, &[u8])> {
-        let mut r = Reader::new(&self.data);
+    pub(crate) fn patch(&self) -> Result<(usize, usize, &[u8])> {
+        let mut r = ByteReader::new(&self.data);
         let (Some(off), Some(cut)) = (r.u16(), r.u16()) else { return Err(Self::bad()) };
         Ok((usize::from(off), usize::from(cut), r.remaining()))
     }
-    pub fn apply_to(&self, payload: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn apply_to(&self, payload: &mut Vec<u8>) -> Result<()> {
         let (off, cut, old) = self.patch()?;
         if off + cut > payload.len() {
             return Err(Error::corrupted("undo record does not fit its row"));
@@ -194,7 +194,7 @@ impl UndoRecord {
     /// Of an IndexRetireMany.
     pub fn retired(&self) -> Result<RetiredEntries<'_>> {
         let parse = || {
-            let mut r = Reader::new(&self.data);
+            let mut r = ByteReader::new(&self.data);
             let heap = r.u32()?;
             let mut entries = Vec::new();
             while !r.is_empty() {
@@ -208,7 +208,7 @@ impl UndoRecord {
         parse().ok_or_else(Self::bad)
     }
     /// Index kinds: leading number of `width` bytes, row id, key.
-    pub fn index_parts(&self, width: usize) -> Result<(u64, u64, &[u8])> {
+    pub(crate) fn index_parts(&self, width: usize) -> Result<(u64, u64, &[u8])> {
         if self.data.len() < width + 6 {
             return Err(Self::bad());
         }
@@ -220,7 +220,7 @@ impl UndoRecord {
     }
 }
 /// Of an Update: `new_len` bytes at `off` took the place of `old`.
-pub fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
+pub(crate) fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(4 + old.len());
     data.extend_from_slice(&(off as u16).to_le_bytes());
     data.extend_from_slice(&(new_len as u16).to_le_bytes());
@@ -228,13 +228,13 @@ pub fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
     data
 }
 /// One of the entries of an IndexRetireMany.
-pub fn put_retired(data: &mut Vec<u8>, rid: u64, key: &[u8]) {
+pub(crate) fn put_retired(data: &mut Vec<u8>, rid: u64, key: &[u8]) {
     data.extend_from_slice(&(key.len() as u16).to_le_bytes());
     data.extend_from_slice(&rid.to_le_bytes()[..6]);
     data.extend_from_slice(key);
 }
-pub const RETIRED_HEAD: usize = 8;
-pub fn index_data(lead: &[u8], rid: u64, key: &[u8]) -> Vec<u8> {
+pub(crate) const RETIRED_HEAD: usize = 8;
+pub(crate) fn index_data(lead: &[u8], rid: u64, key: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(lead.len() + 6 + key.len());
     data.extend_from_slice(lead);
     data.extend_from_slice(&rid.to_le_bytes()[..6]);

@@ -11,7 +11,7 @@
 
 use super::frame::{MAX_BODY, SEGMENT, mix, shown_lsn};
 use super::record::{Record, decode};
-use super::segment::{Segments, place_of};
+use super::segment::{LogSegments, place_of};
 use super::tag::RecordKind;
 use crate::crc::crc32c;
 use kilndb_base::{Error, Result};
@@ -25,7 +25,7 @@ const BODIES: std::ops::RangeInclusive<u8> = 2..=11;
 const NOTE_AT_MOST: u64 = HEAD as u64 + *BODIES.end() as u64;
 
 /// How far the log was durable, by the notes that are found from `end` on; 0: there are none.
-pub fn newest_note(segments: &Segments, end: u64) -> Result<u64> {
+pub(crate) fn newest_note(segments: &LogSegments, end: u64) -> Result<u64> {
     let mut newest = 0;
     let mut part = Vec::new();
     for number in segments.numbers_from(end)? {
@@ -62,7 +62,7 @@ fn newest_note_in(bytes: &[u8], first: u64) -> u64 {
 
 /// Why the log has no further record.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum LogEnd {
+pub(crate) enum LogEnd {
     /// Nothing that is known to have been durable is missing: what is not here was never acknowledged.
     Ordinary,
     /// Something that was durable once is missing.
@@ -71,7 +71,7 @@ pub enum LogEnd {
 
 /// Where the log is damaged, and how that is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct LogDamage {
+pub(crate) struct LogDamage {
     pub lsn: u64,
     /// The segment's file, and the offset in it.
     pub file: String,
@@ -98,7 +98,7 @@ impl LogDamage {
 }
 
 /// Why the log ends here, which was durable up to `known` as far as others can tell.
-pub fn judge(segments: &Segments, end: u64, known: u64) -> Result<LogEnd> {
+pub fn judge(segments: &LogSegments, end: u64, known: u64) -> Result<LogEnd> {
     let durable_to = known.max(newest_note(segments, end)?);
     // A segment is made when its first byte is written.
     let is_missing = !end.is_multiple_of(SEGMENT) && !segments.has(end)?;

@@ -5,9 +5,9 @@
 use crate::crc::crc32c;
 
 pub const SEGMENT: u64 = 16 << 20;
-pub const MAX_BODY: usize = 1 << 16;
+pub(crate) const MAX_BODY: usize = 1 << 16;
 /// As PostgreSQL shows LSNs: the high and the low half in hexadecimal digits.
-pub fn shown_lsn(lsn: u64) -> String {
+pub(crate) fn shown_lsn(lsn: u64) -> String {
     format!("{:X}/{:X}", lsn >> 32, lsn as u32)
 }
 
@@ -16,7 +16,7 @@ pub fn mix(crc: u32, lsn: u64) -> u32 {
 }
 
 /// What stands before a body in the log, and its length.
-pub fn frame_head(body: &[u8], lsn: u64, crc: u32) -> ([u8; 14], usize) {
+pub(crate) fn frame_head(body: &[u8], lsn: u64, crc: u32) -> ([u8; 14], usize) {
     let mut head = [0u8; 14];
     let mut n = 0;
     let mut v = body.len();

@@ -4,10 +4,10 @@
 #[allow(dead_code)]
 mod generate;
 
-use super::record::{Op, Record, Target, encode, encode_change, encode_compensate};
+use super::record::{PageOp, PageTarget, Record, encode, encode_change, encode_compensate};
 use crate::btree::node;
 use crate::fuzz_log_records::run;
-use crate::undo::many::{Span, put_shape};
+use crate::undo::many::{RowSpan, put_shape};
 use crate::undo::record::{UndoKind, UndoRecord};
 use generate::Generator;
 
@@ -33,7 +33,7 @@ const FIRST: usize = 70;
 const SLOTS: [u8; 3] = [75, 0, 0b10_0011];
 /// One span for each row; and the same for all.
 static SHAPES: kilndb_base::sync::LazyLock<[Vec<u8>; 2]> = kilndb_base::sync::LazyLock::new(|| {
-    let span = |off, old, new| Span { off, old, new };
+    let span = |off, old, new| RowSpan { off, old, new };
     let mut both = [Vec::new(), Vec::new()];
     for (shape, spans) in both.iter_mut().zip([[span(1, 1, 2); 3], [span(0, 2, 3), span(1, 4, 0), span(2, 0, 5)]]) {
         put_shape(shape, &[(70, spans[0]), (71, spans[1]), (75, spans[2])]);
@@ -42,29 +42,29 @@ static SHAPES: kilndb_base::sync::LazyLock<[Vec<u8>; 2]> = kilndb_base::sync::La
 });
 
 /// One of every operation.
-fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> Vec<Op<'a>> {
+fn operations<'a>(random: &mut Generator, bytes: &'a [u8], entry: &'a [u8]) -> Vec<PageOp<'a>> {
     let word = random.next() & 0x0f00_ffff_ffff_ffff;
     let (slot, off) = (random.below(400), random.below(6000));
-    let patch = |cut: usize, new| Op::Patch { slot, word, off, cut, old: &[], new };
+    let patch = |cut: usize, new| PageOp::Patch { slot, word, off, cut, old: &[], new };
     vec![
-        Op::Init { kind: random.byte(), level: 1 },
-        Op::Put { slot, word, body: bytes },
-        Op::PutMany { first: slot, word: 0, rows: bytes },
+        PageOp::Init { kind: random.byte(), level: 1 },
+        PageOp::Put { slot, word, body: bytes },
+        PageOp::PutMany { first: slot, word: 0, rows: bytes },
         patch(bytes.len(), bytes),
         patch(bytes.len() + 1, bytes),
-        Op::Word { slot, word },
-        Op::Free { slot },
-        Op::FreeRange { first: slot, last: slot + 3, word },
-        Op::TreeInsert { idx: slot, entry },
-        Op::TreeRemove { idx: slot },
-        Op::TreeReplace { idx: slot, entry },
-        Op::TreeExtend { idx: slot, tail: bytes },
-        Op::TreeImage { level: 1, image: bytes },
-        Op::TreeCut { idx: slot, right: random.next() as u32, high: bytes },
-        Op::Cell { bytes },
-        Op::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[], new: &[5; 6] },
-        Op::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[], new: &[5; 8] },
-        Op::WordMany { first: FIRST, slots: &SLOTS, word },
+        PageOp::Word { slot, word },
+        PageOp::Free { slot },
+        PageOp::FreeRange { first: slot, last: slot + 3, word },
+        PageOp::TreeInsert { idx: slot, entry },
+        PageOp::TreeRemove { idx: slot },
+        PageOp::TreeReplace { idx: slot, entry },
+        PageOp::TreeExtend { idx: slot, tail: bytes },
+        PageOp::TreeImage { level: 1, image: bytes },
+        PageOp::TreeCut { idx: slot, right: random.next() as u32, high: bytes },
+        PageOp::Cell { bytes },
+        PageOp::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[], new: &[5; 6] },
+        PageOp::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[], new: &[5; 8] },
+        PageOp::WordMany { first: FIRST, slots: &SLOTS, word },
     ]
 }
 
@@ -72,18 +72,18 @@ fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
     let bytes = random.bytes(30);
     let entry = node::build(&random.bytes(20), random.next() & 0xffff_ffff_ffff, None, 0);
     let address = random.next() >> 8 | 1;
-    let target = Target { rel: random.next() as u32, block: random.byte().into() };
+    let target = PageTarget { rel: random.next() as u32, block: random.byte().into() };
     let (slot, word) = (random.below(400), address | 1 << 56);
     let first = match kind {
-        UndoKind::Insert | UndoKind::PieceInsert => Op::Put { slot, word, body: &bytes },
-        UndoKind::Update => Op::Patch { slot, word, off: 3, cut: bytes.len(), old: &bytes, new: &entry },
+        UndoKind::Insert | UndoKind::PieceInsert => PageOp::Put { slot, word, body: &bytes },
+        UndoKind::Update => PageOp::Patch { slot, word, off: 3, cut: bytes.len(), old: &bytes, new: &entry },
         UndoKind::UpdateMany if slot % 2 == 0 => {
-            Op::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[4; 3], new: &[5; 6] }
+            PageOp::PatchMany { first: FIRST, shape: &SHAPES[0], word, old: &[4; 3], new: &[5; 6] }
         }
-        UndoKind::UpdateMany => Op::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[4; 6], new: &[5; 8] },
-        UndoKind::DeleteMany => Op::WordMany { first: FIRST, slots: &SLOTS, word },
-        UndoKind::Delete | UndoKind::Lock => Op::Word { slot, word },
-        _ => Op::TreeInsert { idx: slot, entry: &entry },
+        UndoKind::UpdateMany => PageOp::PatchMany { first: FIRST, shape: &SHAPES[1], word, old: &[4; 6], new: &[5; 8] },
+        UndoKind::DeleteMany => PageOp::WordMany { first: FIRST, slots: &SLOTS, word },
+        UndoKind::Delete | UndoKind::Lock => PageOp::Word { slot, word },
+        _ => PageOp::TreeInsert { idx: slot, entry: &entry },
     };
     let undo = UndoRecord {
         kind,
@@ -102,7 +102,7 @@ fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
         &mut out,
         undo.xid,
         Some((address, &undo)),
-        &[(target, first), (target, Op::TreeRemove { idx: slot })],
+        &[(target, first), (target, PageOp::TreeRemove { idx: slot })],
     );
     out
 }
@@ -111,7 +111,7 @@ fn change(random: &mut Generator, kind: UndoKind) -> Vec<u8> {
 fn records(random: &mut Generator) -> Vec<Vec<u8>> {
     let bytes = random.bytes(30);
     let entry = node::build(&random.bytes(20), random.next() & 0xffff_ffff_ffff, Some(7), 8);
-    let target = Target { rel: random.next() as u32, block: random.byte().into() };
+    let target = PageTarget { rel: random.next() as u32, block: random.byte().into() };
     let ops: Vec<_> = operations(random, &bytes, &entry).into_iter().map(|op| (target, op)).collect();
     let (xid, rel, number) = (random.next(), random.next() as u32, random.next());
     let mut all = vec![

@@ -25,7 +25,7 @@ pub mod segment;
 pub mod tag;
 
 use self::frame::{MAX_BODY, SEGMENT, frame, frame_head, mix};
-use crate::accesses::{self, Count};
+use crate::accesses::{self, AccessKind};
 use crate::api::WalStats;
 use crate::crc::crc32c;
 use crate::trace;
@@ -36,7 +36,7 @@ use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use kilndb_base::sync::{Arc, Condvar, Mutex};
 use kilndb_base::{Error, Result, Severity, sqlstate};
 use room::{LogRoom, SpaceUse};
-use segment::Segments;
+use segment::LogSegments;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::time::Duration;
@@ -46,17 +46,17 @@ const QUICK_FLUSH_NANOS: u64 = 400_000;
 /// So many flushes for one session each show that there is only one.
 const LONELY_FLUSHES: u64 = 8;
 
-type Tell = Arc<dyn Fn(Severity, &str) + Send + Sync>;
+type Reporter = Arc<dyn Fn(Severity, &str) + Send + Sync>;
 
 pub struct Log {
-    insert: Mutex<Insert>,
-    ring: Ring,
+    insert: Mutex<InsertPosition>,
+    ring: LogRing,
     insert_lsn: AtomicU64,
     written: AtomicU64,
     flushed: AtomicU64,
     last_csn: AtomicU64,
     flushed_csn: AtomicU64,
-    control: Mutex<Control>,
+    control: Mutex<FlushControl>,
     work: Condvar,
     done: Condvar,
     idle: AtomicBool,
@@ -71,7 +71,7 @@ pub struct Log {
     waiters: Mutex<Vec<(u64, WakeHandle)>>,
     /// What the last note of how far the log was durable says.
     noted: AtomicU64,
-    segments: Segments,
+    segments: LogSegments,
     pub room: LogRoom,
     delay_ms: AtomicU64,
     flush_after_bytes: AtomicU64,
@@ -80,13 +80,13 @@ pub struct Log {
     flushes: AtomicU64,
     start: AtomicU64,
     failed: AtomicBool,
-    tell: Tell,
+    tell: Reporter,
     /// The flusher has gone: nothing more reaches the disk.
     stopped: AtomicBool,
     /// There is no log: a private store's, which only gives commit sequence numbers.
     is_none: bool,
 }
-struct Insert {
+struct InsertPosition {
     pos: u64,
     /// Where recovery must be able to begin for the sake of records that belong together, by their guards.
     redo_holds: Vec<u64>,
@@ -94,22 +94,22 @@ struct Insert {
     commits: VecDeque<(u64, u64)>,
 }
 #[derive(Default)]
-struct Control {
+struct FlushControl {
     wanted: u64,
     /// A flush is to begin.
     is_due: bool,
     commit_delay_us: u64,
     stop: bool,
 }
-struct Ring {
+struct LogRing {
     bytes: Box<[std::cell::UnsafeCell<u8>]>,
 }
 // SAFETY: inserters write disjoint parts under the insert mutex; the flusher reads only below the insert LSN.
-unsafe impl Sync for Ring {}
+unsafe impl Sync for LogRing {}
 // SAFETY: plain bytes.
-unsafe impl Send for Ring {}
+unsafe impl Send for LogRing {}
 
-impl Ring {
+impl LogRing {
     fn put(&self, pos: u64, data: &[u8]) {
         let size = self.bytes.len();
         let at = pos as usize % size;
@@ -131,7 +131,7 @@ impl Ring {
 }
 
 /// As long as it lives, no checkpoint lets recovery begin behind its LSN.
-pub struct RedoHold<'a> {
+pub(crate) struct RedoHold<'a> {
     log: &'a Log,
     lsn: u64,
 }
@@ -145,17 +145,19 @@ impl Drop for RedoHold<'_> {
 }
 
 impl Log {
-    pub fn new(segments: Segments, start: u64, csn: u64, ring_bytes: u64, tuning: &Tuning, tell: Tell) -> Log {
+    pub fn new(segments: LogSegments, start: u64, csn: u64, ring_bytes: u64, tuning: &Tuning, tell: Reporter) -> Log {
         let size = (ring_bytes as usize).clamp(1 << 20, 1 << 30);
         let log = Log::with_ring(segments, start, csn, size, tell);
         log.set_tuning(tuning);
         log
     }
-    fn with_ring(segments: Segments, start: u64, csn: u64, size: usize, tell: Tell) -> Log {
+    fn with_ring(segments: LogSegments, start: u64, csn: u64, size: usize, tell: Reporter) -> Log {
         Log {
-            insert: Mutex::new(Insert { pos: start, redo_holds: Vec::new(), commits: VecDeque::new() }),
+            insert: Mutex::new(InsertPosition { pos: start, redo_holds: Vec::new(), commits: VecDeque::new() }),
             // SAFETY: UnsafeCell<u8> is valid as zero.
-            ring: Ring { bytes: unsafe { Box::<[std::cell::UnsafeCell<u8>]>::new_zeroed_slice(size).assume_init() } },
+            ring: LogRing {
+                bytes: unsafe { Box::<[std::cell::UnsafeCell<u8>]>::new_zeroed_slice(size).assume_init() },
+            },
             insert_lsn: AtomicU64::new(start),
             written: AtomicU64::new(start),
             flushed: AtomicU64::new(start),
@@ -186,14 +188,14 @@ impl Log {
         }
     }
     /// For what is never recovered: records go nowhere, everything counts as flushed.
-    pub fn none(env: &Arc<dyn Env>, csn: u64, tell: Tell) -> Log {
-        Log { is_none: true, ..Log::with_ring(Segments::none(env), SEGMENT, csn, 0, tell) }
+    pub fn none(env: &Arc<dyn Env>, csn: u64, tell: Reporter) -> Log {
+        Log { is_none: true, ..Log::with_ring(LogSegments::none(env), SEGMENT, csn, 0, tell) }
     }
     pub fn is_none(&self) -> bool {
         self.is_none
     }
     /// After recovery has found where the log ends. Nothing may have been inserted.
-    pub fn restart_at(&self, lsn: u64, csn: u64) {
+    pub(crate) fn restart_at(&self, lsn: u64, csn: u64) {
         let mut insert = crate::lock(&self.insert);
         assert!(insert.redo_holds.is_empty() && insert.commits.is_empty(), "the log has been used");
         assert!(lsn >= insert.pos, "the log would go backwards");
@@ -204,12 +206,12 @@ impl Log {
         self.last_csn.store(csn, SeqCst);
         self.flushed_csn.store(csn, SeqCst);
     }
-    pub fn segments(&self) -> &Segments {
+    pub fn segments(&self) -> &LogSegments {
         &self.segments
     }
     /// Err: the disk is so full that the log may not get such a change.
     #[inline]
-    pub fn check_room(&self, what: SpaceUse) -> Result<()> {
+    pub(crate) fn check_room(&self, what: SpaceUse) -> Result<()> {
         if self.room.allows(what) {
             return Ok(());
         }
@@ -218,7 +220,7 @@ impl Log {
         self.room.check(what)
     }
     /// See [`LogRoom::prepare`].
-    pub fn prepare_room(&self) {
+    pub(crate) fn prepare_room(&self) {
         self.room.prepare(&self.segments, self.insert_lsn());
     }
     pub fn insert_lsn(&self) -> u64 {
@@ -232,7 +234,7 @@ impl Log {
         self.last_csn.load(SeqCst)
     }
     #[inline]
-    pub fn flushed_csn(&self) -> u64 {
+    pub(crate) fn flushed_csn(&self) -> u64 {
         self.flushed_csn.load(Acquire)
     }
     pub fn stats(&self) -> WalStats {
@@ -259,25 +261,25 @@ impl Log {
         self.append_with(body, |_, _| {})
     }
     /// `then` runs inside the insertion section.
-    pub fn append_then(&self, body: &[u8], then: impl FnOnce()) -> u64 {
+    pub(crate) fn append_then(&self, body: &[u8], then: impl FnOnce()) -> u64 {
         self.append_with(body, |_, _| then())
     }
     /// Where a checkpoint that begins now lets recovery begin: the insert LSN, with every earlier insertion's `then`
     /// done, or the oldest [`RedoHold`].
-    pub fn settled_lsn(&self) -> u64 {
+    pub(crate) fn settled_lsn(&self) -> u64 {
         let insert = crate::lock(&self.insert);
         insert.redo_holds.iter().copied().min().unwrap_or(insert.pos)
     }
     /// For records that mean something only together: recovery reads all that are appended while the guard lives, or
     /// none.
-    pub fn hold_redo(&self) -> RedoHold<'_> {
+    pub(crate) fn hold_redo(&self) -> RedoHold<'_> {
         let mut insert = crate::lock(&self.insert);
         let lsn = insert.pos;
         insert.redo_holds.push(lsn);
         RedoHold { log: self, lsn }
     }
     /// A CSN for an end that needs no record: of an unlogged or read-mostly transaction.
-    pub fn next_csn(&self, publish: impl FnOnce(u64)) -> u64 {
+    pub(crate) fn next_csn(&self, publish: impl FnOnce(u64)) -> u64 {
         let mut insert = crate::lock(&self.insert);
         let csn = self.last_csn.load(Relaxed) + 1;
         publish(csn);
@@ -286,7 +288,7 @@ impl Log {
         self.last_csn.store(csn, SeqCst);
         csn
     }
-    fn note_commit(&self, insert: &mut Insert, csn: u64, end: u64) {
+    fn note_commit(&self, insert: &mut InsertPosition, csn: u64, end: u64) {
         if end <= self.flushed.load(Acquire) && insert.commits.is_empty() {
             self.flushed_csn.store(csn, Release);
         } else {
@@ -294,7 +296,7 @@ impl Log {
         }
     }
     /// A commit or abort record: `publish` runs with the new CSN before any snapshot can contain it.
-    pub fn append_end(&self, body: &[u8], publish: impl FnOnce(u64)) -> (u64, u64) {
+    pub(crate) fn append_end(&self, body: &[u8], publish: impl FnOnce(u64)) -> (u64, u64) {
         let mut given = 0;
         let lsn = self.append_with(body, |insert, end| {
             let csn = self.last_csn.load(Relaxed) + 1;
@@ -309,7 +311,7 @@ impl Log {
         });
         (lsn, given)
     }
-    fn append_with(&self, body: &[u8], then: impl FnOnce(&mut Insert, u64)) -> u64 {
+    fn append_with(&self, body: &[u8], then: impl FnOnce(&mut InsertPosition, u64)) -> u64 {
         assert!(!body.is_empty() && body.len() <= MAX_BODY);
         if self.is_none {
             let mut insert = crate::lock(&self.insert);
@@ -338,13 +340,13 @@ impl Log {
         self.insert_lsn.store(end, Release);
         drop(insert);
         self.records.fetch_add(1, Relaxed);
-        accesses::count(Count::LogRecords, 1);
-        accesses::count(Count::LogBytes, total);
+        accesses::count(AccessKind::LogRecords, 1);
+        accesses::count(AccessKind::LogBytes, total);
         trace::note_log_record(body);
         end
     }
     /// The parts of a frame, for which there is room in the ring; where they end.
-    fn put(&self, insert: &mut Insert, frame: &[&[u8]]) -> u64 {
+    fn put(&self, insert: &mut InsertPosition, frame: &[&[u8]]) -> u64 {
         for part in frame {
             self.ring.put(insert.pos, part);
             insert.pos += part.len() as u64;
@@ -385,14 +387,14 @@ impl Log {
         }
     }
     /// The next flush waits so long for more commits.
-    pub fn delay_next_flush(&self, delay_us: u64) {
+    pub(crate) fn delay_next_flush(&self, delay_us: u64) {
         let mut control = crate::lock(&self.control);
         control.commit_delay_us = control.commit_delay_us.max(delay_us);
     }
     #[cold]
     fn wait_written(&self) {
         self.buffers_full.fetch_add(1, Relaxed);
-        accesses::count(Count::LogBuffersFull, 1);
+        accesses::count(AccessKind::LogBuffersFull, 1);
         self.request(self.insert_lsn());
         let control = crate::lock(&self.control);
         let _ = self.done.wait_timeout(control, Duration::from_millis(1));
@@ -498,7 +500,7 @@ impl Log {
         })
     }
     /// Blocks the thread (evictions, checkpoints).
-    pub fn flush_blocking(&self, lsn: u64) -> Result<()> {
+    pub(crate) fn flush_blocking(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.insert_lsn());
         while self.flushed() < lsn {
             if self.failed.load(SeqCst) || self.stopped.load(Acquire) {
@@ -519,7 +521,7 @@ impl Log {
     }
 
     /// The flusher thread's body.
-    pub fn run_flusher(&self) {
+    pub(crate) fn run_flusher(&self) {
         loop {
             let commit_delay_us = {
                 let mut control = crate::lock(&self.control);
@@ -606,7 +608,7 @@ impl Log {
         Ok(())
     }
     /// LSN of the newest unflushed commit up to `csn`, if there is one.
-    pub fn unflushed_commit(&self, csn: u64) -> Option<u64> {
+    pub(crate) fn unflushed_commit(&self, csn: u64) -> Option<u64> {
         let insert = crate::lock(&self.insert);
         insert.commits.iter().rev().find(|(c, _)| *c <= csn).map(|(_, lsn)| *lsn)
     }

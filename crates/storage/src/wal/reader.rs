@@ -9,10 +9,10 @@
 use super::end::{LogEnd, judge};
 use super::frame::{MAX_BODY, mix};
 use super::record::{Record, decode};
-use super::segment::{Segments, place_of};
+use super::segment::{LogSegments, place_of};
 use super::tag::RecordKind;
 use crate::crc::crc32c;
-use kilndb_base::bytes::Reader;
+use kilndb_base::bytes::ByteReader;
 use kilndb_base::{Error, Result};
 
 /// Bytes read at once.
@@ -36,14 +36,14 @@ impl LogRecord {
 }
 
 /// What comes next in the log.
-pub enum LogRead {
+pub(crate) enum LogRead {
     Record(LogRecord),
     End(LogEnd),
 }
 
 /// Reads records one after the other until the log ends.
 pub struct LogReader<'a> {
-    segments: &'a Segments,
+    segments: &'a LogSegments,
     lsn: u64,
     /// The log was durable up to here at least, as others know.
     durable: u64,
@@ -52,7 +52,7 @@ pub struct LogReader<'a> {
 }
 impl<'a> LogReader<'a> {
     /// `durable`: how far the log is known to have been durable, 0 if it is not known.
-    pub fn new(segments: &'a Segments, lsn: u64, durable: u64) -> LogReader<'a> {
+    pub fn new(segments: &'a LogSegments, lsn: u64, durable: u64) -> LogReader<'a> {
         LogReader { segments, lsn, durable, buffer: Vec::new(), buffer_start: lsn }
     }
     /// Where the next record begins, or the log ends.
@@ -60,10 +60,10 @@ impl<'a> LogReader<'a> {
         self.lsn
     }
     /// The log was durable up to there as well: a page says so. A log that ends before that is damaged.
-    pub fn was_durable_to(&mut self, lsn: u64) {
+    pub(crate) fn was_durable_to(&mut self, lsn: u64) {
         self.durable = self.durable.max(lsn);
     }
-    pub fn read_next(&mut self) -> Result<LogRead> {
+    pub(crate) fn read_next(&mut self) -> Result<LogRead> {
         match self.next_record()? {
             Some(record) => Ok(LogRead::Record(record)),
             None => Ok(LogRead::End(judge(self.segments, self.lsn, self.durable)?)),
@@ -92,7 +92,7 @@ impl<'a> LogReader<'a> {
         Ok(())
     }
     fn frame(&self) -> Option<(usize, usize, u32)> {
-        let mut r = Reader::new(self.buffer.get((self.lsn - self.buffer_start) as usize..)?);
+        let mut r = ByteReader::new(self.buffer.get((self.lsn - self.buffer_start) as usize..)?);
         let before = r.remaining().len();
         let len = r.varint()? as usize;
         let crc = r.u32()?;

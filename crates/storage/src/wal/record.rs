@@ -1,7 +1,7 @@
 //! Log record bodies: page operations, undo records, transaction ends, directory changes.
 //!
 //! Invariants
-//! 1. [`Op::apply`] is the one function that changes a page for a record, forward and in recovery.
+//! 1. [`PageOp::apply`] is the one function that changes a page for a record, forward and in recovery.
 //! 2. The undo record that a change carries is rebuilt from the record alone.
 //! 3. Which byte says what a record or an operation is, is in [`super::tag`] alone.
 //!
@@ -11,19 +11,19 @@ use super::tag::{OpTag, RecordKind};
 use crate::btree::node;
 use crate::heap::page as hp;
 use crate::page::{self, PageBytes, at, put16};
-use crate::undo::many::{Shape, Slots};
+use crate::undo::many::{SlotSet, UpdateShape};
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
-use kilndb_base::bytes::{Reader, put_prefixed, put_varint};
+use kilndb_base::bytes::{ByteReader, put_prefixed, put_varint};
 use kilndb_base::{Error, Result};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Target {
+pub struct PageTarget {
     pub rel: u32,
     pub block: u32,
 }
 
 #[derive(Debug, Clone)]
-pub enum Op<'a> {
+pub enum PageOp<'a> {
     Init {
         kind: u8,
         level: u8,
@@ -89,7 +89,7 @@ pub enum Op<'a> {
     Cell {
         bytes: &'a [u8],
     },
-    /// [`Op::Patch`] for several rows. `shape`: see [`crate::undo::many`]; `old` and `new`: their bytes, one row after
+    /// [`PageOp::Patch`] for several rows. `shape`: see [`crate::undo::many`]; `old` and `new`: their bytes, one row after
     /// the other.
     PatchMany {
         first: usize,
@@ -98,7 +98,7 @@ pub enum Op<'a> {
         old: &'a [u8],
         new: &'a [u8],
     },
-    /// [`Op::Word`] for several rows.
+    /// [`PageOp::Word`] for several rows.
     WordMany {
         first: usize,
         slots: &'a [u8],
@@ -125,7 +125,7 @@ fn put_word(out: &mut Vec<u8>, word: u64, undo: u64) {
         put_varint(out, address);
     }
 }
-fn get_word(r: &mut Reader<'_>, undo: u64) -> Option<u64> {
+fn get_word(r: &mut ByteReader<'_>, undo: u64) -> Option<u64> {
     let b = r.u8()?;
     let address = match b & 0xf0 {
         ZERO => 0,
@@ -135,18 +135,18 @@ fn get_word(r: &mut Reader<'_>, undo: u64) -> Option<u64> {
     };
     Some(u64::from(b & 0x0f) << 56 | address)
 }
-fn get_u32(r: &mut Reader<'_>) -> Option<u32> {
+fn get_u32(r: &mut ByteReader<'_>) -> Option<u32> {
     u32::try_from(r.varint()?).ok()
 }
 /// A slot, an index of an entry, an offset or a length: something within a page.
-fn get_place(r: &mut Reader<'_>) -> Option<usize> {
+fn get_place(r: &mut ByteReader<'_>) -> Option<usize> {
     r.varint().filter(|place| *place < page::PAGE as u64).map(|place| place as usize)
 }
 
-impl<'a> Op<'a> {
-    pub fn apply(&self, p: &mut PageBytes, target: Target) -> Result<()> {
+impl<'a> PageOp<'a> {
+    pub fn apply(&self, p: &mut PageBytes, target: PageTarget) -> Result<()> {
         match *self {
-            Op::Init { kind, level } => {
+            PageOp::Init { kind, level } => {
                 let flags = p[at::FLAGS];
                 page::format(p, kind, flags, level, target.rel, target.block);
                 if kind == page::KIND_TREE {
@@ -154,9 +154,9 @@ impl<'a> Op<'a> {
                 }
                 Ok(())
             }
-            Op::Put { slot, word, body } => hp::put(p, slot, word, body),
-            Op::PutMany { first, word, rows } => {
-                let mut r = Reader::new(rows);
+            PageOp::Put { slot, word, body } => hp::put(p, slot, word, body),
+            PageOp::PutMany { first, word, rows } => {
+                let mut r = ByteReader::new(rows);
                 let mut slot = first;
                 while !r.is_empty() {
                     hp::put(p, slot, word, r.prefixed().ok_or_else(bad)?)?;
@@ -164,13 +164,13 @@ impl<'a> Op<'a> {
                 }
                 Ok(())
             }
-            Op::Patch { slot, word, off, cut, new, .. } => hp::patch(p, slot, word, off, cut, new),
-            Op::Word { slot, word } => hp::set_word(p, slot, word),
-            Op::Free { slot } => hp::free(p, slot),
-            Op::FreeRange { first, last, word } => {
+            PageOp::Patch { slot, word, off, cut, new, .. } => hp::patch(p, slot, word, off, cut, new),
+            PageOp::Word { slot, word } => hp::set_word(p, slot, word),
+            PageOp::Free { slot } => hp::free(p, slot),
+            PageOp::FreeRange { first, last, word } => {
                 for slot in first..=last {
                     // What a piece's word has there is a row id.
-                    if hp::word(page::View::of(p), slot)
+                    if hp::word(page::PageView::of(p), slot)
                         .is_some_and(|w| w & hp::PIECE == 0 && w & hp::ADDRESS == word & hp::ADDRESS)
                     {
                         hp::free(p, slot)?;
@@ -178,24 +178,24 @@ impl<'a> Op<'a> {
                 }
                 Ok(())
             }
-            Op::TreeInsert { idx, entry } => node::insert(p, idx, entry),
-            Op::TreeRemove { idx } => node::remove(p, idx),
-            Op::TreeReplace { idx, entry } => node::replace(p, idx, entry),
-            Op::TreeExtend { idx, tail } => node::extend(p, idx, tail),
-            Op::TreeImage { level, image } => node::load_image(p, level, image),
-            Op::TreeCut { idx, right, high } => node::cut(p, idx, right, high),
-            Op::Cell { bytes } => {
+            PageOp::TreeInsert { idx, entry } => node::insert(p, idx, entry),
+            PageOp::TreeRemove { idx } => node::remove(p, idx),
+            PageOp::TreeReplace { idx, entry } => node::replace(p, idx, entry),
+            PageOp::TreeExtend { idx, tail } => node::extend(p, idx, tail),
+            PageOp::TreeImage { level, image } => node::load_image(p, level, image),
+            PageOp::TreeCut { idx, right, high } => node::cut(p, idx, right, high),
+            PageOp::Cell { bytes } => {
                 let end = page::HEADER + bytes.len();
                 p.get_mut(page::HEADER..end).ok_or_else(bad)?.copy_from_slice(bytes);
                 put16(p, at::COUNT, bytes.len());
                 Ok(())
             }
-            Op::PatchMany { first, shape, word, new, .. } => {
-                let (shape, _) = Shape::parse(first, shape).ok_or_else(bad)?;
+            PageOp::PatchMany { first, shape, word, new, .. } => {
+                let (shape, _) = UpdateShape::parse(first, shape).ok_or_else(bad)?;
                 hp::patch_many(p, &shape, word, new)
             }
-            Op::WordMany { first, slots, word } => {
-                let (slots, _) = Slots::parse(first, slots).ok_or_else(bad)?;
+            PageOp::WordMany { first, slots, word } => {
+                let (slots, _) = SlotSet::parse(first, slots).ok_or_else(bad)?;
                 slots.iter().try_for_each(|slot| hp::set_word(p, slot, word))
             }
         }
@@ -203,46 +203,49 @@ impl<'a> Op<'a> {
     /// The slot or the entry that it is about (the first, of several).
     pub fn place(&self) -> Option<usize> {
         match *self {
-            Op::Put { slot, .. } | Op::Patch { slot, .. } | Op::Word { slot, .. } | Op::Free { slot } => Some(slot),
-            Op::PutMany { first, .. }
-            | Op::FreeRange { first, .. }
-            | Op::PatchMany { first, .. }
-            | Op::WordMany { first, .. } => Some(first),
-            Op::TreeInsert { idx, .. }
-            | Op::TreeRemove { idx }
-            | Op::TreeReplace { idx, .. }
-            | Op::TreeExtend { idx, .. }
-            | Op::TreeCut { idx, .. } => Some(idx),
-            Op::Init { .. } | Op::TreeImage { .. } | Op::Cell { .. } => None,
+            PageOp::Put { slot, .. }
+            | PageOp::Patch { slot, .. }
+            | PageOp::Word { slot, .. }
+            | PageOp::Free { slot } => Some(slot),
+            PageOp::PutMany { first, .. }
+            | PageOp::FreeRange { first, .. }
+            | PageOp::PatchMany { first, .. }
+            | PageOp::WordMany { first, .. } => Some(first),
+            PageOp::TreeInsert { idx, .. }
+            | PageOp::TreeRemove { idx }
+            | PageOp::TreeReplace { idx, .. }
+            | PageOp::TreeExtend { idx, .. }
+            | PageOp::TreeCut { idx, .. } => Some(idx),
+            PageOp::Init { .. } | PageOp::TreeImage { .. } | PageOp::Cell { .. } => None,
         }
     }
     pub fn tag(&self) -> OpTag {
         match self {
-            Op::Init { .. } => OpTag::Init,
-            Op::Put { .. } => OpTag::Put,
-            Op::PutMany { .. } => OpTag::PutMany,
-            Op::Patch { .. } => OpTag::Patch,
-            Op::Word { .. } => OpTag::Word,
-            Op::Free { .. } => OpTag::Free,
-            Op::FreeRange { .. } => OpTag::FreeRange,
-            Op::TreeInsert { .. } => OpTag::TreeInsert,
-            Op::TreeRemove { .. } => OpTag::TreeRemove,
-            Op::TreeReplace { .. } => OpTag::TreeReplace,
-            Op::TreeExtend { .. } => OpTag::TreeExtend,
-            Op::TreeImage { .. } => OpTag::TreeImage,
-            Op::TreeCut { .. } => OpTag::TreeCut,
-            Op::Cell { .. } => OpTag::Cell,
-            Op::PatchMany { .. } => OpTag::PatchMany,
-            Op::WordMany { .. } => OpTag::WordMany,
+            PageOp::Init { .. } => OpTag::Init,
+            PageOp::Put { .. } => OpTag::Put,
+            PageOp::PutMany { .. } => OpTag::PutMany,
+            PageOp::Patch { .. } => OpTag::Patch,
+            PageOp::Word { .. } => OpTag::Word,
+            PageOp::Free { .. } => OpTag::Free,
+            PageOp::FreeRange { .. } => OpTag::FreeRange,
+            PageOp::TreeInsert { .. } => OpTag::TreeInsert,
+            PageOp::TreeRemove { .. } => OpTag::TreeRemove,
+            PageOp::TreeReplace { .. } => OpTag::TreeReplace,
+            PageOp::TreeExtend { .. } => OpTag::TreeExtend,
+            PageOp::TreeImage { .. } => OpTag::TreeImage,
+            PageOp::TreeCut { .. } => OpTag::TreeCut,
+            PageOp::Cell { .. } => OpTag::Cell,
+            PageOp::PatchMany { .. } => OpTag::PatchMany,
+            PageOp::WordMany { .. } => OpTag::WordMany,
         }
     }
     /// The page's earlier contents do not matter.
-    pub fn is_init(&self) -> bool {
-        matches!(self, Op::Init { .. })
+    pub(crate) fn is_init(&self) -> bool {
+        matches!(self, PageOp::Init { .. })
     }
     /// It sets all contents of a cell.
-    pub fn is_of_cell(&self) -> bool {
-        matches!(self, Op::Cell { .. })
+    pub(crate) fn is_of_cell(&self) -> bool {
+        matches!(self, PageOp::Cell { .. })
     }
     /// `tagged`: the first byte says which operation it is; not needed where the undo kind does.
     fn encode(&self, out: &mut Vec<u8>, undo: u64, with_old: bool, tagged: bool) {
@@ -250,18 +253,18 @@ impl<'a> Op<'a> {
             out.push(self.tag().byte());
         }
         match *self {
-            Op::Init { kind, level } => out.extend_from_slice(&[kind, level]),
-            Op::Put { slot, word, body } => {
+            PageOp::Init { kind, level } => out.extend_from_slice(&[kind, level]),
+            PageOp::Put { slot, word, body } => {
                 put_varint(out, slot as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, body);
             }
-            Op::PutMany { first, word, rows } => {
+            PageOp::PutMany { first, word, rows } => {
                 put_varint(out, first as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, rows);
             }
-            Op::Patch { slot, word, off, cut, old, new } => {
+            PageOp::Patch { slot, word, off, cut, old, new } => {
                 put_varint(out, slot as u64);
                 put_word(out, word, undo);
                 put_varint(out, off as u64);
@@ -277,42 +280,42 @@ impl<'a> Op<'a> {
                     put_prefixed(out, new);
                 }
             }
-            Op::Word { slot, word } => {
+            PageOp::Word { slot, word } => {
                 put_varint(out, slot as u64);
                 put_word(out, word, undo);
             }
-            Op::Free { slot } => {
+            PageOp::Free { slot } => {
                 put_varint(out, slot as u64);
             }
-            Op::FreeRange { first, last, word } => {
+            PageOp::FreeRange { first, last, word } => {
                 put_varint(out, first as u64);
                 put_varint(out, last as u64);
                 put_word(out, word, undo);
             }
-            Op::TreeInsert { idx, entry } => {
+            PageOp::TreeInsert { idx, entry } => {
                 put_varint(out, idx as u64);
                 put_prefixed(out, entry);
             }
-            Op::TreeRemove { idx } => {
+            PageOp::TreeRemove { idx } => {
                 put_varint(out, idx as u64);
             }
-            Op::TreeReplace { idx, entry } => {
+            PageOp::TreeReplace { idx, entry } => {
                 put_varint(out, idx as u64);
                 put_prefixed(out, entry);
             }
-            Op::TreeImage { level, image } => {
+            PageOp::TreeImage { level, image } => {
                 out.push(level);
                 put_prefixed(out, image);
             }
-            Op::TreeCut { idx, right, high } => {
+            PageOp::TreeCut { idx, right, high } => {
                 put_varint(out, idx as u64);
                 put_varint(out, u64::from(right));
                 put_prefixed(out, high);
             }
-            Op::Cell { bytes } => {
+            PageOp::Cell { bytes } => {
                 put_prefixed(out, bytes);
             }
-            Op::PatchMany { first, shape, word, old, new } => {
+            PageOp::PatchMany { first, shape, word, old, new } => {
                 put_varint(out, first as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, shape);
@@ -321,26 +324,26 @@ impl<'a> Op<'a> {
                 }
                 out.extend_from_slice(new);
             }
-            Op::WordMany { first, slots, word } => {
+            PageOp::WordMany { first, slots, word } => {
                 put_varint(out, first as u64);
                 put_word(out, word, undo);
                 put_prefixed(out, slots);
             }
-            Op::TreeExtend { idx, tail } => {
+            PageOp::TreeExtend { idx, tail } => {
                 put_varint(out, idx as u64);
                 put_prefixed(out, tail);
             }
         }
     }
-    fn decode(r: &mut Reader<'a>, undo: u64, with_old: bool, tag: Option<OpTag>) -> Option<Op<'a>> {
+    fn decode(r: &mut ByteReader<'a>, undo: u64, with_old: bool, tag: Option<OpTag>) -> Option<PageOp<'a>> {
         let tag = match tag {
             Some(tag) => tag,
             None => OpTag::of_byte(r.u8()?)?,
         };
         Some(match tag {
-            OpTag::Init => Op::Init { kind: r.u8()?, level: r.u8()? },
-            OpTag::Put => Op::Put { slot: get_place(r)?, word: get_word(r, undo)?, body: r.prefixed()? },
-            OpTag::PutMany => Op::PutMany { first: get_place(r)?, word: get_word(r, undo)?, rows: r.prefixed()? },
+            OpTag::Init => PageOp::Init { kind: r.u8()?, level: r.u8()? },
+            OpTag::Put => PageOp::Put { slot: get_place(r)?, word: get_word(r, undo)?, body: r.prefixed()? },
+            OpTag::PutMany => PageOp::PutMany { first: get_place(r)?, word: get_word(r, undo)?, rows: r.prefixed()? },
             OpTag::Patch => {
                 let slot = get_place(r)?;
                 let word = get_word(r, undo)?;
@@ -349,21 +352,23 @@ impl<'a> Op<'a> {
                 let cut = usize::try_from(both >> 1).ok()?;
                 let old = if with_old { r.bytes(cut)? } else { &[] };
                 let new = if both & 1 != 0 { r.bytes(cut)? } else { r.prefixed()? };
-                Op::Patch { slot, word, off, cut, old, new }
+                PageOp::Patch { slot, word, off, cut, old, new }
             }
-            OpTag::Word => Op::Word { slot: get_place(r)?, word: get_word(r, undo)? },
-            OpTag::Free => Op::Free { slot: get_place(r)? },
-            OpTag::FreeRange => Op::FreeRange { first: get_place(r)?, last: get_place(r)?, word: get_word(r, undo)? },
-            OpTag::TreeInsert => Op::TreeInsert { idx: get_place(r)?, entry: r.prefixed()? },
-            OpTag::TreeRemove => Op::TreeRemove { idx: get_place(r)? },
-            OpTag::TreeReplace => Op::TreeReplace { idx: get_place(r)?, entry: r.prefixed()? },
-            OpTag::TreeImage => Op::TreeImage { level: r.u8()?, image: r.prefixed()? },
-            OpTag::TreeCut => Op::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
-            OpTag::Cell => Op::Cell { bytes: r.prefixed()? },
+            OpTag::Word => PageOp::Word { slot: get_place(r)?, word: get_word(r, undo)? },
+            OpTag::Free => PageOp::Free { slot: get_place(r)? },
+            OpTag::FreeRange => {
+                PageOp::FreeRange { first: get_place(r)?, last: get_place(r)?, word: get_word(r, undo)? }
+            }
+            OpTag::TreeInsert => PageOp::TreeInsert { idx: get_place(r)?, entry: r.prefixed()? },
+            OpTag::TreeRemove => PageOp::TreeRemove { idx: get_place(r)? },
+            OpTag::TreeReplace => PageOp::TreeReplace { idx: get_place(r)?, entry: r.prefixed()? },
+            OpTag::TreeImage => PageOp::TreeImage { level: r.u8()?, image: r.prefixed()? },
+            OpTag::TreeCut => PageOp::TreeCut { idx: get_place(r)?, right: get_u32(r)?, high: r.prefixed()? },
+            OpTag::Cell => PageOp::Cell { bytes: r.prefixed()? },
             OpTag::PatchMany => {
                 let (first, word, shape) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
-                let (old, new) = Shape::parse(first, shape).filter(|(_, rest)| rest.is_empty())?.0.lengths();
-                Op::PatchMany {
+                let (old, new) = UpdateShape::parse(first, shape).filter(|(_, rest)| rest.is_empty())?.0.lengths();
+                PageOp::PatchMany {
                     first,
                     shape,
                     word,
@@ -373,10 +378,10 @@ impl<'a> Op<'a> {
             }
             OpTag::WordMany => {
                 let (first, word, slots) = (get_place(r)?, get_word(r, undo)?, r.prefixed()?);
-                Slots::parse(first, slots).filter(|(_, rest)| rest.is_empty())?;
-                Op::WordMany { first, slots, word }
+                SlotSet::parse(first, slots).filter(|(_, rest)| rest.is_empty())?;
+                PageOp::WordMany { first, slots, word }
             }
-            OpTag::TreeExtend => Op::TreeExtend { idx: get_place(r)?, tail: r.prefixed()? },
+            OpTag::TreeExtend => PageOp::TreeExtend { idx: get_place(r)?, tail: r.prefixed()? },
         })
     }
 }
@@ -388,13 +393,13 @@ pub enum Record<'a> {
     Change {
         xid: u64,
         undo: Option<(u64, UndoRecord)>,
-        ops: Vec<(Target, Op<'a>)>,
+        ops: Vec<(PageTarget, PageOp<'a>)>,
     },
     /// A step of a rollback: page operations, and the transaction's chain goes on at `next`.
     Compensate {
         xid: u64,
         next: u64,
-        ops: Vec<(Target, Op<'a>)>,
+        ops: Vec<(PageTarget, PageOp<'a>)>,
     },
     Commit {
         xid: u64,
@@ -501,7 +506,7 @@ fn first_tag(undo: UndoKind) -> Option<OpTag> {
         | UndoKind::OfMethod => None,
     }
 }
-fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, kind: Option<UndoKind>) {
+fn encode_ops(out: &mut Vec<u8>, ops: &[(PageTarget, PageOp<'_>)], undo: u64, kind: Option<UndoKind>) {
     let mut tag = kind.and_then(first_tag);
     for (target, op) in ops {
         put_varint(out, u64::from(target.rel));
@@ -512,12 +517,12 @@ fn encode_ops(out: &mut Vec<u8>, ops: &[(Target, Op<'_>)], undo: u64, kind: Opti
         tag = None;
     }
 }
-fn decode_ops<'a>(r: &mut Reader<'a>, undo: u64, kind: Option<UndoKind>) -> Option<Vec<(Target, Op<'a>)>> {
+fn decode_ops<'a>(r: &mut ByteReader<'a>, undo: u64, kind: Option<UndoKind>) -> Option<Vec<(PageTarget, PageOp<'a>)>> {
     let mut ops = Vec::new();
     let mut tag = kind.and_then(first_tag);
     while !r.is_empty() {
-        let target = Target { rel: get_u32(r)?, block: get_u32(r)? };
-        ops.push((target, Op::decode(r, undo, kind.is_some(), tag)?));
+        let target = PageTarget { rel: get_u32(r)?, block: get_u32(r)? };
+        ops.push((target, PageOp::decode(r, undo, kind.is_some(), tag)?));
         tag = None;
     }
     Some(ops)
@@ -527,7 +532,7 @@ fn derived(kind: UndoKind) -> bool {
     first_tag(kind).is_some()
 }
 
-pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord)>, ops: &[(Target, Op<'_>)]) {
+pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord)>, ops: &[(PageTarget, PageOp<'_>)]) {
     out.clear();
     match undo {
         None => {
@@ -558,7 +563,7 @@ pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord
         }
     }
 }
-pub fn encode_compensate(out: &mut Vec<u8>, xid: u64, next: u64, ops: &[(Target, Op<'_>)]) {
+pub fn encode_compensate(out: &mut Vec<u8>, xid: u64, next: u64, ops: &[(PageTarget, PageOp<'_>)]) {
     out.clear();
     out.push(RecordKind::Compensation.byte());
     put_varint(out, xid);
@@ -616,7 +621,7 @@ pub fn decode(body: &[u8]) -> Result<Record<'_>> {
     decode_inner(body).ok_or_else(bad)
 }
 fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
-    let mut r = Reader::new(body);
+    let mut r = ByteReader::new(body);
     let head = r.u8()?;
     let is_flagged = head & RecordKind::FLAG != 0;
     Some(match RecordKind::of_head(head)? {
@@ -657,20 +662,20 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
                 u.rel = target.rel;
                 u.block = target.block;
                 match op {
-                    Op::Put { slot, .. } | Op::Word { slot, .. } => u.slot = *slot as u16,
-                    Op::Patch { slot, off, old, new, .. } => {
+                    PageOp::Put { slot, .. } | PageOp::Word { slot, .. } => u.slot = *slot as u16,
+                    PageOp::Patch { slot, off, old, new, .. } => {
                         u.slot = *slot as u16;
                         u.data = update_data(*off, new.len(), old);
                     }
-                    Op::PatchMany { first, shape, old, .. } => {
+                    PageOp::PatchMany { first, shape, old, .. } => {
                         u.slot = *first as u16;
                         u.data = [*shape, *old].concat();
                     }
-                    Op::WordMany { first, slots, .. } => {
+                    PageOp::WordMany { first, slots, .. } => {
                         u.slot = *first as u16;
                         u.data = slots.to_vec();
                     }
-                    Op::TreeInsert { entry, .. } => {
+                    PageOp::TreeInsert { entry, .. } => {
                         let (key, rid) = node::parse(entry)?;
                         u.data = crate::undo::record::index_data(&[], rid, &key);
                         u.block = 0;

@@ -4,7 +4,7 @@
 //! Must not know: who writes, what the records mean.
 
 use super::frame::SEGMENT;
-use super::segment::Segments;
+use super::segment::LogSegments;
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use kilndb_base::{Error, Result, sqlstate};
@@ -18,14 +18,14 @@ const NEXT_TO_NONE: u8 = 2;
 
 /// What a change does to the space that is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SpaceUse {
+pub(crate) enum SpaceUse {
     Takes,
     /// It deletes or drops, and so makes room.
     Frees,
 }
 
 #[derive(Default)]
-pub struct LogRoom {
+pub(crate) struct LogRoom {
     level: AtomicU8,
     /// Up to this LSN there are files.
     end: AtomicU64,
@@ -66,14 +66,14 @@ impl LogRoom {
     /// The log has come to there. Whoever makes the next change finds out whether there can be more room, however long
     /// the cleaner has not looked.
     #[inline]
-    pub fn came_to(&self, lsn: u64) {
+    pub(crate) fn came_to(&self, lsn: u64) {
         let end = self.end.load(Relaxed);
         if lsn + SEGMENT / 2 >= end {
             self.level.fetch_max(level_with(end.saturating_sub(lsn)), Relaxed);
         }
     }
     /// Makes the file behind the one that the log has come to, once a quarter of that is used.
-    pub fn prepare(&self, segments: &Segments, insert_lsn: u64) {
+    pub fn prepare(&self, segments: &LogSegments, insert_lsn: u64) {
         let next = (insert_lsn / SEGMENT + 1) * SEGMENT;
         self.end.fetch_max(next, Relaxed);
         if insert_lsn % SEGMENT < SEGMENT / 4 || self.end.load(Relaxed) > next {
@@ -106,7 +106,7 @@ mod tests {
     fn the_log_itself_says_that_its_room_ends() {
         let dir = crate::cluster::Dir::new("log-room");
         std::fs::create_dir_all(&dir.0).unwrap();
-        let segments = Segments::new(Arc::new(OsEnv), dir.0.clone(), Arc::default());
+        let segments = LogSegments::new(Arc::new(OsEnv), dir.0.clone(), Arc::default());
         let room = LogRoom::default();
         let allowed = |room: &LogRoom| (room.allows(SpaceUse::Takes), room.allows(SpaceUse::Frees));
         room.prepare(&segments, 100);

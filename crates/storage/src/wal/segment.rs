@@ -7,15 +7,15 @@
 //! Must not know: records.
 
 use super::frame::SEGMENT;
-use crate::stats::{Event, IoObject, Stats};
-use kilndb_base::env::{Env, File, Open};
-use kilndb_base::planted::{self, Bug};
+use crate::stats::{IoEvent, IoObject, Stats};
+use kilndb_base::env::{Env, File, OpenMode};
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Result};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-pub struct Segments {
+pub struct LogSegments {
     env: Arc<dyn Env>,
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
@@ -29,7 +29,7 @@ pub struct Segments {
 
 /// What became of segments that nobody needs any more.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
-pub struct Recycled {
+pub(crate) struct RecycledSegments {
     pub removed: usize,
     pub recycled: usize,
 }
@@ -47,10 +47,10 @@ fn name_of(number: u64) -> String {
     format!("wal/{number:016x}")
 }
 
-impl Segments {
+impl LogSegments {
     /// `dir` is there.
-    pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> Segments {
-        Segments {
+    pub fn new(env: Arc<dyn Env>, dir: PathBuf, stats: Arc<Stats>) -> LogSegments {
+        LogSegments {
             env,
             dir,
             open: Mutex::default(),
@@ -61,12 +61,12 @@ impl Segments {
         }
     }
     /// Of a log that is only looked at.
-    pub fn to_read(env: Arc<dyn Env>, dir: PathBuf) -> Segments {
-        Segments { reads_only: true, ..Segments::new(env, dir, Arc::default()) }
+    pub(crate) fn to_read(env: Arc<dyn Env>, dir: PathBuf) -> LogSegments {
+        LogSegments { reads_only: true, ..LogSegments::new(env, dir, Arc::default()) }
     }
     /// No segment is ever made.
-    pub fn none(env: &Arc<dyn Env>) -> Segments {
-        Segments {
+    pub fn none(env: &Arc<dyn Env>) -> LogSegments {
+        LogSegments {
             env: env.clone(),
             dir: PathBuf::new(),
             open: Mutex::default(),
@@ -98,7 +98,7 @@ impl Segments {
             made.map_err(|e| failed("create", &name_of(number), e))?;
             self.env.sync_dir(&self.dir).map_err(|e| failed("fsync", "wal", e))?;
         }
-        let how = if self.reads_only { Open::ReadOnly } else { Open::Existing };
+        let how = if self.reads_only { OpenMode::ReadOnly } else { OpenMode::Existing };
         let file = self.env.open(&path, how).map_err(|e| failed("open", &name_of(number), e))?;
         let mut open = crate::lock(&self.open);
         open.insert(number, file.clone());
@@ -109,8 +109,8 @@ impl Segments {
     }
     /// With all of its room, or not at all.
     fn make(&self, path: &Path) -> std::io::Result<()> {
-        self.stats.count(IoObject::WalInit, Event::Write, 1, SEGMENT);
-        let made = self.env.open(path, Open::Create).and_then(|f| f.allocate(0, SEGMENT));
+        self.stats.count(IoObject::WalInit, IoEvent::Write, 1, SEGMENT);
+        let made = self.env.open(path, OpenMode::Create).and_then(|f| f.allocate(0, SEGMENT));
         if made.is_err() {
             let _ = self.env.remove_file(path);
         }
@@ -125,7 +125,7 @@ impl Segments {
         Ok(self.file(lsn / SEGMENT, false)?.is_some())
     }
     /// Numbers of the segments from that of `lsn` on, in order.
-    pub fn numbers_from(&self, lsn: u64) -> Result<Vec<u64>> {
+    pub(crate) fn numbers_from(&self, lsn: u64) -> Result<Vec<u64>> {
         let mut numbers = Vec::new();
         for path in self.env.list_dir(&self.dir).map_err(|e| failed("read", "wal", e))? {
             let number = path.file_name().and_then(|n| n.to_str()).and_then(|n| u64::from_str_radix(n, 16).ok());
@@ -139,7 +139,7 @@ impl Segments {
             let (part, rest) = data.split_at(data.len().min((SEGMENT - lsn % SEGMENT) as usize));
             let file = self.file(lsn / SEGMENT, true)?.ok_or_else(|| Error::internal("no log segment"))?;
             file.write_at(part, lsn % SEGMENT).map_err(|e| failed("write to", &name_of(lsn / SEGMENT), e))?;
-            self.stats.count(IoObject::Wal, Event::Write, 1, part.len() as u64);
+            self.stats.count(IoObject::Wal, IoEvent::Write, 1, part.len() as u64);
             lsn += part.len() as u64;
             data = rest;
         }
@@ -147,12 +147,12 @@ impl Segments {
     }
     pub fn sync(&self, from: u64, to: u64) -> Result<()> {
         for number in from / SEGMENT..=to.saturating_sub(1) / SEGMENT {
-            if planted::is(Bug::LogSyncSkipped) && to.is_multiple_of(8) {
+            if planted::is(PlantedBug::LogSyncSkipped) && to.is_multiple_of(8) {
                 continue;
             }
             if let Some(file) = self.file(number, false)? {
                 file.sync_data().map_err(|e| failed("fsync", &name_of(number), e))?;
-                self.stats.count(IoObject::Wal, Event::Sync, 1, 0);
+                self.stats.count(IoObject::Wal, IoEvent::Sync, 1, 0);
             }
         }
         Ok(())
@@ -160,14 +160,16 @@ impl Segments {
     /// Before recovery: what can be read of the log from `lsn` on is durable afterwards. The last flush of the process
     /// before (at most `unsynced` bytes) may have failed to sync; a sync alone would not help then, so it is written
     /// again.
-    pub fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
+    pub(crate) fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
         let numbers = self.numbers_from(lsn)?;
         let Some(last) = numbers.last().copied() else { return Ok(()) };
         let again = last.saturating_sub(unsynced.div_ceil(SEGMENT));
         let mut bytes = Vec::new();
         for number in numbers {
-            let file =
-                self.env.open(&self.path(number), Open::Existing).map_err(|e| failed("open", &name_of(number), e))?;
+            let file = self
+                .env
+                .open(&self.path(number), OpenMode::Existing)
+                .map_err(|e| failed("open", &name_of(number), e))?;
             if number >= again {
                 bytes.resize(SEGMENT as usize, 0);
                 let got = file.read_at(&mut bytes, 0).map_err(|e| failed("read", &name_of(number), e))?;
@@ -196,8 +198,8 @@ impl Segments {
         Ok(done)
     }
     /// Segments wholly below `lsn` become spares (up to `keep`) or are removed.
-    pub fn recycle(&self, lsn: u64, keep: usize) -> Result<Recycled> {
-        let mut done = Recycled::default();
+    pub(crate) fn recycle(&self, lsn: u64, keep: usize) -> Result<RecycledSegments> {
+        let mut done = RecycledSegments::default();
         let first = lsn / SEGMENT;
         for path in self.env.list_dir(&self.dir).map_err(|e| failed("read", "wal", e))? {
             let Some(name) = path.file_name().and_then(|n| n.to_str()) else { continue };
@@ -238,7 +240,7 @@ impl Segments {
 }
 
 /// Where a new log may begin.
-pub fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
+pub(crate) fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
     let mut next = at_least.div_ceil(SEGMENT).max(1);
     for path in env.list_dir(wal)? {
         if let Some(n) = path
@@ -263,7 +265,7 @@ mod tests {
     fn a_spare_file_may_be_taken_while_segments_are_recycled() {
         let dir = crate::cluster::Dir::new("segments");
         std::fs::create_dir_all(&dir.0).unwrap();
-        let segments: Arc<OnceLock<Segments>> = Arc::default();
+        let segments: Arc<OnceLock<LogSegments>> = Arc::default();
         let next = Arc::new(AtomicU64::new(0));
         let (by, prepared) = (segments.clone(), next.clone());
         let env = crate::hooked::HookedEnv::new(move |what: &str| {
@@ -271,11 +273,11 @@ mod tests {
                 segments.prepare(n * SEGMENT).unwrap();
             }
         });
-        let segments = segments.get_or_init(|| Segments::new(Arc::new(env), dir.0.clone(), Arc::default()));
+        let segments = segments.get_or_init(|| LogSegments::new(Arc::new(env), dir.0.clone(), Arc::default()));
         std::fs::write(dir.0.join("0000000000000007.spare"), "of a process before").unwrap();
         (0..3).for_each(|n| segments.prepare(n * SEGMENT).unwrap());
         let recycled = segments.recycle(2 * SEGMENT, 2).unwrap();
-        assert_eq!(recycled, Recycled { removed: 0, recycled: 2 });
+        assert_eq!(recycled, RecycledSegments { removed: 0, recycled: 2 });
         for n in 3..5 {
             next.store(n, SeqCst);
             segments.recycle(2 * SEGMENT, 2).unwrap();

@@ -21,7 +21,7 @@ macro_rules! tags {
             }
             /// None: no such tag is known.
             #[inline]
-            pub const fn of_byte(byte: u8) -> Option<$name> {
+            pub(crate) const fn of_byte(byte: u8) -> Option<$name> {
                 match byte {
                     $($byte => Some($name::$tag),)*
                     _ => None,
@@ -69,11 +69,11 @@ impl RecordKind {
     /// Bit 4 of a first byte.
     pub const FLAG: u8 = 0x10;
     /// Bit 5 of a first byte.
-    pub const SECOND_FLAG: u8 = 0x20;
+    pub(crate) const SECOND_FLAG: u8 = 0x20;
 
     /// By a record's first byte. None: no such kind is known.
     #[inline]
-    pub const fn of_head(head: u8) -> Option<RecordKind> {
+    pub(crate) const fn of_head(head: u8) -> Option<RecordKind> {
         match RecordKind::of_byte(head & 0x0f) {
             Some(RecordKind::Drop) if head & RecordKind::FLAG != 0 => Some(RecordKind::Doom),
             kind => kind,

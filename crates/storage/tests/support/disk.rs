@@ -2,13 +2,13 @@
 use super::Rng;
 use kilndb_base::Severity;
 #[allow(unused_imports)]
-pub use kilndb_sim::disk::{Fault, SimEnv, SimPark, while_alive};
-use kilndb_sim::random::Choice;
+pub use kilndb_sim::disk::{DiskFault, SimEnv, SimPark, while_alive};
+use kilndb_sim::random::Chooser;
 use kilndb_storage::EngineConfig;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-impl Choice for Rng {
+impl Chooser for Rng {
     fn below(&mut self, n: u64) -> u64 {
         Rng::below(self, n)
     }

@@ -1,7 +1,7 @@
 //! The system's own environment, with something of the test's in each background thread's pauses, after each look at a
 //! folder, and before each write.
-use kilndb_base::env::{Env, File, Lock, Locked, Open, OsEnv};
-use kilndb_base::network::{Listener, Stream};
+use kilndb_base::env::{Env, File, FolderLock, FolderLockGuard, OpenMode, OsEnv};
+use kilndb_base::network::{NetworkListener, NetworkStream};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         OsEnv.spawn(name, body)
     }
-    fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn File>> {
+    fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         let file = OsEnv.open(path, how)?;
         let event = format!("write {}", path.file_name().unwrap_or_default().display());
         Ok(Arc::new(HookedFile { file, event, hook: self.0.clone() }))
@@ -87,16 +87,16 @@ impl<F: Fn(&str) + Send + Sync + 'static> Env for HookedEnv<F> {
         (self.0)("list_dir");
         Ok(names)
     }
-    fn lock_dir(&self, path: &Path, how: Lock) -> io::Result<Option<Locked>> {
+    fn lock_dir(&self, path: &Path, how: FolderLock) -> io::Result<Option<FolderLockGuard>> {
         OsEnv.lock_dir(path, how)
     }
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         OsEnv.sync_dir(path)
     }
-    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn Stream>> {
+    fn connect(&self, address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
         OsEnv.connect(address, limit)
     }
-    fn listen(&self, address: &str) -> io::Result<Arc<dyn Listener>> {
+    fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>> {
         OsEnv.listen(address)
     }
 }

@@ -1,15 +1,15 @@
 //! Time zone abbreviations of PostgreSQL's default set, sorted.
 
-pub enum Meaning {
+pub enum AbbreviationMeaning {
     /// Seconds east of UTC; true: daylight saving.
     Fixed(i32, bool),
     /// What the zone means by it.
     Zone(&'static str),
 }
-use Meaning::*;
+use AbbreviationMeaning::*;
 
 #[rustfmt::skip]
-pub static ABBREVIATIONS: &[(&str, Meaning)] = &[
+pub static ABBREVIATIONS: &[(&str, AbbreviationMeaning)] = &[
     ("acdt", Fixed(37800, true)),
     ("acsst", Fixed(37800, true)),
     ("acst", Fixed(34200, false)),

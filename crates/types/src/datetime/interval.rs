@@ -1,7 +1,7 @@
 //! Intervals: text in and out, range and precision of the type.
 
 use super::calendar::*;
-use super::parse::{Field, Kind, Parsed, Problem, clock, split};
+use super::parse::{DatetimeField, DatetimeProblem, DatetimeResult, FieldKind, clock, split};
 use super::read;
 use crate::context::IntervalStyle;
 use crate::{EvalContext, Interval};
@@ -25,55 +25,55 @@ impl Interval {
 }
 
 #[derive(Default)]
-struct Acc {
+struct IntervalSum {
     months: i64,
     days: i64,
     micros: i64,
 }
-impl Acc {
-    fn add_micros(&mut self, v: f64, unit: f64) -> Parsed<()> {
+impl IntervalSum {
+    fn add_micros(&mut self, v: f64, unit: f64) -> DatetimeResult<()> {
         let r = (v * unit).round_ties_even();
         if r.abs() > 9.3e18 {
-            return Err(Problem::FieldOverflow);
+            return Err(DatetimeProblem::FieldOverflow);
         }
-        self.micros = self.micros.checked_add(r as i64).ok_or(Problem::FieldOverflow)?;
+        self.micros = self.micros.checked_add(r as i64).ok_or(DatetimeProblem::FieldOverflow)?;
         Ok(())
     }
     /// A count of a unit: integer part and fraction (same sign).
-    fn add(&mut self, unit: Unit, int: i64, frac: f64) -> Parsed<()> {
-        let over = Problem::FieldOverflow;
-        let months = |a: &mut Acc, per: i64| -> Parsed<()> {
+    fn add(&mut self, unit: IntervalUnit, int: i64, frac: f64) -> DatetimeResult<()> {
+        let over = DatetimeProblem::FieldOverflow;
+        let months = |a: &mut IntervalSum, per: i64| -> DatetimeResult<()> {
             a.months = a
                 .months
-                .checked_add(int.checked_mul(per).ok_or(Problem::FieldOverflow)?)
-                .ok_or(Problem::FieldOverflow)?;
+                .checked_add(int.checked_mul(per).ok_or(DatetimeProblem::FieldOverflow)?)
+                .ok_or(DatetimeProblem::FieldOverflow)?;
             a.months += (frac * per as f64).round_ties_even() as i64;
             Ok(())
         };
         match unit {
-            Unit::Micros(per) => {
+            IntervalUnit::Micros(per) => {
                 self.micros = self.micros.checked_add(int.checked_mul(per).ok_or(over.clone())?).ok_or(over)?;
                 self.add_micros(frac, per as f64)?;
             }
-            Unit::Days(per) => {
+            IntervalUnit::Days(per) => {
                 self.days = self.days.checked_add(int.checked_mul(per).ok_or(over.clone())?).ok_or(over)?;
                 self.frac_days(frac * per as f64)?;
             }
-            Unit::Months(1) => {
+            IntervalUnit::Months(1) => {
                 self.months = self.months.checked_add(int).ok_or(over)?;
                 self.frac_days(frac * 30.0)?;
             }
-            Unit::Months(per) => months(self, per)?,
+            IntervalUnit::Months(per) => months(self, per)?,
         }
         Ok(())
     }
-    fn frac_days(&mut self, v: f64) -> Parsed<()> {
+    fn frac_days(&mut self, v: f64) -> DatetimeResult<()> {
         let whole = v.trunc();
         self.days += whole as i64;
         self.add_micros(v - whole, USECS_PER_DAY as f64)
     }
-    fn finish(&self) -> Parsed<Interval> {
-        let over = |_| Problem::IntervalOverflow;
+    fn finish(&self) -> DatetimeResult<Interval> {
+        let over = |_| DatetimeProblem::IntervalOverflow;
         // The extremes of all three fields spell the infinities.
         Ok(Interval {
             months: i32::try_from(self.months).map_err(over)?,
@@ -83,27 +83,27 @@ impl Acc {
     }
 }
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Unit {
+pub enum IntervalUnit {
     Micros(i64),
     Days(i64),
     Months(i64),
 }
-pub fn unit(word: &str) -> Option<Unit> {
+pub fn unit(word: &str) -> Option<IntervalUnit> {
     let w = word.get(..10).unwrap_or(word);
     Some(match w {
-        "us" | "usec" | "usecs" | "useconds" | "usecond" | "microsecon" => Unit::Micros(1),
-        "ms" | "msec" | "msecs" | "mseconds" | "msecond" | "millisecon" => Unit::Micros(1000),
-        "s" | "sec" | "secs" | "second" | "seconds" => Unit::Micros(USECS_PER_SEC),
-        "m" | "min" | "mins" | "minute" | "minutes" => Unit::Micros(USECS_PER_MINUTE),
-        "h" | "hr" | "hrs" | "hour" | "hours" => Unit::Micros(USECS_PER_HOUR),
-        "d" | "day" | "days" => Unit::Days(1),
-        "w" | "week" | "weeks" => Unit::Days(7),
-        "mon" | "mons" | "month" | "months" => Unit::Months(1),
-        "qtr" | "quarter" => Unit::Months(3),
-        "y" | "yr" | "yrs" | "year" | "years" => Unit::Months(12),
-        "dec" | "decs" | "decade" | "decades" => Unit::Months(120),
-        "c" | "cent" | "century" | "centuries" => Unit::Months(1200),
-        "mil" | "mils" | "millennia" | "millennium" => Unit::Months(12_000),
+        "us" | "usec" | "usecs" | "useconds" | "usecond" | "microsecon" => IntervalUnit::Micros(1),
+        "ms" | "msec" | "msecs" | "mseconds" | "msecond" | "millisecon" => IntervalUnit::Micros(1000),
+        "s" | "sec" | "secs" | "second" | "seconds" => IntervalUnit::Micros(USECS_PER_SEC),
+        "m" | "min" | "mins" | "minute" | "minutes" => IntervalUnit::Micros(USECS_PER_MINUTE),
+        "h" | "hr" | "hrs" | "hour" | "hours" => IntervalUnit::Micros(USECS_PER_HOUR),
+        "d" | "day" | "days" => IntervalUnit::Days(1),
+        "w" | "week" | "weeks" => IntervalUnit::Days(7),
+        "mon" | "mons" | "month" | "months" => IntervalUnit::Months(1),
+        "qtr" | "quarter" => IntervalUnit::Months(3),
+        "y" | "yr" | "yrs" | "year" | "years" => IntervalUnit::Months(12),
+        "dec" | "decs" | "decade" | "decades" => IntervalUnit::Months(120),
+        "c" | "cent" | "century" | "centuries" => IntervalUnit::Months(1200),
+        "mil" | "mils" | "millennia" | "millennium" => IntervalUnit::Months(12_000),
         _ => return None,
     })
 }
@@ -112,41 +112,41 @@ pub fn interval_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<Interva
     let range = if typmod >= 0 { (typmod >> 16) & FULL_RANGE } else { FULL_RANGE };
     let v = read(text, "interval", |text| {
         parse(text, range, ctx).map_err(|p| match p {
-            Problem::FieldOverflow => Problem::IntervalOverflow,
+            DatetimeProblem::FieldOverflow => DatetimeProblem::IntervalOverflow,
             p => p,
         })
     })?;
     interval_typmod(v, typmod)
 }
-fn parse(text: &str, range: i32, ctx: &EvalContext) -> Parsed<Interval> {
+fn parse(text: &str, range: i32, ctx: &EvalContext) -> DatetimeResult<Interval> {
     match split(text).and_then(|f| decode(&f, range, ctx)) {
-        Err(Problem::BadFormat) if text.trim_start().starts_with(['P', 'p']) => iso8601(text.trim()),
+        Err(DatetimeProblem::BadFormat) if text.trim_start().starts_with(['P', 'p']) => iso8601(text.trim()),
         other => other,
     }
 }
 
 /// The least unit of a range, for a number without one.
-fn default_unit(range: i32) -> Unit {
+fn default_unit(range: i32) -> IntervalUnit {
     if range == FULL_RANGE || range & MASK_SECOND != 0 {
-        Unit::Micros(USECS_PER_SEC)
+        IntervalUnit::Micros(USECS_PER_SEC)
     } else if range & MASK_MINUTE != 0 {
-        Unit::Micros(USECS_PER_MINUTE)
+        IntervalUnit::Micros(USECS_PER_MINUTE)
     } else if range & MASK_HOUR != 0 {
-        Unit::Micros(USECS_PER_HOUR)
+        IntervalUnit::Micros(USECS_PER_HOUR)
     } else if range & MASK_DAY != 0 {
-        Unit::Days(1)
+        IntervalUnit::Days(1)
     } else if range & MASK_MONTH != 0 {
-        Unit::Months(1)
+        IntervalUnit::Months(1)
     } else if range & MASK_YEAR != 0 {
-        Unit::Months(12)
+        IntervalUnit::Months(12)
     } else {
-        Unit::Micros(USECS_PER_SEC)
+        IntervalUnit::Micros(USECS_PER_SEC)
     }
 }
 
 /// Fields are read from the last to the first: a unit comes behind its number.
-fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
-    use Problem::BadFormat;
+fn decode(fields: &[DatetimeField], range: i32, ctx: &EvalContext) -> DatetimeResult<Interval> {
+    use DatetimeProblem::BadFormat;
     if fields.is_empty() {
         return Err(BadFormat);
     }
@@ -157,17 +157,17 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
             _ => {}
         }
     }
-    let mut acc = Acc::default();
-    let mut pending: Option<Unit> = None;
+    let mut acc = IntervalSum::default();
+    let mut pending: Option<IntervalUnit> = None;
     let mut ago = false;
     let mut any = false;
-    let mut seen: Vec<Unit> = Vec::new();
+    let mut seen: Vec<IntervalUnit> = Vec::new();
     // In the SQL style a leading sign counts for every field without one of its own.
     let sql_negative = ctx.format.interval_style == IntervalStyle::SqlStandard
         && fields[0].1.starts_with('-')
         && !fields[1..].iter().any(|f| f.1.starts_with(['-', '+']));
     let sign_of = |negative: bool| negative || sql_negative;
-    let mut mark = |u: Unit| -> Parsed<()> {
+    let mut mark = |u: IntervalUnit| -> DatetimeResult<()> {
         if seen.contains(&u) {
             return Err(BadFormat);
         }
@@ -180,30 +180,32 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
             Some(b'+') => (false, &text[1..]),
             _ => (false, text.as_str()),
         };
-        let dashed = *kind == Kind::Date && body.contains('-');
+        let dashed = *kind == FieldKind::Date && body.contains('-');
         match kind {
-            Kind::Time | Kind::Tz if body.contains(':') => {
+            FieldKind::Time | FieldKind::Tz if body.contains(':') => {
                 for part in [USECS_PER_HOUR, USECS_PER_MINUTE, USECS_PER_SEC, 1000, 1] {
-                    mark(Unit::Micros(part))?;
+                    mark(IntervalUnit::Micros(part))?;
                 }
                 let v = time_field(body, range)?;
-                acc.micros =
-                    acc.micros.checked_add(if sign_of(negative) { -v } else { v }).ok_or(Problem::FieldOverflow)?;
+                acc.micros = acc
+                    .micros
+                    .checked_add(if sign_of(negative) { -v } else { v })
+                    .ok_or(DatetimeProblem::FieldOverflow)?;
                 any = true;
                 // A number before a time is days.
-                pending = Some(Unit::Days(1));
+                pending = Some(IntervalUnit::Days(1));
             }
-            Kind::Number | Kind::Tz | Kind::Date | Kind::Time => {
-                if dashed || (*kind == Kind::Tz && body.contains('-')) {
+            FieldKind::Number | FieldKind::Tz | FieldKind::Date | FieldKind::Time => {
+                if dashed || (*kind == FieldKind::Tz && body.contains('-')) {
                     let (y, m) = body.split_once('-').ok_or(BadFormat)?;
                     let y: i64 = y.parse().map_err(|_| BadFormat)?;
                     let m: i64 = m.parse().map_err(|_| BadFormat)?;
                     if m > 11 {
-                        return Err(Problem::FieldOverflow);
+                        return Err(DatetimeProblem::FieldOverflow);
                     }
-                    mark(Unit::Months(12))?;
-                    mark(Unit::Months(1))?;
-                    let v = y.checked_mul(12).and_then(|v| v.checked_add(m)).ok_or(Problem::FieldOverflow)?;
+                    mark(IntervalUnit::Months(12))?;
+                    mark(IntervalUnit::Months(1))?;
+                    let v = y.checked_mul(12).and_then(|v| v.checked_add(m)).ok_or(DatetimeProblem::FieldOverflow)?;
                     acc.months += if sign_of(negative) { -v } else { v };
                     pending = None;
                     any = true;
@@ -213,17 +215,17 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
                 let neg = sign_of(negative);
                 let (int, frac) = number(body, neg)?;
                 mark(u)?;
-                if u == Unit::Micros(USECS_PER_SEC) && frac != 0.0 {
+                if u == IntervalUnit::Micros(USECS_PER_SEC) && frac != 0.0 {
                     // A fraction of a second leaves no room for its parts.
-                    mark(Unit::Micros(1000))?;
-                    mark(Unit::Micros(1))?;
+                    mark(IntervalUnit::Micros(1000))?;
+                    mark(IntervalUnit::Micros(1))?;
                 }
                 acc.add(u, int, frac)?;
                 any = true;
                 // A number before hours is days.
-                pending = (u == Unit::Micros(USECS_PER_HOUR)).then_some(Unit::Days(1));
+                pending = (u == IntervalUnit::Micros(USECS_PER_HOUR)).then_some(IntervalUnit::Days(1));
             }
-            Kind::String | Kind::Special => match body {
+            FieldKind::String | FieldKind::Special => match body {
                 "ago" => {
                     if any || ago || pending.is_some() {
                         return Err(BadFormat);
@@ -231,7 +233,7 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
                     ago = true;
                 }
                 _ => {
-                    if pending.is_some() && !matches!(pending, Some(Unit::Days(1))) {
+                    if pending.is_some() && !matches!(pending, Some(IntervalUnit::Days(1))) {
                         return Err(BadFormat);
                     }
                     if matches!(body, "infinity") {
@@ -248,34 +250,34 @@ fn decode(fields: &[Field], range: i32, ctx: &EvalContext) -> Parsed<Interval> {
     if !any {
         return Err(BadFormat);
     }
-    if matches!(pending, Some(u) if u != Unit::Days(1)) {
+    if matches!(pending, Some(u) if u != IntervalUnit::Days(1)) {
         return Err(BadFormat);
     }
     let mut v = acc.finish()?;
     if ago {
         v = Interval {
-            months: v.months.checked_neg().ok_or(Problem::IntervalOverflow)?,
-            days: v.days.checked_neg().ok_or(Problem::IntervalOverflow)?,
-            micros: v.micros.checked_neg().ok_or(Problem::IntervalOverflow)?,
+            months: v.months.checked_neg().ok_or(DatetimeProblem::IntervalOverflow)?,
+            days: v.days.checked_neg().ok_or(DatetimeProblem::IntervalOverflow)?,
+            micros: v.micros.checked_neg().ok_or(DatetimeProblem::IntervalOverflow)?,
         };
     }
     Ok(v)
 }
-fn time_field(body: &str, range: i32) -> Parsed<i64> {
+fn time_field(body: &str, range: i32) -> DatetimeResult<i64> {
     let colons = body.matches(':').count();
     let minute_second = range == MASK_MINUTE | MASK_SECOND;
     let (mut h, mut m, mut s, us) = clock(body)?;
     if colons == 1 && minute_second && !body.contains('.') {
-        (h, m, s) = (0, i32::try_from(h).map_err(|_| Problem::FieldOverflow)?, m);
+        (h, m, s) = (0, i32::try_from(h).map_err(|_| DatetimeProblem::FieldOverflow)?, m);
     }
     h.checked_mul(3600)
         .and_then(|v| v.checked_add(i64::from(m) * 60 + i64::from(s)))
         .and_then(|v| v.checked_mul(USECS_PER_SEC))
         .and_then(|v| v.checked_add(i64::from(us)))
-        .ok_or(Problem::FieldOverflow)
+        .ok_or(DatetimeProblem::FieldOverflow)
 }
 /// Whole part and fraction, signed.
-fn number(body: &str, negative: bool) -> Parsed<(i64, f64)> {
+fn number(body: &str, negative: bool) -> DatetimeResult<(i64, f64)> {
     let (int, frac) = match body.find('.') {
         Some(at) => (&body[..at], &body[at..]),
         None => (body, ""),
@@ -284,17 +286,18 @@ fn number(body: &str, negative: bool) -> Parsed<(i64, f64)> {
         0
     } else if int.bytes().all(|b| b.is_ascii_digit()) {
         let signed = if negative { format!("-{int}") } else { int.to_string() };
-        signed.parse().map_err(|_| Problem::FieldOverflow)?
+        signed.parse().map_err(|_| DatetimeProblem::FieldOverflow)?
     } else {
-        return Err(Problem::BadFormat);
+        return Err(DatetimeProblem::BadFormat);
     };
-    let frac: f64 = if frac.len() > 1 { format!("0{frac}").parse().map_err(|_| Problem::BadFormat)? } else { 0.0 };
+    let frac: f64 =
+        if frac.len() > 1 { format!("0{frac}").parse().map_err(|_| DatetimeProblem::BadFormat)? } else { 0.0 };
     Ok((int, if negative { -frac } else { frac }))
 }
 /// `P1Y2M3DT4H5M6S`, `P0001-02-03T04:05:06`.
-fn iso8601(text: &str) -> Parsed<Interval> {
-    use Problem::BadFormat;
-    let mut acc = Acc::default();
+fn iso8601(text: &str) -> DatetimeResult<Interval> {
+    use DatetimeProblem::BadFormat;
+    let mut acc = IntervalSum::default();
     let mut rest = &text[1..];
     let mut time = false;
     if rest.is_empty() {
@@ -321,13 +324,13 @@ fn iso8601(text: &str) -> Parsed<Interval> {
         let (int, frac) = iso_number(num)?;
         let letter = tail.bytes().next().map(|c| c.to_ascii_uppercase());
         let u = match (time, letter) {
-            (false, Some(b'Y')) => Unit::Months(12),
-            (false, Some(b'M')) => Unit::Months(1),
-            (false, Some(b'W')) => Unit::Days(7),
-            (false, Some(b'D')) => Unit::Days(1),
-            (true, Some(b'H')) => Unit::Micros(USECS_PER_HOUR),
-            (true, Some(b'M')) => Unit::Micros(USECS_PER_MINUTE),
-            (true, Some(b'S')) => Unit::Micros(USECS_PER_SEC),
+            (false, Some(b'Y')) => IntervalUnit::Months(12),
+            (false, Some(b'M')) => IntervalUnit::Months(1),
+            (false, Some(b'W')) => IntervalUnit::Days(7),
+            (false, Some(b'D')) => IntervalUnit::Days(1),
+            (true, Some(b'H')) => IntervalUnit::Micros(USECS_PER_HOUR),
+            (true, Some(b'M')) => IntervalUnit::Micros(USECS_PER_MINUTE),
+            (true, Some(b'S')) => IntervalUnit::Micros(USECS_PER_SEC),
             (false, None | Some(b'T' | b'-')) => {
                 // The alternative forms: yyyymmdd, yyyy, yyyy-mm-dd.
                 let end = rest.find(['T', 't']).unwrap_or(rest.len());
@@ -347,48 +350,48 @@ fn iso8601(text: &str) -> Parsed<Interval> {
     acc.finish()
 }
 /// A number with its own sign and, for the sake of old, an exponent.
-fn iso_number(text: &str) -> Parsed<(i64, f64)> {
+fn iso_number(text: &str) -> DatetimeResult<(i64, f64)> {
     let negative = text.starts_with('-');
     let body = text.strip_prefix(['-', '+']).unwrap_or(text);
     if !body.bytes().any(|b| b.is_ascii_digit()) {
-        return Err(Problem::BadFormat);
+        return Err(DatetimeProblem::BadFormat);
     }
     if body.contains(['e', 'E']) {
-        let v: f64 = text.parse().map_err(|_| Problem::BadFormat)?;
-        return if v.abs() < 9.2e18 { Ok((v.trunc() as i64, v.fract())) } else { Err(Problem::FieldOverflow) };
+        let v: f64 = text.parse().map_err(|_| DatetimeProblem::BadFormat)?;
+        return if v.abs() < 9.2e18 { Ok((v.trunc() as i64, v.fract())) } else { Err(DatetimeProblem::FieldOverflow) };
     }
     number(body, negative)
 }
-fn iso_date(text: &str, acc: &mut Acc) -> Parsed<()> {
+fn iso_date(text: &str, acc: &mut IntervalSum) -> DatetimeResult<()> {
     if text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit()) {
         let v = number(text, false)?.0;
-        acc.add(Unit::Months(12), v / 10_000, 0.0)?;
-        acc.add(Unit::Months(1), v / 100 % 100, 0.0)?;
-        return acc.add(Unit::Days(1), v % 100, 0.0);
+        acc.add(IntervalUnit::Months(12), v / 10_000, 0.0)?;
+        acc.add(IntervalUnit::Months(1), v / 100 % 100, 0.0)?;
+        return acc.add(IntervalUnit::Days(1), v % 100, 0.0);
     }
     let (sign, body) = text.split_at(usize::from(text.starts_with(['-', '+'])));
-    let mut units = [Unit::Months(12), Unit::Months(1), Unit::Days(1)].into_iter();
+    let mut units = [IntervalUnit::Months(12), IntervalUnit::Months(1), IntervalUnit::Days(1)].into_iter();
     for (i, part) in body.split('-').enumerate() {
-        let u = units.next().ok_or(Problem::BadFormat)?;
+        let u = units.next().ok_or(DatetimeProblem::BadFormat)?;
         let (int, frac) = if i == 0 { iso_number(&format!("{sign}{part}"))? } else { iso_number(part)? };
         acc.add(u, int, frac)?;
     }
     Ok(())
 }
 /// hhmmss, hh, hh:mm:ss.
-fn iso_time(text: &str, acc: &mut Acc) -> Parsed<()> {
+fn iso_time(text: &str, acc: &mut IntervalSum) -> DatetimeResult<()> {
     let units = [USECS_PER_HOUR, USECS_PER_MINUTE, USECS_PER_SEC];
     if text.len() == 6 && text.bytes().all(|b| b.is_ascii_digit()) {
         let v = number(text, false)?.0;
         for (n, u) in [v / 10_000, v / 100 % 100, v % 100].into_iter().zip(units) {
-            acc.add(Unit::Micros(u), n, 0.0)?;
+            acc.add(IntervalUnit::Micros(u), n, 0.0)?;
         }
         return Ok(());
     }
     let mut units = units.into_iter();
     for part in text.split(':') {
         let (int, frac) = iso_number(part)?;
-        acc.add(Unit::Micros(units.next().ok_or(Problem::BadFormat)?), int, frac)?;
+        acc.add(IntervalUnit::Micros(units.next().ok_or(DatetimeProblem::BadFormat)?), int, frac)?;
     }
     Ok(())
 }

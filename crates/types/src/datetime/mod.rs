@@ -16,7 +16,7 @@ use crate::context::{DateOrder, DateStyle};
 use crate::{EvalContext, pieces};
 use calendar::*;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use parse::{Decoder, Parsed, Problem, Value, session_zone};
+use parse::{DatetimeDecoder, DatetimeProblem, DatetimeResult, DatetimeValue, session_zone};
 use std::io::Write;
 use zone::Zone;
 
@@ -27,27 +27,27 @@ pub const END_DATE: i32 = 2_147_483_494 - POSTGRES_EPOCH_JDATE;
 pub const UNIX_EPOCH_TS: i64 = (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) as i64 * USECS_PER_DAY;
 
 #[cold]
-pub fn problem(p: Problem, text: &str, type_name: &str) -> Error {
+pub fn problem(p: DatetimeProblem, text: &str, type_name: &str) -> Error {
     match p {
-        Problem::BadFormat => Error::new(
+        DatetimeProblem::BadFormat => Error::new(
             sqlstate::INVALID_DATETIME_FORMAT,
             format!("invalid input syntax for type {type_name}: \"{text}\""),
         ),
-        Problem::FieldOverflow => {
+        DatetimeProblem::FieldOverflow => {
             Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
         }
-        Problem::DayMonthOverflow => {
+        DatetimeProblem::DayMonthOverflow => {
             Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
                 .with_hint("Perhaps you need a different \"DateStyle\" setting.")
         }
-        Problem::IntervalOverflow => {
+        DatetimeProblem::IntervalOverflow => {
             Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("interval field value out of range: \"{text}\""))
         }
-        Problem::ZoneOverflow => Error::new(
+        DatetimeProblem::ZoneOverflow => Error::new(
             sqlstate::INVALID_TIME_ZONE_DISPLACEMENT_VALUE,
             format!("time zone displacement out of range: \"{text}\""),
         ),
-        Problem::UnknownZone(zone) => unknown_zone(&zone),
+        DatetimeProblem::UnknownZone(zone) => unknown_zone(&zone),
     }
 }
 #[cold]
@@ -142,22 +142,22 @@ fn shortened(text: &str) -> Result<Option<String>> {
 }
 /// Reads a text. Only of short ones is each byte looked at more than once.
 #[inline]
-fn read<T>(text: &str, type_name: &str, parse: impl FnOnce(&str) -> Parsed<T>) -> Result<T> {
+fn read<T>(text: &str, type_name: &str, parse: impl FnOnce(&str) -> DatetimeResult<T>) -> Result<T> {
     let parsed = if text.len() <= LONGEST {
         parse(text)
     } else {
-        shortened(text)?.map_or(Err(Problem::BadFormat), |short| parse(&short))
+        shortened(text)?.map_or(Err(DatetimeProblem::BadFormat), |short| parse(&short))
     };
     parsed.map_err(|p| problem(p, text, type_name))
 }
 
 pub fn date_in(text: &str, ctx: &EvalContext) -> Result<i32> {
-    let value = read(text, "date", |text| Decoder::datetime(ctx, text))?;
+    let value = read(text, "date", |text| DatetimeDecoder::datetime(ctx, text))?;
     match value {
-        Value::Epoch => Ok(UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE),
-        Value::Infinity => Ok(i32::MAX),
-        Value::NegInfinity => Ok(i32::MIN),
-        Value::Moment(tm, _) => {
+        DatetimeValue::Epoch => Ok(UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE),
+        DatetimeValue::Infinity => Ok(i32::MAX),
+        DatetimeValue::NegInfinity => Ok(i32::MIN),
+        DatetimeValue::Moment(tm, _) => {
             if !is_valid_julian(tm.year, tm.month) {
                 return Err(text_range("date", text));
             }
@@ -167,12 +167,12 @@ pub fn date_in(text: &str, ctx: &EvalContext) -> Result<i32> {
     }
 }
 pub fn time_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
-    let (tm, _) = read(text, "time", |text| Decoder::time(ctx, text, false))?;
+    let (tm, _) = read(text, "time", |text| DatetimeDecoder::time(ctx, text, false))?;
     Ok(round_time(tm.time_micros(), typmod))
 }
 /// (microseconds, zone in seconds west).
 pub fn timetz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<(i64, i32)> {
-    let (tm, zone) = read(text, "time with time zone", |text| Decoder::time(ctx, text, true))?;
+    let (tm, zone) = read(text, "time with time zone", |text| DatetimeDecoder::time(ctx, text, true))?;
     let east = match zone {
         Some(z) => z,
         None => session_zone(ctx).offset_for_local(tm.timestamp().unwrap_or(0)),
@@ -180,12 +180,12 @@ pub fn timetz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<(i64, i32
     Ok((round_time(tm.time_micros(), typmod), -east))
 }
 pub fn timestamp_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
-    let value = read(text, "timestamp", |text| Decoder::datetime(ctx, text))?;
+    let value = read(text, "timestamp", |text| DatetimeDecoder::datetime(ctx, text))?;
     let ts = match value {
-        Value::Epoch => UNIX_EPOCH_TS,
-        Value::Infinity => return Ok(i64::MAX),
-        Value::NegInfinity => return Ok(i64::MIN),
-        Value::Moment(tm, _) => tm.timestamp().ok_or_else(|| text_range("timestamp", text))?,
+        DatetimeValue::Epoch => UNIX_EPOCH_TS,
+        DatetimeValue::Infinity => return Ok(i64::MAX),
+        DatetimeValue::NegInfinity => return Ok(i64::MIN),
+        DatetimeValue::Moment(tm, _) => tm.timestamp().ok_or_else(|| text_range("timestamp", text))?,
     };
     if !(MIN_TIMESTAMP..END_TIMESTAMP).contains(&ts) {
         return Err(text_range("timestamp", text));
@@ -193,13 +193,13 @@ pub fn timestamp_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
     round_timestamp(ts, typmod)
 }
 pub fn timestamptz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
-    let value = read(text, "timestamp with time zone", |text| Decoder::datetime(ctx, text))?;
+    let value = read(text, "timestamp with time zone", |text| DatetimeDecoder::datetime(ctx, text))?;
     let range = || text_range("timestamp", text);
     let ts = match value {
-        Value::Epoch => UNIX_EPOCH_TS,
-        Value::Infinity => return Ok(i64::MAX),
-        Value::NegInfinity => return Ok(i64::MIN),
-        Value::Moment(tm, zone) => {
+        DatetimeValue::Epoch => UNIX_EPOCH_TS,
+        DatetimeValue::Infinity => return Ok(i64::MAX),
+        DatetimeValue::NegInfinity => return Ok(i64::MIN),
+        DatetimeValue::Moment(tm, zone) => {
             let local = tm.timestamp().ok_or_else(range)?;
             let east = match zone {
                 Some(z) => z,
@@ -394,8 +394,8 @@ pub fn named_zone(name: &str) -> Result<Zone> {
     }
     let lower = name.to_ascii_lowercase();
     match zone::abbreviation(&lower) {
-        Some(abbreviations::Meaning::Fixed(s, _)) => return Ok(Zone::Fixed(*s, name.to_ascii_uppercase())),
-        Some(abbreviations::Meaning::Zone(z)) => {
+        Some(abbreviations::AbbreviationMeaning::Fixed(s, _)) => return Ok(Zone::Fixed(*s, name.to_ascii_uppercase())),
+        Some(abbreviations::AbbreviationMeaning::Zone(z)) => {
             if let Some(z) = Zone::find(z) {
                 return Ok(z);
             }

@@ -1,6 +1,6 @@
 //! Text to dates and times: the fields of PostgreSQL's input, in the orders it takes them.
 
-use super::abbreviations::Meaning;
+use super::abbreviations::AbbreviationMeaning;
 use super::calendar::*;
 use super::zone::{Zone, abbreviation};
 use crate::EvalContext;
@@ -8,7 +8,7 @@ use crate::context::{DateOrder, DateStyle};
 
 /// Why a text was not understood; the caller adds the text and type.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Problem {
+pub enum DatetimeProblem {
     BadFormat,
     FieldOverflow,
     /// Perhaps month and day are the other way round.
@@ -17,11 +17,11 @@ pub enum Problem {
     ZoneOverflow,
     UnknownZone(String),
 }
-use Problem::*;
-pub type Parsed<T> = Result<T, Problem>;
+use DatetimeProblem::*;
+pub type DatetimeResult<T> = Result<T, DatetimeProblem>;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Kind {
+pub enum FieldKind {
     Number,
     String,
     Date,
@@ -29,10 +29,10 @@ pub enum Kind {
     Tz,
     Special,
 }
-pub type Field = (Kind, String);
+pub type DatetimeField = (FieldKind, String);
 
 /// Splits the text, lower-cased.
-pub fn split(text: &str) -> Parsed<Vec<Field>> {
+pub fn split(text: &str) -> DatetimeResult<Vec<DatetimeField>> {
     let t = text.to_ascii_lowercase();
     let b = t.as_bytes();
     let mut fields = Vec::new();
@@ -55,17 +55,17 @@ pub fn split(text: &str) -> Parsed<Vec<Field>> {
                     while digit(i) || matches!(b.get(i), Some(b':' | b'.')) {
                         i += 1;
                     }
-                    Kind::Time
+                    FieldKind::Time
                 }
                 Some(&d @ (b'-' | b'/' | b'.')) => {
                     i += 1;
                     if digit(i) {
-                        let mut kind = if d == b'.' { Kind::Number } else { Kind::Date };
+                        let mut kind = if d == b'.' { FieldKind::Number } else { FieldKind::Date };
                         while digit(i) {
                             i += 1;
                         }
                         if b.get(i) == Some(&d) {
-                            kind = Kind::Date;
+                            kind = FieldKind::Date;
                             i += 1;
                             while digit(i) || b.get(i) == Some(&d) {
                                 i += 1;
@@ -76,17 +76,17 @@ pub fn split(text: &str) -> Parsed<Vec<Field>> {
                         while digit(i) || alpha(i) || b.get(i) == Some(&d) {
                             i += 1;
                         }
-                        Kind::Date
+                        FieldKind::Date
                     }
                 }
-                _ => Kind::Number,
+                _ => FieldKind::Number,
             }
         } else if c == b'.' {
             i += 1;
             while digit(i) {
                 i += 1;
             }
-            Kind::Number
+            FieldKind::Number
         } else if alpha(i) {
             while alpha(i) {
                 i += 1;
@@ -100,9 +100,9 @@ pub fn split(text: &str) -> Parsed<Vec<Field>> {
                 while digit(i) || alpha(i) || matches!(b.get(i), Some(b'+' | b'-' | b'/' | b'_' | b'.' | b':')) {
                     i += 1;
                 }
-                Kind::Date
+                FieldKind::Date
             } else {
-                Kind::String
+                FieldKind::String
             }
         } else if c == b'+' || c == b'-' {
             let sign = c as char;
@@ -115,12 +115,12 @@ pub fn split(text: &str) -> Parsed<Vec<Field>> {
                 while digit(i) || matches!(b.get(i), Some(b':' | b'.' | b'-')) {
                     i += 1;
                 }
-                Kind::Tz
+                FieldKind::Tz
             } else if alpha(i) {
                 while alpha(i) {
                     i += 1;
                 }
-                Kind::Special
+                FieldKind::Special
             } else {
                 return Err(BadFormat);
             };
@@ -141,7 +141,7 @@ pub fn split(text: &str) -> Parsed<Vec<Field>> {
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Word {
+pub enum DatetimeWord {
     Month(i32),
     Dow(i32),
     Am,
@@ -162,45 +162,45 @@ pub enum Word {
     Ignore,
 }
 /// Words of dates, apart from zones.
-pub fn word(w: &str) -> Option<Word> {
+pub fn word(w: &str) -> Option<DatetimeWord> {
     // At most ten characters count.
     let w = w.get(..10).unwrap_or(w);
     Some(match w {
-        "jan" | "january" => Word::Month(1),
-        "feb" | "february" => Word::Month(2),
-        "mar" | "march" => Word::Month(3),
-        "apr" | "april" => Word::Month(4),
-        "may" => Word::Month(5),
-        "jun" | "june" => Word::Month(6),
-        "jul" | "july" => Word::Month(7),
-        "aug" | "august" => Word::Month(8),
-        "sep" | "sept" | "september" => Word::Month(9),
-        "oct" | "october" => Word::Month(10),
-        "nov" | "november" => Word::Month(11),
-        "dec" | "december" => Word::Month(12),
-        "sun" | "sunday" => Word::Dow(0),
-        "mon" | "monday" => Word::Dow(1),
-        "tue" | "tues" | "tuesday" => Word::Dow(2),
-        "wed" | "weds" | "wednesday" => Word::Dow(3),
-        "thu" | "thur" | "thurs" | "thursday" => Word::Dow(4),
-        "fri" | "friday" => Word::Dow(5),
-        "sat" | "saturday" => Word::Dow(6),
-        "am" => Word::Am,
-        "pm" => Word::Pm,
-        "ad" => Word::Ad,
-        "bc" => Word::Bc,
-        "now" => Word::Now,
-        "today" => Word::Today,
-        "tomorrow" => Word::Tomorrow,
-        "yesterday" => Word::Yesterday,
-        "epoch" => Word::Epoch,
-        "infinity" | "+infinity" => Word::Infinity,
-        "-infinity" => Word::NegInfinity,
-        "allballs" => Word::AllBalls,
-        "j" | "jd" | "julian" => Word::Julian,
-        "t" => Word::IsoTime,
-        "dst" => Word::Dst,
-        "at" | "on" => Word::Ignore,
+        "jan" | "january" => DatetimeWord::Month(1),
+        "feb" | "february" => DatetimeWord::Month(2),
+        "mar" | "march" => DatetimeWord::Month(3),
+        "apr" | "april" => DatetimeWord::Month(4),
+        "may" => DatetimeWord::Month(5),
+        "jun" | "june" => DatetimeWord::Month(6),
+        "jul" | "july" => DatetimeWord::Month(7),
+        "aug" | "august" => DatetimeWord::Month(8),
+        "sep" | "sept" | "september" => DatetimeWord::Month(9),
+        "oct" | "october" => DatetimeWord::Month(10),
+        "nov" | "november" => DatetimeWord::Month(11),
+        "dec" | "december" => DatetimeWord::Month(12),
+        "sun" | "sunday" => DatetimeWord::Dow(0),
+        "mon" | "monday" => DatetimeWord::Dow(1),
+        "tue" | "tues" | "tuesday" => DatetimeWord::Dow(2),
+        "wed" | "weds" | "wednesday" => DatetimeWord::Dow(3),
+        "thu" | "thur" | "thurs" | "thursday" => DatetimeWord::Dow(4),
+        "fri" | "friday" => DatetimeWord::Dow(5),
+        "sat" | "saturday" => DatetimeWord::Dow(6),
+        "am" => DatetimeWord::Am,
+        "pm" => DatetimeWord::Pm,
+        "ad" => DatetimeWord::Ad,
+        "bc" => DatetimeWord::Bc,
+        "now" => DatetimeWord::Now,
+        "today" => DatetimeWord::Today,
+        "tomorrow" => DatetimeWord::Tomorrow,
+        "yesterday" => DatetimeWord::Yesterday,
+        "epoch" => DatetimeWord::Epoch,
+        "infinity" | "+infinity" => DatetimeWord::Infinity,
+        "-infinity" => DatetimeWord::NegInfinity,
+        "allballs" => DatetimeWord::AllBalls,
+        "j" | "jd" | "julian" => DatetimeWord::Julian,
+        "t" => DatetimeWord::IsoTime,
+        "dst" => DatetimeWord::Dst,
+        "at" | "on" => DatetimeWord::Ignore,
         "d" | "h" | "m" | "s" | "y" | "mm" => return None,
         _ => return None,
     })
@@ -218,7 +218,7 @@ const DATE: u32 = Y | M | D;
 
 /// What a date/time text says.
 #[derive(Debug)]
-pub enum Value {
+pub enum DatetimeValue {
     /// Local time, and the zone in seconds east if one was given.
     Moment(Tm, Option<i32>),
     Epoch,
@@ -226,7 +226,7 @@ pub enum Value {
     NegInfinity,
 }
 
-pub struct Decoder<'a> {
+pub struct DatetimeDecoder<'a> {
     ctx: &'a EvalContext<'a>,
     tm: Tm,
     doy: i32,
@@ -239,7 +239,7 @@ pub struct Decoder<'a> {
     have_text_month: bool,
     order: DateOrder,
     /// DTK_JULIAN or ISO time announced by the field before.
-    pending: Option<Word>,
+    pending: Option<DatetimeWord>,
     time_only: bool,
 }
 
@@ -247,9 +247,9 @@ pub fn session_zone(ctx: &EvalContext) -> Zone {
     Zone::find(&ctx.format.time_zone).unwrap_or_else(Zone::utc)
 }
 
-impl<'a> Decoder<'a> {
-    fn new(ctx: &'a EvalContext<'a>, time_only: bool) -> Decoder<'a> {
-        Decoder {
+impl<'a> DatetimeDecoder<'a> {
+    fn new(ctx: &'a EvalContext<'a>, time_only: bool) -> DatetimeDecoder<'a> {
+        DatetimeDecoder {
             ctx,
             tm: Tm::default(),
             doy: 0,
@@ -265,7 +265,7 @@ impl<'a> Decoder<'a> {
             time_only,
         }
     }
-    fn set(&mut self, bits: u32) -> Parsed<()> {
+    fn set(&mut self, bits: u32) -> DatetimeResult<()> {
         if self.mask & bits != 0 {
             return Err(BadFormat);
         }
@@ -274,9 +274,9 @@ impl<'a> Decoder<'a> {
     }
 
     /// A date, timestamp or timestamptz.
-    pub fn datetime(ctx: &'a EvalContext<'a>, text: &str) -> Parsed<Value> {
+    pub fn datetime(ctx: &'a EvalContext<'a>, text: &str) -> DatetimeResult<DatetimeValue> {
         let fields = split(text)?;
-        let mut d = Decoder::new(ctx, false);
+        let mut d = DatetimeDecoder::new(ctx, false);
         let mut special = None;
         for i in 0..fields.len() {
             if let Some(v) = d.field(&fields, i)? {
@@ -299,12 +299,12 @@ impl<'a> Decoder<'a> {
             return Err(BadFormat);
         }
         d.finish_zone()?;
-        Ok(Value::Moment(d.tm, d.zone))
+        Ok(DatetimeValue::Moment(d.tm, d.zone))
     }
     /// A time of day: time, zone, and the local date if one was given.
-    pub fn time(ctx: &'a EvalContext<'a>, text: &str, want_zone: bool) -> Parsed<(Tm, Option<i32>)> {
+    pub fn time(ctx: &'a EvalContext<'a>, text: &str, want_zone: bool) -> DatetimeResult<(Tm, Option<i32>)> {
         let fields = split(text)?;
-        let mut d = Decoder::new(ctx, true);
+        let mut d = DatetimeDecoder::new(ctx, true);
         for i in 0..fields.len() {
             if d.field(&fields, i)?.is_some() {
                 return Err(BadFormat);
@@ -333,14 +333,17 @@ impl<'a> Decoder<'a> {
                     return Err(BadFormat);
                 }
             }
-            let now = super::local_time_at(ctx.clock_of_input(), ctx);
+            // Of the date only the offset of the session's zone is left in the value, if that.
+            let needs_offset = want_zone && d.zone.is_none() && d.named.is_none();
+            let now = if needs_offset { ctx.clock_of_input() } else { ctx.transaction_timestamp };
+            let now = super::local_time_at(now, ctx);
             (d.tm.year, d.tm.month, d.tm.day) = (now.year, now.month, now.day);
         }
         d.finish_zone()?;
         Ok((d.tm, d.zone))
     }
 
-    fn finish_zone(&mut self) -> Parsed<()> {
+    fn finish_zone(&mut self) -> DatetimeResult<()> {
         if let Some(z) = self.named.take() {
             let local = self.tm.timestamp().ok_or(FieldOverflow)?;
             let base = z.offset_for_local(local);
@@ -350,28 +353,28 @@ impl<'a> Decoder<'a> {
     }
 
     /// One field. Returns a value that stands alone.
-    fn field(&mut self, fields: &[Field], i: usize) -> Parsed<Option<Value>> {
+    fn field(&mut self, fields: &[DatetimeField], i: usize) -> DatetimeResult<Option<DatetimeValue>> {
         let (kind, text) = &fields[i];
         match kind {
-            Kind::Date => self.date_field(text)?,
-            Kind::Time => {
+            FieldKind::Date => self.date_field(text)?,
+            FieldKind::Time => {
                 if let Some(p) = self.pending.take()
-                    && p != Word::IsoTime
+                    && p != DatetimeWord::IsoTime
                 {
                     return Err(BadFormat);
                 }
                 self.set(TIME)?;
                 self.clock(text)?;
             }
-            Kind::Tz => self.zone_field(text)?,
-            Kind::Number => self.number_field(text)?,
-            Kind::String | Kind::Special => return self.word_field(text),
+            FieldKind::Tz => self.zone_field(text)?,
+            FieldKind::Number => self.number_field(text)?,
+            FieldKind::String | FieldKind::Special => return self.word_field(text),
         }
         Ok(None)
     }
 
-    fn date_field(&mut self, text: &str) -> Parsed<()> {
-        if self.pending == Some(Word::Julian) {
+    fn date_field(&mut self, text: &str) -> DatetimeResult<()> {
+        if self.pending == Some(DatetimeWord::Julian) {
             // `J2451187-0800`: a zone glued on.
             self.pending = None;
             let at = text.find('-').ok_or(BadFormat)?;
@@ -383,7 +386,7 @@ impl<'a> Decoder<'a> {
         if self.pending.is_some() || month_and_day || self.time_only && self.mask & TIME != 0 && !first_digit {
             if first_digit || self.pending.is_some() {
                 if let Some(p) = self.pending.take()
-                    && p != Word::IsoTime
+                    && p != DatetimeWord::IsoTime
                 {
                     return Err(BadFormat);
                 }
@@ -412,7 +415,7 @@ impl<'a> Decoder<'a> {
             other => other,
         }
     }
-    fn zone_name(&mut self, text: &str) -> Parsed<()> {
+    fn zone_name(&mut self, text: &str) -> DatetimeResult<()> {
         self.set(TZ)?;
         match Zone::find(text) {
             Some(z) => {
@@ -429,14 +432,14 @@ impl<'a> Decoder<'a> {
             }),
         }
     }
-    fn zone_field(&mut self, text: &str) -> Parsed<()> {
+    fn zone_field(&mut self, text: &str) -> DatetimeResult<()> {
         let offset = zone_offset(text)?;
         // `GMT+3`, `PST8`: an offset after an abbreviation would be a POSIX name.
         self.set(TZ)?;
         self.zone = Some(offset);
         Ok(())
     }
-    fn clock(&mut self, text: &str) -> Parsed<()> {
+    fn clock(&mut self, text: &str) -> DatetimeResult<()> {
         let (h, m, s, us) = clock(text)?;
         if h > i64::from(i32::MAX) {
             return Err(FieldOverflow);
@@ -447,7 +450,7 @@ impl<'a> Decoder<'a> {
         }
         Ok(())
     }
-    fn julian(&mut self, text: &str) -> Parsed<()> {
+    fn julian(&mut self, text: &str) -> DatetimeResult<()> {
         let (int, frac) = text.split_once('.').map_or((text, None), |(a, b)| (a, Some(b)));
         let jd: i64 =
             int.parse().map_err(|_| if int.bytes().all(|b| b.is_ascii_digit()) { FieldOverflow } else { BadFormat })?;
@@ -463,10 +466,10 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn number_field(&mut self, text: &str) -> Parsed<()> {
+    fn number_field(&mut self, text: &str) -> DatetimeResult<()> {
         match self.pending.take() {
-            Some(Word::Julian) => return self.julian(text),
-            Some(Word::IsoTime) => {
+            Some(DatetimeWord::Julian) => return self.julian(text),
+            Some(DatetimeWord::IsoTime) => {
                 if self.mask & TIME != 0 || (self.mask & DATE != DATE && !self.time_only) {
                     return Err(BadFormat);
                 }
@@ -491,7 +494,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// Digits run together: yyyymmdd, yymmdd, hhmmss, hhmm, with a fraction.
-    fn number_run(&mut self, text: &str) -> Parsed<()> {
+    fn number_run(&mut self, text: &str) -> DatetimeResult<()> {
         let (digits, frac) = match text.find('.') {
             Some(at) => (&text[..at], Some(&text[at..])),
             None => (text, None),
@@ -530,7 +533,7 @@ impl<'a> Decoder<'a> {
     }
 
     /// A lone number: which part of a date it is depends on what is known and on DateStyle.
-    fn number(&mut self, text: &str) -> Parsed<()> {
+    fn number(&mut self, text: &str) -> DatetimeResult<()> {
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
         let v: i32 = text[..digits].parse().map_err(|_| if digits == 0 { BadFormat } else { FieldOverflow })?;
         if digits < text.len() {
@@ -585,25 +588,25 @@ impl<'a> Decoder<'a> {
             _ => Err(BadFormat),
         }
     }
-    fn year(&mut self, v: i32, digits: usize) -> Parsed<()> {
+    fn year(&mut self, v: i32, digits: usize) -> DatetimeResult<()> {
         self.set(Y)?;
         self.tm.year = v;
         self.two_digit_year = digits <= 2;
         Ok(())
     }
-    fn month(&mut self, v: i32) -> Parsed<()> {
+    fn month(&mut self, v: i32) -> DatetimeResult<()> {
         self.set(M)?;
         self.tm.month = v;
         Ok(())
     }
-    fn day(&mut self, v: i32) -> Parsed<()> {
+    fn day(&mut self, v: i32) -> DatetimeResult<()> {
         self.set(D)?;
         self.tm.day = v;
         Ok(())
     }
 
     /// A date with its parts joined by punctuation.
-    fn date(&mut self, text: &str) -> Parsed<()> {
+    fn date(&mut self, text: &str) -> DatetimeResult<()> {
         let mut parts: Vec<&str> = Vec::new();
         let b = text.as_bytes();
         let mut i = 0;
@@ -639,7 +642,7 @@ impl<'a> Decoder<'a> {
                 continue;
             }
             match word(p) {
-                Some(Word::Month(m)) => {
+                Some(DatetimeWord::Month(m)) => {
                     self.set(M)?;
                     self.tm.month = m;
                     self.have_text_month = true;
@@ -663,7 +666,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn word_field(&mut self, text: &str) -> Parsed<Option<Value>> {
+    fn word_field(&mut self, text: &str) -> DatetimeResult<Option<DatetimeValue>> {
         if let Some(p) = self.pending.take() {
             let _ = p;
             return Err(BadFormat);
@@ -692,7 +695,7 @@ impl<'a> Decoder<'a> {
             return Err(BadFormat);
         }
         match w.ok_or(BadFormat)? {
-            Word::Month(m) => {
+            DatetimeWord::Month(m) => {
                 // `Feb 2 1999`, or a number before that was taken for the month is the day.
                 if self.mask & M != 0
                     && !self.have_text_month
@@ -706,24 +709,24 @@ impl<'a> Decoder<'a> {
                 self.have_text_month = true;
                 self.month(m)?;
             }
-            Word::Dow(_) => self.set(DOW)?,
-            Word::Am => self.meridiem(false)?,
-            Word::Pm => self.meridiem(true)?,
-            Word::Ad => self.bc = false,
-            Word::Bc => self.bc = true,
-            Word::Ignore => {}
-            Word::Dst => {
+            DatetimeWord::Dow(_) => self.set(DOW)?,
+            DatetimeWord::Am => self.meridiem(false)?,
+            DatetimeWord::Pm => self.meridiem(true)?,
+            DatetimeWord::Ad => self.bc = false,
+            DatetimeWord::Bc => self.bc = true,
+            DatetimeWord::Ignore => {}
+            DatetimeWord::Dst => {
                 self.set(DTZMOD)?;
                 self.zone = Some(self.zone.ok_or(BadFormat)? + 3600);
             }
-            Word::Julian => self.pending = Some(Word::Julian),
-            Word::IsoTime => {
+            DatetimeWord::Julian => self.pending = Some(DatetimeWord::Julian),
+            DatetimeWord::IsoTime => {
                 if self.mask & DATE != DATE && !self.time_only {
                     return Err(BadFormat);
                 }
-                self.pending = Some(Word::IsoTime);
+                self.pending = Some(DatetimeWord::IsoTime);
             }
-            Word::Now => {
+            DatetimeWord::Now => {
                 self.set(DATE | TIME | TZ)?;
                 let zone = session_zone(self.ctx);
                 let now = self.ctx.clock_of_input();
@@ -731,50 +734,50 @@ impl<'a> Decoder<'a> {
                 self.tm = tm_of(now + i64::from(offset) * USECS_PER_SEC);
                 self.zone = Some(offset);
             }
-            w @ (Word::Today | Word::Tomorrow | Word::Yesterday) => {
+            w @ (DatetimeWord::Today | DatetimeWord::Tomorrow | DatetimeWord::Yesterday) => {
                 self.set(DATE)?;
                 let now = super::local_time_at(self.ctx.clock_of_input(), self.ctx);
                 let shift = match w {
-                    Word::Tomorrow => 1,
-                    Word::Yesterday => -1,
+                    DatetimeWord::Tomorrow => 1,
+                    DatetimeWord::Yesterday => -1,
                     _ => 0,
                 };
                 (self.tm.year, self.tm.month, self.tm.day) =
                     from_julian(to_julian(now.year, now.month, now.day) + shift);
             }
-            Word::AllBalls => {
+            DatetimeWord::AllBalls => {
                 self.set(TIME | TZ)?;
                 self.zone = Some(0);
             }
-            Word::Epoch => return Ok(Some(Value::Epoch)),
-            Word::Infinity => return Ok(Some(Value::Infinity)),
-            Word::NegInfinity => return Ok(Some(Value::NegInfinity)),
+            DatetimeWord::Epoch => return Ok(Some(DatetimeValue::Epoch)),
+            DatetimeWord::Infinity => return Ok(Some(DatetimeValue::Infinity)),
+            DatetimeWord::NegInfinity => return Ok(Some(DatetimeValue::NegInfinity)),
         }
         Ok(None)
     }
-    fn zone_word(&mut self, text: &str) -> Parsed<bool> {
+    fn zone_word(&mut self, text: &str) -> DatetimeResult<bool> {
         match abbreviation(text) {
             None => Ok(false),
-            Some(Meaning::Fixed(seconds, _)) => {
+            Some(AbbreviationMeaning::Fixed(seconds, _)) => {
                 self.set(TZ)?;
                 self.zone = Some(*seconds);
                 Ok(true)
             }
-            Some(Meaning::Zone(name)) => {
+            Some(AbbreviationMeaning::Zone(name)) => {
                 self.set(TZ)?;
                 self.named = Zone::find(name);
                 Ok(true)
             }
         }
     }
-    fn meridiem(&mut self, pm: bool) -> Parsed<()> {
+    fn meridiem(&mut self, pm: bool) -> DatetimeResult<()> {
         if self.pm.is_some() {
             return Err(BadFormat);
         }
         self.pm = Some(pm);
         Ok(())
     }
-    fn apply_meridiem(&mut self) -> Parsed<()> {
+    fn apply_meridiem(&mut self) -> DatetimeResult<()> {
         if let Some(pm) = self.pm {
             if self.tm.hour > 12 {
                 return Err(FieldOverflow);
@@ -788,7 +791,7 @@ impl<'a> Decoder<'a> {
         Ok(())
     }
 
-    fn validate_date(&mut self) -> Parsed<()> {
+    fn validate_date(&mut self) -> DatetimeResult<()> {
         let tm = &mut self.tm;
         if self.mask & Y != 0 && self.mask & DATE != 0 {
             if self.bc {
@@ -841,7 +844,7 @@ fn time_in_range(tm: &Tm) -> bool {
 }
 
 /// `.123` in microseconds, rounded.
-pub fn fraction(text: &str) -> Parsed<i32> {
+pub fn fraction(text: &str) -> DatetimeResult<i32> {
     if text == "." {
         return Ok(0);
     }
@@ -853,13 +856,13 @@ pub fn fraction(text: &str) -> Parsed<i32> {
     Ok((v * 1e6).round_ties_even() as i32)
 }
 /// hh:mm, hh:mm:ss, with a fraction.
-pub fn clock(text: &str) -> Parsed<(i64, i32, i32, i32)> {
+pub fn clock(text: &str) -> DatetimeResult<(i64, i32, i32, i32)> {
     let (body, frac) = match text.find('.') {
         Some(at) => (&text[..at], fraction(&text[at..])?),
         None => (text, 0),
     };
     let parts: Vec<&str> = body.split(':').collect();
-    let num = |s: &str| -> Parsed<i64> {
+    let num = |s: &str| -> DatetimeResult<i64> {
         if s.is_empty() || !s.bytes().all(|b| b.is_ascii_digit()) {
             return Err(BadFormat);
         }
@@ -877,13 +880,13 @@ pub fn clock(text: &str) -> Parsed<(i64, i32, i32, i32)> {
     Ok((h, m as i32, s as i32, frac))
 }
 /// `+hh`, `-hh:mm`, `+hhmm`, `+hhmmss`, `-hh:mm:ss`: seconds east.
-pub fn zone_offset(text: &str) -> Parsed<i32> {
+pub fn zone_offset(text: &str) -> DatetimeResult<i32> {
     let (neg, body) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
         _ => return Err(BadFormat),
     };
-    let num = |s: &str| -> Parsed<i32> {
+    let num = |s: &str| -> DatetimeResult<i32> {
         if s.is_empty() || !s.bytes().all(|b| b.is_ascii_digit()) {
             return Err(BadFormat);
         }

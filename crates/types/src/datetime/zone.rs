@@ -1,6 +1,6 @@
 //! Time zones: names, abbreviations, POSIX strings; offsets through jiff's data.
 
-use super::abbreviations::{ABBREVIATIONS, Meaning};
+use super::abbreviations::{ABBREVIATIONS, AbbreviationMeaning};
 use super::calendar::*;
 use jiff::tz::TimeZone;
 
@@ -11,7 +11,7 @@ pub enum Zone {
     Named(TimeZone),
 }
 /// The offset in effect: seconds east of UTC, daylight saving, abbreviation.
-pub struct Offset {
+pub struct ZoneOffset {
     pub seconds: i32,
     pub dst: bool,
     pub abbreviation: String,
@@ -42,16 +42,16 @@ impl Zone {
         if let Zone::Named(tz) = self { tz.iana_name() } else { None }
     }
     /// What is in effect at a moment (microseconds since 2000 UTC).
-    pub fn at_utc(&self, ts: i64) -> Offset {
+    pub fn at_utc(&self, ts: i64) -> ZoneOffset {
         match self {
             Zone::Fixed(seconds, abbreviation) => {
-                Offset { seconds: *seconds, dst: false, abbreviation: abbreviation.clone() }
+                ZoneOffset { seconds: *seconds, dst: false, abbreviation: abbreviation.clone() }
             }
             Zone::Named(tz) => {
                 let secs = ts.div_euclid(USECS_PER_SEC).saturating_add(UNIX_TO_PG_SECS);
                 let stamp = jiff::Timestamp::from_second(near(secs)).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
                 let info = tz.to_offset_info(stamp);
-                Offset {
+                ZoneOffset {
                     seconds: info.offset().seconds(),
                     dst: info.dst().is_dst(),
                     abbreviation: info.abbreviation().to_string(),
@@ -165,6 +165,6 @@ fn hms(text: &str) -> Option<i32> {
 }
 
 /// An abbreviation of the default set: fixed seconds east of UTC, or a zone to ask.
-pub fn abbreviation(word: &str) -> Option<&'static Meaning> {
+pub fn abbreviation(word: &str) -> Option<&'static AbbreviationMeaning> {
     ABBREVIATIONS.binary_search_by(|e| e.0.cmp(word)).ok().and_then(|i| ABBREVIATIONS.get(i)).map(|e| &e.1)
 }

@@ -287,7 +287,7 @@ fn date_timetz(d: i32, t: (i64, i32)) -> Result<i64> {
 // ---- fields ----
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Part {
+enum DatetimePart {
     Micro,
     Milli,
     Second,
@@ -311,8 +311,8 @@ enum Part {
     ZoneHour,
     ZoneMinute,
 }
-fn part(name: &str) -> Option<Part> {
-    use Part::*;
+fn part(name: &str) -> Option<DatetimePart> {
+    use DatetimePart::*;
     // At most ten characters count.
     let n = if name.len() > 10 { name.get(..10)? } else { name }.to_ascii_lowercase();
     let n = n.as_str();
@@ -335,12 +335,12 @@ fn part(name: &str) -> Option<Part> {
             "c" | "cent" | "century" | "centuries" => Century,
             "mil" | "mils" | "millennia" | "millennium" => Millennium,
             n => match interval_unit(n)? {
-                crate::datetime::interval::Unit::Micros(USECS_PER_SEC) => Second,
-                crate::datetime::interval::Unit::Micros(USECS_PER_MINUTE) => Minute,
-                crate::datetime::interval::Unit::Micros(USECS_PER_HOUR) => Hour,
-                crate::datetime::interval::Unit::Days(1) => Day,
-                crate::datetime::interval::Unit::Months(1) => Month,
-                crate::datetime::interval::Unit::Months(12) => Year,
+                crate::datetime::interval::IntervalUnit::Micros(USECS_PER_SEC) => Second,
+                crate::datetime::interval::IntervalUnit::Micros(USECS_PER_MINUTE) => Minute,
+                crate::datetime::interval::IntervalUnit::Micros(USECS_PER_HOUR) => Hour,
+                crate::datetime::interval::IntervalUnit::Days(1) => Day,
+                crate::datetime::interval::IntervalUnit::Months(1) => Month,
+                crate::datetime::interval::IntervalUnit::Months(12) => Year,
                 _ => return None,
             },
         },
@@ -357,84 +357,84 @@ fn unsupported_unit(name: &str, type_name: &str) -> Error {
     lowered(name).map_or_else(|e| e, |name| Error::unsupported(message(name)))
 }
 /// An extracted field: exact, with its decimals; or nothing for infinities.
-enum Field {
+enum ExtractedField {
     Exact(i128, i32),
     Infinite(bool),
     Null,
 }
-impl Field {
-    fn int(v: impl Into<i128>) -> Field {
-        Field::Exact(v.into(), 0)
+impl ExtractedField {
+    fn int(v: impl Into<i128>) -> ExtractedField {
+        ExtractedField::Exact(v.into(), 0)
     }
     fn numeric(&self) -> Datum {
         match self {
-            Field::Exact(v, scale) => Datum::Numeric(Arc::new(Numeric::from_scaled(*v, *scale))),
-            Field::Infinite(neg) => {
+            ExtractedField::Exact(v, scale) => Datum::Numeric(Arc::new(Numeric::from_scaled(*v, *scale))),
+            ExtractedField::Infinite(neg) => {
                 Datum::Numeric(Arc::new(if *neg { Numeric::neg_infinity() } else { Numeric::infinity() }))
             }
-            Field::Null => Datum::Null,
+            ExtractedField::Null => Datum::Null,
         }
     }
     fn float(&self) -> Datum {
         match self {
-            Field::Exact(v, scale) => Datum::Float8(Numeric::from_scaled(*v, *scale).to_f64()),
-            Field::Infinite(neg) => Datum::Float8(if *neg { f64::NEG_INFINITY } else { f64::INFINITY }),
-            Field::Null => Datum::Null,
+            ExtractedField::Exact(v, scale) => Datum::Float8(Numeric::from_scaled(*v, *scale).to_f64()),
+            ExtractedField::Infinite(neg) => Datum::Float8(if *neg { f64::NEG_INFINITY } else { f64::INFINITY }),
+            ExtractedField::Null => Datum::Null,
         }
     }
 }
-fn infinite_field(p: Part, negative: bool, interval: bool) -> Field {
-    use Part::*;
+fn infinite_field(p: DatetimePart, negative: bool, interval: bool) -> ExtractedField {
+    use DatetimePart::*;
     let grows = if interval {
         matches!(p, Hour | Day | Year | Decade | Century | Millennium | Epoch)
     } else {
         matches!(p, Year | Decade | Century | Millennium | Epoch | IsoYear | Julian)
     };
-    if grows { Field::Infinite(negative) } else { Field::Null }
+    if grows { ExtractedField::Infinite(negative) } else { ExtractedField::Null }
 }
-fn clock_field(p: Part, tm: &Tm) -> Option<Field> {
+fn clock_field(p: DatetimePart, tm: &Tm) -> Option<ExtractedField> {
     let us = i128::from(tm.second) * 1_000_000 + i128::from(tm.micros);
     Some(match p {
-        Part::Micro => Field::int(us),
-        Part::Milli => Field::Exact(us, 3),
-        Part::Second => Field::Exact(us, 6),
-        Part::Minute => Field::int(tm.minute),
-        Part::Hour => Field::int(tm.hour),
+        DatetimePart::Micro => ExtractedField::int(us),
+        DatetimePart::Milli => ExtractedField::Exact(us, 3),
+        DatetimePart::Second => ExtractedField::Exact(us, 6),
+        DatetimePart::Minute => ExtractedField::int(tm.minute),
+        DatetimePart::Hour => ExtractedField::int(tm.hour),
         _ => return None,
     })
 }
 fn floor_div(a: i32, b: i32) -> i32 {
     a.div_euclid(b)
 }
-fn date_field(p: Part, tm: &Tm) -> Option<Field> {
+fn date_field(p: DatetimePart, tm: &Tm) -> Option<ExtractedField> {
     let y = tm.year;
     let jd = to_julian(y, tm.month, tm.day);
     // There is no year 0: BC years count from −1.
     let shown = if y > 0 { y } else { y - 1 };
     let blocks = |n: i32| if y > 0 { (y + n - 1) / n } else { -((n - 1 - (y - 1)) / n) };
     Some(match p {
-        Part::Day => Field::int(tm.day),
-        Part::Month => Field::int(tm.month),
-        Part::Quarter => Field::int((tm.month - 1) / 3 + 1),
-        Part::Week => Field::int(iso_year_week(y, tm.month, tm.day).1),
-        Part::IsoYear => {
+        DatetimePart::Day => ExtractedField::int(tm.day),
+        DatetimePart::Month => ExtractedField::int(tm.month),
+        DatetimePart::Quarter => ExtractedField::int((tm.month - 1) / 3 + 1),
+        DatetimePart::Week => ExtractedField::int(iso_year_week(y, tm.month, tm.day).1),
+        DatetimePart::IsoYear => {
             let iso = iso_year_week(y, tm.month, tm.day).0;
-            Field::int(if iso <= 0 { iso - 1 } else { iso })
+            ExtractedField::int(if iso <= 0 { iso - 1 } else { iso })
         }
-        Part::Year => Field::int(shown),
-        Part::Decade => Field::int(if y >= 0 { y / 10 } else { -((8 - (y - 1)) / 10) }),
-        Part::Century => Field::int(blocks(100)),
-        Part::Millennium => Field::int(blocks(1000)),
-        Part::Dow => Field::int(day_of_week(jd)),
-        Part::IsoDow => Field::int(if day_of_week(jd) == 0 { 7 } else { day_of_week(jd) }),
-        Part::Doy => Field::int(jd - to_julian(y, 1, 1) + 1),
+        DatetimePart::Year => ExtractedField::int(shown),
+        DatetimePart::Decade => ExtractedField::int(if y >= 0 { y / 10 } else { -((8 - (y - 1)) / 10) }),
+        DatetimePart::Century => ExtractedField::int(blocks(100)),
+        DatetimePart::Millennium => ExtractedField::int(blocks(1000)),
+        DatetimePart::Dow => ExtractedField::int(day_of_week(jd)),
+        DatetimePart::IsoDow => ExtractedField::int(if day_of_week(jd) == 0 { 7 } else { day_of_week(jd) }),
+        DatetimePart::Doy => ExtractedField::int(jd - to_julian(y, 1, 1) + 1),
         _ => return None,
     })
 }
-fn moment_field(name: &str, ts: i64, zone: Option<i32>, type_name: &str) -> Result<Field> {
+fn moment_field(name: &str, ts: i64, zone: Option<i32>, type_name: &str) -> Result<ExtractedField> {
     let p = part(name).ok_or_else(|| unknown_unit(name, type_name))?;
     if !is_finite_ts(ts) {
-        if zone.is_none() && matches!(p, Part::Zone | Part::ZoneHour | Part::ZoneMinute) {
+        if zone.is_none() && matches!(p, DatetimePart::Zone | DatetimePart::ZoneHour | DatetimePart::ZoneMinute) {
             return Err(unsupported_unit(name, type_name));
         }
         return Ok(infinite_field(p, ts < 0, false));
@@ -446,32 +446,35 @@ fn moment_field(name: &str, ts: i64, zone: Option<i32>, type_name: &str) -> Resu
         return Ok(f);
     }
     Ok(match p {
-        Part::Epoch => Field::Exact(i128::from(ts) - i128::from(UNIX_EPOCH_TS), 6),
-        Part::Julian => {
+        DatetimePart::Epoch => ExtractedField::Exact(i128::from(ts) - i128::from(UNIX_EPOCH_TS), 6),
+        DatetimePart::Julian => {
             let day = to_julian(tm.year, tm.month, tm.day);
             let fraction = tm.time_micros();
             if fraction == 0 && type_name == "date" {
-                Field::int(day)
+                ExtractedField::int(day)
             } else {
                 // Day and fraction of a day, to as many decimals as a quotient of numerics has.
                 let q = Numeric::from(fraction).div(&Numeric::from(USECS_PER_DAY))?;
                 let v = Numeric::from(day).add(&q);
-                return Ok(Field::Exact(v.scale_by_power_of_ten(v.dscale()).to_i128().unwrap_or(0), v.dscale()));
+                return Ok(ExtractedField::Exact(
+                    v.scale_by_power_of_ten(v.dscale()).to_i128().unwrap_or(0),
+                    v.dscale(),
+                ));
             }
         }
-        Part::Zone if zone.is_some() => Field::int(east),
-        Part::ZoneHour if zone.is_some() => Field::int(east / 3600),
-        Part::ZoneMinute if zone.is_some() => Field::int(east % 3600 / 60),
+        DatetimePart::Zone if zone.is_some() => ExtractedField::int(east),
+        DatetimePart::ZoneHour if zone.is_some() => ExtractedField::int(east / 3600),
+        DatetimePart::ZoneMinute if zone.is_some() => ExtractedField::int(east % 3600 / 60),
         _ => return Err(unsupported_unit(name, type_name)),
     })
 }
-fn tz_field(c: &EvalContext, name: &str, ts: i64) -> Result<Field> {
+fn tz_field(c: &EvalContext, name: &str, ts: i64) -> Result<ExtractedField> {
     let east = if is_finite_ts(ts) { session_zone(c).offset_at(ts) } else { 0 };
     moment_field(name, ts, Some(east), "timestamp with time zone")
 }
-fn day_field(name: &str, d: i32) -> Result<Field> {
+fn day_field(name: &str, d: i32) -> Result<ExtractedField> {
     let p = part(name).ok_or_else(|| unknown_unit(name, "date"))?;
-    use Part::*;
+    use DatetimePart::*;
     if matches!(p, Micro | Milli | Second | Minute | Hour | Zone | ZoneHour | ZoneMinute) {
         return Err(unsupported_unit(name, "date"));
     }
@@ -481,27 +484,27 @@ fn day_field(name: &str, d: i32) -> Result<Field> {
     let (year, month, day) = from_julian(d + POSTGRES_EPOCH_JDATE);
     let tm = Tm { year, month, day, ..Tm::default() };
     match p {
-        Epoch => Ok(Field::int((i64::from(d) + i64::from(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)) * 86_400)),
-        Julian => Ok(Field::int(d + POSTGRES_EPOCH_JDATE)),
+        Epoch => Ok(ExtractedField::int((i64::from(d) + i64::from(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE)) * 86_400)),
+        Julian => Ok(ExtractedField::int(d + POSTGRES_EPOCH_JDATE)),
         p => date_field(p, &tm).ok_or_else(|| unsupported_unit(name, "date")),
     }
 }
-fn time_field(name: &str, t: i64, west: Option<i32>) -> Result<Field> {
+fn time_field(name: &str, t: i64, west: Option<i32>) -> Result<ExtractedField> {
     let type_name = if west.is_some() { "time with time zone" } else { "time without time zone" };
     let p = part(name).ok_or_else(|| unknown_unit(name, type_name))?;
     if let Some(f) = clock_field(p, &time_of(t)) {
         return Ok(f);
     }
     Ok(match (p, west) {
-        (Part::Epoch, w) => Field::Exact(i128::from(t) + i128::from(w.unwrap_or(0)) * 1_000_000, 6),
-        (Part::Zone, Some(w)) => Field::int(-w),
-        (Part::ZoneHour, Some(w)) => Field::int(-w / 3600),
-        (Part::ZoneMinute, Some(w)) => Field::int(-w % 3600 / 60),
+        (DatetimePart::Epoch, w) => ExtractedField::Exact(i128::from(t) + i128::from(w.unwrap_or(0)) * 1_000_000, 6),
+        (DatetimePart::Zone, Some(w)) => ExtractedField::int(-w),
+        (DatetimePart::ZoneHour, Some(w)) => ExtractedField::int(-w / 3600),
+        (DatetimePart::ZoneMinute, Some(w)) => ExtractedField::int(-w % 3600 / 60),
         _ => return Err(unsupported_unit(name, type_name)),
     })
 }
-fn interval_field(name: &str, v: &Interval) -> Result<Field> {
-    use Part::*;
+fn interval_field(name: &str, v: &Interval) -> Result<ExtractedField> {
+    use DatetimePart::*;
     let p = part(name).ok_or_else(|| unknown_unit(name, "interval"))?;
     if matches!(p, Zone | ZoneHour | ZoneMinute | Dow | IsoDow | Doy | IsoYear | Julian) {
         return Err(unsupported_unit(name, "interval"));
@@ -512,31 +515,31 @@ fn interval_field(name: &str, v: &Interval) -> Result<Field> {
     let us = v.micros;
     let (year, month) = (v.months / 12, v.months % 12);
     Ok(match p {
-        Micro => Field::int(us % USECS_PER_MINUTE),
-        Milli => Field::Exact(i128::from(us % USECS_PER_MINUTE), 3),
-        Second => Field::Exact(i128::from(us % USECS_PER_MINUTE), 6),
-        Minute => Field::int(us / USECS_PER_MINUTE % 60),
-        Hour => Field::int(us / USECS_PER_HOUR),
-        Day => Field::int(v.days),
-        Week => Field::int(v.days / 7),
-        Month => Field::int(month),
-        Quarter => Field::int(if month >= 0 { month / 3 + 1 } else { -(-month / 3 + 1) }),
-        Year => Field::int(year),
-        Decade => Field::int(year / 10),
-        Century => Field::int(year / 100),
-        Millennium => Field::int(year / 1000),
+        Micro => ExtractedField::int(us % USECS_PER_MINUTE),
+        Milli => ExtractedField::Exact(i128::from(us % USECS_PER_MINUTE), 3),
+        Second => ExtractedField::Exact(i128::from(us % USECS_PER_MINUTE), 6),
+        Minute => ExtractedField::int(us / USECS_PER_MINUTE % 60),
+        Hour => ExtractedField::int(us / USECS_PER_HOUR),
+        Day => ExtractedField::int(v.days),
+        Week => ExtractedField::int(v.days / 7),
+        Month => ExtractedField::int(month),
+        Quarter => ExtractedField::int(if month >= 0 { month / 3 + 1 } else { -(-month / 3 + 1) }),
+        Year => ExtractedField::int(year),
+        Decade => ExtractedField::int(year / 10),
+        Century => ExtractedField::int(year / 100),
+        Millennium => ExtractedField::int(year / 1000),
         _ => {
             // A year has 365.25 days, a month 30.
             let secs = i128::from(year) * 31_557_600 + i128::from(month) * 2_592_000 + i128::from(v.days) * 86_400;
-            Field::Exact(secs * 1_000_000 + i128::from(us), 6)
+            ExtractedField::Exact(secs * 1_000_000 + i128::from(us), 6)
         }
     })
 }
 
 // ---- truncation ----
 
-fn trunc_tm(p: Part, mut tm: Tm) -> Option<Tm> {
-    use Part::*;
+fn trunc_tm(p: DatetimePart, mut tm: Tm) -> Option<Tm> {
+    use DatetimePart::*;
     let level = match p {
         Micro => return Some(tm),
         Milli => {
@@ -605,11 +608,20 @@ fn trunc_tz(name: &str, ts: i64, zone: &Zone) -> Result<i64> {
     let east = i64::from(zone.offset_at(ts)) * USECS_PER_SEC;
     let local = trunc_local(name, ts + east, type_name)?;
     // Within a day the offset stays; from a day on it is looked up anew.
-    let keep = matches!(part(name), Some(Part::Micro | Part::Milli | Part::Second | Part::Minute | Part::Hour));
+    let keep = matches!(
+        part(name),
+        Some(
+            DatetimePart::Micro
+                | DatetimePart::Milli
+                | DatetimePart::Second
+                | DatetimePart::Minute
+                | DatetimePart::Hour
+        )
+    );
     if keep { Ok(local - east) } else { local_to_utc(local, zone) }
 }
 fn trunc_interval(name: &str, v: &Interval) -> Result<Interval> {
-    use Part::*;
+    use DatetimePart::*;
     let p = part(name).ok_or_else(|| unknown_unit(name, "interval"))?;
     let week = || {
         Error::unsupported("unit \"week\" not supported for type interval")
@@ -901,7 +913,7 @@ scalars! {
 fn input_zone(z: &str) -> Result<Zone> {
     match crate::datetime::parse::zone_offset(z) {
         Ok(s) => Ok(Zone::Fixed(s, z.to_string())),
-        Err(crate::datetime::parse::Problem::ZoneOverflow) => {
+        Err(crate::datetime::parse::DatetimeProblem::ZoneOverflow) => {
             Err(parameter(format!("numeric time zone \"{z}\" out of range")))
         }
         Err(_) if z.starts_with(|c: char| c.is_ascii_digit()) => {

@@ -4,9 +4,9 @@
 //! ([`Support::WantsTypes`](super::descriptor::Support::WantsTypes)).
 
 use super::get::arg;
-use crate::json::node::{Node, array_index};
-use crate::json::populate::{self, Opened};
-use crate::json::value::{self, Value, escape};
+use crate::json::node::{JsonNode, array_index};
+use crate::json::populate::{self, OpenedJson};
+use crate::json::value::{self, JsonValue, escape};
 use crate::json::{aggregate, binary, convert, parse};
 use crate::{Array, Datum, EvalContext, Record, oids::*, pieces};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
@@ -68,7 +68,7 @@ fn json_array(list: &[(Oid, Datum)], absent_on_null: bool, ctx: &EvalContext) ->
 pub fn jsonb_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
     let list = list.iter().map(|(ty, v)| convert::to_value(*ty, v, ctx)).collect::<Result<_>>()?;
-    binary::datum(&Value::Array(list))
+    binary::datum(&JsonValue::Array(list))
 }
 fn pairs<'a>(list: &'a [(Oid, Datum)], function: &str) -> Result<impl Iterator<Item = &'a [(Oid, Datum)]>> {
     if !list.len().is_multiple_of(2) {
@@ -154,7 +154,7 @@ fn populated(function: &str, ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Da
         return Err(invalid(format!("could not determine row type for result of {function}"))
             .with_hint("Provide a non-null record argument, or call the function in the FROM clause using a column definition list."));
     };
-    let opened = Opened::new(&json)?;
+    let opened = OpenedJson::new(&json)?;
     let old = if let Datum::Record(r) = &base { Some(&**r) } else { None };
     let under = convert::base_type(ty, ctx);
     let row = populate::record(under, &columns, old, opened.node(), function, ctx)?;
@@ -208,17 +208,21 @@ fn record(d: &Datum) -> Result<&Record> {
 pub(super) fn path(a: &Array) -> Option<Vec<&str>> {
     a.elements.iter().map(|e| if let Datum::Text(t) = e { Some(&**t) } else { None }).collect()
 }
-fn found(node: Option<Node<'_>>, as_text: bool) -> Result<Datum> {
+fn found(node: Option<JsonNode<'_>>, as_text: bool) -> Result<Datum> {
     Ok(match node {
         Some(node) if as_text => node.plain_text()?.map_or(Datum::Null, Datum::text),
-        Some(Node::Jsonb(v)) => binary::datum(v)?,
+        Some(JsonNode::Jsonb(v)) => binary::datum(v)?,
         Some(node) => Datum::text(node.json_text()?),
         None => Datum::Null,
     })
 }
-fn json_get(json: &str, as_text: bool, find: impl for<'a> FnOnce(Node<'a>) -> Option<Node<'a>>) -> Result<Datum> {
+fn json_get(
+    json: &str,
+    as_text: bool,
+    find: impl for<'a> FnOnce(JsonNode<'a>) -> Option<JsonNode<'a>>,
+) -> Result<Datum> {
     let p = parse::parse(json)?;
-    found(find(Node::Json(&p, json)), as_text)
+    found(find(JsonNode::Json(&p, json)), as_text)
 }
 fn json_path(json: &str, steps: &Array, as_text: bool) -> Result<Datum> {
     match path(steps) {
@@ -230,15 +234,15 @@ fn json_path(json: &str, steps: &Array, as_text: bool) -> Result<Datum> {
 /// Writes json text without blanks. `keeps` tells which members, and (true) which elements stay; `string` writes
 /// strings.
 pub(super) fn write_compact(
-    p: &parse::Parsed,
+    p: &parse::ParsedJson,
     source: &str,
-    keeps: &dyn Fn(&parse::Parsed, bool) -> bool,
+    keeps: &dyn Fn(&parse::ParsedJson, bool) -> bool,
     string: &dyn Fn(&str, &mut Vec<u8>) -> Result<()>,
     out: &mut Vec<u8>,
 ) -> Result<()> {
     work::step(50)?;
     match &p.kind {
-        parse::Kind::Array(list) => {
+        parse::ParsedJsonKind::Array(list) => {
             out.push(b'[');
             for (i, v) in list.iter().filter(|v| keeps(v, true)).enumerate() {
                 if i > 0 {
@@ -248,7 +252,7 @@ pub(super) fn write_compact(
             }
             out.push(b']');
         }
-        parse::Kind::Object(list) => {
+        parse::ParsedJsonKind::Object(list) => {
             out.push(b'{');
             for (i, (k, v)) in list.iter().filter(|(_, v)| keeps(v, false)).enumerate() {
                 if i > 0 {
@@ -260,7 +264,7 @@ pub(super) fn write_compact(
             }
             out.push(b'}');
         }
-        parse::Kind::String(s) => string(s, out)?,
+        parse::ParsedJsonKind::String(s) => string(s, out)?,
         _ => pieces::append(out, source.get(p.start..p.end).unwrap_or("").as_bytes())?,
     }
     Ok(())
@@ -268,7 +272,9 @@ pub(super) fn write_compact(
 /// Without members that are null, or elements either.
 fn strip(json: &str, in_arrays: bool) -> Result<Datum> {
     let mut out = Vec::new();
-    let keeps = |p: &parse::Parsed, is_element: bool| !matches!(p.kind, parse::Kind::Null) || is_element && !in_arrays;
+    let keeps = |p: &parse::ParsedJson, is_element: bool| {
+        !matches!(p.kind, parse::ParsedJsonKind::Null) || is_element && !in_arrays
+    };
     let string = |s: &str, out: &mut Vec<u8>| {
         escape(s, out);
         Ok(())
@@ -279,8 +285,8 @@ fn strip(json: &str, in_arrays: bool) -> Result<Datum> {
 fn array_length(json: &str) -> Result<i32> {
     let p = parse::parse(json)?;
     match &p.kind {
-        parse::Kind::Array(list) => Ok(list.len() as i32),
-        parse::Kind::Object(_) => Err(invalid("cannot get array length of a non-array")),
+        parse::ParsedJsonKind::Array(list) => Ok(list.len() as i32),
+        parse::ParsedJsonKind::Object(_) => Err(invalid("cannot get array length of a non-array")),
         _ => Err(invalid("cannot get array length of a scalar")),
     }
 }
@@ -346,7 +352,7 @@ scalars! {
     fn json_extract_path(c; j: text, p: array) = json_path(j, p, false)?;
     fn json_extract_path_text(c; j: text, p: array) = json_path(j, p, true)?;
     fn json_array_length(c; j: text) = array_length(j)?;
-    fn json_typeof(c; j: text) = Node::Json(&parse::parse(j)?, j).type_name();
+    fn json_typeof(c; j: text) = JsonNode::Json(&parse::parse(j)?, j).type_name();
     fn json_strip_nulls(c; j: text, in_arrays: boolean) = strip(j, in_arrays)?;
     fn json_object(c; a: array) = text_object(text_pairs(a)?)?;
     fn json_object_two_arg(c; k: array, v: array) = text_object(text_lists(k, v)?)?;
@@ -362,18 +368,18 @@ pub fn subscript_step(d: &Datum) -> Option<String> {
 }
 /// Assignment to a subscript: `old` may be NULL.
 pub fn assign(old: &Datum, steps: &[Option<String>], first_is_number: bool, new: &Datum) -> Result<Datum> {
-    use crate::json::path_set::{Change, Path};
+    use crate::json::path_set::{PathAssignment, PathChange};
     let target = match old {
         Datum::Jsonb(b) => binary::decode(b)?,
-        _ if first_is_number => Value::Array(Vec::new()),
-        _ => Value::Object(Vec::new()),
+        _ if first_is_number => JsonValue::Array(Vec::new()),
+        _ => JsonValue::Object(Vec::new()),
     };
     let new = match new {
         Datum::Jsonb(b) => binary::decode(b)?,
-        _ => Value::Null,
+        _ => JsonValue::Null,
     };
     let steps: Vec<Option<&str>> = steps.iter().map(Option::as_deref).collect();
-    binary::datum(&Path { steps: &steps, change: Change::Assign, new: &new }.apply(target, 0)?)
+    binary::datum(&PathAssignment { steps: &steps, change: PathChange::Assign, new: &new }.apply(target, 0)?)
 }
 /// Along subscripts.
 pub fn fetch(d: &Datum, steps: &[String]) -> Result<Datum> {

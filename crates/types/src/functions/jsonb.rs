@@ -3,9 +3,9 @@
 use super::json::{invalid, object_key, path, text_lists, text_pairs};
 use crate::cast;
 use crate::json::binary;
-use crate::json::node::{Node, array_index};
-use crate::json::path_set::{Change, Path};
-use crate::json::value::{self, Value};
+use crate::json::node::{JsonNode, array_index};
+use crate::json::path_set::{PathAssignment, PathChange};
+use crate::json::value::{self, JsonValue};
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, oids::*};
 use kilndb_base::hash::HashSet;
@@ -83,16 +83,16 @@ fn root_contains(a: &[u8], b: &[u8]) -> Result<bool> {
 }
 
 fn concat(a: &[u8], b: &[u8]) -> Result<Datum> {
-    let list = |v: Value| if let Value::Array(list) = v { list } else { vec![v] };
+    let list = |v: JsonValue| if let JsonValue::Array(list) = v { list } else { vec![v] };
     let joined = match (binary::decode(a)?, binary::decode(b)?) {
-        (Value::Object(mut a), Value::Object(b)) => {
+        (JsonValue::Object(mut a), JsonValue::Object(b)) => {
             a.extend(b);
             value::object(a)?
         }
         (a, b) => {
             let mut all = list(a);
             all.extend(list(b));
-            Value::Array(all)
+            JsonValue::Array(all)
         }
     };
     binary::datum(&joined)
@@ -105,51 +105,51 @@ fn kept<T>(list: Vec<T>, stays: impl Fn(&T) -> bool) -> Result<Vec<T>> {
 fn delete_keys<'a>(b: &[u8], keys: impl Iterator<Item = &'a str>) -> Result<Datum> {
     let keys = work::steps(keys, 50).collect::<Result<HashSet<&str>>>()?;
     binary::datum(&match binary::decode(b)? {
-        Value::Object(list) => Value::Object(kept(list, |(k, _)| !keys.contains(k.as_str()))?),
-        Value::Array(list) => {
-            Value::Array(kept(list, |v| !matches!(v, Value::String(s) if keys.contains(s.as_str())))?)
+        JsonValue::Object(list) => JsonValue::Object(kept(list, |(k, _)| !keys.contains(k.as_str()))?),
+        JsonValue::Array(list) => {
+            JsonValue::Array(kept(list, |v| !matches!(v, JsonValue::String(s) if keys.contains(s.as_str())))?)
         }
         _ => return Err(invalid("cannot delete from scalar")),
     })
 }
 fn delete_element(b: &[u8], index: i32) -> Result<Datum> {
     binary::datum(&match binary::decode(b)? {
-        Value::Object(_) => return Err(invalid("cannot delete from object using integer index")),
-        Value::Array(mut list) => {
+        JsonValue::Object(_) => return Err(invalid("cannot delete from object using integer index")),
+        JsonValue::Array(mut list) => {
             let index = if index < 0 { i64::from(index) + list.len() as i64 } else { i64::from(index) };
             if let Ok(at) = usize::try_from(index)
                 && at < list.len()
             {
                 list.remove(at);
             }
-            Value::Array(list)
+            JsonValue::Array(list)
         }
         _ => return Err(invalid("cannot delete from scalar")),
     })
 }
 
-fn change(b: &[u8], steps: &Array, change: Change, new: &[u8]) -> Result<Datum> {
+fn change(b: &[u8], steps: &Array, change: PathChange, new: &[u8]) -> Result<Datum> {
     if steps.dims.len() > 1 {
         return Err(Error::new(sqlstate::ARRAY_SUBSCRIPT_ERROR, "wrong number of array subscripts"));
     }
     let target = binary::decode(b)?;
     if target.is_scalar() {
-        return Err(invalid(if change == Change::Delete {
+        return Err(invalid(if change == PathChange::Delete {
             "cannot delete path in scalar"
         } else {
             "cannot set path in scalar"
         }));
     }
-    if binary::count(b) == 0 && matches!(change, Change::Replace | Change::Delete) {
+    if binary::count(b) == 0 && matches!(change, PathChange::Replace | PathChange::Delete) {
         return Ok(jsonb(b));
     }
     let steps: Vec<Option<&str>> =
         steps.elements.iter().map(|e| if let Datum::Text(t) = e { Some(&**t) } else { None }).collect();
-    let new = if new.is_empty() { Value::Null } else { binary::decode(new)? };
-    binary::datum(&Path { steps: &steps, change, new: &new }.apply(target, 0)?)
+    let new = if new.is_empty() { JsonValue::Null } else { binary::decode(new)? };
+    binary::datum(&PathAssignment { steps: &steps, change, new: &new }.apply(target, 0)?)
 }
-fn set(create: bool) -> Change {
-    if create { Change::Create } else { Change::Replace }
+fn set(create: bool) -> PathChange {
+    if create { PathChange::Create } else { PathChange::Replace }
 }
 pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let [Datum::Jsonb(b), Datum::Array(steps), new, Datum::Bool(create), treatment] = args else {
@@ -169,8 +169,8 @@ pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
             .with_hint(
                 "To avoid, either change the null_value_treatment argument or ensure that an SQL NULL is not passed.",
             )),
-        "use_json_null" => change(b, steps, set(*create), &binary::encode(&Value::Null)?),
-        "delete_key" => change(b, steps, Change::Delete, &[]),
+        "use_json_null" => change(b, steps, set(*create), &binary::encode(&JsonValue::Null)?),
+        "delete_key" => change(b, steps, PathChange::Delete, &[]),
         "return_target" => Ok(jsonb(b)),
         _ => Err(invalid(
             "null_value_treatment must be \"delete_key\", \"return_target\", \"use_json_null\", or \"raise_exception\"",
@@ -178,16 +178,16 @@ pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     }
 }
 
-fn strip(v: Value, in_arrays: bool) -> Result<Value> {
-    let stripped = |v: Value| strip(v, in_arrays);
+fn strip(v: JsonValue, in_arrays: bool) -> Result<JsonValue> {
+    let stripped = |v: JsonValue| strip(v, in_arrays);
     Ok(match v {
-        Value::Array(list) => {
-            let list = kept(list, |v| !(in_arrays && matches!(v, Value::Null)))?;
-            Value::Array(list.into_iter().map(stripped).collect::<Result<_>>()?)
+        JsonValue::Array(list) => {
+            let list = kept(list, |v| !(in_arrays && matches!(v, JsonValue::Null)))?;
+            JsonValue::Array(list.into_iter().map(stripped).collect::<Result<_>>()?)
         }
-        Value::Object(list) => {
-            let list = kept(list, |(_, v)| !matches!(v, Value::Null))?;
-            Value::Object(list.into_iter().map(|(k, v)| Ok((k, stripped(v)?))).collect::<Result<_>>()?)
+        JsonValue::Object(list) => {
+            let list = kept(list, |(_, v)| !matches!(v, JsonValue::Null))?;
+            JsonValue::Object(list.into_iter().map(|(k, v)| Ok((k, stripped(v)?))).collect::<Result<_>>()?)
         }
         scalar => scalar,
     })
@@ -208,7 +208,7 @@ fn pretty(b: &[u8]) -> Result<String> {
     String::from_utf8(out).map_err(|_| Error::internal("JSON is not UTF-8"))
 }
 fn text_object(pairs: Vec<(&Datum, &Datum)>) -> Result<Datum> {
-    let value = |v: &Datum| if let Datum::Text(t) = v { Value::String(t.to_string()) } else { Value::Null };
+    let value = |v: &Datum| if let Datum::Text(t) = v { JsonValue::String(t.to_string()) } else { JsonValue::Null };
     let pairs = work::steps(pairs, 100)
         .map(|pair| pair.and_then(|(k, v)| Ok((object_key(k)?.to_string(), value(v)))))
         .collect::<Result<_>>()?;
@@ -218,8 +218,8 @@ fn text_object(pairs: Vec<(&Datum, &Datum)>) -> Result<Datum> {
 /// What a jsonb number or boolean is as SQL's. JSON's null is NULL.
 fn to_number(b: &[u8], target: Oid, name: &str, c: &EvalContext) -> Result<Datum> {
     match binary::decode(b)? {
-        Value::Null => Ok(Datum::Null),
-        Value::Number(n) => {
+        JsonValue::Null => Ok(Datum::Null),
+        JsonValue::Number(n) => {
             let n: Arc<Numeric> = Arc::new(n);
             match cast::lookup_cast(NUMERIC, target) {
                 Some(f) if target != NUMERIC => f(&Datum::Numeric(n), -1, true, c),
@@ -231,29 +231,29 @@ fn to_number(b: &[u8], target: Oid, name: &str, c: &EvalContext) -> Result<Datum
 }
 fn to_bool(b: &[u8]) -> Result<Datum> {
     match binary::decode(b)? {
-        Value::Null => Ok(Datum::Null),
-        Value::Bool(b) => Ok(Datum::Bool(b)),
+        JsonValue::Null => Ok(Datum::Null),
+        JsonValue::Bool(b) => Ok(Datum::Bool(b)),
         other => Err(cannot_cast(&other, "boolean")),
     }
 }
-fn cannot_cast(v: &Value, name: &str) -> Error {
+fn cannot_cast(v: &JsonValue, name: &str) -> Error {
     let what = match v {
-        Value::Null => "null",
-        Value::String(_) => "string",
-        Value::Number(_) => "numeric",
-        Value::Bool(_) => "boolean",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        JsonValue::Null => "null",
+        JsonValue::String(_) => "string",
+        JsonValue::Number(_) => "numeric",
+        JsonValue::Bool(_) => "boolean",
+        JsonValue::Array(_) => "array",
+        JsonValue::Object(_) => "object",
     };
     invalid(format!("cannot cast jsonb {what} to type {name}"))
 }
 
 scalars! {
-    fn jsonb_in(c; v: text) = binary::datum(&Value::parse(v)?)?;
+    fn jsonb_in(c; v: text) = binary::datum(&JsonValue::parse(v)?)?;
     fn jsonb_out(c; v: jsonb) = binary::decode(v)?.text()?;
     fn jsonb_send(c; v: jsonb) = [&[1u8], binary::decode(v)?.text()?.as_bytes()].concat();
-    fn jsonb_build_array_noargs(c;) = binary::datum(&Value::Array(Vec::new()))?;
-    fn jsonb_build_object_noargs(c;) = binary::datum(&Value::Object(Vec::new()))?;
+    fn jsonb_build_array_noargs(c;) = binary::datum(&JsonValue::Array(Vec::new()))?;
+    fn jsonb_build_object_noargs(c;) = binary::datum(&JsonValue::Object(Vec::new()))?;
     fn jsonb_object_field(c; j: jsonb, k: text) = found(binary::get(j, k), false)?;
     fn jsonb_object_field_text(c; j: jsonb, k: text) = found(binary::get(j, k), true)?;
     fn jsonb_array_element(c; j: jsonb, i: int4) = found(root_element(j, i), false)?;
@@ -261,7 +261,7 @@ scalars! {
     fn jsonb_extract_path(c; j: jsonb, p: array) = along(j, p, false)?;
     fn jsonb_extract_path_text(c; j: jsonb, p: array) = along(j, p, true)?;
     fn jsonb_array_length(c; j: jsonb) = array_length(j)?;
-    fn jsonb_typeof(c; j: jsonb) = Node::Jsonb(&binary::decode(j)?).type_name();
+    fn jsonb_typeof(c; j: jsonb) = JsonNode::Jsonb(&binary::decode(j)?).type_name();
     fn jsonb_strip_nulls(c; j: jsonb, in_arrays: boolean) = binary::datum(&strip(binary::decode(j)?, in_arrays)?)?;
     fn jsonb_pretty(c; j: jsonb) = pretty(j)?;
     fn jsonb_object(c; a: array) = text_object(text_pairs(a)?)?;
@@ -275,9 +275,9 @@ scalars! {
     fn jsonb_delete(c; j: jsonb, k: text) = delete_keys(j, std::iter::once(k))?;
     fn jsonb_delete_idx(c; j: jsonb, i: int4) = delete_element(j, i)?;
     fn jsonb_delete_array(c; j: jsonb, k: array) = delete_keys(j, each_key(k))?;
-    fn jsonb_delete_path(c; j: jsonb, p: array) = change(j, p, Change::Delete, &[])?;
+    fn jsonb_delete_path(c; j: jsonb, p: array) = change(j, p, PathChange::Delete, &[])?;
     fn jsonb_set(c; j: jsonb, p: array, v: jsonb, create: boolean) = change(j, p, set(create), v)?;
-    fn jsonb_insert(c; j: jsonb, p: array, v: jsonb, after: boolean) = change(j, p, if after { Change::InsertAfter } else { Change::InsertBefore }, v)?;
+    fn jsonb_insert(c; j: jsonb, p: array, v: jsonb, after: boolean) = change(j, p, if after { PathChange::InsertAfter } else { PathChange::InsertBefore }, v)?;
     fn jsonb_bool(c; j: jsonb) = to_bool(j)?;
     fn jsonb_numeric(c; j: jsonb) = to_number(j, NUMERIC, "numeric", c)?;
     fn jsonb_int2(c; j: jsonb) = to_number(j, INT2, "smallint", c)?;
@@ -296,7 +296,7 @@ mod tests {
     fn many_keys_give_way() {
         let count = 20_000;
         let names: Vec<String> = (0..count).map(|i| format!("\"k{i}\"")).collect();
-        let list = Value::parse(&format!("[{}]", names.join(", "))).unwrap();
+        let list = JsonValue::parse(&format!("[{}]", names.join(", "))).unwrap();
         let (list, keys) = (binary::encode(&list).unwrap(), vec![Datum::text("none"); 1000]);
         let keys = Array { element_type: TEXT, dims: vec![(1, 1000)], elements: keys };
         asks(worth(count * 20), |_| exists(&list, "none"));
@@ -304,8 +304,8 @@ mod tests {
         assert!(
             all_exist(&list, &Array { elements: vec![Datum::text("k7"), Datum::text("k8")], ..keys }, true).unwrap()
         );
-        let values: Vec<Value> = (0..count).map(|_| Value::Null).collect();
-        asks(worth(count * 50), |_| strip(Value::Array(values.clone()), false));
+        let values: Vec<JsonValue> = (0..count).map(|_| JsonValue::Null).collect();
+        asks(worth(count * 50), |_| strip(JsonValue::Array(values.clone()), false));
         asks(worth(count * 50), |_| kept(values.clone(), |_| true));
     }
 }

@@ -2,19 +2,19 @@
 
 use super::get::arg;
 use crate::json::path_parse::{self, JsonPath};
-use crate::json::{Value, binary, path_run};
+use crate::json::{JsonValue, binary, path_run};
 use crate::{Datum, EvalContext};
 use kilndb_base::{Error, Result, sqlstate};
 
 /// The arguments of a call: path, value, variables, silent.
-struct Call {
+struct JsonpathCall {
     path: JsonPath,
-    root: Value,
-    vars: Option<Value>,
+    root: JsonValue,
+    vars: Option<JsonValue>,
     silent: bool,
 }
-impl Call {
-    fn new(args: &[Datum]) -> Result<Call> {
+impl JsonpathCall {
+    fn new(args: &[Datum]) -> Result<JsonpathCall> {
         let (Datum::Jsonb(root), Datum::Text(path)) = (arg(args, 0)?, arg(args, 1)?) else {
             return Err(Error::internal("no jsonpath call"));
         };
@@ -23,9 +23,9 @@ impl Call {
             _ => None,
         };
         let silent = matches!(args.get(3), Some(Datum::Bool(true)));
-        Ok(Call { path: path_parse::parse(path)?, root: binary::decode(root)?, vars, silent })
+        Ok(JsonpathCall { path: path_parse::parse(path)?, root: binary::decode(root)?, vars, silent })
     }
-    fn list(&self, ctx: &EvalContext) -> Result<Vec<Value>> {
+    fn list(&self, ctx: &EvalContext) -> Result<Vec<JsonValue>> {
         path_run::query(&self.path, &self.root, self.vars.as_ref(), self.silent, ctx)
     }
     fn exists(&self, ctx: &EvalContext) -> Result<Datum> {
@@ -34,8 +34,8 @@ impl Call {
     }
     fn matches(&self, ctx: &EvalContext) -> Result<Datum> {
         match self.list(ctx)?.as_slice() {
-            [Value::Bool(b)] => Ok(Datum::Bool(*b)),
-            [Value::Null] => Ok(Datum::Null),
+            [JsonValue::Bool(b)] => Ok(Datum::Bool(*b)),
+            [JsonValue::Null] => Ok(Datum::Null),
             _ if self.silent => Ok(Datum::Null),
             _ => Err(Error::new(sqlstate::SINGLETON_SQL_JSON_ITEM_REQUIRED, "single boolean result is expected")),
         }
@@ -43,24 +43,24 @@ impl Call {
 }
 
 pub fn jsonb_path_exists(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Call::new(args)?.exists(ctx)
+    JsonpathCall::new(args)?.exists(ctx)
 }
 pub fn jsonb_path_match(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Call::new(args)?.matches(ctx)
+    JsonpathCall::new(args)?.matches(ctx)
 }
 pub fn jsonb_path_exists_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Call { silent: true, ..Call::new(args)? }.exists(ctx)
+    JsonpathCall { silent: true, ..JsonpathCall::new(args)? }.exists(ctx)
 }
 pub fn jsonb_path_match_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Call { silent: true, ..Call::new(args)? }.matches(ctx)
+    JsonpathCall { silent: true, ..JsonpathCall::new(args)? }.matches(ctx)
 }
 pub fn jsonb_path_query_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    binary::datum(&Value::Array(Call::new(args)?.list(ctx)?))
+    binary::datum(&JsonValue::Array(JsonpathCall::new(args)?.list(ctx)?))
 }
 pub fn jsonb_path_query_first(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
-    Call::new(args)?.list(ctx)?.first().map_or(Ok(Datum::Null), binary::datum)
+    JsonpathCall::new(args)?.list(ctx)?.first().map_or(Ok(Datum::Null), binary::datum)
 }
 /// The rows of jsonb_path_query.
 pub fn query(args: &[Datum], ctx: &EvalContext) -> Result<Vec<Datum>> {
-    Call::new(args)?.list(ctx)?.iter().map(binary::datum).collect()
+    JsonpathCall::new(args)?.list(ctx)?.iter().map(binary::datum).collect()
 }

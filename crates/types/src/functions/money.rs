@@ -1,6 +1,6 @@
 //! money: an amount in hundredths, shown as under lc_monetary = C.
 //!
-//! The whole type is here: its descriptor, its functions and its aggregate. Values are [`Opaque`]: eight bytes that sort
+//! The whole type is here: its descriptor, its functions and its aggregate. Values are [`OpaqueValue`]: eight bytes that sort
 //! as the amounts do.
 
 use super::IntoDatum;
@@ -8,7 +8,7 @@ use crate::aggregates::{Accumulator, aggregates};
 use crate::io::{self, invalid_syntax};
 use crate::numeric::Numeric;
 use crate::oids::MONEY;
-use crate::types::{BASE, Opaque, OpaqueType, TypeDescriptor, fixed};
+use crate::types::{BASE, OpaqueType, OpaqueValue, TypeDescriptor, fixed};
 use crate::{Datum, EvalContext, cast};
 use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
@@ -33,7 +33,7 @@ pub(crate) const TYPES: &[TypeDescriptor] = &[TypeDescriptor {
 }];
 
 fn datum(amount: i64) -> Datum {
-    Opaque::datum(&TYPES[0], &(amount as u64 ^ SIGN).to_be_bytes())
+    OpaqueValue::datum(&TYPES[0], &(amount as u64 ^ SIGN).to_be_bytes())
 }
 fn amount(d: &Datum) -> Result<i64> {
     match d {
@@ -43,8 +43,8 @@ fn amount(d: &Datum) -> Result<i64> {
 }
 
 /// The result of a function.
-struct Money(i64);
-impl IntoDatum for Money {
+struct MoneyResult(i64);
+impl IntoDatum for MoneyResult {
     fn into_datum(self) -> Result<Datum> {
         Ok(datum(self.0))
     }
@@ -58,19 +58,19 @@ fn out_of_range() -> Error {
 fn division_by_zero() -> Error {
     Error::new(sqlstate::DIVISION_BY_ZERO, "division by zero")
 }
-fn money(amount: Option<i64>) -> Result<Money> {
-    amount.map(Money).ok_or_else(out_of_range)
+fn money(amount: Option<i64>) -> Result<MoneyResult> {
+    amount.map(MoneyResult).ok_or_else(out_of_range)
 }
 /// Rounded to the nearest even; what is no amount is out of range.
-fn rounded(v: f64) -> Result<Money> {
+fn rounded(v: f64) -> Result<MoneyResult> {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     let v = v.round_ties_even();
-    if (-LIMIT..LIMIT).contains(&v) { Ok(Money(v as i64)) } else { Err(out_of_range()) }
+    if (-LIMIT..LIMIT).contains(&v) { Ok(MoneyResult(v as i64)) } else { Err(out_of_range()) }
 }
-fn divided(a: i64, b: f64) -> Result<Money> {
+fn divided(a: i64, b: f64) -> Result<MoneyResult> {
     if b == 0.0 { Err(division_by_zero()) } else { rounded(a as f64 / b) }
 }
-fn divided_whole(a: i64, b: i64) -> Result<Money> {
+fn divided_whole(a: i64, b: i64) -> Result<MoneyResult> {
     if b == 0 { Err(division_by_zero()) } else { money(a.checked_div(b)) }
 }
 
@@ -213,8 +213,8 @@ fn of_numeric(n: &Numeric, ctx: &EvalContext<'_>) -> Result<Datum> {
         _ => Err(Error::internal("a number of another type")),
     }
 }
-fn of_whole(dollars: i64) -> Result<Money> {
-    dollars.checked_mul(100).map(Money).ok_or_else(|| cast::out_of_range("bigint"))
+fn of_whole(dollars: i64) -> Result<MoneyResult> {
+    dollars.checked_mul(100).map(MoneyResult).ok_or_else(|| cast::out_of_range("bigint"))
 }
 fn compare(a: &Datum, b: &Datum) -> Result<Ordering> {
     Ok(amount(a)?.cmp(&amount(b)?))
@@ -231,8 +231,8 @@ scalars! {
     fn cash_gt(_c; a: any, b: any) = compare(a, b)?.is_gt();
     fn cash_ge(_c; a: any, b: any) = compare(a, b)?.is_ge();
     fn cash_cmp(_c; a: any, b: any) = compare(a, b)? as i32;
-    fn cashlarger(_c; a: any, b: any) = Money(amount(a)?.max(amount(b)?));
-    fn cashsmaller(_c; a: any, b: any) = Money(amount(a)?.min(amount(b)?));
+    fn cashlarger(_c; a: any, b: any) = MoneyResult(amount(a)?.max(amount(b)?));
+    fn cashsmaller(_c; a: any, b: any) = MoneyResult(amount(a)?.min(amount(b)?));
     fn cash_pl(_c; a: any, b: any) = money(amount(a)?.checked_add(amount(b)?))?;
     fn cash_mi(_c; a: any, b: any) = money(amount(a)?.checked_sub(amount(b)?))?;
     fn cash_mul_flt8(_c; a: any, b: float8) = rounded(amount(a)? as f64 * b)?;
@@ -269,8 +269,8 @@ scalars! {
 }
 
 #[derive(Default)]
-struct Sum(Option<i64>);
-impl Accumulator for Sum {
+struct MoneySum(Option<i64>);
+impl Accumulator for MoneySum {
     fn add(&mut self, args: &[Datum], _: &EvalContext<'_>) -> Result<()> {
         if let Some(value) = args.first().filter(|v| !v.is_null()) {
             let sum = self.0.unwrap_or(0).checked_add(amount(value)?);
@@ -283,5 +283,5 @@ impl Accumulator for Sum {
     }
 }
 aggregates! {
-    fn sum(_types; 2112) = Box::<Sum>::default();
+    fn sum(_types; 2112) = Box::<MoneySum>::default();
 }

@@ -4,7 +4,7 @@
 //! say it.
 
 use super::get;
-use crate::range::{Bound, Multirange, Range, RangeType};
+use crate::range::{Multirange, Range, RangeBound, RangeType};
 use crate::{Datum, EvalContext, io};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 
@@ -33,7 +33,7 @@ fn type_of(args: &[Datum]) -> Result<(RangeType, &[Datum])> {
 fn construct_range(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (ty, rest) = type_of(args)?;
     let value = |at| get::arg(rest, at).cloned();
-    Ok(Range::make(ty, Bound::lower(value(0)?, true), Bound::upper(value(1)?, false))?.datum())
+    Ok(Range::make(ty, RangeBound::lower(value(0)?, true), RangeBound::upper(value(1)?, false))?.datum())
 }
 fn construct_range_with_flags(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (ty, rest) = type_of(args)?;
@@ -55,7 +55,7 @@ fn construct_range_with_flags(_: &EvalContext<'_>, args: &[Datum]) -> Result<Dat
         _ => return Err(bad()),
     };
     let value = |at| get::arg(rest, at).cloned();
-    Ok(Range::make(ty, Bound::lower(value(0)?, lower), Bound::upper(value(1)?, upper))?.datum())
+    Ok(Range::make(ty, RangeBound::lower(value(0)?, lower), RangeBound::upper(value(1)?, upper))?.datum())
 }
 fn construct_empty(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Multirange { ty: type_of(args)?.0, ranges: Vec::new() }.datum())

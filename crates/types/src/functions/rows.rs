@@ -1,17 +1,17 @@
 //! Functions that return sets of rows, made one after another where that matters.
 //!
-//! A function of this kind is `pub fn prosrc(call: RowsCall<'_>) -> Result<Rows>`; `scripts/function-table.py` finds it
+//! A function of this kind is `pub fn prosrc(call: RowsCall<'_>) -> Result<FunctionRows>`; `scripts/function-table.py` finds it
 //! by its name.
 
 use super::{ScalarFn, datetime, get, numeric, regex, snapshot, string};
-use crate::json::populate::Field;
+use crate::json::populate::FieldType;
 use crate::numeric::Numeric;
 use crate::{Array, Datum, EvalContext, Record, io, key, oids};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-pub type RowsFn = fn(RowsCall<'_>) -> Result<Rows>;
+pub type RowsFn = fn(RowsCall<'_>) -> Result<FunctionRows>;
 
 /// A call of a set-returning function.
 pub struct RowsCall<'a> {
@@ -21,14 +21,14 @@ pub struct RowsCall<'a> {
     /// The function's name, for messages.
     pub name: &'a str,
     /// The columns that a definition list names.
-    pub columns: Option<Vec<Field>>,
+    pub columns: Option<Vec<FieldType>>,
     /// The fields of a row become columns; otherwise the caller wants records.
     pub spread: bool,
     pub ctx: &'a EvalContext<'a>,
 }
 
 /// The rows of one call.
-pub enum Rows {
+pub enum FunctionRows {
     Ints { next: i128, stop: i128, step: i128, ty: Oid },
     Steps { next: Option<Datum>, stop: Datum, step: Datum, up: bool, ty: Oid, add: ScalarFn },
     List { values: Vec<Datum>, next: usize },
@@ -36,16 +36,16 @@ pub enum Rows {
     Table { rows: Vec<Vec<Datum>>, next: usize },
 }
 
-impl Rows {
-    pub fn none() -> Rows {
-        Rows::list(Vec::new())
+impl FunctionRows {
+    pub fn none() -> FunctionRows {
+        FunctionRows::list(Vec::new())
     }
     /// Rows of one column.
-    pub fn list(values: Vec<Datum>) -> Rows {
-        Rows::List { values, next: 0 }
+    pub fn list(values: Vec<Datum>) -> FunctionRows {
+        FunctionRows::List { values, next: 0 }
     }
-    pub fn table(rows: Vec<Vec<Datum>>) -> Rows {
-        Rows::Table { rows, next: 0 }
+    pub fn table(rows: Vec<Vec<Datum>>) -> FunctionRows {
+        FunctionRows::Table { rows, next: 0 }
     }
 
     /// Appends the `columns` values of the next row; false at the end.
@@ -57,7 +57,7 @@ impl Rows {
         ctx: &EvalContext<'_>,
     ) -> Result<bool> {
         match self {
-            Rows::Ints { next, stop, step, ty } => {
+            FunctionRows::Ints { next, stop, step, ty } => {
                 if (*step > 0 && *next > *stop) || (*step < 0 && *next < *stop) {
                     return Ok(false);
                 }
@@ -68,7 +68,7 @@ impl Rows {
                 });
                 *next += *step;
             }
-            Rows::Steps { next, stop, step, up, ty, add } => {
+            FunctionRows::Steps { next, stop, step, up, ty, add } => {
                 let Some(d) = next.take() else { return Ok(false) };
                 let o = key::compare(*ty, &d, stop);
                 if *up && o == Ordering::Greater || !*up && o == Ordering::Less {
@@ -77,17 +77,17 @@ impl Rows {
                 *next = add(ctx, &[d.clone(), step.clone()]).ok();
                 out.push(d);
             }
-            Rows::List { values, next } => {
+            FunctionRows::List { values, next } => {
                 let Some(d) = values.get_mut(*next).map(std::mem::take) else { return Ok(false) };
                 *next += 1;
                 spread(vec![d], columns, composite, out);
             }
-            Rows::Elements { array, next } => {
+            FunctionRows::Elements { array, next } => {
                 let Some(d) = array.elements.get(*next).cloned() else { return Ok(false) };
                 *next += 1;
                 spread(vec![d], columns, composite, out);
             }
-            Rows::Table { rows, next } => {
+            FunctionRows::Table { rows, next } => {
                 let Some(r) = rows.get_mut(*next).map(std::mem::take) else { return Ok(false) };
                 *next += 1;
                 // A row where one value is asked for is a record.
@@ -125,7 +125,7 @@ fn zero_step() -> Error {
 }
 
 /// The integers of generate_series; without a third argument the step is 1.
-fn integers(call: RowsCall<'_>, ty: Oid) -> Result<Rows> {
+fn integers(call: RowsCall<'_>, ty: Oid) -> Result<FunctionRows> {
     let int = |at| match call.args.get(at) {
         Some(Datum::Int4(v)) => i128::from(*v),
         Some(Datum::Int8(v)) => i128::from(*v),
@@ -135,18 +135,18 @@ fn integers(call: RowsCall<'_>, ty: Oid) -> Result<Rows> {
     if step == 0 {
         return Err(zero_step());
     }
-    Ok(Rows::Ints { next: int(0), stop: int(1), step, ty })
+    Ok(FunctionRows::Ints { next: int(0), stop: int(1), step, ty })
 }
-pub fn generate_series_int4(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_int4(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT4)
 }
-pub fn generate_series_step_int4(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_step_int4(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT4)
 }
-pub fn generate_series_int8(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_int8(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT8)
 }
-pub fn generate_series_step_int8(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_step_int8(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT8)
 }
 
@@ -156,7 +156,7 @@ fn whole(n: &Numeric) -> Option<i128> {
 }
 
 /// The values of generate_series that `add` makes of the first one.
-fn steps(call: RowsCall<'_>, ty: Oid, add: ScalarFn) -> Result<Rows> {
+fn steps(call: RowsCall<'_>, ty: Oid, add: ScalarFn) -> Result<FunctionRows> {
     let ctx = call.ctx;
     let mut args = call.args.into_iter();
     let (Some(first), Some(stop)) = (args.next(), args.next()) else { return Err(Error::internal("generate_series")) };
@@ -179,78 +179,84 @@ fn steps(call: RowsCall<'_>, ty: Oid, add: ScalarFn) -> Result<Rows> {
     if let (Datum::Numeric(a), Datum::Numeric(b), Datum::Numeric(c)) = (&first, &stop, &step)
         && let (Some(next), Some(stop), Some(step)) = (whole(a), whole(b), whole(c))
     {
-        return if step == 0 { Err(zero_step()) } else { Ok(Rows::Ints { next, stop, step, ty: oids::NUMERIC }) };
+        return if step == 0 {
+            Err(zero_step())
+        } else {
+            Ok(FunctionRows::Ints { next, stop, step, ty: oids::NUMERIC })
+        };
     }
     let moved = add(ctx, &[first.clone(), step.clone()])?;
     let up = match key::compare(ty, &moved, &first) {
         Ordering::Equal => return Err(zero_step()),
         o => o == Ordering::Greater,
     };
-    Ok(Rows::Steps { next: Some(first), stop, step, up, ty, add })
+    Ok(FunctionRows::Steps { next: Some(first), stop, step, up, ty, add })
 }
-pub fn generate_series_numeric(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_numeric(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::NUMERIC, numeric::numeric_add)
 }
-pub fn generate_series_step_numeric(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_step_numeric(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::NUMERIC, numeric::numeric_add)
 }
-pub fn generate_series_timestamp(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_timestamp(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::TIMESTAMP, datetime::timestamp_pl_interval)
 }
-pub fn generate_series_timestamptz(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_series_timestamptz(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::TIMESTAMPTZ, datetime::timestamptz_pl_interval)
 }
 
-fn elements(value: Datum) -> Rows {
+fn elements(value: Datum) -> FunctionRows {
     match value {
-        Datum::Array(array) => Rows::Elements { array, next: 0 },
-        _ => Rows::none(),
+        Datum::Array(array) => FunctionRows::Elements { array, next: 0 },
+        _ => FunctionRows::none(),
     }
 }
-pub fn array_unnest(call: RowsCall<'_>) -> Result<Rows> {
-    Ok(call.args.into_iter().next().map_or(Rows::none(), elements))
+pub fn array_unnest(call: RowsCall<'_>) -> Result<FunctionRows> {
+    Ok(call.args.into_iter().next().map_or(FunctionRows::none(), elements))
 }
-pub fn generate_subscripts(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_subscripts(call: RowsCall<'_>) -> Result<FunctionRows> {
     let (Some(Datum::Array(a)), Some(Datum::Int4(d))) = (call.args.first(), call.args.get(1)) else {
-        return Ok(Rows::none());
+        return Ok(FunctionRows::none());
     };
-    let Some((low, len)) = usize::try_from(*d - 1).ok().and_then(|i| a.dims.get(i)) else { return Ok(Rows::none()) };
+    let Some((low, len)) = usize::try_from(*d - 1).ok().and_then(|i| a.dims.get(i)) else {
+        return Ok(FunctionRows::none());
+    };
     let (low, high) = (i128::from(*low), i128::from(*low) + i128::from(*len) - 1);
     if matches!(call.args.get(2), Some(Datum::Bool(true))) {
-        return Ok(Rows::Ints { next: high, stop: low, step: -1, ty: oids::INT4 });
+        return Ok(FunctionRows::Ints { next: high, stop: low, step: -1, ty: oids::INT4 });
     }
-    Ok(Rows::Ints { next: low, stop: high, step: 1, ty: oids::INT4 })
+    Ok(FunctionRows::Ints { next: low, stop: high, step: 1, ty: oids::INT4 })
 }
-pub fn generate_subscripts_nodir(call: RowsCall<'_>) -> Result<Rows> {
+pub fn generate_subscripts_nodir(call: RowsCall<'_>) -> Result<FunctionRows> {
     generate_subscripts(call)
 }
-pub fn multirange_unnest(call: RowsCall<'_>) -> Result<Rows> {
+pub fn multirange_unnest(call: RowsCall<'_>) -> Result<FunctionRows> {
     let ranges = get::multirange(get::arg(&call.args, 0)?)?.ranges.iter();
-    Ok(Rows::list(ranges.map(|r| r.clone().datum()).collect()))
+    Ok(FunctionRows::list(ranges.map(|r| r.clone().datum()).collect()))
 }
-pub fn p2947_txid_snapshot_xip(call: RowsCall<'_>) -> Result<Rows> {
-    snapshot::running(&call.args, false).map(Rows::list)
+pub fn p2947_txid_snapshot_xip(call: RowsCall<'_>) -> Result<FunctionRows> {
+    snapshot::running(&call.args, false).map(FunctionRows::list)
 }
-pub fn p5064_pg_snapshot_xip(call: RowsCall<'_>) -> Result<Rows> {
-    snapshot::running(&call.args, true).map(Rows::list)
+pub fn p5064_pg_snapshot_xip(call: RowsCall<'_>) -> Result<FunctionRows> {
+    snapshot::running(&call.args, true).map(FunctionRows::list)
 }
-pub fn regexp_split_to_table(call: RowsCall<'_>) -> Result<Rows> {
+pub fn regexp_split_to_table(call: RowsCall<'_>) -> Result<FunctionRows> {
     regex::regexp_split_to_array(call.ctx, &call.args).map(elements)
 }
-pub fn regexp_split_to_table_no_flags(call: RowsCall<'_>) -> Result<Rows> {
+pub fn regexp_split_to_table_no_flags(call: RowsCall<'_>) -> Result<FunctionRows> {
     regex::regexp_split_to_array_no_flags(call.ctx, &call.args).map(elements)
 }
-pub fn text_to_table(call: RowsCall<'_>) -> Result<Rows> {
+pub fn text_to_table(call: RowsCall<'_>) -> Result<FunctionRows> {
     string::text_to_array(call.ctx, &call.args).map(elements)
 }
-pub fn text_to_table_null(call: RowsCall<'_>) -> Result<Rows> {
+pub fn text_to_table_null(call: RowsCall<'_>) -> Result<FunctionRows> {
     string::text_to_array_null(call.ctx, &call.args).map(elements)
 }
-pub fn regexp_matches(call: RowsCall<'_>) -> Result<Rows> {
+pub fn regexp_matches(call: RowsCall<'_>) -> Result<FunctionRows> {
     let text = |at| get::arg(&call.args, at).and_then(get::text);
-    regex::regexp_matches(text(0)?, text(1)?, text(2)?).map(Rows::list)
+    regex::regexp_matches(text(0)?, text(1)?, text(2)?).map(FunctionRows::list)
 }
-pub fn regexp_matches_no_flags(call: RowsCall<'_>) -> Result<Rows> {
+pub fn regexp_matches_no_flags(call: RowsCall<'_>) -> Result<FunctionRows> {
     let text = |at| get::arg(&call.args, at).and_then(get::text);
-    regex::regexp_matches(text(0)?, text(1)?, "").map(Rows::list)
+    regex::regexp_matches(text(0)?, text(1)?, "").map(FunctionRows::list)
 }

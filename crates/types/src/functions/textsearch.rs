@@ -4,7 +4,7 @@ use super::get;
 use crate::{Array, Datum, EvalContext, oids, pieces};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use kilndb_fulltext::dictionary::parse_options;
-use kilndb_fulltext::query::Operator;
+use kilndb_fulltext::query::QueryOperator;
 use kilndb_fulltext::rank::{DEFAULT_WEIGHTS, checked_weights, rank, rank_cover};
 use kilndb_fulltext::rewrite::Rewriter;
 use kilndb_fulltext::vector_ops::parse_weight;
@@ -77,11 +77,11 @@ scalars! {
     fn array_to_tsvector(ctx; a: array) = array_to_vector(a)?;
     fn ts_match_vq(ctx; v: tsvector, q: tsquery) = q.matches(v);
     fn ts_match_qv(ctx; q: tsquery, v: tsvector) = q.matches(v);
-    fn tsquery_and(ctx; a: tsquery, b: tsquery) = a.join(Operator::And, b, 0)?;
-    fn tsquery_or(ctx; a: tsquery, b: tsquery) = a.join(Operator::Or, b, 0)?;
+    fn tsquery_and(ctx; a: tsquery, b: tsquery) = a.join(QueryOperator::And, b, 0)?;
+    fn tsquery_or(ctx; a: tsquery, b: tsquery) = a.join(QueryOperator::Or, b, 0)?;
     fn tsquery_not(ctx; a: tsquery) = a.negate()?;
-    fn tsquery_phrase(ctx; a: tsquery, b: tsquery) = a.join(Operator::Phrase, b, 1)?;
-    fn tsquery_phrase_distance(ctx; a: tsquery, b: tsquery, d: int4) = a.join(Operator::Phrase, b, d)?;
+    fn tsquery_phrase(ctx; a: tsquery, b: tsquery) = a.join(QueryOperator::Phrase, b, 1)?;
+    fn tsquery_phrase_distance(ctx; a: tsquery, b: tsquery, d: int4) = a.join(QueryOperator::Phrase, b, d)?;
     fn tsq_mcontains(ctx; a: tsquery, b: tsquery) = a.contains(b);
     fn tsq_mcontained(ctx; a: tsquery, b: tsquery) = b.contains(a);
     fn tsquery_numnode(ctx; a: tsquery) = to_i32(a.items.len());
@@ -98,16 +98,16 @@ scalars! {
     fn get_current_ts_config(ctx;) = ctx.host.default_text_search_config()?;
     fn to_tsvector_byid(ctx; c: oid, t: text) = vector(ctx, Some(c), t)?;
     fn to_tsvector(ctx; t: text) = vector(ctx, None, t)?;
-    fn to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Standard)?;
-    fn to_tsquery(ctx; t: text) = query(ctx, None, t, Form::Standard)?;
-    fn plainto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Plain)?;
-    fn plainto_tsquery(ctx; t: text) = query(ctx, None, t, Form::Plain)?;
-    fn phraseto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Phrase)?;
-    fn phraseto_tsquery(ctx; t: text) = query(ctx, None, t, Form::Phrase)?;
-    fn websearch_to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, Form::Web)?;
-    fn websearch_to_tsquery(ctx; t: text) = query(ctx, None, t, Form::Web)?;
+    fn to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Standard)?;
+    fn to_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Standard)?;
+    fn plainto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Plain)?;
+    fn plainto_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Plain)?;
+    fn phraseto_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Phrase)?;
+    fn phraseto_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Phrase)?;
+    fn websearch_to_tsquery_byid(ctx; c: oid, t: text) = query(ctx, Some(c), t, QueryForm::Web)?;
+    fn websearch_to_tsquery(ctx; t: text) = query(ctx, None, t, QueryForm::Web)?;
     fn ts_match_tq(ctx; t: text, q: tsquery) = q.matches(&vector(ctx, None, t)?);
-    fn ts_match_tt(ctx; t: text, q: text) = query(ctx, None, q, Form::Plain)?.matches(&vector(ctx, None, t)?);
+    fn ts_match_tt(ctx; t: text, q: text) = query(ctx, None, q, QueryForm::Plain)?.matches(&vector(ctx, None, t)?);
     fn ts_headline_byid_opt(ctx; c: oid, t: text, q: tsquery, o: text) = shown(ctx, Some(c), t, q, o)?;
     fn ts_headline_byid(ctx; c: oid, t: text, q: tsquery) = shown(ctx, Some(c), t, q, "")?;
     fn ts_headline(ctx; t: text, q: tsquery) = shown(ctx, None, t, q, "")?;
@@ -119,7 +119,7 @@ scalars! {
     fn tsqueryin(ctx; t: text) = crate::io::input(oids::TSQUERY, t, -1, ctx)?;
 }
 
-enum Form {
+enum QueryForm {
     Standard,
     Plain,
     Phrase,
@@ -142,13 +142,13 @@ fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str) -> Result<TsVecto
     tell(ctx, notices);
     made
 }
-fn query(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, form: Form) -> Result<TsQuery> {
+fn query(ctx: &EvalContext<'_>, oid: Option<Oid>, text: &str, form: QueryForm) -> Result<TsQuery> {
     let config = config(ctx, oid)?;
     let parsed = match form {
-        Form::Standard => TsQuery::to_query(&config, text)?,
-        Form::Plain => TsQuery::plain(&config, text, Operator::And)?,
-        Form::Phrase => TsQuery::plain(&config, text, Operator::Phrase)?,
-        Form::Web => TsQuery::web(&config, text)?,
+        QueryForm::Standard => TsQuery::to_query(&config, text)?,
+        QueryForm::Plain => TsQuery::plain(&config, text, QueryOperator::And)?,
+        QueryForm::Phrase => TsQuery::plain(&config, text, QueryOperator::Phrase)?,
+        QueryForm::Web => TsQuery::web(&config, text)?,
     };
     tell(ctx, parsed.notices);
     Ok(parsed.query)

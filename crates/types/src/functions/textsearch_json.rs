@@ -3,23 +3,23 @@
 use super::json::write_compact;
 use super::textsearch::{config, shown, tell};
 use crate::json::binary;
-use crate::json::node::Node;
-use crate::json::populate::Opened;
-use crate::json::value::{Value, escape};
+use crate::json::node::JsonNode;
+use crate::json::populate::OpenedJson;
+use crate::json::value::{JsonValue, escape};
 use crate::{Datum, EvalContext};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
-use kilndb_fulltext::config::Words;
+use kilndb_fulltext::config::DocumentWords;
 use kilndb_fulltext::{TsQuery, TsVector};
 
 /// Which parts of a value become words.
 #[derive(Clone, Copy, Default)]
-struct Parts {
+struct JsonParts {
     keys: bool,
     strings: bool,
     numbers: bool,
     booleans: bool,
 }
-const STRINGS: Parts = Parts { keys: false, strings: true, numbers: false, booleans: false };
+const STRINGS: JsonParts = JsonParts { keys: false, strings: true, numbers: false, booleans: false };
 
 const POSSIBLE: &str = "Possible values are: \"string\", \"numeric\", \"boolean\", \"key\", and \"all\".";
 
@@ -27,21 +27,21 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-impl Parts {
-    fn named(filter: &Datum) -> Result<Parts> {
-        let opened = Opened::new(filter)?;
+impl JsonParts {
+    fn named(filter: &Datum) -> Result<JsonParts> {
+        let opened = OpenedJson::new(filter)?;
         let node = opened.node();
         let names = match node.elements() {
             Some(list) => list,
             None if node.is_object() => return Err(invalid("wrong flag type, only arrays and scalars are allowed")),
             None => vec![node],
         };
-        let mut parts = Parts::default();
+        let mut parts = JsonParts::default();
         for name in names {
             let name =
                 name.string().ok_or_else(|| invalid("flag array element is not a string").with_hint(POSSIBLE))?;
             match name.to_ascii_lowercase().as_str() {
-                "all" => parts = Parts { keys: true, strings: true, numbers: true, booleans: true },
+                "all" => parts = JsonParts { keys: true, strings: true, numbers: true, booleans: true },
                 "key" => parts.keys = true,
                 "string" => parts.strings = true,
                 "numeric" => parts.numbers = true,
@@ -51,7 +51,7 @@ impl Parts {
         }
         Ok(parts)
     }
-    fn each(self, node: Node<'_>, visit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    fn each(self, node: JsonNode<'_>, visit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
         work::step(50)?;
         if let Some(members) = node.members() {
             for (key, value) in members {
@@ -74,32 +74,32 @@ impl Parts {
     }
 }
 
-fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, document: &Datum, parts: Parts) -> Result<TsVector> {
-    let (config, mut words, mut notices) = (config(ctx, oid)?, Words::default(), Vec::new());
-    let opened = Opened::new(document)?;
+fn vector(ctx: &EvalContext<'_>, oid: Option<Oid>, document: &Datum, parts: JsonParts) -> Result<TsVector> {
+    let (config, mut words, mut notices) = (config(ctx, oid)?, DocumentWords::default(), Vec::new());
+    let opened = OpenedJson::new(document)?;
     parts.each(opened.node(), &mut |text| words.add_apart(&config, text, &mut notices))?;
     tell(ctx, notices);
     words.into_vector()
 }
 
 /// A value with its strings as headlines: json as text without spaces, jsonb as it is.
-struct Headlines<'a> {
+struct JsonHeadlines<'a> {
     ctx: &'a EvalContext<'a>,
     config: Option<Oid>,
     query: &'a TsQuery,
     options: &'a str,
 }
 
-impl Headlines<'_> {
+impl JsonHeadlines<'_> {
     fn of(&self, text: &str) -> Result<String> {
         shown(self.ctx, self.config, text, self.query, self.options)
     }
-    fn value(&self, value: &Value) -> Result<Value> {
+    fn value(&self, value: &JsonValue) -> Result<JsonValue> {
         Ok(match value {
-            Value::String(s) => Value::String(self.of(s)?),
-            Value::Array(list) => Value::Array(list.iter().map(|v| self.value(v)).collect::<Result<_>>()?),
-            Value::Object(list) => {
-                Value::Object(list.iter().map(|(k, v)| Ok((k.clone(), self.value(v)?))).collect::<Result<_>>()?)
+            JsonValue::String(s) => JsonValue::String(self.of(s)?),
+            JsonValue::Array(list) => JsonValue::Array(list.iter().map(|v| self.value(v)).collect::<Result<_>>()?),
+            JsonValue::Object(list) => {
+                JsonValue::Object(list.iter().map(|(k, v)| Ok((k.clone(), self.value(v)?))).collect::<Result<_>>()?)
             }
             other => other.clone(),
         })
@@ -113,11 +113,11 @@ fn headlines(
     query: &TsQuery,
     options: &str,
 ) -> Result<Datum> {
-    let headlines = Headlines { ctx, config, query, options };
-    let opened = Opened::new(document)?;
+    let headlines = JsonHeadlines { ctx, config, query, options };
+    let opened = OpenedJson::new(document)?;
     match opened.node() {
-        Node::Jsonb(value) => binary::datum(&headlines.value(value)?),
-        Node::Json(parsed, source) => {
+        JsonNode::Jsonb(value) => binary::datum(&headlines.value(value)?),
+        JsonNode::Json(parsed, source) => {
             let mut out = Vec::new();
             let string = |s: &str, out: &mut Vec<u8>| {
                 escape(&headlines.of(s)?, out);
@@ -132,8 +132,8 @@ fn headlines(
 scalars! {
     fn strings_to_tsvector(ctx; d: any) = vector(ctx, None, d, STRINGS)?;
     fn strings_to_tsvector_byid(ctx; c: oid, d: any) = vector(ctx, Some(c), d, STRINGS)?;
-    fn parts_to_tsvector(ctx; d: any, f: any) = vector(ctx, None, d, Parts::named(f)?)?;
-    fn parts_to_tsvector_byid(ctx; c: oid, d: any, f: any) = vector(ctx, Some(c), d, Parts::named(f)?)?;
+    fn parts_to_tsvector(ctx; d: any, f: any) = vector(ctx, None, d, JsonParts::named(f)?)?;
+    fn parts_to_tsvector_byid(ctx; c: oid, d: any, f: any) = vector(ctx, Some(c), d, JsonParts::named(f)?)?;
     fn ts_headline(ctx; d: any, q: tsquery) = headlines(ctx, None, d, q, "")?;
     fn ts_headline_opt(ctx; d: any, q: tsquery, o: text) = headlines(ctx, None, d, q, o)?;
     fn ts_headline_byid(ctx; c: oid, d: any, q: tsquery) = headlines(ctx, Some(c), d, q, "")?;

@@ -4,7 +4,7 @@ use crate::Interval;
 use crate::datetime::is_finite_ts;
 use crate::datetime::parse::session_zone;
 use crate::datetime::zone::Zone;
-use crate::template::number::{Picture, to_number};
+use crate::template::number::{NumberFormat, to_number};
 use crate::template::{read, write};
 use kilndb_base::Result;
 
@@ -22,8 +22,8 @@ fn span(v: &Interval, template: &str) -> Result<Option<String>> {
     write::interval(v, template).map(Some)
 }
 /// Number pictures: an empty one gives an empty text.
-fn picture(template: &str, shown: impl FnOnce(Picture) -> Result<String>) -> Result<String> {
-    if template.is_empty() { Ok(String::new()) } else { shown(Picture::parse(template)?) }
+fn picture(template: &str, shown: impl FnOnce(NumberFormat) -> Result<String>) -> Result<String> {
+    if template.is_empty() { Ok(String::new()) } else { shown(NumberFormat::parse(template)?) }
 }
 
 scalars! {

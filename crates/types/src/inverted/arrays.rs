@@ -1,6 +1,6 @@
 //! array_ops: a term for each element, as keys of B-trees have it.
 
-use super::{ELEMENT, EMPTY_VALUE, NULL_ELEMENT, Need, Terms};
+use super::{ELEMENT, EMPTY_VALUE, NULL_ELEMENT, TermCollector, TermCondition};
 use crate::key::encode_value;
 use crate::{Array, Datum};
 use kilndb_base::{Error, Oid, Result};
@@ -29,27 +29,27 @@ pub fn terms(element: Oid, a: &Array, put: &mut dyn FnMut(u8, &[u8])) -> Result<
     Ok(())
 }
 
-pub fn need(element: Oid, strategy: u16, a: &Array, terms: &mut Terms) -> Result<Need> {
+pub fn need(element: Oid, strategy: u16, a: &Array, terms: &mut TermCollector) -> Result<TermCondition> {
     let has_null = a.elements.iter().any(Datum::is_null);
     let mut parts = Vec::new();
     for value in a.elements.iter().filter(|v| !v.is_null()) {
         parts.push(terms.element(&bytes_of(element, value)?));
     }
     Ok(match strategy {
-        OVERLAPS => Need::any(parts),
+        OVERLAPS => TermCondition::any(parts),
         // NULL is in no array.
-        CONTAINS if has_null => Need::Never,
-        CONTAINS => Need::all(parts),
+        CONTAINS if has_null => TermCondition::Never,
+        CONTAINS => TermCondition::all(parts),
         IS_CONTAINED => {
             parts.push(terms.exact(EMPTY_VALUE, &[]));
-            Need::any(parts)
+            TermCondition::any(parts)
         }
         EQUALS if a.elements.is_empty() => terms.exact(EMPTY_VALUE, &[]),
         EQUALS => {
             if has_null {
                 parts.push(terms.exact(NULL_ELEMENT, &[]));
             }
-            Need::all(parts)
+            TermCondition::all(parts)
         }
         other => return Err(Error::internal(format!("strategy {other} of array_ops"))),
     })

@@ -4,10 +4,10 @@
 //! keys, because the operator ? looks for both. jsonb_path_ops has one for each scalar, a hash of it and the keys above
 //! it; arrays leave no trace in it.
 
-use super::{Need, Terms};
+use super::{TermCollector, TermCondition};
 use crate::Datum;
 use crate::hash::hash_bytes_extended;
-use crate::json::{Value, binary};
+use crate::json::{JsonValue, binary};
 use crate::key::encode_numeric;
 use kilndb_base::{Error, Result};
 
@@ -40,15 +40,15 @@ pub fn text(tag: u8, s: &str) -> Vec<u8> {
 }
 
 /// A scalar, with its type; a string is a value, not a key.
-pub fn scalar(v: &Value) -> Vec<u8> {
+pub fn scalar(v: &JsonValue) -> Vec<u8> {
     match v {
-        Value::Bool(b) => vec![BOOL, u8::from(*b)],
-        Value::Number(n) => {
+        JsonValue::Bool(b) => vec![BOOL, u8::from(*b)],
+        JsonValue::Number(n) => {
             let mut out = vec![NUMBER];
             encode_numeric(n, &mut out);
             out
         }
-        Value::String(s) => text(STRING, s),
+        JsonValue::String(s) => text(STRING, s),
         _ => vec![NULL],
     }
 }
@@ -56,18 +56,18 @@ pub fn scalar(v: &Value) -> Vec<u8> {
 pub fn below(path: u64, key: &str) -> u64 {
     hash_bytes_extended(key.as_bytes(), path)
 }
-pub fn leaf(path: u64, v: &Value) -> [u8; 8] {
+pub fn leaf(path: u64, v: &JsonValue) -> [u8; 8] {
     hash_bytes_extended(&scalar(v), path).to_be_bytes()
 }
 
-pub fn terms(v: &Value, put: &mut dyn FnMut(&[u8])) {
+pub fn terms(v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
     match v {
-        Value::Array(list) => list.iter().for_each(|e| element_terms(e, put)),
-        Value::Object(list) => {
+        JsonValue::Array(list) => list.iter().for_each(|e| element_terms(e, put)),
+        JsonValue::Object(list) => {
             for (key, v) in list {
                 put(&text(KEY, key));
                 match v {
-                    Value::Array(_) | Value::Object(_) => terms(v, put),
+                    JsonValue::Array(_) | JsonValue::Object(_) => terms(v, put),
                     v => put(&scalar(v)),
                 }
             }
@@ -76,32 +76,32 @@ pub fn terms(v: &Value, put: &mut dyn FnMut(&[u8])) {
         v => element_terms(v, put),
     }
 }
-fn element_terms(v: &Value, put: &mut dyn FnMut(&[u8])) {
+fn element_terms(v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
     match v {
-        Value::String(s) => put(&text(KEY, s)),
-        Value::Array(_) | Value::Object(_) => terms(v, put),
+        JsonValue::String(s) => put(&text(KEY, s)),
+        JsonValue::Array(_) | JsonValue::Object(_) => terms(v, put),
         v => put(&scalar(v)),
     }
 }
 
-pub fn path_terms(v: &Value, put: &mut dyn FnMut(&[u8])) {
+pub fn path_terms(v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
     terms_below(ROOT, v, put);
 }
-fn terms_below(path: u64, v: &Value, put: &mut dyn FnMut(&[u8])) {
+fn terms_below(path: u64, v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
     match v {
-        Value::Array(list) => list.iter().for_each(|v| terms_below(path, v, put)),
-        Value::Object(list) => list.iter().for_each(|(key, v)| terms_below(below(path, key), v, put)),
+        JsonValue::Array(list) => list.iter().for_each(|v| terms_below(path, v, put)),
+        JsonValue::Object(list) => list.iter().for_each(|(key, v)| terms_below(below(path, key), v, put)),
         v => put(&leaf(path, v)),
     }
 }
 
-pub fn path_need(v: &Value, wanted: &mut Terms) -> Need {
+pub fn path_need(v: &JsonValue, wanted: &mut TermCollector) -> TermCondition {
     let mut parts = Vec::new();
     path_terms(v, &mut |bytes| parts.push(wanted.element(bytes)));
-    Need::all(parts)
+    TermCondition::all(parts)
 }
 
-fn keys(query: &Datum, wanted: &mut Terms) -> Vec<Need> {
+fn keys(query: &Datum, wanted: &mut TermCollector) -> Vec<TermCondition> {
     let Datum::Array(list) = query else { return Vec::new() };
     list.elements
         .iter()
@@ -109,16 +109,16 @@ fn keys(query: &Datum, wanted: &mut Terms) -> Vec<Need> {
         .collect()
 }
 
-pub fn need(strategy: u16, query: &Datum, wanted: &mut Terms) -> Result<Need> {
+pub fn need(strategy: u16, query: &Datum, wanted: &mut TermCollector) -> Result<TermCondition> {
     Ok(match (strategy, query) {
         (CONTAINS, Datum::Jsonb(b)) => {
             let mut parts = Vec::new();
             terms(&binary::decode(b)?, &mut |bytes| parts.push(wanted.element(bytes)));
-            Need::all(parts)
+            TermCondition::all(parts)
         }
         (EXISTS, Datum::Text(key)) => wanted.element(&text(KEY, key)),
-        (EXISTS_ANY, query) => Need::any(keys(query, wanted)),
-        (EXISTS_ALL, query) => Need::all(keys(query, wanted)),
+        (EXISTS_ANY, query) => TermCondition::any(keys(query, wanted)),
+        (EXISTS_ALL, query) => TermCondition::all(keys(query, wanted)),
         (other, _) => return Err(Error::internal(format!("strategy {other} of jsonb_ops"))),
     })
 }

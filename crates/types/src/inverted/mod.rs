@@ -1,7 +1,7 @@
 //! Operator classes of inverted indexes: which terms a value has, and which terms a condition needs.
 //!
 //! Invariants
-//! 1. A value that satisfies a condition has the terms that the condition's [`Need`] asks for. Not the other way round:
+//! 1. A value that satisfies a condition has the terms that the condition's [`TermCondition`] asks for. Not the other way round:
 //!    whoever finds a value by its terms evaluates the condition.
 //! 2. A value may have no terms at all, and NULL has none: what needs nothing cannot be found here.
 //! 3. A term begins with its column and what it stands for, so that those of one column follow one another.
@@ -33,7 +33,7 @@ const JSONB_PATH_OPS: Oid = 10091;
 
 /// An operator class as a column of an index has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Class {
+pub enum InvertedClass {
     /// Of elements of that type.
     Array(Oid),
     TsVector,
@@ -48,7 +48,7 @@ pub enum Class {
 
 /// Terms that a condition looks for.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Wanted {
+pub struct TermRange {
     pub lower: Vec<u8>,
     /// None: `lower` itself; else all terms from there to before this one.
     pub upper: Option<Vec<u8>>,
@@ -56,101 +56,101 @@ pub struct Wanted {
 
 /// Which of the wanted terms a value must have.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Need {
+pub enum TermCondition {
     /// No condition that terms would show.
     Anything,
     /// Nothing satisfies the condition.
     Never,
     /// Number of a wanted term.
     Term(usize),
-    All(Vec<Need>),
-    Any(Vec<Need>),
+    All(Vec<TermCondition>),
+    Any(Vec<TermCondition>),
     /// So many of them.
-    AtLeast(usize, Vec<Need>),
+    AtLeast(usize, Vec<TermCondition>),
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub struct Query {
-    pub wanted: Vec<Wanted>,
-    pub need: Need,
+pub struct TermQuery {
+    pub wanted: Vec<TermRange>,
+    pub need: TermCondition,
 }
 
-impl Need {
-    pub fn all(parts: Vec<Need>) -> Need {
+impl TermCondition {
+    pub fn all(parts: Vec<TermCondition>) -> TermCondition {
         let mut list = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
-                Need::Anything => {}
-                Need::Never => return Need::Never,
-                Need::All(inner) => list.extend(inner),
+                TermCondition::Anything => {}
+                TermCondition::Never => return TermCondition::Never,
+                TermCondition::All(inner) => list.extend(inner),
                 part => list.push(part),
             }
         }
         match list.len() {
-            0 => Need::Anything,
+            0 => TermCondition::Anything,
             1 => list.remove(0),
-            _ => Need::All(list),
+            _ => TermCondition::All(list),
         }
     }
-    pub fn any(parts: Vec<Need>) -> Need {
+    pub fn any(parts: Vec<TermCondition>) -> TermCondition {
         let mut list = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
-                Need::Anything => return Need::Anything,
-                Need::Never => {}
-                Need::Any(inner) => list.extend(inner),
+                TermCondition::Anything => return TermCondition::Anything,
+                TermCondition::Never => {}
+                TermCondition::Any(inner) => list.extend(inner),
                 part => list.push(part),
             }
         }
         match list.len() {
-            0 => Need::Never,
+            0 => TermCondition::Never,
             1 => list.remove(0),
-            _ => Need::Any(list),
+            _ => TermCondition::Any(list),
         }
     }
     /// `count`, which is no less than 1, of different terms.
-    pub fn at_least(count: usize, parts: Vec<Need>) -> Need {
+    pub fn at_least(count: usize, parts: Vec<TermCondition>) -> TermCondition {
         match count {
-            1 => Need::any(parts),
-            n if n == parts.len() => Need::all(parts),
-            n if n > parts.len() => Need::Never,
-            n => Need::AtLeast(n, parts),
+            1 => TermCondition::any(parts),
+            n if n == parts.len() => TermCondition::all(parts),
+            n if n > parts.len() => TermCondition::Never,
+            n => TermCondition::AtLeast(n, parts),
         }
     }
     /// The need of one more condition, whose terms come behind those of the first `by`.
-    pub fn shifted(self, by: usize) -> Need {
-        let all = |list: Vec<Need>| list.into_iter().map(|n| n.shifted(by)).collect();
+    pub fn shifted(self, by: usize) -> TermCondition {
+        let all = |list: Vec<TermCondition>| list.into_iter().map(|n| n.shifted(by)).collect();
         match self {
-            Need::Term(n) => Need::Term(n + by),
-            Need::All(list) => Need::All(all(list)),
-            Need::Any(list) => Need::Any(all(list)),
-            Need::AtLeast(count, list) => Need::AtLeast(count, all(list)),
+            TermCondition::Term(n) => TermCondition::Term(n + by),
+            TermCondition::All(list) => TermCondition::All(all(list)),
+            TermCondition::Any(list) => TermCondition::Any(all(list)),
+            TermCondition::AtLeast(count, list) => TermCondition::AtLeast(count, all(list)),
             other => other,
         }
     }
     /// Is it met by a value that has the wanted terms of which `has` says so?
     pub fn is_met(&self, has: &mut dyn FnMut(usize) -> bool) -> bool {
         match self {
-            Need::Anything => true,
-            Need::Never => false,
-            Need::Term(n) => has(*n),
-            Need::All(list) => list.iter().all(|n| n.is_met(has)),
-            Need::Any(list) => list.iter().any(|n| n.is_met(has)),
-            Need::AtLeast(count, list) => list.iter().filter(|n| n.is_met(has)).take(*count).count() == *count,
+            TermCondition::Anything => true,
+            TermCondition::Never => false,
+            TermCondition::Term(n) => has(*n),
+            TermCondition::All(list) => list.iter().all(|n| n.is_met(has)),
+            TermCondition::Any(list) => list.iter().any(|n| n.is_met(has)),
+            TermCondition::AtLeast(count, list) => list.iter().filter(|n| n.is_met(has)).take(*count).count() == *count,
         }
     }
 }
 
-impl Wanted {
+impl TermRange {
     /// What is among both.
-    pub fn narrowed(&self, other: &Wanted) -> Option<Wanted> {
-        let end = |w: &Wanted| w.upper.clone().unwrap_or_else(|| [w.lower.as_slice(), &[0]].concat());
+    pub fn narrowed(&self, other: &TermRange) -> Option<TermRange> {
+        let end = |w: &TermRange| w.upper.clone().unwrap_or_else(|| [w.lower.as_slice(), &[0]].concat());
         let (lower, upper) = (self.lower.as_slice().max(&other.lower), end(self).min(end(other)));
         if lower >= upper.as_slice() {
             return None;
         }
         let exact = [self, other].into_iter().find(|w| w.upper.is_none());
-        Some(exact.cloned().unwrap_or_else(|| Wanted { lower: lower.to_vec(), upper: Some(upper) }))
+        Some(exact.cloned().unwrap_or_else(|| TermRange { lower: lower.to_vec(), upper: Some(upper) }))
     }
     /// Is one of the terms, which are sorted, among those?
     pub fn is_among<T: AsRef<[u8]>>(&self, terms: &[T]) -> bool {
@@ -163,28 +163,28 @@ impl Wanted {
 }
 
 /// A condition's terms as they are found.
-struct Terms {
+struct TermCollector {
     column: u8,
-    wanted: Vec<Wanted>,
+    wanted: Vec<TermRange>,
 }
-impl Terms {
-    fn push(&mut self, wanted: Wanted) -> Need {
+impl TermCollector {
+    fn push(&mut self, wanted: TermRange) -> TermCondition {
         let at = self.wanted.iter().position(|w| *w == wanted).unwrap_or_else(|| {
             self.wanted.push(wanted);
             self.wanted.len() - 1
         });
-        Need::Term(at)
+        TermCondition::Term(at)
     }
-    fn exact(&mut self, kind: u8, bytes: &[u8]) -> Need {
-        self.push(Wanted { lower: term(self.column, kind, bytes), upper: None })
+    fn exact(&mut self, kind: u8, bytes: &[u8]) -> TermCondition {
+        self.push(TermRange { lower: term(self.column, kind, bytes), upper: None })
     }
-    fn element(&mut self, bytes: &[u8]) -> Need {
+    fn element(&mut self, bytes: &[u8]) -> TermCondition {
         self.exact(ELEMENT, bytes)
     }
-    fn prefix(&mut self, bytes: &[u8]) -> Need {
+    fn prefix(&mut self, bytes: &[u8]) -> TermCondition {
         let lower = term(self.column, ELEMENT, bytes);
         let upper = after_prefix(&lower);
-        self.push(Wanted { lower, upper: Some(upper) })
+        self.push(TermRange { lower, upper: Some(upper) })
     }
 }
 
@@ -207,15 +207,15 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     out
 }
 
-impl Class {
+impl InvertedClass {
     /// Of a column of this type, whose elements, if it is an array, are of that one. None: no class of an inverted
     /// index.
-    pub fn of(opclass: Oid, element_type: Oid) -> Option<Class> {
+    pub fn of(opclass: Oid, element_type: Oid) -> Option<InvertedClass> {
         match opclass {
-            ARRAY_OPS => Some(Class::Array(element_type)),
-            TSVECTOR_OPS => Some(Class::TsVector),
-            JSONB_OPS => Some(Class::Jsonb),
-            JSONB_PATH_OPS => Some(Class::JsonbPath),
+            ARRAY_OPS => Some(InvertedClass::Array(element_type)),
+            TSVECTOR_OPS => Some(InvertedClass::TsVector),
+            JSONB_OPS => Some(InvertedClass::Jsonb),
+            JSONB_PATH_OPS => Some(InvertedClass::JsonbPath),
             _ => None,
         }
     }
@@ -226,16 +226,18 @@ impl Class {
         let mut put = |kind: u8, bytes: &[u8]| out.push(term(column, kind, bytes));
         match (self, value) {
             (_, Datum::Null) => {}
-            (Class::Array(element), Datum::Array(a)) => arrays::terms(element, a, &mut put)?,
-            (Class::TsVector, Datum::TsVector(v)) => v.lexemes.iter().for_each(|l| put(ELEMENT, l.word.as_bytes())),
-            (Class::Jsonb, Datum::Jsonb(b)) => {
+            (InvertedClass::Array(element), Datum::Array(a)) => arrays::terms(element, a, &mut put)?,
+            (InvertedClass::TsVector, Datum::TsVector(v)) => {
+                v.lexemes.iter().for_each(|l| put(ELEMENT, l.word.as_bytes()))
+            }
+            (InvertedClass::Jsonb, Datum::Jsonb(b)) => {
                 jsonb::terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes))
             }
-            (Class::JsonbPath, Datum::Jsonb(b)) => {
+            (InvertedClass::JsonbPath, Datum::Jsonb(b)) => {
                 jsonb::path_terms(&crate::json::binary::decode(b)?, &mut |bytes| put(ELEMENT, bytes))
             }
-            (Class::Trigram, Datum::Text(text)) => trigrams::terms(text, &mut |bytes| put(ELEMENT, bytes))?,
-            (Class::Ordered(type_oid), value) => ordered::terms(type_oid, value, &mut put)?,
+            (InvertedClass::Trigram, Datum::Text(text)) => trigrams::terms(text, &mut |bytes| put(ELEMENT, bytes))?,
+            (InvertedClass::Ordered(type_oid), value) => ordered::terms(type_oid, value, &mut put)?,
             _ => return Err(Error::internal("a value of another type than its index has")),
         }
         let own = &mut out[start..];
@@ -256,7 +258,7 @@ impl Class {
     /// Have two values surely different terms? Quicker than to look at them, where the answer is yes.
     pub fn differ(self, a: &Datum, b: &Datum) -> bool {
         match (self, a, b) {
-            (Class::TsVector, Datum::TsVector(a), Datum::TsVector(b)) => {
+            (InvertedClass::TsVector, Datum::TsVector(a), Datum::TsVector(b)) => {
                 !a.lexemes.iter().map(|l| &l.word).eq(b.lexemes.iter().map(|l| &l.word))
             }
             _ => false,
@@ -264,22 +266,24 @@ impl Class {
     }
 
     /// What a condition, an operator of the class by its strategy number and what is compared with, looks for.
-    pub fn query(self, column: u8, strategy: u16, query: &Datum, thresholds: &Thresholds) -> Result<Query> {
-        let mut terms = Terms { column, wanted: Vec::new() };
+    pub fn query(self, column: u8, strategy: u16, query: &Datum, thresholds: &Thresholds) -> Result<TermQuery> {
+        let mut terms = TermCollector { column, wanted: Vec::new() };
         let need = match (self, strategy, query) {
-            (_, _, Datum::Null) => Need::Never,
-            (Class::Array(element), _, Datum::Array(a)) => arrays::need(element, strategy, a, &mut terms)?,
-            (Class::TsVector, 1 | 2, Datum::TsQuery(q)) => tsvector::need(q, &mut terms),
-            (Class::Jsonb | Class::JsonbPath, 15 | 16, Datum::Text(path)) => {
+            (_, _, Datum::Null) => TermCondition::Never,
+            (InvertedClass::Array(element), _, Datum::Array(a)) => arrays::need(element, strategy, a, &mut terms)?,
+            (InvertedClass::TsVector, 1 | 2, Datum::TsQuery(q)) => tsvector::need(q, &mut terms),
+            (InvertedClass::Jsonb | InvertedClass::JsonbPath, 15 | 16, Datum::Text(path)) => {
                 let path = crate::json::path_parse::parse(path)?;
-                jsonpath::need(self == Class::JsonbPath, strategy == 16, &path, &mut terms)
+                jsonpath::need(self == InvertedClass::JsonbPath, strategy == 16, &path, &mut terms)
             }
-            (Class::Jsonb, ..) => jsonb::need(strategy, query, &mut terms)?,
-            (Class::JsonbPath, 7, Datum::Jsonb(b)) => jsonb::path_need(&crate::json::binary::decode(b)?, &mut terms),
-            (Class::Trigram, _, Datum::Text(text)) => trigrams::need(strategy, text, thresholds, &mut terms)?,
-            (Class::Ordered(type_oid), _, value) => ordered::need(type_oid, strategy, value, &mut terms)?,
+            (InvertedClass::Jsonb, ..) => jsonb::need(strategy, query, &mut terms)?,
+            (InvertedClass::JsonbPath, 7, Datum::Jsonb(b)) => {
+                jsonb::path_need(&crate::json::binary::decode(b)?, &mut terms)
+            }
+            (InvertedClass::Trigram, _, Datum::Text(text)) => trigrams::need(strategy, text, thresholds, &mut terms)?,
+            (InvertedClass::Ordered(type_oid), _, value) => ordered::need(type_oid, strategy, value, &mut terms)?,
             _ => return Err(Error::internal(format!("strategy {strategy} of an inverted index"))),
         };
-        Ok(Query { need, wanted: terms.wanted })
+        Ok(TermQuery { need, wanted: terms.wanted })
     }
 }

@@ -7,7 +7,7 @@
 //! Of each part is known what symbols it matches (if these are few), or what these begin and end with. Parts that
 //! follow one another have the trigrams that are across the seam.
 
-use super::{Need, Terms, trigrams};
+use super::{TermCollector, TermCondition, trigrams};
 use crate::functions::regex::translated;
 use crate::trigram::{GAP, symbol};
 use fancy_regex::{Assertion, Expr};
@@ -25,47 +25,47 @@ const COPIES_MAX: usize = 6;
 const DEPTH_MAX: usize = 100;
 
 /// Symbols of which each match has one as what this is about. With the empty text among them nothing is known.
-type Texts = Vec<String>;
+type TextSet = Vec<String>;
 
 #[derive(Clone)]
-enum Matched {
+enum MatchedTexts {
     /// Whole matches.
-    Exact(Texts),
+    Exact(TextSet),
     /// Their beginnings and ends.
-    Ends(Texts, Texts),
+    Ends(TextSet, TextSet),
 }
 
 #[derive(Clone)]
-struct Part {
-    matched: Matched,
-    need: Need,
+struct RegexPart {
+    matched: MatchedTexts,
+    need: TermCondition,
 }
 
-pub fn need(pattern: &str, any_case: bool, terms: &mut Terms) -> Result<Need> {
+pub fn need(pattern: &str, any_case: bool, terms: &mut TermCollector) -> Result<TermCondition> {
     let text = translated(pattern, any_case)?;
     // What is no regular expression is told when rows are matched.
-    let Ok(tree) = Expr::parse_tree(&text) else { return Ok(Need::Anything) };
-    let mut reader = Reader { terms, has_calls: tree.contains_subroutines };
+    let Ok(tree) = Expr::parse_tree(&text) else { return Ok(TermCondition::Anything) };
+    let mut reader = TrigramExtractor { terms, has_calls: tree.contains_subroutines };
     let part = reader.part(&tree.expr, 0);
     Ok(reader.opened(part).need)
 }
 
-fn unknown() -> Part {
-    Part { matched: Matched::Ends(vec![String::new()], vec![String::new()]), need: Need::Anything }
+fn unknown() -> RegexPart {
+    RegexPart { matched: MatchedTexts::Ends(vec![String::new()], vec![String::new()]), need: TermCondition::Anything }
 }
-fn exactly(texts: Texts) -> Part {
-    Part { matched: Matched::Exact(texts), need: Need::Anything }
+fn exactly(texts: TextSet) -> RegexPart {
+    RegexPart { matched: MatchedTexts::Exact(texts), need: TermCondition::Anything }
 }
-fn nothing() -> Part {
+fn nothing() -> RegexPart {
     exactly(vec![String::new()])
 }
 
-fn in_order(mut texts: Texts) -> Texts {
+fn in_order(mut texts: TextSet) -> TextSet {
     texts.sort_unstable();
     texts.dedup();
     texts
 }
-fn joined(a: &Texts, b: &Texts) -> Option<Texts> {
+fn joined(a: &TextSet, b: &TextSet) -> Option<TextSet> {
     if a.len() * b.len() > TEXTS_MAX {
         return None;
     }
@@ -73,7 +73,7 @@ fn joined(a: &Texts, b: &Texts) -> Option<Texts> {
 }
 
 /// The last (or first) two symbols of each: what a trigram across a seam needs.
-fn cut(texts: &Texts, at_end: bool) -> Texts {
+fn cut(texts: &TextSet, at_end: bool) -> TextSet {
     let cut = |text: &String| -> String {
         let count = text.chars().count();
         if at_end { text.chars().skip(count.saturating_sub(2)).collect() } else { text.chars().take(2).collect() }
@@ -82,14 +82,14 @@ fn cut(texts: &Texts, at_end: bool) -> Texts {
     if texts.len() > TEXTS_MAX || texts.first().is_some_and(String::is_empty) { vec![String::new()] } else { texts }
 }
 
-struct Reader<'t> {
-    terms: &'t mut Terms,
+struct TrigramExtractor<'t> {
+    terms: &'t mut TermCollector,
     /// Groups may be run from elsewhere.
     has_calls: bool,
 }
 
-impl Reader<'_> {
-    fn part(&mut self, e: &Expr, depth: usize) -> Part {
+impl TrigramExtractor<'_> {
+    fn part(&mut self, e: &Expr, depth: usize) -> RegexPart {
         if depth > DEPTH_MAX || self.has_calls {
             return unknown();
         }
@@ -120,7 +120,7 @@ impl Reader<'_> {
                 all
             }
             Expr::Alt(list) => {
-                let parts: Vec<Part> = list.iter().map(|e| self.part(e, depth + 1)).collect();
+                let parts: Vec<RegexPart> = list.iter().map(|e| self.part(e, depth + 1)).collect();
                 self.one_of(parts)
             }
             Expr::Group(e) => self.part(e, depth + 1),
@@ -130,7 +130,7 @@ impl Reader<'_> {
         }
     }
 
-    fn repeated(&mut self, child: &Expr, lo: usize, hi: usize, depth: usize) -> Part {
+    fn repeated(&mut self, child: &Expr, lo: usize, hi: usize, depth: usize) -> RegexPart {
         let one = self.part(child, depth + 1);
         if (lo, hi) == (0, 1) {
             return self.one_of(vec![one, nothing()]);
@@ -149,15 +149,15 @@ impl Reader<'_> {
         let all = self.followed(all, unknown());
         let ends = self.opened(one);
         match (all.matched, ends.matched) {
-            (Matched::Ends(begins, _), Matched::Ends(_, ends)) => {
-                Part { matched: Matched::Ends(begins, ends), need: all.need }
+            (MatchedTexts::Ends(begins, _), MatchedTexts::Ends(_, ends)) => {
+                RegexPart { matched: MatchedTexts::Ends(begins, ends), need: all.need }
             }
-            (matched, _) => Part { matched, need: all.need },
+            (matched, _) => RegexPart { matched, need: all.need },
         }
     }
 
     /// A class of characters.
-    fn class(&mut self, inner: &str, any_case: bool) -> Part {
+    fn class(&mut self, inner: &str, any_case: bool) -> RegexPart {
         let parsed = regex_syntax::ParserBuilder::new().case_insensitive(any_case).build().parse(inner);
         match parsed.map(|hir| hir.into_kind()) {
             Ok(HirKind::Class(regex_syntax::hir::Class::Unicode(class))) => self.class_of(class, false),
@@ -169,7 +169,7 @@ impl Reader<'_> {
         }
     }
 
-    fn class_of(&mut self, mut class: ClassUnicode, fold: bool) -> Part {
+    fn class_of(&mut self, mut class: ClassUnicode, fold: bool) -> RegexPart {
         if fold && class.try_case_fold_simple().is_err() {
             return unknown();
         }
@@ -184,37 +184,40 @@ impl Reader<'_> {
         if symbols.len() > SYMBOLS_MAX { unknown() } else { exactly(symbols) }
     }
 
-    fn any_of(&mut self, texts: &Texts) -> Need {
+    fn any_of(&mut self, texts: &TextSet) -> TermCondition {
         if texts.first().is_some_and(String::is_empty) {
-            return Need::Anything;
+            return TermCondition::Anything;
         }
         // These texts are too short for others to get their turn in one of them, which is all that fails.
-        let of_run = |text: &String| trigrams::of_run(text, self.terms).unwrap_or(Need::Anything);
-        Need::any(texts.iter().map(of_run).collect())
+        let of_run = |text: &String| trigrams::of_run(text, self.terms).unwrap_or(TermCondition::Anything);
+        TermCondition::any(texts.iter().map(of_run).collect())
     }
 
     /// A part of which only the ends are kept, and the trigrams that it needs.
-    fn opened(&mut self, part: Part) -> Part {
-        let Matched::Exact(texts) = part.matched else { return part };
+    fn opened(&mut self, part: RegexPart) -> RegexPart {
+        let MatchedTexts::Exact(texts) = part.matched else { return part };
         let need = self.any_of(&texts);
-        Part { matched: Matched::Ends(cut(&texts, false), cut(&texts, true)), need: Need::all(vec![part.need, need]) }
+        RegexPart {
+            matched: MatchedTexts::Ends(cut(&texts, false), cut(&texts, true)),
+            need: TermCondition::all(vec![part.need, need]),
+        }
     }
 
-    fn followed(&mut self, a: Part, b: Part) -> Part {
+    fn followed(&mut self, a: RegexPart, b: RegexPart) -> RegexPart {
         let mut needs = vec![a.need.clone(), b.need.clone()];
-        if let (Matched::Exact(x), Matched::Exact(y)) = (&a.matched, &b.matched)
+        if let (MatchedTexts::Exact(x), MatchedTexts::Exact(y)) = (&a.matched, &b.matched)
             && let Some(texts) = joined(x, y).filter(|texts| texts.iter().all(|t| t.chars().count() <= TEXT_MAX))
         {
-            return Part { matched: Matched::Exact(texts), need: Need::all(needs) };
+            return RegexPart { matched: MatchedTexts::Exact(texts), need: TermCondition::all(needs) };
         }
-        let is_empty = |m: &Matched| matches!(m, Matched::Exact(texts) if texts.iter().any(String::is_empty));
+        let is_empty = |m: &MatchedTexts| matches!(m, MatchedTexts::Exact(texts) if texts.iter().any(String::is_empty));
         let (a_may_be_empty, b_may_be_empty) = (is_empty(&a.matched), is_empty(&b.matched));
         let begins = match (&a.matched, &b.matched) {
-            (Matched::Exact(x), Matched::Ends(begins, _)) => joined(x, begins),
+            (MatchedTexts::Exact(x), MatchedTexts::Ends(begins, _)) => joined(x, begins),
             _ => None,
         };
         let ends = match (&a.matched, &b.matched) {
-            (Matched::Ends(_, ends), Matched::Exact(y)) => joined(ends, y),
+            (MatchedTexts::Ends(_, ends), MatchedTexts::Exact(y)) => joined(ends, y),
             _ => None,
         };
         for texts in begins.iter().chain(&ends) {
@@ -222,7 +225,8 @@ impl Reader<'_> {
         }
         let (a, b) = (self.opened(a), self.opened(b));
         needs.extend([a.need, b.need]);
-        let (Matched::Ends(a_begins, a_ends), Matched::Ends(b_begins, b_ends)) = (a.matched, b.matched) else {
+        let (MatchedTexts::Ends(a_begins, a_ends), MatchedTexts::Ends(b_begins, b_ends)) = (a.matched, b.matched)
+        else {
             return unknown();
         };
         if let Some(seam) = joined(&a_ends, &b_begins) {
@@ -231,13 +235,13 @@ impl Reader<'_> {
         let lost = || vec![String::new()];
         let begins = begins.map_or(if a_may_be_empty { lost() } else { a_begins }, |texts| cut(&texts, false));
         let ends = ends.map_or(if b_may_be_empty { lost() } else { b_ends }, |texts| cut(&texts, true));
-        Part { matched: Matched::Ends(begins, ends), need: Need::all(needs) }
+        RegexPart { matched: MatchedTexts::Ends(begins, ends), need: TermCondition::all(needs) }
     }
 
-    fn one_of(&mut self, parts: Vec<Part>) -> Part {
+    fn one_of(&mut self, parts: Vec<RegexPart>) -> RegexPart {
         let mut exact = Vec::new();
         let all_exact = parts.iter().all(|p| match &p.matched {
-            Matched::Exact(texts) if p.need == Need::Anything => {
+            MatchedTexts::Exact(texts) if p.need == TermCondition::Anything => {
                 exact.extend(texts.iter().cloned());
                 true
             }
@@ -250,14 +254,14 @@ impl Reader<'_> {
         for part in parts {
             let part = self.opened(part);
             needs.push(part.need);
-            if let Matched::Ends(b, e) = part.matched {
+            if let MatchedTexts::Ends(b, e) = part.matched {
                 begins.extend(b);
                 ends.extend(e);
             }
         }
-        Part {
-            matched: Matched::Ends(cut(&in_order(begins), false), cut(&in_order(ends), true)),
-            need: Need::any(needs),
+        RegexPart {
+            matched: MatchedTexts::Ends(cut(&in_order(begins), false), cut(&in_order(ends), true)),
+            need: TermCondition::any(needs),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! gin_trgm_ops: a term for each trigram.
 
-use super::{Need, Terms, trigram_regex};
+use super::{TermCollector, TermCondition, trigram_regex};
 use crate::trigram::{self, GAP, Thresholds, Trigram, of_symbols, symbol};
 use kilndb_base::{Error, Result};
 
@@ -19,7 +19,7 @@ pub fn terms(text: &str, put: &mut dyn FnMut(&[u8])) -> Result<()> {
     Ok(())
 }
 
-pub fn need(strategy: u16, text: &str, thresholds: &Thresholds, terms: &mut Terms) -> Result<Need> {
+pub fn need(strategy: u16, text: &str, thresholds: &Thresholds, terms: &mut TermCollector) -> Result<TermCondition> {
     Ok(match strategy {
         SIMILAR => share(text, thresholds.similarity, terms)?,
         SIMILAR_WORD => share(text, thresholds.word, terms)?,
@@ -32,12 +32,12 @@ pub fn need(strategy: u16, text: &str, thresholds: &Thresholds, terms: &mut Term
     })
 }
 
-fn all(list: impl IntoIterator<Item = Trigram>, terms: &mut Terms) -> Need {
-    Need::all(list.into_iter().map(|t| terms.element(&t)).collect())
+fn all(list: impl IntoIterator<Item = Trigram>, terms: &mut TermCollector) -> TermCondition {
+    TermCondition::all(list.into_iter().map(|t| terms.element(&t)).collect())
 }
 
 /// Trigrams that symbols one after the other must have.
-pub fn of_run(symbols: &str, terms: &mut Terms) -> Result<Need> {
+pub fn of_run(symbols: &str, terms: &mut TermCollector) -> Result<TermCondition> {
     let mut list = Vec::new();
     of_symbols(symbols, &mut |t| {
         list.push(t);
@@ -47,20 +47,20 @@ pub fn of_run(symbols: &str, terms: &mut Terms) -> Result<Need> {
 }
 
 /// The other text may have no more trigrams than are common.
-fn share(text: &str, threshold: f64, terms: &mut Terms) -> Result<Need> {
+fn share(text: &str, threshold: f64, terms: &mut TermCollector) -> Result<TermCondition> {
     let list = trigram::of_text(text)?;
     if threshold <= 0.0 {
-        return Ok(Need::Anything);
+        return Ok(TermCondition::Anything);
     }
     let enough = (1..=list.len()).find(|n| f64::from(*n as f32 / list.len() as f32) >= threshold);
     Ok(match enough {
-        Some(least) => Need::at_least(least, list.iter().map(|t| terms.element(t)).collect()),
-        None => Need::Never,
+        Some(least) => TermCondition::at_least(least, list.iter().map(|t| terms.element(t)).collect()),
+        None => TermCondition::Never,
     })
 }
 
 /// What is between the pattern's `%` and `_`.
-fn like(pattern: &str, terms: &mut Terms) -> Result<Need> {
+fn like(pattern: &str, terms: &mut TermCollector) -> Result<TermCondition> {
     let (mut runs, mut run) = (Vec::new(), String::from(GAP));
     let mut chars = pattern.chars();
     while let Some(c) = chars.next() {
@@ -72,5 +72,5 @@ fn like(pattern: &str, terms: &mut Terms) -> Result<Need> {
     }
     run.push(GAP);
     runs.push(run);
-    Ok(Need::all(runs.iter().map(|run| of_run(run, terms)).collect::<Result<_>>()?))
+    Ok(TermCondition::all(runs.iter().map(|run| of_run(run, terms)).collect::<Result<_>>()?))
 }

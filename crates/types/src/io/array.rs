@@ -10,12 +10,12 @@ fn malformed(text: &str, detail: &str) -> Error {
     error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed array literal: \"{text}\"")).with_detail(detail)
 }
 
-struct Parser<'a> {
+struct ArrayParser<'a> {
     text: &'a str,
     at: usize,
     delim: u8,
 }
-enum Token {
+enum ArrayToken {
     Open,
     Close,
     Delim,
@@ -23,7 +23,7 @@ enum Token {
     Value(String),
     End,
 }
-impl Parser<'_> {
+impl ArrayParser<'_> {
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
@@ -32,27 +32,27 @@ impl Parser<'_> {
         self.at += pieces::count_leading(rest, |b| b.is_ascii_whitespace() || b == 0x0b)?;
         Ok(())
     }
-    fn token(&mut self, array_nulls: bool) -> Result<Token> {
+    fn token(&mut self, array_nulls: bool) -> Result<ArrayToken> {
         self.blanks()?;
         match self.peek() {
-            None => Ok(Token::End),
+            None => Ok(ArrayToken::End),
             Some(b'{') => {
                 self.at += 1;
-                Ok(Token::Open)
+                Ok(ArrayToken::Open)
             }
             Some(b'}') => {
                 self.at += 1;
-                Ok(Token::Close)
+                Ok(ArrayToken::Close)
             }
             Some(b) if b == self.delim => {
                 self.at += 1;
-                Ok(Token::Delim)
+                Ok(ArrayToken::Delim)
             }
             Some(b'"') => self.quoted(),
             Some(_) => self.unquoted(array_nulls),
         }
     }
-    fn quoted(&mut self) -> Result<Token> {
+    fn quoted(&mut self) -> Result<ArrayToken> {
         let end = || malformed(self.text, "Unexpected end of input.");
         let mut v = Vec::new();
         let mut at = self.at + 1;
@@ -78,9 +78,9 @@ impl Parser<'_> {
             Some(c) if c == self.delim => {}
             Some(_) => return Err(malformed(self.text, "Incorrectly quoted array element.")),
         }
-        String::from_utf8(v).map(Token::Value).map_err(|_| malformed(self.text, "Unexpected end of input."))
+        String::from_utf8(v).map(ArrayToken::Value).map_err(|_| malformed(self.text, "Unexpected end of input."))
     }
-    fn unquoted(&mut self, array_nulls: bool) -> Result<Token> {
+    fn unquoted(&mut self, array_nulls: bool) -> Result<ArrayToken> {
         let mut v = Vec::new();
         let b = self.text.as_bytes();
         let mut keep = 0;
@@ -116,9 +116,9 @@ impl Parser<'_> {
         }
         v.truncate(keep);
         if array_nulls && !escaped && v.eq_ignore_ascii_case(b"null") {
-            return Ok(Token::Null);
+            return Ok(ArrayToken::Null);
         }
-        String::from_utf8(v).map(Token::Value).map_err(|_| malformed(self.text, "Unexpected end of input."))
+        String::from_utf8(v).map(ArrayToken::Value).map_err(|_| malformed(self.text, "Unexpected end of input."))
     }
     /// `[l:u]...=` in front of the braces.
     fn bounds(&mut self) -> Result<Vec<(i32, u32)>> {
@@ -186,7 +186,7 @@ fn too_many_dims(n: usize) -> Error {
 
 pub fn array_in(element: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
     let delim = if element == 603 { b';' } else { b',' };
-    let mut p = Parser { text, at: 0, delim };
+    let mut p = ArrayParser { text, at: 0, delim };
     let bounds = p.bounds()?;
     if p.peek() != Some(b'{') {
         return Err(malformed(
@@ -216,7 +216,7 @@ pub fn array_in(element: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Res
     Ok(Datum::Array(Arc::new(Array { element_type: element, dims, elements })))
 }
 /// Reads the braces; returns the length per dimension.
-fn braces(p: &mut Parser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mut Vec<Datum>) -> Result<Vec<u32>> {
+fn braces(p: &mut ArrayParser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mut Vec<Datum>) -> Result<Vec<u32>> {
     const RAGGED: &str = "Multidimensional arrays must have sub-arrays with matching dimensions.";
     let mut depth = 0usize;
     let mut counts = [0u32; MAX_DIMS + 1];
@@ -227,8 +227,8 @@ fn braces(p: &mut Parser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mu
     loop {
         work::step(30)?;
         match p.token(ctx.format.array_nulls)? {
-            Token::End => return Err(malformed(p.text, "Unexpected end of input.")),
-            Token::Open => {
+            ArrayToken::End => return Err(malformed(p.text, "Unexpected end of input.")),
+            ArrayToken::Open => {
                 if !expect_value {
                     return Err(malformed(p.text, "Unexpected \"{\" character."));
                 }
@@ -243,7 +243,7 @@ fn braces(p: &mut Parser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mu
                 counts[depth] = 0;
                 just_opened = true;
             }
-            Token::Close => {
+            ArrayToken::Close => {
                 if expect_value && !just_opened {
                     return Err(malformed(p.text, "Unexpected \"}\" character."));
                 }
@@ -264,14 +264,14 @@ fn braces(p: &mut Parser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mu
                     break;
                 }
             }
-            Token::Delim => {
+            ArrayToken::Delim => {
                 if expect_value {
                     return Err(malformed(p.text, &format!("Unexpected \"{}\" character.", p.delim as char)));
                 }
                 expect_value = true;
                 just_opened = false;
             }
-            value @ (Token::Null | Token::Value(_)) => {
+            value @ (ArrayToken::Null | ArrayToken::Value(_)) => {
                 if !expect_value {
                     return Err(malformed(p.text, "Unexpected array element."));
                 }
@@ -280,7 +280,7 @@ fn braces(p: &mut Parser, element: Oid, typmod: i32, ctx: &EvalContext, out: &mu
                 }
                 counts[depth] += 1;
                 out.push(match value {
-                    Token::Value(v) => input(element, &v, typmod, ctx)?,
+                    ArrayToken::Value(v) => input(element, &v, typmod, ctx)?,
                     _ => Datum::Null,
                 });
                 expect_value = false;

@@ -48,8 +48,8 @@ fn receive_other(type_oid: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) ->
     Err(Error::unsupported(format!("binary input of type {} is not supported", ctx.host.format_type(type_oid, -1))))
 }
 
-struct Cursor<'a>(&'a [u8]);
-impl<'a> Cursor<'a> {
+struct BinaryCursor<'a>(&'a [u8]);
+impl<'a> BinaryCursor<'a> {
     fn i32(&mut self) -> Result<i32> {
         let (head, rest) = self.0.split_first_chunk::<4>().ok_or_else(short)?;
         self.0 = rest;
@@ -67,7 +67,7 @@ impl<'a> Cursor<'a> {
     }
 }
 fn receive_array(element: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> Result<Datum> {
-    let mut c = Cursor(bytes);
+    let mut c = BinaryCursor(bytes);
     let ndims = c.i32()?;
     if !(0..=6).contains(&ndims) {
         return Err(error(sqlstate::INVALID_BINARY_REPRESENTATION, format!("invalid number of dimensions: {ndims}")));
@@ -126,7 +126,7 @@ pub(crate) fn receive_vector(element: Oid, name: &str, bytes: &[u8], ctx: &EvalC
     }
 }
 fn receive_record(type_oid: Oid, fields: &[(String, Oid, i32)], bytes: &[u8], ctx: &EvalContext) -> Result<Datum> {
-    let mut c = Cursor(bytes);
+    let mut c = BinaryCursor(bytes);
     let count = c.i32()?;
     if count as usize != fields.len() {
         return Err(error(

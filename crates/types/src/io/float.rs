@@ -86,7 +86,7 @@ pub fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
         return;
     }
     let mut buffer = ryu::Buffer::new();
-    shortest(Digits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, out);
+    shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, out);
 }
 pub fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
     if special(f64::from(v), out) {
@@ -97,19 +97,19 @@ pub fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
         return;
     }
     let mut buffer = ryu::Buffer::new();
-    shortest(Digits::read(buffer.format_finite(v)), v.is_sign_negative(), 6, out);
+    shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 6, out);
 }
 
 /// Decimal digits and the exponent of the first one.
-struct Digits {
+struct FloatDigits {
     digits: [u8; 20],
     count: usize,
     exponent: i32,
 }
-impl Digits {
+impl FloatDigits {
     /// From any plain or exponent notation.
-    fn read(text: &str) -> Digits {
-        let mut d = Digits { digits: [b'0'; 20], count: 0, exponent: 0 };
+    fn read(text: &str) -> FloatDigits {
+        let mut d = FloatDigits { digits: [b'0'; 20], count: 0, exponent: 0 };
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
         let mut point = None;
         let mut seen = 0;
@@ -146,7 +146,7 @@ impl Digits {
     }
 }
 /// Fixed notation for exponents −4 to limit−1, else scientific with at least two exponent digits.
-fn shortest(d: Digits, negative: bool, limit: i32, out: &mut Vec<u8>) {
+fn shortest(d: FloatDigits, negative: bool, limit: i32, out: &mut Vec<u8>) {
     if negative {
         out.push(b'-');
     }
@@ -182,7 +182,7 @@ pub fn general(v: f64, precision: usize) -> String {
         return String::from_utf8(out).unwrap_or_default();
     }
     let scientific = format!("{:.*e}", precision.max(1) - 1, v);
-    let digits = Digits::read(&scientific);
+    let digits = FloatDigits::read(&scientific);
     shortest(digits, v.is_sign_negative(), precision.max(1) as i32, &mut out);
     String::from_utf8(out).unwrap_or_default()
 }

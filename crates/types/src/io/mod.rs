@@ -33,7 +33,7 @@ pub(crate) fn trim(text: &str) -> &str {
     text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b')
 }
 
-/// True for the types held as object identifiers that [`crate::Host`] names.
+/// True for the types held as object identifiers that [`crate::context::ObjectNames`] names.
 pub fn is_reg_type(oid: Oid) -> bool {
     types::descriptor(oid).is_some_and(|ty| ty.held_as == HeldAs::NamedOid)
 }

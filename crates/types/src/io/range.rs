@@ -1,7 +1,7 @@
 //! Ranges and multiranges: text and binary forms.
 
 use super::{error, input, output, receive, send};
-use crate::range::{self, Bound, Multirange, Range, RangeType};
+use crate::range::{self, Multirange, Range, RangeBound, RangeType};
 use crate::{Datum, EvalContext, pieces};
 use kilndb_base::work::{self, SmallSteps};
 use kilndb_base::{Error, Result, sqlstate};
@@ -59,7 +59,7 @@ pub(super) fn range_in(ty: RangeType, text: &str, ctx: &EvalContext) -> Result<R
     }
     let value = |text: Option<String>| text.map_or(Ok(Datum::Null), |t| input(ty.subtype, &t, -1, ctx));
     let (lower, upper) = (value(lower)?, value(upper)?);
-    Range::make(ty, Bound::lower(lower, lower_inclusive), Bound::upper(upper, upper_inclusive))
+    Range::make(ty, RangeBound::lower(lower, lower_inclusive), RangeBound::upper(upper, upper_inclusive))
 }
 /// A bound without its quotes; None: there is none.
 fn bound_text(text: &str, at: &mut usize) -> Result<Option<String>> {
@@ -103,7 +103,7 @@ pub(super) fn range_out(range: &Range, out: &mut Vec<u8>, ctx: &EvalContext) -> 
     out.push(if upper.inclusive { b']' } else { b')' });
     Ok(())
 }
-fn bound_out(range: &Range, bound: &Bound, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+fn bound_out(range: &Range, bound: &RangeBound, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     if bound.is_infinite() {
         return Ok(());
     }
@@ -215,8 +215,8 @@ pub(super) fn range_receive(ty: RangeType, bytes: &[u8], ctx: &EvalContext) -> R
             receive(ty.subtype, prefixed(&mut rest)?, -1, ctx)
         }
     };
-    let lower = Bound::lower(value(range::LOWER_INFINITE)?, has(range::LOWER_INCLUSIVE));
-    let upper = Bound::upper(value(range::UPPER_INFINITE)?, has(range::UPPER_INCLUSIVE));
+    let lower = RangeBound::lower(value(range::LOWER_INFINITE)?, has(range::LOWER_INCLUSIVE));
+    let upper = RangeBound::upper(value(range::UPPER_INFINITE)?, has(range::UPPER_INCLUSIVE));
     at_end(rest)?;
     if has(range::EMPTY) { Ok(Range::empty(ty)) } else { Range::make(ty, lower, upper) }
 }

@@ -1,6 +1,6 @@
 //! json_agg, json_object_agg and their kin.
 
-use super::value::{self, Value, escape};
+use super::value::{self, JsonValue, escape};
 use super::{binary, convert};
 use crate::aggregates::{Accumulator, aggregates};
 use crate::functions::limits;
@@ -9,13 +9,13 @@ use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 
 #[derive(Default)]
-struct Options {
+struct JsonAggregateOptions {
     types: Vec<Oid>,
     /// Null values are left out.
     strict: bool,
     unique: bool,
 }
-impl Options {
+impl JsonAggregateOptions {
     fn argument(&self, args: &[Datum], i: usize) -> (Oid, Datum) {
         (self.types.get(i).copied().unwrap_or(TEXT), args.get(i).cloned().unwrap_or_default())
     }
@@ -23,7 +23,7 @@ impl Options {
 
 /// json_agg: the text as it grows.
 struct JsonList {
-    options: Options,
+    options: JsonAggregateOptions,
     text: Option<Vec<u8>>,
 }
 impl Accumulator for JsonList {
@@ -50,8 +50,8 @@ impl Accumulator for JsonList {
 }
 
 struct JsonbList {
-    options: Options,
-    list: Option<Vec<Value>>,
+    options: JsonAggregateOptions,
+    list: Option<Vec<JsonValue>>,
 }
 impl Accumulator for JsonbList {
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()> {
@@ -63,12 +63,12 @@ impl Accumulator for JsonbList {
         Ok(())
     }
     fn finish(&mut self, _: &EvalContext) -> Result<Datum> {
-        self.list.as_ref().map_or(Ok(Datum::Null), |list| binary::datum(&Value::Array(list.clone())))
+        self.list.as_ref().map_or(Ok(Datum::Null), |list| binary::datum(&JsonValue::Array(list.clone())))
     }
 }
 
 struct JsonObject {
-    options: Options,
+    options: JsonAggregateOptions,
     text: Option<Vec<u8>>,
     seen: HashSet<Vec<u8>>,
 }
@@ -113,8 +113,8 @@ pub fn duplicate(key: &[u8]) -> Error {
 }
 
 struct JsonbObject {
-    options: Options,
-    pairs: Option<Vec<(String, Value)>>,
+    options: JsonAggregateOptions,
+    pairs: Option<Vec<(String, JsonValue)>>,
     seen: HashSet<String>,
 }
 impl Accumulator for JsonbObject {
@@ -144,19 +144,19 @@ impl Accumulator for JsonbObject {
     }
 }
 
-fn options(types: &[Oid], strict: bool, unique: bool) -> Options {
-    Options { types: types.to_vec(), strict, unique }
+fn options(types: &[Oid], strict: bool, unique: bool) -> JsonAggregateOptions {
+    JsonAggregateOptions { types: types.to_vec(), strict, unique }
 }
-fn list(options: Options) -> Box<dyn Accumulator> {
+fn list(options: JsonAggregateOptions) -> Box<dyn Accumulator> {
     Box::new(JsonList { options, text: None })
 }
-fn binary_list(options: Options) -> Box<dyn Accumulator> {
+fn binary_list(options: JsonAggregateOptions) -> Box<dyn Accumulator> {
     Box::new(JsonbList { options, list: None })
 }
-fn object(options: Options) -> Box<dyn Accumulator> {
+fn object(options: JsonAggregateOptions) -> Box<dyn Accumulator> {
     Box::new(JsonObject { options, text: None, seen: HashSet::new() })
 }
-fn binary_object(options: Options) -> Box<dyn Accumulator> {
+fn binary_object(options: JsonAggregateOptions) -> Box<dyn Accumulator> {
     Box::new(JsonbObject { options, pairs: None, seen: HashSet::new() })
 }
 

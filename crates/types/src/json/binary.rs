@@ -7,7 +7,7 @@
 //! 3. Order and hash are those of PostgreSQL's jsonb.
 
 use super::parse::MAX_DEPTH;
-use super::value::{Value, key_order};
+use super::value::{JsonValue, key_order};
 use crate::hash::{hash_bytes, hash_bytes_extended, hash_u32_extended};
 use crate::pieces;
 use crate::row;
@@ -32,29 +32,29 @@ fn corrupted() -> Error {
     Error::corrupted("stored jsonb value")
 }
 
-pub fn encode(v: &Value) -> Result<Vec<u8>> {
+pub fn encode(v: &JsonValue) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     put(v, &mut out)?;
     Ok(out)
 }
-pub fn datum(v: &Value) -> Result<Datum> {
+pub fn datum(v: &JsonValue) -> Result<Datum> {
     Ok(Datum::Jsonb(shared::bytes(&encode(v)?)?))
 }
 
-fn put(v: &Value, out: &mut Vec<u8>) -> Result<()> {
+fn put(v: &JsonValue, out: &mut Vec<u8>) -> Result<()> {
     work::step(10)?;
     match v {
-        Value::Null => out.push(NULL),
-        Value::Bool(b) => out.push(if *b { TRUE } else { FALSE }),
-        Value::Number(n) => {
+        JsonValue::Null => out.push(NULL),
+        JsonValue::Bool(b) => out.push(if *b { TRUE } else { FALSE }),
+        JsonValue::Number(n) => {
             out.push(NUMBER);
             row::put_numeric(n, out);
         }
-        Value::String(s) => {
+        JsonValue::String(s) => {
             out.push(STRING);
             pieces::append(out, s.as_bytes())?;
         }
-        Value::Array(list) => {
+        JsonValue::Array(list) => {
             let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(list.len()));
             for v in list {
                 put(v, &mut body)?;
@@ -62,7 +62,7 @@ fn put(v: &Value, out: &mut Vec<u8>) -> Result<()> {
             }
             put_container(ARRAY, list.len(), &ends, &body, out)?;
         }
-        Value::Object(list) => {
+        JsonValue::Object(list) => {
             let (mut body, mut ends) = (Vec::new(), Vec::with_capacity(2 * list.len()));
             for (k, _) in list {
                 body.extend_from_slice(k.as_bytes());
@@ -238,16 +238,16 @@ pub fn count(b: &[u8]) -> usize {
     Container::open(b).map_or(0, |c| c.count)
 }
 
-pub fn decode(b: &[u8]) -> Result<Value> {
+pub fn decode(b: &[u8]) -> Result<JsonValue> {
     let mut refused = None;
     read_nested(b, 0, &mut refused, true).ok_or_else(|| refused.unwrap_or_else(corrupted))
 }
 /// For comparing, which has one answer: it depends on the bytes alone, is not cancelled and goes as deep as values do.
-fn read(b: &[u8]) -> Option<Value> {
+fn read(b: &[u8]) -> Option<JsonValue> {
     read_nested(b, 0, &mut None, false)
 }
 /// `refused`: why there is none although the bytes are in order; `asks` at each value whether to go on.
-fn read_nested(b: &[u8], depth: usize, refused: &mut Option<Error>, asks: bool) -> Option<Value> {
+fn read_nested(b: &[u8], depth: usize, refused: &mut Option<Error>, asks: bool) -> Option<JsonValue> {
     let goes_on = match asks {
         _ if depth > 2 * MAX_DEPTH => Err(stack::too_deep()),
         true => stack::check().and_then(|()| work::step(30)),
@@ -260,14 +260,14 @@ fn read_nested(b: &[u8], depth: usize, refused: &mut Option<Error>, asks: bool) 
     let (&head, rest) = b.split_first()?;
     let text = |b: &[u8]| std::str::from_utf8(b).ok().map(str::to_string);
     Some(match head & 7 {
-        NULL => Value::Null,
-        FALSE => Value::Bool(false),
-        TRUE => Value::Bool(true),
-        NUMBER => Value::Number(row::get_numeric(rest)?),
-        STRING => Value::String(text(rest)?),
+        NULL => JsonValue::Null,
+        FALSE => JsonValue::Bool(false),
+        TRUE => JsonValue::Bool(true),
+        NUMBER => JsonValue::Number(row::get_numeric(rest)?),
+        STRING => JsonValue::String(text(rest)?),
         ARRAY => {
             let c = Container::open(b)?;
-            Value::Array(
+            JsonValue::Array(
                 (0..c.count).map(|i| read_nested(c.part(i)?, depth + 1, refused, asks)).collect::<Option<_>>()?,
             )
         }
@@ -280,32 +280,32 @@ fn read_nested(b: &[u8], depth: usize, refused: &mut Option<Error>, asks: bool) 
             if !list.windows(2).all(|w| key_order(&w[0].0, &w[1].0).is_lt()) {
                 return None;
             }
-            Value::Object(list)
+            JsonValue::Object(list)
         }
         _ => return None,
     })
 }
 
-fn rank(v: &Value) -> u8 {
+fn rank(v: &JsonValue) -> u8 {
     match v {
-        Value::Null => 0,
-        Value::String(_) => 1,
-        Value::Number(_) => 2,
-        Value::Bool(_) => 3,
-        Value::Array(_) => 4,
-        Value::Object(_) => 5,
+        JsonValue::Null => 0,
+        JsonValue::String(_) => 1,
+        JsonValue::Number(_) => 2,
+        JsonValue::Bool(_) => 3,
+        JsonValue::Array(_) => 4,
+        JsonValue::Object(_) => 5,
     }
 }
-fn order(a: &Value, b: &Value) -> Ordering {
+fn order(a: &JsonValue, b: &JsonValue) -> Ordering {
     match (a, b) {
-        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Number(a), Value::Number(b)) => a.cmp(b),
-        (Value::String(a), Value::String(b)) => a.as_bytes().cmp(b.as_bytes()),
-        (Value::Array(a), Value::Array(b)) => a
+        (JsonValue::Bool(a), JsonValue::Bool(b)) => a.cmp(b),
+        (JsonValue::Number(a), JsonValue::Number(b)) => a.cmp(b),
+        (JsonValue::String(a), JsonValue::String(b)) => a.as_bytes().cmp(b.as_bytes()),
+        (JsonValue::Array(a), JsonValue::Array(b)) => a
             .len()
             .cmp(&b.len())
             .then_with(|| a.iter().zip(b).map(|(a, b)| order(a, b)).find(|o| o.is_ne()).unwrap_or(Ordering::Equal)),
-        (Value::Object(a), Value::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
+        (JsonValue::Object(a), JsonValue::Object(b)) => a.len().cmp(&b.len()).then_with(|| {
             let pairs =
                 a.iter().zip(b).map(|(a, b)| a.0.as_bytes().cmp(b.0.as_bytes()).then_with(|| order(&a.1, &b.1)));
             pairs.into_iter().find(|o| o.is_ne()).unwrap_or(Ordering::Equal)
@@ -321,44 +321,44 @@ pub fn compare(a: &[u8], b: &[u8]) -> Ordering {
     let (Some(a), Some(b)) = (read(a), read(b)) else { return a.cmp(b) };
     match (&a, &b) {
         (a, b) if a.is_scalar() && b.is_scalar() => order(a, b),
-        (a, Value::Array(list)) if a.is_scalar() => {
+        (a, JsonValue::Array(list)) if a.is_scalar() => {
             if list.is_empty() {
                 Ordering::Greater
             } else {
                 Ordering::Less
             }
         }
-        (Value::Array(list), b) if b.is_scalar() => {
+        (JsonValue::Array(list), b) if b.is_scalar() => {
             if list.is_empty() {
                 Ordering::Less
             } else {
                 Ordering::Greater
             }
         }
-        (a, Value::Object(_)) if a.is_scalar() => Ordering::Less,
-        (Value::Object(_), b) if b.is_scalar() => Ordering::Greater,
+        (a, JsonValue::Object(_)) if a.is_scalar() => Ordering::Less,
+        (JsonValue::Object(_), b) if b.is_scalar() => Ordering::Greater,
         (a, b) => order(a, b),
     }
 }
 
 /// Bytes that sort as the values do, and end where they say.
 pub fn encode_key(b: &[u8], numeric: &dyn Fn(&Numeric, &mut Vec<u8>), out: &mut Vec<u8>) -> Result<()> {
-    fn put(v: &Value, numeric: &dyn Fn(&Numeric, &mut Vec<u8>), out: &mut Vec<u8>) {
+    fn put(v: &JsonValue, numeric: &dyn Fn(&Numeric, &mut Vec<u8>), out: &mut Vec<u8>) {
         let text = |s: &str, out: &mut Vec<u8>| {
             out.extend_from_slice(s.as_bytes());
             out.push(0);
         };
         out.push(rank(v));
         match v {
-            Value::Null => {}
-            Value::String(s) => text(s, out),
-            Value::Number(n) => numeric(n, out),
-            Value::Bool(b) => out.push(u8::from(*b)),
-            Value::Array(list) => {
+            JsonValue::Null => {}
+            JsonValue::String(s) => text(s, out),
+            JsonValue::Number(n) => numeric(n, out),
+            JsonValue::Bool(b) => out.push(u8::from(*b)),
+            JsonValue::Array(list) => {
                 out.extend_from_slice(&(list.len() as u32).to_be_bytes());
                 list.iter().for_each(|v| put(v, numeric, out));
             }
-            Value::Object(list) => {
+            JsonValue::Object(list) => {
                 out.extend_from_slice(&(list.len() as u32).to_be_bytes());
                 for (k, v) in list {
                     text(k, out);
@@ -373,7 +373,7 @@ pub fn encode_key(b: &[u8], numeric: &dyn Fn(&Numeric, &mut Vec<u8>), out: &mut 
         out.extend_from_slice(&[4, 0, 0, 0, 0, 1]);
     }
     put(&v, numeric, out);
-    if matches!(&v, Value::Array(list) if list.is_empty()) {
+    if matches!(&v, JsonValue::Array(list) if list.is_empty()) {
         out.push(0);
     }
     Ok(())
@@ -390,17 +390,17 @@ pub fn hash(b: &[u8]) -> Result<u32> {
     fn scalar(tmp: u32, all: &mut u32) {
         *all = all.rotate_left(1) ^ tmp;
     }
-    fn walk(v: &Value, all: &mut u32) {
+    fn walk(v: &JsonValue, all: &mut u32) {
         match v {
-            Value::Null => scalar(1, all),
-            Value::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
-            Value::Number(n) => scalar(numeric_hash(n), all),
-            Value::String(s) => scalar(hash_bytes(s.as_bytes()), all),
-            Value::Array(list) => {
+            JsonValue::Null => scalar(1, all),
+            JsonValue::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
+            JsonValue::Number(n) => scalar(numeric_hash(n), all),
+            JsonValue::String(s) => scalar(hash_bytes(s.as_bytes()), all),
+            JsonValue::Array(list) => {
                 *all ^= ARRAY_FLAG;
                 list.iter().for_each(|v| walk(v, all));
             }
-            Value::Object(list) => {
+            JsonValue::Object(list) => {
                 *all ^= OBJECT_FLAG;
                 for (k, v) in list {
                     scalar(hash_bytes(k.as_bytes()), all);
@@ -426,18 +426,18 @@ pub fn hash_extended(b: &[u8], seed: u64) -> Result<u64> {
     fn flag(flag: u32) -> u64 {
         u64::from(flag) << 32 | u64::from(flag)
     }
-    fn walk(v: &Value, seed: u64, all: &mut u64) {
+    fn walk(v: &JsonValue, seed: u64, all: &mut u64) {
         match v {
-            Value::Null => scalar(seed.wrapping_add(1), all),
-            Value::Bool(b) if seed != 0 => scalar(hash_u32_extended(u32::from(*b), seed), all),
-            Value::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
-            Value::Number(n) => scalar(crate::partition_hash::numeric_hash(n, seed), all),
-            Value::String(s) => scalar(hash_bytes_extended(s.as_bytes(), seed), all),
-            Value::Array(list) => {
+            JsonValue::Null => scalar(seed.wrapping_add(1), all),
+            JsonValue::Bool(b) if seed != 0 => scalar(hash_u32_extended(u32::from(*b), seed), all),
+            JsonValue::Bool(b) => scalar(if *b { 2 } else { 4 }, all),
+            JsonValue::Number(n) => scalar(crate::partition_hash::numeric_hash(n, seed), all),
+            JsonValue::String(s) => scalar(hash_bytes_extended(s.as_bytes(), seed), all),
+            JsonValue::Array(list) => {
                 *all ^= flag(ARRAY_FLAG);
                 list.iter().for_each(|v| walk(v, seed, all));
             }
-            Value::Object(list) => {
+            JsonValue::Object(list) => {
                 *all ^= flag(OBJECT_FLAG);
                 for (k, v) in list {
                     scalar(hash_bytes_extended(k.as_bytes(), seed), all);

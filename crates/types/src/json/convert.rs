@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. The type beside the value decides: one variant of [`Datum`] holds values of several types.
 
-use super::value::{self, Value, escape};
+use super::value::{self, JsonValue, escape};
 use super::{binary, parse};
 use crate::context::DateStyle;
 use crate::numeric::Numeric;
@@ -143,10 +143,10 @@ pub fn write_record(r: &Record, lines: bool, out: &mut Vec<u8>, ctx: &EvalContex
 }
 
 /// The value as jsonb.
-pub fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<Value> {
+pub fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<JsonValue> {
     let ty = base_type(ty, ctx);
     Ok(match d {
-        Datum::Null => Value::Null,
+        Datum::Null => JsonValue::Null,
         Datum::Array(a) if !matches!(ty, INT2VECTOR | OIDVECTOR) => {
             array_value(a.element_type, &a.dims, &a.elements, ctx)?
         }
@@ -155,27 +155,27 @@ pub fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<Value> {
             value::object(pairs.map(|(name, (ty, v))| Ok((name, to_value(*ty, v, ctx)?))).collect::<Result<_>>()?)?
         }
         Datum::Jsonb(b) => binary::decode(b)?,
-        Datum::Text(t) if ty == JSON => Value::parse(t)?,
-        Datum::Bool(b) => Value::Bool(*b),
-        Datum::Numeric(n) if n.is_finite() => Value::Number((**n).clone()),
-        d if matches!(ty, DATE | TIMESTAMP | TIMESTAMPTZ) => Value::String(datetime_text(ty, d, ctx)?),
+        Datum::Text(t) if ty == JSON => JsonValue::parse(t)?,
+        Datum::Bool(b) => JsonValue::Bool(*b),
+        Datum::Numeric(n) if n.is_finite() => JsonValue::Number((**n).clone()),
+        d if matches!(ty, DATE | TIMESTAMP | TIMESTAMPTZ) => JsonValue::String(datetime_text(ty, d, ctx)?),
         d => {
             let text = io::output_string(ty, d, ctx)?;
             match is_number(ty).then(|| Numeric::parse(&text)) {
-                Some(Ok(n)) if n.is_finite() => Value::Number(n),
-                _ => Value::String(text),
+                Some(Ok(n)) if n.is_finite() => JsonValue::Number(n),
+                _ => JsonValue::String(text),
             }
         }
     })
 }
-fn array_value(element: Oid, dims: &[(i32, u32)], list: &[Datum], ctx: &EvalContext) -> Result<Value> {
-    let Some((first, rest)) = dims.split_first() else { return Ok(Value::Array(Vec::new())) };
+fn array_value(element: Oid, dims: &[(i32, u32)], list: &[Datum], ctx: &EvalContext) -> Result<JsonValue> {
+    let Some((first, rest)) = dims.split_first() else { return Ok(JsonValue::Array(Vec::new())) };
     let size = list.len() / (first.1 as usize).max(1);
     let parts = list.chunks(size.max(1)).map(|part| match part {
         [one] if rest.is_empty() => to_value(element, one, ctx),
         part => array_value(element, rest, part, ctx),
     });
-    Ok(Value::Array(parts.collect::<Result<_>>()?))
+    Ok(JsonValue::Array(parts.collect::<Result<_>>()?))
 }
 /// The value as a key of jsonb.
 pub fn to_key(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<String> {

@@ -14,4 +14,4 @@ pub mod sets;
 pub mod value;
 
 pub use parse::validate;
-pub use value::Value;
+pub use value::JsonValue;

@@ -1,92 +1,107 @@
-//! json and jsonb read in one way: what takes both asks a [`Node`].
+//! json and jsonb read in one way: what takes both asks a [`JsonNode`].
 
-use super::parse::{Kind, Parsed};
-use super::value::Value;
+use super::parse::{ParsedJson, ParsedJsonKind};
+use super::value::JsonValue;
 use crate::pieces;
 use kilndb_base::Result;
 
 #[derive(Clone, Copy)]
-pub enum Node<'a> {
+pub enum JsonNode<'a> {
     /// A value and the text that it is a part of.
-    Json(&'a Parsed, &'a str),
-    Jsonb(&'a Value),
+    Json(&'a ParsedJson, &'a str),
+    Jsonb(&'a JsonValue),
 }
 
-impl<'a> Node<'a> {
+impl<'a> JsonNode<'a> {
     pub fn is_null(self) -> bool {
-        matches!(self, Node::Json(Parsed { kind: Kind::Null, .. }, _) | Node::Jsonb(Value::Null))
+        matches!(
+            self,
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Null, .. }, _) | JsonNode::Jsonb(JsonValue::Null)
+        )
     }
     pub fn is_array(self) -> bool {
-        matches!(self, Node::Json(Parsed { kind: Kind::Array(_), .. }, _) | Node::Jsonb(Value::Array(_)))
+        matches!(
+            self,
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Array(_), .. }, _) | JsonNode::Jsonb(JsonValue::Array(_))
+        )
     }
     pub fn is_object(self) -> bool {
-        matches!(self, Node::Json(Parsed { kind: Kind::Object(_), .. }, _) | Node::Jsonb(Value::Object(_)))
+        matches!(
+            self,
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(_), .. }, _)
+                | JsonNode::Jsonb(JsonValue::Object(_))
+        )
     }
     pub fn string(self) -> Option<&'a str> {
         match self {
-            Node::Json(Parsed { kind: Kind::String(s), .. }, _) | Node::Jsonb(Value::String(s)) => Some(s),
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::String(s), .. }, _)
+            | JsonNode::Jsonb(JsonValue::String(s)) => Some(s),
             _ => None,
         }
     }
     pub fn type_name(self) -> &'static str {
         match self {
-            Node::Jsonb(v) => v.type_name(),
-            Node::Json(p, _) => match p.kind {
-                Kind::Null => "null",
-                Kind::Bool(_) => "boolean",
-                Kind::Number => "number",
-                Kind::String(_) => "string",
-                Kind::Array(_) => "array",
-                Kind::Object(_) => "object",
+            JsonNode::Jsonb(v) => v.type_name(),
+            JsonNode::Json(p, _) => match p.kind {
+                ParsedJsonKind::Null => "null",
+                ParsedJsonKind::Bool(_) => "boolean",
+                ParsedJsonKind::Number => "number",
+                ParsedJsonKind::String(_) => "string",
+                ParsedJsonKind::Array(_) => "array",
+                ParsedJsonKind::Object(_) => "object",
             },
         }
     }
-    pub fn elements(self) -> Option<Vec<Node<'a>>> {
+    pub fn elements(self) -> Option<Vec<JsonNode<'a>>> {
         match self {
-            Node::Json(Parsed { kind: Kind::Array(list), .. }, text) => {
-                Some(list.iter().map(|v| Node::Json(v, text)).collect())
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Array(list), .. }, text) => {
+                Some(list.iter().map(|v| JsonNode::Json(v, text)).collect())
             }
-            Node::Jsonb(Value::Array(list)) => Some(list.iter().map(Node::Jsonb).collect()),
+            JsonNode::Jsonb(JsonValue::Array(list)) => Some(list.iter().map(JsonNode::Jsonb).collect()),
             _ => None,
         }
     }
-    pub fn members(self) -> Option<Vec<(&'a str, Node<'a>)>> {
+    pub fn members(self) -> Option<Vec<(&'a str, JsonNode<'a>)>> {
         match self {
-            Node::Json(Parsed { kind: Kind::Object(list), .. }, text) => {
-                Some(list.iter().map(|(k, v)| (k.as_str(), Node::Json(v, text))).collect())
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(list), .. }, text) => {
+                Some(list.iter().map(|(k, v)| (k.as_str(), JsonNode::Json(v, text))).collect())
             }
-            Node::Jsonb(Value::Object(list)) => Some(list.iter().map(|(k, v)| (k.as_str(), Node::Jsonb(v))).collect()),
+            JsonNode::Jsonb(JsonValue::Object(list)) => {
+                Some(list.iter().map(|(k, v)| (k.as_str(), JsonNode::Jsonb(v))).collect())
+            }
             _ => None,
         }
     }
     /// Of equal keys the last one counts.
-    pub fn get(self, key: &str) -> Option<Node<'a>> {
+    pub fn get(self, key: &str) -> Option<JsonNode<'a>> {
         match self {
-            Node::Json(Parsed { kind: Kind::Object(list), .. }, text) => {
-                list.iter().rev().find(|(k, _)| k == key).map(|(_, v)| Node::Json(v, text))
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(list), .. }, text) => {
+                list.iter().rev().find(|(k, _)| k == key).map(|(_, v)| JsonNode::Json(v, text))
             }
-            Node::Jsonb(v) => v.get(key).map(Node::Jsonb),
+            JsonNode::Jsonb(v) => v.get(key).map(JsonNode::Jsonb),
             _ => None,
         }
     }
-    pub fn element(self, index: i64) -> Option<Node<'a>> {
+    pub fn element(self, index: i64) -> Option<JsonNode<'a>> {
         let count = match self {
-            Node::Json(Parsed { kind: Kind::Array(list), .. }, _) => list.len(),
-            Node::Jsonb(Value::Array(list)) => list.len(),
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Array(list), .. }, _) => list.len(),
+            JsonNode::Jsonb(JsonValue::Array(list)) => list.len(),
             _ => return None,
         };
         let index = usize::try_from(if index < 0 { index + count as i64 } else { index }).ok()?;
         match self {
-            Node::Json(Parsed { kind: Kind::Array(list), .. }, text) => list.get(index).map(|v| Node::Json(v, text)),
-            Node::Jsonb(Value::Array(list)) => list.get(index).map(Node::Jsonb),
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Array(list), .. }, text) => {
+                list.get(index).map(|v| JsonNode::Json(v, text))
+            }
+            JsonNode::Jsonb(JsonValue::Array(list)) => list.get(index).map(JsonNode::Jsonb),
             _ => None,
         }
     }
     /// As JSON.
     pub fn json_text(self) -> Result<String> {
         match self {
-            Node::Json(p, text) => pieces::concat(&[text.get(p.start..p.end).unwrap_or("")]),
-            Node::Jsonb(v) => v.text(),
+            JsonNode::Json(p, text) => pieces::concat(&[text.get(p.start..p.end).unwrap_or("")]),
+            JsonNode::Jsonb(v) => v.text(),
         }
     }
     /// As ->> gives it: a string without quotes, null as none.
@@ -98,12 +113,12 @@ impl<'a> Node<'a> {
         }
     }
     /// Along a path; numbers find elements.
-    pub fn follow(self, path: &[&str]) -> Option<Node<'a>> {
+    pub fn follow(self, path: &[&str]) -> Option<JsonNode<'a>> {
         let Some((step, rest)) = path.split_first() else { return Some(self) };
         match self {
             // Of members with one key, the last one through which the path leads on.
-            Node::Json(Parsed { kind: Kind::Object(list), .. }, text) => {
-                list.iter().rev().filter(|(k, _)| k == step).find_map(|(_, v)| Node::Json(v, text).follow(rest))
+            JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(list), .. }, text) => {
+                list.iter().rev().filter(|(k, _)| k == step).find_map(|(_, v)| JsonNode::Json(v, text).follow(rest))
             }
             node if node.is_array() => node.element(array_index(step)?)?.follow(rest),
             node => node.get(step)?.follow(rest),

@@ -11,26 +11,26 @@ pub const MAX_DEPTH: usize = 6000;
 
 /// A value and the bytes of the text that it is.
 #[derive(Clone, Debug)]
-pub struct Parsed {
-    pub kind: Kind,
+pub struct ParsedJson {
+    pub kind: ParsedJsonKind,
     pub start: usize,
     pub end: usize,
 }
 #[derive(Clone, Debug)]
-pub enum Kind {
+pub enum ParsedJsonKind {
     Null,
     Bool(bool),
     /// Its text is a number.
     Number,
     /// Without its escapes.
     String(String),
-    Array(Vec<Parsed>),
+    Array(Vec<ParsedJson>),
     /// In the text's order, with duplicates.
-    Object(Vec<(String, Parsed)>),
+    Object(Vec<(String, ParsedJson)>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Token {
+enum JsonToken {
     ObjectStart,
     ObjectEnd,
     ArrayStart,
@@ -45,7 +45,7 @@ enum Token {
     End,
 }
 
-enum Problem {
+enum JsonTextError {
     EscapingInvalid,
     EscapingRequired(u8),
     Invalid,
@@ -65,7 +65,7 @@ struct Lexer<'a> {
     line_start: usize,
     start: usize,
     end: usize,
-    token: Token,
+    token: JsonToken,
     /// Strings are unescaped, and a tree is made.
     build: bool,
     string: String,
@@ -76,11 +76,11 @@ pub fn validate(text: &str) -> Result<()> {
     run(text, false).map(|_| ())
 }
 /// The tree of a text.
-pub fn parse(text: &str) -> Result<Parsed> {
+pub fn parse(text: &str) -> Result<ParsedJson> {
     run(text, true)
 }
 
-fn run(text: &str, build: bool) -> Result<Parsed> {
+fn run(text: &str, build: bool) -> Result<ParsedJson> {
     let mut lexer = Lexer {
         text,
         b: text.as_bytes(),
@@ -88,20 +88,20 @@ fn run(text: &str, build: bool) -> Result<Parsed> {
         line_start: 0,
         start: 0,
         end: 0,
-        token: Token::End,
+        token: JsonToken::End,
         build,
         string: String::new(),
     };
     let result = lexer.next().and_then(|()| lexer.value(0)).and_then(|v| match lexer.token {
-        Token::End => Ok(v),
+        JsonToken::End => Ok(v),
         _ => Err(lexer.expected("end of input")),
     });
     result.map_err(|p| lexer.error(p))
 }
 
-fn not_too_deep(depth: usize) -> Result<(), Problem> {
+fn not_too_deep(depth: usize) -> Result<(), JsonTextError> {
     let is_shallow = if depth > MAX_DEPTH { Err(stack::too_deep()) } else { stack::check() };
-    is_shallow.map_err(Problem::Refused)
+    is_shallow.map_err(JsonTextError::Refused)
 }
 
 fn is_word(c: u8) -> bool {
@@ -109,12 +109,12 @@ fn is_word(c: u8) -> bool {
 }
 
 impl Lexer<'_> {
-    fn expected(&self, what: &'static str) -> Problem {
-        Problem::Expected(what)
+    fn expected(&self, what: &'static str) -> JsonTextError {
+        JsonTextError::Expected(what)
     }
 
     #[cold]
-    fn error(&self, problem: Problem) -> Error {
+    fn error(&self, problem: JsonTextError) -> Error {
         let token = self.text.get(self.start..self.end).map_or_else(
             || String::from_utf8_lossy(self.b.get(self.start..self.end).unwrap_or(&[])).into_owned(),
             str::to_string,
@@ -122,20 +122,22 @@ impl Lexer<'_> {
         let mut state: SqlState = sqlstate::INVALID_TEXT_REPRESENTATION;
         let mut message = "invalid input syntax for type json";
         let detail = match problem {
-            Problem::Refused(e) => return e,
-            Problem::EscapingInvalid => format!("Escape sequence \"\\{token}\" is invalid."),
-            Problem::EscapingRequired(c) => format!("Character with value 0x{c:02x} must be escaped."),
-            Problem::Expected(_) if self.token == Token::End => "The input string ended unexpectedly.".to_string(),
-            Problem::Expected(what) => format!("Expected {what}, but found \"{token}\"."),
-            Problem::Invalid => format!("Token \"{token}\" is invalid."),
-            Problem::ZeroCodePoint => {
+            JsonTextError::Refused(e) => return e,
+            JsonTextError::EscapingInvalid => format!("Escape sequence \"\\{token}\" is invalid."),
+            JsonTextError::EscapingRequired(c) => format!("Character with value 0x{c:02x} must be escaped."),
+            JsonTextError::Expected(_) if self.token == JsonToken::End => {
+                "The input string ended unexpectedly.".to_string()
+            }
+            JsonTextError::Expected(what) => format!("Expected {what}, but found \"{token}\"."),
+            JsonTextError::Invalid => format!("Token \"{token}\" is invalid."),
+            JsonTextError::ZeroCodePoint => {
                 state = sqlstate::UNTRANSLATABLE_CHARACTER;
                 message = "unsupported Unicode escape sequence";
                 "\\u0000 cannot be converted to text.".to_string()
             }
-            Problem::EscapeFormat => "\"\\u\" must be followed by four hexadecimal digits.".to_string(),
-            Problem::HighSurrogate => "Unicode high surrogate must not follow a high surrogate.".to_string(),
-            Problem::LowSurrogate => "Unicode low surrogate must follow a high surrogate.".to_string(),
+            JsonTextError::EscapeFormat => "\"\\u\" must be followed by four hexadecimal digits.".to_string(),
+            JsonTextError::HighSurrogate => "Unicode high surrogate must not follow a high surrogate.".to_string(),
+            JsonTextError::LowSurrogate => "Unicode low surrogate must follow a high surrogate.".to_string(),
         };
         Error::new(state, message).with_detail(detail).with_context(self.context())
     }
@@ -155,13 +157,13 @@ impl Lexer<'_> {
         }
         let shown = String::from_utf8_lossy(self.b.get(start..end).unwrap_or(&[]));
         let prefix = if start > self.line_start { "..." } else { "" };
-        let more = self.token != Token::End && end < self.b.len() && !matches!(self.b[end], b'\n' | b'\r');
+        let more = self.token != JsonToken::End && end < self.b.len() && !matches!(self.b[end], b'\n' | b'\r');
         format!("JSON data, line {}: {prefix}{shown}{}", self.line, if more { "..." } else { "" })
     }
 
     /// The next token.
-    fn next(&mut self) -> Result<(), Problem> {
-        work::step(20 + 2 * (self.end - self.start)).map_err(Problem::Refused)?;
+    fn next(&mut self) -> Result<(), JsonTextError> {
+        work::step(20 + 2 * (self.end - self.start)).map_err(JsonTextError::Refused)?;
         let mut at = self.end;
         while let Some(c @ (b' ' | b'\t' | b'\n' | b'\r')) = self.b.get(at) {
             at += 1;
@@ -173,18 +175,18 @@ impl Lexer<'_> {
         self.start = at;
         let Some(&c) = self.b.get(at) else {
             self.end = at;
-            self.token = Token::End;
+            self.token = JsonToken::End;
             return Ok(());
         };
         let single = match c {
-            b'{' => Token::ObjectStart,
-            b'}' => Token::ObjectEnd,
-            b'[' => Token::ArrayStart,
-            b']' => Token::ArrayEnd,
-            b',' => Token::Comma,
-            b':' => Token::Colon,
+            b'{' => JsonToken::ObjectStart,
+            b'}' => JsonToken::ObjectEnd,
+            b'[' => JsonToken::ArrayStart,
+            b']' => JsonToken::ArrayEnd,
+            b',' => JsonToken::Comma,
+            b':' => JsonToken::Colon,
             b'"' => {
-                self.token = Token::String;
+                self.token = JsonToken::String;
                 return self.string();
             }
             b'-' => return self.number(at + 1),
@@ -196,19 +198,19 @@ impl Lexer<'_> {
         Ok(())
     }
 
-    fn word(&mut self) -> Result<(), Problem> {
+    fn word(&mut self) -> Result<(), JsonTextError> {
         let mut end = self.start;
         while self.b.get(end).copied().is_some_and(is_word) {
             end += 1;
         }
         self.end = if end == self.start { self.start + 1 } else { end };
         self.token = match self.b.get(self.start..end) {
-            Some(b"true") => Token::True,
-            Some(b"false") => Token::False,
-            Some(b"null") => Token::Null,
+            Some(b"true") => JsonToken::True,
+            Some(b"false") => JsonToken::False,
+            Some(b"null") => JsonToken::Null,
             _ => {
-                self.token = Token::Null;
-                return Err(Problem::Invalid);
+                self.token = JsonToken::Null;
+                return Err(JsonTextError::Invalid);
             }
         };
         Ok(())
@@ -221,7 +223,7 @@ impl Lexer<'_> {
         }
         (at, at > start)
     }
-    fn number(&mut self, mut at: usize) -> Result<(), Problem> {
+    fn number(&mut self, mut at: usize) -> Result<(), JsonTextError> {
         let mut good;
         if self.b.get(at) == Some(&b'0') {
             at += 1;
@@ -245,12 +247,12 @@ impl Lexer<'_> {
             good = false;
         }
         self.end = at;
-        self.token = Token::Number;
-        if good { Ok(()) } else { Err(Problem::Invalid) }
+        self.token = JsonToken::Number;
+        if good { Ok(()) } else { Err(JsonTextError::Invalid) }
     }
 
     /// An error at the character at `at`, which the context still shows.
-    fn fail_after(&mut self, at: usize, problem: Problem) -> Result<(), Problem> {
+    fn fail_after(&mut self, at: usize, problem: JsonTextError) -> Result<(), JsonTextError> {
         let mut end = (at + 1).min(self.b.len());
         while !self.text.is_char_boundary(end) {
             end += 1;
@@ -259,17 +261,17 @@ impl Lexer<'_> {
         Err(problem)
     }
 
-    fn string(&mut self) -> Result<(), Problem> {
+    fn string(&mut self) -> Result<(), JsonTextError> {
         self.string.clear();
         let mut at = self.start;
         let mut high: Option<u32> = None;
         let mut steps = work::SmallSteps::default();
         loop {
             at += 1;
-            steps.step(2).map_err(Problem::Refused)?;
+            steps.step(2).map_err(JsonTextError::Refused)?;
             let Some(&c) = self.b.get(at) else {
                 self.end = at;
-                return Err(Problem::Invalid);
+                return Err(JsonTextError::Invalid);
             };
             match c {
                 b'"' => break,
@@ -277,7 +279,7 @@ impl Lexer<'_> {
                     at += 1;
                     let Some(&c) = self.b.get(at) else {
                         self.end = at;
-                        return Err(Problem::Invalid);
+                        return Err(JsonTextError::Invalid);
                     };
                     if c == b'u' {
                         let mut code = 0;
@@ -285,16 +287,16 @@ impl Lexer<'_> {
                             at += 1;
                             let Some(&c) = self.b.get(at) else {
                                 self.end = at;
-                                return Err(Problem::Invalid);
+                                return Err(JsonTextError::Invalid);
                             };
                             match char::from(c).to_digit(16) {
                                 Some(d) => code = code * 16 + d,
-                                None => return self.fail_after(at, Problem::EscapeFormat),
+                                None => return self.fail_after(at, JsonTextError::EscapeFormat),
                             }
                         }
                         if self.build {
                             match (code, high) {
-                                (0xd800..=0xdbff, Some(_)) => return self.fail_after(at, Problem::HighSurrogate),
+                                (0xd800..=0xdbff, Some(_)) => return self.fail_after(at, JsonTextError::HighSurrogate),
                                 (0xd800..=0xdbff, None) => {
                                     high = Some(code);
                                     continue;
@@ -304,9 +306,9 @@ impl Lexer<'_> {
                                     high = None;
                                 }
                                 (0xdc00..=0xdfff, None) | (_, Some(_)) => {
-                                    return self.fail_after(at, Problem::LowSurrogate);
+                                    return self.fail_after(at, JsonTextError::LowSurrogate);
                                 }
-                                (0, None) => return self.fail_after(at, Problem::ZeroCodePoint),
+                                (0, None) => return self.fail_after(at, JsonTextError::ZeroCodePoint),
                                 _ => {}
                             }
                             self.string.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
@@ -314,7 +316,7 @@ impl Lexer<'_> {
                         continue;
                     }
                     if high.is_some() {
-                        return self.fail_after(at, Problem::LowSurrogate);
+                        return self.fail_after(at, JsonTextError::LowSurrogate);
                     }
                     let plain = match c {
                         b'"' | b'\\' | b'/' => char::from(c),
@@ -325,7 +327,7 @@ impl Lexer<'_> {
                         b't' => '\t',
                         _ => {
                             self.start = at;
-                            return self.fail_after(at, Problem::EscapingInvalid);
+                            return self.fail_after(at, JsonTextError::EscapingInvalid);
                         }
                     };
                     if self.build {
@@ -334,7 +336,7 @@ impl Lexer<'_> {
                 }
                 _ => {
                     if high.is_some() {
-                        return self.fail_after(at, Problem::LowSurrogate);
+                        return self.fail_after(at, JsonTextError::LowSurrogate);
                     }
                     let from = at;
                     while let Some(&c) = self.b.get(at) {
@@ -343,7 +345,7 @@ impl Lexer<'_> {
                         }
                         if c <= 31 {
                             self.end = at;
-                            return Err(Problem::EscapingRequired(c));
+                            return Err(JsonTextError::EscapingRequired(c));
                         }
                         at += 1;
                     }
@@ -355,43 +357,43 @@ impl Lexer<'_> {
             }
         }
         self.end = at + 1;
-        if high.is_some() { Err(Problem::LowSurrogate) } else { Ok(()) }
+        if high.is_some() { Err(JsonTextError::LowSurrogate) } else { Ok(()) }
     }
 
     /// The value that begins at the present token; the token after it is the present one afterwards.
-    fn value(&mut self, depth: usize) -> Result<Parsed, Problem> {
+    fn value(&mut self, depth: usize) -> Result<ParsedJson, JsonTextError> {
         let start = self.start;
         let kind = match self.token {
-            Token::ObjectStart => self.object(depth + 1)?,
-            Token::ArrayStart => self.array(depth + 1)?,
-            Token::String => Kind::String(std::mem::take(&mut self.string)),
-            Token::Number => Kind::Number,
-            Token::True => Kind::Bool(true),
-            Token::False => Kind::Bool(false),
-            Token::Null => Kind::Null,
+            JsonToken::ObjectStart => self.object(depth + 1)?,
+            JsonToken::ArrayStart => self.array(depth + 1)?,
+            JsonToken::String => ParsedJsonKind::String(std::mem::take(&mut self.string)),
+            JsonToken::Number => ParsedJsonKind::Number,
+            JsonToken::True => ParsedJsonKind::Bool(true),
+            JsonToken::False => ParsedJsonKind::Bool(false),
+            JsonToken::Null => ParsedJsonKind::Null,
             _ => return Err(self.expected("JSON value")),
         };
         let end = self.end;
         self.next()?;
-        Ok(Parsed { kind, start, end })
+        Ok(ParsedJson { kind, start, end })
     }
     /// Up to the closing token, which stays the present one.
-    fn object(&mut self, depth: usize) -> Result<Kind, Problem> {
+    fn object(&mut self, depth: usize) -> Result<ParsedJsonKind, JsonTextError> {
         not_too_deep(depth)?;
         let mut list = Vec::new();
         self.next()?;
         match self.token {
-            Token::ObjectEnd => return Ok(Kind::Object(list)),
-            Token::String => {}
+            JsonToken::ObjectEnd => return Ok(ParsedJsonKind::Object(list)),
+            JsonToken::String => {}
             _ => return Err(self.expected("string or \"}\"")),
         }
         loop {
-            if self.token != Token::String {
+            if self.token != JsonToken::String {
                 return Err(self.expected("string"));
             }
             let key = std::mem::take(&mut self.string);
             self.next()?;
-            if self.token != Token::Colon {
+            if self.token != JsonToken::Colon {
                 return Err(self.expected("\":\""));
             }
             self.next()?;
@@ -400,18 +402,18 @@ impl Lexer<'_> {
                 list.push((key, value));
             }
             match self.token {
-                Token::Comma => self.next()?,
-                Token::ObjectEnd => return Ok(Kind::Object(list)),
+                JsonToken::Comma => self.next()?,
+                JsonToken::ObjectEnd => return Ok(ParsedJsonKind::Object(list)),
                 _ => return Err(self.expected("\",\" or \"}\"")),
             }
         }
     }
-    fn array(&mut self, depth: usize) -> Result<Kind, Problem> {
+    fn array(&mut self, depth: usize) -> Result<ParsedJsonKind, JsonTextError> {
         not_too_deep(depth)?;
         let mut list = Vec::new();
         self.next()?;
-        if self.token == Token::ArrayEnd {
-            return Ok(Kind::Array(list));
+        if self.token == JsonToken::ArrayEnd {
+            return Ok(ParsedJsonKind::Array(list));
         }
         loop {
             let value = self.value(depth)?;
@@ -419,8 +421,8 @@ impl Lexer<'_> {
                 list.push(value);
             }
             match self.token {
-                Token::Comma => self.next()?,
-                Token::ArrayEnd => return Ok(Kind::Array(list)),
+                JsonToken::Comma => self.next()?,
+                JsonToken::ArrayEnd => return Ok(ParsedJsonKind::Array(list)),
                 _ => return Err(self.expected("\",\" or \"]\"")),
             }
         }

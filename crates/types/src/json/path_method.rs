@@ -1,7 +1,7 @@
 //! Item methods of jsonpath. Those of dates and times, and .keyvalue(), are not there yet: 0A000.
 
-use super::path_parse::Expr;
-use super::value::Value;
+use super::path_parse::PathExpr;
+use super::value::JsonValue;
 use crate::functions::get;
 use crate::numeric::Numeric;
 use crate::{EvalContext, io, oids::*};
@@ -20,47 +20,47 @@ fn bad(text: &str, name: &str, type_name: &str) -> Error {
 fn bad_unless_interrupted(e: Error, text: &str, name: &str, type_name: &str) -> Error {
     if e.is_interruption() { e } else { bad(text, name, type_name) }
 }
-fn finite(n: Numeric, name: &str) -> Result<Value> {
+fn finite(n: Numeric, name: &str) -> Result<JsonValue> {
     if n.is_finite() {
-        Ok(Value::Number(n))
+        Ok(JsonValue::Number(n))
     } else {
         Err(wrong(format!("NaN or Infinity is not allowed for jsonpath item method .{name}()")))
     }
 }
 
-pub fn call(name: &str, args: &[Expr], v: &Value, forgiving: bool, ctx: &EvalContext) -> Result<Value> {
+pub fn call(name: &str, args: &[PathExpr], v: &JsonValue, forgiving: bool, ctx: &EvalContext) -> Result<JsonValue> {
     Ok(match (name, v) {
-        ("type", v) => Value::String(v.type_name().to_string()),
-        ("size", Value::Array(list)) => Value::Number(Numeric::from(list.len() as i64)),
-        ("size", _) if forgiving => Value::Number(Numeric::from(1i64)),
+        ("type", v) => JsonValue::String(v.type_name().to_string()),
+        ("size", JsonValue::Array(list)) => JsonValue::Number(Numeric::from(list.len() as i64)),
+        ("size", _) if forgiving => JsonValue::Number(Numeric::from(1i64)),
         ("size", _) => {
             return Err(Error::new(
                 sqlstate::SQL_JSON_ARRAY_NOT_FOUND,
                 "jsonpath item method .size() can only be applied to an array",
             ));
         }
-        ("abs", Value::Number(n)) => Value::Number(n.abs()),
-        ("floor", Value::Number(n)) => Value::Number(n.floor()),
-        ("ceiling", Value::Number(n)) => Value::Number(n.ceil()),
+        ("abs", JsonValue::Number(n)) => JsonValue::Number(n.abs()),
+        ("floor", JsonValue::Number(n)) => JsonValue::Number(n.floor()),
+        ("ceiling", JsonValue::Number(n)) => JsonValue::Number(n.ceil()),
         ("abs" | "floor" | "ceiling", _) => return Err(only(name, "numeric")),
-        ("double" | "bigint" | "integer" | "number" | "decimal", Value::Number(_) | Value::String(_)) => {
+        ("double" | "bigint" | "integer" | "number" | "decimal", JsonValue::Number(_) | JsonValue::String(_)) => {
             number(name, args, v, ctx)?
         }
         ("double" | "bigint" | "integer" | "number" | "decimal", _) => return Err(only(name, "string or numeric")),
-        ("boolean", Value::Bool(_)) => v.clone(),
-        ("boolean", Value::Number(n)) => {
+        ("boolean", JsonValue::Bool(_)) => v.clone(),
+        ("boolean", JsonValue::Number(n)) => {
             let whole = n.to_i64().filter(|i| n.is_integral() && i32::try_from(*i).is_ok());
-            Value::Bool(whole.ok_or_else(|| bad(&n.to_string(), name, "boolean"))? != 0)
+            JsonValue::Bool(whole.ok_or_else(|| bad(&n.to_string(), name, "boolean"))? != 0)
         }
-        ("boolean", Value::String(s)) => Value::Bool(io::parse_bool(s).map_err(|_| bad(s, name, "boolean"))?),
+        ("boolean", JsonValue::String(s)) => JsonValue::Bool(io::parse_bool(s).map_err(|_| bad(s, name, "boolean"))?),
         ("boolean", _) => {
             return Err(wrong(
                 "jsonpath item method .boolean() can only be applied to a boolean, string, or numeric value".into(),
             ));
         }
-        ("string", Value::String(_)) => v.clone(),
-        ("string", Value::Number(n)) => Value::String(n.to_string()),
-        ("string", Value::Bool(b)) => Value::String(b.to_string()),
+        ("string", JsonValue::String(_)) => v.clone(),
+        ("string", JsonValue::Number(n)) => JsonValue::String(n.to_string()),
+        ("string", JsonValue::Bool(b)) => JsonValue::String(b.to_string()),
         ("string", _) => {
             return Err(wrong(
                 "jsonpath item method .string() can only be applied to a boolean, string, numeric, or datetime value"
@@ -71,17 +71,17 @@ pub fn call(name: &str, args: &[Expr], v: &Value, forgiving: bool, ctx: &EvalCon
     })
 }
 
-fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Value> {
+fn number(name: &str, args: &[PathExpr], v: &JsonValue, ctx: &EvalContext) -> Result<JsonValue> {
     let text = match v {
-        Value::Number(n) => n.to_string(),
-        Value::String(s) => s.clone(),
+        JsonValue::Number(n) => n.to_string(),
+        JsonValue::String(s) => s.clone(),
         _ => String::new(),
     };
     match name {
         "double" => {
             let d = io::input(FLOAT8, &text, -1, ctx)
                 .map_err(|e| bad_unless_interrupted(e, &text, name, "double precision"))?;
-            finite(if let Value::Number(n) = v { n.clone() } else { Numeric::from_f64(get::float8(&d)?) }, name)
+            finite(if let JsonValue::Number(n) = v { n.clone() } else { Numeric::from_f64(get::float8(&d)?) }, name)
         }
         "bigint" | "integer" => {
             let (low, high, type_name) = if name == "bigint" {
@@ -90,7 +90,7 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
                 (i64::from(i32::MIN), i64::from(i32::MAX), "integer")
             };
             let whole = match v {
-                Value::Number(n) => n.round_to(0).to_i64(),
+                JsonValue::Number(n) => n.round_to(0).to_i64(),
                 _ => {
                     let read = io::input(INT8, &text, -1, ctx);
                     let d = read.map_err(|e| bad_unless_interrupted(e, &text, name, type_name))?;
@@ -98,23 +98,23 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
                 }
             };
             let whole = whole.filter(|i| (low..=high).contains(i)).ok_or_else(|| bad(&text, name, type_name))?;
-            Ok(Value::Number(Numeric::from(whole)))
+            Ok(JsonValue::Number(Numeric::from(whole)))
         }
         _ => {
             let n = Numeric::parse(&text).map_err(|e| bad_unless_interrupted(e, &text, name, "numeric"))?;
-            let Value::Number(n) = finite(n, name)? else { return Err(Error::internal("a number")) };
+            let JsonValue::Number(n) = finite(n, name)? else { return Err(Error::internal("a number")) };
             let argument = |i: usize| -> Option<i64> {
                 match args.get(i)? {
-                    Expr::Number(n) => n.to_i64(),
-                    Expr::Plus(inner) => {
-                        if let Expr::Number(n) = &**inner {
+                    PathExpr::Number(n) => n.to_i64(),
+                    PathExpr::Plus(inner) => {
+                        if let PathExpr::Number(n) = &**inner {
                             n.to_i64()
                         } else {
                             None
                         }
                     }
-                    Expr::Minus(inner) => {
-                        if let Expr::Number(n) = &**inner {
+                    PathExpr::Minus(inner) => {
+                        if let PathExpr::Number(n) = &**inner {
                             n.neg().to_i64()
                         } else {
                             None
@@ -123,7 +123,7 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
                     _ => None,
                 }
             };
-            let Some(precision) = argument(0) else { return Ok(Value::Number(n)) };
+            let Some(precision) = argument(0) else { return Ok(JsonValue::Number(n)) };
             let scale = argument(1).unwrap_or(0);
             if !(1..=1000).contains(&precision) {
                 return Err(Error::new(
@@ -138,7 +138,7 @@ fn number(name: &str, args: &[Expr], v: &Value, ctx: &EvalContext) -> Result<Val
                 ));
             }
             let typmod = ((precision as i32) << 16 | (scale as i32 & 0x7ff)) + 4;
-            Ok(Value::Number(n.apply_typmod(typmod).map_err(|_| bad(&text, name, "numeric"))?))
+            Ok(JsonValue::Number(n.apply_typmod(typmod).map_err(|_| bad(&text, name, "numeric"))?))
         }
     }
 }

@@ -7,7 +7,7 @@ use kilndb_base::work::{self, SmallSteps};
 use kilndb_base::{Error, Result, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
+pub enum PathOperator {
     Add,
     Sub,
     Mul,
@@ -23,41 +23,50 @@ pub enum Op {
     Or,
     StartsWith,
 }
-impl Op {
+impl PathOperator {
     fn text(self) -> &'static str {
         match self {
-            Op::Add => "+",
-            Op::Sub => "-",
-            Op::Mul => "*",
-            Op::Div => "/",
-            Op::Mod => "%",
-            Op::Eq => "==",
-            Op::Ne => "!=",
-            Op::Lt => "<",
-            Op::Gt => ">",
-            Op::Le => "<=",
-            Op::Ge => ">=",
-            Op::And => "&&",
-            Op::Or => "||",
-            Op::StartsWith => "starts with",
+            PathOperator::Add => "+",
+            PathOperator::Sub => "-",
+            PathOperator::Mul => "*",
+            PathOperator::Div => "/",
+            PathOperator::Mod => "%",
+            PathOperator::Eq => "==",
+            PathOperator::Ne => "!=",
+            PathOperator::Lt => "<",
+            PathOperator::Gt => ">",
+            PathOperator::Le => "<=",
+            PathOperator::Ge => ">=",
+            PathOperator::And => "&&",
+            PathOperator::Or => "||",
+            PathOperator::StartsWith => "starts with",
         }
     }
     fn priority(self) -> u8 {
         match self {
-            Op::Or => 0,
-            Op::And => 1,
-            Op::Eq | Op::Ne | Op::Lt | Op::Gt | Op::Le | Op::Ge | Op::StartsWith => 2,
-            Op::Add | Op::Sub => 3,
-            Op::Mul | Op::Div | Op::Mod => 4,
+            PathOperator::Or => 0,
+            PathOperator::And => 1,
+            PathOperator::Eq
+            | PathOperator::Ne
+            | PathOperator::Lt
+            | PathOperator::Gt
+            | PathOperator::Le
+            | PathOperator::Ge
+            | PathOperator::StartsWith => 2,
+            PathOperator::Add | PathOperator::Sub => 3,
+            PathOperator::Mul | PathOperator::Div | PathOperator::Mod => 4,
         }
     }
     fn is_predicate(self) -> bool {
-        !matches!(self, Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Mod)
+        !matches!(
+            self,
+            PathOperator::Add | PathOperator::Sub | PathOperator::Mul | PathOperator::Div | PathOperator::Mod
+        )
     }
 }
 
 #[derive(Clone, Debug)]
-pub enum Expr {
+pub enum PathExpr {
     Null,
     Bool(bool),
     Number(Numeric),
@@ -66,35 +75,35 @@ pub enum Expr {
     Root,
     Current,
     Last,
-    Binary(Op, Box<Expr>, Box<Expr>),
-    Plus(Box<Expr>),
-    Minus(Box<Expr>),
-    Not(Box<Expr>),
-    Exists(Box<Expr>),
-    IsUnknown(Box<Expr>),
-    LikeRegex(Box<Expr>, String, String),
+    Binary(PathOperator, Box<PathExpr>, Box<PathExpr>),
+    Plus(Box<PathExpr>),
+    Minus(Box<PathExpr>),
+    Not(Box<PathExpr>),
+    Exists(Box<PathExpr>),
+    IsUnknown(Box<PathExpr>),
+    LikeRegex(Box<PathExpr>, String, String),
     /// A value and what is done with it.
-    Chain(Box<Expr>, Vec<Step>),
+    Chain(Box<PathExpr>, Vec<PathAccessor>),
 }
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum PathAccessor {
     Key(String),
     AnyKey,
     AnyArray,
-    Index(Vec<(Expr, Option<Expr>)>),
+    Index(Vec<(PathExpr, Option<PathExpr>)>),
     /// `**{first to last}`; None: last.
     Any(Option<u32>, Option<u32>),
-    Filter(Expr),
-    Method(String, Vec<Expr>),
+    Filter(PathExpr),
+    Method(String, Vec<PathExpr>),
 }
 #[derive(Clone, Debug)]
 pub struct JsonPath {
     pub lax: bool,
-    pub expr: Expr,
+    pub expr: PathExpr,
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum Token {
+enum PathToken {
     Word(String),
     Quoted(String),
     Variable(String),
@@ -104,9 +113,9 @@ enum Token {
     End,
 }
 
-struct Parser<'a> {
+struct PathParser<'a> {
     text: &'a str,
-    tokens: Vec<(Token, usize, usize)>,
+    tokens: Vec<(PathToken, usize, usize)>,
     at: usize,
     depth: usize,
     in_filter: usize,
@@ -141,7 +150,7 @@ const SIGNS: [&str; 29] = [
 const MAX_DEPTH: usize = 2000;
 
 pub fn parse(text: &str) -> Result<JsonPath> {
-    let mut p = Parser { text, tokens: Vec::new(), at: 0, depth: 0, in_filter: 0, in_index: 0 };
+    let mut p = PathParser { text, tokens: Vec::new(), at: 0, depth: 0, in_filter: 0, in_index: 0 };
     p.tokens = tokens(text)?;
     if p.tokens.len() == 1 {
         return Err(Error::new(
@@ -150,18 +159,18 @@ pub fn parse(text: &str) -> Result<JsonPath> {
         ));
     }
     let lax = match p.peek() {
-        Token::Word(w) if w == "strict" => {
+        PathToken::Word(w) if w == "strict" => {
             p.at += 1;
             false
         }
-        Token::Word(w) if w == "lax" => {
+        PathToken::Word(w) if w == "lax" => {
             p.at += 1;
             true
         }
         _ => true,
     };
     let (expr, _) = p.or()?;
-    if *p.peek() != Token::End {
+    if *p.peek() != PathToken::End {
         return Err(p.syntax_error());
     }
     Ok(JsonPath { lax, expr })
@@ -181,7 +190,7 @@ fn is_special(c: char) -> bool {
 }
 
 /// The tokens with their places.
-fn tokens(text: &str) -> Result<Vec<(Token, usize, usize)>> {
+fn tokens(text: &str) -> Result<Vec<(PathToken, usize, usize)>> {
     let b = text.as_bytes();
     let mut list = Vec::new();
     let mut at = 0;
@@ -198,21 +207,21 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize, usize)>> {
             continue;
         }
         let token = match c {
-            b'"' => Token::Quoted(quoted(text, &mut at)?),
+            b'"' => PathToken::Quoted(quoted(text, &mut at)?),
             b'$' if b.get(at + 1) == Some(&b'"') => {
                 at += 1;
-                Token::Variable(quoted(text, &mut at)?)
+                PathToken::Variable(quoted(text, &mut at)?)
             }
             b'$' if text[at + 1..].chars().next().is_some_and(|c| !is_special(c)) => {
                 at += 1;
-                Token::Variable(word(text, &mut at)?)
+                PathToken::Variable(word(text, &mut at)?)
             }
             b'0'..=b'9' => number(text, &mut at)?,
             b'.' if b.get(at + 1).is_some_and(u8::is_ascii_digit) => number(text, &mut at)?,
             _ => match SIGNS.iter().find(|s| b[at..].starts_with(s.as_bytes())) {
                 Some(sign) => {
                     at += sign.len();
-                    Token::Sign(match *sign {
+                    PathToken::Sign(match *sign {
                         "<>" => "!=",
                         "=" => "==",
                         s => s,
@@ -221,15 +230,15 @@ fn tokens(text: &str) -> Result<Vec<(Token, usize, usize)>> {
                 None if is_special(char::from(c)) && c != b'\\' => {
                     return Err(error_at(text, at, at + 1, "syntax error"));
                 }
-                None => Token::Word(word(text, &mut at)?),
+                None => PathToken::Word(word(text, &mut at)?),
             },
         };
         list.push((token, start, at));
     }
-    list.push((Token::End, text.len(), text.len()));
+    list.push((PathToken::End, text.len(), text.len()));
     Ok(list)
 }
-fn number(text: &str, at: &mut usize) -> Result<Token> {
+fn number(text: &str, at: &mut usize) -> Result<PathToken> {
     let b = text.as_bytes();
     let start = *at;
     let digits = |mut i: usize, ok: fn(&u8) -> bool| {
@@ -255,7 +264,7 @@ fn number(text: &str, at: &mut usize) -> Result<Token> {
         let value = i128::from_str_radix(&text[start + 2..end].replace('_', ""), radix);
         let Ok(value) = value else { return Err(error_at(text, start, end, "trailing junk after numeric literal")) };
         *at = end;
-        return Ok(Token::Int(value.to_string()));
+        return Ok(PathToken::Int(value.to_string()));
     }
     let mut end = digits(start, u8::is_ascii_digit);
     let mut is_int = true;
@@ -283,7 +292,7 @@ fn number(text: &str, at: &mut usize) -> Result<Token> {
     }
     *at = end;
     let shown = text[start..end].replace('_', "");
-    Ok(if is_int { Token::Int(shown) } else { Token::Number(shown) })
+    Ok(if is_int { PathToken::Int(shown) } else { PathToken::Number(shown) })
 }
 fn word(text: &str, at: &mut usize) -> Result<String> {
     let (mut out, mut steps) = (String::new(), SmallSteps::default());
@@ -392,11 +401,11 @@ fn unescape(text: &str, at: &mut usize, out: &mut String) -> Result<()> {
 }
 
 /// Is the expression a condition?
-type Bound = (Expr, bool);
+type TypedPathExpr = (PathExpr, bool);
 
-impl Parser<'_> {
-    fn peek(&self) -> &Token {
-        self.tokens.get(self.at).map_or(&Token::End, |t| &t.0)
+impl PathParser<'_> {
+    fn peek(&self) -> &PathToken {
+        self.tokens.get(self.at).map_or(&PathToken::End, |t| &t.0)
     }
     #[cold]
     fn syntax_error(&self) -> Error {
@@ -404,7 +413,7 @@ impl Parser<'_> {
         error_at(self.text, start, end, "syntax error")
     }
     fn take(&mut self, sign: &str) -> bool {
-        let hit = matches!(self.peek(), Token::Sign(s) if *s == sign);
+        let hit = matches!(self.peek(), PathToken::Sign(s) if *s == sign);
         self.at += usize::from(hit);
         hit
     }
@@ -412,24 +421,24 @@ impl Parser<'_> {
         if self.take(sign) { Ok(()) } else { Err(self.syntax_error()) }
     }
     fn take_word(&mut self, word: &str) -> bool {
-        let hit = matches!(self.peek(), Token::Word(w) if w == word);
+        let hit = matches!(self.peek(), PathToken::Word(w) if w == word);
         self.at += usize::from(hit);
         hit
     }
-    fn condition(&mut self) -> Result<Expr> {
+    fn condition(&mut self) -> Result<PathExpr> {
         match self.or()? {
             (e, true) => Ok(e),
             _ => Err(self.syntax_error()),
         }
     }
-    fn value(&mut self) -> Result<Expr> {
+    fn value(&mut self) -> Result<PathExpr> {
         match self.sum()? {
             (e, false) => Ok(e),
             _ => Err(self.syntax_error()),
         }
     }
 
-    fn or(&mut self) -> Result<Bound> {
+    fn or(&mut self) -> Result<TypedPathExpr> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(kilndb_base::stack::too_deep());
@@ -440,30 +449,32 @@ impl Parser<'_> {
             if !right.1 {
                 return Err(self.syntax_error());
             }
-            left = (Expr::Binary(Op::Or, Box::new(left.0), Box::new(right.0)), true);
+            left = (PathExpr::Binary(PathOperator::Or, Box::new(left.0), Box::new(right.0)), true);
         }
         self.depth -= 1;
         Ok(left)
     }
-    fn and(&mut self) -> Result<Bound> {
+    fn and(&mut self) -> Result<TypedPathExpr> {
         let mut left = self.not()?;
         while left.1 && self.take("&&") {
             let right = self.not()?;
             if !right.1 {
                 return Err(self.syntax_error());
             }
-            left = (Expr::Binary(Op::And, Box::new(left.0), Box::new(right.0)), true);
+            left = (PathExpr::Binary(PathOperator::And, Box::new(left.0), Box::new(right.0)), true);
         }
         Ok(left)
     }
-    fn not(&mut self) -> Result<Bound> {
+    fn not(&mut self) -> Result<TypedPathExpr> {
         if self.take("!") {
             // Only what has its own end may follow.
-            if !matches!(self.peek(), Token::Sign("(")) && !matches!(self.peek(), Token::Word(w) if w == "exists") {
+            if !matches!(self.peek(), PathToken::Sign("("))
+                && !matches!(self.peek(), PathToken::Word(w) if w == "exists")
+            {
                 return Err(self.syntax_error());
             }
             let inner = match self.peek() {
-                Token::Word(_) => self.exists()?,
+                PathToken::Word(_) => self.exists()?,
                 _ => {
                     self.at += 1;
                     let inner = self.condition()?;
@@ -471,44 +482,44 @@ impl Parser<'_> {
                     inner
                 }
             };
-            return Ok((Expr::Not(Box::new(inner)), true));
+            return Ok((PathExpr::Not(Box::new(inner)), true));
         }
         self.comparison()
     }
-    fn exists(&mut self) -> Result<Expr> {
+    fn exists(&mut self) -> Result<PathExpr> {
         self.at += 1;
         self.expect("(")?;
         let inner = self.value()?;
         self.expect(")")?;
-        Ok(Expr::Exists(Box::new(inner)))
+        Ok(PathExpr::Exists(Box::new(inner)))
     }
-    fn comparison(&mut self) -> Result<Bound> {
+    fn comparison(&mut self) -> Result<TypedPathExpr> {
         let left = self.sum()?;
         if left.1 {
             return Ok(left);
         }
         let left = left.0;
         let op = match self.peek() {
-            Token::Sign("==") => Op::Eq,
-            Token::Sign("!=") => Op::Ne,
-            Token::Sign("<") => Op::Lt,
-            Token::Sign(">") => Op::Gt,
-            Token::Sign("<=") => Op::Le,
-            Token::Sign(">=") => Op::Ge,
-            Token::Word(w) if w == "starts" => {
+            PathToken::Sign("==") => PathOperator::Eq,
+            PathToken::Sign("!=") => PathOperator::Ne,
+            PathToken::Sign("<") => PathOperator::Lt,
+            PathToken::Sign(">") => PathOperator::Gt,
+            PathToken::Sign("<=") => PathOperator::Le,
+            PathToken::Sign(">=") => PathOperator::Ge,
+            PathToken::Word(w) if w == "starts" => {
                 self.at += 1;
                 if !self.take_word("with") {
                     return Err(self.syntax_error());
                 }
                 let right = match self.peek().clone() {
-                    Token::Quoted(s) => Expr::String(s),
-                    Token::Variable(v) => Expr::Variable(v),
+                    PathToken::Quoted(s) => PathExpr::String(s),
+                    PathToken::Variable(v) => PathExpr::Variable(v),
                     _ => return Err(self.syntax_error()),
                 };
                 self.at += 1;
-                return Ok((Expr::Binary(Op::StartsWith, Box::new(left), Box::new(right)), true));
+                return Ok((PathExpr::Binary(PathOperator::StartsWith, Box::new(left), Box::new(right)), true));
             }
-            Token::Word(w) if w == "like_regex" => {
+            PathToken::Word(w) if w == "like_regex" => {
                 self.at += 1;
                 return Ok((self.like_regex(left)?, true));
             }
@@ -516,14 +527,14 @@ impl Parser<'_> {
         };
         self.at += 1;
         let right = self.value()?;
-        Ok((Expr::Binary(op, Box::new(left), Box::new(right)), true))
+        Ok((PathExpr::Binary(op, Box::new(left), Box::new(right)), true))
     }
-    fn like_regex(&mut self, left: Expr) -> Result<Expr> {
-        let Token::Quoted(pattern) = self.peek().clone() else { return Err(self.syntax_error()) };
+    fn like_regex(&mut self, left: PathExpr) -> Result<PathExpr> {
+        let PathToken::Quoted(pattern) = self.peek().clone() else { return Err(self.syntax_error()) };
         self.at += 1;
         let mut flags = String::new();
         if self.take_word("flag") {
-            let Token::Quoted(given) = self.peek().clone() else { return Err(self.syntax_error()) };
+            let PathToken::Quoted(given) = self.peek().clone() else { return Err(self.syntax_error()) };
             self.at += 1;
             for c in given.chars() {
                 if !"ismxq".contains(c) {
@@ -538,14 +549,14 @@ impl Parser<'_> {
             }
             flags = "ismxq".chars().filter(|c| given.contains(*c)).collect();
         }
-        Ok(Expr::LikeRegex(Box::new(left), pattern, flags))
+        Ok(PathExpr::LikeRegex(Box::new(left), pattern, flags))
     }
-    fn sum(&mut self) -> Result<Bound> {
+    fn sum(&mut self) -> Result<TypedPathExpr> {
         let mut left = self.product()?;
         loop {
             let op = match self.peek() {
-                Token::Sign("+") => Op::Add,
-                Token::Sign("-") => Op::Sub,
+                PathToken::Sign("+") => PathOperator::Add,
+                PathToken::Sign("-") => PathOperator::Sub,
                 _ => return Ok(left),
             };
             if left.1 {
@@ -553,16 +564,16 @@ impl Parser<'_> {
             }
             self.at += 1;
             let (right, false) = self.product()? else { return Err(self.syntax_error()) };
-            left = (Expr::Binary(op, Box::new(left.0), Box::new(right)), false);
+            left = (PathExpr::Binary(op, Box::new(left.0), Box::new(right)), false);
         }
     }
-    fn product(&mut self) -> Result<Bound> {
+    fn product(&mut self) -> Result<TypedPathExpr> {
         let mut left = self.unary()?;
         loop {
             let op = match self.peek() {
-                Token::Sign("*") => Op::Mul,
-                Token::Sign("/") => Op::Div,
-                Token::Sign("%") => Op::Mod,
+                PathToken::Sign("*") => PathOperator::Mul,
+                PathToken::Sign("/") => PathOperator::Div,
+                PathToken::Sign("%") => PathOperator::Mod,
                 _ => return Ok(left),
             };
             if left.1 {
@@ -570,10 +581,10 @@ impl Parser<'_> {
             }
             self.at += 1;
             let (right, false) = self.unary()? else { return Err(self.syntax_error()) };
-            left = (Expr::Binary(op, Box::new(left.0), Box::new(right)), false);
+            left = (PathExpr::Binary(op, Box::new(left.0), Box::new(right)), false);
         }
     }
-    fn unary(&mut self) -> Result<Bound> {
+    fn unary(&mut self) -> Result<TypedPathExpr> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(kilndb_base::stack::too_deep());
@@ -589,13 +600,13 @@ impl Parser<'_> {
             None => self.accessors(),
             Some(plus) => {
                 let (inner, false) = self.unary()? else { return Err(self.syntax_error()) };
-                Ok((if plus { Expr::Plus(Box::new(inner)) } else { Expr::Minus(Box::new(inner)) }, false))
+                Ok((if plus { PathExpr::Plus(Box::new(inner)) } else { PathExpr::Minus(Box::new(inner)) }, false))
             }
         };
         self.depth -= 1;
         result
     }
-    fn accessors(&mut self) -> Result<Bound> {
+    fn accessors(&mut self) -> Result<TypedPathExpr> {
         let mut base = self.primary()?;
         let mut steps = Vec::new();
         while let Some(step) = self.step()? {
@@ -605,23 +616,23 @@ impl Parser<'_> {
             return Ok(base);
         }
         // What follows a chain in parentheses belongs to it.
-        if let Expr::Chain(_, own) = &mut base.0 {
+        if let PathExpr::Chain(_, own) = &mut base.0 {
             own.extend(steps);
             return Ok((base.0, false));
         }
-        Ok((Expr::Chain(Box::new(base.0), steps), false))
+        Ok((PathExpr::Chain(Box::new(base.0), steps), false))
     }
-    fn primary(&mut self) -> Result<Bound> {
+    fn primary(&mut self) -> Result<TypedPathExpr> {
         let e = match self.peek().clone() {
-            Token::Quoted(s) => Expr::String(s),
-            Token::Variable(v) => Expr::Variable(v),
-            Token::Int(n) | Token::Number(n) => Expr::Number(Numeric::parse(&n)?),
-            Token::Sign("$") => Expr::Root,
-            Token::Sign("@") if self.in_filter == 0 => {
+            PathToken::Quoted(s) => PathExpr::String(s),
+            PathToken::Variable(v) => PathExpr::Variable(v),
+            PathToken::Int(n) | PathToken::Number(n) => PathExpr::Number(Numeric::parse(&n)?),
+            PathToken::Sign("$") => PathExpr::Root,
+            PathToken::Sign("@") if self.in_filter == 0 => {
                 return Err(Error::new(sqlstate::SYNTAX_ERROR, "@ is not allowed in root expressions"));
             }
-            Token::Sign("@") => Expr::Current,
-            Token::Sign("(") => {
+            PathToken::Sign("@") => PathExpr::Current,
+            PathToken::Sign("(") => {
                 self.at += 1;
                 let inner = self.or()?;
                 self.expect(")")?;
@@ -629,18 +640,18 @@ impl Parser<'_> {
                     if !self.take_word("unknown") {
                         return Err(self.syntax_error());
                     }
-                    return Ok((Expr::IsUnknown(Box::new(inner.0)), true));
+                    return Ok((PathExpr::IsUnknown(Box::new(inner.0)), true));
                 }
                 return Ok(inner);
             }
-            Token::Word(w) => match w.as_str() {
-                "null" => Expr::Null,
-                "true" => Expr::Bool(true),
-                "false" => Expr::Bool(false),
+            PathToken::Word(w) => match w.as_str() {
+                "null" => PathExpr::Null,
+                "true" => PathExpr::Bool(true),
+                "false" => PathExpr::Bool(false),
                 "last" if self.in_index == 0 => {
                     return Err(Error::new(sqlstate::SYNTAX_ERROR, "LAST is allowed only in array subscripts"));
                 }
-                "last" => Expr::Last,
+                "last" => PathExpr::Last,
                 "exists" => return Ok((self.exists()?, true)),
                 _ => return Err(self.syntax_error()),
             },
@@ -649,11 +660,11 @@ impl Parser<'_> {
         self.at += 1;
         Ok((e, false))
     }
-    fn step(&mut self) -> Result<Option<Step>> {
+    fn step(&mut self) -> Result<Option<PathAccessor>> {
         if self.take("[") {
             if self.take("*") {
                 self.expect("]")?;
-                return Ok(Some(Step::AnyArray));
+                return Ok(Some(PathAccessor::AnyArray));
             }
             self.in_index += 1;
             let mut list = Vec::new();
@@ -667,7 +678,7 @@ impl Parser<'_> {
             }
             self.in_index -= 1;
             self.expect("]")?;
-            return Ok(Some(Step::Index(list)));
+            return Ok(Some(PathAccessor::Index(list)));
         }
         if self.take("?") {
             self.expect("(")?;
@@ -675,41 +686,41 @@ impl Parser<'_> {
             let condition = self.condition()?;
             self.in_filter -= 1;
             self.expect(")")?;
-            return Ok(Some(Step::Filter(condition)));
+            return Ok(Some(PathAccessor::Filter(condition)));
         }
         if !self.take(".") {
             return Ok(None);
         }
         if self.take("*") {
-            return Ok(Some(Step::AnyKey));
+            return Ok(Some(PathAccessor::AnyKey));
         }
         if self.take("**") {
             return self.any().map(Some);
         }
         let (name, is_word) = match self.peek().clone() {
-            Token::Word(w) => (w, true),
-            Token::Quoted(s) => (s, false),
+            PathToken::Word(w) => (w, true),
+            PathToken::Quoted(s) => (s, false),
             _ => return Err(self.syntax_error()),
         };
         self.at += 1;
-        if is_word && matches!(self.peek(), Token::Sign("(")) && METHODS.contains(&name.as_str()) {
+        if is_word && matches!(self.peek(), PathToken::Sign("(")) && METHODS.contains(&name.as_str()) {
             return self.method(name).map(Some);
         }
-        Ok(Some(Step::Key(name)))
+        Ok(Some(PathAccessor::Key(name)))
     }
-    fn any(&mut self) -> Result<Step> {
+    fn any(&mut self) -> Result<PathAccessor> {
         if !self.take("{") {
-            return Ok(Step::Any(Some(0), None));
+            return Ok(PathAccessor::Any(Some(0), None));
         }
         let mut level = || -> Result<Option<u32>> {
             let level = match self.peek() {
-                Token::Int(n) => Some(n.parse().map_err(|_| {
+                PathToken::Int(n) => Some(n.parse().map_err(|_| {
                     Error::new(
                         sqlstate::NUMERIC_VALUE_OUT_OF_RANGE,
                         format!("value \"{n}\" is out of range for type integer"),
                     )
                 })?),
-                Token::Word(w) if w == "last" => None,
+                PathToken::Word(w) if w == "last" => None,
                 _ => return Err(self.syntax_error()),
             };
             self.at += 1;
@@ -718,8 +729,8 @@ impl Parser<'_> {
         let first = level()?;
         let last = if self.take_word("to") {
             let level = match self.peek() {
-                Token::Int(n) => n.parse().ok(),
-                Token::Word(w) if w == "last" => None,
+                PathToken::Int(n) => n.parse().ok(),
+                PathToken::Word(w) if w == "last" => None,
                 _ => return Err(self.syntax_error()),
             };
             self.at += 1;
@@ -728,9 +739,9 @@ impl Parser<'_> {
             first
         };
         self.expect("}")?;
-        Ok(Step::Any(first, last))
+        Ok(PathAccessor::Any(first, last))
     }
-    fn method(&mut self, name: String) -> Result<Step> {
+    fn method(&mut self, name: String) -> Result<PathAccessor> {
         self.expect("(")?;
         let mut args = Vec::new();
         let most = match name.as_str() {
@@ -738,19 +749,19 @@ impl Parser<'_> {
             "datetime" | "time" | "time_tz" | "timestamp" | "timestamp_tz" => 1,
             _ => 0,
         };
-        while args.len() < most && !matches!(self.peek(), Token::Sign(")")) {
+        while args.len() < most && !matches!(self.peek(), PathToken::Sign(")")) {
             let negative = name == "decimal" && self.take("-");
             let plus = !negative && name == "decimal" && self.take("+");
             let arg = match self.peek().clone() {
-                Token::Quoted(s) if name == "datetime" => Expr::String(s),
-                Token::Int(n) if name != "datetime" => Expr::Number(Numeric::parse(&n)?),
+                PathToken::Quoted(s) if name == "datetime" => PathExpr::String(s),
+                PathToken::Int(n) if name != "datetime" => PathExpr::Number(Numeric::parse(&n)?),
                 _ => return Err(self.syntax_error()),
             };
             self.at += 1;
             args.push(if negative {
-                Expr::Minus(Box::new(arg))
+                PathExpr::Minus(Box::new(arg))
             } else if plus {
-                Expr::Plus(Box::new(arg))
+                PathExpr::Plus(Box::new(arg))
             } else {
                 arg
             });
@@ -763,7 +774,7 @@ impl Parser<'_> {
             return Err(Error::new(sqlstate::SYNTAX_ERROR, "invalid input syntax for type jsonpath")
                 .with_detail(".decimal() can only have an optional precision[,scale]."));
         }
-        Ok(Step::Method(name, args))
+        Ok(PathAccessor::Method(name, args))
     }
 }
 
@@ -777,31 +788,31 @@ impl JsonPath {
         String::from_utf8(out).unwrap_or_default()
     }
 }
-fn priority(e: &Expr) -> u8 {
+fn priority(e: &PathExpr) -> u8 {
     match e {
-        Expr::Binary(op, ..) => op.priority(),
-        Expr::Plus(_) | Expr::Minus(_) => 5,
+        PathExpr::Binary(op, ..) => op.priority(),
+        PathExpr::Plus(_) | PathExpr::Minus(_) => 5,
         _ => 6,
     }
 }
-fn side(e: &Expr, of: u8, out: &mut Vec<u8>) {
+fn side(e: &PathExpr, of: u8, out: &mut Vec<u8>) {
     write(e, priority(e) <= of, out);
 }
-fn write(e: &Expr, brackets: bool, out: &mut Vec<u8>) {
+fn write(e: &PathExpr, brackets: bool, out: &mut Vec<u8>) {
     let put = |out: &mut Vec<u8>, s: &str| out.extend_from_slice(s.as_bytes());
     match e {
-        Expr::Null => put(out, "null"),
-        Expr::Bool(b) => put(out, if *b { "true" } else { "false" }),
-        Expr::Number(n) => put(out, &n.to_string()),
-        Expr::String(s) => escape(s, out),
-        Expr::Variable(v) => {
+        PathExpr::Null => put(out, "null"),
+        PathExpr::Bool(b) => put(out, if *b { "true" } else { "false" }),
+        PathExpr::Number(n) => put(out, &n.to_string()),
+        PathExpr::String(s) => escape(s, out),
+        PathExpr::Variable(v) => {
             out.push(b'$');
             escape(v, out);
         }
-        Expr::Root => out.push(b'$'),
-        Expr::Current => out.push(b'@'),
-        Expr::Last => put(out, "last"),
-        Expr::Binary(op, l, r) => {
+        PathExpr::Root => out.push(b'$'),
+        PathExpr::Current => out.push(b'@'),
+        PathExpr::Last => put(out, "last"),
+        PathExpr::Binary(op, l, r) => {
             if brackets {
                 out.push(b'(');
             }
@@ -812,32 +823,32 @@ fn write(e: &Expr, brackets: bool, out: &mut Vec<u8>) {
                 out.push(b')');
             }
         }
-        Expr::Plus(inner) | Expr::Minus(inner) => {
+        PathExpr::Plus(inner) | PathExpr::Minus(inner) => {
             if brackets {
                 out.push(b'(');
             }
-            out.push(if matches!(e, Expr::Plus(_)) { b'+' } else { b'-' });
+            out.push(if matches!(e, PathExpr::Plus(_)) { b'+' } else { b'-' });
             side(inner, 5, out);
             if brackets {
                 out.push(b')');
             }
         }
-        Expr::Not(inner) => {
+        PathExpr::Not(inner) => {
             put(out, "!(");
             write(inner, false, out);
             out.push(b')');
         }
-        Expr::IsUnknown(inner) => {
+        PathExpr::IsUnknown(inner) => {
             out.push(b'(');
             write(inner, false, out);
             put(out, ") is unknown");
         }
-        Expr::Exists(inner) => {
+        PathExpr::Exists(inner) => {
             put(out, "exists (");
             write(inner, false, out);
             out.push(b')');
         }
-        Expr::LikeRegex(left, pattern, flags) => {
+        PathExpr::LikeRegex(left, pattern, flags) => {
             if brackets {
                 out.push(b'(');
             }
@@ -851,8 +862,8 @@ fn write(e: &Expr, brackets: bool, out: &mut Vec<u8>) {
                 out.push(b')');
             }
         }
-        Expr::Chain(base, steps) => {
-            if matches!(**base, Expr::Number(_)) {
+        PathExpr::Chain(base, steps) => {
+            if matches!(**base, PathExpr::Number(_)) {
                 out.push(b'(');
                 write(base, false, out);
                 out.push(b')');
@@ -863,16 +874,16 @@ fn write(e: &Expr, brackets: bool, out: &mut Vec<u8>) {
         }
     }
 }
-fn write_step(s: &Step, out: &mut Vec<u8>) {
+fn write_step(s: &PathAccessor, out: &mut Vec<u8>) {
     let put = |out: &mut Vec<u8>, s: &str| out.extend_from_slice(s.as_bytes());
     match s {
-        Step::Key(k) => {
+        PathAccessor::Key(k) => {
             out.push(b'.');
             escape(k, out);
         }
-        Step::AnyKey => put(out, ".*"),
-        Step::AnyArray => put(out, "[*]"),
-        Step::Index(list) => {
+        PathAccessor::AnyKey => put(out, ".*"),
+        PathAccessor::AnyArray => put(out, "[*]"),
+        PathAccessor::Index(list) => {
             out.push(b'[');
             for (i, (first, last)) in list.iter().enumerate() {
                 if i > 0 {
@@ -886,7 +897,7 @@ fn write_step(s: &Step, out: &mut Vec<u8>) {
             }
             out.push(b']');
         }
-        Step::Any(first, last) => {
+        PathAccessor::Any(first, last) => {
             let shown = |l: &Option<u32>| l.map_or("last".to_string(), |n| n.to_string());
             put(
                 out,
@@ -897,12 +908,12 @@ fn write_step(s: &Step, out: &mut Vec<u8>) {
                 },
             );
         }
-        Step::Filter(e) => {
+        PathAccessor::Filter(e) => {
             put(out, "?(");
             write(e, false, out);
             out.push(b')');
         }
-        Step::Method(name, args) => {
+        PathAccessor::Method(name, args) => {
             put(out, &format!(".{name}("));
             for (i, a) in args.iter().enumerate() {
                 if i > 0 {
@@ -914,12 +925,12 @@ fn write_step(s: &Step, out: &mut Vec<u8>) {
         }
     }
 }
-impl Expr {
+impl PathExpr {
     /// Is it a condition, which gives true, false or null?
     pub fn is_predicate(&self) -> bool {
         match self {
-            Expr::Binary(op, ..) => op.is_predicate(),
-            Expr::Not(_) | Expr::Exists(_) | Expr::IsUnknown(_) | Expr::LikeRegex(..) => true,
+            PathExpr::Binary(op, ..) => op.is_predicate(),
+            PathExpr::Not(_) | PathExpr::Exists(_) | PathExpr::IsUnknown(_) | PathExpr::LikeRegex(..) => true,
             _ => false,
         }
     }

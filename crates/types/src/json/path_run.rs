@@ -4,23 +4,23 @@
 //! 1. Items come one by one: who needs only the first one stops there, and sees no error that later ones would give.
 //! 2. An error of the data inside a condition makes the condition unknown.
 
-use super::path_parse::{Expr, JsonPath, Op, Step};
-use super::value::Value;
+use super::path_parse::{JsonPath, PathAccessor, PathExpr, PathOperator};
+use super::value::JsonValue;
 use crate::numeric::Numeric;
 use crate::{Datum, EvalContext, functions};
 use kilndb_base::{Error, Result, SqlState, sqlstate, work};
 use std::sync::Arc;
 
 /// Why a run ends before its end.
-enum Halt {
+enum PathHalt {
     /// Enough has been found.
     Stop,
     /// What `silent` hides.
     Data(Error),
     Hard(Error),
 }
-type Run<T> = Result<T, Halt>;
-type Sink<'s> = dyn FnMut(Value) -> Run<()> + 's;
+type PathResult<T> = Result<T, PathHalt>;
+type ItemSink<'s> = dyn FnMut(JsonValue) -> PathResult<()> + 's;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Truth {
@@ -29,9 +29,9 @@ enum Truth {
     Unknown,
 }
 
-struct Context<'a> {
-    root: &'a Value,
-    vars: Option<&'a Value>,
+struct PathContext<'a> {
+    root: &'a JsonValue,
+    vars: Option<&'a JsonValue>,
     lax: bool,
     eval: &'a EvalContext<'a>,
 }
@@ -39,8 +39,8 @@ struct Context<'a> {
 /// Where an expression is: the item of the filter, the length of the innermost array, whether a missing part is no
 /// error.
 #[derive(Clone, Copy)]
-struct At<'a> {
-    current: &'a Value,
+struct FilterScope<'a> {
+    current: &'a JsonValue,
     length: Option<usize>,
     forgiving: bool,
 }
@@ -49,81 +49,81 @@ struct At<'a> {
 const UNITS_OF_ITEM: usize = 30;
 
 /// No `silent` hides that the statement is cancelled.
-fn step(units: usize) -> Run<()> {
-    work::step(units).map_err(Halt::Hard)
+fn step(units: usize) -> PathResult<()> {
+    work::step(units).map_err(PathHalt::Hard)
 }
-fn data<T>(state: SqlState, message: impl Into<String>) -> Run<T> {
-    Err(Halt::Data(Error::new(state, message)))
+fn data<T>(state: SqlState, message: impl Into<String>) -> PathResult<T> {
+    Err(PathHalt::Data(Error::new(state, message)))
 }
 
 /// All items; those before an error if `silent` hides it.
 pub fn query(
     path: &JsonPath,
-    root: &Value,
-    vars: Option<&Value>,
+    root: &JsonValue,
+    vars: Option<&JsonValue>,
     silent: bool,
     eval: &EvalContext,
-) -> Result<Vec<Value>> {
+) -> Result<Vec<JsonValue>> {
     let mut all = Vec::new();
     let cx = context(path, root, vars, eval)?;
-    let at = At { current: root, length: None, forgiving: path.lax };
+    let at = FilterScope { current: root, length: None, forgiving: path.lax };
     match cx.run(&path.expr, at, &mut |v| {
         all.push(v);
         Ok(())
     }) {
-        Ok(()) | Err(Halt::Stop) => Ok(all),
+        Ok(()) | Err(PathHalt::Stop) => Ok(all),
         // What was found before the error counts.
-        Err(Halt::Data(_)) if silent => Ok(all),
-        Err(Halt::Data(e) | Halt::Hard(e)) => Err(e),
+        Err(PathHalt::Data(_)) if silent => Ok(all),
+        Err(PathHalt::Data(e) | PathHalt::Hard(e)) => Err(e),
     }
 }
 /// Is there an item? None: unknown.
 pub fn exists(
     path: &JsonPath,
-    root: &Value,
-    vars: Option<&Value>,
+    root: &JsonValue,
+    vars: Option<&JsonValue>,
     silent: bool,
     eval: &EvalContext,
 ) -> Result<Option<bool>> {
     let cx = context(path, root, vars, eval)?;
-    match cx.any(&path.expr, At { current: root, length: None, forgiving: path.lax }) {
+    match cx.any(&path.expr, FilterScope { current: root, length: None, forgiving: path.lax }) {
         Ok(found) => Ok(Some(found)),
-        Err(Halt::Stop) => Ok(Some(true)),
-        Err(Halt::Data(_)) if silent => Ok(None),
-        Err(Halt::Data(e) | Halt::Hard(e)) => Err(e),
+        Err(PathHalt::Stop) => Ok(Some(true)),
+        Err(PathHalt::Data(_)) if silent => Ok(None),
+        Err(PathHalt::Data(e) | PathHalt::Hard(e)) => Err(e),
     }
 }
 fn context<'a>(
     path: &JsonPath,
-    root: &'a Value,
-    vars: Option<&'a Value>,
+    root: &'a JsonValue,
+    vars: Option<&'a JsonValue>,
     eval: &'a EvalContext<'a>,
-) -> Result<Context<'a>> {
-    if vars.is_some_and(|v| !matches!(v, Value::Object(_))) {
+) -> Result<PathContext<'a>> {
+    if vars.is_some_and(|v| !matches!(v, JsonValue::Object(_))) {
         return Err(Error::new(sqlstate::INVALID_PARAMETER_VALUE, "\"vars\" argument is not an object")
             .with_detail("Jsonpath parameters should be encoded as key-value pairs of \"vars\" object."));
     }
-    Ok(Context { root, vars, lax: path.lax, eval })
+    Ok(PathContext { root, vars, lax: path.lax, eval })
 }
 
-impl Context<'_> {
-    fn any(&self, e: &Expr, at: At<'_>) -> Run<bool> {
+impl PathContext<'_> {
+    fn any(&self, e: &PathExpr, at: FilterScope<'_>) -> PathResult<bool> {
         // A sign before a sequence: where only the number of items counts, those that are no numbers are none.
-        if let (true, Expr::Plus(inner) | Expr::Minus(inner)) = (self.lax, e) {
-            return Ok(self.unwrapped(inner, at)?.iter().any(|v| matches!(v, Value::Number(_))));
+        if let (true, PathExpr::Plus(inner) | PathExpr::Minus(inner)) = (self.lax, e) {
+            return Ok(self.unwrapped(inner, at)?.iter().any(|v| matches!(v, JsonValue::Number(_))));
         }
         let mut found = false;
         // In strict mode no error may be missed.
         let result = self.run(e, at, &mut |_| {
             found = true;
-            if self.lax { Err(Halt::Stop) } else { Ok(()) }
+            if self.lax { Err(PathHalt::Stop) } else { Ok(()) }
         });
         match result {
-            Ok(()) | Err(Halt::Stop) => Ok(found),
+            Ok(()) | Err(PathHalt::Stop) => Ok(found),
             Err(other) => Err(other),
         }
     }
-    fn list(&self, e: &Expr, at: At<'_>) -> Run<Vec<Value>> {
+    fn list(&self, e: &PathExpr, at: FilterScope<'_>) -> PathResult<Vec<JsonValue>> {
         let mut all = Vec::new();
         self.run(e, at, &mut |v| {
             all.push(v);
@@ -132,43 +132,43 @@ impl Context<'_> {
         Ok(all)
     }
     /// The items, in lax mode those of arrays instead of the arrays.
-    fn unwrapped(&self, e: &Expr, at: At<'_>) -> Run<Vec<Value>> {
+    fn unwrapped(&self, e: &PathExpr, at: FilterScope<'_>) -> PathResult<Vec<JsonValue>> {
         let list = self.list(e, at)?;
         if !self.lax {
             return Ok(list);
         }
-        Ok(list.into_iter().flat_map(|v| if let Value::Array(inner) = v { inner } else { vec![v] }).collect())
+        Ok(list.into_iter().flat_map(|v| if let JsonValue::Array(inner) = v { inner } else { vec![v] }).collect())
     }
 
-    fn run(&self, e: &Expr, at: At<'_>, sink: &mut Sink<'_>) -> Run<()> {
+    fn run(&self, e: &PathExpr, at: FilterScope<'_>, sink: &mut ItemSink<'_>) -> PathResult<()> {
         match e {
-            Expr::Null => sink(Value::Null),
-            Expr::Bool(b) => sink(Value::Bool(*b)),
-            Expr::Number(n) => sink(Value::Number(n.clone())),
-            Expr::String(s) => sink(Value::String(s.clone())),
-            Expr::Variable(name) => match self.vars.and_then(|v| v.get(name)) {
+            PathExpr::Null => sink(JsonValue::Null),
+            PathExpr::Bool(b) => sink(JsonValue::Bool(*b)),
+            PathExpr::Number(n) => sink(JsonValue::Number(n.clone())),
+            PathExpr::String(s) => sink(JsonValue::String(s.clone())),
+            PathExpr::Variable(name) => match self.vars.and_then(|v| v.get(name)) {
                 Some(v) => sink(v.clone()),
-                None => Err(Halt::Hard(Error::new(
+                None => Err(PathHalt::Hard(Error::new(
                     sqlstate::UNDEFINED_OBJECT,
                     format!("could not find jsonpath variable \"{name}\""),
                 ))),
             },
-            Expr::Root => sink(self.root.clone()),
-            Expr::Current => sink(at.current.clone()),
-            Expr::Last => match at.length {
-                Some(n) => sink(Value::Number(Numeric::from(n as i64 - 1))),
-                None => Err(Halt::Hard(Error::internal("evaluating jsonpath LAST outside of array subscript"))),
+            PathExpr::Root => sink(self.root.clone()),
+            PathExpr::Current => sink(at.current.clone()),
+            PathExpr::Last => match at.length {
+                Some(n) => sink(JsonValue::Number(Numeric::from(n as i64 - 1))),
+                None => Err(PathHalt::Hard(Error::internal("evaluating jsonpath LAST outside of array subscript"))),
             },
-            Expr::Chain(base, steps) => match &**base {
-                Expr::Root => self.steps(steps, self.root, at, self.lax, sink),
-                Expr::Current => self.steps(steps, at.current, at, self.lax, sink),
+            PathExpr::Chain(base, steps) => match &**base {
+                PathExpr::Root => self.steps(steps, self.root, at, self.lax, sink),
+                PathExpr::Current => self.steps(steps, at.current, at, self.lax, sink),
                 base => self.run(base, at, &mut |v| self.steps(steps, &v, at, self.lax, sink)),
             },
-            Expr::Plus(inner) | Expr::Minus(inner) => {
-                let minus = matches!(e, Expr::Minus(_));
+            PathExpr::Plus(inner) | PathExpr::Minus(inner) => {
+                let minus = matches!(e, PathExpr::Minus(_));
                 for v in self.unwrapped(inner, at)? {
                     match v {
-                        Value::Number(n) => sink(Value::Number(if minus { n.neg() } else { n }))?,
+                        JsonValue::Number(n) => sink(JsonValue::Number(if minus { n.neg() } else { n }))?,
                         _ => {
                             let sign = if minus { "-" } else { "+" };
                             return data(
@@ -180,29 +180,34 @@ impl Context<'_> {
                 }
                 Ok(())
             }
-            Expr::Binary(op @ (Op::Add | Op::Sub | Op::Mul | Op::Div | Op::Mod), l, r) => {
+            PathExpr::Binary(
+                op
+                @ (PathOperator::Add | PathOperator::Sub | PathOperator::Mul | PathOperator::Div | PathOperator::Mod),
+                l,
+                r,
+            ) => {
                 let v = self.arithmetic(*op, l, r, at)?;
-                sink(Value::Number(v))
+                sink(JsonValue::Number(v))
             }
             condition => match self.truth(condition, at)? {
-                Truth::True => sink(Value::Bool(true)),
-                Truth::False => sink(Value::Bool(false)),
-                Truth::Unknown => sink(Value::Null),
+                Truth::True => sink(JsonValue::Bool(true)),
+                Truth::False => sink(JsonValue::Bool(false)),
+                Truth::Unknown => sink(JsonValue::Null),
             },
         }
     }
 
-    fn arithmetic(&self, op: Op, l: &Expr, r: &Expr, at: At<'_>) -> Run<Numeric> {
+    fn arithmetic(&self, op: PathOperator, l: &PathExpr, r: &PathExpr, at: FilterScope<'_>) -> PathResult<Numeric> {
         let sign = match op {
-            Op::Add => "+",
-            Op::Sub => "-",
-            Op::Mul => "*",
-            Op::Div => "/",
+            PathOperator::Add => "+",
+            PathOperator::Sub => "-",
+            PathOperator::Mul => "*",
+            PathOperator::Div => "/",
             _ => "%",
         };
         let (left, right) = (self.unwrapped(l, at)?, self.unwrapped(r, at)?);
-        let single = |list: &[Value], side: &str| match list {
-            [Value::Number(n)] => Ok(n.clone()),
+        let single = |list: &[JsonValue], side: &str| match list {
+            [JsonValue::Number(n)] => Ok(n.clone()),
             _ => data(
                 sqlstate::SINGLETON_SQL_JSON_ITEM_REQUIRED,
                 format!("{side} operand of jsonpath operator {sign} is not a single numeric value"),
@@ -210,69 +215,69 @@ impl Context<'_> {
         };
         let (a, b) = (single(&left, "left")?, single(&right, "right")?);
         let result = match op {
-            Op::Add => a.add(&b).checked(),
-            Op::Sub => a.sub(&b).checked(),
-            Op::Mul => a.mul(&b).checked(),
-            Op::Div => a.div(&b),
+            PathOperator::Add => a.add(&b).checked(),
+            PathOperator::Sub => a.sub(&b).checked(),
+            PathOperator::Mul => a.mul(&b).checked(),
+            PathOperator::Div => a.div(&b),
             _ => a.rem(&b),
         };
-        result.map_err(Halt::Data)
+        result.map_err(PathHalt::Data)
     }
 
     /// A condition; errors of the data make it unknown.
-    fn truth(&self, e: &Expr, at: At<'_>) -> Run<Truth> {
+    fn truth(&self, e: &PathExpr, at: FilterScope<'_>) -> PathResult<Truth> {
         Ok(match e {
-            Expr::Binary(Op::And, l, r) => match self.truth(l, at)? {
+            PathExpr::Binary(PathOperator::And, l, r) => match self.truth(l, at)? {
                 Truth::False => Truth::False,
                 left => match self.truth(r, at)? {
                     Truth::True => left,
                     right => right,
                 },
             },
-            Expr::Binary(Op::Or, l, r) => match self.truth(l, at)? {
+            PathExpr::Binary(PathOperator::Or, l, r) => match self.truth(l, at)? {
                 Truth::True => Truth::True,
                 left => match self.truth(r, at)? {
                     Truth::False => left,
                     right => right,
                 },
             },
-            Expr::Not(inner) => match self.truth(inner, at)? {
+            PathExpr::Not(inner) => match self.truth(inner, at)? {
                 Truth::True => Truth::False,
                 Truth::False => Truth::True,
                 Truth::Unknown => Truth::Unknown,
             },
-            Expr::IsUnknown(inner) => {
+            PathExpr::IsUnknown(inner) => {
                 if self.truth(inner, at)? == Truth::Unknown {
                     Truth::True
                 } else {
                     Truth::False
                 }
             }
-            Expr::Exists(inner) => match self.any(inner, at) {
+            PathExpr::Exists(inner) => match self.any(inner, at) {
                 Ok(true) => Truth::True,
                 Ok(false) => Truth::False,
-                Err(Halt::Data(_)) => Truth::Unknown,
+                Err(PathHalt::Data(_)) => Truth::Unknown,
                 Err(other) => return Err(other),
             },
-            Expr::Binary(op, l, r) => {
-                self.predicate(l, Some((r, *op != Op::StartsWith)), at, &|a, b| Ok(compare(*op, a, b)))?
+            PathExpr::Binary(op, l, r) => {
+                self.predicate(l, Some((r, *op != PathOperator::StartsWith)), at, &|a, b| Ok(compare(*op, a, b)))?
             }
-            Expr::LikeRegex(l, pattern, flags) => {
+            PathExpr::LikeRegex(l, pattern, flags) => {
                 self.predicate(l, None, at, &|a, _| self.matches(a, pattern, flags))?
             }
-            _ => return Err(Halt::Hard(Error::internal("jsonpath condition"))),
+            _ => return Err(PathHalt::Hard(Error::internal("jsonpath condition"))),
         })
     }
     fn predicate(
         &self,
-        l: &Expr,
-        r: Option<(&Expr, bool)>,
-        at: At<'_>,
-        test: &dyn Fn(&Value, &Value) -> Run<Truth>,
-    ) -> Run<Truth> {
+        l: &PathExpr,
+        r: Option<(&PathExpr, bool)>,
+        at: FilterScope<'_>,
+        test: &dyn Fn(&JsonValue, &JsonValue) -> PathResult<Truth>,
+    ) -> PathResult<Truth> {
         let sides = self.unwrapped(l, at).and_then(|left| {
             let right = match r {
-                None => vec![Value::Null],
+                None => vec![JsonValue::Null],
                 Some((r, true)) => self.unwrapped(r, at)?,
                 Some((r, false)) => self.list(r, at)?,
             };
@@ -280,7 +285,7 @@ impl Context<'_> {
         });
         let (left, right) = match sides {
             Ok(sides) => sides,
-            Err(Halt::Data(_)) => return Ok(Truth::Unknown),
+            Err(PathHalt::Data(_)) => return Ok(Truth::Unknown),
             Err(other) => return Err(other),
         };
         let (mut found, mut unknown) = (false, false);
@@ -304,8 +309,8 @@ impl Context<'_> {
             Truth::False
         })
     }
-    fn matches(&self, v: &Value, pattern: &str, flags: &str) -> Run<Truth> {
-        let Value::String(s) = v else { return Ok(Truth::Unknown) };
+    fn matches(&self, v: &JsonValue, pattern: &str, flags: &str) -> PathResult<Truth> {
+        let JsonValue::String(s) = v else { return Ok(Truth::Unknown) };
         let mut options = String::new();
         if flags.contains('i') {
             options.push('i');
@@ -321,28 +326,36 @@ impl Context<'_> {
         match functions::regex::regexp_like(self.eval, &arguments) {
             Ok(Datum::Bool(true)) => Ok(Truth::True),
             Ok(_) => Ok(Truth::False),
-            Err(e) => Err(Halt::Hard(e)),
+            Err(e) => Err(PathHalt::Hard(e)),
         }
     }
 
     /// The steps from an item on. `unwrap`: an array stands for its elements where the step wants none.
-    fn steps(&self, steps: &[Step], v: &Value, at: At<'_>, unwrap: bool, sink: &mut Sink<'_>) -> Run<()> {
+    fn steps(
+        &self,
+        steps: &[PathAccessor],
+        v: &JsonValue,
+        at: FilterScope<'_>,
+        unwrap: bool,
+        sink: &mut ItemSink<'_>,
+    ) -> PathResult<()> {
         step(UNITS_OF_ITEM)?;
         let Some((step, rest)) = steps.split_first() else { return sink(v.clone()) };
         let takes_arrays = match step {
-            Step::AnyArray | Step::Index(_) | Step::Any(..) => true,
-            Step::Method(name, _) => matches!(name.as_str(), "type" | "size"),
-            Step::Key(_) | Step::AnyKey | Step::Filter(_) => false,
+            PathAccessor::AnyArray | PathAccessor::Index(_) | PathAccessor::Any(..) => true,
+            PathAccessor::Method(name, _) => matches!(name.as_str(), "type" | "size"),
+            PathAccessor::Key(_) | PathAccessor::AnyKey | PathAccessor::Filter(_) => false,
         };
-        if let (Value::Array(list), true, false) = (v, unwrap, takes_arrays) {
+        if let (JsonValue::Array(list), true, false) = (v, unwrap, takes_arrays) {
             return list.iter().try_for_each(|v| self.steps(steps, v, at, false, sink));
         }
-        let next = |v: &Value, at: At<'_>, sink: &mut Sink<'_>| self.steps(rest, v, at, self.lax, sink);
+        let next =
+            |v: &JsonValue, at: FilterScope<'_>, sink: &mut ItemSink<'_>| self.steps(rest, v, at, self.lax, sink);
         match step {
-            Step::Key(key) => match (v, v.get(key)) {
+            PathAccessor::Key(key) => match (v, v.get(key)) {
                 (_, Some(found)) => next(found, at, sink),
                 _ if at.forgiving => Ok(()),
-                (Value::Object(_), None) => {
+                (JsonValue::Object(_), None) => {
                     data(sqlstate::SQL_JSON_MEMBER_NOT_FOUND, format!("JSON object does not contain key \"{key}\""))
                 }
                 _ => data(
@@ -350,16 +363,16 @@ impl Context<'_> {
                     "jsonpath member accessor can only be applied to an object",
                 ),
             },
-            Step::AnyKey => match v {
-                Value::Object(list) => list.iter().try_for_each(|(_, v)| next(v, at, sink)),
+            PathAccessor::AnyKey => match v {
+                JsonValue::Object(list) => list.iter().try_for_each(|(_, v)| next(v, at, sink)),
                 _ if at.forgiving => Ok(()),
                 _ => data(
                     sqlstate::SQL_JSON_OBJECT_NOT_FOUND,
                     "jsonpath wildcard member accessor can only be applied to an object",
                 ),
             },
-            Step::AnyArray => match v {
-                Value::Array(list) => list.iter().try_for_each(|v| next(v, at, sink)),
+            PathAccessor::AnyArray => match v {
+                JsonValue::Array(list) => list.iter().try_for_each(|v| next(v, at, sink)),
                 v if self.lax => next(v, at, sink),
                 _ if at.forgiving => Ok(()),
                 _ => data(
@@ -367,24 +380,24 @@ impl Context<'_> {
                     "jsonpath wildcard array accessor can only be applied to an array",
                 ),
             },
-            Step::Index(list) => self.elements(list, v, at, &mut |v| next(v, at, sink)),
-            Step::Any(first, last) => {
-                let at = At { forgiving: true, ..at };
+            PathAccessor::Index(list) => self.elements(list, v, at, &mut |v| next(v, at, sink)),
+            PathAccessor::Any(first, last) => {
+                let at = FilterScope { forgiving: true, ..at };
                 if *first == Some(0) {
                     next(v, at, sink)?;
                 }
                 self.descend(v, 1, (*first, *last), &mut |v| next(v, at, sink))
             }
-            Step::Filter(condition) => match self.truth(condition, At { current: v, ..at })? {
+            PathAccessor::Filter(condition) => match self.truth(condition, FilterScope { current: v, ..at })? {
                 Truth::True => next(v, at, sink),
                 _ => Ok(()),
             },
-            Step::Method(name, args) => {
+            PathAccessor::Method(name, args) => {
                 let result = super::path_method::call(name, args, v, self.lax || at.forgiving, self.eval).map_err(
                     |e| match e.sqlstate() {
-                        sqlstate::FEATURE_NOT_SUPPORTED => Halt::Hard(e),
-                        _ if e.is_interruption() => Halt::Hard(e),
-                        _ => Halt::Data(e),
+                        sqlstate::FEATURE_NOT_SUPPORTED => PathHalt::Hard(e),
+                        _ if e.is_interruption() => PathHalt::Hard(e),
+                        _ => PathHalt::Data(e),
                     },
                 )?;
                 next(&result, at, sink)
@@ -394,18 +407,18 @@ impl Context<'_> {
 
     fn descend(
         &self,
-        v: &Value,
+        v: &JsonValue,
         level: u32,
         range: (Option<u32>, Option<u32>),
-        sink: &mut dyn FnMut(&Value) -> Run<()>,
-    ) -> Run<()> {
+        sink: &mut dyn FnMut(&JsonValue) -> PathResult<()>,
+    ) -> PathResult<()> {
         let (first, last) = (range.0.unwrap_or(u32::MAX), range.1.unwrap_or(u32::MAX));
         if level > last {
             return Ok(());
         }
-        let children: Vec<&Value> = match v {
-            Value::Array(list) => list.iter().collect(),
-            Value::Object(list) => list.iter().map(|p| &p.1).collect(),
+        let children: Vec<&JsonValue> = match v {
+            JsonValue::Array(list) => list.iter().collect(),
+            JsonValue::Object(list) => list.iter().map(|p| &p.1).collect(),
             _ => return Ok(()),
         };
         for child in children {
@@ -420,14 +433,14 @@ impl Context<'_> {
 
     fn elements(
         &self,
-        list: &[(Expr, Option<Expr>)],
-        v: &Value,
-        at: At<'_>,
-        sink: &mut dyn FnMut(&Value) -> Run<()>,
-    ) -> Run<()> {
+        list: &[(PathExpr, Option<PathExpr>)],
+        v: &JsonValue,
+        at: FilterScope<'_>,
+        sink: &mut dyn FnMut(&JsonValue) -> PathResult<()>,
+    ) -> PathResult<()> {
         let one = std::slice::from_ref(v);
-        let items: &[Value] = match v {
-            Value::Array(items) => items,
+        let items: &[JsonValue] = match v {
+            JsonValue::Array(items) => items,
             _ if self.lax => one,
             _ => {
                 return data(
@@ -436,7 +449,7 @@ impl Context<'_> {
                 );
             }
         };
-        let inner = At { length: Some(items.len()), ..at };
+        let inner = FilterScope { length: Some(items.len()), ..at };
         for (from, to) in list {
             let first = self.index(from, v, inner)?;
             let last = match to {
@@ -455,9 +468,9 @@ impl Context<'_> {
         }
         Ok(())
     }
-    fn index(&self, e: &Expr, _: &Value, at: At<'_>) -> Run<i64> {
+    fn index(&self, e: &PathExpr, _: &JsonValue, at: FilterScope<'_>) -> PathResult<i64> {
         match self.list(e, at)?.as_slice() {
-            [Value::Number(n)] => match n.trunc_to(0).to_i64().filter(|i| i32::try_from(*i).is_ok()) {
+            [JsonValue::Number(n)] => match n.trunc_to(0).to_i64().filter(|i| i32::try_from(*i).is_ok()) {
                 Some(i) => Ok(i),
                 None => data(sqlstate::INVALID_SQL_JSON_SUBSCRIPT, "jsonpath array subscript is out of integer range"),
             },
@@ -466,29 +479,29 @@ impl Context<'_> {
     }
 }
 
-fn compare(op: Op, a: &Value, b: &Value) -> Truth {
+fn compare(op: PathOperator, a: &JsonValue, b: &JsonValue) -> Truth {
     let known = |b: bool| if b { Truth::True } else { Truth::False };
-    if op == Op::StartsWith {
+    if op == PathOperator::StartsWith {
         return match (a, b) {
-            (Value::String(a), Value::String(b)) => known(a.starts_with(b.as_str())),
+            (JsonValue::String(a), JsonValue::String(b)) => known(a.starts_with(b.as_str())),
             _ => Truth::Unknown,
         };
     }
     let order = match (a, b) {
-        (Value::Null, Value::Null) => std::cmp::Ordering::Equal,
-        (Value::Null, _) | (_, Value::Null) => return known(op == Op::Ne),
-        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
-        (Value::Number(a), Value::Number(b)) => a.cmp(b),
+        (JsonValue::Null, JsonValue::Null) => std::cmp::Ordering::Equal,
+        (JsonValue::Null, _) | (_, JsonValue::Null) => return known(op == PathOperator::Ne),
+        (JsonValue::Bool(a), JsonValue::Bool(b)) => a.cmp(b),
+        (JsonValue::Number(a), JsonValue::Number(b)) => a.cmp(b),
         // In the order of UTF-16, as the standard has it.
-        (Value::String(a), Value::String(b)) => a.encode_utf16().cmp(b.encode_utf16()),
+        (JsonValue::String(a), JsonValue::String(b)) => a.encode_utf16().cmp(b.encode_utf16()),
         _ => return Truth::Unknown,
     };
     known(match op {
-        Op::Eq => order.is_eq(),
-        Op::Ne => order.is_ne(),
-        Op::Lt => order.is_lt(),
-        Op::Gt => order.is_gt(),
-        Op::Le => order.is_le(),
+        PathOperator::Eq => order.is_eq(),
+        PathOperator::Ne => order.is_ne(),
+        PathOperator::Lt => order.is_lt(),
+        PathOperator::Gt => order.is_gt(),
+        PathOperator::Le => order.is_le(),
         _ => order.is_ge(),
     })
 }
@@ -502,7 +515,7 @@ mod tests {
     #[test]
     fn many_items_give_way() {
         let count = 50_000;
-        let document = Value::parse(&format!("[{}1]", "0, ".repeat(count))).unwrap();
+        let document = JsonValue::parse(&format!("[{}1]", "0, ".repeat(count))).unwrap();
         for path in ["$[*]", "$.**", "strict $[*] ? (@ > 5)", "$ ? (@[*] == 2)"] {
             asks(worth(count * UNITS_OF_ITEM), |cx| query(&parse(path)?, &document, None, true, cx));
         }

@@ -1,11 +1,11 @@
 //! Changes of a jsonb value along a path: jsonb_set, jsonb_insert, #-, assignment to subscripts.
 
 use super::node::array_index;
-use super::value::{Value, key_order};
+use super::value::{JsonValue, key_order};
 use kilndb_base::{Error, Result, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum PathChange {
     /// Replaced, or made where only the last step is missing.
     Create,
     Replace,
@@ -15,20 +15,20 @@ pub enum Change {
     /// Assignment to a subscript: whatever is missing is made.
     Assign,
 }
-impl Change {
+impl PathChange {
     fn creates(self) -> bool {
-        !matches!(self, Change::Replace | Change::Delete)
+        !matches!(self, PathChange::Replace | PathChange::Delete)
     }
     fn inserts(self) -> bool {
-        matches!(self, Change::InsertBefore | Change::InsertAfter)
+        matches!(self, PathChange::InsertBefore | PathChange::InsertAfter)
     }
 }
 
 /// What is done, and where.
-pub struct Path<'a> {
+pub struct PathAssignment<'a> {
     pub steps: &'a [Option<&'a str>],
-    pub change: Change,
-    pub new: &'a Value,
+    pub change: PathChange,
+    pub new: &'a JsonValue,
 }
 
 fn invalid(message: impl Into<String>) -> Error {
@@ -39,8 +39,8 @@ fn scalar_in_the_way() -> Error {
         .with_detail("The path assumes key is a composite object, but it is a scalar value.")
 }
 
-impl Path<'_> {
-    pub fn apply(&self, target: Value, level: usize) -> Result<Value> {
+impl PathAssignment<'_> {
+    pub fn apply(&self, target: JsonValue, level: usize) -> Result<JsonValue> {
         let Some(step) = self.steps.get(level) else { return Ok(target) };
         let Some(step) = step else {
             return Err(Error::new(
@@ -49,9 +49,9 @@ impl Path<'_> {
             ));
         };
         match target {
-            Value::Array(list) => self.in_array(list, step, level),
-            Value::Object(list) => self.in_object(list, step, level),
-            _ if self.change == Change::Assign => Err(scalar_in_the_way()),
+            JsonValue::Array(list) => self.in_array(list, step, level),
+            JsonValue::Object(list) => self.in_object(list, step, level),
+            _ if self.change == PathChange::Assign => Err(scalar_in_the_way()),
             scalar => Ok(scalar),
         }
     }
@@ -59,75 +59,75 @@ impl Path<'_> {
         level + 1 == self.steps.len()
     }
 
-    fn in_array(&self, mut list: Vec<Value>, step: &str, level: usize) -> Result<Value> {
+    fn in_array(&self, mut list: Vec<JsonValue>, step: &str, level: usize) -> Result<JsonValue> {
         let Some(asked) = array_index(step) else {
             let message = format!("path element at position {} is not an integer: \"{step}\"", level + 1);
             return Err(Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, message));
         };
         let count = list.len() as i64;
-        if asked < 0 && -asked > count && self.change == Change::Assign {
+        if asked < 0 && -asked > count && self.change == PathChange::Assign {
             return Err(invalid(format!("path element at position {} is out of range: {asked}", level + 1)));
         }
         let before_all = asked < 0 && -asked > count;
         let index = if asked < 0 { asked + count } else { asked };
         if let Some(at) = usize::try_from(index).ok().filter(|i| *i < list.len()) {
             if !self.is_last(level) {
-                list[at] = self.apply(std::mem::replace(&mut list[at], Value::Null), level + 1)?;
-                return Ok(Value::Array(list));
+                list[at] = self.apply(std::mem::replace(&mut list[at], JsonValue::Null), level + 1)?;
+                return Ok(JsonValue::Array(list));
             }
             match self.change {
-                Change::Delete => {
+                PathChange::Delete => {
                     list.remove(at);
                 }
-                Change::InsertBefore => list.insert(at, self.new.clone()),
-                Change::InsertAfter => list.insert(at + 1, self.new.clone()),
-                Change::Create | Change::Replace | Change::Assign => list[at] = self.new.clone(),
+                PathChange::InsertBefore => list.insert(at, self.new.clone()),
+                PathChange::InsertAfter => list.insert(at + 1, self.new.clone()),
+                PathChange::Create | PathChange::Replace | PathChange::Assign => list[at] = self.new.clone(),
             }
-            return Ok(Value::Array(list));
+            return Ok(JsonValue::Array(list));
         }
         if self.is_last(level) && self.change.creates() {
             if before_all {
                 list.insert(0, self.new.clone());
-                return Ok(Value::Array(list));
+                return Ok(JsonValue::Array(list));
             }
-            if self.change == Change::Assign {
+            if self.change == PathChange::Assign {
                 fill(&mut list, index)?;
             }
             list.push(self.new.clone());
-        } else if self.change == Change::Assign {
+        } else if self.change == PathChange::Assign {
             fill(&mut list, index)?;
             list.push(self.made(level + 1)?);
         }
-        Ok(Value::Array(list))
+        Ok(JsonValue::Array(list))
     }
 
-    fn in_object(&self, mut list: Vec<(String, Value)>, step: &str, level: usize) -> Result<Value> {
+    fn in_object(&self, mut list: Vec<(String, JsonValue)>, step: &str, level: usize) -> Result<JsonValue> {
         match list.binary_search_by(|p| key_order(&p.0, step)) {
             Ok(at) if !self.is_last(level) => {
-                list[at].1 = self.apply(std::mem::replace(&mut list[at].1, Value::Null), level + 1)?;
+                list[at].1 = self.apply(std::mem::replace(&mut list[at].1, JsonValue::Null), level + 1)?;
             }
             Ok(_) if self.change.inserts() => {
                 return Err(invalid("cannot replace existing key")
                     .with_hint("Try using the function jsonb_set to replace key value."));
             }
-            Ok(at) if self.change == Change::Delete => {
+            Ok(at) if self.change == PathChange::Delete => {
                 list.remove(at);
             }
             Ok(at) => list[at].1 = self.new.clone(),
             Err(at) if self.is_last(level) && self.change.creates() => {
                 list.insert(at, (step.to_string(), self.new.clone()))
             }
-            Err(at) if self.change == Change::Assign => {
+            Err(at) if self.change == PathChange::Assign => {
                 let value = self.made(level + 1)?;
                 list.insert(at, (step.to_string(), value));
             }
             Err(_) => {}
         }
-        Ok(Value::Object(list))
+        Ok(JsonValue::Object(list))
     }
 
     /// What stands behind the steps before `level`: arrays where steps are numbers, objects elsewhere.
-    fn made(&self, level: usize) -> Result<Value> {
+    fn made(&self, level: usize) -> Result<JsonValue> {
         let Some(step) = self.steps.get(level) else { return Ok(self.new.clone()) };
         let Some(step) = step else {
             return Err(Error::new(
@@ -141,15 +141,15 @@ impl Path<'_> {
                 let mut list = Vec::new();
                 fill(&mut list, index)?;
                 list.push(inner);
-                Value::Array(list)
+                JsonValue::Array(list)
             }
-            None => Value::Object(vec![(step.to_string(), inner)]),
+            None => JsonValue::Object(vec![(step.to_string(), inner)]),
         })
     }
 }
 
 /// Nulls up to `count` elements.
-fn fill(list: &mut Vec<Value>, count: i64) -> Result<()> {
+fn fill(list: &mut Vec<JsonValue>, count: i64) -> Result<()> {
     const MOST: i64 = 0x0fff_ffff / 16;
     if count > MOST {
         return Err(Error::new(
@@ -160,7 +160,7 @@ fn fill(list: &mut Vec<Value>, count: i64) -> Result<()> {
     if let Ok(count) = usize::try_from(count)
         && count > list.len()
     {
-        list.resize(count, Value::Null);
+        list.resize(count, JsonValue::Null);
     }
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! JSON to SQL values: json_populate_record, json_to_record, json_each's texts.
 
-use super::node::Node;
-use super::value::Value;
+use super::node::JsonNode;
+use super::value::JsonValue;
 use super::{binary, convert, parse};
 use crate::{Array, Datum, EvalContext, Record, cast, io, oids::*};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use std::sync::Arc;
 
 /// A field's (name, type, modifier).
-pub type Field = (String, Oid, i32);
+pub type FieldType = (String, Oid, i32);
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
@@ -16,11 +16,11 @@ fn invalid(message: impl Into<String>) -> Error {
 
 /// Where in the value something is, for hints.
 #[derive(Clone, Default)]
-pub struct Place {
+pub struct JsonLocation {
     column: String,
     subscripts: Vec<usize>,
 }
-impl Place {
+impl JsonLocation {
     fn hint(&self) -> Option<String> {
         let list: String = self.subscripts.iter().map(|s| format!("[{s}]")).collect();
         match (self.column.is_empty(), list.is_empty()) {
@@ -40,7 +40,7 @@ impl Place {
 }
 
 /// The fields of a row type, or those of a value.
-pub fn fields_of(ty: Oid, base: &Datum, ctx: &EvalContext) -> Option<Vec<Field>> {
+pub fn fields_of(ty: Oid, base: &Datum, ctx: &EvalContext) -> Option<Vec<FieldType>> {
     let under = convert::base_type(ty, ctx);
     if under != RECORD
         && let Some(fields) = ctx.host.composite_fields(under)
@@ -56,7 +56,7 @@ pub fn fields_of(ty: Oid, base: &Datum, ctx: &EvalContext) -> Option<Vec<Field>>
 }
 
 /// Is the row that is given of the columns that a definition list names?
-pub fn check_columns(columns: &[Field], given: &[Field], ctx: &EvalContext) -> Result<()> {
+pub fn check_columns(columns: &[FieldType], given: &[FieldType], ctx: &EvalContext) -> Result<()> {
     let mismatch = |detail: String| {
         Err(Error::new(sqlstate::DATATYPE_MISMATCH, "function return row and query-specified return row do not match")
             .with_detail(detail))
@@ -85,9 +85,9 @@ pub fn check_columns(columns: &[Field], given: &[Field], ctx: &EvalContext) -> R
 pub fn field(
     ty: Oid,
     typmod: i32,
-    node: Option<Node<'_>>,
+    node: Option<JsonNode<'_>>,
     default: &Datum,
-    place: &Place,
+    place: &JsonLocation,
     ctx: &EvalContext,
 ) -> Result<Datum> {
     if let Some((under, typmod_under)) = ctx.host.under_domain(ty) {
@@ -113,13 +113,13 @@ pub fn field(
     scalar(ty, typmod, node, ctx)
 }
 
-fn scalar(ty: Oid, typmod: i32, node: Node<'_>, ctx: &EvalContext) -> Result<Datum> {
+fn scalar(ty: Oid, typmod: i32, node: JsonNode<'_>, ctx: &EvalContext) -> Result<Datum> {
     match ty {
         JSON => return Ok(Datum::text(node.json_text()?)),
         JSONB => {
             return Ok(match node {
-                Node::Jsonb(v) => binary::datum(v)?,
-                Node::Json(p, text) => binary::datum(&Value::from_parsed(p, text)?)?,
+                JsonNode::Jsonb(v) => binary::datum(v)?,
+                JsonNode::Json(p, text) => binary::datum(&JsonValue::from_parsed(p, text)?)?,
             });
         }
         _ => {}
@@ -129,12 +129,19 @@ fn scalar(ty: Oid, typmod: i32, node: Node<'_>, ctx: &EvalContext) -> Result<Dat
     if typmod >= 0 { cast::apply_typmod(ty, v, typmod, false) } else { Ok(v) }
 }
 
-fn array(ty: Oid, element: Oid, typmod: i32, node: Node<'_>, place: &Place, ctx: &EvalContext) -> Result<Datum> {
+fn array(
+    ty: Oid,
+    element: Oid,
+    typmod: i32,
+    node: JsonNode<'_>,
+    place: &JsonLocation,
+    ctx: &EvalContext,
+) -> Result<Datum> {
     if let Some(s) = node.string() {
         return io::input(ty, s, typmod, ctx);
     }
     let Some(list) = node.elements() else { return Err(place.expected_array()) };
-    let mut gathered = Gathered { element, typmod, dims: Vec::new(), depth: None, elements: Vec::new() };
+    let mut gathered = ArrayBuilder { element, typmod, dims: Vec::new(), depth: None, elements: Vec::new() };
     gathered.level(&list, 0, place, ctx)?;
     if gathered.elements.is_empty() {
         return Ok(Datum::Array(Arc::new(Array { element_type: element, dims: Vec::new(), elements: Vec::new() })));
@@ -143,7 +150,7 @@ fn array(ty: Oid, element: Oid, typmod: i32, node: Node<'_>, place: &Place, ctx:
     Ok(Datum::Array(Arc::new(Array { element_type: element, dims, elements: gathered.elements })))
 }
 /// An array of several dimensions in the making.
-struct Gathered {
+struct ArrayBuilder {
     element: Oid,
     typmod: i32,
     dims: Vec<u32>,
@@ -151,8 +158,8 @@ struct Gathered {
     depth: Option<usize>,
     elements: Vec<Datum>,
 }
-impl Gathered {
-    fn level(&mut self, list: &[Node<'_>], level: usize, place: &Place, ctx: &EvalContext) -> Result<()> {
+impl ArrayBuilder {
+    fn level(&mut self, list: &[JsonNode<'_>], level: usize, place: &JsonLocation, ctx: &EvalContext) -> Result<()> {
         let malformed = || {
             Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "malformed JSON array")
                 .with_detail("Multidimensional arrays must have sub-arrays with matching dimensions.")
@@ -174,7 +181,7 @@ impl Gathered {
                         Some(d) if d != level + 1 => return Err(here.expected_array()),
                         Some(_) => {}
                     }
-                    let place = Place { column: place.column.clone(), subscripts: here.subscripts };
+                    let place = JsonLocation { column: place.column.clone(), subscripts: here.subscripts };
                     self.elements.push(field(self.element, self.typmod, Some(*node), &Datum::Null, &place, ctx)?);
                 }
             }
@@ -185,9 +192,9 @@ impl Gathered {
 
 /// The values of a row's fields from an object's members.
 pub fn fields(
-    list: &[Field],
+    list: &[FieldType],
     base: Option<&Record>,
-    node: Node<'_>,
+    node: JsonNode<'_>,
     function: &str,
     ctx: &EvalContext,
 ) -> Result<Vec<Datum>> {
@@ -201,16 +208,23 @@ pub fn fields(
             let old = base.and_then(|r| r.fields.get(i)).map_or(Datum::Null, |f| f.1.clone());
             match node.get(name) {
                 None if base.is_some() => Ok(old),
-                found => field(*ty, *typmod, found, &old, &Place { column: name.clone(), subscripts: Vec::new() }, ctx),
+                found => field(
+                    *ty,
+                    *typmod,
+                    found,
+                    &old,
+                    &JsonLocation { column: name.clone(), subscripts: Vec::new() },
+                    ctx,
+                ),
             }
         })
         .collect()
 }
 pub fn record(
     ty: Oid,
-    list: &[Field],
+    list: &[FieldType],
     base: Option<&Record>,
-    node: Node<'_>,
+    node: JsonNode<'_>,
     function: &str,
     ctx: &EvalContext,
 ) -> Result<Datum> {
@@ -222,22 +236,22 @@ pub fn record(
 }
 
 /// A json or jsonb datum opened.
-pub enum Opened {
-    Json(parse::Parsed, Arc<str>),
-    Jsonb(Value),
+pub enum OpenedJson {
+    Json(parse::ParsedJson, Arc<str>),
+    Jsonb(JsonValue),
 }
-impl Opened {
-    pub fn new(d: &Datum) -> Result<Opened> {
+impl OpenedJson {
+    pub fn new(d: &Datum) -> Result<OpenedJson> {
         match d {
-            Datum::Jsonb(b) => Ok(Opened::Jsonb(binary::decode(b)?)),
-            Datum::Text(t) => Ok(Opened::Json(parse::parse(t)?, t.clone())),
+            Datum::Jsonb(b) => Ok(OpenedJson::Jsonb(binary::decode(b)?)),
+            Datum::Text(t) => Ok(OpenedJson::Json(parse::parse(t)?, t.clone())),
             _ => Err(Error::internal("no JSON value")),
         }
     }
-    pub fn node(&self) -> Node<'_> {
+    pub fn node(&self) -> JsonNode<'_> {
         match self {
-            Opened::Json(p, text) => Node::Json(p, text),
-            Opened::Jsonb(v) => Node::Jsonb(v),
+            OpenedJson::Json(p, text) => JsonNode::Json(p, text),
+            OpenedJson::Jsonb(v) => JsonNode::Jsonb(v),
         }
     }
 }

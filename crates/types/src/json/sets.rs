@@ -1,9 +1,9 @@
 //! Set-returning functions of json and jsonb. They look at domains themselves.
 
-use super::node::Node;
-use super::populate::{self, Opened};
+use super::node::JsonNode;
+use super::populate::{self, OpenedJson};
 use super::{binary, convert};
-use crate::functions::rows::{Rows, RowsCall};
+use crate::functions::rows::{FunctionRows, RowsCall};
 use crate::{Datum, Record, oids::*};
 use kilndb_base::{Error, Oid, Result, sqlstate, work};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-fn shown(node: Node<'_>, as_text: bool) -> Result<Datum> {
+fn shown(node: JsonNode<'_>, as_text: bool) -> Result<Datum> {
     work::step(50)?;
     Ok(match node {
         _ if as_text => node.plain_text()?.map_or(Datum::Null, Datum::text),
-        Node::Jsonb(v) => binary::datum(v)?,
-        Node::Json(..) => Datum::text(node.json_text()?),
+        JsonNode::Jsonb(v) => binary::datum(v)?,
+        JsonNode::Json(..) => Datum::text(node.json_text()?),
     })
 }
 
@@ -28,10 +28,10 @@ fn first<'c>(call: &'c RowsCall<'_>) -> Result<&'c Datum> {
 /// Defines functions over the first argument, opened.
 macro_rules! of_document {
     ($( fn $name:ident($call:ident, $node:ident) = $rows:expr; )*) => { $(
-        pub fn $name($call: RowsCall<'_>) -> Result<Rows> {
-            let opened = Opened::new(first(&$call)?)?;
+        pub fn $name($call: RowsCall<'_>) -> Result<FunctionRows> {
+            let opened = OpenedJson::new(first(&$call)?)?;
             let $node = opened.node();
-            $rows.map(Rows::table)
+            $rows.map(FunctionRows::table)
         }
     )* };
 }
@@ -47,56 +47,56 @@ of_document! {
     fn json_each_text(call, node) = members(&call, node, true);
     fn jsonb_each_text(call, node) = members(&call, node, true);
 }
-pub fn jsonb_path_query(call: RowsCall<'_>) -> Result<Rows> {
-    crate::functions::jsonpath::query(&call.args, call.ctx).map(Rows::list)
+pub fn jsonb_path_query(call: RowsCall<'_>) -> Result<FunctionRows> {
+    crate::functions::jsonpath::query(&call.args, call.ctx).map(FunctionRows::list)
 }
-pub fn jsonb_path_query_tz(call: RowsCall<'_>) -> Result<Rows> {
+pub fn jsonb_path_query_tz(call: RowsCall<'_>) -> Result<FunctionRows> {
     jsonb_path_query(call)
 }
-pub fn json_populate_recordset(call: RowsCall<'_>) -> Result<Rows> {
+pub fn json_populate_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     let missing = || Error::internal("function called with too few arguments");
     let (base, json) = (first(&call)?, call.args.get(1).ok_or_else(missing)?);
     record_rows(&call, call.types.first().copied().unwrap_or(RECORD), base, json)
 }
-pub fn jsonb_populate_recordset(call: RowsCall<'_>) -> Result<Rows> {
+pub fn jsonb_populate_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     json_populate_recordset(call)
 }
-pub fn json_to_recordset(call: RowsCall<'_>) -> Result<Rows> {
+pub fn json_to_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     record_rows(&call, RECORD, &Datum::Null, first(&call)?)
 }
-pub fn jsonb_to_recordset(call: RowsCall<'_>) -> Result<Rows> {
+pub fn jsonb_to_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     json_to_recordset(call)
 }
 
-fn elements(call: &RowsCall<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
+fn elements(call: &RowsCall<'_>, node: JsonNode<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
     let Some(list) = node.elements() else {
         return Err(match (node, node.is_object()) {
-            (Node::Jsonb(_), true) => invalid("cannot extract elements from an object"),
-            (Node::Jsonb(_), false) => invalid("cannot extract elements from a scalar"),
+            (JsonNode::Jsonb(_), true) => invalid("cannot extract elements from an object"),
+            (JsonNode::Jsonb(_), false) => invalid("cannot extract elements from a scalar"),
             (_, true) => invalid(format!("cannot call {} on a non-array", call.name)),
             (_, false) => invalid(format!("cannot call {} on a scalar", call.name)),
         });
     };
     list.into_iter().map(|n| Ok(vec![shown(n, as_text)?])).collect()
 }
-fn keys(call: &RowsCall<'_>, node: Node<'_>) -> Result<Vec<Vec<Datum>>> {
+fn keys(call: &RowsCall<'_>, node: JsonNode<'_>) -> Result<Vec<Vec<Datum>>> {
     let Some(list) = node.members() else {
         let what = if node.is_array() { "an array" } else { "a scalar" };
         return Err(invalid(format!("cannot call {} on {what}", call.name)));
     };
     Ok(list.into_iter().map(|(k, _)| vec![Datum::text(k)]).collect())
 }
-fn members(call: &RowsCall<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
+fn members(call: &RowsCall<'_>, node: JsonNode<'_>, as_text: bool) -> Result<Vec<Vec<Datum>>> {
     let Some(list) = node.members() else {
         return Err(match node {
-            Node::Jsonb(_) => invalid(format!("cannot call {} on a non-object", call.name)),
+            JsonNode::Jsonb(_) => invalid(format!("cannot call {} on a non-object", call.name)),
             _ if node.is_array() => invalid("cannot deconstruct an array as an object"),
             _ => invalid("cannot deconstruct a scalar"),
         });
     };
     let value_type = match (as_text, node) {
         (true, _) => TEXT,
-        (_, Node::Jsonb(_)) => JSONB,
+        (_, JsonNode::Jsonb(_)) => JSONB,
         _ => JSON,
     };
     let rows = list.into_iter().map(|(k, v)| {
@@ -111,7 +111,7 @@ fn members(call: &RowsCall<'_>, node: Node<'_>, as_text: bool) -> Result<Vec<Vec
     rows.collect()
 }
 
-fn record_rows(call: &RowsCall<'_>, ty: Oid, base: &Datum, json: &Datum) -> Result<Rows> {
+fn record_rows(call: &RowsCall<'_>, ty: Oid, base: &Datum, json: &Datum) -> Result<FunctionRows> {
     let ctx = call.ctx;
     let columns = match &call.columns {
         Some(columns) => {
@@ -127,13 +127,13 @@ fn record_rows(call: &RowsCall<'_>, ty: Oid, base: &Datum, json: &Datum) -> Resu
             .with_hint("Provide a non-null record argument, or call the function in the FROM clause using a column definition list."));
     };
     if json.is_null() {
-        return Ok(Rows::none());
+        return Ok(FunctionRows::none());
     }
-    let opened = Opened::new(json)?;
+    let opened = OpenedJson::new(json)?;
     let node = opened.node();
     let Some(list) = node.elements() else {
         let what = if node.is_object() { "an object" } else { "a scalar" };
-        let what = if matches!(node, Node::Jsonb(_)) { "a non-array" } else { what };
+        let what = if matches!(node, JsonNode::Jsonb(_)) { "a non-array" } else { what };
         return Err(invalid(format!("cannot call {} on {what}", call.name)));
     };
     let old = match base {
@@ -158,5 +158,5 @@ fn record_rows(call: &RowsCall<'_>, ty: Oid, base: &Datum, json: &Datum) -> Resu
         }
         rows.push(if call.spread { fields.into_iter().map(|f| f.1).collect() } else { vec![record] });
     }
-    Ok(Rows::table(rows))
+    Ok(FunctionRows::table(rows))
 }

@@ -1,19 +1,19 @@
 //! A jsonb value as a tree, and its text.
 
-use super::parse::{self, Kind, Parsed};
+use super::parse::{self, ParsedJson, ParsedJsonKind};
 use crate::numeric::Numeric;
 use kilndb_base::{Error, Result, sqlstate, work};
 use std::io::Write;
 
 #[derive(Clone, Debug)]
-pub enum Value {
+pub enum JsonValue {
     Null,
     Bool(bool),
     Number(Numeric),
     String(String),
-    Array(Vec<Value>),
+    Array(Vec<JsonValue>),
     /// Sorted by [`key_order`], no key twice.
-    Object(Vec<(String, Value)>),
+    Object(Vec<(String, JsonValue)>),
 }
 
 /// Shorter keys first, equally long ones by their bytes.
@@ -22,9 +22,9 @@ pub fn key_order(a: &str, b: &str) -> std::cmp::Ordering {
 }
 
 /// The object of these pairs: of equal keys the last one counts.
-pub fn object(mut pairs: Vec<(String, Value)>) -> Result<Value> {
+pub fn object(mut pairs: Vec<(String, JsonValue)>) -> Result<JsonValue> {
     work::sort_by(&mut pairs, |a, b| key_order(&a.0, &b.0))?;
-    let mut list: Vec<(String, Value)> = Vec::with_capacity(pairs.len());
+    let mut list: Vec<(String, JsonValue)> = Vec::with_capacity(pairs.len());
     for pair in work::steps(pairs, 10) {
         let pair = pair?;
         match list.last_mut() {
@@ -32,57 +32,61 @@ pub fn object(mut pairs: Vec<(String, Value)>) -> Result<Value> {
             _ => list.push(pair),
         }
     }
-    Ok(Value::Object(list))
+    Ok(JsonValue::Object(list))
 }
 
-impl Value {
-    pub fn parse(text: &str) -> Result<Value> {
-        Value::from_parsed(&parse::parse(text)?, text)
+impl JsonValue {
+    pub fn parse(text: &str) -> Result<JsonValue> {
+        JsonValue::from_parsed(&parse::parse(text)?, text)
     }
-    pub fn from_parsed(p: &Parsed, text: &str) -> Result<Value> {
+    pub fn from_parsed(p: &ParsedJson, text: &str) -> Result<JsonValue> {
         work::step(30)?;
         Ok(match &p.kind {
-            Kind::Null => Value::Null,
-            Kind::Bool(b) => Value::Bool(*b),
-            Kind::Number => Value::Number(Numeric::parse(text.get(p.start..p.end).unwrap_or(""))?),
-            Kind::String(s) => Value::String(long_enough(s)?),
-            Kind::Array(list) => Value::Array(list.iter().map(|v| Value::from_parsed(v, text)).collect::<Result<_>>()?),
-            Kind::Object(list) => object(
-                list.iter().map(|(k, v)| Ok((long_enough(k)?, Value::from_parsed(v, text)?))).collect::<Result<_>>()?,
+            ParsedJsonKind::Null => JsonValue::Null,
+            ParsedJsonKind::Bool(b) => JsonValue::Bool(*b),
+            ParsedJsonKind::Number => JsonValue::Number(Numeric::parse(text.get(p.start..p.end).unwrap_or(""))?),
+            ParsedJsonKind::String(s) => JsonValue::String(long_enough(s)?),
+            ParsedJsonKind::Array(list) => {
+                JsonValue::Array(list.iter().map(|v| JsonValue::from_parsed(v, text)).collect::<Result<_>>()?)
+            }
+            ParsedJsonKind::Object(list) => object(
+                list.iter()
+                    .map(|(k, v)| Ok((long_enough(k)?, JsonValue::from_parsed(v, text)?)))
+                    .collect::<Result<_>>()?,
             )?,
         })
     }
     pub fn type_name(&self) -> &'static str {
         match self {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
+            JsonValue::Null => "null",
+            JsonValue::Bool(_) => "boolean",
+            JsonValue::Number(_) => "number",
+            JsonValue::String(_) => "string",
+            JsonValue::Array(_) => "array",
+            JsonValue::Object(_) => "object",
         }
     }
     pub fn is_scalar(&self) -> bool {
-        !matches!(self, Value::Array(_) | Value::Object(_))
+        !matches!(self, JsonValue::Array(_) | JsonValue::Object(_))
     }
-    pub fn get(&self, key: &str) -> Option<&Value> {
-        let Value::Object(list) = self else { return None };
+    pub fn get(&self, key: &str) -> Option<&JsonValue> {
+        let JsonValue::Object(list) = self else { return None };
         list.binary_search_by(|p| key_order(&p.0, key)).ok().map(|i| &list[i].1)
     }
     /// jsonb's text.
     pub fn write(&self, out: &mut Vec<u8>) -> Result<()> {
         work::step(10)?;
         match self {
-            Value::Null => out.extend_from_slice(b"null"),
-            Value::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
-            Value::Number(n) => {
+            JsonValue::Null => out.extend_from_slice(b"null"),
+            JsonValue::Bool(b) => out.extend_from_slice(if *b { b"true" } else { b"false" }),
+            JsonValue::Number(n) => {
                 let _ = write!(out, "{n}");
             }
-            Value::String(s) => {
+            JsonValue::String(s) => {
                 work::step(2 * s.len())?;
                 escape(s, out);
             }
-            Value::Array(list) => {
+            JsonValue::Array(list) => {
                 out.push(b'[');
                 for (i, v) in list.iter().enumerate() {
                     if i > 0 {
@@ -92,7 +96,7 @@ impl Value {
                 }
                 out.push(b']');
             }
-            Value::Object(list) => {
+            JsonValue::Object(list) => {
                 out.push(b'{');
                 for (i, (k, v)) in list.iter().enumerate() {
                     if i > 0 {
@@ -115,7 +119,7 @@ impl Value {
             out.resize(out.len() + 4 * level, b' ');
         };
         match self {
-            Value::Array(list) => {
+            JsonValue::Array(list) => {
                 out.push(b'[');
                 for (i, v) in list.iter().enumerate() {
                     if i > 0 {
@@ -127,7 +131,7 @@ impl Value {
                 indent(level, out);
                 out.push(b']');
             }
-            Value::Object(list) => {
+            JsonValue::Object(list) => {
                 out.push(b'{');
                 for (i, (k, v)) in list.iter().enumerate() {
                     if i > 0 {
@@ -153,20 +157,22 @@ impl Value {
     /// What ->> gives: a string without quotes, null as none.
     pub fn plain_text(&self) -> Result<Option<String>> {
         Ok(match self {
-            Value::Null => None,
-            Value::String(s) => Some(s.clone()),
+            JsonValue::Null => None,
+            JsonValue::String(s) => Some(s.clone()),
             v => Some(v.text()?),
         })
     }
     /// As btree says, but for root scalars, which [`super::binary::compare`] knows.
-    pub fn equals(&self, other: &Value) -> bool {
+    pub fn equals(&self, other: &JsonValue) -> bool {
         match (self, other) {
-            (Value::Null, Value::Null) => true,
-            (Value::Bool(a), Value::Bool(b)) => a == b,
-            (Value::Number(a), Value::Number(b)) => a.cmp(b).is_eq(),
-            (Value::String(a), Value::String(b)) => a == b,
-            (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b)),
-            (Value::Object(a), Value::Object(b)) => {
+            (JsonValue::Null, JsonValue::Null) => true,
+            (JsonValue::Bool(a), JsonValue::Bool(b)) => a == b,
+            (JsonValue::Number(a), JsonValue::Number(b)) => a.cmp(b).is_eq(),
+            (JsonValue::String(a), JsonValue::String(b)) => a == b,
+            (JsonValue::Array(a), JsonValue::Array(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.equals(b))
+            }
+            (JsonValue::Object(a), JsonValue::Object(b)) => {
                 a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && a.1.equals(&b.1))
             }
             _ => false,

@@ -10,12 +10,14 @@ impl Numeric {
         self.add_signed(other, true)
     }
     fn add_signed(&self, other: &Numeric, minus: bool) -> Numeric {
-        if self.kind != Kind::Finite || other.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             let other = if minus { other.neg() } else { other.clone() };
             return match (self.kind, other.kind) {
-                (Kind::NaN, _) | (_, Kind::NaN) => Numeric::nan(),
-                (Kind::PosInf, Kind::NegInf) | (Kind::NegInf, Kind::PosInf) => Numeric::nan(),
-                (Kind::Finite, _) => other,
+                (NumericKind::NaN, _) | (_, NumericKind::NaN) => Numeric::nan(),
+                (NumericKind::PosInf, NumericKind::NegInf) | (NumericKind::NegInf, NumericKind::PosInf) => {
+                    Numeric::nan()
+                }
+                (NumericKind::Finite, _) => other,
                 _ => self.clone(),
             };
         }
@@ -47,7 +49,7 @@ impl Numeric {
 
     /// The product; rounded when its scale passes what can be stored.
     pub fn mul(&self, other: &Numeric) -> Numeric {
-        if self.kind != Kind::Finite || other.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             if self.is_nan() || other.is_nan() || self.signum() * other.signum() == 0 {
                 return Numeric::nan();
             }
@@ -71,7 +73,7 @@ impl Numeric {
             long::mul_groups(&self.digits, &other.digits)
         };
         let mut r = Numeric {
-            kind: Kind::Finite,
+            kind: NumericKind::Finite,
             negative: self.negative != other.negative,
             weight: self.weight + other.weight + 1,
             dscale,
@@ -93,7 +95,7 @@ impl Numeric {
         (MIN_SIG_DIGITS - qweight * DEC_DIGITS).max(self.dscale).max(other.dscale).clamp(0, MAX_DISPLAY_SCALE)
     }
     pub fn div(&self, other: &Numeric) -> Result<Numeric> {
-        if self.kind != Kind::Finite || other.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             return self.div_special(other);
         }
         if other.digits.is_empty() {
@@ -119,7 +121,7 @@ impl Numeric {
     }
     /// Truncating integer quotient, `div(a, b)`.
     pub fn div_trunc(&self, other: &Numeric) -> Result<Numeric> {
-        if self.kind != Kind::Finite || other.kind != Kind::Finite {
+        if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             return self.div_special(other);
         }
         if other.digits.is_empty() {
@@ -166,7 +168,7 @@ impl Numeric {
             long::div_groups(&self.digits, &other.digits, qdigits)
         };
         let mut r = Numeric {
-            kind: Kind::Finite,
+            kind: NumericKind::Finite,
             negative: self.negative != other.negative,
             weight: top,
             dscale: scale.max(0),
@@ -193,7 +195,7 @@ fn add_abs(a: &Numeric, b: &Numeric) -> Numeric {
         digits[at] = (v - carry * BASE) as i16;
     }
     digits[0] = carry as i16;
-    Numeric { kind: Kind::Finite, negative: false, weight: high + 1, dscale: 0, digits }
+    Numeric { kind: NumericKind::Finite, negative: false, weight: high + 1, dscale: 0, digits }
 }
 /// |a| − |b|, |a| ≥ |b|.
 fn sub_abs(a: &Numeric, b: &Numeric) -> Numeric {
@@ -206,7 +208,7 @@ fn sub_abs(a: &Numeric, b: &Numeric) -> Numeric {
         let at = digits.len() - 1 - i;
         digits[at] = (v + borrow * BASE) as i16;
     }
-    Numeric { kind: Kind::Finite, negative: false, weight: high, dscale: 0, digits }
+    Numeric { kind: NumericKind::Finite, negative: false, weight: high, dscale: 0, digits }
 }
 /// Lowest and highest digit weight of two values (at least one digit).
 fn span(a: &Numeric, b: &Numeric) -> (i32, i32) {

@@ -74,16 +74,21 @@ impl Numeric {
         let root_len = len.div_ceil(2);
         let digits = long::to_groups(&long::sqrt_floor(&long::to_limbs(&digits)), root_len);
         let weight = root_len as i32 - 1 - groups;
-        let mut r =
-            Numeric { kind: Kind::Finite, negative: false, weight, dscale: (groups * DEC_DIGITS).max(0), digits };
+        let mut r = Numeric {
+            kind: NumericKind::Finite,
+            negative: false,
+            weight,
+            dscale: (groups * DEC_DIGITS).max(0),
+            digits,
+        };
         r.strip();
         r
     }
 
     pub fn exp(&self) -> Result<Numeric> {
         match self.kind {
-            Kind::NegInf => return Ok(Numeric::zero(0)),
-            Kind::Finite => {}
+            NumericKind::NegInf => return Ok(Numeric::zero(0)),
+            NumericKind::Finite => {}
             _ => return Ok(self.clone()),
         }
         let limit = f64::from(MAX_RESULT_SCALE);
@@ -157,7 +162,7 @@ impl Numeric {
         ln.abs().log10() as i32
     }
     pub fn ln(&self) -> Result<Numeric> {
-        if self.kind == Kind::NegInf {
+        if self.kind == NumericKind::NegInf {
             return Err(log_error("cannot take logarithm of a negative number"));
         }
         if !self.is_finite() {
@@ -227,8 +232,8 @@ impl Numeric {
                 return Err(log_error("cannot take logarithm of zero"));
             }
             return Ok(match (base.kind, num.kind) {
-                (Kind::PosInf, Kind::PosInf) => Numeric::nan(),
-                (Kind::PosInf, _) => Numeric::zero(0),
+                (NumericKind::PosInf, NumericKind::PosInf) => Numeric::nan(),
+                (NumericKind::PosInf, _) => Numeric::zero(0),
                 _ => Numeric::infinity(),
             });
         }
@@ -313,7 +318,7 @@ impl Numeric {
         if s2 < 0 {
             return Ok(Numeric::zero(0));
         }
-        if self.kind == Kind::NegInf && exp.digit_at(0) & 1 == 1 {
+        if self.kind == NumericKind::NegInf && exp.digit_at(0) & 1 == 1 {
             return Ok(Numeric::neg_infinity());
         }
         Ok(Numeric::infinity())
@@ -409,7 +414,7 @@ impl Numeric {
             };
             let digits = long::gcd_groups(&integer(self), &integer(other))?;
             let weight = digits.len() as i32 - 1 - lowest;
-            Numeric { kind: Kind::Finite, negative: false, weight, dscale, digits }
+            Numeric { kind: NumericKind::Finite, negative: false, weight, dscale, digits }
         };
         r.strip();
         r.dscale = dscale;

@@ -61,11 +61,11 @@ impl Numeric {
     /// Binary form: digit count, weight, sign, dscale, digits, big-endian.
     pub fn send(&self, out: &mut Vec<u8>) {
         let sign: u16 = match self.kind {
-            Kind::Finite if self.negative => 0x4000,
-            Kind::Finite => 0,
-            Kind::NaN => 0xC000,
-            Kind::PosInf => 0xD000,
-            Kind::NegInf => 0xF000,
+            NumericKind::Finite if self.negative => 0x4000,
+            NumericKind::Finite => 0,
+            NumericKind::NaN => 0xC000,
+            NumericKind::PosInf => 0xD000,
+            NumericKind::NegInf => 0xF000,
         };
         out.extend_from_slice(&(self.digits.len() as u16).to_be_bytes());
         out.extend_from_slice(&(self.weight as i16).to_be_bytes());
@@ -104,7 +104,8 @@ impl Numeric {
         if bytes.len() != 8 + 2 * count {
             return Err(bad("incorrect binary data format"));
         }
-        let mut n = Numeric { kind: Kind::Finite, negative: sign == 0x4000, weight, dscale: i32::from(dscale), digits };
+        let mut n =
+            Numeric { kind: NumericKind::Finite, negative: sign == 0x4000, weight, dscale: i32::from(dscale), digits };
         n.strip();
         Ok(n.trunc_to(i32::from(dscale)))
     }
@@ -250,7 +251,7 @@ fn from_decimals(decimals: &[u8], int_digits: i64, dscale: i64, negative: bool) 
         }
         digits.push(group);
     }
-    let mut n = Numeric { kind: Kind::Finite, negative, weight: weight as i32, dscale: 0, digits };
+    let mut n = Numeric { kind: NumericKind::Finite, negative, weight: weight as i32, dscale: 0, digits };
     n.strip();
     if dscale > i64::from(MAX_STORED_SCALE) || n.weight > MAX_WEIGHT {
         return Err(overflow());
@@ -262,10 +263,10 @@ fn from_decimals(decimals: &[u8], int_digits: i64, dscale: i64, negative: bool) 
 impl fmt::Display for Numeric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
-            Kind::NaN => return f.write_str("NaN"),
-            Kind::PosInf => return f.write_str("Infinity"),
-            Kind::NegInf => return f.write_str("-Infinity"),
-            Kind::Finite => {}
+            NumericKind::NaN => return f.write_str("NaN"),
+            NumericKind::PosInf => return f.write_str("Infinity"),
+            NumericKind::NegInf => return f.write_str("-Infinity"),
+            NumericKind::Finite => {}
         }
         let before = (self.weight + 1).max(0) as usize;
         let mut s = String::with_capacity(before * 4 + self.dscale as usize + 6);

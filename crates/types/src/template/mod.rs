@@ -1,7 +1,7 @@
 //! The template patterns of to_char, to_number, to_date and to_timestamp.
 //!
 //! Invariants
-//! 1. A template becomes nodes once, in [`Nodes`] or [`number::Picture::parse`]; reading and writing walk them.
+//! 1. A template becomes nodes once, in [`TemplateNodes`] or [`number::NumberFormat::parse`]; reading and writing walk them.
 //! 2. Month and day names are English: the locale is C, so TM changes only the padding.
 //!
 //! Must not know: how SQL calls these functions (that is `functions::tochar`).
@@ -10,13 +10,13 @@ pub mod number;
 pub mod read;
 pub mod write;
 
-use Convention::{Gregorian, Iso};
+use CalendarConvention::{Gregorian, Iso};
 use kilndb_base::Result;
 use kilndb_base::work::SmallSteps;
 
 /// What a date/time pattern stands for. Spellings that differ in case only share one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Key {
+pub(crate) enum TemplateKey {
     /// AD, BC; with dots or without.
     Era,
     /// AM, PM; with dots or without.
@@ -61,82 +61,87 @@ pub(crate) enum Key {
 
 /// The calendar a field belongs to; a template must not mix them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Convention {
+pub(crate) enum CalendarConvention {
     Any,
     Gregorian,
     Iso,
 }
 
-struct Pattern {
+struct TemplatePattern {
     name: &'static str,
-    key: Key,
+    key: TemplateKey,
     digits: bool,
-    convention: Convention,
+    convention: CalendarConvention,
 }
-const fn pattern(name: &'static str, key: Key, digits: bool, convention: Convention) -> Pattern {
-    Pattern { name, key, digits, convention }
+const fn pattern(
+    name: &'static str,
+    key: TemplateKey,
+    digits: bool,
+    convention: CalendarConvention,
+) -> TemplatePattern {
+    TemplatePattern { name, key, digits, convention }
 }
-use Convention::Any;
+use CalendarConvention::Any;
 /// Ordered by their first letters. Longer patterns come before the shorter ones that they start with.
-static PATTERNS: [Pattern; 58] = [
-    pattern("A.D.", Key::Era, false, Any),
-    pattern("A.M.", Key::HalfDay, false, Any),
-    pattern("AD", Key::Era, false, Any),
-    pattern("AM", Key::HalfDay, false, Any),
-    pattern("B.C.", Key::Era, false, Any),
-    pattern("BC", Key::Era, false, Any),
-    pattern("CC", Key::Century, true, Any),
-    pattern("DAY", Key::DayName, false, Any),
-    pattern("DDD", Key::DayOfYear, true, Gregorian),
-    pattern("DD", Key::DayOfMonth, true, Gregorian),
-    pattern("DY", Key::DayShort, false, Any),
-    pattern("Day", Key::DayName, false, Any),
-    pattern("Dy", Key::DayShort, false, Any),
-    pattern("D", Key::DayOfWeek, true, Gregorian),
-    pattern("FF1", Key::Fraction(1), true, Any),
-    pattern("FF2", Key::Fraction(2), true, Any),
-    pattern("FF3", Key::Fraction(3), true, Any),
-    pattern("FF4", Key::Fraction(4), true, Any),
-    pattern("FF5", Key::Fraction(5), true, Any),
-    pattern("FF6", Key::Fraction(6), true, Any),
-    pattern("FX", Key::Exact, false, Any),
-    pattern("HH24", Key::Hour24, true, Any),
-    pattern("HH12", Key::Hour12, true, Any),
-    pattern("HH", Key::Hour12, true, Any),
-    pattern("IDDD", Key::IsoDayOfYear, true, Iso),
-    pattern("ID", Key::IsoDayOfWeek, true, Iso),
-    pattern("IW", Key::IsoWeek, true, Iso),
-    pattern("IYYY", Key::IsoYear(4), true, Iso),
-    pattern("IYY", Key::IsoYear(3), true, Iso),
-    pattern("IY", Key::IsoYear(2), true, Iso),
-    pattern("I", Key::IsoYear(1), true, Iso),
-    pattern("J", Key::Julian, true, Any),
-    pattern("MI", Key::Minute, true, Any),
-    pattern("MM", Key::Month, true, Gregorian),
-    pattern("MONTH", Key::MonthName, false, Gregorian),
-    pattern("MON", Key::MonthShort, false, Gregorian),
-    pattern("Month", Key::MonthName, false, Gregorian),
-    pattern("Mon", Key::MonthShort, false, Gregorian),
-    pattern("MS", Key::Millis, true, Any),
-    pattern("OF", Key::Offset, false, Any),
-    pattern("P.M.", Key::HalfDay, false, Any),
-    pattern("PM", Key::HalfDay, false, Any),
-    pattern("Q", Key::Quarter, true, Any),
-    pattern("RM", Key::RomanMonth, false, Gregorian),
-    pattern("SSSSS", Key::SecondOfDay, true, Any),
-    pattern("SSSS", Key::SecondOfDay, true, Any),
-    pattern("SS", Key::Second, true, Any),
-    pattern("TZH", Key::ZoneHour, false, Any),
-    pattern("TZM", Key::ZoneMinute, true, Any),
-    pattern("TZ", Key::Zone, false, Any),
-    pattern("US", Key::Micros, true, Any),
-    pattern("WW", Key::Week, true, Gregorian),
-    pattern("W", Key::WeekOfMonth, true, Gregorian),
-    pattern("Y,YYY", Key::YearComma, true, Gregorian),
-    pattern("YYYY", Key::Year(4), true, Gregorian),
-    pattern("YYY", Key::Year(3), true, Gregorian),
-    pattern("YY", Key::Year(2), true, Gregorian),
-    pattern("Y", Key::Year(1), true, Gregorian),
+static PATTERNS: [TemplatePattern; 58] = [
+    pattern("A.D.", TemplateKey::Era, false, Any),
+    pattern("A.M.", TemplateKey::HalfDay, false, Any),
+    pattern("AD", TemplateKey::Era, false, Any),
+    pattern("AM", TemplateKey::HalfDay, false, Any),
+    pattern("B.C.", TemplateKey::Era, false, Any),
+    pattern("BC", TemplateKey::Era, false, Any),
+    pattern("CC", TemplateKey::Century, true, Any),
+    pattern("DAY", TemplateKey::DayName, false, Any),
+    pattern("DDD", TemplateKey::DayOfYear, true, Gregorian),
+    pattern("DD", TemplateKey::DayOfMonth, true, Gregorian),
+    pattern("DY", TemplateKey::DayShort, false, Any),
+    pattern("Day", TemplateKey::DayName, false, Any),
+    pattern("Dy", TemplateKey::DayShort, false, Any),
+    pattern("D", TemplateKey::DayOfWeek, true, Gregorian),
+    pattern("FF1", TemplateKey::Fraction(1), true, Any),
+    pattern("FF2", TemplateKey::Fraction(2), true, Any),
+    pattern("FF3", TemplateKey::Fraction(3), true, Any),
+    pattern("FF4", TemplateKey::Fraction(4), true, Any),
+    pattern("FF5", TemplateKey::Fraction(5), true, Any),
+    pattern("FF6", TemplateKey::Fraction(6), true, Any),
+    pattern("FX", TemplateKey::Exact, false, Any),
+    pattern("HH24", TemplateKey::Hour24, true, Any),
+    pattern("HH12", TemplateKey::Hour12, true, Any),
+    pattern("HH", TemplateKey::Hour12, true, Any),
+    pattern("IDDD", TemplateKey::IsoDayOfYear, true, Iso),
+    pattern("ID", TemplateKey::IsoDayOfWeek, true, Iso),
+    pattern("IW", TemplateKey::IsoWeek, true, Iso),
+    pattern("IYYY", TemplateKey::IsoYear(4), true, Iso),
+    pattern("IYY", TemplateKey::IsoYear(3), true, Iso),
+    pattern("IY", TemplateKey::IsoYear(2), true, Iso),
+    pattern("I", TemplateKey::IsoYear(1), true, Iso),
+    pattern("J", TemplateKey::Julian, true, Any),
+    pattern("MI", TemplateKey::Minute, true, Any),
+    pattern("MM", TemplateKey::Month, true, Gregorian),
+    pattern("MONTH", TemplateKey::MonthName, false, Gregorian),
+    pattern("MON", TemplateKey::MonthShort, false, Gregorian),
+    pattern("Month", TemplateKey::MonthName, false, Gregorian),
+    pattern("Mon", TemplateKey::MonthShort, false, Gregorian),
+    pattern("MS", TemplateKey::Millis, true, Any),
+    pattern("OF", TemplateKey::Offset, false, Any),
+    pattern("P.M.", TemplateKey::HalfDay, false, Any),
+    pattern("PM", TemplateKey::HalfDay, false, Any),
+    pattern("Q", TemplateKey::Quarter, true, Any),
+    pattern("RM", TemplateKey::RomanMonth, false, Gregorian),
+    pattern("SSSSS", TemplateKey::SecondOfDay, true, Any),
+    pattern("SSSS", TemplateKey::SecondOfDay, true, Any),
+    pattern("SS", TemplateKey::Second, true, Any),
+    pattern("TZH", TemplateKey::ZoneHour, false, Any),
+    pattern("TZM", TemplateKey::ZoneMinute, true, Any),
+    pattern("TZ", TemplateKey::Zone, false, Any),
+    pattern("US", TemplateKey::Micros, true, Any),
+    pattern("WW", TemplateKey::Week, true, Gregorian),
+    pattern("W", TemplateKey::WeekOfMonth, true, Gregorian),
+    pattern("Y,YYY", TemplateKey::YearComma, true, Gregorian),
+    pattern("YYYY", TemplateKey::Year(4), true, Gregorian),
+    pattern("YYY", TemplateKey::Year(3), true, Gregorian),
+    pattern("YY", TemplateKey::Year(2), true, Gregorian),
+    pattern("Y", TemplateKey::Year(1), true, Gregorian),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -146,12 +151,12 @@ pub(crate) enum Ordinal {
     Lower,
 }
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Field<'a> {
+pub(crate) struct TemplateField<'a> {
     /// As the template spells it.
     pub name: &'a str,
-    pub key: Key,
+    pub key: TemplateKey,
     pub digits: bool,
-    pub convention: Convention,
+    pub convention: CalendarConvention,
     /// FM: no padding.
     pub fill: bool,
     /// TM.
@@ -159,14 +164,14 @@ pub(crate) struct Field<'a> {
     pub ordinal: Ordinal,
 }
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Node<'a> {
-    Field(Field<'a>),
+pub(crate) enum TemplateNode<'a> {
+    Field(TemplateField<'a>),
     Space(char),
     Separator(char),
     Literal(char),
 }
 
-fn find(text: &str) -> Option<(&str, &'static Pattern)> {
+fn find(text: &str) -> Option<(&str, &'static TemplatePattern)> {
     let first = text.bytes().next()?.to_ascii_uppercase();
     let from = PATTERNS.partition_point(|p| p.name.as_bytes()[0] < first);
     PATTERNS[from..].iter().take_while(|p| p.name.as_bytes()[0] == first).find_map(|p| {
@@ -200,14 +205,14 @@ pub(crate) const UNITS_OF_NODE: usize = 30;
 const UNITS_OF_FIELD: usize = 100;
 
 /// A date/time template's nodes, one after the other: together they take many times the template's memory.
-pub(crate) struct Nodes<'a> {
+pub(crate) struct TemplateNodes<'a> {
     rest: &'a str,
     is_quoted: bool,
     steps: SmallSteps,
 }
-impl<'a> Nodes<'a> {
-    pub fn of(template: &'a str) -> Nodes<'a> {
-        Nodes { rest: template, is_quoted: false, steps: SmallSteps::default() }
+impl<'a> TemplateNodes<'a> {
+    pub fn of(template: &'a str) -> TemplateNodes<'a> {
+        TemplateNodes { rest: template, is_quoted: false, steps: SmallSteps::default() }
     }
     /// Takes a modifier in front of a pattern.
     fn strip(&mut self, upper: &str, lower: &str) -> bool {
@@ -215,21 +220,21 @@ impl<'a> Nodes<'a> {
         self.rest = rest.unwrap_or(self.rest);
         rest.is_some()
     }
-    fn next_node(&mut self) -> Result<Option<Node<'a>>> {
+    fn next_node(&mut self) -> Result<Option<TemplateNode<'a>>> {
         while !self.rest.is_empty() {
             self.steps.step(UNITS_OF_NODE)?;
             if self.is_quoted {
                 let (c, rest) = quoted(self.rest);
                 (self.is_quoted, self.rest) = (c.is_some(), rest);
                 match c {
-                    Some(c) => return Ok(Some(Node::Literal(c))),
+                    Some(c) => return Ok(Some(TemplateNode::Literal(c))),
                     None => continue,
                 }
             }
             let fill = self.strip("FM", "fm");
             let localized = !fill && self.strip("TM", "tm");
             if let Some((name, p)) = find(self.rest) {
-                return Ok(Some(Node::Field(self.field(name, p, fill, localized))));
+                return Ok(Some(TemplateNode::Field(self.field(name, p, fill, localized))));
             }
             if self.strip("\"", "\"") {
                 self.is_quoted = true;
@@ -242,14 +247,14 @@ impl<'a> Nodes<'a> {
             let Some(c) = chars.next() else { break };
             self.rest = chars.as_str();
             return Ok(Some(match u8::try_from(c) {
-                Ok(b) if is_separator(b) => Node::Separator(c),
-                Ok(b) if is_space(b) => Node::Space(c),
-                _ => Node::Literal(c),
+                Ok(b) if is_separator(b) => TemplateNode::Separator(c),
+                Ok(b) if is_space(b) => TemplateNode::Space(c),
+                _ => TemplateNode::Literal(c),
             }));
         }
         Ok(None)
     }
-    fn field(&mut self, name: &'a str, p: &Pattern, fill: bool, localized: bool) -> Field<'a> {
+    fn field(&mut self, name: &'a str, p: &TemplatePattern, fill: bool, localized: bool) -> TemplateField<'a> {
         self.rest = &self.rest[name.len()..];
         let mut ordinal = Ordinal::None;
         if let Some(r) = self.rest.strip_prefix("TH") {
@@ -260,12 +265,12 @@ impl<'a> Nodes<'a> {
             // Spell mode is accepted and does nothing.
             self.rest = r;
         }
-        Field { name, key: p.key, digits: p.digits, convention: p.convention, fill, localized, ordinal }
+        TemplateField { name, key: p.key, digits: p.digits, convention: p.convention, fill, localized, ordinal }
     }
 }
-impl<'a> Iterator for Nodes<'a> {
-    type Item = Result<Node<'a>>;
-    fn next(&mut self) -> Option<Result<Node<'a>>> {
+impl<'a> Iterator for TemplateNodes<'a> {
+    type Item = Result<TemplateNode<'a>>;
+    fn next(&mut self) -> Option<Result<TemplateNode<'a>>> {
         self.next_node().transpose()
     }
 }
@@ -313,10 +318,10 @@ mod tests {
     #[test]
     fn nodes_of_a_template() {
         let shown = |template: &str| {
-            Nodes::of(template)
+            TemplateNodes::of(template)
                 .map(|node| match node.unwrap() {
-                    Node::Field(f) => format!("<{}{}>", if f.fill { "FM" } else { "" }, f.name),
-                    Node::Space(c) | Node::Separator(c) | Node::Literal(c) => c.to_string(),
+                    TemplateNode::Field(f) => format!("<{}{}>", if f.fill { "FM" } else { "" }, f.name),
+                    TemplateNode::Space(c) | TemplateNode::Separator(c) | TemplateNode::Literal(c) => c.to_string(),
                 })
                 .collect::<String>()
         };

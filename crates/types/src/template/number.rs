@@ -7,7 +7,7 @@ use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Key {
+enum NumberKey {
     Comma,
     Point,
     Zero,
@@ -31,42 +31,42 @@ enum Key {
     Shift,
 }
 /// Ordered by their first bytes; longer ones come before the shorter ones that they start with.
-static KEYS: [(&str, Key); 20] = [
-    (",", Key::Comma),
-    (".", Key::Point),
-    ("0", Key::Zero),
-    ("9", Key::Nine),
-    ("B", Key::Blank),
-    ("C", Key::Currency),
-    ("D", Key::LocalPoint),
-    ("EEEE", Key::Exponent),
-    ("FM", Key::Fill),
-    ("G", Key::Group),
-    ("L", Key::LocalCurrency),
-    ("MI", Key::Minus),
-    ("PL", Key::Plus),
-    ("PR", Key::Brackets),
-    ("RN", Key::Roman(true)),
-    ("SG", Key::PlusMinus),
-    ("SP", Key::Spell),
-    ("S", Key::Sign),
-    ("TH", Key::Ordinal(true)),
-    ("V", Key::Shift),
+static KEYS: [(&str, NumberKey); 20] = [
+    (",", NumberKey::Comma),
+    (".", NumberKey::Point),
+    ("0", NumberKey::Zero),
+    ("9", NumberKey::Nine),
+    ("B", NumberKey::Blank),
+    ("C", NumberKey::Currency),
+    ("D", NumberKey::LocalPoint),
+    ("EEEE", NumberKey::Exponent),
+    ("FM", NumberKey::Fill),
+    ("G", NumberKey::Group),
+    ("L", NumberKey::LocalCurrency),
+    ("MI", NumberKey::Minus),
+    ("PL", NumberKey::Plus),
+    ("PR", NumberKey::Brackets),
+    ("RN", NumberKey::Roman(true)),
+    ("SG", NumberKey::PlusMinus),
+    ("SP", NumberKey::Spell),
+    ("S", NumberKey::Sign),
+    ("TH", NumberKey::Ordinal(true)),
+    ("V", NumberKey::Shift),
 ];
-enum Node {
-    Key(Key),
+enum NumberFormatNode {
+    Key(NumberKey),
     Literal(char),
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum SignPlace {
+enum SignPosition {
     None,
     Before,
     After,
 }
 
 /// A parsed picture.
-pub struct Picture {
-    nodes: Vec<Node>,
+pub struct NumberFormat {
+    nodes: Vec<NumberFormatNode>,
     decimal: bool,
     zero: bool,
     blank: bool,
@@ -78,7 +78,7 @@ pub struct Picture {
     roman: bool,
     shift: bool,
     exponent: bool,
-    place: SignPlace,
+    place: SignPosition,
     /// Digits before and after the point.
     pre: usize,
     post: usize,
@@ -96,9 +96,9 @@ fn bad(message: &str) -> Error {
 /// Letters of the longest Roman numeral (MMMDCCCLXXXVIII).
 const ROMAN_LEN: usize = 15;
 
-impl Picture {
-    pub fn parse(template: &str) -> Result<Picture> {
-        let mut p = Picture {
+impl NumberFormat {
+    pub fn parse(template: &str) -> Result<NumberFormat> {
+        let mut p = NumberFormat {
             nodes: Vec::new(),
             decimal: false,
             zero: false,
@@ -111,7 +111,7 @@ impl Picture {
             roman: false,
             shift: false,
             exponent: false,
-            place: SignPlace::None,
+            place: SignPosition::None,
             pre: 0,
             post: 0,
             pre_sign: 0,
@@ -125,14 +125,14 @@ impl Picture {
             if let Some((len, key)) = find(rest) {
                 rest = &rest[len..];
                 p.prepare(key)?;
-                p.nodes.push(Node::Key(key));
+                p.nodes.push(NumberFormatNode::Key(key));
                 continue;
             }
             if c == '"' {
                 rest = &rest[1..];
                 while let (Some(c), behind) = super::quoted(rest) {
                     steps.step(UNITS_OF_NODE)?;
-                    p.nodes.push(Node::Literal(c));
+                    p.nodes.push(NumberFormatNode::Literal(c));
                     rest = behind;
                 }
                 rest = rest.strip_prefix('"').unwrap_or(rest);
@@ -140,21 +140,21 @@ impl Picture {
             }
             if rest.starts_with("\\\"") {
                 rest = &rest[1..];
-                p.nodes.push(Node::Literal('"'));
+                p.nodes.push(NumberFormatNode::Literal('"'));
             } else {
-                p.nodes.push(Node::Literal(c));
+                p.nodes.push(NumberFormatNode::Literal(c));
             }
             rest = &rest[rest.chars().next().map_or(0, char::len_utf8)..];
         }
         Ok(p)
     }
     /// Notes what a pattern asks for, and refuses combinations.
-    fn prepare(&mut self, key: Key) -> Result<()> {
-        if self.exponent && key != Key::Exponent {
+    fn prepare(&mut self, key: NumberKey) -> Result<()> {
+        if self.exponent && key != NumberKey::Exponent {
             return Err(bad("\"EEEE\" must be the last pattern used"));
         }
         match key {
-            Key::Nine => {
+            NumberKey::Nine => {
                 if self.bracket {
                     return Err(bad("\"9\" must be ahead of \"PR\""));
                 }
@@ -166,7 +166,7 @@ impl Picture {
                     self.pre += 1;
                 }
             }
-            Key::Zero => {
+            NumberKey::Zero => {
                 if self.bracket {
                     return Err(bad("\"0\" must be ahead of \"PR\""));
                 }
@@ -181,8 +181,8 @@ impl Picture {
                 }
                 self.zero_end = self.pre + self.post;
             }
-            Key::Blank => self.blank |= self.pre == 0 && self.post == 0 && !self.zero,
-            Key::LocalPoint | Key::Point => {
+            NumberKey::Blank => self.blank |= self.pre == 0 && self.post == 0 && !self.zero,
+            NumberKey::LocalPoint | NumberKey::Point => {
                 if self.decimal {
                     return Err(bad("multiple decimal points"));
                 }
@@ -191,21 +191,23 @@ impl Picture {
                 }
                 self.decimal = true;
             }
-            Key::Fill => self.fill = true,
-            Key::Sign | Key::Minus | Key::Plus | Key::PlusMinus | Key::Brackets => self.prepare_sign(key)?,
-            Key::Roman(_) => {
+            NumberKey::Fill => self.fill = true,
+            NumberKey::Sign | NumberKey::Minus | NumberKey::Plus | NumberKey::PlusMinus | NumberKey::Brackets => {
+                self.prepare_sign(key)?
+            }
+            NumberKey::Roman(_) => {
                 if self.roman {
                     return Err(bad("cannot use \"RN\" twice"));
                 }
                 self.roman = true;
             }
-            Key::Shift => {
+            NumberKey::Shift => {
                 if self.decimal {
                     return Err(bad("cannot use \"V\" and decimal point together"));
                 }
                 self.shift = true;
             }
-            Key::Exponent => {
+            NumberKey::Exponent => {
                 if self.exponent {
                     return Err(bad("cannot use \"EEEE\" twice"));
                 }
@@ -223,7 +225,12 @@ impl Picture {
                 }
                 self.exponent = true;
             }
-            Key::Comma | Key::Currency | Key::Group | Key::LocalCurrency | Key::Spell | Key::Ordinal(_) => {}
+            NumberKey::Comma
+            | NumberKey::Currency
+            | NumberKey::Group
+            | NumberKey::LocalCurrency
+            | NumberKey::Spell
+            | NumberKey::Ordinal(_) => {}
         }
         let others = self.decimal || self.zero || self.blank || self.sign || self.bracket || self.minus || self.plus;
         if self.roman && (others || self.shift || self.exponent) {
@@ -232,32 +239,32 @@ impl Picture {
         }
         Ok(())
     }
-    fn prepare_sign(&mut self, key: Key) -> Result<()> {
+    fn prepare_sign(&mut self, key: NumberKey) -> Result<()> {
         if self.sign {
             match key {
-                Key::Sign => return Err(bad("cannot use \"S\" twice")),
-                Key::Minus => return Err(bad("cannot use \"S\" and \"MI\" together")),
-                Key::Plus => return Err(bad("cannot use \"S\" and \"PL\" together")),
-                Key::PlusMinus => return Err(bad("cannot use \"S\" and \"SG\" together")),
+                NumberKey::Sign => return Err(bad("cannot use \"S\" twice")),
+                NumberKey::Minus => return Err(bad("cannot use \"S\" and \"MI\" together")),
+                NumberKey::Plus => return Err(bad("cannot use \"S\" and \"PL\" together")),
+                NumberKey::PlusMinus => return Err(bad("cannot use \"S\" and \"SG\" together")),
                 _ => {}
             }
         }
         match key {
-            Key::Sign => {
+            NumberKey::Sign => {
                 if self.plus || self.minus || self.bracket {
                     return Err(bad("cannot use \"S\" and \"PL\"/\"MI\"/\"SG\"/\"PR\" together"));
                 }
                 if !self.decimal {
-                    self.place = SignPlace::Before;
+                    self.place = SignPosition::Before;
                     self.pre_sign = self.pre;
-                } else if self.place == SignPlace::None {
-                    self.place = SignPlace::After;
+                } else if self.place == SignPosition::None {
+                    self.place = SignPosition::After;
                 }
                 self.sign = true;
             }
-            Key::Minus => self.minus = true,
-            Key::Plus => self.plus = true,
-            Key::PlusMinus => (self.minus, self.plus) = (true, true),
+            NumberKey::Minus => self.minus = true,
+            NumberKey::Plus => self.plus = true,
+            NumberKey::PlusMinus => (self.minus, self.plus) = (true, true),
             _ => {
                 if self.sign || self.plus || self.minus {
                     return Err(bad("cannot use \"PR\" and \"S\"/\"PL\"/\"MI\"/\"SG\" together"));
@@ -268,7 +275,7 @@ impl Picture {
         Ok(())
     }
 }
-fn find(text: &str) -> Option<(usize, Key)> {
+fn find(text: &str) -> Option<(usize, NumberKey)> {
     let first = text.bytes().next()?.to_ascii_uppercase();
     // The most frequent ones come first.
     let same = KEYS.iter().skip_while(|(name, _)| name.as_bytes()[0] < first);
@@ -279,8 +286,8 @@ fn find(text: &str) -> Option<(usize, Key)> {
             return None;
         }
         let key = match key {
-            Key::Roman(_) if lower => Key::Roman(false),
-            Key::Ordinal(_) if lower => Key::Ordinal(false),
+            NumberKey::Roman(_) if lower => NumberKey::Roman(false),
+            NumberKey::Ordinal(_) if lower => NumberKey::Ordinal(false),
             k => *k,
         };
         Some((name.len(), key))
@@ -290,7 +297,7 @@ fn find(text: &str) -> Option<(usize, Key)> {
 // ---- to_char ----
 
 /// A number's digits ready for the picture.
-struct Digits {
+struct FormattedDigits {
     text: String,
     spaces: usize,
     /// `+`, `-`, or none where the text has its own.
@@ -362,18 +369,18 @@ fn push_zeros(text: &mut String, count: usize) -> Result<()> {
     Ok(())
 }
 
-impl Picture {
+impl NumberFormat {
     /// What shows for NaN and infinities under EEEE.
     fn no_exponent(&self) -> Result<String> {
         let hashes = pieces::repeat("#", self.pre + self.post + 4)?;
         let (before, behind) = hashes.split_at(self.pre);
         pieces::concat(&[" ", before, ".", behind])
     }
-    fn plain(&self, text: String) -> Digits {
-        Digits { text, spaces: 0, sign: 0 }
+    fn plain(&self, text: String) -> FormattedDigits {
+        FormattedDigits { text, spaces: 0, sign: 0 }
     }
     /// Splits the sign off, pads, and shows an overflow as `#`.
-    fn fit(&self, mut text: String) -> Result<Digits> {
+    fn fit(&self, mut text: String) -> Result<FormattedDigits> {
         let sign = if text.starts_with('-') { b'-' } else { b'+' };
         if sign == b'-' {
             text.remove(0);
@@ -382,9 +389,9 @@ impl Picture {
         if len > self.pre {
             let hashes = |count: usize| pieces::repeat("#", count);
             let text = pieces::concat(&[&hashes(self.pre)?, ".", &hashes(self.post)?])?;
-            return Ok(Digits { text, spaces: 0, sign });
+            return Ok(FormattedDigits { text, spaces: 0, sign });
         }
-        Ok(Digits { text, spaces: self.pre - len, sign })
+        Ok(FormattedDigits { text, spaces: self.pre - len, sign })
     }
 
     pub fn write_numeric(mut self, v: &Numeric) -> Result<String> {
@@ -487,7 +494,7 @@ impl Picture {
         self.write(&d)
     }
 
-    fn write(mut self, digits: &Digits) -> Result<String> {
+    fn write(mut self, digits: &FormattedDigits) -> Result<String> {
         if self.exponent {
             return pieces::concat(&[&digits.text]);
         }
@@ -501,8 +508,8 @@ impl Picture {
                 self.bracket = false;
             }
             sign_done = digits.sign == b'+' && self.fill && !self.sign;
-            if self.place == SignPlace::Before && self.pre == self.pre_sign {
-                self.place = SignPlace::After;
+            if self.place == SignPosition::Before && self.pre == self.pre_sign {
+                self.place = SignPosition::After;
             }
         }
         let mut count = (self.post + self.pre) as i64 - 1;
@@ -512,7 +519,7 @@ impl Picture {
         let relevant = if self.fill && self.decimal { self.last_relevant(digits)? } else { None };
         // Under a roman picture nothing anchors a sign.
         sign_done |= self.roman;
-        let mut w = Writer {
+        let mut w = NumberWriter {
             number: &digits.text,
             at: 0,
             spaces: digits.spaces,
@@ -529,7 +536,7 @@ impl Picture {
         Ok(w.out)
     }
     /// Under FM: the last digit behind the point that is not a zero to drop, or the point itself.
-    fn last_relevant(&self, digits: &Digits) -> Result<Option<usize>> {
+    fn last_relevant(&self, digits: &FormattedDigits) -> Result<Option<usize>> {
         let b = digits.text.as_bytes();
         let Some(point) = digits.text.find('.') else { return Ok(None) };
         let (mut last, mut steps) = (b.len() - 1, SmallSteps::default());
@@ -544,7 +551,7 @@ impl Picture {
     }
 }
 
-struct Writer<'a> {
+struct NumberWriter<'a> {
     number: &'a str,
     at: usize,
     spaces: usize,
@@ -556,16 +563,16 @@ struct Writer<'a> {
     count: i64,
     relevant: Option<usize>,
     out: String,
-    picture: &'a Picture,
+    picture: &'a NumberFormat,
 }
-impl Writer<'_> {
+impl NumberWriter<'_> {
     fn run(&mut self) -> Result<()> {
         let mut steps = SmallSteps::default();
         for node in &self.picture.nodes {
             steps.step(UNITS_OF_NODE)?;
             match node {
-                Node::Literal(c) => self.out.push(*c),
-                Node::Key(k) => self.key(*k)?,
+                NumberFormatNode::Literal(c) => self.out.push(*c),
+                NumberFormatNode::Key(k) => self.key(*k)?,
             }
         }
         Ok(())
@@ -575,40 +582,40 @@ impl Writer<'_> {
             self.out.push(c);
         }
     }
-    fn key(&mut self, key: Key) -> Result<()> {
+    fn key(&mut self, key: NumberKey) -> Result<()> {
         match key {
-            Key::Nine | Key::Zero | Key::Point | Key::LocalPoint => {
+            NumberKey::Nine | NumberKey::Zero | NumberKey::Point | NumberKey::LocalPoint => {
                 if !self.picture.roman {
                     self.digit(key);
                 }
             }
-            Key::Comma | Key::Group if self.digits_begun => self.out.push(','),
-            Key::Comma | Key::Group => self.unless_fill(' '),
-            Key::LocalCurrency => self.out.push(' '),
-            Key::Roman(upper) => {
+            NumberKey::Comma | NumberKey::Group if self.digits_begun => self.out.push(','),
+            NumberKey::Comma | NumberKey::Group => self.unless_fill(' '),
+            NumberKey::LocalCurrency => self.out.push(' '),
+            NumberKey::Roman(upper) => {
                 let text = if upper { self.number.to_string() } else { self.number.to_ascii_lowercase() };
                 let width = if self.picture.fill { 0 } else { ROMAN_LEN };
                 self.out.push_str(&format!("{text:>width$}"));
             }
-            Key::Ordinal(upper) => {
+            NumberKey::Ordinal(upper) => {
                 let overflow = self.number.starts_with('#');
                 if self.picture.roman || overflow || self.sign == b'-' || self.picture.decimal {
                     return Ok(());
                 }
                 self.out.push_str(ordinal_ending(self.number, upper)?);
             }
-            Key::Minus if self.sign == b'-' => self.out.push('-'),
-            Key::Plus if self.sign == b'+' => self.out.push('+'),
-            Key::Minus | Key::Plus => self.unless_fill(' '),
-            Key::PlusMinus => self.out.push(char::from(self.sign)),
-            Key::Blank
-            | Key::Currency
-            | Key::Exponent
-            | Key::Fill
-            | Key::Brackets
-            | Key::Spell
-            | Key::Sign
-            | Key::Shift => {}
+            NumberKey::Minus if self.sign == b'-' => self.out.push('-'),
+            NumberKey::Plus if self.sign == b'+' => self.out.push('+'),
+            NumberKey::Minus | NumberKey::Plus => self.unless_fill(' '),
+            NumberKey::PlusMinus => self.out.push(char::from(self.sign)),
+            NumberKey::Blank
+            | NumberKey::Currency
+            | NumberKey::Exponent
+            | NumberKey::Fill
+            | NumberKey::Brackets
+            | NumberKey::Spell
+            | NumberKey::Sign
+            | NumberKey::Shift => {}
         }
         Ok(())
     }
@@ -625,7 +632,7 @@ impl Writer<'_> {
     fn locale_sign(&mut self) {
         self.out.push(if self.sign == b'-' { '-' } else { '+' });
     }
-    fn digit(&mut self, key: Key) {
+    fn digit(&mut self, key: NumberKey) {
         let p = self.picture;
         self.digits_begun = false;
         let begun = self.current >= self.spaces || (p.zero && p.zero_start == self.current);
@@ -647,7 +654,7 @@ impl Writer<'_> {
         if self.current as i64 + 1 == end {
             if self.sign_done && p.bracket {
                 self.out.push(if self.sign == b'+' { ' ' } else { '>' });
-            } else if p.sign && p.place == SignPlace::After {
+            } else if p.sign && p.place == SignPosition::After {
                 self.locale_sign();
             }
         }
@@ -656,7 +663,7 @@ impl Writer<'_> {
     fn leading_sign(&mut self) {
         let p = self.picture;
         if p.sign {
-            if p.place == SignPlace::Before {
+            if p.place == SignPosition::Before {
                 self.locale_sign();
                 self.sign_done = true;
             }
@@ -671,14 +678,14 @@ impl Writer<'_> {
             self.unless_fill(' ');
         }
     }
-    fn number_char(&mut self, key: Key) {
+    fn number_char(&mut self, key: NumberKey) {
         let p = self.picture;
         let c = self.peek();
         if c == b'.' {
             if !self.relevant_is_point() || p.fill {
                 self.out.push('.');
             }
-        } else if self.relevant.is_some_and(|r| self.at > r) && key != Key::Zero {
+        } else if self.relevant.is_some_and(|r| self.at > r) && key != NumberKey::Zero {
             // A zero that FM drops.
         } else if self.is_optional_zero() {
             if !p.fill {
@@ -698,7 +705,7 @@ impl Writer<'_> {
 
 // ---- to_number ----
 
-struct Reader<'a> {
+struct NumberReader<'a> {
     input: &'a str,
     at: usize,
     /// Blank until one was read.
@@ -714,12 +721,12 @@ pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
     if template.is_empty() {
         return Ok(None);
     }
-    let mut p = Picture::parse(template)?;
+    let mut p = NumberFormat::parse(template)?;
     if p.exponent {
         return Err(Error::unsupported("\"EEEE\" not supported for input"));
     }
     let mut r =
-        Reader { input, at: 0, sign: b' ', digits: String::new(), read_pre: 0, read_post: 0, read_point: false };
+        NumberReader { input, at: 0, sign: b' ', digits: String::new(), read_pre: 0, read_post: 0, read_point: false };
     let (mut roman_digits, mut steps) = (None, SmallSteps::default());
     for node in &p.nodes {
         if r.done() {
@@ -727,8 +734,8 @@ pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
         }
         steps.step(UNITS_OF_NODE)?;
         match node {
-            Node::Literal(_) => r.skip_char(),
-            Node::Key(Key::Roman(_)) => {
+            NumberFormatNode::Literal(_) => r.skip_char(),
+            NumberFormatNode::Key(NumberKey::Roman(_)) => {
                 let v = r
                     .roman()?
                     .ok_or_else(|| Error::new(sqlstate::INVALID_TEXT_REPRESENTATION, "invalid Roman numeral"))?;
@@ -736,7 +743,7 @@ pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
                 roman_digits = Some(text.len());
                 r.digits.push_str(&text);
             }
-            Node::Key(k) => r.key(*k, &p),
+            NumberFormatNode::Key(k) => r.key(*k, &p),
         }
     }
     if let Some(n) = roman_digits {
@@ -756,7 +763,7 @@ pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
     }
     Ok(Some(v))
 }
-impl Reader<'_> {
+impl NumberReader<'_> {
     fn done(&self) -> bool {
         self.at >= self.input.len()
     }
@@ -775,19 +782,19 @@ impl Reader<'_> {
             self.skip_char();
         }
     }
-    fn key(&mut self, key: Key, p: &Picture) {
+    fn key(&mut self, key: NumberKey, p: &NumberFormat) {
         match key {
-            Key::Nine | Key::Zero | Key::Point | Key::LocalPoint => {
+            NumberKey::Nine | NumberKey::Zero | NumberKey::Point | NumberKey::LocalPoint => {
                 self.digit(key, p);
                 self.at += 1;
             }
             // Nothing marks digits as begun while reading: FM pictures skip no separators.
-            Key::Comma | Key::Group if !p.fill && self.peek() == b',' => self.at += 1,
-            Key::LocalCurrency => self.skip_non_data(1),
-            Key::Ordinal(_) if !p.roman && !p.decimal => self.skip_non_data(2),
-            Key::Minus | Key::Plus | Key::PlusMinus => {
+            NumberKey::Comma | NumberKey::Group if !p.fill && self.peek() == b',' => self.at += 1,
+            NumberKey::LocalCurrency => self.skip_non_data(1),
+            NumberKey::Ordinal(_) if !p.roman && !p.decimal => self.skip_non_data(2),
+            NumberKey::Minus | NumberKey::Plus | NumberKey::PlusMinus => {
                 let c = self.peek();
-                if (c == b'-' && key != Key::Plus) || (c == b'+' && key != Key::Minus) {
+                if (c == b'-' && key != NumberKey::Plus) || (c == b'+' && key != NumberKey::Minus) {
                     self.sign = c;
                     self.at += 1;
                 } else {
@@ -797,7 +804,7 @@ impl Reader<'_> {
             _ => {}
         }
     }
-    fn digit(&mut self, key: Key, p: &Picture) {
+    fn digit(&mut self, key: NumberKey, p: &NumberFormat) {
         if self.peek() == b' ' {
             self.at += 1;
         }
@@ -805,10 +812,10 @@ impl Reader<'_> {
             return;
         }
         let nothing_read = self.read_pre + self.read_post == 0;
-        if self.sign == b' ' && matches!(key, Key::Zero | Key::Nine) && nothing_read {
+        if self.sign == b' ' && matches!(key, NumberKey::Zero | NumberKey::Nine) && nothing_read {
             let c = self.peek();
             if p.sign {
-                if p.place == SignPlace::Before && matches!(c, b'-' | b'+') {
+                if p.place == SignPosition::Before && matches!(c, b'-' | b'+') {
                     self.sign = c;
                     self.at += 1;
                 }
@@ -846,7 +853,7 @@ impl Reader<'_> {
         }
     }
     /// A sign right behind the last digit.
-    fn trailing_sign(&mut self, read: bool, p: &Picture) {
+    fn trailing_sign(&mut self, read: bool, p: &NumberFormat) {
         let next = self.input.as_bytes().get(self.at + 1).copied();
         if p.sign && read {
             if let Some(c @ (b'-' | b'+')) = next {
@@ -903,12 +910,12 @@ mod tests {
     #[test]
     fn zeros_that_no_number_has_are_appended() {
         let many = 200_000;
-        let wide = Picture::parse(&format!("FM9.{}", "0".repeat(many))).unwrap();
+        let wide = NumberFormat::parse(&format!("FM9.{}", "0".repeat(many))).unwrap();
         assert_eq!(
             wide.write_numeric(&Numeric::parse("1.25").unwrap()).unwrap(),
             format!("1.25{}", "0".repeat(many - 2))
         );
-        let exponent = || Picture::parse(&format!("9.{}EEEE", "9".repeat(many))).unwrap();
+        let exponent = || NumberFormat::parse(&format!("9.{}EEEE", "9".repeat(many))).unwrap();
         let expected = format!(" 1.25{}e+02", "0".repeat(many - 2));
         assert_eq!(exponent().write_numeric(&Numeric::parse("125").unwrap()).unwrap(), expected);
         assert_eq!(exponent().write_float8(125.0).unwrap(), expected);
@@ -920,7 +927,7 @@ mod tests {
         let number = Numeric::parse("-1234.5").unwrap();
         for (template, units) in [("9", 3), ("FM0", 3), ("\"x\"", 3), ("9TH", 3), ("x", 3), ("MI", 3)] {
             let template = template.repeat(400_000);
-            asks(worth(template.len() / 3 * units), |_| Picture::parse(&template)?.write_numeric(&number));
+            asks(worth(template.len() / 3 * units), |_| NumberFormat::parse(&template)?.write_numeric(&number));
             asks(worth(template.len() / 3 * units), |_| to_number(&template, &template));
         }
     }

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::EvalContext;
-use crate::datetime::abbreviations::Meaning;
+use crate::datetime::abbreviations::AbbreviationMeaning;
 use crate::datetime::calendar::*;
-use crate::datetime::parse::{Problem, session_zone};
+use crate::datetime::parse::{DatetimeProblem, session_zone};
 use crate::datetime::zone::{Zone, abbreviation};
 use crate::datetime::{self, problem};
 use crate::pieces;
@@ -18,8 +18,8 @@ enum NamedZone {
 }
 /// What the text gave; 0 is not given.
 #[derive(Default)]
-struct Read {
-    convention: Option<Convention>,
+struct ReadFields {
+    convention: Option<CalendarConvention>,
     hour: i32,
     minute: i32,
     second: i32,
@@ -47,19 +47,19 @@ struct Read {
     zone: Option<NamedZone>,
 }
 /// The moment read, before a zone is applied.
-pub struct Moment {
+pub struct ReadMoment {
     pub tm: Tm,
     pub zone: Option<i32>,
     /// Digits of FF1 to FF6, or 0.
     pub fraction_digits: u8,
 }
 
-struct Scanner<'a> {
+struct TemplateScanner<'a> {
     text: &'a str,
     at: usize,
     /// The node behind the one that is read.
-    following: Option<Node<'a>>,
-    out: Read,
+    following: Option<TemplateNode<'a>>,
+    out: ReadFields,
 }
 
 fn format_error(message: String) -> Error {
@@ -87,7 +87,7 @@ fn near_2020(year: i32) -> i32 {
     }
 }
 
-impl<'a> Scanner<'a> {
+impl<'a> TemplateScanner<'a> {
     fn peek(&self) -> u8 {
         self.text.as_bytes().get(self.at).copied().unwrap_or(0)
     }
@@ -108,7 +108,7 @@ impl<'a> Scanner<'a> {
     fn rest_bytes(&self) -> &'a [u8] {
         self.text.as_bytes().get(self.at..).unwrap_or(&[])
     }
-    fn scan(&mut self, mut nodes: Nodes<'a>) -> Result<()> {
+    fn scan(&mut self, mut nodes: TemplateNodes<'a>) -> Result<()> {
         let mut exact = false;
         // Characters skipped beyond what the template has.
         let mut extra = 0;
@@ -120,7 +120,7 @@ impl<'a> Scanner<'a> {
             }
             self.following = nodes.next().transpose()?;
             let loosens = match node {
-                Node::Field(f) => f.key != Key::Exact,
+                TemplateNode::Field(f) => f.key != TemplateKey::Exact,
                 _ => is_first,
             };
             is_first = false;
@@ -128,20 +128,20 @@ impl<'a> Scanner<'a> {
                 extra += self.skip_spaces()?;
             }
             match node {
-                Node::Space(_) | Node::Separator(_) if exact => self.skip_char(),
-                Node::Space(_) | Node::Separator(_) => {
+                TemplateNode::Space(_) | TemplateNode::Separator(_) if exact => self.skip_char(),
+                TemplateNode::Space(_) | TemplateNode::Separator(_) => {
                     extra -= 1;
                     if is_space(self.peek()) || is_separator(self.peek()) {
                         self.at += 1;
                         extra += 1;
                     }
                 }
-                Node::Literal(_) if !exact && extra > 0 => extra -= 1,
-                Node::Literal(_) => self.skip_char(),
-                Node::Field(f) => {
+                TemplateNode::Literal(_) if !exact && extra > 0 => extra -= 1,
+                TemplateNode::Literal(_) => self.skip_char(),
+                TemplateNode::Field(f) => {
                     work::step(UNITS_OF_FIELD)?;
                     self.set_convention(f.convention)?;
-                    if f.key == Key::Exact {
+                    if f.key == TemplateKey::Exact {
                         exact = true;
                     } else {
                         self.field(&f, extra)?;
@@ -154,8 +154,8 @@ impl<'a> Scanner<'a> {
         }
         Ok(())
     }
-    fn set_convention(&mut self, c: Convention) -> Result<()> {
-        if c == Convention::Any {
+    fn set_convention(&mut self, c: CalendarConvention) -> Result<()> {
+        if c == CalendarConvention::Any {
             return Ok(());
         }
         if *self.out.convention.get_or_insert(c) != c {
@@ -165,16 +165,18 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
     /// Whether what follows this field in the template is no digit, so that the number may be of any length.
-    fn next_is_separator(&self, f: &Field) -> bool {
+    fn next_is_separator(&self, f: &TemplateField) -> bool {
         f.ordinal != Ordinal::None
             || match self.following {
                 None => true,
-                Some(Node::Field(n)) => !n.digits,
-                Some(Node::Literal(c) | Node::Space(c) | Node::Separator(c)) => !c.is_ascii_digit(),
+                Some(TemplateNode::Field(n)) => !n.digits,
+                Some(TemplateNode::Literal(c) | TemplateNode::Space(c) | TemplateNode::Separator(c)) => {
+                    !c.is_ascii_digit()
+                }
             }
     }
     /// Reads an integer; returns it and the bytes taken, blanks included.
-    fn int(&mut self, f: &Field, len: usize) -> Result<(i32, usize)> {
+    fn int(&mut self, f: &TemplateField, len: usize) -> Result<(i32, usize)> {
         let init = self.at;
         self.skip_spaces()?;
         let bytes = self.text.as_bytes();
@@ -214,14 +216,14 @@ impl<'a> Scanner<'a> {
         })?;
         Ok((v, self.at - init))
     }
-    fn ordinal(&mut self, f: &Field) {
+    fn ordinal(&mut self, f: &TemplateField) {
         if f.ordinal != Ordinal::None {
             self.skip_char();
             self.skip_char();
         }
     }
     /// Which of `words` the text goes on with, in any case.
-    fn word<'w>(&mut self, f: &Field, words: impl Iterator<Item = &'w str>) -> Result<usize> {
+    fn word<'w>(&mut self, f: &TemplateField, words: impl Iterator<Item = &'w str>) -> Result<usize> {
         let rest = self.rest().as_bytes();
         for (i, w) in words.enumerate() {
             if rest.get(..w.len()).is_some_and(|head| head.eq_ignore_ascii_case(w.as_bytes())) {
@@ -234,55 +236,57 @@ impl<'a> Scanner<'a> {
             .with_detail("The given value did not match any of the allowed values for this field."))
     }
     /// A number into the field that `slot` names.
-    fn store(&mut self, f: &Field, len: usize, slot: fn(&mut Read) -> &mut i32) -> Result<usize> {
+    fn store(&mut self, f: &TemplateField, len: usize, slot: fn(&mut ReadFields) -> &mut i32) -> Result<usize> {
         let (v, used) = self.int(f, len)?;
         set(slot(&mut self.out), v, f.name)?;
         self.ordinal(f);
         Ok(used)
     }
-    fn field(&mut self, f: &Field, extra: i32) -> Result<()> {
+    fn field(&mut self, f: &TemplateField, extra: i32) -> Result<()> {
         let len = f.name.len();
         match f.key {
-            Key::HalfDay | Key::Era => {
+            TemplateKey::HalfDay | TemplateKey::Era => {
                 let words = match (f.key, f.name.contains('.')) {
-                    (Key::HalfDay, true) => ["a.m.", "p.m."],
-                    (Key::HalfDay, false) => ["am", "pm"],
+                    (TemplateKey::HalfDay, true) => ["a.m.", "p.m."],
+                    (TemplateKey::HalfDay, false) => ["am", "pm"],
                     (_, true) => ["a.d.", "b.c."],
                     (_, false) => ["ad", "bc"],
                 };
                 let v = self.word(f, words.into_iter())? as i32;
-                if f.key == Key::HalfDay {
+                if f.key == TemplateKey::HalfDay {
                     self.out.twelve_hour = true;
                     set(&mut self.out.pm, v, f.name)?;
                 } else {
                     set(&mut self.out.bc, v, f.name)?;
                 }
             }
-            Key::Hour12 => {
+            TemplateKey::Hour12 => {
                 self.store(f, 2, |r| &mut r.hour)?;
                 self.out.twelve_hour = true;
             }
-            Key::Hour24 => drop(self.store(f, 2, |r| &mut r.hour)?),
-            Key::Minute => drop(self.store(f, len, |r| &mut r.minute)?),
-            Key::Second => drop(self.store(f, len, |r| &mut r.second)?),
-            Key::SecondOfDay => drop(self.store(f, len, |r| &mut r.second_of_day)?),
-            Key::Millis | Key::Micros | Key::Fraction(_) => self.fraction(f)?,
-            Key::Zone | Key::Offset | Key::ZoneHour | Key::ZoneMinute => self.zone(f, extra)?,
+            TemplateKey::Hour24 => drop(self.store(f, 2, |r| &mut r.hour)?),
+            TemplateKey::Minute => drop(self.store(f, len, |r| &mut r.minute)?),
+            TemplateKey::Second => drop(self.store(f, len, |r| &mut r.second)?),
+            TemplateKey::SecondOfDay => drop(self.store(f, len, |r| &mut r.second_of_day)?),
+            TemplateKey::Millis | TemplateKey::Micros | TemplateKey::Fraction(_) => self.fraction(f)?,
+            TemplateKey::Zone | TemplateKey::Offset | TemplateKey::ZoneHour | TemplateKey::ZoneMinute => {
+                self.zone(f, extra)?
+            }
             _ => self.date_field(f)?,
         }
         Ok(())
     }
-    fn fraction(&mut self, f: &Field) -> Result<()> {
+    fn fraction(&mut self, f: &TemplateField) -> Result<()> {
         // 25 and 250 are a quarter; 025 is not.
         let scale =
             |v: i32, digits: usize, used: usize| v.saturating_mul(10i32.pow(digits.saturating_sub(used) as u32));
-        if f.key == Key::Millis {
+        if f.key == TemplateKey::Millis {
             let (v, used) = self.int(f, 3)?;
             set(&mut self.out.millis, v, f.name)?;
             self.out.millis = scale(v, 3, used);
         } else {
             let mut len = 6;
-            if let Key::Fraction(n) = f.key {
+            if let TemplateKey::Fraction(n) = f.key {
                 self.out.fraction_digits = n;
                 len = usize::from(n);
             }
@@ -293,15 +297,15 @@ impl<'a> Scanner<'a> {
         self.ordinal(f);
         Ok(())
     }
-    fn zone(&mut self, f: &Field, extra: i32) -> Result<()> {
-        if f.key == Key::ZoneMinute {
+    fn zone(&mut self, f: &TemplateField, extra: i32) -> Result<()> {
+        if f.key == TemplateKey::ZoneMinute {
             if self.out.zone_sign == 0 {
                 self.out.zone_sign = 1;
             }
             let (v, _) = self.int(f, 2)?;
             return set(&mut self.out.zone_minute, v, f.name);
         }
-        if f.key == Key::Zone {
+        if f.key == TemplateKey::Zone {
             if let Some((used, zone)) = zone_prefix(self.rest()) {
                 self.at += used;
                 self.out.zone = Some(zone);
@@ -326,31 +330,31 @@ impl<'a> Scanner<'a> {
         }
         let (v, _) = self.int(f, 2)?;
         set(&mut self.out.zone_hour, v, f.name)?;
-        if f.key != Key::ZoneHour && self.peek() == b':' {
+        if f.key != TemplateKey::ZoneHour && self.peek() == b':' {
             self.at += 1;
             let (v, _) = self.int(f, 2)?;
             set(&mut self.out.zone_minute, v, f.name)?;
         }
         Ok(())
     }
-    fn date_field(&mut self, f: &Field) -> Result<()> {
+    fn date_field(&mut self, f: &TemplateField) -> Result<()> {
         let len = f.name.len();
         let short = |s: &&'static str| s.get(..3).unwrap_or("");
         match f.key {
-            Key::MonthName | Key::MonthShort => {
-                let v = if f.key == Key::MonthName {
+            TemplateKey::MonthName | TemplateKey::MonthShort => {
+                let v = if f.key == TemplateKey::MonthName {
                     self.word(f, MONTHS.into_iter())?
                 } else {
                     self.word(f, MONTHS.iter().map(short))?
                 };
                 set(&mut self.out.month, v as i32 + 1, f.name)?;
             }
-            Key::RomanMonth => {
+            TemplateKey::RomanMonth => {
                 let v = self.word(f, ROMAN_MONTHS.into_iter().rev())?;
                 set(&mut self.out.month, 12 - v as i32, f.name)?;
             }
-            Key::DayName | Key::DayShort => {
-                let v = if f.key == Key::DayName {
+            TemplateKey::DayName | TemplateKey::DayShort => {
+                let v = if f.key == TemplateKey::DayName {
                     self.word(f, DAYS.into_iter())?
                 } else {
                     self.word(f, DAYS.iter().map(short))?
@@ -358,36 +362,36 @@ impl<'a> Scanner<'a> {
                 set(&mut self.out.weekday, v as i32, f.name)?;
                 self.out.weekday += 1;
             }
-            Key::Month => drop(self.store(f, len, |r| &mut r.month)?),
-            Key::DayOfYear | Key::IsoDayOfYear => drop(self.store(f, 3, |r| &mut r.day_of_year)?),
-            Key::DayOfMonth => drop(self.store(f, len, |r| &mut r.day)?),
-            Key::DayOfWeek => drop(self.store(f, len, |r| &mut r.weekday)?),
-            Key::IsoDayOfWeek => {
+            TemplateKey::Month => drop(self.store(f, len, |r| &mut r.month)?),
+            TemplateKey::DayOfYear | TemplateKey::IsoDayOfYear => drop(self.store(f, 3, |r| &mut r.day_of_year)?),
+            TemplateKey::DayOfMonth => drop(self.store(f, len, |r| &mut r.day)?),
+            TemplateKey::DayOfWeek => drop(self.store(f, len, |r| &mut r.weekday)?),
+            TemplateKey::IsoDayOfWeek => {
                 self.store(f, 1, |r| &mut r.weekday)?;
                 self.out.weekday = if self.out.weekday >= 7 { 1 } else { self.out.weekday + 1 };
             }
-            Key::Week | Key::IsoWeek => drop(self.store(f, len, |r| &mut r.week)?),
+            TemplateKey::Week | TemplateKey::IsoWeek => drop(self.store(f, len, |r| &mut r.week)?),
             // Read, and not used: no date follows from a quarter.
-            Key::Quarter => {
+            TemplateKey::Quarter => {
                 self.int(f, len)?;
                 self.ordinal(f);
             }
-            Key::Century => drop(self.store(f, len, |r| &mut r.century)?),
-            Key::YearComma => self.year_comma(f)?,
-            Key::Year(digits) | Key::IsoYear(digits) => {
+            TemplateKey::Century => drop(self.store(f, len, |r| &mut r.century)?),
+            TemplateKey::YearComma => self.year_comma(f)?,
+            TemplateKey::Year(digits) | TemplateKey::IsoYear(digits) => {
                 let used = self.store(f, len, |r| &mut r.year)?;
                 if digits < 4 && used < 4 {
                     self.out.year = near_2020(self.out.year);
                 }
                 self.out.year_digits = digits;
             }
-            Key::WeekOfMonth => drop(self.store(f, len, |r| &mut r.week_of_month)?),
-            Key::Julian => drop(self.store(f, len, |r| &mut r.julian)?),
+            TemplateKey::WeekOfMonth => drop(self.store(f, len, |r| &mut r.week_of_month)?),
+            TemplateKey::Julian => drop(self.store(f, len, |r| &mut r.julian)?),
             _ => {}
         }
         Ok(())
     }
-    fn year_comma(&mut self, f: &Field) -> Result<()> {
+    fn year_comma(&mut self, f: &TemplateField) -> Result<()> {
         let bad = |s: &str| format_error(format!("invalid value \"{s}\" for \"Y,YYY\""));
         let rest = self.rest();
         let b = rest.as_bytes();
@@ -433,14 +437,14 @@ fn zone_prefix(text: &str) -> Option<(usize, NamedZone)> {
     let letters = text.bytes().take(10).take_while(u8::is_ascii_alphabetic).count();
     (1..=letters).rev().find_map(|n| {
         let zone = match abbreviation(&text.get(..n)?.to_ascii_lowercase())? {
-            Meaning::Fixed(east, _) => NamedZone::Fixed(*east),
-            Meaning::Zone(name) => NamedZone::Zone(Zone::find(name)?),
+            AbbreviationMeaning::Fixed(east, _) => NamedZone::Fixed(*east),
+            AbbreviationMeaning::Zone(name) => NamedZone::Zone(Zone::find(name)?),
         };
         Some((n, zone))
     })
 }
 
-impl Read {
+impl ReadFields {
     fn time(&self, tm: &mut Tm) -> Result<()> {
         if self.second_of_day != 0 {
             let s = self.second_of_day;
@@ -493,7 +497,7 @@ impl Read {
             tm.year = y;
             has_year = true;
         }
-        let iso = self.convention == Some(Convention::Iso);
+        let iso = self.convention == Some(CalendarConvention::Iso);
         let from_jd = |jd: i32, tm: &mut Tm| (tm.year, tm.month, tm.day) = from_julian(jd);
         if self.julian != 0 {
             from_jd(self.julian, tm);
@@ -561,11 +565,11 @@ fn day_of_year(number: i32, tm: &mut Tm) {
     }
 }
 
-pub fn moment(text: &str, template: &str) -> Result<Moment> {
-    let mut s = Scanner { text, at: 0, following: None, out: Read::default() };
-    s.scan(Nodes::of(template))?;
+pub fn moment(text: &str, template: &str) -> Result<ReadMoment> {
+    let mut s = TemplateScanner { text, at: 0, following: None, out: ReadFields::default() };
+    s.scan(TemplateNodes::of(template))?;
     let mut r = s.out;
-    let overflow = || problem(Problem::FieldOverflow, text, "timestamp");
+    let overflow = || problem(DatetimeProblem::FieldOverflow, text, "timestamp");
     let mut tm = Tm { month: 1, day: 1, ..Tm::default() };
     r.time(&mut tm)?;
     r.date(&mut tm, &overflow)?;
@@ -577,7 +581,7 @@ pub fn moment(text: &str, template: &str) -> Result<Moment> {
     }
     let zone = if r.zone_sign != 0 {
         if !(0..=15).contains(&r.zone_hour) || !(0..60).contains(&r.zone_minute) {
-            return Err(problem(Problem::ZoneOverflow, text, "timestamp"));
+            return Err(problem(DatetimeProblem::ZoneOverflow, text, "timestamp"));
         }
         Some(r.zone_sign * (r.zone_hour * 60 + r.zone_minute) * 60)
     } else {
@@ -586,7 +590,7 @@ pub fn moment(text: &str, template: &str) -> Result<Moment> {
             NamedZone::Zone(z) => z.offset_for_local(tm.timestamp().unwrap_or(0)),
         })
     };
-    Ok(Moment { tm, zone, fraction_digits: r.fraction_digits })
+    Ok(ReadMoment { tm, zone, fraction_digits: r.fraction_digits })
 }
 pub fn date(text: &str, template: &str) -> Result<i32> {
     let tm = moment(text, template)?.tm;

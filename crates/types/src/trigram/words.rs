@@ -18,15 +18,15 @@ pub struct WordSimilarity {
 }
 
 /// A text's trigrams with what begins and ends words.
-struct Text {
+struct TrigramText {
     trigrams: Vec<Trigram>,
     begins: Vec<bool>,
     ends: Vec<bool>,
 }
 
-impl Text {
-    fn of(text: &str) -> Result<Text> {
-        let mut out = Text { trigrams: Vec::new(), begins: Vec::new(), ends: Vec::new() };
+impl TrigramText {
+    fn of(text: &str) -> Result<TrigramText> {
+        let mut out = TrigramText { trigrams: Vec::new(), begins: Vec::new(), ends: Vec::new() };
         let symbols = symbols_of(text)?;
         for word in work::steps(symbols.split(GAP), UNITS_OF_TRIGRAM) {
             let word = word?;
@@ -50,15 +50,15 @@ impl Text {
 
 /// An extent's trigrams, counted as its ends move.
 #[derive(Clone, Copy)]
-struct Extent {
+struct WordExtent {
     lower: usize,
     /// Different ones, and those of them that are wanted.
     all: usize,
     common: usize,
 }
 
-struct Search<'t> {
-    text: &'t Text,
+struct ExtentSearch<'t> {
+    text: &'t TrigramText,
     strict: bool,
     enough: Option<f64>,
     /// For each trigram of the text a number, the same for equal ones; by number, whether it is wanted.
@@ -71,7 +71,7 @@ struct Search<'t> {
 
 /// How alike `pattern` and the part of `text` are that is most like it.
 pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result<f32> {
-    let (pattern, text) = (super::of_text(pattern)?, Text::of(text)?);
+    let (pattern, text) = (super::of_text(pattern)?, TrigramText::of(text)?);
     let mut known: HashMap<Trigram, usize> = HashMap::new();
     let mut wanted = Vec::new();
     for t in &pattern {
@@ -88,7 +88,7 @@ pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result
         }));
     }
     let last_seen = vec![None; wanted.len()];
-    Search {
+    ExtentSearch {
         text: &text,
         strict: how.strict,
         enough: how.enough,
@@ -100,24 +100,24 @@ pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result
     .best()
 }
 
-impl Search<'_> {
+impl ExtentSearch<'_> {
     fn is_enough(&self, found: f32) -> bool {
         self.enough.is_some_and(|enough| f64::from(found) >= enough)
     }
-    fn share(&self, e: Extent) -> f32 {
+    fn share(&self, e: WordExtent) -> f32 {
         share(e.common, self.wanted_count, e.all)
     }
 
     fn best(mut self) -> Result<f32> {
         let mut best = 0.0f32;
-        let mut extent = self.strict.then_some(Extent { lower: 0, all: 0, common: 0 });
+        let mut extent = self.strict.then_some(WordExtent { lower: 0, all: 0, common: 0 });
         let mut steps = SmallSteps::default();
         for at in 0..self.numbers.len() {
             steps.step(5)?;
             let number = self.numbers[at];
             let is_wanted = self.wanted[number];
             if extent.is_some() || is_wanted {
-                let e = extent.get_or_insert(Extent { lower: at, all: 0, common: 0 });
+                let e = extent.get_or_insert(WordExtent { lower: at, all: 0, common: 0 });
                 if self.last_seen[number].is_none() {
                     e.all += 1;
                     e.common += usize::from(is_wanted);
@@ -143,7 +143,7 @@ impl Search<'_> {
     }
 
     /// The extent from a later start on, if that is better, and how good it is.
-    fn shortened(&self, current: Extent, upper: usize, steps: &mut SmallSteps) -> Result<(Extent, f32)> {
+    fn shortened(&self, current: WordExtent, upper: usize, steps: &mut SmallSteps) -> Result<(WordExtent, f32)> {
         let (mut best, mut found, mut tried) = (current, self.share(current), current);
         for lower in current.lower..=upper {
             steps.step(5)?;
@@ -151,7 +151,7 @@ impl Search<'_> {
                 let share = self.share(tried);
                 if share > found {
                     found = share;
-                    best = Extent { lower, ..tried };
+                    best = WordExtent { lower, ..tried };
                 }
                 if self.is_enough(found) {
                     break;

@@ -1,7 +1,7 @@
 //! What a type is: one descriptor for each built-in type that has values of its own (docs/decisions/0040).
 //!
 //! A new type is a file with its descriptor and a row of [`ROWS`]; pg_type has its row already. Its values are
-//! [`Opaque`] unless one of [`Datum`]'s variants holds them, so nothing else has to know it. Arrays, ranges, composite
+//! [`OpaqueValue`] unless one of [`Datum`]'s variants holds them, so nothing else has to know it. Arrays, ranges, composite
 //! types, domains and enums have no descriptors: what they are made of says how they are read and written.
 //!
 //! Must not know: catalogs, sessions.
@@ -40,7 +40,7 @@ pub struct TypeDescriptor {
     pub is_ordered: bool,
     /// PostgreSQL hashes it as it is hashed here: hash partitions may have it as their key.
     pub is_hashed: bool,
-    pub modifier: Option<&'static Modifier>,
+    pub modifier: Option<&'static TypeModifier>,
     /// Its values mean the same in every session and are read without looking anything up.
     pub is_self_contained: bool,
     /// The text form means the same under all settings and names nothing: the binder reads literals.
@@ -48,7 +48,7 @@ pub struct TypeDescriptor {
     /// Types of one group hold their values alike: a cast between them changes nothing.
     pub held_as: HeldAs,
     pub statistics: StatisticsKind,
-    /// If values are [`Opaque`].
+    /// If values are [`OpaqueValue`].
     pub opaque: Option<OpaqueType>,
 }
 
@@ -70,7 +70,7 @@ pub enum StatisticsKind {
     Lexemes,
 }
 
-pub struct Modifier {
+pub struct TypeModifier {
     /// The modifier of what stands in parentheses behind the type's name; an error is of SQLSTATE 22023.
     pub read: fn(&[i32]) -> std::result::Result<i32, String>,
     /// A value cut or rounded to a modifier; the flag says that the cast is explicit.
@@ -80,7 +80,7 @@ pub struct Modifier {
 /// A value that only its type's descriptor knows. Its bytes sort as the type's values do, equal values have equal bytes,
 /// and no value's bytes begin another's.
 #[derive(Debug)]
-pub struct Opaque {
+pub struct OpaqueValue {
     pub ty: &'static TypeDescriptor,
     pub bytes: Box<[u8]>,
 }
@@ -105,16 +105,16 @@ impl std::fmt::Debug for TypeDescriptor {
     }
 }
 
-impl Opaque {
+impl OpaqueValue {
     pub fn datum(ty: &'static TypeDescriptor, bytes: &[u8]) -> Datum {
-        Datum::Opaque(Arc::new(Opaque { ty, bytes: bytes.into() }))
+        Datum::Opaque(Arc::new(OpaqueValue { ty, bytes: bytes.into() }))
     }
     /// Of the type with this OID; None: such values do not exist.
     pub fn of_type(type_oid: Oid, bytes: &[u8]) -> Option<Datum> {
         let ty = descriptor(type_oid)?;
-        ty.opaque.as_ref().map(|_| Opaque::datum(ty, bytes))
+        ty.opaque.as_ref().map(|_| OpaqueValue::datum(ty, bytes))
     }
-    pub fn compare(&self, other: &Opaque) -> Ordering {
+    pub fn compare(&self, other: &OpaqueValue) -> Ordering {
         self.bytes.cmp(&other.bytes)
     }
     fn hash_functions(&self) -> Result<&'static OpaqueHash> {

@@ -1,6 +1,6 @@
 //! Booleans, numbers, and what is held in the same way.
 
-use super::{FREE, HeldAs, Modifier, PLAIN, TypeDescriptor, fixed};
+use super::{FREE, HeldAs, PLAIN, TypeDescriptor, TypeModifier, fixed};
 use crate::Datum;
 use crate::io::{self, float, int};
 use crate::numeric::Numeric;
@@ -9,7 +9,7 @@ use crate::row::PhysicalType as P;
 use std::sync::Arc;
 
 /// The upper half is the precision, the lower the scale, four more than they are.
-static NUMERIC_MODIFIER: Modifier = Modifier {
+static NUMERIC_MODIFIER: TypeModifier = TypeModifier {
     read: |mods| {
         let (p, s) = match mods {
             [p] => (*p, 0),

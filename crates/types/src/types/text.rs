@@ -1,6 +1,6 @@
 //! Text, what is held as text, and bytes.
 
-use super::{BASE, FREE, HeldAs, Modifier, PLAIN, TypeDescriptor, bad_format, error, fixed, short};
+use super::{BASE, FREE, HeldAs, PLAIN, TypeDescriptor, TypeModifier, bad_format, error, fixed, short};
 use crate::oids::*;
 use crate::row::PhysicalType as P;
 use crate::{Datum, EvalContext, cast, io, json, pieces};
@@ -29,7 +29,7 @@ fn json_in(text: &str, _: i32, _: &EvalContext<'_>) -> Result<Datum> {
     shared::text(text).map(Datum::Text)
 }
 fn jsonb_in(text: &str, _: i32, _: &EvalContext<'_>) -> Result<Datum> {
-    json::binary::datum(&json::Value::parse(text)?)
+    json::binary::datum(&json::JsonValue::parse(text)?)
 }
 fn jsonpath_in(text: &str, _: i32, _: &EvalContext<'_>) -> Result<Datum> {
     Ok(Datum::text(json::path_parse::parse(text)?.text()))
@@ -57,28 +57,28 @@ fn length(mods: &[i32], name: &str, longest: i32) -> std::result::Result<i32, St
 const CHARACTERS_MAX: i32 = 10_485_760;
 const BITS_MAX: i32 = 83_886_080;
 
-static VARCHAR_MODIFIER: Modifier = Modifier {
+static VARCHAR_MODIFIER: TypeModifier = TypeModifier {
     read: |mods| Ok(length(mods, "varchar", CHARACTERS_MAX)? + 4),
     apply: |value, modifier, explicit| match &value {
         Datum::Text(s) if s.len() as i64 > i64::from(modifier) - 4 => cast::varchar(s, modifier, explicit),
         _ => Ok(value),
     },
 };
-static BPCHAR_MODIFIER: Modifier = Modifier {
+static BPCHAR_MODIFIER: TypeModifier = TypeModifier {
     read: |mods| Ok(length(mods, "char", CHARACTERS_MAX)? + 4),
     apply: |value, modifier, explicit| match &value {
         Datum::Text(s) => cast::bpchar(s, modifier, explicit),
         _ => Ok(value),
     },
 };
-static BIT_MODIFIER: Modifier = Modifier {
+static BIT_MODIFIER: TypeModifier = TypeModifier {
     read: |mods| length(mods, "bit", BITS_MAX),
     apply: |value, modifier, explicit| match &value {
         Datum::Text(s) => cast::bit_length(BIT, s, modifier, explicit),
         _ => Ok(value),
     },
 };
-static VARBIT_MODIFIER: Modifier = Modifier {
+static VARBIT_MODIFIER: TypeModifier = TypeModifier {
     read: |mods| length(mods, "varbit", BITS_MAX),
     apply: |value, modifier, explicit| match &value {
         Datum::Text(s) => cast::bit_length(VARBIT, s, modifier, explicit),

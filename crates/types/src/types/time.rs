@@ -1,6 +1,6 @@
 //! Dates and times. Their text forms depend on DateStyle and TimeZone.
 
-use super::{BASE, Modifier, TypeDescriptor, error, fixed};
+use super::{BASE, TypeDescriptor, TypeModifier, error, fixed};
 use crate::oids::*;
 use crate::row::PhysicalType as P;
 use crate::{Datum, EvalContext, Interval, datetime};
@@ -8,8 +8,8 @@ use kilndb_base::{Result, sqlstate};
 use std::sync::Arc;
 
 /// Digits of the seconds' fraction.
-const fn precision(apply: fn(Datum, i32, bool) -> Result<Datum>) -> Modifier {
-    Modifier {
+const fn precision(apply: fn(Datum, i32, bool) -> Result<Datum>) -> TypeModifier {
+    TypeModifier {
         read: |mods| match mods {
             [p] => Ok((*p).clamp(0, 6)),
             _ => Err("invalid type modifier".into()),
@@ -17,14 +17,14 @@ const fn precision(apply: fn(Datum, i32, bool) -> Result<Datum>) -> Modifier {
         apply,
     }
 }
-static TIME_MODIFIER: Modifier = precision(|value, modifier, _| {
+static TIME_MODIFIER: TypeModifier = precision(|value, modifier, _| {
     Ok(match value {
         Datum::Time(v) => Datum::Time(datetime::round_time(v, modifier)),
         Datum::TimeTz(v, zone) => Datum::TimeTz(datetime::round_time(v, modifier), zone),
         other => other,
     })
 });
-static TIMESTAMP_MODIFIER: Modifier = precision(|value, modifier, _| {
+static TIMESTAMP_MODIFIER: TypeModifier = precision(|value, modifier, _| {
     Ok(match value {
         Datum::Timestamp(v) => Datum::Timestamp(datetime::round_timestamp(v, modifier)?),
         Datum::TimestampTz(v) => Datum::TimestampTz(datetime::round_timestamp(v, modifier)?),
@@ -32,7 +32,7 @@ static TIMESTAMP_MODIFIER: Modifier = precision(|value, modifier, _| {
     })
 });
 /// The upper half says which fields, the lower how many digits.
-static INTERVAL_MODIFIER: Modifier = Modifier {
+static INTERVAL_MODIFIER: TypeModifier = TypeModifier {
     read: |mods| match mods {
         [range] => Ok((range << 16) | 0xffff),
         [range, p] => Ok((range << 16) | (*p).clamp(0, 6)),

@@ -72,7 +72,7 @@ fn remainder(a: &[u32], b: &[u32]) -> Words {
 }
 
 /// What Euclid's steps make of (a, b): (x0·a + y0·b, x1·a + y1·b), each with factors of different signs.
-struct Steps {
+struct Cofactors {
     x0: i64,
     y0: i64,
     x1: i64,
@@ -81,12 +81,12 @@ struct Steps {
 
 /// Euclid's algorithm on the leading decimals, as far as it is sure that the whole numbers have the same quotients
 /// (Collins's condition). None if not even the first quotient is sure. a ≥ b, and a has more than two words.
-fn simulate(a: &[u32], b: &[u32]) -> Option<Steps> {
+fn simulate(a: &[u32], b: &[u32]) -> Option<Cofactors> {
     if a.len() != b.len() {
         return None;
     }
     let (mut high_a, mut high_b) = (leading(a, a), leading(b, a));
-    let mut s = Steps { x0: 1, y0: 0, x1: 0, y1: 1 };
+    let mut s = Cofactors { x0: 1, y0: 0, x1: 0, y1: 1 };
     while high_b != 0 {
         let quotient = high_a / high_b;
         let rest = high_a - quotient * high_b;
@@ -101,7 +101,7 @@ fn simulate(a: &[u32], b: &[u32]) -> Option<Steps> {
         {
             break;
         }
-        s = Steps { x0: s.x1, y0: s.y1, x1: x2, y1: y2 };
+        s = Cofactors { x0: s.x1, y0: s.y1, x1: x2, y1: y2 };
         (high_a, high_b) = (high_b, rest);
     }
     (s.y0 != 0).then_some(s)
@@ -116,7 +116,7 @@ fn leading(b: &[u32], a: &[u32]) -> i64 {
 }
 
 /// Both numbers' next values at once.
-fn apply(s: &Steps, a: &mut Words, b: &mut Words) {
+fn apply(s: &Cofactors, a: &mut Words, b: &mut Words) {
     // What is added to a column to keep it positive: dividing by a constant is faster without signs.
     const ABOVE: i64 = 2 * WORD;
     let (mut carry_a, mut carry_b) = (0i64, 0i64);
