@@ -119,10 +119,19 @@ pub trait TextSearchCatalog {
     }
 }
 
+/// By so much two times must differ to make different UUIDs of version 7, which have twelve bits for a part of a
+/// millisecond (RFC 9562, section 6.2, method 3).
+pub const UUID_CLOCK_STEP_NANOS: i64 = 1_000_000 / 4096 + 1;
+
 /// The world around a session: what time it is, chance, and the client.
 pub trait SessionEnvironment {
     /// Monotonic and wall clock, microseconds since 1970 UTC.
     fn clock_unix_micros(&self) -> i64;
+    /// The wall clock in nanoseconds since 1970 UTC, and after what the session has been told before by
+    /// [`UUID_CLOCK_STEP_NANOS`] at least.
+    fn ascending_unix_nanos(&self) -> i64 {
+        self.clock_unix_micros().saturating_mul(1000)
+    }
     fn random_bytes(&self, buf: &mut [u8]);
     /// A notice or warning for the client.
     fn notice(&self, notice: Error);

@@ -46,7 +46,7 @@ use kilndb_spill::TempSpace;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use kilndb_types::EvalContext;
-use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
+use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog, UUID_CLOCK_STEP_NANOS};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -67,6 +67,8 @@ pub struct Scratch {
     /// set_config() calls of the statement: name, value, local.
     pub set_config: RefCell<PendingSettings>,
     pub random_state: Cell<[u64; 2]>,
+    /// The last time that a UUID was made of.
+    last_uuid_nanos: Cell<i64>,
     /// Advisory locks of the session; none if it holds none.
     pub advisory: RefCell<Option<kilndb_storage::LockOwner>>,
     pub listening: RefCell<Listening>,
@@ -280,6 +282,12 @@ impl TextSearchCatalog for StatementHost<'_> {
 impl SessionEnvironment for StatementHost<'_> {
     fn clock_unix_micros(&self) -> i64 {
         self.cluster.env.unix_micros()
+    }
+    fn ascending_unix_nanos(&self) -> i64 {
+        let now = self.cluster.env.unix_micros().saturating_mul(1000);
+        let nanos = now.max(self.scratch.last_uuid_nanos.get() + UUID_CLOCK_STEP_NANOS);
+        self.scratch.last_uuid_nanos.set(nanos);
+        nanos
     }
     fn random_bytes(&self, buf: &mut [u8]) {
         self.cluster.env.random_bytes(buf);

@@ -224,21 +224,27 @@ fn uuid4(c: &crate::EvalContext) -> [u8; 16] {
     u
 }
 /// Milliseconds, then 12 bits of the fraction, then randomness.
-fn uuid7(c: &crate::EvalContext, micros: i64) -> [u8; 16] {
+/// A UUID of version 7 of a time: microseconds since 1970 and the nanoseconds beyond them.
+fn uuid7(c: &crate::EvalContext, (micros, nanos): (i64, i64)) -> [u8; 16] {
     let mut u = uuid4(c);
     let ms = micros.div_euclid(1000);
     u[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
-    let fraction = (micros.rem_euclid(1000) * 4096 / 1000) as u16;
+    let fraction = ((micros.rem_euclid(1000) * 1000 + nanos) * 4096 / 1_000_000) as u16;
     u[6] = 0x70 | (fraction >> 8) as u8;
     u[7] = fraction as u8;
     u
 }
-fn shifted(c: &crate::EvalContext, by: crate::Interval) -> Result<i64> {
+/// The session's clock, which is later at each call: microseconds since 1970 and the nanoseconds beyond them.
+fn ascending_clock(c: &crate::EvalContext) -> (i64, i64) {
+    let nanos = c.host.ascending_unix_nanos();
+    (nanos.div_euclid(1000), nanos.rem_euclid(1000))
+}
+fn shifted(c: &crate::EvalContext, by: crate::Interval) -> Result<(i64, i64)> {
     const EPOCH: i64 = 946_684_800_000_000;
-    let now = c.host.clock_unix_micros();
+    let (now, nanos) = ascending_clock(c);
     let zone = crate::datetime::parse::session_zone(c);
     let ts = super::datetime::timestamptz_add(now - EPOCH, &by, &zone)?;
-    Ok(ts + EPOCH)
+    Ok((ts + EPOCH, nanos))
 }
 
 /// No other encoding is known yet.
@@ -277,7 +283,7 @@ scalars! {
     fn pg_convert_from(_c; b: bytea, e: text) = { only_utf8(e)?; work::step(b.len() / 4)?; std::str::from_utf8(b).map_err(|_| Error::new(sqlstate::CHARACTER_NOT_IN_REPERTOIRE, "invalid byte sequence for encoding \"UTF8\""))? };
     fn pg_convert_to(_c; s: text, e: text) = { only_utf8(e)?; s.as_bytes() };
     fn gen_random_uuid(c;) = uuid4(c);
-    fn uuidv7(c;) = uuid7(c, c.host.clock_unix_micros());
+    fn uuidv7(c;) = uuid7(c, ascending_clock(c));
     fn uuidv7_interval(c; by: interval) = uuid7(c, shifted(c, by)?);
     fn uuid_extract_timestamp(_c; u: uuid) = uuid_time(u);
     fn uuid_extract_version(_c; u: uuid) = uuid_version(u);
