@@ -1,7 +1,8 @@
 //! The registry of access methods of indexes: what users name after USING, and what it can do.
 //!
 //! An access method is a name for a kind of storage relation ([`AccessMethod::kind`]), with PostgreSQL's rules for that
-//! name. Hash and brin indexes are trees in all but their names, and no scan uses them (docs/compatibility.md).
+//! name. Brin indexes are trees in all but their name, and no scan uses them (docs/compatibility.md). So are hash indexes that
+//! an earlier build has made, but scans use those.
 //!
 //! Invariants
 //! 1. Whoever uses or defines an index asks for properties here, never for a method by its name.
@@ -33,6 +34,8 @@ pub struct AccessMethod {
     pub kind: Option<RelationKind>,
     /// Scans use the order of its keys; ASC, DESC and NULLS FIRST may be said of them.
     pub is_ordered: bool,
+    /// Scans find the rows of a whole key. Without an order they may find others too, and whoever scans compares.
+    pub finds_keys: bool,
     pub can_be_unique: bool,
     pub can_include: bool,
     pub can_have_several_columns: bool,
@@ -58,6 +61,7 @@ const fn by_name_only(oid: Oid, name: &'static str, handler: Oid) -> AccessMetho
         handler,
         kind: None,
         is_ordered: false,
+        finds_keys: false,
         can_be_unique: false,
         can_include: false,
         can_have_several_columns: true,
@@ -71,11 +75,12 @@ const fn by_name_only(oid: Oid, name: &'static str, handler: Oid) -> AccessMetho
     }
 }
 
-/// In the order of pg_am.
-pub static ACCESS_METHODS: [AccessMethod; 6] = [
+/// All access methods of indexes, in the order of pg_am.
+pub(crate) static ACCESS_METHODS: [AccessMethod; 6] = [
     AccessMethod {
         kind: Some(RelationKind::BTree),
         is_ordered: true,
+        finds_keys: true,
         can_be_unique: true,
         can_include: true,
         can_cluster: true,
@@ -87,7 +92,8 @@ pub static ACCESS_METHODS: [AccessMethod; 6] = [
         ..by_name_only(BTREE_METHOD, "btree", 330)
     },
     AccessMethod {
-        kind: Some(RelationKind::BTree),
+        kind: Some(RelationKind::Hash),
+        finds_keys: true,
         can_have_several_columns: false,
         strategies: 1,
         functions: 3,
@@ -127,10 +133,11 @@ impl AccessMethod {
     pub fn named(name: &str) -> Option<&'static AccessMethod> {
         ACCESS_METHODS.iter().find(|method| method.name == name)
     }
-    pub fn of_oid(oid: Oid) -> Option<&'static AccessMethod> {
+    pub(crate) fn of_oid(oid: Oid) -> Option<&'static AccessMethod> {
         ACCESS_METHODS.iter().find(|method| method.oid == oid)
     }
-    /// By its OID. What is no access method counts as the usual one, as indexes of system tables do.
+    /// The access method with this OID. An OID that is no access method's counts as that of the usual one, as indexes
+    /// of system tables do.
     pub fn of(oid: Oid) -> &'static AccessMethod {
         AccessMethod::of_oid(oid).unwrap_or(&ACCESS_METHODS[0])
     }

@@ -49,15 +49,15 @@ fn push_entries(
     key: &mut Vec<u8>,
     sorter: &mut KeySorter,
 ) -> Result<()> {
+    let kind = index.storage_kind();
     if classes.is_empty() {
         let has_null = encode_entry(index, values, key)?;
-        return sorter.push(key, rid, has_null);
+        return sorter.push(&kind.kept_key(key), rid, has_null);
     }
     let mut terms = Vec::new();
     for ((column, class), value) in (0..).zip(classes).zip(values) {
         class.terms(column, value, &mut terms)?;
     }
-    let kind = index.storage_kind();
     terms.iter().try_for_each(|term| sorter.push(&kind.kept_term(term), rid, false))
 }
 
@@ -247,6 +247,9 @@ impl Definitions<'_> {
             .txn
             .as_mut()
             .ok_or_else(|| Error::internal("no transaction to build an index in"))?;
+        if tree.kind() != index.storage_kind() {
+            return Err(Error::internal("an index is built in storage of another kind"));
+        }
         let mut previous: Option<Vec<u8>> = None;
         let mut duplicate = None;
         let sorted = MergedKeys::new(&mut sorters)?;

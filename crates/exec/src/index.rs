@@ -8,6 +8,7 @@ pub use kilndb_catalog::key_range::{KeyRange, append};
 use kilndb_catalog::key_range::{prefix_range, successor};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{IndexAccess, IndexPlan};
+use kilndb_storage::RelationKind;
 use kilndb_types::{Datum, oids};
 use std::ops::Bound;
 
@@ -121,6 +122,19 @@ pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<KeyRange>) -> Option<Vec<V
         return None;
     }
     ranges.into_iter().map(|(lower, _)| if let Bound::Included(key) = lower { Some(key) } else { None }).collect()
+}
+
+/// Where keys have no order, several may be kept as one: what is found for that is read once.
+pub(crate) fn join_equal(kind: RelationKind, ranges: &mut Vec<KeyRange>) {
+    if ranges.len() < 2 || kind.method().is_none_or(|method| method.is_ordered) {
+        return;
+    }
+    let kept = |range: &KeyRange| match &range.0 {
+        Bound::Included(key) => Some(kind.kept_key(key).into_owned()),
+        _ => None,
+    };
+    ranges.sort_by_cached_key(kept);
+    ranges.dedup_by_key(|range| kept(range));
 }
 
 /// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.

@@ -695,6 +695,7 @@ impl ScanProgress {
             if let Some(suffix) = &suffix {
                 index::narrow(access, &mut c.ranges, suffix);
             }
+            index::join_equal(tree.kind(), &mut c.ranges);
             if access.backward {
                 c.ranges.reverse();
             }
@@ -776,8 +777,11 @@ impl ScanProgress {
                 Fetched::Visible { recheck } => {
                     let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
                     let heap_bytes = suffix.map_or(0, |s| s.len());
-                    if recheck && self.key_now(source, access, rt, cx)? != self.cursor.key(at, heap_bytes) {
-                        continue;
+                    if recheck {
+                        let key = self.key_now(source, access, rt, cx)?;
+                        if *tree.kind().kept_key(&key) != *self.cursor.key(at, heap_bytes) {
+                            continue;
+                        }
                     }
                 }
             }

@@ -345,7 +345,7 @@ const STORAGE_LAYERS: &[(&str, &[&str])] = &[
     ("transactions", &["txn", "ssi::hooks", "locks::owner", "places"]),
     ("rows", &["heap", "txn::visibility", "ahead", "cell", "report"]),
     ("what an index method is", &["method"]),
-    ("index methods", &["btree", "inverted"]),
+    ("index methods", &["btree", "inverted", "hash"]),
     ("taking back, cleaning up", &["txn::rollback", "txn::purge", "undo::compact", "method::dispatch"]),
     ("checkpoints and recovery", &["control", "image::taking", "checkpoint", "restore", "recovery"]),
     ("the engine", &["cleaner", "engine"]),

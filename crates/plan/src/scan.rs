@@ -152,18 +152,22 @@ impl Planner<'_> {
         let all = if implied.is_empty() { preds } else { &all };
         let mut best: Option<IndexPath> = None;
         for index in &table.indexes {
-            if !index.valid || !index.method.is_ordered {
+            if !index.valid || !index.method.finds_keys {
                 continue;
             }
             if index.predicate_sql.is_some() && !self.predicate_implied(rel, table, index, preds)? {
                 continue;
             }
             let m = self.match_index(rel, table, index, all)?;
-            // A global index has one tree for all partitions: it is of use for a key, not for a range or an order.
-            if index.is_global && m.equal.len() + usize::from(m.any_of.is_some()) < index.keys.len() {
+            let has_whole_key = m.equal.len() + usize::from(m.any_of.is_some()) == index.keys.len();
+            if !index.method.is_ordered && !has_whole_key {
                 continue;
             }
-            let order = access::order_of(rel.id, index, m.equal.len(), wanted);
+            // A global index has one tree for all partitions: it is of use for a key, not for a range or an order.
+            if index.is_global && !has_whole_key {
+                continue;
+            }
+            let order = access::order_of(rel.id, index, m.equal.len(), wanted).filter(|_| index.method.is_ordered);
             let useful_order = !wanted.is_empty() && order.is_some() && m.any_of.is_none();
             if m.equal.is_empty() && m.lower.is_none() && m.upper.is_none() && m.any_of.is_none() && !useful_order {
                 continue;
@@ -297,7 +301,11 @@ impl Planner<'_> {
         let IndexPath { index, conditions: m, estimate, sorted } = path;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| !m.used.contains(i)).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
-        scan.filter = filter;
+        scan.filter = match index.method.is_ordered {
+            true => filter,
+            // What is found may have another key than the one that is looked for.
+            false => self.filter_of(rel, &preds.iter().collect::<Vec<_>>(), &layout)?.0,
+        };
         let empty = Layout::default();
         let one = |e: &Expr| self.compile(e, &empty);
         let equal = m.equal.iter().map(one).collect::<Result<Vec<_>>>()?;

@@ -139,3 +139,54 @@ fn files_have_text_and_json() {
         assert!(json.contains(part), "{part}\n{json}");
     }
 }
+
+/// Names and sizes of temporary files are not PostgreSQL's, the lines are.
+#[test]
+fn temporary_files_are_told() {
+    let bench = Bench::new("log-temporary", &[PREFIX, "work_mem=64kB", "log_temp_files=0"]);
+    let sorted = "select count(*) from (select i from generate_series(1, 20000) i order by i desc) x";
+    bench.run(&[
+        sorted,
+        "set log_temp_files = '10MB'",
+        sorted,
+        "set log_temp_files = -1",
+        sorted,
+        "set log_temp_files = 0",
+        "begin",
+        "declare c cursor for select i from generate_series(1, 20000) i order by i desc",
+        "fetch 3 from c",
+        "close c",
+        "commit",
+        "set log_min_error_statement = panic",
+        sorted,
+    ]);
+    let (_folder, lines) = bench.stop();
+    let mut told: Vec<String> = lines.iter().map(|line| without_file(line)).collect();
+    told.dedup();
+    let file = "LOG:  temporary file: path \"tmp/#\", size #";
+    let expected = [
+        format!("|postgres SELECT {file}"),
+        format!("|postgres SELECT STATEMENT:  {sorted}"),
+        // The first row has the runs merged, whose files go then; the last of them goes with the cursor.
+        format!("|postgres FETCH {file}"),
+        "|postgres FETCH STATEMENT:  fetch 3 from c".to_string(),
+        format!("|postgres CLOSE CURSOR {file}"),
+        "|postgres CLOSE CURSOR STATEMENT:  close c".to_string(),
+        format!("|postgres SELECT {file}"),
+    ];
+    // A sort has one file or several; each has both lines, but where statements are not told.
+    let mut once: Vec<String> = Vec::new();
+    for line in told {
+        if !once.iter().rev().take(2).any(|other| *other == line) {
+            once.push(line);
+        }
+    }
+    assert_eq!(once, expected, "{lines:#?}");
+}
+
+fn without_file(line: &str) -> String {
+    match line.split_once("path \"tmp/") {
+        Some((before, _)) => format!("{before}path \"tmp/#\", size #"),
+        None => line.to_string(),
+    }
+}

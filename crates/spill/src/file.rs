@@ -4,7 +4,8 @@
 
 use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::park::Park;
-use kilndb_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use kilndb_base::sync::Mutex;
+use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use kilndb_base::{Error, Result};
 use kilndb_storage::accesses;
 use kilndb_types::{Datum, row};
@@ -23,11 +24,47 @@ pub struct TempSpace {
     /// The number of the next file, shared by all copies.
     files: Arc<AtomicU64>,
     bytes: Arc<AtomicU64>,
+    /// Of a session, which may want to tell of its files.
+    removed: Option<Arc<RemovedFiles>>,
+}
+
+/// A temporary file that is gone.
+pub struct RemovedFile {
+    /// From the data folder on.
+    pub path: PathBuf,
+    pub bytes: u64,
+}
+
+/// The files of a session that have gone since it asked last.
+#[derive(Default)]
+struct RemovedFiles {
+    /// Somebody asks. If nobody does, they are not kept.
+    is_asked: AtomicBool,
+    files: Mutex<Vec<RemovedFile>>,
 }
 
 impl TempSpace {
     pub fn new(env: Arc<dyn Env>, data_dir: &Path) -> TempSpace {
-        TempSpace { env, directory: data_dir.join("tmp"), files: Arc::default(), bytes: Arc::default() }
+        TempSpace { env, directory: data_dir.join("tmp"), files: Arc::default(), bytes: Arc::default(), removed: None }
+    }
+    /// The same place for one session, which can ask what has gone of its files.
+    pub fn of_session(&self) -> TempSpace {
+        TempSpace { removed: Some(Arc::default()), ..self.clone() }
+    }
+    /// From now on files that go are kept for [`TempSpace::take_removed`], or no longer.
+    pub fn ask_for_removed(&self, is_asked: bool) {
+        if let Some(removed) = &self.removed
+            && removed.is_asked.load(Relaxed) != is_asked
+        {
+            removed.is_asked.store(is_asked, Relaxed);
+        }
+    }
+    /// The session's files that have gone since this was asked last.
+    pub fn take_removed(&self) -> Vec<RemovedFile> {
+        match self.removed.as_ref().filter(|removed| removed.is_asked.load(Relaxed)) {
+            Some(removed) => std::mem::take(&mut removed.files.lock().unwrap_or_else(|e| e.into_inner())),
+            None => Vec::new(),
+        }
     }
     /// Files made, and bytes written to them, since the start or the last reset.
     pub fn totals(&self) -> (u64, u64) {
@@ -51,7 +88,7 @@ impl TempSpace {
         let path = self.directory.join(format!("exec.{:016x}", self.env.random_u64()));
         let file = self.env.open(&path, OpenMode::Truncate)?;
         self.files.fetch_add(1, Relaxed);
-        Ok(OpenFile { env: self.env.clone(), path, file })
+        Ok(OpenFile { env: self.env.clone(), path, file, bytes: 0, removed: self.removed.clone() })
     }
 }
 
@@ -66,12 +103,19 @@ struct OpenFile {
     env: Arc<dyn Env>,
     path: PathBuf,
     file: Arc<dyn File>,
+    bytes: u64,
+    removed: Option<Arc<RemovedFiles>>,
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
         // A file that stays behind is removed at the next start.
         let _ = self.env.remove_file(&self.path);
+        if let Some(removed) = self.removed.as_ref().filter(|removed| removed.is_asked.load(Relaxed)) {
+            let names: Vec<_> = self.path.components().rev().take(2).collect();
+            let file = RemovedFile { path: names.into_iter().rev().collect(), bytes: self.bytes };
+            removed.files.lock().unwrap_or_else(|e| e.into_inner()).push(file);
+        }
     }
 }
 
@@ -120,10 +164,11 @@ impl SpillFile {
         if self.disk.is_none() {
             self.disk = Some(io.space.create()?);
         }
-        let Some(disk) = &self.disk else { return Ok(()) };
+        let Some(disk) = &mut self.disk else { return Ok(()) };
         for piece in self.buffer.chunks(STEP_BYTES) {
             disk.file.write_at(piece, self.written)?;
             self.written += piece.len() as u64;
+            disk.bytes = self.written;
             accesses::count_temporary_written(piece.len());
             io.space.bytes.fetch_add(piece.len() as u64, Relaxed);
             io.park.checkpoint()?;
@@ -286,6 +331,18 @@ mod tests {
             assert_eq!(n, 1000);
         }
         drop(file);
+        assert!(space.take_removed().is_empty(), "nobody has asked");
+        let of_session = space.of_session();
+        let io = SpillIo { space: &of_session, park: &park };
+        for is_asked in [false, true] {
+            of_session.ask_for_removed(is_asked);
+            let mut file = SpillFile::new(512);
+            file.push(&[7; 600], &[], io).unwrap();
+            let bytes = file.bytes();
+            drop(file);
+            let told: Vec<u64> = of_session.take_removed().iter().map(|removed| removed.bytes).collect();
+            assert_eq!(told, vec![bytes; usize::from(is_asked)]);
+        }
         assert_eq!(std::fs::read_dir(dir.join("tmp")).unwrap().count(), 0);
         std::fs::remove_dir_all(dir).unwrap();
     }

@@ -14,7 +14,7 @@ mod partition;
 mod sorter;
 mod store;
 
-pub use file::{STEP_BYTES, SpillCursor, SpillFile, SpillIo, TempSpace};
+pub use file::{RemovedFile, STEP_BYTES, SpillCursor, SpillFile, SpillIo, TempSpace};
 pub use hash::ByteHasher;
 pub use partition::SpillPartitions;
 pub use sorter::Sorter;

@@ -28,6 +28,7 @@ mod core;
 mod crc;
 mod directory;
 mod engine;
+mod hash;
 mod heap;
 #[cfg(test)]
 #[path = "../tests/support/hooked.rs"]

@@ -42,6 +42,7 @@ use kilndb_catalog::qualified_name::{other_database, split_qualified};
 use kilndb_catalog::temporary::TemporaryCatalog;
 use kilndb_catalog::user_types;
 use kilndb_exec::RowSink;
+use kilndb_spill::TempSpace;
 use kilndb_storage::Snapshot;
 use kilndb_types::Datum;
 use kilndb_types::EvalContext;
@@ -114,6 +115,8 @@ pub struct StatementShared {
     pub cluster: Arc<Cluster>,
     pub database: Arc<Database>,
     pub scratch: Scratch,
+    /// Where the session's statements put what does not fit in memory.
+    pub temp_space: TempSpace,
     /// The session's temporary objects.
     pub temporary: TemporaryCatalog,
     pub named: Rc<dyn NamedStatements>,

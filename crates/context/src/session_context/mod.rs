@@ -67,6 +67,7 @@ impl SessionContext {
         let shared = StatementShared {
             scratch: Scratch::with_random_seed(&*cluster.env),
             temporary: TemporaryCatalog::new(cluster.engine.clone(), database.global_users.clone(), process_id),
+            temp_space: database.temp.of_session(),
             cluster: cluster.clone(),
             database: database.clone(),
             named,

@@ -4,6 +4,7 @@
 
 mod bound_tree;
 mod client;
+mod hash_collisions;
 mod operations;
 
 use crate::instance::Instance;

@@ -191,8 +191,8 @@ impl Session {
             return Ok(());
         };
         let want = if count == usize::MAX { None } else { Some((count - cursor.fetched()) as u64) };
-        let database = self.context.database.clone();
-        let mut sink = StoreSink { rows: &mut cursor.rows, io: SpillIo { space: &database.temp, park: runtime } };
+        let shared = self.context.shared.clone();
+        let mut sink = StoreSink { rows: &mut cursor.rows, io: SpillIo { space: &shared.temp_space, park: runtime } };
         let mut running = Some(execution);
         let plan = plan.clone();
         let run = PlanRun { plan: &plan, params: &portal.params, snapshot: snapshot.clone(), max_rows: want };

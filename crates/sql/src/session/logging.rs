@@ -146,6 +146,7 @@ impl Session {
     /// Tells how long a step took, as far as the settings want it. To be called where [`Session::times_statement`].
     pub(super) fn log_duration(&mut self, step: LoggedStep<'_>, runtime: &dyn Runtime) {
         let elapsed_us = (self.context.now() - self.log.started).max(0) as u64;
+        self.log_temporary_files();
         let switches = self.context.settings.log;
         let exceeds = |limit_ms: Option<u64>| limit_ms.is_some_and(|limit| elapsed_us / 1000 >= limit);
         let is_long = exceeds(switches.min_duration_ms);
@@ -220,6 +221,17 @@ impl Session {
             .filter(|_| self.context.settings.log.min_error_statement.admits(severity))
             .map(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).query.clone());
         self.write_log(&notice.0, text.as_deref());
+    }
+
+    /// The statement's temporary files that have gone by now, those that are as long as log_temp_files says.
+    pub(super) fn log_temporary_files(&self) {
+        let Some(least) = self.context.settings.log.temp_files_bytes else { return };
+        for file in self.context.shared.temp_space.take_removed() {
+            if file.bytes >= least {
+                let message = format!("temporary file: path \"{}\", size {}", file.path.display(), file.bytes);
+                self.log_notice(&Error::notice(sqlstate::SUCCESSFUL_COMPLETION, Severity::Log, message));
+            }
+        }
     }
 
     /// A message of the session's own, such as that it ends.

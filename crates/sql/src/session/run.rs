@@ -172,7 +172,7 @@ impl Session {
             session: host,
             work_mem_bytes: settings.work_mem_bytes as usize,
             hash_mem_bytes: settings.hash_mem_bytes as usize,
-            temp: &environment.shared.database.temp,
+            temp: &environment.shared.temp_space,
             source: None,
             pending: &mut lent.pending,
             helpers: Some((&environment.shared.cluster.helpers, settings.helpers_per_query)),

@@ -159,6 +159,7 @@ impl Session {
         let now = self.context.now();
         self.count_time(false, now);
         self.log.begin(now);
+        self.context.shared.temp_space.ask_for_removed(self.context.settings.log.temp_files_bytes.is_some());
         control
             .statement_deadline_nanos
             .store(crate::client::deadline_after(self.context.settings.statement_timeout_ms), Ordering::Relaxed);
@@ -178,6 +179,7 @@ impl Session {
 
     pub(super) fn statement_ended(&mut self, runtime: &dyn Runtime) {
         runtime.control().statement_deadline_nanos.store(0, kilndb_base::sync::atomic::Ordering::Relaxed);
+        self.log_temporary_files();
         let now = self.context.now();
         self.count_time(true, now);
         let state = match self.status() {

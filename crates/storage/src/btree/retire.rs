@@ -50,6 +50,7 @@ impl Relation {
         let txn = txn.of(self)?;
         let mut record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
         for (rid, key) in entries {
+            let key = self.kind.kept_key(key);
             if record.data.len() + RETIRED_HEAD + key.len() > DATA_MAX {
                 txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
                 record = txn.record(self, UndoKind::IndexRetireMany, 0, 0, 0, 0);
@@ -57,7 +58,7 @@ impl Relation {
             if record.data.is_empty() {
                 record.data.extend_from_slice(&heap.id.to_le_bytes());
             }
-            put_retired(&mut record.data, rid.to_u64(), key);
+            put_retired(&mut record.data, rid.to_u64(), &key);
         }
         if !record.data.is_empty() {
             txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;

@@ -97,7 +97,8 @@ impl Relation {
             retired: Vec::new(),
         }
     }
-    /// As [`Relation::index_scan`], for reads that a serializable transaction answers for. `whole_key`: the lower bound
+    /// As [`Relation::index_scan`], with bounds that are keys of rows, for reads that a serializable transaction answers for.
+    /// In an index whose keys are kept otherwise there are no ranges: the lower bound is the one key that is looked for. `whole_key`: the lower bound
     /// is a key in all its columns, and the only one that is looked for.
     pub fn index_scan_for(
         self: &Arc<Self>,
@@ -108,6 +109,7 @@ impl Relation {
         whole_key: bool,
     ) -> Result<IndexScan> {
         let snapshot = snapshot.of(self)?;
+        let (lower, upper) = self.kept_bounds(lower, upper);
         let mut scan = self.index_scan(lower, upper, backward);
         if let Some(reader) = self.watched(&snapshot.reader)? {
             if whole_key {
@@ -117,6 +119,19 @@ impl Relation {
             }
         }
         Ok(scan)
+    }
+}
+
+impl Relation {
+    /// Where keys within these bounds are.
+    #[inline]
+    fn kept_bounds(&self, lower: Bound<Vec<u8>>, upper: Bound<Vec<u8>>) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        if self.kind.method().is_none_or(|method| method.is_ordered) {
+            return (lower, upper);
+        }
+        let Bound::Included(key) = lower else { return (Bound::Unbounded, Bound::Unbounded) };
+        let kept = self.kind.kept_key(&key).into_owned();
+        (Bound::Included(kept.clone()), Bound::Included(kept))
     }
 }
 

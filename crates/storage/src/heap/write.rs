@@ -351,7 +351,7 @@ impl Relation {
         self.settle(txn, rid, waited, true);
         for (index, key) in retired {
             let mut record = txn.record(index, UndoKind::IndexRetire, 0, 0, 0, 0);
-            record.data = index_data(&self.id.to_le_bytes(), rid.to_u64(), key);
+            record.data = index_data(&self.id.to_le_bytes(), rid.to_u64(), &index.kind.kept_key(key));
             txn.change(index, &record, |_| Vec::new(), &[], &mut [])?;
         }
         txn.wrote_row(self, rid, Some(replaced_csn))?;

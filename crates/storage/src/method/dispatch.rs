@@ -34,6 +34,14 @@ macro_rules! make_dispatch {
                     RelationKind::Heap | RelationKind::Cell => Cow::Borrowed(term),
                 }
             }
+            /// The key as indexes of this kind keep it, and sort it.
+            #[inline]
+            pub fn kept_key(self, key: &[u8]) -> Cow<'_, [u8]> {
+                match self {
+                    $(RelationKind::$kind => <crate::$($method)::+>::kept_key(key),)*
+                    RelationKind::Heap | RelationKind::Cell => Cow::Borrowed(key),
+                }
+            }
             pub(crate) fn worker(self) -> Option<Box<dyn IndexWorker>> {
                 match self {
                     $(RelationKind::$kind => <crate::$($method)::+>::worker(),)*
@@ -43,8 +51,8 @@ macro_rules! make_dispatch {
         }
 
         impl Relation {
-            /// Builds an empty index from sorted entries: (key, row id), or (term, row id) with terms as
-            /// [`RelationKind::kept_term`] makes them.
+            /// Builds an empty index from sorted entries: (key, row id) with keys as [`RelationKind::kept_key`] makes them,
+            /// or (term, row id) with terms as [`RelationKind::kept_term`] does.
             pub fn index_build(
                 &self,
                 txn: &mut Transaction,

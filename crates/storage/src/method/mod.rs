@@ -28,7 +28,8 @@ use terms::{TermChange, TermScan};
 /// The contents of an index's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndexContents {
-    /// Each row has one key (or none); scans walk from key to key ([`Relation::index_scan`]).
+    /// Each row has one key (or none); scans walk from key to key as the method keeps them
+    /// ([`Relation::index_scan_for`]).
     Keys,
     /// Each row has many terms (or none); scans find the rows of a term, in no order ([`Relation::term_scan`]), and what
     /// they find is to be rechecked.
@@ -76,7 +77,7 @@ pub(crate) trait IndexWorker: Send {
 pub(crate) trait IndexMethod {
     const PROPERTIES: MethodProperties;
 
-    /// Fills an empty index. Terms come as [`IndexMethod::kept_term`] makes them.
+    /// Fills an empty index. Keys come as [`IndexMethod::kept_key`] makes them, terms as [`IndexMethod::kept_term`] does.
     fn build(index: &Relation, txn: &mut Transaction, entries: &mut IndexEntries<'_>, park: &dyn Park) -> Result<()>;
     /// Fills an empty index with what another of the same method has, as the snapshot sees it, of rows that have moved.
     fn copy(
@@ -91,6 +92,11 @@ pub(crate) trait IndexMethod {
 
     // ---- methods with keys
 
+    /// The key as the index keeps it, which is what scans return and what [`IndexMethod::build`] is given. Where it is not
+    /// the key itself, rows that are found are to be compared with what was sought.
+    fn kept_key(key: &[u8]) -> Cow<'_, [u8]> {
+        Cow::Borrowed(key)
+    }
     fn insert(index: &Relation, _: &mut Transaction, _: &NewKey<'_>, _: &dyn Park) -> Result<IndexInsert> {
         Err(cannot(index, "take keys"))
     }

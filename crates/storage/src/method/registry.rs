@@ -9,6 +9,8 @@ macro_rules! index_methods {
         $make! {
             /// Keys in the order of their bytes, a row for each entry.
             BTree = 2, pages: KIND_TREE, has_background_work: false, btree::method::TreeMethod;
+            /// Hash codes of keys, a row for each entry.
+            Hash = 5, pages: KIND_TREE, has_background_work: false, hash::method::Hash;
             /// Many terms for a row, many rows for a term.
             Inverted = 4, pages: KIND_TREE, has_background_work: true, inverted::method::Inverted;
         }
