@@ -76,7 +76,7 @@ fn tables(e: &Arc<Engine>, ids: &[(kilndb_base::RelationId, kilndb_base::Relatio
     ids.iter().map(|(h, i)| Table { heap: e.relation(*h).unwrap(), index: e.relation(*i).unwrap() }).collect()
 }
 
-/// What may be found afterwards.
+/// The states that may be found afterwards.
 #[derive(Clone, Default, Debug)]
 struct Possible {
     logged: Vec<Model>,

@@ -91,7 +91,7 @@ fn read_all(heap: &Arc<Relation>, index: &Arc<Relation>, s: &Snapshot) -> Result
     }
     Ok(model)
 }
-/// What all transactions keep.
+/// The invariant that all transactions keep.
 fn consistent(all: &Model) -> std::result::Result<(), String> {
     let sum: i64 = (0..ACCOUNTS).map(|i| number(&all[&(FIRST_ACCOUNT + i)])).sum();
     let counted: i64 = (0..THREADS).map(|t| number(&all[&counter(t)])).sum();

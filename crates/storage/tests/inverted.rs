@@ -295,7 +295,7 @@ fn readers_and_writers_at_once() {
                 index.index_flush(&ThreadPark::new()).unwrap();
             }
         });
-        /// Also when a comparison fails: the others are waited for.
+        /// Waits for all threads, also when a comparison in one of them fails.
         struct StopPoint<'a>(&'a AtomicBool);
         impl Drop for StopPoint<'_> {
             fn drop(&mut self) {

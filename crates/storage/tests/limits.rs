@@ -160,7 +160,7 @@ fn private_transaction_ids_do_not_depend_on_the_cleaner() {
     }
 }
 
-/// Who has waited for a row and is refused when it is free leaves the row's queue: those behind come next.
+/// A waiter that is refused when the row is free leaves the row's queue, so that those behind it come next.
 #[test]
 fn a_refused_write_lets_the_next_one_have_the_row() {
     let dir = Dir::new("limit-queue");

@@ -66,7 +66,7 @@ fn rows(e: &Arc<Engine>, id: RelationId) -> kilndb_base::Result<Vec<Vec<u8>>> {
     }
     Ok(found)
 }
-/// What reading all rows says.
+/// The error that reading all rows raises.
 fn unreadable(e: &Arc<Engine>, id: RelationId) -> String {
     let Err(error) = rows(e, id) else { panic!("rows are read as if nothing had happened") };
     assert_eq!(error.sqlstate(), sqlstate::DATA_CORRUPTED);
@@ -377,7 +377,7 @@ fn a_first_write_that_was_lost_is_found_out() {
     assert!(why.contains(&expected) && why.ends_with(&format!("(file \"pages\", offset {at})")), "{why}");
 }
 
-/// Of the same relation, another block.
+/// A page of another block of the same relation, in the wrong place.
 #[test]
 fn a_block_in_place_of_another_is_found_out() {
     let (env, id) = stopped_cluster();
@@ -436,7 +436,7 @@ fn undo_overwritten_by_another_page_is_named_when_it_is_read() {
 
 // ---- images of unlogged relations
 
-/// Of a server that died: a checkpoint's images are what such a relation comes back from.
+/// Damage in the images of a checkpoint, from which a relation is restored after the server died.
 #[test]
 fn a_damaged_image_is_named() {
     let env = Arc::new(SimEnv::default());

@@ -174,7 +174,7 @@ fn a_tree_is_a_sorted_set() {
     }
 }
 
-/// What a message shows of a row: its length, first, middle and last byte.
+/// A row as messages show it: its length, first, middle and last byte.
 #[allow(clippy::ptr_arg)]
 fn brief(row: &Vec<u8>) -> (usize, Option<u8>, Option<u8>, Option<u8>) {
     (row.len(), row.first().copied(), row.get(row.len() / 2).copied(), row.last().copied())
@@ -207,7 +207,7 @@ fn rows(heap: &Relation, s: &Snapshot) -> BTreeMap<RowId, Vec<u8>> {
     found
 }
 type Rows = BTreeMap<RowId, Vec<u8>>;
-/// What a transaction makes of each row it has written; None: deleted.
+/// The rows that a transaction has written, with their new values; None: deleted.
 type WrittenRows = BTreeMap<RowId, Option<Vec<u8>>>;
 
 /// Short rows, mostly of one length, fill a page with hundreds.

@@ -35,7 +35,7 @@ impl Row {
     }
 }
 type Rows = BTreeMap<RowId, Row>;
-/// What a transaction makes of each row it has written; None: deleted.
+/// The rows that a transaction has written, with their new values; None: deleted.
 type OwnChanges = BTreeMap<RowId, Option<Row>>;
 
 fn merged(committed: &Rows, own: &OwnChanges) -> Rows {
@@ -583,7 +583,7 @@ fn each_snapshot_sees_what_it_saw_within_small_limits() {
     assert!(refused > 0, "nothing was refused");
 }
 
-/// The same until the power fails.
+/// Runs the model until the power fails.
 fn lose_power(seed: u64) {
     let limits = if seed % 4 == 3 { small_limits(seed) } else { StorageLimits::default() };
     let mut world = World::new(seed, limits, buffers(seed));

@@ -24,7 +24,7 @@ fn tree_and_heaps(e: &Arc<Engine>, count: usize) -> (Arc<Relation>, Vec<Arc<Rela
     t.commit(CommitMode::Async, &ThreadPark::new()).unwrap();
     (tree, heaps)
 }
-/// None is the beginning of another.
+/// The keys are chosen so that none is a prefix of another.
 fn key(n: u64, len: usize) -> Vec<u8> {
     let mut key = vec![b'k'; len];
     key.extend_from_slice(&n.to_be_bytes());

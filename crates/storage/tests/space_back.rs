@@ -57,7 +57,7 @@ fn dropped_tables_give_their_space_back() {
     assert!(check(Arc::new(kilndb_base::env::OsEnv), dir.0.clone()).unwrap().is_empty());
 }
 
-/// What cannot be given back stays free, and the checkpoint counts all the same: that is all that it was asked for.
+/// Space that cannot be given back stays free, and the checkpoint counts all the same.
 #[test]
 fn a_hole_that_cannot_be_made_is_a_warning() {
     const EIO: i32 = 5;

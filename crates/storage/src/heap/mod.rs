@@ -1,4 +1,7 @@
 //! Heaps: rows with stable ids.
+//!
+//! Must not know: columns, keys, which statement changes a row.
+
 pub mod bulk;
 pub mod lock;
 pub mod many;

@@ -1,4 +1,7 @@
 //! Locks: of rows, of tables, advisory ones, and the waits-for graph that finds deadlocks.
+//!
+//! Must not know: what is locked, SQL.
+
 pub mod fast;
 pub mod owner;
 pub mod rows;

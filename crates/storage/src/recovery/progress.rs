@@ -1,4 +1,6 @@
 //! Reports the progress of recovery now and then.
+//!
+//! Must not know: what recovery does meanwhile.
 
 use crate::core::Core;
 

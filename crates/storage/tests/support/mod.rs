@@ -11,7 +11,7 @@ use kilndb_storage::{Engine, EngineConfig, Isolation, Relation, RowBatch, Snapsh
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// The same seed gives the same choices.
+/// A generator of random numbers: the same seed gives the same choices.
 pub struct Rng(u64);
 impl Rng {
     pub fn new(seed: u64) -> Rng {
@@ -74,12 +74,12 @@ pub fn scan(index: &Arc<Relation>, lo: Bound<Vec<u8>>, hi: Bound<Vec<u8>>, backw
     });
     pairs.collect()
 }
-/// What a new snapshot sees of a heap, in the order of its blocks.
+/// The rows of a heap that a new snapshot sees, in the order of its blocks.
 pub fn rows_of(engine: &Arc<Engine>, heap: &Relation) -> kilndb_base::Result<Vec<Vec<u8>>> {
     let mut t = engine.begin(Isolation::ReadCommitted, 0);
     rows_seen(heap, &t.take_snapshot())
 }
-/// What a snapshot sees of a heap, in the order of its blocks.
+/// The rows of a heap that a snapshot sees, in the order of its blocks.
 pub fn rows_seen(heap: &Relation, snapshot: &Snapshot) -> kilndb_base::Result<Vec<Vec<u8>>> {
     let mut rows = Vec::new();
     for block in 0..heap.pages() {
