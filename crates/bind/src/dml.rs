@@ -15,6 +15,7 @@ impl Binder<'_> {
     pub(super) fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
         let Some(v) = v else { return Err(Error::internal("statement without a table")) };
         let table = self.find_table(v)?;
+        self.note_written(&table);
         let event = match verb {
             "insert into" => INSERT,
             "update" => UPDATE,

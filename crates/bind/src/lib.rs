@@ -38,6 +38,7 @@ mod scope;
 mod select;
 mod setop;
 mod sublink;
+mod text_scan;
 pub mod trigger;
 mod typename;
 pub mod variables;
@@ -60,7 +61,7 @@ pub use from::refuse_other_database;
 pub use implication::implies;
 pub use row_source::bind_row_source;
 pub use same::same;
-pub use select::is_constant;
+pub use select::{is_constant, output_name};
 pub use typename::type_of_text;
 
 /// State of binding one statement.

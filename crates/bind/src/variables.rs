@@ -117,6 +117,9 @@ impl Binder<'_> {
             {
                 return self.field_of(variables.parameter(v).at(loc), field, loc);
             }
+            if let (Some(v), [name]) = (&found, names.as_slice()) {
+                self.note_argument(v.number, name, scope, loc);
+            }
             Ok(found.map(|v| variables.parameter(v).at(loc)))
         };
         let conflict = variables.scope.conflict();
