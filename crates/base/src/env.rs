@@ -29,7 +29,7 @@ pub trait File: Send + Sync {
 pub enum OpenMode {
     /// Fails if the file is missing.
     Existing,
-    /// As `Existing`, for reading alone; does not wait for the other end of a pipe.
+    /// Opens an existing file for reading alone; does not wait for the other end of a pipe.
     ReadOnly,
     /// Makes the file if it is missing.
     Create,
@@ -84,7 +84,8 @@ pub trait Env: Send + Sync {
     fn listen(&self, address: &str) -> io::Result<Arc<dyn NetworkListener>>;
 }
 
-/// As many open files and sockets as the process may have: thousands of sessions need as many descriptors.
+/// Raises the limit of open files and sockets as far as the process may: thousands of sessions need as many
+/// descriptors.
 pub fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for both calls; failing leaves the old limit.

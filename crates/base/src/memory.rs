@@ -24,7 +24,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// A thread tells the sum of what it has allocated and freed once it is so much.
 pub(crate) const UNTOLD_BYTES: i64 = 64 << 10;
-/// Who holds less than this is not refused for what others hold, unless they hold even more than they may.
+/// A computation that holds less than this is not refused for what others hold, in bytes, unless they hold even more
+/// than they may.
 pub(crate) const LITTLE_BYTES: i64 = 1 << 20;
 /// After a block of this size a computation looks at its next step; after so much in small blocks, too.
 const LARGE_BYTES: i64 = 1 << 20;
@@ -207,7 +208,7 @@ pub(crate) fn sum_limit_bytes() -> i64 {
     SUM_LIMIT.load(Ordering::Relaxed)
 }
 
-/// Could somebody who holds nothing yet hold so much?
+/// Whether a computation that holds nothing yet could hold so many bytes.
 pub fn is_room_for(bytes: usize) -> bool {
     let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
     bytes <= sum_limit_bytes().saturating_sub(sum_bytes()).saturating_sub(bytes)

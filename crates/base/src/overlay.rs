@@ -137,7 +137,7 @@ struct OverlayFile {
 #[derive(Default)]
 struct OverlayContents {
     len: u64,
-    /// As far as the file below shows through.
+    /// How far the file below shows through, in bytes.
     below_len: u64,
     /// Blocks that have been written, by their number; none: zeros alone.
     blocks: HashMap<u64, Option<Box<[u8; BLOCK_BYTES as usize]>>>,

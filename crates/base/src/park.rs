@@ -30,8 +30,8 @@ pub trait Park {
     /// Parks as [`Park::park`] does, but a cancel request does not end the wait (used where the answer must be known,
     /// as after a commit record has its place in the log).
     fn park_uninterruptible(&self);
-    /// Will somebody start a flush of the log for those who wait for one, once all that can run has run? Then more of
-    /// them share it.
+    /// Whether somebody starts a flush of the log for those who wait for one, once all that can run has run. Then more
+    /// of them share it.
     fn is_flushed_for(&self) -> bool {
         false
     }

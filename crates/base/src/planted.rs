@@ -86,7 +86,7 @@ mod chosen {
 #[cfg(feature = "simulation")]
 pub use chosen::{is, plant};
 
-/// Is this fault put in?
+/// Whether this fault is put in.
 #[cfg(not(feature = "simulation"))]
 #[inline(always)]
 pub const fn is(_bug: PlantedBug) -> bool {

@@ -445,7 +445,7 @@ pub struct WindowSpec {
     pub mode: FrameMode,
     pub start: FrameBound,
     pub end: FrameBound,
-    /// 0 none, 1 current row, 2 group, 3 ties.
+    /// What EXCLUDE leaves out of the frame: 0 nothing, 1 the current row, 2 its group, 3 its ties.
     pub exclude: u8,
     pub default_frame: bool,
 }
@@ -479,7 +479,7 @@ pub struct Query {
     pub has_aggs: bool,
     /// Aggregates that stand in subqueries and belong to this level: there they are columns of this relation.
     pub outer_aggs: Vec<Expr>,
-    /// 0: there are none.
+    /// The number that aggregates of an outer level stand under; 0: there are none.
     pub outer_agg_rel: u32,
     pub windows: Vec<WindowSpec>,
     pub has_srf: bool,

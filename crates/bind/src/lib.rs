@@ -67,7 +67,7 @@ pub use typename::type_of_text;
 /// State of binding one statement.
 pub struct Binder<'a> {
     pub catalog: &'a dyn CatalogView,
-    /// 0 = not known yet.
+    /// The parameters' types; 0 for one that is not known yet.
     params: RefCell<Vec<Oid>>,
     /// Parameters may be referred to at all, and new ones appear by use.
     allow_params: bool,
@@ -130,7 +130,7 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Is it a name of a column that every table has?
+/// Whether `name` is that of a column which every table has.
 pub fn is_system_column(name: &str) -> bool {
     scope::system_column(name).is_some()
 }
@@ -407,7 +407,7 @@ pub fn bind_expression(
     bind_expression_node(&binder, node, table, target)
 }
 
-/// Is the text a literal that takes the type of whatever it is used as?
+/// Whether the text is a literal that takes the type of whatever it is used as.
 pub fn is_untyped_literal(sql: &str, catalog: &dyn CatalogView) -> Result<bool> {
     let binder = Binder::new(catalog, Arc::from(""), Vec::new());
     Ok(binder.bind_sql_text(sql, &Scope::new(None))?.ty == oids::UNKNOWN)

@@ -66,7 +66,8 @@ impl Binder<'_> {
         self.lifting.filter(|lifting| Arc::ptr_eq(&self.source.borrow(), &lifting.source))
     }
 
-    /// Has a literal of this expression become a parameter? Then it is not for us to say which others it equals.
+    /// Whether a literal of this expression has become a parameter: other literals may stand there, so that nobody can
+    /// say which other expressions it equals.
     pub(crate) fn has_lifted(&self, e: &Expr) -> bool {
         let mut found = false;
         if self.lifting.is_some() {

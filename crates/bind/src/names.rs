@@ -142,7 +142,7 @@ impl TrackedText {
         text
     }
 
-    /// Can this column get another name here? `name` is its present one.
+    /// Whether this column can get another name in the text. `name` is its present one.
     pub fn can_rename(&self, column: ObjectAddress, name: &str) -> bool {
         let is_named =
             |(_, _, named): &(_, _, NamedObject)| matches!(named, NamedObject::Column(c) if c.reference == column);

@@ -13,7 +13,7 @@ pub struct ObjectAddress {
     /// The system table that has the object.
     pub class: Oid,
     pub object: Oid,
-    /// 0: the object as a whole.
+    /// The column's number; 0 for the object as a whole.
     pub column: i16,
 }
 

@@ -55,7 +55,7 @@ impl NsItem {
             scalar_function: false,
         }
     }
-    /// Is it a table that goes by its own name, in the schema that is called so?
+    /// Whether the item is a table that goes by its own name, in the schema that is called so.
     fn is_in_schema(&self, schema: &str) -> bool {
         let own = self.schema.as_deref();
         own == Some(schema) || schema == "pg_temp" && own.is_some_and(|own| own.starts_with("pg_temp_"))
@@ -162,7 +162,7 @@ impl<'p> Scope<'p> {
             saw_srf: Default::default(),
         }
     }
-    /// Does a column belong to this level?
+    /// Whether a column belongs to this level.
     fn owns(&self, id: ColId) -> bool {
         let of_item = |item: &NsItem| {
             item.rel == id.rel

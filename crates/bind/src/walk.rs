@@ -195,8 +195,8 @@ impl Expr {
         }
         self.for_children(&mut |c| c.outer_ctes(out));
     }
-    /// Must its value be the same whenever it is computed from the same row? Not if it depends on settings, the clock
-    /// or other rows.
+    /// Whether the value must be the same whenever it is computed from the same row, which it need not be if it depends
+    /// on settings, the clock or other rows.
     pub fn is_immutable(&self) -> bool {
         !self.any(&|e| match &e.kind {
             ExprKind::Func(f)
@@ -237,8 +237,8 @@ impl Expr {
             _ => false,
         })
     }
-    /// May two rows get different values from it? Unlike in `is_volatile`, a subquery that depends on nothing outside
-    /// is a value: it runs once in a statement.
+    /// Whether two rows may get different values from the expression. Unlike in `is_volatile`, a subquery that depends
+    /// on nothing outside is a value: it runs once in a statement.
     pub fn varies(&self) -> bool {
         self.any(&|e| match &e.kind {
             ExprKind::Func(f) => f.volatility == b'v',
@@ -246,8 +246,8 @@ impl Expr {
             _ => false,
         })
     }
-    /// Does its value depend on nothing but the row and the parameters: not on catalogs, the session, the clock or
-    /// chance?
+    /// Whether the value depends on nothing but the row and the parameters: not on catalogs, the session, the clock or
+    /// chance.
     pub fn is_self_contained(&self) -> bool {
         self.is_contained(&|_| false)
     }
@@ -311,7 +311,7 @@ impl Expr {
 }
 
 impl SubLink {
-    /// Does the subquery use columns from outside?
+    /// Whether the subquery uses columns from outside.
     pub(crate) fn is_correlated(&self) -> bool {
         let mut outer = Vec::new();
         self.query.outer_columns(&mut outer);
@@ -402,7 +402,7 @@ impl Query {
         self.for_exprs(&mut |e| e.user_functions(out));
         self.for_subqueries(&mut |q| q.user_functions(out));
     }
-    /// Is any expression of this or a nested level volatile?
+    /// Whether any expression of this or a nested level is volatile.
     pub fn is_volatile(&self) -> bool {
         let mut found = false;
         self.for_exprs(&mut |e| found = found || e.is_volatile());

@@ -239,7 +239,8 @@ impl Database {
     pub fn changes_between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
         self.changes.between(from, to)
     }
-    /// Is what was planned with that version still right? Then also the version that it is right for.
+    /// The version that a plan of `version` is still right for, by the objects and names that it uses. None: it is
+    /// stale, or definitions are being changed.
     #[inline]
     pub fn still_fits(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
         let now = self.settled_version()?;

@@ -112,7 +112,7 @@ impl Changes {
         self.names.extend(other.names.iter().cloned());
     }
 
-    /// Does it matter to what uses these objects, and these names to find them?
+    /// Whether the changes matter to what uses these objects, and these names to find them.
     pub fn concerns(&self, objects: &[Oid], names: &[String]) -> bool {
         self.everything
             || objects.iter().any(|o| self.objects.contains(o) || self.indexes.contains(o))

@@ -60,12 +60,12 @@ pub fn extension(name: &str) -> Option<&'static Extension> {
     EXTENSIONS.iter().find(|e| e.name == name)
 }
 
-/// Does it belong to one of these?
+/// Whether an object belongs to an extension.
 pub fn is_member(oid: Oid) -> bool {
     (FIRST_EXTENSION_OID..FIRST_USER_OID).contains(&oid)
 }
 
-/// Does a row of the system tables describe it, which may go?
+/// Whether an extension or a user has made the object, so that rows of the system tables describe it and it may go.
 pub fn may_go(oid: Oid) -> bool {
     oid >= FIRST_EXTENSION_OID
 }

@@ -131,7 +131,7 @@ impl TemporaryCatalog {
     pub fn instances(&self) -> Vec<(Oid, RelationId)> {
         self.instances.borrow().iter().map(|(oid, i)| (*oid, i.storage)).collect()
     }
-    /// Has another session rows of the table?
+    /// Whether another session has rows of the table.
     pub fn is_used_by_others(&self, table: Oid) -> bool {
         self.users
             .lock()

@@ -298,7 +298,7 @@ pub struct OperatorInfo {
     pub oid: Oid,
     pub name: String,
     pub schema_oid: Oid,
-    /// 0 for a prefix operator.
+    /// The type of the left operand; 0 for a prefix operator.
     pub left: Oid,
     pub right: Oid,
     pub result: Oid,
@@ -378,7 +378,7 @@ pub trait CatalogView {
     /// Is `operator` a btree comparison, and which strategy (1 <, 2 <=, 3 =, 4 >=, 5 >)? Left and right types are the
     /// operator's.
     fn btree_strategy(&self, operator: Oid) -> Result<Option<u8>>;
-    /// Is that operator class there? (Those of extensions may not be.)
+    /// Whether the operator class is there; that of an extension may not be.
     fn has_operator_class(&self, _oid: Oid) -> Result<bool> {
         Ok(false)
     }
@@ -386,7 +386,7 @@ pub trait CatalogView {
     fn element_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ElementStatistics>>> {
         Ok(None)
     }
-    /// As format_type prints it.
+    /// The type's name as format_type prints it.
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
     fn schema_name_of(&self, oid: Oid) -> Option<String>;
     fn current_schema(&self) -> Option<String>;

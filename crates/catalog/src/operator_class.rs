@@ -79,7 +79,7 @@ impl UserOperatorClass {
 }
 
 impl CatalogReader<'_> {
-    /// None: the class is built in.
+    /// The user's operator class with this OID; None for one that is built in.
     pub(crate) fn user_class(&self, oid: Oid) -> Result<Option<Arc<UserOperatorClass>>> {
         if oid < FIRST_USER_OID {
             return Ok(None);

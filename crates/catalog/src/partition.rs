@@ -51,11 +51,11 @@ impl PartitionStrategy {
 
 #[derive(Clone, Debug)]
 pub struct PartitionKeyPart {
-    /// 0 for an expression.
+    /// The column's number; 0 for an expression.
     pub attnum: i16,
     pub expression_sql: Option<String>,
     pub type_oid: Oid,
-    /// As values are held: domains by what they are of.
+    /// The type by which values are held: of a domain, the type that it is over.
     pub base_type: Oid,
     pub typmod: i32,
     pub collation: Oid,
@@ -82,7 +82,7 @@ impl PartitionKey {
     pub fn has_expressions(&self) -> bool {
         self.parts.iter().any(|p| p.attnum == 0)
     }
-    /// Does placing a row call functions?
+    /// Whether placing a row calls functions of users.
     pub fn has_user_classes(&self) -> bool {
         self.parts.iter().any(|p| p.class.is_some())
     }
@@ -363,7 +363,7 @@ impl PartitionMap {
         (slot != NONE).then_some(slot as usize)
     }
 
-    /// Is the partition of a hash the one at its remainder?
+    /// Whether the partition of a hash is the one at the hash's remainder.
     pub fn is_by_remainder(&self) -> bool {
         matches!(&self.lookup, PartitionLookup::Hash(slots) if slots.len() == self.partitions.len())
             && !self.calls_functions

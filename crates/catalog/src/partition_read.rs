@@ -16,7 +16,7 @@ impl CatalogReader<'_> {
         Ok(rows.first().map_or(0, |r| r.oid("inhparent")))
     }
 
-    /// None: while the table is being made.
+    /// Reads a table's partition key; None while the table is being made.
     pub(super) fn load_partition_key(&self, table: Oid) -> Result<Option<PartitionKey>> {
         let rows = self.lookup(PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX, &[Datum::Oid(table)])?;
         let Some(row) = rows.first() else { return Ok(None) };

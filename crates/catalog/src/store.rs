@@ -218,7 +218,7 @@ pub struct CatalogWriter<'a> {
     pub store: &'a CatalogStore,
     pub txn: &'a mut Transaction,
     pub park: &'a dyn Park,
-    /// None: there can be no temporary objects.
+    /// The session's temporary objects; None where there can be none.
     pub temporary: Option<&'a TemporaryCatalog>,
     /// A row of a shared table was written.
     pub wrote_shared: bool,

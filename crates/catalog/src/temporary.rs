@@ -60,7 +60,7 @@ type IndexEntries = BTreeSet<(Vec<u8>, u32)>;
 struct TemporaryTableRows {
     shape: &'static SystemTableLayout,
     rows: HashMap<u32, TemporaryRow>,
-    /// As the system indexes: entries by key, then row.
+    /// Entries by key, then row, for each index that the system table has.
     indexes: Vec<(Oid, IndexEntries)>,
     next: u32,
 }
@@ -129,7 +129,7 @@ enum TemporaryUndo {
 
 #[derive(Default)]
 pub struct TemporaryCatalog {
-    /// None: in tests.
+    /// What stores are opened in; None in tests.
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) store: OnceCell<Arc<PrivateStore>>,
     /// The buffer that the session's store gets when it is opened, in bytes.
@@ -139,7 +139,7 @@ pub struct TemporaryCatalog {
     /// back.
     pub(super) made: RefCell<Vec<Oid>>,
     pub(super) users: Arc<GlobalTableInstances>,
-    /// As other sessions see it in `users`.
+    /// The number under which other sessions see this one in `users`.
     pub(super) session: i32,
     tables: RefCell<HashMap<Oid, TemporaryTableRows>>,
     changes: RefCell<Vec<TemporaryUndo>>,
@@ -173,7 +173,7 @@ fn owner_columns(table: Oid) -> &'static [&'static str] {
 }
 
 impl TemporaryCatalog {
-    /// Does this row of a system table describe something temporary?
+    /// Whether this row of a system table describes something temporary.
     pub fn owns(table: Oid, row: &[Datum]) -> bool {
         let Some(shape) = SHAPES.get(&table) else { return false };
         let is_own = |name: &&str| match shape.table.column(name).and_then(|i| row.get(i)) {
@@ -199,7 +199,7 @@ impl TemporaryCatalog {
     pub fn has_relation(&self, oid: Oid) -> bool {
         self.numbers(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(oid)]).is_ok_and(|found| !found.is_empty())
     }
-    /// Is there a relation or type of that name?
+    /// Whether there is a temporary relation or type of that name.
     pub fn has_name(&self, name: &str) -> bool {
         let key = [Datum::text(name)];
         [(PG_CLASS, PG_CLASS_RELNAME_NSP_INDEX), (PG_TYPE, PG_TYPE_TYPNAME_NSP_INDEX)]
@@ -212,7 +212,7 @@ impl TemporaryCatalog {
     pub fn pop_transitions(&self) -> super::trigger::TransitionTables {
         self.transitions.borrow_mut().pop().unwrap_or_default()
     }
-    /// Is a trigger function running, or what it has called?
+    /// Whether a trigger function is running, or something that it has called.
     pub fn is_in_trigger(&self) -> bool {
         !self.transitions.borrow().is_empty()
     }

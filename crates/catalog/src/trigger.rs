@@ -91,13 +91,13 @@ impl Trigger {
     pub fn has_transition_tables(&self) -> bool {
         self.old_table.is_some() || self.new_table.is_some()
     }
-    /// Does it fire under this session_replication_role?
+    /// Whether the trigger fires under this session_replication_role.
     pub fn fires_as(&self, is_replica: bool) -> bool {
         fires(self.enabled, is_replica)
     }
 }
 
-/// Is it one of a foreign key's? Those are never called: the executor looks after keys.
+/// Whether the trigger is one of a foreign key's, which are never called: the executor looks after keys.
 pub fn is_of_key(row: &CatalogRow) -> bool {
     is_key_function(row.oid("tgfoid"))
 }
@@ -145,7 +145,7 @@ impl ForeignKeyFiring {
     }
 }
 
-/// Does a trigger with this `tgenabled` fire under this session_replication_role?
+/// Whether a trigger with this `tgenabled` fires under this session_replication_role.
 pub fn fires(enabled: u8, is_replica: bool) -> bool {
     match enabled {
         b'D' => false,

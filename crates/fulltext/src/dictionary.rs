@@ -195,7 +195,7 @@ impl Dictionary {
         Ok(Dictionary::of(DictionaryKind::Thesaurus(Thesaurus::new(&file, dictionary)?), HashSet::new()))
     }
 
-    /// Does it give one lexeme at most, for one token? Then [`Dictionary::lexize`] tells all.
+    /// Whether the dictionary gives one lexeme at most, for one token, so that [`Dictionary::lexize`] tells all.
     pub(crate) fn gives_single_lexemes(&self) -> bool {
         matches!(self.kind, DictionaryKind::Simple { .. } | DictionaryKind::Snowball(_))
     }

@@ -15,7 +15,7 @@ enum QueryPart {
 }
 
 enum OperandReading<'a> {
-    /// As it is.
+    /// An operand is the word as it stands.
     AsIs,
     /// Through a configuration; words of one operand are joined by the operator.
     Through(&'a Config, QueryOperator),

@@ -22,7 +22,7 @@ struct RememberedWord {
     /// Word and lexeme, zeros behind them: no text has a zero in it.
     word: u128,
     lexeme: [u8; WORD_BYTES],
-    /// 0: a stop word.
+    /// The lexeme's length in bytes; 0: the word is a stop word.
     lexeme_len: u8,
 }
 const NOTHING: RememberedWord = RememberedWord { dictionary: 0, word: 0, lexeme: [0; WORD_BYTES], lexeme_len: 0 };

@@ -173,7 +173,7 @@ impl Rewriter {
         root.iter_mut().try_for_each(QueryNode::normalize)?;
         Ok(Rewriter { root })
     }
-    /// False: nothing is left.
+    /// Puts `by` where `what` is; false: nothing is left of the query.
     pub fn replace(&mut self, what: &TsQuery, by: &TsQuery) -> Result<bool> {
         let (Some(mut what), by) = (tree(what, 0), tree(by, 0)) else { return Ok(self.root.is_some()) };
         what.normalize()?;

@@ -51,7 +51,7 @@ pub fn read(bytes: &[u8]) -> Result<TsVector> {
     TsVector::receive(StoredTsVector::of(bytes)?.form)
 }
 
-/// Does the document satisfy the query?
+/// Whether the document satisfies the query.
 pub fn matches(bytes: &[u8], query: &TsQuery) -> Result<bool> {
     let words = StoredTsVector::of(bytes)?;
     let answer = query.matches(&words);

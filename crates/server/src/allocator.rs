@@ -83,7 +83,7 @@ fn take(class: usize) -> Option<*mut u8> {
     })
 }
 
-/// False: the thread keeps none, or has enough.
+/// Keeps a freed block; false: the thread keeps none, or has enough.
 #[inline]
 fn keep(block: *mut u8, class: usize) -> bool {
     KEPT.with(|kept| {

@@ -14,7 +14,7 @@ use kilndb_base::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Who waits for a turn looks around after so long at the latest.
+/// The longest that somebody who waits for a turn goes without looking around, in nanoseconds.
 const LOOK_AROUND_NANOS: u64 = 100_000_000;
 /// How much the threads stand back behind the workers, in the system's steps of niceness.
 const NICENESS: libc::c_int = 5;

@@ -28,7 +28,7 @@ pub fn gather() -> usize {
     gather_whole(HUGE_PAGE_BYTES)
 }
 
-/// As `gather`, with whole pages of `page_bytes`.
+/// Gathers as `gather` does, with whole pages of `page_bytes`.
 fn gather_whole(page_bytes: usize) -> usize {
     program_code().map_or(0, |code| {
         let start = code.start.next_multiple_of(page_bytes);

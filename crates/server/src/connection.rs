@@ -132,7 +132,7 @@ pub struct ConnectionLink {
 }
 
 impl ConnectionLink {
-    /// Is a whole message (or an error in its head) at the front of the input?
+    /// Whether a whole message (or an error in its head) is at the front of the input.
     pub fn has_message(&self) -> bool {
         if self.refused.get().is_some() {
             return self.refused_bytes.get() == 0;
@@ -330,7 +330,7 @@ impl Connection {
             self.wake.wake();
         }
     }
-    /// Is a statement under way?
+    /// Whether a statement is under way.
     pub fn is_running(&self) -> bool {
         self.coroutine.is_some()
     }

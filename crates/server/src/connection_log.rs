@@ -12,7 +12,7 @@ use kilndb_sql::session::{Session, StartupOptions};
 
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800_000_000;
 
-/// Does a list of `log_connections` have this word, or one that stands for it?
+/// Whether a list of `log_connections` has this word, or one that stands for it.
 fn has_aspect(list: &str, aspect: &str) -> bool {
     list.split(',').map(|word| word.trim().trim_matches('"').to_ascii_lowercase()).any(|word| match word.as_str() {
         "all" => true,

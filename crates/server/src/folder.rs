@@ -79,7 +79,7 @@ fn wait_for(
     }
 }
 
-/// Does the process live that the file names? In a container it may have had this process's own id.
+/// Whether the process lives that the file names. In a container it may have had this process's own id.
 fn is_at_work(file: &File) -> bool {
     let mut text = [0; 32];
     let length = file.read_at(&mut text, 0).unwrap_or(0);

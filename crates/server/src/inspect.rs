@@ -57,7 +57,7 @@ pub fn parse(arguments: &[String]) -> Result<(PathBuf, InspectedPart), String> {
     };
     Ok((data_dir.ok_or("no data folder given (-D DIR)")?, what))
 }
-/// As PostgreSQL writes one: two halves in hexadecimal digits.
+/// Reads an LSN as PostgreSQL writes one: two halves in hexadecimal digits.
 fn parse_lsn(text: &str) -> Result<u64, String> {
     let invalid = || format!("invalid LSN \"{text}\"");
     let (high, low) = text.split_once('/').ok_or_else(invalid)?;

@@ -150,7 +150,7 @@ struct RefusedConnections {
 }
 
 impl RefusedConnections {
-    /// False: everybody has sent a startup packet.
+    /// Closes the oldest session without a startup packet; false: everybody has sent one.
     fn make_room(&mut self, shared: &ServerShared) -> bool {
         if !shared.close_oldest_stranger() {
             return false;

@@ -161,7 +161,7 @@ impl MemoryWatch {
     }
 }
 
-/// Is the server above its limit?
+/// Adjusts what statements may hold to what the server takes, and tells whether that is above its limit.
 fn judge(resident_bytes: Option<u64>) -> bool {
     let above = resident_bytes.unwrap_or(0).saturating_sub(LIMIT_BYTES.load(Ordering::Relaxed));
     let was_above = IS_ABOVE_LIMIT.swap(above > 0, Ordering::Relaxed);

@@ -40,7 +40,7 @@ pub fn wait() -> libc::c_int {
     signal
 }
 
-/// As PostgreSQL's log has it: `Segmentation fault`.
+/// A signal's name as PostgreSQL's log has it: `Segmentation fault`.
 pub fn describe(signal: libc::c_int) -> String {
     // SAFETY: strsignal answers a text that lasts until the next call; nobody else calls it.
     unsafe {

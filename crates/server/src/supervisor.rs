@@ -238,7 +238,7 @@ impl Supervisor {
         self.stop = Some(signal);
     }
 
-    /// False: there will be no more of them.
+    /// Reads what the engine reports; false: there will be no more of it.
     fn read_reports(&mut self, engine: &mut Engine) -> bool {
         let mut bytes = [0; 16];
         loop {

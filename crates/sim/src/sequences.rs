@@ -47,7 +47,7 @@ impl SequenceState {
         let next = if !self.is_called { self.last } else { self.last + self.increment };
         SequenceState { last: if next > self.max { 1 } else { next }, is_called: true, ..self }
     }
-    /// Is it told by this number, drawn after a crash?
+    /// The state that this number, drawn after a crash, tells of; None: no state that was left gives it.
     fn after_crash(self, number: i64) -> Option<SequenceState> {
         let mut state = self;
         (0..=AHEAD).find_map(|_| {

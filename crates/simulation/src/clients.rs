@@ -18,7 +18,7 @@ const CALM_LIMIT: Duration = Duration::from_secs(120);
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reconnects {
     Never,
-    /// As long as there is a process.
+    /// The client connects again as long as there is a process.
     Always,
 }
 

@@ -35,7 +35,7 @@ struct OmittedParts {
 }
 
 impl OmittedParts {
-    /// As options of this program.
+    /// What is left out, as options of this program.
     fn words(&self) -> Vec<String> {
         let mut words = Vec::new();
         if !self.without.is_empty() {
@@ -106,7 +106,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// True: nothing was found, or what was planted.
+/// Runs the seeds; true: nothing was found, or what was planted.
 fn run(options: &Options) -> Result<bool, String> {
     if options.plant.as_deref() == Some("list") {
         BUGS.iter().for_each(|(name, _)| println!("{name}"));

@@ -8,7 +8,7 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct AclItem {
-    /// 0: PUBLIC.
+    /// The role that the privileges are granted to; 0 is PUBLIC.
     pub grantee: Oid,
     pub grantor: Oid,
     /// Privileges in the lower half, in the upper one those that may be granted on.
@@ -186,7 +186,7 @@ impl AclItem {
         out.push(b'/');
         write_role(self.grantor, out, ctx);
     }
-    /// Does this one give all that the other one does, to the same and from the same?
+    /// Whether this item gives all that the other one does, to the same role and from the same.
     pub fn covers(&self, other: &AclItem) -> bool {
         self.grantee == other.grantee
             && self.grantor == other.grantor

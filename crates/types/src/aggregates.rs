@@ -59,7 +59,7 @@ pub enum PartialAggregate {
         sum: Numeric,
         squares: Numeric,
     },
-    /// As if it were a row's value.
+    /// A value that counts as if it were a row's.
     Value(Datum),
 }
 

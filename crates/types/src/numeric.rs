@@ -338,11 +338,11 @@ impl Numeric {
             _ => self.to_f64() as f32,
         }
     }
-    /// As casts do: 15 significant digits.
+    /// The number that a cast makes of a double: 15 significant digits.
     pub(crate) fn from_f64(v: f64) -> Numeric {
         Numeric::from_float(v, 15)
     }
-    /// As casts do: 6 significant digits.
+    /// The number that a cast makes of a real: 6 significant digits.
     pub(crate) fn from_f32(v: f32) -> Numeric {
         Numeric::from_float(f64::from(v), 6)
     }

@@ -29,7 +29,8 @@ pub fn combine(a: u64, b: u64) -> u64 {
     a ^ b.wrapping_add(0x49a0_f4dd_15e5_a8e3).wrapping_add(a << 54).wrapping_add(a >> 7)
 }
 
-/// Does the type have such a hash? (Of arrays and records: do their elements.)
+/// Whether the type has a hash that places rows in partitions. Arrays and records are asked by the types of their
+/// elements.
 pub fn is_hashable(ty: Oid) -> bool {
     // Geometry has no values here.
     let is_geometry = || matches!(ty, 600..=604 | 628 | 718);

@@ -53,7 +53,7 @@ pub struct RangeBound {
 #[derive(Clone, Debug)]
 pub struct Range {
     pub ty: RangeType,
-    /// None: it is empty.
+    /// The lower and the upper bound; None: the range is empty.
     pub bounds: Option<(RangeBound, RangeBound)>,
 }
 #[derive(Clone, Debug)]
@@ -232,7 +232,7 @@ impl Range {
     pub fn is_adjacent(&self, other: &Range) -> bool {
         self.both(other).is_some_and(|(l1, u1, l2, u2)| self.touches(u1, l2) || self.touches(u2, l1))
     }
-    /// Does nothing lie between an upper bound and a lower one, and nothing in both?
+    /// Whether nothing lies between an upper bound and a lower one, and nothing in both.
     pub fn touches(&self, upper: &RangeBound, lower: &RangeBound) -> bool {
         match upper.compare_values(lower, self.ty.subtype) {
             Ordering::Less => {

@@ -694,7 +694,7 @@ pub enum StoredVector<'a> {
     Missing,
     /// The bytes that [`kilndb_fulltext::stored`] searches.
     Bytes(&'a [u8]),
-    /// As a client has it.
+    /// The bytes that a client would get.
     Plain(&'a [u8]),
 }
 pub fn stored_vector<'a>(desc: &RowDescriptor, bytes: &'a [u8], index: usize) -> Result<StoredVector<'a>> {

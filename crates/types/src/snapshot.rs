@@ -70,7 +70,7 @@ impl SnapshotText {
             out.extend_from_slice(&v.to_be_bytes());
         }
     }
-    /// None: these are not a snapshot's bytes.
+    /// Reads a snapshot's binary form; None: these are not a snapshot's bytes.
     pub fn receive(bytes: &[u8]) -> Result<Option<SnapshotText>> {
         let Some((count, rest)) = bytes.split_first_chunk::<4>() else { return Ok(None) };
         let numbers: Vec<u64> =

@@ -39,12 +39,12 @@ pub fn plain_width(type_oid: Oid, value: &Datum) -> usize {
         }
 }
 
-/// As in a row, of fixed length or not.
+/// The bytes that a value takes in a row of PostgreSQL's, of fixed length or not.
 pub fn width(type_oid: Oid, value: &Datum) -> usize {
     if is_variable(value) { stored_width(type_oid, value) } else { fixed_width(value) }
 }
 
-/// As in a row, where a short value has a length word of one byte.
+/// The bytes that a value takes in a row of PostgreSQL's, where a short value has a length word of one byte.
 pub fn stored_width(type_oid: Oid, value: &Datum) -> usize {
     let plain = plain_width(type_oid, value);
     if plain - LONG_HEADER < 127 { plain - LONG_HEADER + 1 } else { plain }

@@ -301,7 +301,7 @@ fn leave() {
     POINTS_LEFT.set(u32::MAX);
 }
 
-/// Does a scheduler say when this thread runs?
+/// Whether a scheduler says when this thread runs.
 #[inline]
 pub fn is_task() -> bool {
     IS_TASK.get()
@@ -417,7 +417,7 @@ pub fn give_way() -> bool {
     }
 }
 
-/// False: the thread is no task.
+/// Lets the task sleep in virtual time; false: the thread is no task.
 pub fn sleep(duration: Duration) -> bool {
     is_task() && {
         let until = now_nanos().saturating_add(duration.as_nanos() as u64);

@@ -248,8 +248,8 @@ impl Condvar {
     }
 }
 
-/// As `std`'s; others do not run during the initialization (a task would wait for another in a way that the scheduler
-/// does not see).
+/// What `std`'s OnceLock is, but that others do not run during the initialization: a task would wait for another in a
+/// way that the scheduler does not see.
 pub struct OnceLock<T> {
     inner: std::sync::OnceLock<T>,
 }

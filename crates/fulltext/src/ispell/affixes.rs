@@ -68,7 +68,7 @@ impl AffixFile {
         self.compound_flags.add(self.mode, flag, bits)
     }
 
-    /// False: the file is in the other format.
+    /// Reads a file in ispell's format; false: the file is in the other one.
     fn read_ispell(&mut self, file: &DataFile) -> Result<bool> {
         let mut state = IspellState::default();
         file.each_line(|line| if state.is_other_format { Ok(()) } else { self.read_ispell_line(line, &mut state) })?;
@@ -235,7 +235,7 @@ impl AffixFile {
 struct HunspellState {
     is_suffix: bool,
     bits: u8,
-    /// How many the file says that there are.
+    /// How many aliases the file says that there are.
     aliases: usize,
 }
 

@@ -61,7 +61,7 @@ impl FlagMode {
         }
         Ok(flags)
     }
-    /// As two flags that are the same are written.
+    /// A flag in the one spelling that all spellings of it share: numbers may have zeros before them.
     pub fn canonical(self, flag: &str) -> Result<String> {
         if self == FlagMode::Number { checked_number(flag).map(|(n, _)| n.to_string()) } else { Ok(flag.to_string()) }
     }

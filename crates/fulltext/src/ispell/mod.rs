@@ -40,7 +40,7 @@ pub(crate) struct Ispell {
 #[derive(Debug)]
 struct AffixRule {
     rule: Affix,
-    /// None: of every word; a flag that no word has is a number that no set has.
+    /// The flag that words must have; None: they need none. A flag that no word has is a number that no set has.
     flag: Option<u32>,
 }
 
@@ -104,7 +104,7 @@ impl Ispell {
         Ok(Ispell { words, sets, affixes, prefixes, suffixes, joints })
     }
 
-    /// Is the word in the list, for an affix with the flag, at this place of a compound word (0: on its own)?
+    /// Whether the word is in the list, for an affix with the flag, at this place of a compound word (0: on its own).
     fn has(&self, word: &str, flag: Option<u32>, place: u8) -> bool {
         let Some(entry) = self.words.get(word.as_bytes()) else { return false };
         let may_stand =
@@ -178,7 +178,7 @@ fn add_form(forms: &mut Vec<String>, form: String) {
     }
 }
 
-/// May the affix be used at this place of a compound word?
+/// Whether the affix may be used at this place of a compound word.
 fn is_allowed(affix: &Affix, place: u8) -> bool {
     let has = |bit: u8| affix.bits & bit != 0;
     if place == 0 {

@@ -42,7 +42,7 @@ pub(super) struct Figures {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Gain {
     pub times: f64,
-    /// None: there is one pair only.
+    /// The 95 % confidence interval; None: there is one pair only.
     pub interval: Option<(f64, f64)>,
 }
 

@@ -9,7 +9,7 @@ use kilndb_lab::client::Client;
 const HOT_ROW_START: i64 = 2_000_000_000;
 const QUEUE_ROWS: i64 = 1_000_000;
 const QUEUE_CLIENTS: u32 = 256;
-/// As in the experiment's calls of pgbench.
+/// The threads of pgbench, as many as in the experiment's calls.
 const THREADS: u32 = 8;
 const EMPTY: &str = "hot row and queue, all runs: seconds without a commit";
 

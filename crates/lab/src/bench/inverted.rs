@@ -124,7 +124,7 @@ fn searches(beside: &'static str) -> BenchStage {
     })
 }
 
-/// As much as there is room for is pending, where there is a limit.
+/// Leaves as much pending as there is room for, where there is a limit.
 fn pend(turn: &mut ServerTurn<'_>) -> Result<(), String> {
     let fill = format!("insert into test select 0, to_tsvector(t), now() from texts where n <= {}", TEXTS / 2);
     turn.execute(&["alter index idx_test_info set (gin_pending_list_limit = 131072)", &fill])

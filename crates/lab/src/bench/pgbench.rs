@@ -10,16 +10,16 @@ use kilndb_lab::process::TempDir;
 #[derive(Clone, Copy)]
 pub(super) struct PgbenchLoad<'a> {
     pub clients: u32,
-    /// 0: two, or one for one client.
+    /// The threads of pgbench; 0: two, or one for one client.
     pub threads: u32,
     /// `simple`, `extended` or `prepared`.
     pub mode: &'a str,
-    /// None: TPC-B.
+    /// The script that runs; None: TPC-B.
     pub script: Option<&'a str>,
     pub select_only: bool,
     /// The transactions of each client; None: as many as fit in the time that the options say.
     pub transactions: Option<u32>,
-    /// None: as the options say.
+    /// How long pgbench runs; None: as long as the options say.
     pub duration_s: Option<u32>,
     pub more: &'a [&'a str],
 }

@@ -15,10 +15,10 @@ use std::time::Instant;
 
 /// One of those that are compared.
 pub(super) struct ComparedServer {
-    /// As in the table.
+    /// The server's name as in the table.
     pub name: &'static str,
     pub at: Address,
-    /// None: the wire limit, which has neither data nor anything to do between its turns.
+    /// The server that runs; None: the wire limit, which has neither data nor anything to do between its turns.
     pub running: Option<RunningServer>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct BenchStage {
     begin: StageAction,
     turn: StageAction,
     end: StageAction,
-    /// None: as many as there are to be pairs.
+    /// How many turns each server has; None: as many as there are to be pairs.
     turns: Option<usize>,
     judged: Judged,
     with_wire: bool,

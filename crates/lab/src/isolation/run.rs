@@ -95,7 +95,7 @@ fn text_of(e: ClientError) -> String {
 }
 
 impl Runner {
-    /// None: the spec is not for this engine.
+    /// A runner of the spec; None: the spec is not for this engine.
     fn new(path: &Path, address: &Address, engine: &str) -> Result<Option<Runner>, String> {
         let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let spec = spec::parse(&text).map_err(|e| format!("{}: {e}", path.display()))?;

@@ -25,9 +25,9 @@ pub struct LogFileSettings {
     /// The name of a log file, with strftime's escapes.
     pub name_pattern: String,
     pub mode: u32,
-    /// 0: never.
+    /// The age at which a log file is followed by the next; 0: never.
     pub rotation_age_minutes: u64,
-    /// 0: never.
+    /// The size at which a log file is followed by the next; 0: never.
     pub rotation_size_bytes: u64,
     pub truncates_on_rotation: bool,
 }

@@ -12,7 +12,7 @@ pub struct LineFacts<'a> {
     pub now: LogMoment,
     pub start: LogMoment,
     pub process_id: i32,
-    /// None: the server speaks of itself.
+    /// The session that the line is about; None: the server speaks of itself.
     pub session: Option<SessionFacts<'a>>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> LineFacts<'a> {
             Some(_) => "client backend",
         }
     }
-    /// As `pg_locks.virtualtransaction` has it.
+    /// The transaction's virtual id as `pg_locks.virtualtransaction` has it.
     pub fn virtual_id(&self) -> Option<String> {
         let session = self.session.as_ref().filter(|session| !session.activity.user.is_empty())?;
         Some(format!("{}/{}", self.process_id, session.activity.lock_owner.unwrap_or(0)))

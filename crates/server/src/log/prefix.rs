@@ -21,7 +21,7 @@ enum PrefixItem {
 pub struct LinePrefix(Vec<PrefixItem>);
 
 impl LinePrefix {
-    /// As PostgreSQL reads it: escapes that it does not know are nothing.
+    /// Reads a prefix as PostgreSQL does: escapes that it does not know are nothing.
     pub fn parse(text: &str) -> LinePrefix {
         let mut items = Vec::new();
         let mut literal = String::new();
@@ -78,7 +78,7 @@ impl LinePrefix {
     }
 }
 
-/// None: there is no such escape.
+/// What an escape stands for; None: there is no such escape.
 fn value_of(letter: char, facts: &LineFacts<'_>, line: u64, sqlstate: &str) -> Option<String> {
     let session = facts.session.as_ref();
     let named = |name: &str| if name.is_empty() { "[unknown]".to_string() } else { name.to_string() };

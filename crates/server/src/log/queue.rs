@@ -65,7 +65,7 @@ impl LogQueue {
         self.pending().has_writer = true;
     }
 
-    /// False: there is no writer, the caller writes the line.
+    /// Appends a line for the writer; false: there is no writer, the caller writes the line.
     pub fn append(&self, format: LogFormat, line: &str) -> bool {
         let mut pending = self.pending();
         if !pending.has_writer {
@@ -137,7 +137,7 @@ impl LogQueue {
     }
 }
 
-/// As many whole lines as fit in a step; of a longer line a step.
+/// How many bytes are written in one step: as many whole lines as fit, or a step of a longer line.
 fn piece_bytes(bytes: &[u8]) -> usize {
     let most = bytes.len().min(STEP_BYTES);
     if most == bytes.len() {

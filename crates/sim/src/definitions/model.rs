@@ -108,7 +108,7 @@ impl Table {
     fn has_expressions(&self) -> bool {
         self.indexes.contains(&Index::Expression) || self.indexes.contains(&Index::Partial)
     }
-    /// As the catalogs are to have it.
+    /// The table's definition as the catalogs are to have it.
     pub fn definition(&self) -> String {
         let columns = if self.has_x { "id,t,v,w,x" } else { "id,t,v,w" };
         let of = if self.is_numeric { "numeric" } else { "bigint" };

@@ -53,7 +53,7 @@ impl CrowdServer {
     }
 }
 
-/// As many descriptors as the system allows; answers how many.
+/// Lets the process have as many descriptors as the system allows; returns how many.
 fn raise_descriptor_limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain system calls on a local struct.

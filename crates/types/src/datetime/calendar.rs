@@ -74,7 +74,7 @@ pub(crate) fn from_julian(jd: i32) -> (i32, i32, i32) {
     let year = yoe + era * 400 + i64::from(month <= 2);
     (year as i32, month as i32, day as i32)
 }
-/// 0 is Sunday.
+/// The day of the week of a Julian day; 0 is Sunday.
 pub fn day_of_week(jd: i32) -> i32 {
     (jd + 1).rem_euclid(7)
 }

@@ -38,7 +38,7 @@ impl Zone {
         }
         posix(name)
     }
-    /// As the list of zones spells it; None: it is not in there.
+    /// The zone's name as the list of zones spells it; None for one that is not in there.
     pub fn name(&self) -> Option<&str> {
         if let Zone::Named(tz) = self { tz.iana_name() } else { None }
     }

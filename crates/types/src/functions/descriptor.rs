@@ -155,7 +155,7 @@ pub(super) const fn f(
     FunctionDescriptor { oid, name, volatility, strict, kind, support }
 }
 
-/// None: there is no such function in this build.
+/// The descriptor of a function by its OID; None: there is no such function in this build.
 pub fn descriptor(oid: Oid) -> Option<&'static FunctionDescriptor> {
     let at = DESCRIPTORS.binary_search_by_key(&oid, |d| d.oid).ok()?;
     DESCRIPTORS.get(at)
@@ -182,7 +182,7 @@ pub fn aggregate(oid: Oid) -> Option<AggregateFn> {
     }
 }
 
-/// Is it called as users' functions are?
+/// Whether a function is called as users' functions are.
 pub fn is_routine(oid: Oid) -> bool {
     descriptor(oid).is_some_and(|d| matches!(d.kind, FunctionKind::Routine))
 }

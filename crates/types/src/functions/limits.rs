@@ -6,7 +6,7 @@ use kilndb_base::{Error, Result, sqlstate, work};
 /// Bytes that a string under construction may have.
 pub(crate) const LONGEST_STRING: usize = 0x3fff_ffff;
 
-/// Is there room for `more` bytes behind `have`?
+/// Fails when there is no room for `more` bytes behind `have`.
 pub(crate) fn room(have: usize, more: usize) -> Result<()> {
     if have.saturating_add(more) < LONGEST_STRING {
         return Ok(());

@@ -29,7 +29,7 @@ fn together(a: &Inet, b: &Inet, what: &str, f: impl Fn(u128, u128) -> u128) -> R
     }
     Ok(a.with_number(f(a.number(), b.number())).with_bits(a.bits.max(b.bits)))
 }
-/// Does `a` lie in `b`'s network?
+/// Whether `a` lies in `b`'s network.
 fn lies_in(a: &Inet, b: &Inet) -> bool {
     a.is_v6 == b.is_v6 && a.bits >= b.bits && a.same_prefix(b, b.bits)
 }

@@ -402,7 +402,7 @@ fn shown(d: &Datum, c: &EvalContext) -> Result<String> {
     }
     output_string(natural_type(d), d, c)
 }
-/// As a cast to text, which spells truth values out and gives every address the length of its mask.
+/// The value as a cast to text gives it, which spells truth values out and gives every address the length of its mask.
 fn as_text(d: &Datum, c: &EvalContext) -> Result<String> {
     match d {
         Datum::Bool(b) => Ok(b.to_string()),

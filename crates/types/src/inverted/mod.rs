@@ -50,7 +50,7 @@ pub enum InvertedClass {
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct TermRange {
     pub lower: Vec<u8>,
-    /// None: `lower` itself; else all terms from there to before this one.
+    /// Where the range ends: it has all terms from `lower` to before this one. None: it has `lower` alone.
     pub upper: Option<Vec<u8>>,
 }
 
@@ -128,7 +128,7 @@ impl TermCondition {
             other => other,
         }
     }
-    /// Is it met by a value that has the wanted terms of which `has` says so?
+    /// Whether a value meets the condition that has the wanted terms of which `has` says so.
     pub fn is_met(&self, has: &mut dyn FnMut(usize) -> bool) -> bool {
         match self {
             TermCondition::Anything => true,
@@ -152,7 +152,7 @@ impl TermRange {
         let exact = [self, other].into_iter().find(|w| w.upper.is_none());
         Some(exact.cloned().unwrap_or_else(|| TermRange { lower: lower.to_vec(), upper: Some(upper) }))
     }
-    /// Is one of the terms, which are sorted, among those?
+    /// Whether the range has one of the terms, which are sorted.
     pub fn is_among<T: AsRef<[u8]>>(&self, terms: &[T]) -> bool {
         let at = terms.partition_point(|t| t.as_ref() < self.lower.as_slice());
         terms.get(at).is_some_and(|t| match &self.upper {
@@ -255,7 +255,8 @@ impl InvertedClass {
         Ok(())
     }
 
-    /// Have two values surely different terms? Quicker than to look at them, where the answer is yes.
+    /// Whether two values have different terms for sure. This is quicker than to look at the terms, where the answer is
+    /// yes.
     pub fn differ(self, a: &Datum, b: &Datum) -> bool {
         match (self, a, b) {
             (InvertedClass::TsVector, Datum::TsVector(a), Datum::TsVector(b)) => {

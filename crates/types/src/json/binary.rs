@@ -152,7 +152,7 @@ pub fn element(b: &[u8], index: i64) -> Option<&[u8]> {
     let index = usize::try_from(index).ok().filter(|i| *i < c.count)?;
     c.part(index)
 }
-/// Are two scalars equal?
+/// Whether two stored scalars are equal.
 fn scalars_equal(a: &[u8], b: &[u8]) -> Result<bool> {
     let number = |b: &[u8]| row::get_numeric(b.get(1..).unwrap_or(&[])).ok_or_else(corrupted);
     match (a.first(), b.first()) {
@@ -163,7 +163,7 @@ fn scalars_equal(a: &[u8], b: &[u8]) -> Result<bool> {
 fn is_scalar(b: &[u8]) -> bool {
     !is_array(b) && !is_object(b)
 }
-/// Does `a` contain `b`? At the root (`is_root`) an array contains a scalar that it has as an element.
+/// Whether `a` contains `b`. At the root (`is_root`) an array contains a scalar that it has as an element.
 pub fn contains(a: &[u8], b: &[u8], is_root: bool) -> Result<bool> {
     fn part<'c>(c: &Container<'c>, i: usize) -> Result<&'c [u8]> {
         c.part(i).ok_or_else(corrupted)

@@ -49,7 +49,7 @@ fn datetime_text(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<String> {
     Ok(format!("{date}T{time}{zone}{era}"))
 }
 
-/// Is the text a number of JSON?
+/// Whether the text is a number of JSON.
 fn is_json_number(text: &str) -> bool {
     text.bytes().last().is_some_and(|c| c.is_ascii_digit())
         && !text.contains([' ', '\n', '\t', '"'])

@@ -97,14 +97,14 @@ impl<'a> JsonNode<'a> {
             _ => None,
         }
     }
-    /// As JSON.
+    /// The value as JSON text.
     pub(crate) fn json_text(self) -> Result<String> {
         match self {
             JsonNode::Json(p, text) => pieces::concat(&[text.get(p.start..p.end).unwrap_or("")]),
             JsonNode::Jsonb(v) => v.text(),
         }
     }
-    /// As ->> gives it: a string without quotes, null as none.
+    /// The value as ->> gives it: a string without quotes, null as none.
     pub(crate) fn plain_text(self) -> Result<Option<String>> {
         match self.string() {
             Some(s) => pieces::concat(&[s]).map(Some),

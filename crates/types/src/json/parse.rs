@@ -71,7 +71,7 @@ struct Lexer<'a> {
     string: String,
 }
 
-/// Is it JSON? (The escapes of surrogates are not looked at, as PostgreSQL's json does not.)
+/// Fails unless the text is JSON. The escapes of surrogates are not looked at, as PostgreSQL's json does not.
 pub fn validate(text: &str) -> Result<()> {
     run(text, false).map(|_| ())
 }

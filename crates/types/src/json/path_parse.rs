@@ -394,7 +394,7 @@ fn unescape(text: &str, at: &mut usize, out: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// Is the expression a condition?
+/// An expression, and whether it is a condition.
 type TypedPathExpr = (PathExpr, bool);
 
 impl PathParser<'_> {

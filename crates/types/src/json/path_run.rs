@@ -77,7 +77,7 @@ pub fn query(
         Err(PathHalt::Data(e) | PathHalt::Hard(e)) => Err(e),
     }
 }
-/// Is there an item? None: unknown.
+/// Whether the path finds an item; None: unknown.
 pub fn exists(
     path: &JsonPath,
     root: &JsonValue,

@@ -55,7 +55,7 @@ pub fn fields_of(ty: Oid, base: &Datum, ctx: &EvalContext) -> Option<Vec<FieldTy
     }
 }
 
-/// Is the row that is given of the columns that a definition list names?
+/// Fails unless the row that is given has the columns that a definition list names.
 pub fn check_columns(columns: &[FieldType], given: &[FieldType], ctx: &EvalContext) -> Result<()> {
     let mismatch = |detail: String| {
         Err(Error::new(sqlstate::DATATYPE_MISMATCH, "function return row and query-specified return row do not match")

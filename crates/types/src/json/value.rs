@@ -162,7 +162,7 @@ impl JsonValue {
             v => Some(v.text()?),
         })
     }
-    /// As btree says, but for root scalars, which [`super::binary::compare`] knows.
+    /// Whether values are equal as btree says, but for root scalars, which [`super::binary::compare`] knows.
     pub fn equals(&self, other: &JsonValue) -> bool {
         match (self, other) {
             (JsonValue::Null, JsonValue::Null) => true,

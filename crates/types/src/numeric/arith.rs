@@ -221,7 +221,7 @@ fn span(a: &Numeric, b: &Numeric) -> (i32, i32) {
     }
 }
 
-/// As many groups as both factors have.
+/// The product of two factors, with as many groups as both have.
 pub(super) fn schoolbook_product(a: &[i16], b: &[i16]) -> Vec<i16> {
     let (short, long) = if a.len() < b.len() { (a, b) } else { (b, a) };
     let n = short.len() + long.len();

@@ -152,7 +152,7 @@ pub(crate) enum Ordinal {
 }
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TemplateField<'a> {
-    /// As the template spells it.
+    /// The field's name as the template spells it.
     pub name: &'a str,
     pub key: TemplateKey,
     pub digits: bool,

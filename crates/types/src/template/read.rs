@@ -414,7 +414,8 @@ impl<'a> TemplateScanner<'a> {
         Ok(())
     }
 }
-/// As C's strtol: blanks, a sign, digits. Returns the value (clamped) and the bytes used, 0 without a digit.
+/// Reads an integer as C's strtol does: blanks, a sign, digits. Returns the value (clamped) and the bytes used, 0
+/// without a digit.
 fn leading_int(b: &[u8]) -> Result<(i64, usize)> {
     let blanks = pieces::count_leading(b, is_space)?;
     let signed = usize::from(matches!(b.get(blanks), Some(b'+' | b'-')));

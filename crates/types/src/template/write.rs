@@ -17,7 +17,7 @@ struct ShownFields {
     second: i32,
     micros: i32,
     day_of_year: i32,
-    /// 0 is Sunday.
+    /// The day of the week; 0 is Sunday.
     weekday: i32,
     /// Seconds east of UTC, abbreviation.
     zone: Option<(i32, String)>,

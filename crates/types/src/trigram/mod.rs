@@ -122,7 +122,7 @@ fn make_unique(list: &mut Vec<Trigram>) -> Result<()> {
     Ok(())
 }
 
-/// As show_trgm prints it.
+/// The trigram as show_trgm prints it.
 pub fn shown(t: Trigram) -> String {
     let is_printable = |b: &u8| b.is_ascii_alphanumeric() || *b == b' ';
     match std::str::from_utf8(&t) {

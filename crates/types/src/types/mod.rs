@@ -54,7 +54,7 @@ pub struct TypeDescriptor {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldAs {
-    /// As no other type.
+    /// Values are held as those of no other type are.
     Itself,
     Text,
     Oid,
@@ -89,7 +89,7 @@ pub struct OpaqueType {
     /// pg_type.typlen and the alignment, for statistics.
     pub width: usize,
     pub alignment: usize,
-    /// None: the type has no hash operator class.
+    /// How values are hashed; None: the type has no hash operator class.
     pub hash: Option<OpaqueHash>,
 }
 
@@ -163,7 +163,8 @@ static INDEX: [(u8, u8); OIDS] = {
 };
 static DESCRIPTORS: &[&[TypeDescriptor]] = ROWS;
 
-/// None: the type is made of others (arrays, ranges, users' types), or has no values here.
+/// The descriptor of a type by its OID; None: the type is made of others (arrays, ranges, users' types), or has no
+/// values here.
 #[inline]
 pub fn descriptor(oid: Oid) -> Option<&'static TypeDescriptor> {
     let (family, row) = *INDEX.get(oid as usize)?;
