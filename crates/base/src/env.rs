@@ -40,9 +40,9 @@ pub enum OpenMode {
 /// With whom a folder is shared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FolderLock {
-    /// With others who only read.
+    /// The folder is shared with others who only read.
     Shared,
-    /// With nobody.
+    /// The folder is shared with nobody.
     Exclusive,
 }
 /// A lock that ends with this value, or with the process.

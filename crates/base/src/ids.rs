@@ -56,16 +56,3 @@ impl RowId {
         RowId { block: (v >> 16) as u32, slot: v as u16 }
     }
 }
-
-impl fmt::Display for Lsn2<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:X}/{:X}", self.0.0 >> 32, self.0.0 & 0xffff_ffff)
-    }
-}
-struct Lsn2<'a>(&'a Lsn);
-impl Lsn {
-    /// PostgreSQL's text form, `16/B374D848`.
-    pub fn to_pg_string(self) -> String {
-        Lsn2(&self).to_string()
-    }
-}

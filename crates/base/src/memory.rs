@@ -23,9 +23,9 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 /// A thread tells the sum of what it has allocated and freed once it is so much.
-pub const UNTOLD_BYTES: i64 = 64 << 10;
+pub(crate) const UNTOLD_BYTES: i64 = 64 << 10;
 /// Who holds less than this is not refused for what others hold, unless they hold even more than they may.
-pub const LITTLE_BYTES: i64 = 1 << 20;
+pub(crate) const LITTLE_BYTES: i64 = 1 << 20;
 /// After a block of this size a computation looks at its next step; after so much in small blocks, too.
 const LARGE_BYTES: i64 = 1 << 20;
 
@@ -38,7 +38,7 @@ pub struct MemoryAccount {
     pub limit_bytes: i64,
 }
 
-/// Of threads that compute for nobody, and of who begins.
+/// The account of threads that compute for nobody, and of a computation that begins.
 pub const EMPTY: MemoryAccount = MemoryAccount { held_bytes: 0, limit_bytes: i64::MAX };
 
 impl Default for MemoryAccount {
@@ -55,13 +55,13 @@ struct ThreadCounts {
     told: Cell<i64>,
     above: Cell<i64>,
     below: Cell<i64>,
-    /// Of accounts put aside: what the sum has not been told yet.
+    /// What the sum has not been told yet of accounts that were put aside.
     untold: Cell<i64>,
-    /// At this many bytes the computation has to look.
+    /// The number of held bytes at which the computation has to look.
     look_at: Cell<i64>,
     /// What the thread has freed, but for little at a time, since somebody asked.
     freed: Cell<u64>,
-    /// The same of what it has allocated or freed.
+    /// What the thread has allocated or freed, but for little at a time, since somebody asked.
     moved: Cell<u64>,
 }
 
@@ -83,7 +83,8 @@ crate::task_local! {
 static SUM: AtomicI64 = AtomicI64::new(0);
 /// What they may hold together.
 static SUM_LIMIT: AtomicI64 = AtomicI64::new(i64::MAX);
-/// They hold an eighth more than that: nobody is let through, however little he holds.
+/// Whether all computations hold an eighth more than they may together: nobody is let through then, however little he
+/// holds.
 static IS_EXHAUSTED: AtomicBool = AtomicBool::new(false);
 
 /// A block of so many bytes has been allocated by the calling thread.
@@ -142,7 +143,7 @@ fn begin_telling(c: &ThreadCounts, held: i64) {
     c.below.set(held - UNTOLD_BYTES);
 }
 
-/// From now on the thread counts for `next`. Returns what it has counted for until now.
+/// The thread counts for `next` from now on. Returns what it has counted for until now.
 pub fn replace(next: MemoryAccount) -> MemoryAccount {
     COUNTS.with(|c| {
         let held = c.held.replace(next.held_bytes);
@@ -168,12 +169,12 @@ pub fn set_held(bytes: i64) {
     replace(MemoryAccount { held_bytes: bytes, limit_bytes });
 }
 
-/// From now on the present computation may hold so much; `i64::MAX`: whatever there is.
+/// Limits what the present computation may hold from now on, in bytes; `i64::MAX`: whatever there is.
 pub fn limit_account(limit_bytes: i64) {
     COUNTS.with(|c| c.limit.set(limit_bytes));
 }
 
-/// From now on all computations together may hold so much.
+/// Limits what all computations together may hold from now on, in bytes.
 pub fn limit_sum(limit_bytes: u64) {
     SUM_LIMIT.store(i64::try_from(limit_bytes).unwrap_or(i64::MAX), Ordering::Relaxed);
 }
@@ -197,12 +198,12 @@ pub fn forget_moved() {
 }
 
 /// What all hold together.
-pub fn sum_bytes() -> i64 {
+pub(crate) fn sum_bytes() -> i64 {
     SUM.load(Ordering::Relaxed)
 }
 
 /// What all may hold together.
-pub fn sum_limit_bytes() -> i64 {
+pub(crate) fn sum_limit_bytes() -> i64 {
     SUM_LIMIT.load(Ordering::Relaxed)
 }
 
@@ -218,9 +219,10 @@ pub fn check() -> Result<()> {
     room_for(0)
 }
 
-/// The same as if it held so many bytes more: for what is allocated where nobody can look.
+/// Fails with 53200 when the present computation held more than it may if it held so many bytes more: for what is
+/// allocated where nobody can look.
 #[inline]
-pub fn room_for(bytes: usize) -> Result<()> {
+pub(crate) fn room_for(bytes: usize) -> Result<()> {
     let (held, limit) = COUNTS.with(|c| (c.held.get(), c.limit.get()));
     let wanted = held.max(0).saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
     let is_little = wanted < LITTLE_BYTES.min(limit) && !IS_EXHAUSTED.load(Ordering::Relaxed);

@@ -33,7 +33,7 @@ pub trait NetworkListener: Send + Sync {
 }
 
 /// Connects through TCP to "host:port", within `limit` for each address that the host has.
-pub fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
+pub(crate) fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn NetworkStream>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("\"{address}\" has no address"));
     for resolved in address.to_socket_addrs()? {
         match TcpStream::connect_timeout(&resolved, limit) {
@@ -45,7 +45,7 @@ pub fn connect_tcp(address: &str, limit: Duration) -> io::Result<Arc<dyn Network
 }
 
 /// Listens through TCP at "host:port"; port 0: one that is free.
-pub fn listen_tcp(address: &str) -> io::Result<Arc<dyn NetworkListener>> {
+pub(crate) fn listen_tcp(address: &str) -> io::Result<Arc<dyn NetworkListener>> {
     Ok(Arc::new(TcpAcceptor(TcpListener::bind(address)?)))
 }
 

@@ -22,11 +22,12 @@ pub trait Park {
     /// Waits for a wake-up or until `deadline_nanos` of the environment's monotonic clock. May return
     /// early: callers re-check. Fails when the session is cancelled, timed out or terminated.
     fn park(&self, deadline_nanos: Option<u64>) -> Result<()>;
-    /// As [`Park::park`] with a deadline, by who waits for others' locks and looks for himself whether they are gone.
+    /// Parks as [`Park::park`] does with a deadline, for somebody who waits for others' locks and looks for himself
+    /// whether they are gone.
     fn park_for_lock(&self, deadline_nanos: u64) -> Result<()> {
         self.park(Some(deadline_nanos))
     }
-    /// As [`Park::park`], but a cancel request does not end it (used where the answer must be known,
+    /// Parks as [`Park::park`] does, but a cancel request does not end the wait (used where the answer must be known,
     /// as after a commit record has its place in the log).
     fn park_uninterruptible(&self);
     /// Will somebody start a flush of the log for those who wait for one, once all that can run has run? Then more of
@@ -37,7 +38,7 @@ pub trait Park {
     /// A long computation calls this now and then: gives way to other sessions when the time slice is
     /// used up; fails when the session is cancelled.
     fn checkpoint(&self) -> Result<()>;
-    /// The same for steps that mostly take less than a look at the clock, and are followed by others.
+    /// A checkpoint for steps that mostly take less than a look at the clock, and are followed by others.
     fn step(&self) -> Result<()> {
         self.checkpoint()
     }
@@ -47,7 +48,7 @@ pub trait Park {
         f();
         Ok(())
     }
-    /// As [`Park::checkpoint`] for what must be done to its end, as a rollback: gives way, and is not cancelled.
+    /// Gives way as [`Park::checkpoint`] does and is not cancelled: for what must be done to its end, as a rollback.
     fn give_way(&self) {}
 }
 

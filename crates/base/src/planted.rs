@@ -6,7 +6,7 @@ macro_rules! bugs {
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         #[repr(u32)]
         pub enum PlantedBug { None, $($(#[$doc])* $name,)* }
-        /// All of them, with their names.
+        /// All planted faults, with their names.
         pub const BUGS: &[(&str, PlantedBug)] = &[$((stringify!($name), PlantedBug::$name),)*];
     };
 }

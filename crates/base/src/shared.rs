@@ -24,7 +24,7 @@ pub fn bytes(bytes: &[u8]) -> Result<Arc<[u8]>> {
     Ok(unsafe { shared.assume_init() })
 }
 
-/// The same of a text.
+/// Copies a text in pieces.
 pub fn text(text: &str) -> Result<Arc<str>> {
     let shared = bytes(text.as_bytes())?;
     // SAFETY: the bytes are a text's, and `str` has the layout of `[u8]`.

@@ -18,7 +18,7 @@ use std::cell::Cell;
 /// Size of the stacks that threads and statements run on. Only what is touched costs memory.
 pub const STACK_BYTES: usize = 64 << 20;
 /// What a stack has beyond the deepest that checked code may go.
-pub const RESERVE_BYTES: usize = 24 << 20;
+pub(crate) const RESERVE_BYTES: usize = 24 << 20;
 /// The largest limit that holds on stacks of that size.
 pub const DEPTH_MAX_BYTES: usize = STACK_BYTES - RESERVE_BYTES;
 /// A computation that has gone beyond so much has been deep: its stack holds memory worth giving back.
@@ -31,7 +31,7 @@ pub struct StackLimit {
     base: usize,
     /// The address of its last usable byte.
     end: usize,
-    /// So many bytes below `base` is the limit, unless the end comes earlier.
+    /// The limit lies so many bytes below `base`, unless the stack's end comes earlier.
     depth_bytes: usize,
     was_deep: bool,
 }
@@ -46,7 +46,7 @@ crate::task_local! {
 }
 
 impl StackLimit {
-    /// Of a stack between two addresses of which checked code may use `depth_bytes`.
+    /// The limit of a stack between two addresses of which checked code may use `depth_bytes`.
     pub fn new(base: usize, end: usize, depth_bytes: usize) -> StackLimit {
         StackLimit { base, end, depth_bytes, was_deep: false }
     }
@@ -70,7 +70,7 @@ impl StackLimit {
             (_, false) => self.lowest().max(self.base.saturating_sub(SHALLOW_BYTES)),
         }
     }
-    /// Of the calling thread's own stack. Without knowledge of it there is no limit.
+    /// The limit of the calling thread's own stack. Without knowledge of the stack there is no limit.
     fn of_thread() -> StackLimit {
         // SAFETY: the attributes are initialised by the first call, read by the second while they are, and destroyed.
         let bounds = unsafe {
@@ -139,7 +139,7 @@ pub fn too_deep() -> Error {
     ))
 }
 
-/// From now on checked code may use `depth_bytes` of the stack that the caller runs on, if there are so many.
+/// Lets checked code use `depth_bytes` of the stack that the caller runs on from now on, if there are so many.
 pub fn limit_depth(depth_bytes: usize) {
     let limit = StackLimit { depth_bytes, ..CURRENT.get() };
     limit.enter();

@@ -17,7 +17,8 @@ pub struct BoundCall {
     pub types: Vec<Oid>,
     /// A query of one row: the input arguments.
     pub arguments: BoundStatement,
-    /// Of each output argument, in their order: its name, and what was given for it, if that is a parameter.
+    /// The output arguments in their order: the name of each, and the number of the parameter that was given for it, if
+    /// one was.
     pub outputs: Vec<(String, Option<u32>)>,
 }
 
@@ -39,7 +40,7 @@ struct ResolvedCall {
     outputs: Vec<(String, Option<u32>)>,
 }
 
-/// Without the conversions around it.
+/// The expression inside of all the conversions around it.
 fn inner(e: &Expr) -> &Expr {
     match &e.kind {
         ExprKind::Cast { arg, explicit: false, .. } => inner(arg),

@@ -2,6 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
+use super::object_address::ObjectAddress;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::{CastContext, CastMethod, TypeInfo};
 use kilndb_types::oids;
@@ -274,7 +275,7 @@ impl Binder<'_> {
         // The text has a value for each of them: it means something else with another number of columns.
         if let Some(table) = &table {
             for column in table.columns.iter().filter(|c| !c.dropped) {
-                self.note_attribute(table.oid, column.attnum, &column.name, -1);
+                self.note_reference(ObjectAddress::column(table.oid, column.attnum));
             }
         }
         let mut out = Vec::with_capacity(fields.len());

@@ -40,7 +40,7 @@ impl Binder<'_> {
         self.literal_typmod(text, ty, -1, loc)
     }
 
-    /// As [`Binder::literal`], with the type modifier that the type's input function gets to see.
+    /// A literal as [`Binder::literal`] makes it, with the type modifier that the type's input function gets to see.
     pub(crate) fn literal_typmod(&self, text: &str, ty: Oid, typmod: i32, loc: i32) -> Result<Expr> {
         self.note_literal(ty, text, loc);
         self.note_value(ty, text, loc);

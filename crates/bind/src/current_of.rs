@@ -10,7 +10,7 @@ use kilndb_types::{Datum, oids};
 
 /// The session's function: a cursor's name, the table that the statement names, the table that the row is of. No
 /// function of pg_proc.
-pub const CURRENT_OF: &str = "current of";
+pub(crate) const CURRENT_OF: &str = "current of";
 
 impl Binder<'_> {
     pub(super) fn current_of(&self, c: &nodes::CurrentOfExpr, rel: u32, table: &Table) -> Result<Option<Expr>> {

@@ -15,6 +15,7 @@ impl Binder<'_> {
     pub(super) fn dml_target(&self, v: Option<&nodes::RangeVar>, verb: &str) -> Result<Arc<Table>> {
         let Some(v) = v else { return Err(Error::internal("statement without a table")) };
         let table = self.find_table(v)?;
+        self.note_written(&table);
         let event = match verb {
             "insert into" => INSERT,
             "update" => UPDATE,
@@ -136,7 +137,7 @@ impl Binder<'_> {
         Ok(())
     }
 
-    /// The same of a table that no statement names.
+    /// Generated columns, checks and index expressions of a table that no statement names, over `rel`.
     pub fn bind_rules(&self, table: &Arc<Table>, rel: u32) -> Result<Dml> {
         let mut dml = self.new_dml(DmlKind::Insert, table.clone());
         self.row_rules(table, rel, &mut dml)?;
@@ -301,7 +302,7 @@ impl Binder<'_> {
         Ok(out)
     }
 
-    /// One column of `(a, b) = (…)`.
+    /// The value of one column of `(a, b) = (…)`.
     fn multi_assign(&self, m: &nodes::MultiAssignRef, scope: &Scope<'_>) -> Result<Expr> {
         let index = usize::try_from(m.colno - 1).unwrap_or(0);
         let count = usize::try_from(m.ncolumns).unwrap_or(0);

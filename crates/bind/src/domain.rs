@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// What a value must be to belong to a domain.
 pub enum DomainCondition {
     NotNull,
-    /// Its name; over column 1 of relation [`VALUE_REL`].
+    /// A check's name and condition; the value is column 1 of relation [`VALUE_REL`].
     Check(String, Expr),
 }
 

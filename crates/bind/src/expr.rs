@@ -2,6 +2,7 @@
 
 use super::Binder;
 use super::ir::*;
+use super::object_address::ObjectAddress;
 use super::scope::Scope;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_syntax::{ConstValue, Node, nodes, raw};
@@ -264,7 +265,7 @@ impl Binder<'_> {
     pub(crate) fn field_of(&self, e: Expr, name: &str, loc: i32) -> Result<Option<Expr>> {
         let Some(fields) = self.fields_of(&e)? else { return Ok(None) };
         let Some(index) = fields.iter().position(|f| f.0 == name) else { return Ok(None) };
-        self.note_field(e.ty, name)?;
+        self.note_field(e.ty, name, loc)?;
         if let ExprKind::Row { fields, .. } = &e.kind
             && let Some(f) = fields.get(index)
         {
@@ -283,14 +284,14 @@ impl Binder<'_> {
     }
 
     /// A field of a named composite type is a column of its relation.
-    fn note_field(&self, row_type: Oid, name: &str) -> Result<()> {
+    fn note_field(&self, row_type: Oid, name: &str, loc: i32) -> Result<()> {
         if self.wanted_names().is_none() {
             return Ok(());
         }
         if let Some(table) = self.relation_of_type(row_type)?
             && let Some(column) = table.columns.iter().find(|c| !c.dropped && c.name == name)
         {
-            self.note_attribute(table.oid, column.attnum, name, -1);
+            self.note_field_name(ObjectAddress::column(table.oid, column.attnum), name, loc);
         }
         Ok(())
     }

@@ -104,6 +104,7 @@ impl Binder<'_> {
             return self.add_rel(q, rel, v.alias(), row_type);
         }
         let table = self.find_table(v)?;
+        self.note_from(v, &table);
         let rel = self.new_rel();
         match table.kind {
             TableKind::View => {
@@ -384,7 +385,7 @@ impl Binder<'_> {
         let (left_columns, right_columns) = (visible(&left), visible(&right));
         if j.is_natural {
             // A new name could make two columns one.
-            left_columns.iter().chain(&right_columns).for_each(|column| self.note_column(column, -1));
+            left_columns.iter().chain(&right_columns).for_each(|column| self.note_joined_column(column));
             using = left_columns
                 .iter()
                 .filter(|l| right_columns.iter().any(|r| r.name == l.name))
@@ -419,8 +420,8 @@ impl Binder<'_> {
                     Ok(first.clone())
                 };
                 let (l, r) = (find(&left_columns, "left")?, find(&right_columns, "right")?);
-                self.note_column(&l, -1);
-                self.note_column(&r, -1);
+                self.note_joined_column(&l);
+                self.note_joined_column(&r);
                 parts.push(self.make_operator(None, "=", Some(l.expr.clone()), r.expr.clone(), -1)?);
                 let ty = self.common_type(&[&l.expr, &r.expr], "JOIN/USING")?;
                 let le = self.coerce_to_common(l.expr.clone(), ty, "JOIN/USING")?;

@@ -280,7 +280,7 @@ impl Binder<'_> {
                         let Some(sql) = i.checked_sub(first_default).and_then(|d| info.defaults.get(d)) else {
                             return Err(Error::internal(format!("argument {i} of {} has no default", info.name)));
                         };
-                        // Of a polymorphic parameter the default decides the type.
+                        // The default decides the type of a polymorphic parameter.
                         let ty = info.arg_types.get(i).copied().unwrap_or(oids::ANY);
                         let target = (self.type_info(ty)?.kind != b'p').then_some((ty, -1));
                         let bound = super::bind_expression(sql, None, self.catalog, target)?;
@@ -325,7 +325,7 @@ impl Binder<'_> {
 struct FunctionReference<'a> {
     schema: Option<&'a str>,
     name: &'a str,
-    /// One for each argument; None where it is given by position.
+    /// The arguments' names, one for each argument; None for one that is given by position.
     arg_names: &'a [Option<String>],
     variadic: bool,
     /// Written with a star for arguments.

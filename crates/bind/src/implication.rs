@@ -261,7 +261,7 @@ fn unlabelled(e: &Expr) -> &Expr {
     }
 }
 
-/// Of the same two values: does one comparison imply the other?
+/// Whether a comparison of two values implies another comparison of the same two. Both are strategies of btree.
 fn operators_follow(given: u8, wanted: u8) -> bool {
     given == wanted
         || matches!(
@@ -287,7 +287,8 @@ fn constants_must_be(given: u8, wanted: u8) -> Option<&'static str> {
     })
 }
 
-/// Of types whose text depends on settings: dates that begin with the year, which mean the same under all of them.
+/// Whether a text means the same value under all settings though the type's texts depend on them: dates that begin with
+/// the year do.
 fn means_the_same_everywhere(type_oid: Oid, text: &str) -> bool {
     let year_first = text.len() >= 5 && text.bytes().take(4).all(|b| b.is_ascii_digit()) && text.as_bytes()[4] == b'-';
     matches!(type_oid, oids::DATE | oids::TIMESTAMP) && year_first

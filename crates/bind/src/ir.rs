@@ -37,7 +37,7 @@ pub enum FuncForm {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CastKind {
-    /// Same bits.
+    /// The value's bits stay as they are.
     Relabel,
     /// Through the text form.
     InOut,
@@ -47,7 +47,7 @@ pub enum CastKind {
     Typmod,
     /// ROW to a composite type: field by field.
     Row,
-    /// Of the base type: what the domain asks of its values.
+    /// The value is of the domain's base type, and belongs to the domain if the domain's conditions say so.
     Domain,
 }
 
@@ -144,7 +144,7 @@ pub enum SubKind {
 
 #[derive(Clone, Debug)]
 pub struct SubLink {
-    /// The same in all copies of the expression; no relation has this number.
+    /// A number that all copies of the expression share, and no relation has.
     pub id: u32,
     pub kind: SubKind,
     pub query: SharedQuery,
@@ -318,7 +318,7 @@ pub enum ExprKind {
 pub struct Target {
     pub expr: Expr,
     pub name: String,
-    /// Not part of the result (ORDER BY expressions …).
+    /// The column is not part of the result: an ORDER BY expression that the query does not return, for example.
     pub junk: bool,
     pub table_oid: Oid,
     pub attnum: i16,
@@ -610,7 +610,7 @@ pub struct Dml {
 #[derive(Clone, Debug)]
 pub struct BoundIndex {
     pub index: Arc<Index>,
-    /// One per key: None for plain columns.
+    /// The expressions of the index, one for each key: None for a plain column.
     pub expressions: Vec<Option<Expr>>,
     pub predicate: Option<Expr>,
 }
@@ -686,7 +686,7 @@ impl Expr {
         self.loc = loc;
         self
     }
-    pub fn with_typmod(mut self, typmod: i32) -> Expr {
+    pub(crate) fn with_typmod(mut self, typmod: i32) -> Expr {
         self.typmod = typmod;
         self
     }

@@ -38,6 +38,7 @@ mod scope;
 mod select;
 mod setop;
 mod sublink;
+mod text_scan;
 pub mod trigger;
 mod typename;
 pub mod variables;
@@ -60,7 +61,7 @@ pub use from::refuse_other_database;
 pub use implication::implies;
 pub use row_source::bind_row_source;
 pub use same::same;
-pub use select::is_constant;
+pub use select::{is_constant, output_name};
 pub use typename::type_of_text;
 
 /// State of binding one statement.
@@ -74,7 +75,7 @@ pub struct Binder<'a> {
     next_cte: Cell<u32>,
     source: RefCell<Arc<str>>,
     lifting: Option<&'a lifting::Lifting>,
-    /// Of the routine that runs the statement.
+    /// The variables of the routine that runs the statement.
     variables: Option<&'a variables::Variables<'a>>,
     /// Reads the statement's own literals of types that depend on the session; without it they are read when it runs.
     eval: Option<&'a EvalContext<'a>>,
@@ -157,7 +158,7 @@ pub fn bind(
     bind_node(statement.node(), statement.source().clone(), catalog, param_types, None, None)
 }
 
-/// As [`bind`], for a node inside another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE). With
+/// Binds as [`bind`] does a node inside of another statement (DECLARE CURSOR, CREATE TABLE AS, COPY (…), PREPARE). With
 /// `lifting`, which excludes parameters of the statement's own, literals become parameters.
 pub fn bind_node(
     node: Node<'_>,
@@ -200,7 +201,7 @@ pub fn explained(
     Ok(BoundStatement::Explain { options, inner })
 }
 
-/// As [`bind_node`], for a statement of a routine: its parameters are the variables that it uses.
+/// Binds as [`bind_node`] does a statement of a routine: its parameters are the variables that it uses.
 pub fn bind_with_variables(
     node: Node<'_>,
     source: Arc<str>,
@@ -353,7 +354,7 @@ pub struct BoundExpression {
 }
 
 /// The condition of COPY FROM … WHERE over a table's row, whose columns are those of relation `rel`.
-pub fn bind_row_filter(
+pub(crate) fn bind_row_filter(
     node: Node<'_>,
     source: &Arc<str>,
     table: &Arc<Table>,
@@ -412,7 +413,7 @@ pub fn is_untyped_literal(sql: &str, catalog: &dyn CatalogView) -> Result<bool> 
     Ok(binder.bind_sql_text(sql, &Scope::new(None))?.ty == oids::UNKNOWN)
 }
 
-/// As [`bind_expression`] over a parsed node; positions are relative to the binder's text.
+/// Binds as [`bind_expression`] does an expression that is parsed already; positions are relative to the binder's text.
 pub fn bind_expression_node(
     binder: &Binder<'_>,
     node: Node<'_>,

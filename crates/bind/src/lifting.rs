@@ -74,7 +74,7 @@ impl Binder<'_> {
                 found |= matches!(x.kind, ExprKind::Param(_));
                 Ok(())
             };
-            // Only this walk goes into subqueries, and it changes nothing.
+            // `rewrite` is the only walk that goes into subqueries; this one changes nothing.
             let _ = e.clone().rewrite(&mut look);
         }
         found

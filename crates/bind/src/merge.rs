@@ -93,6 +93,7 @@ impl Binder<'_> {
     fn merge_target(&self, s: &nodes::MergeStmt, clauses: &[&nodes::MergeWhenClause]) -> Result<Arc<Table>> {
         let Some(v) = s.relation() else { return Err(Error::internal("MERGE without a target")) };
         let table = self.find_table(v)?;
+        self.note_written(&table);
         match table.kind {
             TableKind::Table | TableKind::Partitioned => {}
             TableKind::View => {

@@ -10,6 +10,7 @@ use super::Binder;
 use super::ir::*;
 use super::object_address::ObjectAddress;
 use super::scope::{NsColumn, NsItem, Scope};
+use super::text_scan::*;
 use super::variables::Variables;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
@@ -17,7 +18,7 @@ use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::{PG_CLASS, PG_OPERATOR, PG_PROC, PG_TS_CONFIG, PG_TS_DICT, PG_TYPE};
 use kilndb_catalog::value_host::with_context;
 use kilndb_catalog::{CatalogView, FunctionInfo, OperatorInfo, Table, TypeInfo};
-use kilndb_syntax::Node;
+use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, io, oids};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -28,7 +29,9 @@ use std::sync::Arc;
 enum TextEdit {
     /// `schema.` before the name.
     Before(String),
-    /// So many bytes with something else in their place.
+    /// A text that is put before what is there.
+    Insert(String),
+    /// So many bytes of the text are replaced by something else.
     Instead(usize, String),
     /// A constant with something else in its place.
     Constant(String),
@@ -56,28 +59,85 @@ pub enum NamedObject {
 pub struct ColumnName {
     pub reference: ObjectAddress,
     pub name: String,
-    /// It is what a query returns, which goes on being called so.
+    /// Whether the name is that of a column which a query returns. It stays when the table's column gets another one.
     pub is_output: bool,
+    /// It is told by a relation in FROM, whose alias may give the column another name.
+    pub is_in_from: bool,
+}
+
+/// A relation in a FROM list of a text.
+#[derive(Clone, Debug)]
+struct FromRelation {
+    oid: Oid,
+    /// Where its name and its alias end; where the list of its columns ends that the alias has.
+    end: usize,
+    /// The name that an alias is to have, if there is none.
+    own_name: Option<String>,
+    /// How many columns the alias names.
+    listed: usize,
+    /// The columns, with their numbers, as they are called when the text is bound.
+    columns: Vec<(i16, String)>,
+}
+
+impl FromRelation {
+    /// What makes the columns be called in the text as they were. None: `renamed` is none of them.
+    fn with_old_names(&self, renamed: &dyn Fn(ObjectAddress, &str) -> bool) -> Option<String> {
+        let is_renamed = |(attnum, name): &(i16, String)| renamed(ObjectAddress::column(self.oid, *attnum), name);
+        let last = self.columns.iter().rposition(is_renamed).filter(|last| *last >= self.listed)?;
+        let names: Vec<String> = self.columns[self.listed..=last].iter().map(|(_, name)| quote(name)).collect();
+        let names = names.join(", ");
+        Some(match &self.own_name {
+            _ if self.listed > 0 => format!(", {names}"),
+            Some(own) => format!(" AS {}({names})", quote(own)),
+            None => format!("({names})"),
+        })
+    }
 }
 
 /// A text and what its full names stand for, from the last one to the first.
 pub struct TrackedText {
     text: String,
     names: Vec<(usize, usize, NamedObject)>,
-    /// Columns that the text needs without a name of its own for them (USING, a field of a row).
+    /// Columns that the text needs without a name of its own for them.
     nameless: BTreeSet<ObjectAddress>,
+    /// Columns by whose names relations are joined (USING, NATURAL).
+    joined: BTreeSet<(ObjectAddress, String)>,
+    from: Vec<FromRelation>,
+    /// Relations that a statement in the text changes: there is no alias list for those.
+    written: BTreeSet<Oid>,
     /// Outputs of queries that are called after something in them.
     unnamed_outputs: BTreeSet<String>,
 }
 
 impl TrackedText {
-    /// The text with these objects' names as `current` tells them; None: as they stand.
-    pub fn with_names(&self, current: &dyn Fn(&NamedObject) -> Option<String>) -> String {
-        let mut text = self.text.clone();
+    /// The text with these objects' names as `current` tells them; None: as they stand. `in_from`: where FROM can give
+    /// columns their old names, it does, also where nothing in the text asks for that.
+    pub fn with_names(&self, current: &dyn Fn(&NamedObject) -> Option<String>, in_from: bool) -> String {
+        let is_renamed = |reference: ObjectAddress, name: &str| {
+            let column = ColumnName { reference, name: name.to_string(), is_output: false, is_in_from: false };
+            current(&NamedObject::Column(column)).is_some()
+        };
+        // Joins by name go on comparing what they did: FROM gives the columns their old names.
+        let joined = self.joined.iter().filter(|(column, name)| is_renamed(*column, name));
+        let mut keeps: BTreeSet<Oid> = joined.map(|(column, _)| column.object).collect();
+        if in_from {
+            keeps.extend(self.from.iter().map(|from| from.oid).filter(|oid| !self.written.contains(oid)));
+        }
+        let mut edits: Vec<(usize, usize, String)> = Vec::new();
+        for from in self.from.iter().filter(|from| keeps.contains(&from.oid)) {
+            edits.extend(from.with_old_names(&is_renamed).map(|list| (from.end, 0, list)));
+        }
         for (at, length, named) in &self.names {
-            if let Some(new) = current(named) {
-                text.replace_range(*at..at + length, &new);
+            let keeps_name =
+                matches!(named, NamedObject::Column(c) if c.is_in_from && keeps.contains(&c.reference.object));
+            if let Some(new) = current(named).filter(|_| !keeps_name) {
+                edits.push((*at, *length, new));
             }
+        }
+        edits.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
+        let mut text = self.text.clone();
+        for (at, length, new) in edits {
+            text.replace_range(at..at + length, &new);
         }
         text
     }
@@ -87,20 +147,25 @@ impl TrackedText {
         let is_named =
             |(_, _, named): &(_, _, NamedObject)| matches!(named, NamedObject::Column(c) if c.reference == column);
         let is_output = self.unnamed_outputs.contains(name) && self.names.iter().any(is_named);
-        !self.nameless.contains(&column) && !is_output
+        let is_joined = self.joined.iter().any(|(joined, _)| *joined == column);
+        let has_place =
+            self.from.iter().any(|from| from.oid == column.object) && !self.written.contains(&column.object);
+        !self.nameless.contains(&column) && !is_output && (!is_joined || has_place)
     }
 
-    /// With something before it.
+    /// The text with `prefix` before it.
     pub fn after(mut self, prefix: &str) -> TrackedText {
         self.text.insert_str(0, prefix);
         self.names.iter_mut().for_each(|(at, ..)| *at += prefix.len());
+        self.from.iter_mut().for_each(|from| from.end += prefix.len());
         self
     }
 
-    /// Without what was put before it to be parsed.
+    /// The text without the bytes that were put before it to be parsed.
     fn stripped(mut self, prefix: usize) -> TrackedText {
         self.text.drain(..prefix);
         self.names.iter_mut().for_each(|(at, ..)| *at -= prefix);
+        self.from.iter_mut().for_each(|from| from.end -= prefix);
         self
     }
 }
@@ -116,8 +181,15 @@ pub struct TextNames {
     full: RefCell<Vec<(i32, NamedObject)>>,
     /// Constants with labels of enums in them: where, the type, the value.
     values: RefCell<Vec<(i32, Oid, Datum)>>,
-    /// Where columns are named, and how; -1: nowhere.
-    columns: RefCell<BTreeSet<(i32, ObjectAddress, String)>>,
+    /// Where columns are named, how, and whether a relation in FROM tells them; -1: nowhere.
+    columns: RefCell<BTreeSet<(i32, ObjectAddress, String, bool)>>,
+    joined: RefCell<BTreeSet<(ObjectAddress, String)>>,
+    /// The text is one of queries, not of an expression.
+    is_query: bool,
+    /// Fields, for whose names the grammar has no place of their own: where what has the field stands, and which it is.
+    fields: RefCell<BTreeSet<(i32, ObjectAddress, String)>>,
+    from: RefCell<Vec<FromRelation>>,
+    written: RefCell<BTreeSet<Oid>>,
     /// Where a column alone is what a query returns, without a name for it.
     bare_outputs: RefCell<BTreeSet<i32>>,
     /// What else queries return without a name for it is called so.
@@ -150,6 +222,11 @@ impl TextNames {
             full: RefCell::default(),
             values: RefCell::default(),
             columns: RefCell::default(),
+            joined: RefCell::default(),
+            is_query: false,
+            fields: RefCell::default(),
+            from: RefCell::default(),
+            written: RefCell::default(),
             bare_outputs: RefCell::default(),
             unnamed_outputs: RefCell::default(),
         }
@@ -167,21 +244,37 @@ impl TextNames {
         }
     }
 
+    /// What a column is replaced by, where it is what a query returns, goes on being called so.
+    fn keep_output_name(&self, loc: i32, name: &str) {
+        let name = quote(name);
+        for (at, edit) in self.edits.borrow_mut().iter_mut() {
+            if let TextEdit::Instead(_, text) = edit
+                && i32::try_from(*at) == Ok(loc)
+                && !text.ends_with(&format!(".{name}"))
+                && !text.ends_with(&format!(" AS {name}"))
+            {
+                *text = format!("{text} AS {name}");
+            }
+        }
+    }
+
     /// What full names there are, and names of columns. `read` reads constants of reg… types.
     fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> TrackedText {
         let text = self.text.to_string();
         let mut names: Vec<(usize, usize, NamedObject)> = Vec::new();
         let mut nameless = BTreeSet::new();
-        for (loc, reference, name) in self.columns.take() {
+        for (loc, reference, name, is_in_from) in self.columns.take() {
             let at = usize::try_from(loc).ok();
             match at.and_then(|at| Some((at, last_part(text.get(at..)?)?))) {
                 Some((at, (skipped, length, found))) if found == name => {
                     let is_output = self.bare_outputs.borrow().contains(&loc);
-                    names.push((at + skipped, length, NamedObject::Column(ColumnName { reference, name, is_output })));
+                    let column = ColumnName { reference, name, is_output, is_in_from };
+                    names.push((at + skipped, length, NamedObject::Column(column)));
                 }
                 _ => _ = nameless.insert(reference),
             }
         }
+        self.place_fields(&mut names, &mut nameless);
         for (loc, named) in self.full.take() {
             let Ok(at) = usize::try_from(loc) else { continue };
             let Some(rest) = text.get(at..) else { continue };
@@ -209,7 +302,32 @@ impl TextNames {
         }
         names.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
         names.dedup_by_key(|(at, ..)| *at);
-        TrackedText { text, names, nameless, unnamed_outputs: self.unnamed_outputs.take() }
+        TrackedText {
+            text,
+            names,
+            nameless,
+            joined: self.joined.take(),
+            from: self.from.take(),
+            written: self.written.take(),
+            unnamed_outputs: self.unnamed_outputs.take(),
+        }
+    }
+
+    /// Fields have a place if every field of that name in the text is one of the same column.
+    fn place_fields(&self, names: &mut Vec<(usize, usize, NamedObject)>, nameless: &mut BTreeSet<ObjectAddress>) {
+        let fields = self.fields.take();
+        for (_, reference, name) in &fields {
+            let alike = fields.iter().filter(|(_, other, alike)| other == reference && alike == name).count();
+            let places = fields_named(&self.text, name);
+            if places.len() != alike {
+                nameless.insert(*reference);
+                continue;
+            }
+            names.extend(places.into_iter().map(|(at, length)| {
+                let (reference, name) = (*reference, name.clone());
+                (at, length, NamedObject::Column(ColumnName { reference, name, is_output: false, is_in_from: false }))
+            }));
+        }
     }
 
     /// The text with names in full.
@@ -226,6 +344,7 @@ impl TextNames {
             let rest = &text[at..];
             let (length, new) = match edit {
                 TextEdit::Before(schema) => (0, format!("{schema}.")),
+                TextEdit::Insert(text) => (0, text),
                 TextEdit::Instead(length, new) => (length, new),
                 TextEdit::Constant(new) => match quoted_length(rest, b'\'') {
                     Some(length) => (length, new),
@@ -241,76 +360,6 @@ impl TextNames {
             }
         }
         text
-    }
-}
-
-/// Bytes of the name of several parts that a text begins with; None: it begins with no such name.
-fn dotted_length(text: &str) -> Option<usize> {
-    let mut at = 0;
-    let mut parts = 0;
-    loop {
-        let rest = &text[at..];
-        at += match rest.starts_with('"') {
-            true => quoted_length(rest, b'"')?,
-            false => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
-        };
-        parts += 1;
-        match text[at..].strip_prefix('.') {
-            Some(_) => at += 1,
-            None => return (parts > 1).then_some(at),
-        }
-    }
-}
-
-/// Of the name of one or more parts that a text begins with: the bytes before the last part, that part's bytes, and what
-/// it names.
-fn last_part(text: &str) -> Option<(usize, usize, String)> {
-    let mut at = 0;
-    loop {
-        let rest = &text[at..];
-        let length = match rest.starts_with('"') {
-            true => quoted_length(rest, b'"')?,
-            false => rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).unwrap_or(rest.len()),
-        };
-        if length == 0 {
-            return None;
-        }
-        if rest[length..].starts_with('.') {
-            at += length + 1;
-            continue;
-        }
-        let part = &rest[..length];
-        let name = match part.strip_prefix('"').and_then(|inner| inner.strip_suffix('"')) {
-            Some(inner) => inner.replace("\"\"", "\""),
-            None => part.to_lowercase(),
-        };
-        return Some((at, length, name));
-    }
-}
-
-/// Bytes of what a text has between quotes at its beginning, which stand double within, with these; None: it does not
-/// begin so.
-fn quoted_length(text: &str, quote: u8) -> Option<usize> {
-    let mut bytes = text.bytes().enumerate().peekable();
-    bytes.next_if(|(_, first)| *first == quote)?;
-    loop {
-        let (at, b) = bytes.next()?;
-        if b == quote && bytes.next_if(|(_, next)| *next == quote).is_none() {
-            return Some(at + 1);
-        }
-    }
-}
-
-/// The length of a string constant: `'…'`, or `E'…'` with backslashes.
-fn literal_length(text: &str) -> Option<usize> {
-    let Some(escaped) = text.strip_prefix(['E', 'e']) else { return quoted_length(text, b'\'') };
-    let mut bytes = escaped.bytes().enumerate().skip(1).peekable();
-    loop {
-        match bytes.next()? {
-            (_, b'\\') => drop(bytes.next()),
-            (at, b'\'') if bytes.next_if(|(_, next)| *next == b'\'').is_none() => return Some(at + 2),
-            _ => {}
-        }
     }
 }
 
@@ -340,7 +389,7 @@ impl Binder<'_> {
         self.names.filter(|names| Arc::ptr_eq(&self.source.borrow(), &names.text))
     }
 
-    /// And the schema's name, if it is not that of built-in objects.
+    /// Where names are noted, and what the schema is called; None if its objects are noted without it.
     fn noted_schema(&self, schema: Oid) -> Option<(&TextNames, String)> {
         let names = self.wanted_names()?;
         // A name of the session's own schema means the same to whoever can use it.
@@ -375,18 +424,133 @@ impl Binder<'_> {
         }
     }
 
-    pub(super) fn note_column_name(&self, reference: ObjectAddress, name: &str, loc: i32) {
+    pub(super) fn note_column_name(&self, reference: ObjectAddress, name: &str, loc: i32, is_in_from: bool) {
         if let Some(names) = self.wanted_names() {
-            names.columns.borrow_mut().insert((loc, reference, name.to_string()));
+            names.columns.borrow_mut().insert((loc, reference, name.to_string(), is_in_from));
+        }
+    }
+
+    /// Relations are joined by the column's name.
+    pub(super) fn note_joined_column(&self, column: &NsColumn) {
+        if let Some(names) = self.wanted_names()
+            && column.table_oid != 0
+            && column.attnum > 0
+        {
+            let reference = ObjectAddress::column(column.table_oid, column.attnum);
+            self.note_reference(reference);
+            if !column.is_named_here {
+                names.joined.borrow_mut().insert((reference, column.name.clone()));
+            }
+        }
+    }
+
+    /// `loc`: where what has the field stands, which tells fields apart.
+    pub(super) fn note_field_name(&self, reference: ObjectAddress, name: &str, loc: i32) {
+        if let Some(names) = self.wanted_names() {
+            self.note_reference(reference);
+            names.fields.borrow_mut().insert((loc, reference, name.to_string()));
+        }
+    }
+
+    /// A statement of the text changes the relation.
+    pub(super) fn note_written(&self, table: &Table) {
+        if let Some(names) = self.wanted_names() {
+            names.written.borrow_mut().insert(table.oid);
+        }
+    }
+
+    /// Where the elements of a list in parentheses begin, if somebody wants to know where names stand.
+    pub(super) fn list_places(&self, loc: i32) -> Vec<usize> {
+        let names = self.wanted_names();
+        names.zip(usize::try_from(loc).ok()).map_or_else(Vec::new, |(names, at)| list_elements(&names.text, at))
+    }
+
+    /// A column's name without a relation's: it gets one, as in PostgreSQL where a query has several relations or stands
+    /// within another, so that columns which relations get later do not make it mean something else. `scopes`: where the
+    /// name stands, and where it has been found.
+    pub(super) fn note_unqualified(
+        &self,
+        column: &NsColumn,
+        item: &NsItem,
+        (inner, outer): (&Scope<'_>, &Scope<'_>),
+        loc: i32,
+    ) {
+        let Some(names) = self.wanted_names().filter(|names| names.is_query) else { return };
+        let is_alone = outer.items.iter().filter(|i| i.cols_visible).count() == 1 && outer.parent.is_none();
+        if is_alone && std::ptr::eq(inner, outer) {
+            return;
+        }
+        let Some((at, length)) = usize::try_from(loc).ok().and_then(|at| {
+            let (skipped, length, found) = last_part(names.text.get(at..)?)?;
+            (skipped == 0 && found == column.name).then_some((at, length))
+        }) else {
+            return;
+        };
+        let qualified = match &item.alias {
+            Some(alias) if item.rel_visible => format!("{}.{}", quote(alias), quote(&column.name)),
+            Some(_) => return,
+            None => match merged(&column.expr, outer) {
+                Some(text) => text,
+                None => return,
+            },
+        };
+        if !outer.hides_names_of(inner, &qualified) {
+            names.note(at as i32, TextEdit::Instead(length, qualified));
+        }
+    }
+
+    /// An argument of a routine, by name. It is told by number where a relation may get a column of that name later.
+    pub(super) fn note_argument(&self, number: u32, name: &str, scope: &Scope<'_>, loc: i32) {
+        let Some(names) = self.wanted_names().filter(|names| names.is_query && scope.has_relations()) else { return };
+        if let Some(at) = usize::try_from(loc).ok()
+            && let Some((0, length, found)) = names.text.get(at..).and_then(last_part)
+            && found == name
+        {
+            names.note(at as i32, TextEdit::Instead(length, format!("${}", number + 1)));
+        }
+    }
+
+    /// A relation in FROM.
+    pub(super) fn note_from(&self, v: &nodes::RangeVar, table: &Table) {
+        let Some(names) = self.wanted_names() else { return };
+        let at = usize::try_from(v.location).ok();
+        let Some((at, rest)) = at.and_then(|at| Some((at, names.text.get(at..)?))) else { return };
+        let Some(length) = dotted_length(rest).or_else(|| last_part(rest).map(|(_, length, _)| length)) else { return };
+        let mut end = at + length;
+        let mut listed = 0;
+        if let Some(alias) = v.alias() {
+            let Some(after) = alias_end(&names.text, end, alias.aliasname().unwrap_or("")) else { return };
+            (end, listed) = (after, alias.colnames().len());
+            if listed > 0 {
+                let Some(close) = closing_parenthesis(&names.text, end) else { return };
+                end = close;
+            }
+        }
+        let columns = table.columns.iter().filter(|c| !c.dropped).map(|c| (c.attnum, c.name.clone())).collect();
+        let own_name = v.alias().is_none().then(|| table.name.clone());
+        let mut from = names.from.borrow_mut();
+        // Some nodes are bound twice.
+        if !from.iter().any(|known| known.end == end) {
+            from.push(FromRelation { oid: table.oid, end, own_name, listed, columns });
         }
     }
 
     /// A query returns this, and calls it so because nobody gives it a name.
-    pub(super) fn note_unnamed_output(&self, node: Node<'_>, name: &str) {
+    pub(super) fn note_unnamed_output(&self, node: Node<'_>, name: &str, loc: i32) {
         let Some(names) = self.wanted_names() else { return };
         match node {
-            Node::ColumnRef(c) => _ = names.bare_outputs.borrow_mut().insert(c.location),
-            _ => _ = names.unnamed_outputs.borrow_mut().insert(name.to_string()),
+            Node::ColumnRef(c) => {
+                names.bare_outputs.borrow_mut().insert(c.location);
+                names.keep_output_name(c.location, name);
+            }
+            _ if name == "?column?" => {}
+            _ => {
+                names.unnamed_outputs.borrow_mut().insert(name.to_string());
+                if let Ok(at) = usize::try_from(loc) {
+                    let end = output_end(&names.text, at);
+                    names.note(end as i32, TextEdit::Insert(format!(" AS {}", quote(name))));
+                }
+            }
         }
     }
 
@@ -534,9 +698,9 @@ fn names_of_expression(sql: &str, over: VisibleColumns<'_>, catalog: &dyn Catalo
     Ok(names)
 }
 
-/// The same of queries; with `variables` they are a routine's body.
+/// The names in a text of queries; with `variables` the text is a routine's body.
 fn names_of_queries(sql: &str, catalog: &dyn CatalogView, variables: Option<&Variables<'_>>) -> Result<TextNames> {
-    let names = TextNames::new(sql);
+    let names = TextNames { is_query: true, ..TextNames::new(sql) };
     let script = kilndb_syntax::parse(sql)?;
     for statement in script.statements() {
         let binder = Binder { variables, ..binder_with(catalog, &names) };
@@ -585,7 +749,7 @@ impl BoundText {
     pub fn references(&self) -> Vec<ObjectAddress> {
         self.names.references.borrow().iter().copied().collect()
     }
-    /// The same with what constants of reg… types name, as `read` reads them.
+    /// The objects that the text refers to, with those that its constants of reg… types name as `read` reads them.
     pub fn references_with_constants(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> BTreeSet<ObjectAddress> {
         let mut references = self.names.references.take();
         for (_, ty, text) in self.names.constants.take() {

@@ -35,17 +35,20 @@ impl Binder<'_> {
                 self.note_reference(ObjectAddress::column(column.table_oid, column.attnum))
             }
             true => {}
-            false => self.note_attribute(column.table_oid, column.attnum, &column.name, loc),
+            false => self.note_named(column.table_oid, column.attnum, (&column.name, loc), true),
         }
     }
     pub(super) fn note_columns(&self, items: &[&NsItem]) {
         items.iter().flat_map(|item| &item.columns).for_each(|column| self.note_column(column, -1));
     }
     pub(super) fn note_attribute(&self, table: Oid, attnum: i16, name: &str, loc: i32) {
+        self.note_named(table, attnum, (name, loc), false);
+    }
+    fn note_named(&self, table: Oid, attnum: i16, (name, loc): (&str, i32), is_in_from: bool) {
         if table != 0 && attnum > 0 {
             let reference = ObjectAddress::column(table, attnum);
             self.note_reference(reference);
-            self.note_column_name(reference, name, loc);
+            self.note_column_name(reference, name, loc, is_in_from);
         }
     }
 }

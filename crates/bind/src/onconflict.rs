@@ -68,7 +68,8 @@ impl Binder<'_> {
         let mut here = Scope::new(None);
         here.items.push(NsItem::of_table(dml.new_rel, table, &table.name));
         let mut wanted: Vec<Expr> = Vec::new();
-        for n in infer.index_elems() {
+        let places = self.list_places(infer.location);
+        for (nth, n) in infer.index_elems().iter().enumerate() {
             let Node::IndexElem(e) = n else { continue };
             let expr = match e.name() {
                 Some(name) => {
@@ -81,8 +82,8 @@ impl Binder<'_> {
                         );
                     };
                     let c = &table.columns[i];
-                    // The grammar does not say where the name stands.
-                    self.note_attribute(table.oid, c.attnum, name, -1);
+                    let loc = places.get(nth).and_then(|at| i32::try_from(*at).ok()).unwrap_or(-1);
+                    self.note_attribute(table.oid, c.attnum, name, loc);
                     Expr::column(ColId { rel: dml.new_rel, att: c.attnum }, c.type_oid, c.typmod)
                 }
                 None => self.bind_expr(e.expr(), &here)?,

@@ -371,7 +371,7 @@ impl Binder<'_> {
         self.candidates_of(self.catalog.functions(schema, name)?, count, names, variadic_call)
     }
 
-    /// As [`Binder::candidates`], of functions already found.
+    /// The candidates as [`Binder::candidates`] finds them, out of functions that are at hand.
     pub(crate) fn candidates_of(
         &self,
         known: Vec<Arc<FunctionInfo>>,
@@ -444,7 +444,8 @@ impl Binder<'_> {
                 });
             }
         }
-        // Same argument types: the earlier schema wins, then the plain over the variadic form, then without defaults.
+        // Among candidates of the same argument types, the earlier schema wins, then the plain over the variadic form,
+        // then the one that needs no defaults.
         let mut kept: Vec<Candidate> = Vec::new();
         for c in out {
             match kept.iter_mut().find(|k| k.args == c.args && k.info.kind == c.info.kind) {

@@ -4,6 +4,7 @@ use super::Binder;
 use super::ir::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::Table;
+use kilndb_catalog::format_type::quote_identifier;
 use kilndb_syntax::nodes;
 use kilndb_types::oids;
 
@@ -106,7 +107,7 @@ pub struct CteRef {
     pub columns: Vec<RelColumn>,
     /// Inside the recursive term: a scan of the working table.
     pub recursive_self: bool,
-    /// It changes rows, and returns none.
+    /// Whether the CTE changes rows and returns none, so that nobody can read it.
     pub is_silent: bool,
 }
 
@@ -172,8 +173,33 @@ impl<'p> Scope<'p> {
         };
         id.rel == self.outer_agg_rel.get() || self.items.iter().any(of_item)
     }
+    /// Are there columns here, or at a level around it?
+    pub fn has_relations(&self) -> bool {
+        !self.items.is_empty() || self.parent.is_some_and(|parent| parent.has_relations())
+    }
+    /// Does a level from `inner` up to this one, or another relation of this one, have a relation of a name with which
+    /// the text begins?
+    pub fn hides_names_of(&self, inner: &Scope<'_>, text: &str) -> bool {
+        let begins = |item: &NsItem| {
+            let alias = item.alias.as_deref().filter(|_| item.rel_visible);
+            alias.is_some_and(|alias| text.contains(&format!("{}.", quote_identifier(alias))))
+        };
+        let mut level = Some(inner);
+        while let Some(s) = level.filter(|s| !std::ptr::eq(*s as *const _ as *const u8, self as *const _ as *const u8))
+        {
+            if s.items.iter().any(begins) {
+                return true;
+            }
+            level = s.parent;
+        }
+        let mut names: Vec<_> = self.items.iter().filter(|i| begins(i)).filter_map(|i| i.alias.as_deref()).collect();
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        names.len() != count
+    }
     /// The innermost level that one of the columns belongs to; this one if none does.
-    pub fn level_of(&self, columns: &[ColId]) -> &Scope<'p> {
+    pub(crate) fn level_of(&self, columns: &[ColId]) -> &Scope<'p> {
         let mut level = Some(self);
         while let Some(s) = level {
             if columns.iter().any(|c| s.owns(*c)) {
@@ -184,7 +210,7 @@ impl<'p> Scope<'p> {
         self
     }
     /// A WITH query of this level, or of one between it and `level`, among those given.
-    pub fn cte_below(&self, level: &Scope<'p>, ids: &[u32]) -> Option<&CteRef> {
+    pub(crate) fn cte_below(&self, level: &Scope<'p>, ids: &[u32]) -> Option<&CteRef> {
         let mut scope = Some(self);
         while let Some(s) = scope.filter(|s| !std::ptr::eq(*s, level)) {
             if let Some(c) = s.ctes.iter().find(|c| ids.contains(&c.id)) {
@@ -194,7 +220,7 @@ impl<'p> Scope<'p> {
         }
         None
     }
-    pub fn find_cte(&self, name: &str) -> Option<&CteRef> {
+    pub(crate) fn find_cte(&self, name: &str) -> Option<&CteRef> {
         let mut scope = Some(self);
         while let Some(s) = scope {
             if let Some(c) = s.ctes.iter().rev().find(|c| c.name == name) {
@@ -254,6 +280,7 @@ impl Binder<'_> {
                     }
                     self.check_lateral(item, name, loc)?;
                     self.note_column(c, loc);
+                    self.note_unqualified(c, item, (scope, s), loc);
                     found = Some(c.expr.clone().at(loc));
                 }
             }

@@ -199,7 +199,7 @@ impl Binder<'_> {
                     let expr = self.bind_expr(node, scope)?;
                     let name = t.name().map_or_else(|| figure_name(node), str::to_string);
                     if t.name().is_none() {
-                        self.note_unnamed_output(node, &name);
+                        self.note_unnamed_output(node, &name, t.location);
                     }
                     work::step(0)?;
                     let (table_oid, attnum) = self.origin(&expr, scope);
@@ -262,7 +262,8 @@ impl Binder<'_> {
         Ok(SortKey { expr, descending, nulls_first })
     }
 
-    /// For GROUP BY and DISTINCT an equality that can be hashed is enough.
+    /// Refuses an expression whose type cannot be grouped. An equality that can be hashed is enough for GROUP BY and
+    /// DISTINCT.
     fn require_grouping(&self, e: &Expr) -> Result<()> {
         if matches!(self.base_type(e.ty), oids::XID | oids::CID | oids::ACLITEM) || self.require_ordering(e).is_ok() {
             return Ok(());
@@ -764,6 +765,14 @@ fn add_lock(locks: &mut Vec<RowLock>, new: RowLock) {
 }
 
 /// The name PostgreSQL gives to an output column.
+/// What a query calls an output that is this expression; None: it has no name for it.
+pub fn output_name(sql: &str) -> Result<Option<String>> {
+    let script = kilndb_syntax::parse(&format!("SELECT {sql}"))?;
+    let statements = script.statements();
+    let Some(Node::SelectStmt(select)) = statements.first().map(|s| s.node()) else { return Ok(None) };
+    Ok(select.target_list().first().and_then(|first| figure(first.val())).map(|(name, _)| name))
+}
+
 pub(crate) fn figure_name(node: Node<'_>) -> String {
     figure(node).map_or_else(|| "?column?".to_string(), |f| f.0)
 }

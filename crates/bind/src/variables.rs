@@ -48,8 +48,8 @@ pub trait VariableScope {
         Ok(None)
     }
     fn value(&self, variable: u32) -> Result<Datum>;
-    /// As [`VariableScope::value`]; an error if the variable is no longer of the type that the statement was planned
-    /// for.
+    /// The value as [`VariableScope::value`] gives it; an error if the variable is no longer of the type that the
+    /// statement was planned for.
     fn checked_value(&self, variable: &Variable) -> Result<Datum> {
         self.value(variable.number)
     }
@@ -65,7 +65,7 @@ impl<'a> Variables<'a> {
     pub fn new(scope: &'a dyn VariableScope) -> Variables<'a> {
         Variables { scope, used: RefCell::default() }
     }
-    /// Those found so far.
+    /// The variables that have been found so far.
     pub fn used(&self) -> std::cell::Ref<'_, Vec<Variable>> {
         self.used.borrow()
     }
@@ -116,6 +116,9 @@ impl Binder<'_> {
                 && let Some(v) = variables.scope.resolve(variable, false, false).map_err(|e| self.at(e, loc))?
             {
                 return self.field_of(variables.parameter(v).at(loc), field, loc);
+            }
+            if let (Some(v), [name]) = (&found, names.as_slice()) {
+                self.note_argument(v.number, name, scope, loc);
             }
             Ok(found.map(|v| variables.parameter(v).at(loc)))
         };

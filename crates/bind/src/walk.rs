@@ -251,8 +251,8 @@ impl Expr {
     pub fn is_self_contained(&self) -> bool {
         self.is_contained(&|_| false)
     }
-    /// The same, but it may ask what time it is (now(), transaction_timestamp(), statement_timestamp(),
-    /// clock_timestamp()).
+    /// Whether the expression is self-contained but for what time it is: it may call now(), transaction_timestamp(),
+    /// statement_timestamp() and clock_timestamp().
     pub fn is_of_moment(&self) -> bool {
         self.is_contained(&|f| f.internal && functions::support(f.oid) == Support::Clock)
     }
@@ -312,7 +312,7 @@ impl Expr {
 
 impl SubLink {
     /// Does the subquery use columns from outside?
-    pub fn is_correlated(&self) -> bool {
+    pub(crate) fn is_correlated(&self) -> bool {
         let mut outer = Vec::new();
         self.query.outer_columns(&mut outer);
         !outer.is_empty()

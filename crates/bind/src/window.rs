@@ -261,7 +261,7 @@ impl Binder<'_> {
     }
 }
 
-/// Without places in the text, to compare.
+/// The window's definition without places in the text, to be compared with others.
 fn strip(w: &WindowSpec) -> WindowSpec {
     let mut w = w.clone();
     let mut clear = |e: &mut Expr| {

@@ -75,8 +75,8 @@ const fn by_name_only(oid: Oid, name: &'static str, handler: Oid) -> AccessMetho
     }
 }
 
-/// In the order of pg_am.
-pub static ACCESS_METHODS: [AccessMethod; 6] = [
+/// All access methods of indexes, in the order of pg_am.
+pub(crate) static ACCESS_METHODS: [AccessMethod; 6] = [
     AccessMethod {
         kind: Some(RelationKind::BTree),
         is_ordered: true,
@@ -133,10 +133,11 @@ impl AccessMethod {
     pub fn named(name: &str) -> Option<&'static AccessMethod> {
         ACCESS_METHODS.iter().find(|method| method.name == name)
     }
-    pub fn of_oid(oid: Oid) -> Option<&'static AccessMethod> {
+    pub(crate) fn of_oid(oid: Oid) -> Option<&'static AccessMethod> {
         ACCESS_METHODS.iter().find(|method| method.oid == oid)
     }
-    /// By its OID. What is no access method counts as the usual one, as indexes of system tables do.
+    /// The access method with this OID. An OID that is no access method's counts as that of the usual one, as indexes
+    /// of system tables do.
     pub fn of(oid: Oid) -> &'static AccessMethod {
         AccessMethod::of_oid(oid).unwrap_or(&ACCESS_METHODS[0])
     }

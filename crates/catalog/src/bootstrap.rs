@@ -27,7 +27,7 @@ use std::sync::Arc;
 const PLPGSQL: Oid = 12775;
 const PLPGSQL_EXTENSION: Oid = 12779;
 
-pub const BOOT_MAP: RelationId = RelationId(1);
+pub(crate) const BOOT_MAP: RelationId = RelationId(1);
 pub const OID_COUNTER: RelationId = RelationId(2);
 
 /// OIDs of system views and their row types: from here up to the first of extensions.
@@ -39,7 +39,7 @@ const VERSION_ROW: Oid = 0;
 pub const CATALOG_VERSION: u32 = 1;
 
 pub const TEMPLATE1: Oid = 1;
-pub const TEMPLATE0: Oid = 4;
+pub(crate) const TEMPLATE0: Oid = 4;
 pub const POSTGRES: Oid = 5;
 
 /// Makes the cluster in a new engine.
@@ -81,7 +81,7 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
     Ok(())
 }
 
-/// As [`read_boot_map`]; empty in a new engine.
+/// The map that [`read_boot_map`] reads; an empty one in a new engine.
 pub fn read_boot_map_if_any(engine: &Arc<Engine>) -> Result<HashMap<Oid, Vec<(Oid, RelationId)>>> {
     if engine.relation(BOOT_MAP).is_err() { Ok(HashMap::new()) } else { read_boot_map(engine) }
 }
@@ -267,7 +267,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let (family, function) = (amproc.column("amprocfamily"), amproc.column("amproc"));
     let opfamily = &FILES.pg_opfamily;
     let method = opfamily.column("opfmethod");
-    // Of methods that indexes can have.
+    // The functions of a family are needed if its method is one that indexes can have.
     let has_method =
         |field: Option<&str>| AccessMethod::of_oid(number(field)).is_some_and(|method| method.kind.is_some());
     let families: kilndb_base::hash::HashSet<Oid> =
@@ -353,7 +353,7 @@ fn fill_text_search(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> R
     writer.insert(PG_DESCRIPTION, &row).map(|_| ())
 }
 
-/// Of a schema that everybody may use and its owner may create in.
+/// The privileges of a schema that everybody may use and its owner may create in.
 fn schema_privileges(owner: Oid) -> Datum {
     let item = |grantee: Oid, list: &str| {
         let privileges = kilndb_types::acl::privileges_named(list).unwrap_or_default();

@@ -15,7 +15,7 @@ pub const FIRST_USER_OID: Oid = 16384;
 pub const FIRST_EXTENSION_OID: Oid = 15000;
 pub const PG_CATALOG: Oid = 11;
 pub const PUBLIC: Oid = 2200;
-pub const INFORMATION_SCHEMA: Oid = 13000;
+pub(crate) const INFORMATION_SCHEMA: Oid = 13000;
 pub const BOOTSTRAP_SUPERUSER: Oid = 10;
 
 /// A table of facts: a header line, then rows of fields; None is NULL.
@@ -63,7 +63,7 @@ tsv_files! {
 pub struct SystemTable {
     pub oid: Oid,
     pub name: &'static str,
-    /// One for all databases.
+    /// Whether all databases share one table.
     pub shared: bool,
     pub type_oid: Oid,
     pub columns: Vec<SystemColumn>,
@@ -130,7 +130,7 @@ fn letter(field: Option<&str>) -> u8 {
     field.and_then(|f| f.bytes().next()).unwrap_or(0)
 }
 /// An oidvector (`1 2 3`) or an array (`{1,2,3}`) of OIDs.
-pub fn oid_list(field: Option<&str>) -> Vec<Oid> {
+pub(crate) fn oid_list(field: Option<&str>) -> Vec<Oid> {
     let text = field.unwrap_or("").trim_matches(['{', '}']);
     text.split([' ', ',']).filter(|t| !t.is_empty()).map(|t| t.parse().unwrap_or(0)).collect()
 }

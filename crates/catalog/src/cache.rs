@@ -10,7 +10,7 @@
 //!    ([`TemporaryCatalog::cache`]).
 
 use super::access_method::{AccessMethod, BTREE_METHOD};
-use super::builtin::{BUILTINS, FIRST_USER_OID, INFORMATION_SCHEMA, PG_CATALOG, SystemTable};
+use super::builtin::{BUILTINS, FIRST_USER_OID, PG_CATALOG, SystemTable};
 pub use super::changes::PlanDependencies;
 use super::changes::{ChangeLog, Changes};
 use super::global::{DELETE_ROWS_OPTION, GLOBAL, GlobalTableInstances};
@@ -48,7 +48,7 @@ pub(super) struct CachedObjects {
     /// Foreign keys by the table they point at.
     referencing: Option<HashMap<Oid, Vec<Arc<ForeignKey>>>>,
     pub(super) partition_maps: HashMap<Oid, Arc<PartitionMap>>,
-    /// By partition, then by the table that statements name.
+    /// What is kept of opened partitions: by partition, then by the table that statements name.
     kept_partitions: HashMap<Oid, Vec<Arc<dyn CachedPartition>>>,
     pub(super) text_search_configs: HashMap<Oid, Arc<kilndb_fulltext::Config>>,
     pub(super) text_search_dictionaries: HashMap<Oid, Arc<kilndb_fulltext::Dictionary>>,
@@ -968,9 +968,4 @@ impl CatalogView for CatalogReader<'_> {
     fn database_oid(&self) -> Oid {
         self.database.oid
     }
-}
-
-/// Is the schema one of the system's?
-pub fn is_system_schema(oid: Oid) -> bool {
-    oid == PG_CATALOG || oid == INFORMATION_SCHEMA
 }

@@ -60,7 +60,7 @@ const DEFINITION_TABLES: &[DefinitionTable] = &[
 
 /// The objects (class, OID) that a written row defines, if what they need may have changed. `old`: the row before an
 /// update.
-pub fn defined_objects(table: Oid, old: Option<&[Datum]>, row: &[Datum]) -> Vec<(Oid, Oid)> {
+pub(crate) fn defined_objects(table: Oid, old: Option<&[Datum]>, row: &[Datum]) -> Vec<(Oid, Oid)> {
     let Ok(shape) = shape(table) else { return Vec::new() };
     let value =
         |row: &[Datum], name: &str| shape.table.column(name).and_then(|i| row.get(i)).cloned().unwrap_or(Datum::Null);

@@ -26,7 +26,7 @@ pub struct ElementStatistics {
     /// least and the greatest share, and of arrays the share of rows with NULLs in them.
     pub common: Vec<Datum>,
     pub frequencies: Vec<f32>,
-    /// Of arrays: bounds of the number of different elements, and the average.
+    /// Bounds of the number of different elements in an array, and the average behind them; empty for other types.
     pub counts: Vec<f32>,
 }
 
@@ -74,12 +74,12 @@ impl CatalogReader<'_> {
     }
 }
 
-/// Of a table's columns, those that somebody has asked for.
+/// The statistics of those columns of a table that somebody has asked for.
 #[derive(Debug, Default)]
 pub struct ElementStatisticsCache(Mutex<HashMap<i16, Option<Arc<ElementStatistics>>>>);
 
 impl ElementStatisticsCache {
-    pub fn get_or_read(
+    pub(crate) fn get_or_read(
         &self,
         attnum: i16,
         read: impl FnOnce() -> Result<Option<ElementStatistics>>,

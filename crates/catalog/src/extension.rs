@@ -9,7 +9,6 @@ use super::bootstrap::fill_from;
 use super::builtin::{FILES, FIRST_EXTENSION_OID, FIRST_USER_OID, Tsv, number};
 use super::ids::*;
 use super::store::CatalogWriter;
-use kilndb_base::hash::HashSet;
 use kilndb_base::sync::LazyLock;
 use kilndb_base::{Oid, Result};
 use kilndb_types::inverted::InvertedClass;
@@ -57,10 +56,6 @@ pub const EXTENSIONS: [Extension; 3] = [
     },
 ];
 
-/// Functions of pg_trgm that are the session's.
-pub const SET_LIMIT: Oid = 15000;
-pub const SHOW_LIMIT: Oid = 15001;
-
 pub fn extension(name: &str) -> Option<&'static Extension> {
     EXTENSIONS.iter().find(|e| e.name == name)
 }
@@ -75,14 +70,6 @@ pub fn may_go(oid: Oid) -> bool {
     oid >= FIRST_EXTENSION_OID
 }
 
-static OPERATORS: LazyLock<HashSet<Oid>> =
-    LazyLock::new(|| FILES.extension_operator.rows.iter().map(|r| number(r[1])).collect());
-
-/// The system table of a function that is called, by its own OID or by its operator's.
-pub fn table_of_call(oid: Oid) -> Oid {
-    if OPERATORS.contains(&oid) { PG_OPERATOR } else { PG_PROC }
-}
-
 /// An operator class of inverted indexes.
 pub struct InvertedOperatorClass {
     pub oid: Oid,
@@ -91,7 +78,7 @@ pub struct InvertedOperatorClass {
     pub class: InvertedClass,
 }
 
-pub static INVERTED_CLASSES: LazyLock<Vec<InvertedOperatorClass>> = LazyLock::new(|| {
+pub(crate) static INVERTED_CLASSES: LazyLock<Vec<InvertedOperatorClass>> = LazyLock::new(|| {
     let file = &FILES.extension_opclass;
     let (oid, input, is_default) = (file.column("oid"), file.column("opcintype"), file.column("opcdefault"));
     let of_row = |r: &Vec<Option<&str>>| {

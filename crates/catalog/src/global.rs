@@ -29,10 +29,10 @@ pub struct GlobalTableInstance {
     pub delete_rows: bool,
 }
 
-/// By table: sessions and their heaps.
+/// For each global temporary table, the sessions that have an instance of it, with that instance's heap.
 type InstanceHeaps = HashMap<Oid, Vec<(i32, Arc<Relation>)>>;
 
-/// Whose instances there are of a database's global temporary tables, and their heaps.
+/// The instances that sessions have of a database's global temporary tables.
 #[derive(Default)]
 pub struct GlobalTableInstances {
     heaps: Mutex<InstanceHeaps>,
@@ -89,7 +89,7 @@ impl TemporaryCatalog {
     // ---- global temporary tables
 
     /// The shared definition with the session's own storage.
-    pub fn instance_of(&self, shared: &Table) -> Result<Table> {
+    pub(crate) fn instance_of(&self, shared: &Table) -> Result<Table> {
         let mut own = shared.clone();
         if shared.kind == TableKind::Index {
             // It is made with its table.

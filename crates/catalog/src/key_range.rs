@@ -24,7 +24,7 @@ pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// From one byte string to another.
+/// A range of keys as they are stored: from one byte string to another.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// All keys that begin with `prefix`.

@@ -41,5 +41,5 @@ pub mod trigger;
 mod type_read;
 pub mod user_types;
 pub mod value_host;
-pub use access_method::{ACCESS_METHODS, AccessMethod, BTREE_METHOD, HASH_METHOD, OptionValue};
+pub use access_method::{AccessMethod, BTREE_METHOD, HASH_METHOD, OptionValue};
 pub use model::*;

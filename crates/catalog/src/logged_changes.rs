@@ -17,8 +17,8 @@ const EVERYTHING: u8 = 1;
 const FOREIGN_KEYS: u8 = 2;
 /// Form, flags, an OID, four empty lists.
 const _: () = assert!(LEAST_ROOM == 1 + 1 + 5 + 4);
-/// So many bytes are enough for everything.
-pub const LEAST_ROOM: usize = 11;
+/// The least number of bytes that a record may have: "everything has changed" fits in it.
+pub(crate) const LEAST_ROOM: usize = 11;
 
 /// The changes of a database's catalogs in at most `room` bytes, which are [`LEAST_ROOM`] or more.
 pub fn encode(changes: &Changes, database: Oid, room: usize) -> Vec<u8> {

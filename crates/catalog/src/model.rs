@@ -46,7 +46,7 @@ pub struct Table {
     pub foreign_keys: Vec<Arc<ForeignKey>>,
     /// Foreign keys of other tables that point here.
     pub referenced_by: Vec<Arc<ForeignKey>>,
-    /// By name.
+    /// The relation's triggers in the order of their names, in which they fire.
     pub triggers: Vec<Arc<super::trigger::Trigger>>,
     /// The view's SELECT.
     pub view_sql: Option<String>,
@@ -54,11 +54,11 @@ pub struct Table {
     pub reltuples: f32,
     /// A catalog of the system: users may not write it.
     pub is_catalog: bool,
-    /// Of a partitioned table.
+    /// The key by which a partitioned table is partitioned.
     pub partition_key: Option<Arc<super::partition::PartitionKey>>,
     /// What it is a partition of, or 0.
     pub partition_of: Oid,
-    /// Of a sequence.
+    /// The options of a sequence.
     pub sequence: Option<SequenceOptions>,
     /// Statistics of elements, as far as they have been read.
     pub elements: Arc<ElementStatisticsCache>,
@@ -128,9 +128,9 @@ pub struct Index {
     pub method: &'static AccessMethod,
     /// The index of the partitioned table that it is a part of, or 0.
     pub part_of: Oid,
-    /// It has one tree for all partitions (docs/decisions/0022), or is a part of one that has.
+    /// Whether the index has one tree for all partitions (docs/decisions/0022), or is a part of one that has.
     pub is_global: bool,
-    /// Its storage is that of the index that it is a part of.
+    /// Whether the index has no storage of its own, because it is a part of an index that has one for all partitions.
     pub is_in_whole: bool,
 }
 
@@ -215,11 +215,11 @@ pub struct TypeInfo {
     pub collation: Oid,
     pub base_type: Oid,
     pub typmod: i32,
-    /// Of a domain.
+    /// What makes the type a domain.
     pub domain: Option<Arc<Domain>>,
-    /// Of a range or multirange type.
+    /// What makes the type a range or a multirange.
     pub range: Option<kilndb_types::range::RangeType>,
-    /// Of an enum, in their order.
+    /// The labels of an enum, in their order; empty for other types.
     pub labels: Arc<[EnumLabel]>,
 }
 
@@ -227,7 +227,7 @@ pub struct TypeInfo {
 pub struct Domain {
     pub not_null: bool,
     pub default_sql: Option<String>,
-    /// By name.
+    /// The domain's checks in the order of their names, in which they are asked.
     pub checks: Vec<DomainCheck>,
 }
 

@@ -35,7 +35,7 @@ pub trait SupportFunctionCaller {
     fn call(&mut self, function: &FunctionInfo, class: &UserOperatorClass, arguments: [&Datum; 2]) -> Result<Datum>;
 }
 
-/// For maps of keys without such classes.
+/// For maps of partitions whose keys have no operator classes of users.
 pub struct NoSupportFunctions;
 impl SupportFunctionCaller for NoSupportFunctions {
     fn call(&mut self, function: &FunctionInfo, _: &UserOperatorClass, _: [&Datum; 2]) -> Result<Datum> {
@@ -80,7 +80,7 @@ impl UserOperatorClass {
 
 impl CatalogReader<'_> {
     /// None: the class is built in.
-    pub fn user_class(&self, oid: Oid) -> Result<Option<Arc<UserOperatorClass>>> {
+    pub(crate) fn user_class(&self, oid: Oid) -> Result<Option<Arc<UserOperatorClass>>> {
         if oid < FIRST_USER_OID {
             return Ok(None);
         }

@@ -60,7 +60,7 @@ pub struct PartitionKeyPart {
     pub typmod: i32,
     pub collation: Oid,
     pub opclass: Oid,
-    /// If users have made it.
+    /// The key column's operator class, if a user has made it.
     pub class: Option<Arc<UserOperatorClass>>,
 }
 
@@ -159,14 +159,14 @@ pub enum PartitionBound {
 pub struct Partition {
     pub oid: Oid,
     pub bound: Arc<PartitionBound>,
-    /// It is partitioned itself.
+    /// Whether the partition is partitioned itself.
     pub is_partitioned: bool,
     /// DETACH CONCURRENTLY has begun.
     pub is_pending: bool,
 }
 
 enum PartitionLookup {
-    /// By remainder of the greatest modulus.
+    /// For each remainder of the greatest modulus, the partition that has it.
     Hash(Vec<u32>),
     /// Sorted by value.
     List(Vec<(Datum, u32)>),
@@ -180,7 +180,7 @@ pub struct PartitionMap {
     pub table: Oid,
     pub key: Arc<PartitionKey>,
     pub partitions: Vec<Partition>,
-    /// Those that are being detached: no row is looked for in them.
+    /// The partitions that are being detached: no row is looked for in them.
     pub pending: Vec<Partition>,
     lookup: PartitionLookup,
     null_partition: Option<usize>,
@@ -189,7 +189,7 @@ pub struct PartitionMap {
     calls_functions: bool,
 }
 
-/// Of a hash by so many partitions.
+/// The partition of a hash, out of so many.
 #[inline]
 pub fn remainder(hash: u64, count: usize) -> usize {
     let count = count as u64;
@@ -328,10 +328,6 @@ impl PartitionMap {
         self.default
     }
 
-    pub fn greatest_modulus(&self) -> u64 {
-        if let PartitionLookup::Hash(slots) = &self.lookup { slots.len() as u64 } else { 0 }
-    }
-
     /// Which partition the key belongs to, as its position in `partitions`.
     pub fn find(&self, values: &[&Datum], functions: &mut dyn SupportFunctionCaller) -> Result<Option<usize>> {
         if self.calls_functions {
@@ -373,8 +369,8 @@ impl PartitionMap {
             && !self.calls_functions
     }
 
-    /// As [`PartitionMap::find`], by functions of users: the partitions stand in an order that is none to them, so all
-    /// are looked at.
+    /// Finds a partition as [`PartitionMap::find`] does, by functions of users: the order that partitions stand in
+    /// means nothing to these, so all are looked at.
     fn find_by_calls(&self, values: &[&Datum], functions: &mut dyn SupportFunctionCaller) -> Result<Option<usize>> {
         if let PartitionLookup::Hash(slots) = &self.lookup {
             return Ok(self.at_hash(slots, self.key.hash(values, functions)?));
@@ -691,7 +687,7 @@ pub fn bound_text(key: &PartitionKey, bound: &PartitionBound, catalog: &dyn Cata
     })
 }
 
-/// One literal, or a word, at the start of `text`; what follows it.
+/// Splits a literal, or a word, off the start of `text`; the second part of the result is what follows.
 fn token(text: &str) -> Option<(Option<String>, &str, &str)> {
     let text = text.trim_start_matches([' ', ',']);
     let Some(rest) = text.strip_prefix('\'') else {

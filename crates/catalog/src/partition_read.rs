@@ -111,7 +111,7 @@ impl CatalogReader<'_> {
         reader.table_by_oid(oid)
     }
 
-    /// The same for a map of partitions.
+    /// A map of partitions as a snapshot shows it that is newer than this reader's, past all caches.
     pub(super) fn read_map_anew(&self, table: Oid, now: &Snapshot) -> Result<Arc<PartitionMap>> {
         let cache = ObjectCache::default();
         let reader = CatalogReader { snapshot: now, cache: &cache, ..*self };

@@ -50,7 +50,7 @@ impl CatalogReader<'_> {
         }
     }
 
-    /// Those of all sessions.
+    /// The functions of this name that users and extensions have made and all sessions see.
     fn user_functions(&self, name: &str) -> Result<Vec<Arc<FunctionInfo>>> {
         if let Some(found) = self.cache.lock().functions.get(name) {
             return Ok(found.clone());

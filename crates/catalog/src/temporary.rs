@@ -53,7 +53,7 @@ fn number_of(rid: RowId) -> u32 {
 const NUMBERS: u32 = 0x3000_0000;
 
 type TemporaryRow = Arc<Vec<Datum>>;
-/// Of an index: key and row.
+/// The entries of an index: the key, and the number of the row.
 type IndexEntries = BTreeSet<(Vec<u8>, u32)>;
 
 /// One system table's temporary rows and their index entries.
@@ -120,7 +120,7 @@ enum TemporaryUndo {
         number: u32,
         old: Option<TemporaryRow>,
     },
-    /// Of a global temporary table or one of its indexes.
+    /// What was known of a global temporary table, or of one of its indexes.
     Instance {
         oid: Oid,
         old: Option<GlobalTableInstance>,
@@ -132,10 +132,11 @@ pub struct TemporaryCatalog {
     /// None: in tests.
     pub(super) engine: Option<Arc<Engine>>,
     pub(super) store: OnceCell<Arc<PrivateStore>>,
-    /// For the store, when it is opened.
+    /// The buffer that the session's store gets when it is opened, in bytes.
     pub buffer_bytes: Cell<u64>,
     pub(super) instances: RefCell<HashMap<Oid, GlobalTableInstance>>,
-    /// Those made in this transaction: if it has also made the table or index, a rollback takes them back.
+    /// The relations that were made in this transaction: if it has also made the table or index, a rollback takes them
+    /// back.
     pub(super) made: RefCell<Vec<Oid>>,
     pub(super) users: Arc<GlobalTableInstances>,
     /// As other sessions see it in `users`.
@@ -147,7 +148,7 @@ pub struct TemporaryCatalog {
     /// Objects made of the rows, and the version of the shared catalogs they were made with.
     cache: ObjectCache,
     cache_version: Cell<u64>,
-    /// Of the running trigger functions, and of the functions that these call; outer ones first.
+    /// The transition tables of the running trigger functions, and of the functions that these call; outer ones first.
     transitions: RefCell<Vec<super::trigger::TransitionTables>>,
 }
 
@@ -358,7 +359,7 @@ impl TemporaryCatalog {
         self.changes.borrow_mut().push(TemporaryUndo::Instance { oid, old });
         self.touched();
     }
-    /// To be handed to [`TemporaryCatalog::undo_to`].
+    /// How many changes there have been, for [`TemporaryCatalog::undo_to`].
     pub fn mark(&self) -> usize {
         self.changes.borrow().len()
     }

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct TextSearchFiles {
     env: Arc<dyn Env>,
     folder: PathBuf,
-    /// With template and options.
+    /// Dictionaries that were loaded, with the template and the options that they were made of.
     loaded: Mutex<HashMap<Oid, (Oid, String, Arc<Dictionary>)>>,
 }
 
@@ -106,7 +106,7 @@ impl TextSearchKind {
             }
         }
     }
-    /// Of the type that names them.
+    /// The kind of object that values of a reg… type name.
     pub fn of_reg_type(type_oid: Oid) -> TextSearchKind {
         if type_oid == oids::REGDICTIONARY { TextSearchKind::Dictionary } else { TextSearchKind::Config }
     }
@@ -182,7 +182,8 @@ impl CatalogReader<'_> {
         }
         Dictionary::new(template_kind(row.oid("tmpllexize")).unwrap_or(name), &given, self).map(Arc::new)
     }
-    /// For all sessions. A thesaurus is made of another dictionary as well, which may change.
+    /// Keeps a dictionary for all sessions, unless it is a thesaurus: that is made of another dictionary as well, which
+    /// may change.
     pub fn keep_text_search_dictionary(&self, oid: Oid, template: Oid, options: &str, dictionary: &Arc<Dictionary>) {
         if !dictionary.is_thesaurus() {
             self.database.text_search.keep(oid, template, options, dictionary);

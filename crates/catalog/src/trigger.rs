@@ -38,7 +38,7 @@ pub struct Trigger {
     /// 'O' origin and local, 'R' replica, 'A' always, 'D' disabled.
     pub enabled: u8,
     pub is_internal: bool,
-    /// Its row of pg_constraint, or 0.
+    /// The trigger's row of pg_constraint, or 0.
     pub constraint: Oid,
     /// The other table of a constraint trigger, or 0.
     pub other_table: Oid,
@@ -106,8 +106,8 @@ pub fn is_of_key(row: &CatalogRow) -> bool {
 pub fn is_key_function(oid: Oid) -> bool {
     (FIRST_KEY_FUNCTION..=LAST_KEY_FUNCTION).contains(&oid)
 }
-pub const FIRST_KEY_FUNCTION: Oid = 1644;
-pub const LAST_KEY_FUNCTION: Oid = 1655;
+pub(crate) const FIRST_KEY_FUNCTION: Oid = 1644;
+pub(crate) const LAST_KEY_FUNCTION: Oid = 1655;
 
 /// When the executor looks after a foreign key: as the `tgenabled` of its triggers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ impl Default for ForeignKeyFiring {
 }
 
 impl ForeignKeyFiring {
-    /// By the rows of pg_trigger of one key. (A cluster of an earlier build has none.)
+    /// How a foreign key fires by the rows of pg_trigger that it has. A cluster of an earlier build has none.
     pub fn of_rows<'r>(rows: impl Iterator<Item = &'r CatalogRow>) -> ForeignKeyFiring {
         let mut found = ForeignKeyFiring::default();
         for row in rows.filter(|row| is_of_key(row)) {
@@ -166,7 +166,7 @@ pub fn join_arguments(arguments: &[&str]) -> Vec<u8> {
 }
 
 impl CatalogReader<'_> {
-    /// Those of a relation that users have made, by name.
+    /// The triggers of a relation that users have made, in the order of their names.
     pub(super) fn load_triggers(&self, table: Oid) -> Result<Vec<Arc<Trigger>>> {
         let rows = self.lookup(PG_TRIGGER, PG_TRIGGER_TGRELID_TGNAME_INDEX, &[Datum::Oid(table)])?;
         let mut triggers: Vec<Arc<Trigger>> =

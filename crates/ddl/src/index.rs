@@ -199,12 +199,7 @@ impl Definitions<'_> {
                 let sql = kilndb_syntax::expression_sql(e.expr())?;
                 let type_oid = self.check_index_expression(&sql, table, None, runtime)?;
                 let sql = self.stored_expression(&sql, VisibleColumns::Table(table), runtime)?;
-                let name = match e.expr() {
-                    kilndb_syntax::Node::FuncCall(f) => {
-                        super::strings(f.funcname()).last().map_or("expr", |s| *s).to_string()
-                    }
-                    _ => "expr".to_string(),
-                };
+                let name = expression_column_name(&sql)?;
                 let collation = self.type_info(type_oid, runtime)?.collation;
                 (0, Some(sql), type_oid, collation, name)
             }
@@ -318,7 +313,7 @@ impl Definitions<'_> {
         let mut columns = Vec::new();
         for key in &new.keys {
             let name = match key.attnum {
-                0 => expression_column_name(key.expression_sql.as_deref().unwrap_or("")),
+                0 => expression_column_name(key.expression_sql.as_deref().unwrap_or(""))?,
                 n => table.columns[n as usize - 1].name.clone(),
             };
             let type_oid = self.stored_type(new.method, key.opclass, key.type_oid, runtime)?;
@@ -354,20 +349,7 @@ impl Definitions<'_> {
     }
 }
 
-/// Called after the function that the expression calls, else `expr`.
-pub(super) fn expression_column_name(sql: &str) -> String {
-    let end = sql.find('(').unwrap_or(0);
-    let name = sql.get(..end).unwrap_or("").rsplit('.').next().unwrap_or("").to_ascii_lowercase();
-    let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    // The parenthesis after the name must be closed by the expression's last character.
-    let mut depth = 0;
-    let closed_early = sql.char_indices().any(|(i, c)| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
-        c == ')' && depth == 0 && i + 1 < sql.len()
-    });
-    if is_name && !closed_early { name } else { "expr".to_string() }
+/// The name of an index's column that is an expression: what a query would call it.
+pub(super) fn expression_column_name(sql: &str) -> Result<String> {
+    Ok(kilndb_bind::output_name(sql)?.unwrap_or_else(|| "expr".to_string()))
 }

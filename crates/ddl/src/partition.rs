@@ -800,9 +800,9 @@ impl Definitions<'_> {
             .iter()
             .map(|k| match k.attnum {
                 0 => super::index::expression_column_name(k.expression_sql.as_deref().unwrap_or("")),
-                n => child.columns[n as usize - 1].name.clone(),
+                n => Ok(child.columns[n as usize - 1].name.clone()),
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let suffix = if index.primary {
             "pkey"
         } else if index.is_constraint {

@@ -23,6 +23,7 @@ use kilndb_catalog::partition::{self, PartitionBound, PartitionKey};
 use kilndb_catalog::store::CatalogRow;
 use kilndb_types::Datum;
 use kilndb_types::context::ObjectNames;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A system table with texts.
@@ -61,7 +62,8 @@ struct KeptText {
 
 /// What a text says, by OIDs and values.
 enum Meaning {
-    Expressions(Vec<TrackedText>),
+    /// With the objects and columns that they refer to.
+    Expressions(Vec<TrackedText>, BTreeSet<ObjectAddress>),
     PartitionBound(Arc<PartitionKey>, Arc<PartitionBound>),
 }
 
@@ -69,7 +71,8 @@ impl Meaning {
     /// None: nothing in the text can get another name, or it cannot be bound any more and is left as it is.
     fn of(host: &StatementHost<'_>, table: Oid, row: &CatalogRow, column: &str, text: &str) -> Result<Option<Meaning>> {
         if table != PG_CLASS {
-            return Ok(tracked_parts(host, table, row, column, text).ok().map(Meaning::Expressions));
+            let Ok((parts, references)) = tracked_parts(host, table, row, column, text) else { return Ok(None) };
+            return Ok(Some(Meaning::Expressions(parts, references)));
         }
         let partition = row.oid("oid");
         let map = host.reader.partition_map(host.reader.partition_parent(partition)?)?;
@@ -78,13 +81,12 @@ impl Meaning {
         Ok(bound.map(|bound| Meaning::PartitionBound(map.key.clone(), bound.clone())))
     }
 
-    /// The text that says it now.
-    fn written(&self, host: &StatementHost<'_>) -> Result<String> {
+    /// The text that says it now; how, see [`TrackedText::with_names`].
+    fn written(&self, host: &StatementHost<'_>, in_from: bool) -> Result<String> {
         match self {
-            Meaning::Expressions(parts) => {
-                let parts: Vec<String> =
-                    parts.iter().map(|part| part.with_names(&|named| current_name(host, named))).collect();
-                Ok(parts.join(&EXPRESSION_SEPARATOR.to_string()))
+            Meaning::Expressions(parts, _) => {
+                let names = |part: &TrackedText| part.with_names(&|named| current_name(host, named), in_from);
+                Ok(parts.iter().map(names).collect::<Vec<_>>().join(&EXPRESSION_SEPARATOR.to_string()))
             }
             Meaning::PartitionBound(key, bound) => partition::bound_text(key, bound, &host.reader),
         }
@@ -115,7 +117,7 @@ impl Definitions<'_> {
                         .context_mut()
                         .with_catalog(runtime, |host| Meaning::of(host, table.table, row, column, text))?;
                     let Some(meaning) = meaning else { continue };
-                    if let Meaning::Expressions(parts) = &meaning {
+                    if let Meaning::Expressions(parts, _) = &meaning {
                         refuse_nameless(parts, columns)?;
                     }
                     kept.push(KeptText { table, row: row.oid(table.key), column, text: text.to_string(), meaning });
@@ -129,23 +131,77 @@ impl Definitions<'_> {
         if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }
-        for kept in kept {
-            let new = self.context_mut().with_catalog(runtime, |host| kept.meaning.written(host))?;
-            if new != kept.text {
-                let TextTable { table, index, .. } = *kept.table;
-                self.update_row(table, index, kept.row, runtime, |row| row.set(kept.column, Datum::text(&new)))?;
+        for text in &kept {
+            if self.context_mut().with_catalog(runtime, |host| text.meaning.written(host, false))? != text.text {
+                self.write_text(text, false, runtime)?;
             }
         }
-        Ok(done)
+        // Texts that use others can be bound once those are right.
+        let mut unsettled: Vec<&KeptText> = kept.iter().collect();
+        unsettled.sort_by_key(|text| text.row);
+        loop {
+            let (before, mut problem) = (unsettled.len(), None);
+            let mut left = Vec::new();
+            for text in unsettled {
+                if let Some(found) = self.settle_text(text, runtime)? {
+                    problem = problem.or(Some(found));
+                    left.push(text);
+                }
+            }
+            match problem {
+                None => return Ok(done),
+                Some(problem) if left.len() == before => {
+                    let message = "renaming what a definition uses in this way is not supported";
+                    return Err(Error::unsupported(message).with_detail(problem));
+                }
+                Some(_) => unsettled = left,
+            }
+        }
+    }
+
+    /// A text as it is to be after the change; how, see [`TrackedText::with_names`].
+    fn write_text(&mut self, kept: &KeptText, in_from: bool, runtime: &dyn Runtime) -> Result<()> {
+        let new = self.context_mut().with_catalog(runtime, |host| kept.meaning.written(host, in_from))?;
+        let TextTable { table, index, .. } = *kept.table;
+        self.update_row(table, index, kept.row, runtime, |row| row.set(kept.column, Datum::text(&new)))
+    }
+
+    /// Sees that a text which has been written refers to what it referred to before: a new name may be one that
+    /// something else in the text has, and then FROM gives the column its old one. Returns what is wrong with it still.
+    fn settle_text(&mut self, kept: &KeptText, runtime: &dyn Runtime) -> Result<Option<String>> {
+        let Some(problem) = self.problem_of(kept, runtime)? else { return Ok(None) };
+        self.write_text(kept, true, runtime)?;
+        if self.problem_of(kept, runtime)?.is_none() {
+            return Ok(None);
+        }
+        self.write_text(kept, false, runtime)?;
+        Ok(Some(problem))
+    }
+
+    fn problem_of(&mut self, kept: &KeptText, runtime: &dyn Runtime) -> Result<Option<String>> {
+        let Meaning::Expressions(_, references) = &kept.meaning else { return Ok(None) };
+        let TextTable { table, index, .. } = *kept.table;
+        let rows = self.context_mut().catalog_lookup(table, index, &[Datum::Oid(kept.row)])?;
+        let row = rows.first().ok_or_else(|| Error::internal("a definition vanished"))?;
+        let text = row.text(kept.column).unwrap_or("");
+        let bound = self.context_mut().with_catalog(runtime, |host| {
+            let parts = bound_parts(host, table, row, kept.column, text)?;
+            Ok(parts.iter().flat_map(|(_, part)| part.references()).collect::<BTreeSet<_>>())
+        });
+        Ok(match bound {
+            Ok(now) if now == *references => None,
+            Ok(_) => Some(format!("\"{text}\" would refer to something else.")),
+            Err(e) => Some(format!("\"{text}\": {}", e.message())),
+        })
     }
 }
 
-/// A text in which a column's name is not to be found (USING, a field of a row) keeps the column from getting another.
+/// A text in which a column's name is not to be found keeps the column from getting another.
 fn refuse_nameless(parts: &[TrackedText], columns: &[(ObjectAddress, String)]) -> Result<()> {
     for (column, name) in columns {
         if !parts.iter().all(|part| part.can_rename(*column, name)) {
             return Err(Error::unsupported(format!(
-                "renaming column \"{name}\", which a definition uses by USING, NATURAL, ON CONFLICT, as a field of a row or as the name of a result, is not supported"
+                "renaming column \"{name}\", which a definition uses where its name cannot be told apart, is not supported"
             )));
         }
     }
@@ -158,11 +214,12 @@ fn tracked_parts(
     row: &CatalogRow,
     column: &str,
     text: &str,
-) -> Result<Vec<TrackedText>> {
+) -> Result<(Vec<TrackedText>, BTreeSet<ObjectAddress>)> {
     let read =
         |kind: Oid, text: &str| if text.trim().parse::<u32>().is_ok() { None } else { host.reg_input(kind, text).ok() };
     let parts = bound_parts(host, table, row, column, text)?;
-    Ok(parts.into_iter().map(|(before, part)| part.tracked(&read).after(before)).collect())
+    let references = parts.iter().flat_map(|(_, part)| part.references()).collect();
+    Ok((parts.into_iter().map(|(before, part)| part.tracked(&read).after(before)).collect(), references))
 }
 
 /// The parts of a kept text, bound, each with what stands before it.
@@ -260,7 +317,7 @@ fn current_name(host: &StatementHost<'_>, named: &NamedObject) -> Option<String>
             let o = host.reader.operator_by_oid(*oid).ok()??;
             Some(format!("OPERATOR({}.{})", quote(&host.reader.schema_name_of(o.schema_oid)?), o.name))
         }
-        NamedObject::Column(ColumnName { reference, name, is_output }) => {
+        NamedObject::Column(ColumnName { reference, name, is_output, .. }) => {
             let table = host.reader.table_by_oid(reference.object).ok()??;
             let column = table.columns.iter().find(|c| c.attnum == reference.column && !c.dropped)?;
             match (column.name == *name, is_output) {

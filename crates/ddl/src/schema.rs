@@ -247,7 +247,9 @@ impl Definitions<'_> {
                 renamed.push((ObjectAddress::column(oid, column.attnum), old.to_string()));
             }
         }
-        self.with_texts_renamed(&[old.replace('"', "\"\"")], &renamed, runtime, |definitions| {
+        // A text that has the new name may mean something else by it.
+        let words = [old, new_name].map(|name| name.replace('"', "\"\""));
+        self.with_texts_renamed(&words, &renamed, runtime, |definitions| {
             for (column, _) in &renamed {
                 let new_name = Datum::text(new_name);
                 definitions

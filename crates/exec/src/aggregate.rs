@@ -18,15 +18,16 @@ use std::sync::Arc;
 /// One aggregate of one group.
 struct GroupAggregate {
     acc: Option<Box<dyn Accumulator>>,
-    /// DISTINCT or ORDER BY: arguments are kept until the end.
+    /// The arguments of an aggregate with DISTINCT or ORDER BY are kept until the group's end.
     kept: Option<Box<AggregateArguments>>,
-    /// count(*) and the like.
+    /// The number of rows, for count(*) and its kin, which need no accumulator.
     count: i64,
 }
 
 struct AggregateArguments {
     sorter: Sorter,
-    /// DISTINCT: arguments that were seen; given up when there are too many, the sort finds the rest.
+    /// The arguments that DISTINCT has seen so far. When there are too many of them the set is given up: the sort finds
+    /// the duplicates then.
     seen: Option<KeyMap<()>>,
     seen_bytes: usize,
 }
@@ -54,34 +55,34 @@ pub(crate) struct AggregateState {
     level: u32,
     overflow: Option<SpillPartitions>,
     pending: Vec<(SpillFile, u32)>,
-    /// A partition that is the present input.
+    /// The partition that is being read in place of the input.
     reading: Option<SpillFile>,
-    /// Sorted input: the group being gathered.
+    /// The group that is being gathered, if the input is sorted.
     current: Option<(Vec<u8>, AggregateGroup)>,
     input_done: bool,
     batches: u64,
     peak_bytes: usize,
     disk_bytes: u64,
-    /// While several threads aggregate parts of the table: a group that does not fit ends this one's part.
+    /// Set while several threads aggregate parts of the table: a group that does not fit ends this thread's part.
     is_part: bool,
 }
 
 const COUNT_STAR: Oid = 2803;
 const COUNT_ANY: Oid = 2147;
-/// What a slot takes, its accumulator included (as long as that does not grow).
+/// The bytes that one aggregate of a group takes, its accumulator included (as long as that does not grow).
 const SLOT_BYTES: usize = size_of::<GroupAggregate>() + 96;
 
 fn keeps_arguments(a: &AggSpec) -> bool {
     !a.order.is_empty() || a.distinct || a.within_group
 }
 
-/// Can what two threads have gathered be put together?
+/// Can the groups of two threads be combined into one result?
 pub fn has_parts(a: &AggSpec) -> bool {
     let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
     !keeps_arguments(a) && (counts || a.make.is_some_and(|make| make(&a.arg_types).partial().is_some()))
 }
 
-/// Are all rows counted, and nothing else?
+/// Is count(*) without FILTER the only aggregate, and nothing grouped?
 pub(crate) fn counts_whole_table(op: &Op) -> bool {
     let Op::Aggregate { input, groups, sets: None, aggs, .. } = op else { return false };
     let Op::Partitions(p) = &input.op else { return false };
@@ -243,7 +244,7 @@ impl AggregateState {
             if !self.is_part {
                 return Ok(None);
             }
-            // The block that is being read nobody else reads.
+            // No other thread reads the block that this one has begun: it is read to its end.
             self.end_input_with_block(true);
         }
         self.used_bytes += bytes;
@@ -264,7 +265,7 @@ impl AggregateState {
         Ok(())
     }
 
-    /// A group of no rows exists where nothing is grouped.
+    /// Without GROUP BY there is one group even if there are no rows.
     fn begin(&mut self, cx: &ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { groups, sets, aggs, .. } = &node.op else { return Ok(()) };
@@ -309,7 +310,7 @@ impl AggregateState {
         }
     }
 
-    /// Takes in the groups of another part.
+    /// Adds the groups of another thread's part to those of this one.
     pub fn absorb(&mut self, other: AggregateState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { aggs, .. } = &node.op else { return Ok(()) };
@@ -322,6 +323,7 @@ impl AggregateState {
                 self.groups.push(group);
                 continue;
             };
+            assert!(mine.slots.len() == group.slots.len(), "all parts compute the same aggregates");
             for ((slot, other), a) in mine.slots.iter_mut().zip(group.slots).zip(aggs) {
                 slot.count += other.count;
                 if let (Some(acc), Some(other)) = (&mut slot.acc, other.acc) {
@@ -334,7 +336,7 @@ impl AggregateState {
         Ok(())
     }
 
-    /// The input itself.
+    /// Reads the input itself, not one of its partitions.
     fn collect(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { groups, types, sets, aggs, .. } = &node.op else { return Ok(()) };
@@ -383,7 +385,8 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Rows that had to wait: their keys, which begin with the number of the grouping set, are stored with them.
+    /// Reads rows that had to wait in a partition. Their keys, which begin with the number of the grouping set, are
+    /// stored with them.
     fn collect_partition(&mut self, file: &SpillFile, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { input, groups, sets, aggs, .. } = &node.op else { return Ok(()) };
@@ -427,7 +430,7 @@ impl AggregateState {
         Ok(())
     }
 
-    /// Groups follow one another in the input.
+    /// Aggregates sorted input, in which the rows of a group follow one another.
     fn next_sorted(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Aggregate { groups, types, aggs, groupings, .. } = &node.op else { return Ok(()) };
@@ -533,7 +536,7 @@ fn add(
         slot.count += 1;
         return Ok(());
     }
-    // A column is looked at where it is.
+    // An argument that is a plain column is read in place, without a copy.
     if let ([CExpr::Slot(column)], None) = (&a.args[..], &slot.kept)
         && let Some(value) = row.get(*column..*column + 1)
     {

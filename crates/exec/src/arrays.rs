@@ -165,7 +165,7 @@ pub fn assign(
     }
 }
 
-/// In an array of one dimension, or an empty one, which becomes as large as it must be.
+/// Assigns to a slice of an array of one dimension, or of an empty one, which becomes as large as it must be.
 fn set_extended(a: Array, from: i32, to: i32, values: Vec<Datum>) -> Result<Datum> {
     // The bound after the last element must be a number too.
     to.checked_add(1).ok_or_else(too_large)?;
@@ -185,7 +185,8 @@ fn set_extended(a: Array, from: i32, to: i32, values: Vec<Datum>) -> Result<Datu
     Ok(Datum::Array(Arc::new(Array { element_type: a.element_type, dims: vec![(new_low, size as u32)], elements })))
 }
 
-/// In an array of several dimensions, which stays as large as it is; an empty one gets those of the range.
+/// Assigns to a slice of an array of several dimensions, which stays as large as it is; an empty array gets the
+/// dimensions of the slice.
 fn set_range(mut a: Array, ranges: &[(i32, i32)], values: Vec<Datum>, is_element: bool) -> Result<Datum> {
     let too_small = || wrong_subscript("source array too small");
     if a.dims.is_empty() {

@@ -19,7 +19,7 @@ use memchr::memmem::Finder;
 use std::sync::Arc;
 
 pub(crate) enum BitmapRows {
-    /// Terms do not tell: the whole table is to be read.
+    /// The index cannot tell which rows qualify: the whole table is to be read.
     Everything,
     Rows(RowIdSet),
 }
@@ -35,7 +35,7 @@ pub fn rows(
     let (node, rows) = match (b, &found) {
         (Bitmap::Index(access), BitmapRows::Rows(rows)) => (access.shown, rows.len()),
         (Bitmap::Index(access), BitmapRows::Everything) => (access.shown, 0),
-        // What a combination holds is not counted, as in PostgreSQL.
+        // As in PostgreSQL, the rows of a combination (BitmapAnd, BitmapOr) are not counted.
         (Bitmap::All(_, node) | Bitmap::Any(_, node), _) => (*node, 0),
     };
     rt.count_start(node);
@@ -153,7 +153,7 @@ fn index_rows(
     Ok(BitmapRows::Rows(rows))
 }
 
-/// gin_fuzzy_search_limit: about so many, by chance, if there are more.
+/// Leaves about gin_fuzzy_search_limit rows, chosen by chance, if more were found.
 fn take_some(rows: &mut RowIdSet, cx: &ExecContext<'_>) {
     let limit = cx.session.fuzzy_search_limit();
     let count = rows.len() as u64;
@@ -166,12 +166,13 @@ fn take_some(rows: &mut RowIdSet, cx: &ExecContext<'_>) {
     }
 }
 
-/// A wanted term, to be found among terms as they are kept.
+/// A term that is looked for, prepared to be found among the terms of pending rows.
 struct PendingTerm {
     wanted: TermRange,
     /// A range whose bounds are too long to be compared with terms that may have been cut.
     is_vague: bool,
-    /// Of a single term: what it looks like among those of a pending row. Of a range: what its terms begin with.
+    /// For a single term the bytes that stand for it among those of a pending row, for a range the bytes that all its
+    /// terms begin with.
     finder: Option<Finder<'static>>,
 }
 impl PendingTerm {
@@ -196,7 +197,7 @@ impl PendingTerm {
     fn may_be_among(&self, row: PendingTerms<'_>) -> bool {
         self.finder.as_ref().is_none_or(|finder| finder.find(row.bytes()).is_some())
     }
-    /// Terms that could not be read are the caller's to tell of.
+    /// Whether terms could not be read is left to the caller to report.
     fn is_among(&self, terms: &Result<Vec<&[u8]>>) -> bool {
         self.is_vague || terms.as_ref().is_ok_and(|terms| self.wanted.is_among(terms))
     }
@@ -205,7 +206,7 @@ impl PendingTerm {
 struct TermSearch<'q> {
     scan: Box<dyn TermScan>,
     wanted: &'q [TermRange],
-    /// How often each is asked for.
+    /// How many conditions ask for each term, by position in `wanted`.
     uses: Vec<usize>,
     known: Vec<Option<RowIdSet>>,
     /// Of each set.
@@ -240,7 +241,7 @@ impl TermSearch<'_> {
                     }
                     parts.push(rows);
                 }
-                // From the rarest on.
+                // Sets are intersected from the smallest on, so that the intermediate results stay small.
                 parts.sort_by_key(RowIdSet::len);
                 let mut parts = parts.into_iter();
                 let first = parts.next().unwrap_or_default();

@@ -1,10 +1,9 @@
 //! Joins and aggregates that are done partition by partition.
 //!
 //! Invariants
-//! 1. Partitions of the same number are taken together only if the tables are divided alike when it begins; else all of
-//!    them are taken at once.
-//! 2. Small partitions that follow one another are taken together: what is done for each time is not done for a few
-//!    rows.
+//! 1. Partitions of the same number are joined only if the tables are still divided alike when the run begins;
+//!    otherwise the run takes all partitions at once.
+//! 2. Small partitions that follow one another are taken together: the fixed cost of a run is not paid for a few rows.
 
 use super::context::*;
 use super::partition::{PartitionRoute, relation, seen_map};
@@ -17,13 +16,13 @@ use kilndb_plan::{Op, PlanNode};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// So many blocks of partitions are taken together.
+/// Partitions are taken together up to this many blocks.
 const BLOCKS_TOGETHER: u64 = 2048;
 
 pub(crate) struct ByPartitionState {
     pub node: Arc<PlanNode>,
     input: Box<NodeState>,
-    /// None: not begun. The next one is the last.
+    /// The spans of partitions that are left, the next one last. None: the run has not begun.
     spans: Option<Vec<Range<usize>>>,
     is_reading: bool,
     /// The input has run before.
@@ -70,7 +69,7 @@ impl ByPartitionState {
         Ok(())
     }
 
-    /// EXPLAIN ANALYZE: what the input's nodes have done was done for the partition.
+    /// For EXPLAIN ANALYZE: adds what the input's nodes have counted since the last partition to this one's counters.
     fn count_as_shown(&self, rt: &mut RunState, shown: &[kilndb_plan::ShownPartition], scans: &[(usize, Arc<Table>)]) {
         let span = scans.first().and_then(|(scan, _)| rt.span_of(*scan));
         let Some(counters) = &mut rt.counters else { return };
@@ -124,7 +123,7 @@ fn spans(scans: &[(usize, Arc<Table>)], one_by_one: bool, cx: &mut ExecContext<'
 fn blocks_of(table: &Table, map: &PartitionMap, at: usize, cx: &ExecContext<'_>) -> Result<u64> {
     let Some(partition) = map.partitions.get(at).filter(|p| !p.is_partitioned) else { return Ok(BLOCKS_TOGETHER) };
     let place = PartitionRoute { oid: partition.oid, at: Some(at as u32) };
-    // One that is being dropped may have no storage any more.
+    // A partition that is being dropped may have no storage any more.
     let heap = heap_of(table, place, cx)?.and_then(|heap| relation(heap, cx).ok());
     Ok(heap.map_or(0, |heap| u64::from(heap.pages())))
 }

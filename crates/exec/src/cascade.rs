@@ -67,7 +67,7 @@ fn run_all(mut queue: ConstraintQueue, m: &ModifyPlan, cx: &mut ExecContext<'_>)
     queue.run(m, cx)?;
     while let Some((m, mut queue)) = cx.pending.cascade.as_deref_mut().and_then(|c| c.waiting.pop_front()) {
         cx.park.checkpoint()?;
-        // In PostgreSQL the action that owes this is over.
+        // In PostgreSQL the action that caused these checks is over: its command is not shown in errors.
         cx.pending.failed_behind = false;
         queue.run(&m, cx)?;
     }

@@ -20,14 +20,15 @@ use kilndb_types::{Datum, EvalContext, key, oids};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What a statement owes its foreign keys.
+/// The checks and actions that are due at the end of a statement.
 #[derive(Default)]
 pub(crate) struct ConstraintQueue {
     /// (foreign key, whether the row is new, values).
     children: Vec<(usize, bool, Vec<Datum>)>,
     /// (referencing key, old values, new values).
     parents: Vec<(usize, Vec<Datum>, Option<Vec<Datum>>)>,
-    /// Rows that had company when they got an entry in a deferrable unique index: (position of the index, row).
+    /// Rows whose key another row had when they got their entry in a deferrable unique index: (position of the index,
+    /// row).
     pub twins: Vec<(usize, RowId)>,
 }
 
@@ -55,11 +56,11 @@ impl ConstraintQueue {
         }
         self.note_parents(m, old, new, |_| true);
     }
-    /// The row has another partition now.
+    /// Notes that a row has moved to another partition.
     pub(crate) fn moved_row(&mut self, m: &ModifyPlan, old: &[Datum], new: &[Datum]) {
         self.note_parents(m, old, Some(new), |_| true);
     }
-    /// For foreign keys that reference just this partition, the row has gone.
+    /// Notes that a row has left this partition: for foreign keys that reference just the partition it has gone.
     pub(crate) fn left_row(&mut self, m: &ModifyPlan, old: &[Datum]) {
         self.note_parents(m, old, None, |r| r.key.part_of == 0);
     }
@@ -102,7 +103,7 @@ impl ConstraintQueue {
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
         }
-        // Foreign keys are triggers.
+        // Foreign keys are triggers, so session_replication_role decides whether they fire.
         let is_replica = cx.session.is_replica();
         self.children.retain(|(n, is_new, _)| {
             let firing = &m.foreign_keys[*n].key.firing;
@@ -115,7 +116,7 @@ impl ConstraintQueue {
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
         }
-        // What follows sees what this statement did.
+        // The checks and actions see what this statement has changed.
         cx.txn.next_command();
         if !self.parents.is_empty() {
             let saved = std::mem::replace(&mut cx.snapshot, cx.txn.take_snapshot());
@@ -147,8 +148,8 @@ impl ConstraintQueue {
     }
 }
 
-/// The row, if it is still there, must be the only one with its key in a deferrable unique index. Waits for other
-/// transactions' rows with that key.
+/// Fails unless the row, if it is still there, is the only one with its key in a deferrable unique index. Waits for
+/// other transactions' rows with that key.
 pub fn check_only_one(
     table: &Table,
     index: &Index,
@@ -216,7 +217,7 @@ fn shown(t: &Table, columns: &[usize], values: &[Datum], cx: &ExecContext<'_>) -
     list.join(", ")
 }
 
-/// The parent row must exist, and stays until this transaction ends.
+/// Fails unless the parent row exists, and locks it so that it stays until this transaction ends.
 pub(crate) fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
     let nulls = values.iter().filter(|v| v.is_null()).count();
     if f.key.match_type == b'f' && nulls > 0 && nulls < values.len() {
@@ -261,8 +262,8 @@ pub(crate) fn check_child(table: &Table, f: &ForeignKeyPlan, values: &[Datum], c
                 columns: leaf.columns.as_deref(),
             });
         }
-        // At READ COMMITTED a new one each time: whoever was waited for may have changed the row.
-        // What it finds, its lock protects: no other transaction need know that it was read.
+        // At READ COMMITTED each attempt takes a new snapshot: the transaction that was waited for may have changed the
+        // row. The row lock protects what is found: SERIALIZABLE need not note that it was read.
         let snapshot = seen_with.unwrap_or_else(|| cx.txn.take_snapshot().untracked());
         let mut found = None;
         for target in &targets {
@@ -393,7 +394,7 @@ fn shown_action((m, r, update): (&ModifyPlan, &ReferencedPlan, bool), cx: &ExecC
     let only = if r.child.kind == TableKind::Partitioned { "" } else { "ONLY " };
     let child = format!("{only}{}.{}", quote(&r.child.schema_name), quote(&r.child.name));
     let columns: Vec<&Column> = r.child_columns.iter().filter_map(|c| r.child.columns.get(*c)).collect();
-    // Those of the new key come first.
+    // PostgreSQL numbers the parameters of the new key first.
     let first = if update && action == b'c' { columns.len() } else { 0 };
     let condition = |(i, column): (usize, &&Column)| {
         let referenced = r.columns.get(i).and_then(|c| m.table.columns.get(*c)).map_or(column.type_oid, |c| c.type_oid);
@@ -431,7 +432,7 @@ fn compared_as(referenced: Oid, referencing: Oid, cx: &ExecContext<'_>) -> (Stri
     let operands = match (has(left, right), has(left, left)) {
         (true, _) => (left, right),
         (_, true) => (left, left),
-        // What has no operator of its own is compared as text.
+        // varchar has no operator of its own: it is compared as text.
         _ if left == oids::VARCHAR => (oids::TEXT, oids::TEXT),
         _ => return Default::default(),
     };
@@ -482,7 +483,7 @@ fn parent_changed(
     if let (Some(new), b'c') = (new, action) {
         params.extend_from_slice(new);
     }
-    // Also children that an old snapshot does not see keep their parent.
+    // Children that an old snapshot does not see keep their parent too, so the newest ones are looked at.
     let mut rows =
         if checks { run_at_newest(&plan, &params, cx)? } else { run_action((m, r, update), (&plan, &params), cx)? };
     if !checks && cx.txn.isolation().keeps_snapshot() {
@@ -496,7 +497,7 @@ fn parent_changed(
         rows = run_at_newest(&plan, old, cx)?;
     }
     if (checks || is_default) && rows > 0 {
-        // NO ACTION is content if another row has the key by now.
+        // NO ACTION is satisfied if another row has the key by now.
         if action != b'r' && parent_exists(m, r, old, cx)? {
             return Ok(());
         }
@@ -505,10 +506,11 @@ fn parent_changed(
     Ok(())
 }
 
-/// At REPEATABLE READ an action leaves the children alone that its snapshot does not see: then the parent may not go.
+/// At REPEATABLE READ an action leaves children alone that its snapshot does not see. If there are any, the parent may
+/// not go.
 fn refuse_unseen_children(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx: &mut ExecContext<'_>) -> Result<()> {
     let plan = plan_action(m, r, b'a', false, cx)?;
-    // What the action did is seen.
+    // The check sees what the action has done.
     cx.txn.next_command();
     if run_at_newest(&plan, old, cx)? > 0 {
         return Err(Error::new(sqlstate::SERIALIZATION_FAILURE, "could not serialize access due to concurrent update"));
@@ -516,7 +518,8 @@ fn refuse_unseen_children(m: &ModifyPlan, r: &ReferencedPlan, old: &[Datum], cx:
     Ok(())
 }
 
-/// Sees what other actions of the statement have done, and what its isolation level shows it by now.
+/// Runs with a snapshot that sees what other actions of the statement have done, and what the isolation level shows by
+/// now.
 fn run_action(
     of: (&ModifyPlan, &ReferencedPlan, bool),
     (plan, params): (&Arc<Plan>, &[Datum]),
@@ -528,7 +531,8 @@ fn run_action(
     cx.pending.failed_behind = false;
     let rows = run_sql(plan, params, cx);
     cx.snapshot = saved;
-    // What follows an action follows the client's statement in PostgreSQL: the action is not there any more.
+    // PostgreSQL runs what follows an action after the client's statement, when the action is over: errors do not name
+    // it.
     let is_own = !std::mem::take(&mut cx.pending.failed_behind);
     rows.map_err(|mut e| {
         if is_own {
@@ -538,7 +542,7 @@ fn run_action(
     })
 }
 
-/// Sees what is committed by now, also when the transaction's own snapshot is old.
+/// Runs with a snapshot that sees what is committed by now, also when the transaction's own snapshot is old.
 fn run_at_newest(plan: &Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<u64> {
     let newest = cx.txn.catalog_snapshot();
     let saved = std::mem::replace(&mut cx.snapshot, newest);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// What a plan asks of the session that runs it: functions that depend on it, and a few facts.
 pub trait SessionHost {
-    /// nextval, current_setting and whatever else is answered out of the session and the catalogs.
+    /// Calls a function whose answer comes from the session or the catalogs, like nextval or current_setting.
     fn call_function(&self, function: SessionFunction, args: &[Datum], env: &mut CallEnv<'_>) -> Result<Datum>;
     /// All rows of a set-returning function of that kind.
     fn call_for_rows(
@@ -27,7 +27,7 @@ pub trait SessionHost {
         args: &[Datum],
         env: &mut CallEnv<'_>,
     ) -> Result<Vec<Vec<Datum>>>;
-    /// The row a cursor stands on, for WHERE CURRENT OF.
+    /// The row that a cursor stands on, for WHERE CURRENT OF.
     fn cursor_position(&self, name: &str, table: Oid) -> Result<RowId> {
         let _ = table;
         Err(kilndb_base::Error::new(
@@ -47,11 +47,11 @@ pub trait SessionHost {
     fn shown_expression(&self, sql: &str, _table: &kilndb_catalog::Table) -> String {
         sql.to_string()
     }
-    /// session_replication_role is replica.
+    /// Is session_replication_role set to replica? Then ordinary triggers do not fire.
     fn is_replica(&self) -> bool {
         false
     }
-    /// gin_fuzzy_search_limit; 0: none.
+    /// The setting gin_fuzzy_search_limit; 0 means no limit.
     fn fuzzy_search_limit(&self) -> u64 {
         0
     }
@@ -80,10 +80,10 @@ pub struct ExecContext<'a> {
     pub catalog: &'a dyn CatalogView,
     pub session: &'a dyn SessionHost,
     pub work_mem_bytes: usize,
-    /// For hash tables: work_mem times hash_mem_multiplier.
+    /// The memory for hash tables: work_mem times hash_mem_multiplier.
     pub hash_mem_bytes: usize,
     pub temp: &'a TempSpace,
-    /// Where rows come from that no table holds (COPY FROM).
+    /// The source of rows that no table holds (COPY FROM).
     pub source: Option<&'a mut dyn RowSource>,
     /// Checks put off to the end of the transaction.
     pub pending: &'a mut PendingChecks,
@@ -91,7 +91,7 @@ pub struct ExecContext<'a> {
     pub helpers: Option<(&'a Arc<HelperPool>, usize)>,
     /// What is counted for the statistics views.
     pub usage: &'a mut Usage,
-    /// Who calls routines; None in a helper.
+    /// The session, which calls routines; None in a helper.
     pub routines: Option<&'a mut (dyn RoutineHost + 'a)>,
 }
 
@@ -103,20 +103,20 @@ pub struct PendingChecks {
     pub triggers: Vec<super::trigger::PendingTrigger>,
     /// The error under way is of what follows a statement (checks, actions, AFTER triggers), not of its own rows.
     pub failed_behind: bool,
-    /// Of the statement that runs, while its foreign keys' actions do.
+    /// The cascade of the running statement, while the actions of its foreign keys run.
     pub cascade: Option<Box<super::cascade::Cascade>>,
     /// SET CONSTRAINTS: constraint OID → deferred now; key 0 is ALL.
     pub modes: kilndb_base::hash::HashMap<Oid, bool>,
 }
 
 impl PendingChecks {
-    /// Events since a savepoint are undone; calls made with `level` or more savepoints open, of earlier events, are to
-    /// be made again.
+    /// Takes back the events since a savepoint. Calls that were made with `level` or more savepoints open, for earlier
+    /// events, are to be made again.
     pub fn undo_triggers(&mut self, len: usize, level: usize) {
         self.triggers.truncate(len);
         self.triggers.iter_mut().filter(|t| t.done_at.is_some_and(|at| at >= level)).for_each(|t| t.done_at = None);
     }
-    /// Savepoints beyond this many are released.
+    /// Notes that savepoints beyond this many are released: what was done in them counts for the one before.
     pub fn keep_triggers(&mut self, level: usize) {
         self.triggers.iter_mut().for_each(|t| t.done_at = t.done_at.map(|at| at.min(level)));
     }
@@ -134,28 +134,29 @@ pub struct PendingCheck {
     pub twin: Option<(kilndb_base::RelationId, kilndb_base::RowId)>,
 }
 
-/// State of one run that expressions need.
+/// The state of one run of a plan that expressions read and write: parameters, subplans, values computed once.
 pub struct RunState {
     pub plan: Arc<Plan>,
     pub params: Vec<Datum>,
-    /// Values handed to correlated parts, by number.
+    /// The values that are handed to correlated parts of the plan, by number.
     pub(crate) exec_params: Vec<Datum>,
     pub(crate) subplans: Vec<Option<super::subplan::SubplanState>>,
     pub(crate) ctes: Vec<Option<super::cte::CteState>>,
     /// Values of expressions that are constant for a run.
     pub once: Vec<Option<Datum>>,
     pub(crate) case_args: Vec<Datum>,
-    /// By node id of a scan of partitions: the span of them that it is reading.
+    /// By node id of a scan of partitions: the span of partitions that it is reading.
     spans: Vec<(usize, Range<usize>)>,
     /// Rows that conditions have ruled out so far.
     pub(crate) removed: u64,
-    /// EXPLAIN ANALYZE: rows, loops, nanoseconds per node id.
+    /// For EXPLAIN ANALYZE: rows, loops and nanoseconds by node id.
     pub counters: Option<Vec<NodeCounter>>,
     pub(crate) pace: CheckpointInterval,
 }
 
-/// How often expressions look whether their session should give way or stop: after so many calls as take about a
-/// millisecond. A batch of rows may hold functions that take long.
+/// How many calls of functions expressions make between two checkpoints, where the session gives way or stops: as many
+/// as take about a millisecond. A checkpoint per batch of rows would not be enough, because a batch may hold calls that
+/// take long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckpointInterval {
     calls_left: u32,
@@ -215,7 +216,7 @@ pub struct NodeCounter {
 }
 
 impl NodeCounter {
-    /// A call has added so many rows.
+    /// Adds a call of the node that has yielded `rows` rows.
     pub fn count(&mut self, rows: usize, begun: &MeasureStart) {
         let (nanos, accesses) = begun.taken();
         self.nanos += nanos;
@@ -240,7 +241,7 @@ impl MeasureStart {
     }
 }
 
-/// What EXPLAIN ANALYZE tells of a node's memory.
+/// What EXPLAIN ANALYZE shows of a node beside rows and times.
 #[derive(Clone, Copy, Default, Debug)]
 pub enum NodeReport {
     #[default]
@@ -261,7 +262,7 @@ pub enum NodeReport {
         deleted: u64,
         skipped: u64,
     },
-    /// Of a bitmap scan: blocks of which some rows, and of which all were looked at.
+    /// The blocks of a bitmap scan: those of which some rows were looked at, and those of which all were.
     Blocks {
         exact: u64,
         lossy: u64,
@@ -284,7 +285,7 @@ impl RunState {
             plan,
         }
     }
-    /// Scans of partitions read those of these numbers, when they next begin.
+    /// Makes scans of partitions read only those of these numbers when they next begin.
     pub fn restrict(&mut self, scans: &[(usize, Arc<kilndb_catalog::Table>)], span: &Range<usize>) {
         for (scan, _) in scans {
             self.spans.retain(|(known, _)| known != scan);
@@ -294,13 +295,13 @@ impl RunState {
     pub(crate) fn span_of(&self, scan: usize) -> Option<Range<usize>> {
         self.spans.iter().find(|(known, _)| *known == scan).map(|(_, span)| span.clone())
     }
-    /// EXPLAIN ANALYZE: a scan that stands under a node begins.
+    /// Counts the beginning of a scan that stands under a node, for EXPLAIN ANALYZE.
     pub(crate) fn count_start(&mut self, node: usize) {
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
             c.loops += 1;
         }
     }
-    /// `removed`: as it was before.
+    /// Counts the rows that conditions have ruled out since `removed` was the total.
     pub(crate) fn count_removed(&mut self, node: usize, removed: u64) {
         let more = self.removed - removed;
         if let Some(c) = self.counters.as_mut().and_then(|c| c.get_mut(node)) {
@@ -330,9 +331,10 @@ impl RunState {
 
 /// Rows from outside, as COPY FROM reads them.
 pub trait RowSource {
-    /// Appends rows; none at the end.
+    /// Appends rows to `out`; none are appended at the end.
     fn fill(&mut self, out: &mut Batch, eval: &EvalContext<'_>) -> Result<()>;
-    /// What is done next concerns this row; the source says so of an error in it. None: no row that it has given so far.
+    /// Tells the source which row the next steps are about, so that it can name the row in an error. None: they are
+    /// about none of the rows given so far.
     fn concerns(&mut self, row: Option<SourceRow>);
 }
 
@@ -340,26 +342,26 @@ pub trait RowSource {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SourceRow {
     pub place: RowPlace,
-    /// It is in the table; only an index may refuse it.
+    /// The row is in the heap already, so that only an index can refuse it.
     pub is_stored: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RowPlace {
-    /// In the last batch.
+    /// The row's position in the last batch.
     OfBatch(usize),
-    /// Among all rows, from 0.
+    /// The row's number among all rows, from 0.
     Number(u64),
 }
 
 impl ExecContext<'_> {
-    /// The rows' source, if there is one, is told which row this is about.
+    /// Tells the rows' source, if there is one, which row the next steps are about.
     pub fn concerns(&mut self, place: RowPlace, is_stored: bool) {
         if let Some(source) = &mut self.source {
             source.concerns(Some(SourceRow { place, is_stored }));
         }
     }
-    /// All rows that the source has given so far are done with.
+    /// Tells the rows' source that all rows it has given so far are stored.
     pub(crate) fn concerns_none(&mut self) {
         if let Some(source) = &mut self.source {
             source.concerns(None);
@@ -392,7 +394,7 @@ impl<'a> ExecContext<'a> {
 
 pub const BATCH_ROWS: usize = 1024;
 
-/// Rows, flat.
+/// Rows of equal width, their values one after the other in one vector.
 #[derive(Default)]
 pub struct Batch {
     pub width: usize,

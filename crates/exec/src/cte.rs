@@ -1,4 +1,4 @@
-//! Common table expressions: rows are made once, batch by batch as they are asked for, and read by position.
+//! Common table expressions: their rows are computed once, batch by batch as they are asked for, and read by position.
 //!
 //! In a recursive one the rows of a round are the working table of the next: they are a range of the rows made.
 
@@ -70,7 +70,7 @@ impl CteScanState {
     }
 }
 
-/// The rows of these are made anew when they are asked for.
+/// Discards the rows of these CTEs; they are computed anew when they are asked for.
 pub fn forget(ctes: impl Iterator<Item = usize>, rt: &mut RunState) {
     for n in ctes {
         if let Some(slot) = rt.ctes.get_mut(n) {
@@ -79,7 +79,7 @@ pub fn forget(ctes: impl Iterator<Item = usize>, rt: &mut RunState) {
     }
 }
 
-/// Makes some more rows.
+/// Computes some more rows of the CTE.
 fn advance(cte: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     let plan = rt.plan.clone();
     let Some(info) = plan.ctes.get(cte) else { return Err(Error::internal("WITH query")) };
@@ -134,7 +134,7 @@ fn advance(cte: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()
     Ok(())
 }
 
-/// Keeps the rows of a batch; UNION without ALL keeps new ones only.
+/// Stores the rows of a batch. UNION without ALL stores only rows that are not there yet.
 fn take(c: &mut CteState, batch: &Batch, info: &CtePlan, cx: &ExecContext<'_>) -> Result<()> {
     let distinct = info.recursive.is_some() && !info.union_all;
     for i in 0..batch.rows {

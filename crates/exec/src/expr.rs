@@ -1,4 +1,4 @@
-//! Expression programs are run.
+//! Evaluation of expression programs.
 
 use super::context::{ExecContext, RunState};
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -8,9 +8,9 @@ use kilndb_types::{Array, Datum, Record, cast, key, oids};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// An expression's value of a row.
+/// The value of the expression for a row.
 pub trait Evaluate {
-    /// A condition: NULL counts as not true.
+    /// Is the condition true for a row? NULL counts as not true.
     fn is_true(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool>;
     /// As [`CExpr::eval`], to where the value belongs: that integers are handed on through memory costs more than to
     /// compute them.
@@ -18,7 +18,7 @@ pub trait Evaluate {
     fn eval(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum>;
 }
 
-/// The steps of that, for expressions of some kinds.
+/// The parts of [`Evaluate::eval_into`] for some kinds of expressions.
 trait EvaluateKinds {
     fn eval_int(&self, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<i64>>;
     /// An integer that takes nothing but integers to compute; None: it is NULL, out of range, or takes more.
@@ -64,7 +64,8 @@ impl Evaluate for CExpr {
             }
             return Ok(());
         }
-        // A copy of its own: through a result it would be written in one way and read in another, which processors wait for.
+        // The value is copied here because a `Result` on the way would be written in wide pieces and read in narrow
+        // ones, which stalls processors.
         if let CExpr::Slot(i) = self {
             *out = row.get(*i).cloned().unwrap_or_default();
             return Ok(());
@@ -501,7 +502,7 @@ fn json_steps(
 
 type SliceBounds = Vec<(Option<i32>, Option<i32>)>;
 
-/// None: a subscript is NULL.
+/// The subscripts' values; None: one of them is NULL.
 fn subscripts(
     subs: &[CSubscript],
     row: &[Datum],

@@ -12,10 +12,10 @@ use kilndb_types::functions::FunctionKind;
 use kilndb_types::functions::rows::{FunctionRows, RowsCall, spread};
 use std::sync::Arc;
 
-/// Rows of one call.
+/// The rows that one call of a function yields.
 enum CallRows {
     Of(FunctionRows),
-    /// What a routine has returned.
+    /// The rows that a routine has returned.
     Stored(Box<StoredRows>),
 }
 

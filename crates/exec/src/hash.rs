@@ -30,7 +30,7 @@ pub(crate) struct DistinctKeys {
 }
 
 impl DistinctKeys {
-    /// Is the row to be given out now?
+    /// Is this the first row with its key? Then it is to be given out now.
     pub(crate) fn offer(&mut self, key: &[u8], row: &[Datum], budget: usize, io: SpillIo<'_>) -> Result<bool> {
         if self.seen.contains_key(key) {
             return Ok(false);
@@ -52,7 +52,7 @@ impl DistinctKeys {
         self.seen.insert(key.into(), ());
         true
     }
-    /// After the end of the input: the rows that had to wait. None appended means the end.
+    /// Appends rows that had to wait until the input's end. If none is appended, there are no more.
     pub fn drain(&mut self, out: &mut Batch, budget: usize, io: SpillIo<'_>) -> Result<()> {
         while !out.full() {
             let Some((file, mut cursor)) = self.reading.take() else {
@@ -109,7 +109,7 @@ pub(crate) fn budget_of_reader() -> usize {
 pub(crate) struct DistinctState {
     pub unary: UnaryInput,
     unique: DistinctKeys,
-    /// Sorted input: the key of the last row.
+    /// The key of the last row, if the input is sorted.
     last: Option<Vec<u8>>,
     input_done: bool,
 }

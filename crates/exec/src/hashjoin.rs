@@ -38,7 +38,7 @@ impl HashTable {
     fn new(width: usize) -> HashTable {
         HashTable { width, ..HashTable::default() }
     }
-    /// An empty key is no key: the row has no partner.
+    /// A row whose key is empty has NULL in it, and so no partner.
     fn push(&mut self, key: &[u8], values: impl Iterator<Item = Datum>) {
         let number = self.count as u32;
         let mut next = NONE;
@@ -91,9 +91,9 @@ struct PairJoin {
     probe_cursor: SpillCursor,
     /// The table holds the last piece of the build side.
     last: bool,
-    /// Several passes: which rows of the probe side have found a partner.
+    /// Which rows of the probe side have found a partner in an earlier pass, if there are several.
     found: Option<Vec<u64>>,
-    /// The probe side's next row.
+    /// The position of the next row of the probe side.
     number: usize,
 }
 
@@ -273,6 +273,7 @@ impl HashJoinState {
     }
 
     fn add_pairs(&mut self, build: Vec<SpillFile>, probe: Vec<SpillFile>, level: u32, parent: u64, kind: JoinKind) {
+        assert!(build.len() == probe.len(), "both sides have the same partitions");
         for (build, probe) in build.into_iter().zip(probe) {
             self.disk_bytes += build.disk_bytes() + probe.disk_bytes();
             let wanted = probe.records > 0 && (build.records > 0 || keeps_unmatched(kind))
@@ -489,7 +490,7 @@ impl HashJoinState {
     }
 }
 
-/// Takes rows until the table is full; true if these were all.
+/// Reads rows into the table until it is full; true if these were all.
 fn load(
     table: &mut HashTable,
     file: &SpillFile,

@@ -33,12 +33,12 @@ pub struct HelperTeam<T> {
 struct TeamResults<T> {
     stop: Arc<AtomicBool>,
     running: AtomicUsize,
-    /// With what each has counted.
+    /// The result of each helper, with the accesses that it has counted.
     results: Mutex<Vec<(Result<T>, Accesses)>>,
     wake: WakeHandle,
 }
 
-/// A helper's side of waiting: there is no session to give way to, but an end when nobody wants the work any more.
+/// How a helper waits. There is no session that it could give way to; it stops when nobody wants its work any more.
 pub struct HelperPark {
     stop: Arc<AtomicBool>,
     inner: ThreadPark,
@@ -85,7 +85,7 @@ impl HelperPool {
                 team.wake.wake();
             };
             if self.env.spawn("helper", Box::new(body)).is_err() {
-                // The session does it alone.
+                // Without a thread the session does the work alone.
                 self.busy.fetch_sub(1, Ordering::AcqRel);
                 shared.running.fetch_sub(1, Ordering::AcqRel);
                 break;
@@ -98,7 +98,7 @@ impl HelperPool {
 }
 
 impl<T> HelperTeam<T> {
-    /// Waits for all of them.
+    /// Waits until all helpers are done, and takes their results.
     pub fn finish(self, park: &dyn Park) -> Result<Vec<T>> {
         while self.shared.running.load(Ordering::Acquire) > 0 {
             park.park(Some(process_monotonic_nanos() + LOOK_AROUND_NANOS))?;

@@ -150,7 +150,7 @@ pub(crate) fn narrow(a: &IndexAccess, ranges: &mut [KeyRange], suffix: &[u8]) {
     }
 }
 
-/// The entry of a table row; None: the row is not in the (partial) index. The flag: a key column is NULL.
+/// The index entry of a table row, and whether a key column is NULL. None: the row is not in the (partial) index.
 pub fn entry(
     p: &IndexPlan,
     row: &[Datum],

@@ -2,7 +2,7 @@
 //!
 //! Invariants
 //! 1. An UPDATE that leaves alone what an index depends on neither extracts terms nor touches the index.
-//! 2. The index is told of a row after the heap.
+//! 2. A row is changed in the heap first, then in the index.
 
 use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
@@ -42,7 +42,8 @@ pub fn insert(p: &IndexPlan, row: &[Datum], rid: RowId, rt: &mut RunState, cx: &
     p.relation.change_terms(cx.txn, rid, TermChange::Inserted(&terms))
 }
 
-/// Are two values one, or equal? What an assignment did not touch is the same piece of memory.
+/// Are two values the same or equal? A value that an assignment did not touch is the same piece of memory, so most
+/// comparisons end there.
 fn is_same(type_oid: kilndb_base::Oid, a: &Datum, b: &Datum) -> bool {
     match (a, b) {
         (Datum::TsVector(a), Datum::TsVector(b)) => Arc::ptr_eq(a, b) || a == b,
@@ -52,7 +53,8 @@ fn is_same(type_oid: kilndb_base::Oid, a: &Datum, b: &Datum) -> bool {
     }
 }
 
-/// Has a row surely other terms than before? Then what it had need not be made once more.
+/// Is it certain without extracting terms that a row has other ones than before? Then the old terms need not be
+/// extracted.
 fn differ(p: &IndexPlan, old: &[Datum], new: &[Datum]) -> bool {
     let columns = p.shape.classes.iter().zip(&p.shape.values);
     p.predicate.is_none()
@@ -101,7 +103,7 @@ pub fn apply(m: &ModifyPlan, rid: RowId, changes: &[NewTerms], cx: &mut ExecCont
     })
 }
 
-/// What indexes know of a row that goes.
+/// The index entries of a row that is deleted.
 #[derive(Default)]
 pub struct RetiredEntries {
     keys: Vec<(usize, Vec<u8>)>,
@@ -119,11 +121,11 @@ impl RetiredEntries {
         }
         Ok(out)
     }
-    /// Trees and the row's keys in them.
+    /// The trees that have the row, with its key in each.
     pub fn keys<'a>(&'a self, m: &'a ModifyPlan) -> Vec<(&'a Relation, &'a [u8])> {
         self.keys.iter().map(|(n, key)| (&*m.indexes[*n].relation, key.as_slice())).collect()
     }
-    /// After the row has been deleted.
+    /// Takes the row out of inverted indexes, after it has been deleted from the heap.
     pub fn apply(&self, m: &ModifyPlan, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
         self.inverted.iter().try_for_each(|n| m.indexes[*n].relation.change_terms(cx.txn, rid, TermChange::Deleted))
     }

@@ -19,11 +19,11 @@ pub(crate) struct NestLoopState {
     outer_next: usize,
     inner_batch: Batch,
     inner_next: usize,
-    /// In the middle of an outer row.
+    /// The join is in the middle of an outer row: the inner side goes on.
     active: bool,
     matched: bool,
     inner_started: bool,
-    /// The inner side, kept.
+    /// The rows of the inner side, if they are kept for all outer rows.
     stored: Option<RowStore>,
     stored_cursor: StoreCursor,
     stored_next: usize,
@@ -63,7 +63,7 @@ impl NestLoopState {
         self.active = false;
         self.outer_done = false;
         self.tail = 0;
-        // What is kept may depend on parameters from further out.
+        // The rows that are kept may depend on parameters of an outer query, so they are discarded.
         self.stored = None;
         self.inner_matched.clear();
     }
@@ -120,7 +120,7 @@ impl NestLoopState {
                     super::cte::forget(stale.map(|c| c.1), rt);
                 }
                 if self.stored.is_none() {
-                    // One partner is enough.
+                    // Semi and anti joins need one partner only.
                     if on.is_none() && matches!(kind, JoinKind::Semi | JoinKind::Anti) {
                         self.inner_batch.max = 1;
                     }

@@ -1,4 +1,4 @@
-//! The one partition that a statement is about, if a parameter says which: asked for from memory before the statement
+//! The partition that a statement's parameter leads to is prefetched into the processor's caches before the statement
 //! comes to it.
 //!
 //! Of thousands of partitions each is in no cache. When the parameter arrives it is known where the partition's slot
@@ -22,7 +22,7 @@ fn hash(key: &KeyAhead, params: &[Datum]) -> Option<u64> {
     partition_hash::row_hash(std::iter::once((key.base_type, value))).ok()
 }
 
-/// The parameters are known.
+/// Called when the parameters are known: prefetches the slot of the partition.
 pub fn fetch_slot(key: &KeyAhead, params: &[Datum]) {
     let (slots, count) = (key.slots.load(Relaxed), key.count.load(Relaxed));
     if slots != 0
@@ -32,11 +32,11 @@ pub fn fetch_slot(key: &KeyAhead, params: &[Datum]) {
     }
 }
 
-/// The statement starts.
+/// Called when the statement starts: prefetches what the slot leads to.
 pub fn fetch(key: &KeyAhead, params: &[Datum], catalog: &dyn CatalogView) {
     let Some(opened) = opened(key.table, catalog) else { return };
     let Some((slots, count)) = opened.slots_by_remainder() else { return };
-    // Other processors read this.
+    // The slot is written only if it changes, because other processors read it.
     if key.slots.load(Relaxed) != slots {
         key.count.store(count, Relaxed);
         key.slots.store(slots, Relaxed);

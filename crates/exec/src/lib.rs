@@ -1,4 +1,4 @@
-//! Plans run, and expression programs.
+//! The executor: runs plans and evaluates expression programs.
 //!
 //! Invariants
 //! 1. An [`Execution`] owns all its state and borrows nothing between calls: it can be put aside and resumed.
@@ -71,7 +71,7 @@ pub struct Execution {
     /// Next row of `batch` to hand out.
     position: usize,
     finished: bool,
-    /// `batch` has EXPLAIN's lines.
+    /// `batch` holds the lines of EXPLAIN already.
     is_explained: bool,
     /// Rows returned, or changed by a data-modifying plan.
     rows: u64,
@@ -84,7 +84,8 @@ pub struct RunProgress {
     pub finished: bool,
 }
 
-/// EXPLAIN: by the node id of a scan of partitions, those that it shows and that are left out before the first row.
+/// For EXPLAIN, by the node id of a scan of partitions: the partitions that the plan shows and that pruning leaves out
+/// before the first row.
 pub(crate) type RemovedPartitions = kilndb_base::hash::HashMap<usize, Vec<kilndb_base::Oid>>;
 
 fn note_removed(
@@ -107,7 +108,7 @@ impl Execution {
         let rt = RunState::new(plan, params);
         let root = NodeState::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);
-        // Last: it waits for the partition's slot.
+        // This comes last because it waits for the partition's slot to arrive from memory.
         if let Some(key) = &rt.plan.key_ahead {
             key_ahead::fetch(key, params, cx.catalog);
         }
@@ -118,7 +119,8 @@ impl Execution {
         &self.rt.plan
     }
 
-    /// After a run that did not fail: empties it, for [`Execution::restart`]. False: its state is not worth keeping.
+    /// Empties the state after a run that did not fail, so that [`Execution::restart`] can use it again. False: the
+    /// state is not worth keeping.
     pub fn set_aside(&mut self) -> bool {
         if !self.rt.plan.keeps_state {
             return false;
@@ -131,7 +133,7 @@ impl Execution {
         true
     }
 
-    /// Another run of what was set aside, with the parameters that `fill` writes.
+    /// Begins another run with a state that was set aside, with the parameters that `fill` writes.
     pub fn restart(&mut self, fill: impl FnOnce(&mut Vec<Datum>) -> Result<()>) -> Result<()> {
         fill(&mut self.rt.params)
     }
@@ -149,7 +151,7 @@ impl Execution {
         self.run_plan(cx, max_rows, sink)
     }
 
-    /// The first call makes the lines.
+    /// The first call makes all lines of EXPLAIN; later ones hand them out.
     fn run_explain(
         &mut self,
         cx: &mut ExecContext<'_>,
@@ -189,7 +191,7 @@ impl Execution {
         }
         let mut removed = RemovedPartitions::default();
         let ctes = plan.ctes.iter().flat_map(|c| std::iter::once(&c.node).chain(&c.recursive));
-        // Without values nothing can be left out.
+        // EXPLAIN (GENERIC_PLAN) has no values that could leave out partitions.
         for root in std::iter::once(&plan.root).chain(&plan.subplans).chain(ctes).filter(|_| !options.generic_plan) {
             note_removed(root, &mut removed, &mut self.rt, cx)?;
         }
@@ -249,7 +251,7 @@ impl Execution {
     pub fn counters(&self) -> Option<&[NodeCounter]> {
         self.rt.counters.as_deref()
     }
-    /// EXPLAIN ANALYZE: count rows and time.
+    /// Makes the run count rows and times, for EXPLAIN ANALYZE.
     pub(crate) fn enable_counters(&mut self) {
         self.rt.counters = Some(vec![NodeCounter::default(); self.rt.plan.nodes]);
     }

@@ -16,9 +16,10 @@ use std::sync::Arc;
 pub(crate) struct LockRowsState {
     pub unary: UnaryInput,
     bytes: Vec<u8>,
-    /// How this statement looks for rows: the same number for all that run this plan with the same parameters.
+    /// A number that says how this statement looks for rows: it is the same for all that run this plan with the same
+    /// parameters.
     token: Option<u64>,
-    /// It looks for one row by its key: if that is gone, there is no next one for which others would wait.
+    /// The statement looks for one row by its key: if that is gone, there is no next row that others would wait for.
     one_row: bool,
 }
 
@@ -157,8 +158,8 @@ fn mode_of(strength: LockStrength) -> RowLockMode {
     }
 }
 
-/// Does a row of which a part has changed since it was `seen` still belong to the result? What outer joins added goes
-/// where it no longer fits.
+/// Does a joined row still belong to the result after one of its tables' rows has changed since it was `seen`? Columns
+/// that an outer join added become NULL where its condition no longer holds.
 pub(crate) fn judge_again(
     recheck: &RowRecheck,
     seen: &[Datum],
@@ -182,7 +183,7 @@ pub(crate) fn judge_again(
     }
 }
 
-/// The same value in the same form. What is equal and looks different may count as a change.
+/// Have two values the same form? Values that are equal but look different (1.0 and 1.00) may count as a change.
 fn identical(a: Option<&Datum>, b: Option<&Datum>) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
@@ -193,7 +194,7 @@ enum LockOutcome {
     Gone,
 }
 
-/// 55P03 names the table.
+/// Adds the table's name to error 55P03 (lock not available), as PostgreSQL does.
 fn name_it(e: kilndb_base::Error, t: &LockTarget, table: &kilndb_catalog::Table) -> kilndb_base::Error {
     let mut e = e;
     if e.sqlstate() == kilndb_base::sqlstate::LOCK_NOT_AVAILABLE && t.wait == LockWait::NoWait {

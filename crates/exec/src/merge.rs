@@ -1,8 +1,8 @@
 //! MERGE: for each row of the join the first action whose conditions hold (docs/decisions/0020).
 //!
 //! Invariants
-//! 1. An action is done by its own plan, with its own queue of checks and its own partitions: as the statement that it
-//!    is.
+//! 1. An action is executed by its own plan, with its own queue of checks and its own partitions, as an INSERT, UPDATE
+//!    or DELETE of its own would be.
 //! 2. A row that somebody has changed meanwhile is matched again in its newest version. It may turn from matched to not
 //!    matched, never the other way round.
 //! 3. No row is changed twice by the same statement.
@@ -22,11 +22,11 @@ use kilndb_plan::{MergePlan, MergeStep, ModifyPlan};
 use kilndb_storage::WriteOutcome;
 use kilndb_types::Datum;
 
-/// What each action has of its own.
+/// The state of each action, and what is counted for all of them.
 #[derive(Default)]
 pub(crate) struct MergeState {
     steps: Vec<MergeStepState>,
-    /// Rows of the join.
+    /// How many rows the join has yielded.
     rows: u64,
 }
 
@@ -130,7 +130,7 @@ impl ModifyState {
         rt.report(self.node.id, NodeReport::Merge { inserted, updated, deleted, skipped });
     }
 
-    /// Runs with an action's own state.
+    /// Runs `run` with the queue of checks and the partitions of one action.
     fn at_step<R>(&mut self, n: usize, run: impl FnOnce(&mut ModifyState) -> Result<R>) -> Result<R> {
         let before = self.changed;
         let swap = |state: &mut ModifyState| {
@@ -174,7 +174,8 @@ impl ModifyState {
         Ok(())
     }
 
-    /// False: the row of the target is gone, or no longer matches, and the source's is to be looked at by itself.
+    /// Executes the first action whose conditions hold for a matched row. False: the target's row is gone or no longer
+    /// matches, so the source's row is to be treated as not matched.
     fn merge_matched(
         &mut self,
         m: &ModifyPlan,
@@ -299,7 +300,7 @@ impl ModifyState {
         }
     }
 
-    /// The row was changed by this very statement: by itself, or by a trigger of it.
+    /// The error of a row that this statement has already changed, by itself or by one of its triggers.
     fn second_time(&self, m: &ModifyPlan, row: &TargetRow) -> Error {
         let oid = match m.routing().and_then(|routing| row.input.get(routing.tableoid)) {
             Some(Datum::Oid(oid)) => *oid,

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE, DELETE.
+//! INSERT, UPDATE and DELETE of one table, row by row or batch by batch.
 
 use super::cascade;
 use super::constraint::ConstraintQueue;
@@ -20,7 +20,7 @@ pub(crate) struct ModifyState {
     pub node: Arc<PlanNode>,
     pub(super) input: NodeState,
     pub changed: u64,
-    /// Those among them that ON CONFLICT DO UPDATE changed.
+    /// How many of the changed rows ON CONFLICT DO UPDATE has changed.
     pub(super) conflicted: u64,
     done: bool,
     results: Vec<Datum>,
@@ -36,8 +36,9 @@ pub(crate) struct ModifyState {
     pub(super) merge: super::merge::MergeState,
 }
 
-/// The input of an INSERT has failed: the error to be raised once the rows before it are stored, of which one may have an
-/// error of its own that then comes first. At once if there are none, or if they do not matter.
+/// Decides when an error in an INSERT's input is raised. Ok: once the rows before it are stored, since one of them may
+/// have an error of its own that comes first. Err: at once, because there are no such rows or their errors do not
+/// matter.
 pub(super) fn rows_before_failure(m: &ModifyPlan, batch: &Batch, e: Error, cx: &ExecContext<'_>) -> Result<Error> {
     let of_data = matches!(e.sqlstate().as_str().as_bytes(), [b'2', ..] | [b'P', ..]);
     if m.statement.kind == DmlKind::Insert && batch.rows > 0 && of_data && !takes_rows_together(cx) {
@@ -151,7 +152,7 @@ impl ModifyState {
         let mut values = Vec::with_capacity(m.table.columns.len());
         Ok(Self::fill_new_row(m, row, &mut values, rt, cx)?.then_some(values))
     }
-    /// The same in `values`; false if it is left out.
+    /// Computes the row to store in `values`; false if COPY … WHERE leaves it out.
     pub(super) fn fill_new_row(
         m: &ModifyPlan,
         row: &[Datum],
@@ -165,7 +166,7 @@ impl ModifyState {
         write::complete(m, values, rt, cx)?;
         Ok(true)
     }
-    /// What is assigned, and defaults.
+    /// Computes the values that are assigned and the defaults; false if COPY … WHERE leaves the row out.
     pub(super) fn assign_row(
         m: &ModifyPlan,
         row: &[Datum],
@@ -239,7 +240,7 @@ impl ModifyState {
         Ok(())
     }
 
-    /// Appends the existing row, which there is none of, and the proposed one: see ModifyPlan.
+    /// Appends the existing row, NULLs as there is none, and the proposed one: see [`ModifyPlan`] for the layout.
     pub(super) fn widen(m: &ModifyPlan, wide: &mut Vec<Datum>, proposed: &[Datum]) {
         wide.extend(std::iter::repeat_n(Datum::Null, m.named_width() + 1));
         m.extend_named(wide, proposed);
@@ -324,7 +325,7 @@ impl ModifyState {
                     if m.statement.conflict.as_ref().is_some_and(|c| c.update.is_some()) {
                         return Ok(Some(RowElsewhere { heap, rid, proposed: values }));
                     }
-                    // It may have gone meanwhile: then try again.
+                    // If the other partition's heap is gone by now, the loop tries again.
                     if let Ok(heap) = cx.engine.relation(heap) {
                         self.refuse_unseen(&heap, rid, cx)?;
                         return Ok(None);
@@ -335,7 +336,7 @@ impl ModifyState {
                     if self.on_conflict(m, rid, proposed, rt, cx)? {
                         return Ok(None);
                     }
-                    // The row went away meanwhile: try again.
+                    // The conflicting row is gone by now: the loop tries again.
                 }
                 None => {
                     let savepoint = cx.txn.savepoint();
@@ -408,7 +409,7 @@ impl ModifyState {
         let row = TargetRow { rid, old, input: wide, is_latest: true };
         match self.write_update(m, &row, &new, rt, cx)? {
             WriteOutcome::Done => {}
-            // By another part of this same command.
+            // A trigger or function of this same command has changed the row.
             WriteOutcome::SelfModified => return Err(second_time()),
             _ => return Ok(false),
         }
@@ -420,7 +421,8 @@ impl ModifyState {
         Ok(true)
     }
 
-    /// At REPEATABLE READ a row that the snapshot does not see is no reason to leave one out.
+    /// At REPEATABLE READ and above, a conflicting row that the snapshot does not see is an error: the statement could
+    /// not explain why it left a row out.
     fn refuse_unseen(&mut self, heap: &Relation, rid: RowId, cx: &mut ExecContext<'_>) -> Result<()> {
         if !cx.txn.isolation().keeps_snapshot() || self.touched.contains(&(heap.id(), rid)) {
             return Ok(());

@@ -18,7 +18,7 @@ use kilndb_plan::ModifyPlan;
 use kilndb_storage::{RowBatch, TermChange};
 use kilndb_types::{Datum, row};
 
-/// Memory that batches use again.
+/// Buffers that are kept from one batch to the next.
 #[derive(Default)]
 pub(crate) struct BatchScratch {
     /// Position in the input batch, for each row in `rows`.
@@ -26,14 +26,14 @@ pub(crate) struct BatchScratch {
     pub(super) rows: RowBatch,
     pub(super) rids: Vec<RowId>,
     pub(super) values: Vec<Datum>,
-    /// New values of all rows, where they are needed afterwards.
+    /// The new values of all rows, if they are needed after the heap is written.
     kept: Vec<Datum>,
     /// Index entries of new rows.
     pub(super) keys: RowBatch,
     entries: Vec<IndexKeys>,
 }
 
-/// Keys of one index.
+/// The keys that the rows of a batch have in one index.
 #[derive(Default)]
 struct IndexKeys {
     /// Position in `BatchScratch::rids`, and where the key ends.
@@ -92,6 +92,7 @@ impl ModifyState {
         s.rids.clear();
         cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
         m.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+        assert!(s.rids.len() == s.positions.len(), "each row that is stored has its id");
         if keep {
             self.enter_rows(m, batch, s, rt, cx)?;
         } else {
@@ -117,7 +118,7 @@ impl ModifyState {
         Ok(true)
     }
 
-    /// What follows once the rows in `BatchScratch::kept` are in the heap: index entries, RETURNING.
+    /// Does what follows once the rows in `BatchScratch::kept` are in the heap: index entries, then RETURNING.
     fn enter_rows(
         &mut self,
         m: &ModifyPlan,
@@ -170,7 +171,7 @@ impl ModifyState {
             let row = batch.row(i);
             let Some(rid) = rid_of(m, row) else { continue };
             s.values.clear();
-            // What is assigned or generated comes below.
+            // Assigned and generated columns are filled in below.
             let old = m.old_columns.iter().zip(&*m.changed).map(|(column, changed)| column.filter(|_| !changed));
             s.values.extend(old.map(|c| c.and_then(|c| row.get(c).cloned()).unwrap_or_default()));
             for (column, e) in &*m.statement.assignments {

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE and DELETE of a partitioned table: each row is its partition's.
+//! INSERT, UPDATE and DELETE of a partitioned table: each row is changed by its partition's own plan.
 //!
 //! Invariants
 //! 1. What is done to a row is done by the partition's own plan ([`ModifyPlan::for_partition`]), over rows with the
@@ -32,12 +32,12 @@ const ROWS_KEPT_MAX: usize = 32 * 1024;
 
 struct PartitionTarget {
     oid: Oid,
-    /// Of the partition: it says which heap, and what table that is.
+    /// The partition's own plan, which has its heap and its table.
     plan: ModifyPlan,
     queue: ConstraintQueue,
     /// Rows to be stored, one after the other.
     kept: Vec<Datum>,
-    /// Which rows of the statement they are.
+    /// The numbers of the kept rows among all rows of the statement.
     kept_numbers: Vec<u64>,
     inserted: u64,
     updated: u64,
@@ -91,26 +91,26 @@ impl PartitionTarget {
 
 #[derive(Default)]
 pub(crate) struct PartitionTargets {
-    /// None: it is shared, and found without being counted.
+    /// The table's map, if the statement has its own. None: the shared map is used, without counting a reference.
     map: Option<Arc<PartitionMap>>,
-    /// The plan runs often.
+    /// The plan runs often, so the partitions' plans are kept for the next run.
     keep_plans: bool,
     /// Rows without triggers are kept, and stored together.
     keep_rows_back: bool,
     list: Vec<PartitionTarget>,
     by_oid: HashMap<Oid, usize>,
-    /// The one that the last row went to.
+    /// The position of the partition that the last row went to.
     last: usize,
     rows_kept: usize,
-    /// Rows that were ever kept.
+    /// How many rows the statement has routed so far.
     rows_seen: u64,
 }
 
-/// A row that cannot be stored: its place among those given, and why.
+/// A row that cannot be stored: its position among the rows given, and the error.
 struct RefusedRow {
     row: usize,
     error: Error,
-    /// Its row is in the table, an index has refused it.
+    /// The row is in the heap; an index has refused it.
     is_stored: bool,
 }
 
@@ -120,7 +120,7 @@ impl PartitionTargets {
     }
 }
 
-/// UPDATE: what is assigned.
+/// Assigns an UPDATE's new values to the columns of `new`.
 pub(super) fn assign(
     m: &ModifyPlan,
     input: &[Datum],
@@ -153,9 +153,9 @@ impl ModifyState {
         Ok(())
     }
 
-    /// What is due when all rows are written.
+    /// Runs the checks that are due when all rows are written.
     pub(super) fn end_partitions(&mut self, m: &ModifyPlan, cx: &mut ExecContext<'_>) -> Result<()> {
-        // AFTER triggers see all of it done.
+        // With AFTER triggers the foreign keys' actions run to their end first, because the triggers see them done.
         let run = if self.firing.has_begun { cascade::run_now } else { cascade::run };
         for at in 0..self.partitions.list.len() {
             let target = &mut self.partitions.list[at];
@@ -198,7 +198,7 @@ impl ModifyState {
                     for i in 0..batch.rows {
                         cx.concerns(RowPlace::OfBatch(i), false);
                         if let Err(e) = self.insert_routed(table, batch.row(i), &mut values, rt, cx) {
-                            // Rows before this one may have errors.
+                            // The rows before this one are stored first, because an error in one of them comes first.
                             self.store_kept(rt, cx)?;
                             cx.concerns(RowPlace::OfBatch(i), false);
                             return Err(e);
@@ -225,7 +225,7 @@ impl ModifyState {
         self.end_partitions(m, cx)
     }
 
-    /// The partition of that OID, opened.
+    /// Locks and opens a partition; the position among the targets. None: it is gone.
     fn target(
         &mut self,
         table: PartitionedPlan<'_>,
@@ -322,7 +322,7 @@ impl ModifyState {
             if let Some(at) = at {
                 break at;
             }
-            // It was detached or dropped while its lock was waited for: where does the row belong now?
+            // The partition was detached or dropped while its lock was waited for, so the row is routed again.
             let (gone, now) = (place.oid, cx.txn.catalog_snapshot());
             let map = partition::map_at(m.table.oid, Some(&now), cx)?;
             place = partition::route(&m.table, routing, &map, named, Some(&now), rt, cx)?;
@@ -330,7 +330,7 @@ impl ModifyState {
                 return Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {gone} does not exist")));
             }
         };
-        // Somebody may have attached or detached partitions while this one's lock was waited for.
+        // Partitions may have been attached or detached while this one's lock was waited for.
         if self.partitions.list.len() > known && cx.catalog.is_stale() {
             let plan = self.partitions.list[at].plan.clone();
             self.partitions.map = Some(partition::route_again(&m.table, routing, &plan, named, rt, cx)?);
@@ -415,7 +415,7 @@ impl ModifyState {
                         return Ok(());
                     }
                 }
-                // Its partition was emptied, or has gone: the row too.
+                // The row's partition was truncated or dropped, and the row with it.
                 _ if cx.engine.relation(row.heap).is_err() => {}
                 _ => {
                     refuse_pending(&table.plan.table, row.heap, cx)?;
@@ -459,7 +459,7 @@ impl ModifyState {
         if !self.firing.before_row(plan, ProposedChange::Insert(values), rt, cx)? {
             return Ok(false);
         }
-        // Copies of the partitioned table's triggers have been watched.
+        // Copies of the partitioned table's triggers are checked by `before_row` itself.
         let own = triggers.list.iter().any(|t| t.trigger.parent == 0 && t.trigger.is(ROW | BEFORE | INSERT));
         if own && !partition::belongs(&plan.table, values, rt, cx)? {
             return Err(write::not_within_bounds(&plan.table, values, &cx.eval));
@@ -526,6 +526,7 @@ impl ModifyState {
             if refused.is_none() || !takes_rows_together(cx) {
                 cx.engine.pace_bulk(s.rows.rows.len(), cx.park)?;
                 plan.heap()?.insert_many(cx.txn, &s.rows, &mut s.rids)?;
+                assert!(s.rids.len() == s.rows.rows.len(), "each row that is stored has its id");
                 let new = write::NewRows { values: rows, width, rids: &s.rids };
                 if let Some((n, index)) =
                     write::insert_entries_of(plan, new, &mut s.keys, &mut self.queue.twins, rt, cx)?
@@ -663,7 +664,7 @@ impl ModifyState {
         self.at_target(at, DmlKind::Update, |state, plan| state.update_to(plan, row, &new, rt, cx))
     }
 
-    /// May an UPDATE of a row in that partition have to move it?
+    /// May an UPDATE have to move a row of that partition to another one?
     pub(super) fn may_leave(&self, table: PartitionedPlan<'_>, at: usize) -> bool {
         let target = &self.partitions.list[at];
         table.routing.changes_key
@@ -674,8 +675,8 @@ impl ModifyState {
         self.partitions.list[at].plan.clone()
     }
 
-    /// For keys that point at the named table a row has changed, not gone; for those that point at the partition it
-    /// has.
+    /// Queues the checks of a moved row: for foreign keys that reference the named table it has changed, for those that
+    /// reference the partition it has gone.
     fn note_move(
         &mut self,
         m: &ModifyPlan,

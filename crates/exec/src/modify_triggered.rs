@@ -81,7 +81,7 @@ impl ModifyState {
         done
     }
 
-    /// The row to store, as BEFORE triggers want it; None: it is passed over.
+    /// The row to store after the BEFORE triggers; None: one of them wants it passed over.
     pub(super) fn proposed(
         &mut self,
         m: &ModifyPlan,
@@ -152,7 +152,7 @@ impl ModifyState {
         m.heap()?.lock_row(cx.txn, row.rid, mode, &options.with(&cx.snapshot, cx.park))
     }
 
-    /// A row of a view: its triggers do everything.
+    /// Changes a row of a view: its INSTEAD OF triggers do everything.
     pub(super) fn instead(
         &mut self,
         m: &ModifyPlan,

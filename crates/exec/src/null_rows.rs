@@ -55,7 +55,7 @@ impl<'a> Iterator for Components<'a> {
     }
 }
 
-/// Is the comparison of these rows anything but false?
+/// Is the comparison of these rows true or NULL?
 fn may_be_equal(a: &[u8], b: &[u8]) -> bool {
     Components(a).zip(Components(b)).all(|pair| match pair {
         (Some(x), Some(y)) => x == y,
@@ -86,7 +86,7 @@ impl NullableRowSet {
         if row.nulls == 0 && self.complete.contains(&row.bytes) {
             return Some(true);
         }
-        // Nothing can tell a row of NULLs from any other.
+        // A row of nothing but NULLs differs from no other row.
         if row.nulls == row.components && !self.is_empty() {
             return None;
         }

@@ -1,8 +1,8 @@
-//! What statements keep of a table's partitions, found by position without a lock.
+//! Partitions that statements have opened, kept for other statements and found by position without a lock.
 //!
 //! Invariants
-//! 1. It is of one shared cache of objects, with the table's map, and goes with it: what it says is right as long as that
-//!    cache is.
+//! 1. It belongs to one shared cache of catalog objects, with the table's map, and goes with it: its contents are valid
+//!    as long as that cache is.
 //! 2. Nothing in it that statements read while they run changes once it is there, so reading writes no memory that
 //!    others read.
 
@@ -19,7 +19,7 @@ use kilndb_storage::ahead::{self, IndexRootAddress};
 /// A table's map, with the partitions that have been opened under that table's name.
 pub(crate) struct OpenedPartitions {
     pub map: Arc<PartitionMap>,
-    /// By position in the map.
+    /// The partitions, by position in the map.
     leaves: Box<[PathSlot]>,
     /// What partitions, and plans of many sessions, have in common.
     target_shapes: Mutex<Vec<Arc<TargetKey>>>,
@@ -27,16 +27,16 @@ pub(crate) struct OpenedPartitions {
     target_rules: Mutex<Vec<Arc<TargetRules>>>,
 }
 
-/// Of a table whose map sessions share. None: it is not shared, or not this way.
+/// The opened partitions of a table whose map sessions share. None: the map is not shared, or not in this way.
 #[inline]
 pub fn opened(table: Oid, catalog: &dyn CatalogView) -> Option<&OpenedPartitions> {
     catalog.shared_partitions(table)?.opened(OpenedPartitions::new)
 }
 
-/// More than these are not shared.
+/// The number of plans for partitions that are shared; further ones are not.
 const SHAPES: usize = 64;
 
-/// Of what a partition keeps for statements that change it, so much is asked for ahead.
+/// How many bytes of a partition's plan are prefetched for statements that change it.
 const LEAF_LINES_BYTES: usize = 64;
 
 /// One cache line: what leads to all that a point query reads.
@@ -52,7 +52,7 @@ pub(crate) struct PartitionPath {
     pub oid: Oid,
     heap: ahead::RelationAddress,
     index: IndexRootAddress,
-    /// Where something is that statements that change it need: to ask for it ahead, no more.
+    /// The address of the plan that statements which change the partition need. It is used for prefetching only.
     target: AtomicUsize,
 }
 
@@ -69,14 +69,14 @@ impl PartitionPath {
             target: AtomicUsize::new(0),
         }
     }
-    /// Written once: others read this line.
+    /// The line is written only once, because other processors read it.
     #[inline]
     pub(crate) fn note_target(&self, target: &Arc<ModifyTarget>) {
         if self.target.load(Relaxed) == 0 {
             self.target.store(Arc::as_ptr(target) as usize, Relaxed);
         }
     }
-    /// Its rows are looked for in a moment.
+    /// Prefetches what a search in the partition reads first.
     #[inline]
     pub fn fetch_ahead(&self, to_change: bool) {
         ahead::fetch(Arc::as_ptr(&self.leaf) as usize);
@@ -110,7 +110,7 @@ impl OpenedPartitions {
     pub(crate) fn target_shape(&self, shape: TargetKey) -> Arc<TargetKey> {
         shared(&self.target_shapes, shape, PartialEq::eq)
     }
-    /// Of an index of a partition with the columns of the table.
+    /// The description of an index of a partition that has the table's columns.
     pub(crate) fn index_shape(&self, of: &IndexPlan) -> Arc<IndexShape> {
         let mut known = self.index_shapes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(same) = known.iter().find(|s| s.is_of(&of.index)) {
@@ -121,7 +121,7 @@ impl OpenedPartitions {
         }
         of.shape.clone()
     }
-    /// Of a partition with the columns of the table: mostly the same for all of them.
+    /// The rules of a partition that has the table's columns: mostly they are the same for all partitions.
     pub(crate) fn target_rules(&self, rules: TargetRules) -> Arc<TargetRules> {
         if rules.is_plain() { shared(&self.target_rules, rules, TargetRules::is_like) } else { Arc::new(rules) }
     }
@@ -132,7 +132,7 @@ impl OpenedPartitions {
     }
 }
 
-/// The same as a known one, or one that is known from now on.
+/// Returns the equal value that is known already, or notes this one.
 fn shared<T>(known: &Mutex<Vec<Arc<T>>>, new: T, is_same: fn(&T, &T) -> bool) -> Arc<T> {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(same) = known.iter().find(|k| is_same(k, &new)) {

@@ -1,4 +1,4 @@
-//! Partitions while a plan runs: found, locked and opened one by one, as rows lead to them.
+//! Partitions while a plan runs: they are found, locked and opened one by one, as rows lead to them.
 //!
 //! Invariants
 //! 1. A partition is locked before it is looked at, and looked at anew if the catalogs have changed since the statement
@@ -36,9 +36,9 @@ pub(crate) struct LeafPartition {
     pub heap: Arc<Relation>,
     /// Indexes, by the index of the named table that they are parts of.
     pub first: Option<LeafIndex>,
-    /// None: its columns are the named table's.
+    /// How its columns map to those of the named table; None: they are the same.
     pub columns: Option<Arc<PartitionColumns>>,
-    /// Its rows are read as the named table's are.
+    /// Its rows are decoded with the named table's description.
     pub is_alike: bool,
     more: Box<[LeafIndex]>,
     pub table: Arc<Table>,
@@ -48,7 +48,7 @@ pub(crate) struct LeafPartition {
     targets: [OnceLock<(Arc<TargetKey>, Arc<ModifyTarget>)>; TARGETS_KEPT],
 }
 
-/// Of one partition.
+/// An index of the partition, as a part of an index of the named table.
 const TARGETS_KEPT: usize = 8;
 
 pub(crate) struct LeafIndex {
@@ -82,8 +82,8 @@ impl CachedPartition for LeafPartition {
     }
 }
 
-/// The shape of a statement that changes rows, the same one for all if that can be: it is compared by its address first.
-/// None: it has more to it.
+/// The key under which plans for partitions are kept: all statements of one form share one, which is compared by its
+/// address first. None: a plan of this statement cannot be shared.
 fn shared_shape(of: &ModifyPlan, catalog: &dyn CatalogView) -> Option<Arc<TargetKey>> {
     let shape = TargetKey::of(of)?;
     Some(match opened(of.table.oid, catalog) {
@@ -127,7 +127,7 @@ impl LeafPartition {
         if let Some(shape) = shape
             && let Some((_, known)) = self.targets.iter().map_while(OnceLock::get).find(|(s, _)| s == shape)
         {
-            // It is read from one end to the other.
+            // The list is short and read from one end to the other.
             ahead::fetch_range(Arc::as_ptr(known) as usize, size_of::<ModifyTarget>());
             return Ok(known.clone());
         }
@@ -136,7 +136,7 @@ impl LeafPartition {
         if let (true, Some(shape)) = (keep, shape)
             && let Some(free) = self.targets.iter().find(|place| place.get().is_none())
         {
-            // Or another session has just taken the place.
+            // Another session may have just taken the place: then this plan is not kept.
             let _ = free.set((shape.clone(), made.clone()));
         }
         Ok(made)
@@ -175,14 +175,14 @@ pub(crate) enum OpenPartition {
 }
 
 impl PartitionRoute {
-    /// In the named table's partitions.
+    /// The position is that among the named table's partitions.
     pub fn known<'c>(&self, named: &Table, catalog: &'c dyn CatalogView) -> Option<&'c Arc<LeafPartition>> {
         let known = opened(named.oid, catalog)?.known(self.at? as usize)?;
         (known.oid == self.oid).then_some(&known.leaf)
     }
 }
 
-/// A partition with rows, locked; None: it is gone.
+/// A partition with rows, locked; None: the partition is gone.
 pub(crate) fn open(
     named: &Arc<Table>,
     partition: impl Into<PartitionRoute>,
@@ -195,7 +195,7 @@ pub(crate) fn open(
     })
 }
 
-/// The same, for the moment.
+/// Opens a partition for one use, without keeping it.
 pub(crate) fn open_to_read(
     named: &Arc<Table>,
     place: PartitionRoute,
@@ -211,7 +211,7 @@ pub(crate) fn open_to_read(
 
 pub(crate) enum FoundPartition<'c> {
     Known(&'c Arc<LeafPartition>),
-    /// None: it is gone.
+    /// None: the partition is gone.
     Opened(Option<Arc<LeafPartition>>),
 }
 
@@ -258,7 +258,8 @@ fn open_anew(
     } else {
         cx.catalog.table_by_oid(partition)?
     };
-    // Detached while its lock was waited for, it is as gone as a dropped one: its indexes are nobody's parts any more.
+    // A partition that was detached while its lock was waited for is gone too: its indexes are no longer parts of the
+    // table's.
     let Some(table) = table.filter(|t| !is_stale || t.partition_of != 0) else { return Ok(None) };
     let mut indexes = Vec::new();
     for whole in &named.indexes {
@@ -329,7 +330,7 @@ fn key_of<'r>(
 }
 
 fn find(map: &PartitionMap, values: &[std::borrow::Cow<'_, Datum>], cx: &mut ExecContext<'_>) -> Result<Option<usize>> {
-    // Most keys have one column.
+    // This is the usual case: a key of one column.
     if let [one] = values {
         return map.find(&[one], cx);
     }
@@ -446,8 +447,8 @@ pub(crate) fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
     !map.pending.is_empty() && cx.txn.isolation().keeps_snapshot()
 }
 
-/// A partition was opened after the catalogs had changed: is it still where this row belongs? It is locked, so this
-/// does not change any more. Returns the partitions of the named table as they are now.
+/// A partition was opened after the catalogs had changed: is it still where this row belongs? The partition is locked,
+/// so the answer does not change any more. Returns the partitions of the named table as they are now.
 pub(crate) fn route_again(
     named: &Arc<Table>,
     routing: &Routing,
@@ -507,8 +508,8 @@ pub(crate) fn route(
 }
 
 /// The partitions in which a row with these values of a unique key may be, locked and opened. If the key has all of the
-/// partition key, there is one at most. Else those that have entries for `key`, and the snapshot that a row seen with
-/// it is in one of them for.
+/// partition key, there is one at most. Otherwise these are the partitions that have entries for `key`, with the
+/// snapshot for which a visible row is in one of them.
 pub(crate) fn leaves_of_key(
     named: &Arc<Table>,
     (columns, index): (&[i16], Oid),
@@ -534,7 +535,7 @@ pub(crate) fn leaves_of_key(
         if leaves.len() < places.len() {
             continue;
         }
-        // Somebody may have detached one while its lock was waited for.
+        // A partition may have been detached while its lock was waited for.
         if !cx.catalog.is_stale() {
             return Ok((leaves, seen_with));
         }
@@ -564,7 +565,8 @@ fn places_of_key(
     loop {
         for own in table.indexes.iter().filter(|i| i.is_global) {
             if own.oid == index || index_is_part_of(cx.catalog, own, index)? {
-                // Before the tree is read: a row that moves meanwhile is seen where it was.
+                // The snapshot is taken before the tree is read, so that a row that moves meanwhile is seen where it
+                // was.
                 let snapshot = cx.txn.take_snapshot().untracked();
                 let heaps = relation(own.storage, cx)?.heaps_with(&snapshot, key)?;
                 return Ok((places_with(&table, &heaps, now, cx)?, Some(snapshot)));
@@ -594,8 +596,8 @@ fn places_of_key(
     }
 }
 
-/// The partitions below `table` whose rows are in these heaps. A heap that nobody has is gone, or is not yet anybody's
-/// for others.
+/// The partitions below `table` whose rows are in these heaps. A heap that no partition has was dropped, or belongs to
+/// a partition whose creation is not committed.
 fn places_with(
     table: &Arc<Table>,
     heaps: &[RelationId],
@@ -667,7 +669,7 @@ pub fn belongs(table: &Arc<Table>, row: &[Datum], rt: &mut RunState, cx: &mut Ex
     Ok(true)
 }
 
-/// What one of the partitions is to the statement.
+/// The place of a partition below the named table.
 fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &ExecContext<'_>) -> Result<ModifyTarget> {
     let arbiters = match &m.statement.conflict {
         None => Vec::new(),

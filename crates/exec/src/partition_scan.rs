@@ -35,16 +35,16 @@ pub(crate) struct PartitionsState {
 struct PartitionReader {
     scan: ScanState,
     is_started: bool,
-    /// The only one to be read.
+    /// The only partition to be read, if there is just one.
     only: Option<PartitionRoute>,
-    /// Those to be read, the next one last.
+    /// The partitions that are still to be read, the next one last.
     left: Vec<PartitionRoute>,
-    /// Those that several threads read together, and how many of them this one has begun.
+    /// The partitions that several threads read together, and how many of them this thread has begun.
     shared: Option<(SharedLeaves, usize)>,
     is_open: bool,
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
-    /// EXPLAIN ANALYZE: what stands for the partition's scan.
+    /// For EXPLAIN ANALYZE: the node that stands for the partition's scan.
     counted: Option<usize>,
     merge: Option<PartitionMerge>,
 }
@@ -74,7 +74,7 @@ struct MergeSource {
     at: usize,
 }
 
-/// Rows that are first read of each partition; more with each time, as a LIMIT may need no more.
+/// How many rows are read first from each partition. Each later read takes more: under a LIMIT the first may be enough.
 const FIRST_ROWS: usize = 4;
 
 impl MergeSource {
@@ -98,7 +98,7 @@ impl MergeSource {
     }
 }
 
-/// EXPLAIN ANALYZE: what stands for the scan of a partition, which begins.
+/// Counts the beginning of a partition's scan, for EXPLAIN ANALYZE, and returns the node that stands for it.
 fn begin_counted(p: &PartitionScan, partition: Oid, rt: &mut RunState) -> Option<usize> {
     rt.counters.as_ref()?;
     let node = p.shown.iter().find(|s| s.oid == partition)?.node.id;
@@ -166,7 +166,7 @@ impl PartitionsState {
         self.reading.shared = Some((leaves, 0));
         self.reading.is_started = true;
     }
-    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
+    /// Makes the scan end after the block that it is reading, until this is called with false.
     pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
         self.reading.scan.end_with_block(ends);
@@ -262,7 +262,7 @@ impl PartitionReader {
         Ok(())
     }
 
-    /// False: there is no other one.
+    /// Goes on to the next partition; false if there is none.
     fn open_next(&mut self, p: &PartitionScan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
         if self.ends_with_block {
             return Ok(false);
@@ -400,7 +400,7 @@ fn with_entries(
 
 type ValueOf<'e> = dyn FnMut(&CExpr, &mut ExecContext<'_>) -> Result<Option<Datum>> + 'e;
 
-/// What is known while the plan runs.
+/// The values that conditions have while the plan runs.
 struct ConditionValues<'k, 'e, 'c> {
     evaluate: &'k mut ValueOf<'e>,
     cx: &'k mut ExecContext<'c>,
@@ -448,7 +448,7 @@ fn leaves(
     Ok(())
 }
 
-/// EXPLAIN: of the partitions shown, those that values known before the first row leave out.
+/// For EXPLAIN: of the partitions that the plan shows, those that are left out by values known before the first row.
 pub(crate) fn removed_at_start(p: &PartitionScan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<Oid>> {
     if !p.prune.any_value(&|e| !matches!(e, CExpr::Const(_)) && e.is_known_at_start()) {
         return Ok(Vec::new());

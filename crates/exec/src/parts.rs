@@ -5,7 +5,7 @@
 //! session and client: the planner gives only expressions here that need none of these.
 //!
 //! Invariants
-//! 1. All read with one snapshot, so that which of them reads a row does not matter.
+//! 1. The session and its helpers read with one snapshot, so that it does not matter which of them reads a row.
 //! 2. While there are parts, nothing is spilled: a part that has no more room ends, and the session goes on alone with
 //!    the rest of the table once it has taken in the others'.
 //!
@@ -33,12 +33,12 @@ use kilndb_types::functions::SessionFunction;
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
 
-/// Smaller tables are read before a helper has begun.
+/// A table with fewer blocks would be read before a helper has begun.
 const BLOCKS_MIN: u32 = 1024;
 /// Blocks that are counted between two looks at the counter.
 const BLOCKS_AT_ONCE: u32 = 16;
 
-/// What a helper needs of the statement.
+/// All that a helper needs of the statement.
 struct HelperJob {
     engine: Arc<Engine>,
     snapshot: Snapshot,
@@ -80,7 +80,8 @@ impl HelperJob {
     ) -> Result<R> {
         let mut rt = RunState::new(self.plan.clone(), &self.params);
         rt.exec_params.clone_from(&self.exec_params);
-        // Never writes and takes no snapshot: it is there to be asked what it has done, which is nothing.
+        // This transaction never writes and takes no snapshot. It exists because evaluation asks a transaction what it
+        // has changed: nothing.
         let mut txn = TransactionSlot::new(self.engine.begin(Isolation::ReadCommitted, 0));
         let random_state = Cell::new([1, 2]);
         let mut pending = PendingChecks::default();
@@ -117,7 +118,7 @@ impl HelperJob {
     }
 }
 
-/// The pool to take helpers from, and how many, if so many blocks are worth it.
+/// The pool to take helpers from, and how many helpers; None if the table has too few blocks.
 fn helpers<'a>(blocks: u64, rt: &RunState, cx: &ExecContext<'a>) -> Option<(&'a Arc<HelperPool>, usize)> {
     // Times and rows of EXPLAIN ANALYZE are counted in one place; read locks of SERIALIZABLE belong to one transaction.
     let alone =
@@ -125,7 +126,7 @@ fn helpers<'a>(blocks: u64, rt: &RunState, cx: &ExecContext<'a>) -> Option<(&'a 
     cx.helpers.filter(|(_, most)| *most > 0 && !alone)
 }
 
-/// What all read together.
+/// The input that the session and its helpers read together.
 #[derive(Clone)]
 enum SharedInput {
     Table(Arc<AtomicU32>),
@@ -151,7 +152,7 @@ impl SharedInput {
     }
 }
 
-/// Makes the scan one that others may take part in; with that, the number of blocks. None: it is not one of a whole
+/// Makes a scan one that helpers may take part in, and says how many blocks it has. None: it does not read a whole
 /// table.
 fn share(input: &mut NodeState, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<(SharedInput, u64)>> {
     match input {
@@ -197,7 +198,7 @@ pub(crate) fn aggregate(state: &mut AggregateState, rt: &mut RunState, cx: &mut 
     Ok(())
 }
 
-/// The number of a partitioned table's rows, if `state` asks for nothing else. Its input has been read then.
+/// The number of a partitioned table's rows, if `state` aggregates nothing but count(*). The input counts as read then.
 pub(crate) fn count_partitions(
     state: &mut AggregateState,
     rt: &mut RunState,
@@ -231,6 +232,7 @@ pub fn count(heaps: &[Arc<Relation>], rt: &RunState, cx: &mut ExecContext<'_>) -
     let mut totals = count_part(&heaps, &cx.snapshot, cx.park)?;
     let others = team.map_or_else(|| Ok(Vec::new()), |team| team.finish(cx.park))?;
     for theirs in others {
+        assert!(theirs.len() == totals.len(), "all threads count the same heaps");
         totals.iter_mut().zip(theirs).for_each(|(total, rows)| *total += rows);
     }
     Ok(totals)
@@ -260,7 +262,7 @@ fn count_part(
     Ok(totals)
 }
 
-/// Stands where a helper has no catalogs and no session. Expressions that would ask are not given to helpers.
+/// Stands where a helper has no catalogs and no session. Expressions that would need them are not given to helpers.
 pub struct NoSession;
 
 fn not_here<T>() -> Result<T> {

@@ -20,7 +20,7 @@ impl TransactionSlot {
     pub fn new(txn: Transaction) -> TransactionSlot {
         TransactionSlot(Some(txn))
     }
-    /// For what is evaluated without one.
+    /// An empty slot, for expressions that are evaluated without a transaction.
     pub const fn empty() -> TransactionSlot {
         TransactionSlot(None)
     }
@@ -54,12 +54,12 @@ impl DerefMut for TransactionSlot {
     }
 }
 
-/// What a statement gives out of its hands while a routine runs.
+/// What a statement lends to the session while a routine runs.
 pub struct CallerResources<'a> {
     pub txn: &'a mut TransactionSlot,
     pub pending: &'a mut PendingChecks,
     pub usage: &'a mut Usage,
-    /// The statement's own.
+    /// The snapshot of the calling statement.
     pub snapshot: &'a Snapshot,
 }
 
@@ -69,9 +69,9 @@ pub trait ResultRows {
     fn push(&mut self, row: &[Datum]) -> Result<()>;
 }
 
-/// Who calls routines: the session.
+/// Calls routines for a running statement: the session.
 pub trait RoutineHost {
-    /// `rows`: where those of a set go.
+    /// Calls a routine. The rows of a set-returning one go to `rows`.
     fn call_routine(
         &mut self,
         call: &RoutineCall,
@@ -79,7 +79,7 @@ pub trait RoutineHost {
         rows: Option<&mut dyn ResultRows>,
         held: CallerResources<'_>,
     ) -> Result<Datum>;
-    /// The row that the trigger's function returns; None: NULL.
+    /// Calls a trigger's function. The result is the row that it returns, None for NULL.
     fn call_trigger(
         &mut self,
         fire: super::trigger::TriggerCall<'_>,

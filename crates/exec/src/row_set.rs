@@ -1,7 +1,7 @@
-//! Row ids that indexes have found. A list that grows too long forgets slots and keeps blocks.
+//! Sets of row ids that indexes have found. A set that grows too large forgets slots and keeps whole blocks.
 //!
 //! Invariants
-//! 1. In the order of the ids, each once.
+//! 1. The ids are in ascending order, each once.
 //! 2. Slot 0, which no row has, stands for all rows of its block; then none of these stands in the list.
 //! 3. Whatever is forgotten, no row is missing: a set has the rows that were found, and maybe others of their blocks.
 //!
@@ -15,11 +15,11 @@ const ROW_BYTES: usize = size_of::<u64>();
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RowIdSet {
     rows: Vec<u64>,
-    /// Has whole blocks.
+    /// Some entries stand for whole blocks.
     is_lossy: bool,
 }
 
-/// What is to be read next.
+/// The next thing to read of a set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RowOrBlock {
     Row(RowId),
@@ -30,7 +30,7 @@ fn block(row: u64) -> u64 {
     row & !SLOT
 }
 
-/// Rows on their way into a set.
+/// Collects row ids for a set.
 pub(crate) struct RowIdCollector {
     rows: Vec<u64>,
     budget: usize,
@@ -125,7 +125,7 @@ impl RowIdSet {
         RowIdSet { rows, is_lossy: true }
     }
 
-    /// What is in both; `self` should be the shorter one.
+    /// The intersection of two sets; `self` should be the shorter one.
     pub fn and(self, other: &RowIdSet) -> RowIdSet {
         if self.is_lossy || other.is_lossy {
             return self.and_lossy(other);
@@ -169,7 +169,7 @@ impl RowIdSet {
         all.done()
     }
 
-    /// What is in so many of the sets.
+    /// The rows that are in at least so many of the sets.
     pub fn at_least(count: usize, sets: Vec<RowIdSet>) -> RowIdSet {
         let is_lossy = sets.iter().any(|set| set.is_lossy);
         let mut all: Vec<u64> = sets.into_iter().flat_map(|set| set.rows).collect();

@@ -1,4 +1,4 @@
-//! Reading tables.
+//! Scans of tables: sequential, by index, by bitmap, by row id.
 
 use super::bitmap::BitmapRows;
 use super::context::*;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Default)]
 struct IndexCursor {
     ranges: Vec<index::KeyRange>,
-    /// Range being read.
+    /// The number of the range that is being read.
     position: usize,
     scan: Option<IndexScan>,
     keys: Vec<u8>,
@@ -123,26 +123,33 @@ struct ScanProgress {
     /// Blocks of which some rows, and of which all were looked at, and the last one.
     blocks: (u64, u64),
     last_block: Option<u32>,
-    /// They cannot tell.
+    /// The indexes cannot tell which rows qualify, so the whole table is read.
     reads_all: bool,
-    /// What the scan's tests look for; None: NULL.
+    /// The queries of the scan's tests; None stands for NULL.
     queries: Vec<Option<Arc<TsQuery>>>,
     scratch: Vec<Datum>,
-    /// The rows are to be locked, and those that this rules out are of no use.
+    /// A node above locks the rows. Rows that this filter rules out need not be emitted.
     to_lock: Option<LockFilter>,
-    /// The session's own rows of a system table have been read, those of the shared table before them.
+    /// The session's own rows of a system table, which come after those of the shared table, have been read.
     own_read: bool,
     /// The next block to be read, by whoever reads the table together; None: this scan alone.
     shared_blocks: Option<Arc<AtomicU32>>,
     /// Only the rows of the block that is being read are still wanted.
     ends_with_block: bool,
     tally: AccessCounts,
-    /// Searches of the index, of all calls.
+    /// How many searches of the index all calls have made.
     searches: u64,
-    /// Of a partitioned table's partition.
+    /// The partition that is being read, if the plan's scan is of a partitioned table.
     partition: Option<OpenPartition>,
-    /// What is read of it, if its columns are not the named table's.
+    /// The outputs of that partition, if its columns are not the named table's.
     own: Option<PartitionOutputs>,
+}
+
+/// The table that a scan reads: the plan's, or a partition of it.
+#[derive(Clone, Copy)]
+struct ScanSource<'a> {
+    scan: &'a Scan,
+    leaf: Option<&'a Arc<LeafPartition>>,
 }
 
 /// Columns of a partition that has others than the table that is read.
@@ -162,44 +169,50 @@ struct AccessCounts {
 /// Which rows a node above is not going to lock.
 #[derive(Clone, Copy)]
 pub(crate) struct LockFilter {
-    /// Those locked in conflict with this mode.
+    /// SKIP LOCKED: rows that are locked in conflict with this mode are skipped.
     pub skip: Option<RowLockMode>,
 }
 
 /// Appends the scan's columns of a stored row to `out`.
 pub fn emit(scan: &Scan, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
-    emit_as(&scan.table, scan.table.oid, (&scan.outputs, &scan.needed, scan.leading), bytes, rid, out, scratch)
+    let (outputs, needed, leading) = (&*scan.outputs, &*scan.needed, scan.leading);
+    RowOutputs { table: &scan.table, oid: scan.table.oid, outputs, needed, leading }.append(bytes, rid, out, scratch)
 }
 
-/// The same of a row of a table like that one, with that OID: outputs, the columns to decode, how many of the outputs
-/// these are.
-fn emit_as(
-    table: &Table,
+/// What a scan yields of the rows of one table.
+struct RowOutputs<'a> {
+    /// A table whose rows are stored in the same way.
+    table: &'a Table,
     oid: Oid,
-    (outputs, needed, leading): (&[ScanOutput], &[ColumnFetch], usize),
-    bytes: &[u8],
-    rid: RowId,
-    out: &mut Vec<Datum>,
-    scratch: &mut Vec<Datum>,
-) -> Result<()> {
-    let mut outputs = outputs;
-    if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
-        outputs = &outputs[leading..];
-    } else if outputs.iter().any(|o| matches!(o, ScanOutput::Column(_))) {
-        scratch.clear();
-        row::decode_row(&table.descriptor, bytes, Some(needed), scratch)?;
-        fill_missing(table, bytes, scratch)?;
-    }
-    for o in outputs {
-        match o {
-            ScanOutput::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
-            ScanOutput::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
-            ScanOutput::TableOid => out.push(Datum::Oid(oid)),
-            ScanOutput::Fixed(n) => out.push(Datum::Oid(*n)),
-            ScanOutput::Nothing => out.push(Datum::Null),
+    outputs: &'a [ScanOutput],
+    /// What is decoded of each column.
+    needed: &'a [ColumnFetch],
+    /// How many of the outputs, at their beginning, are the decoded columns.
+    leading: usize,
+}
+
+impl RowOutputs<'_> {
+    /// Appends the outputs of a stored row to `out`.
+    fn append(&self, bytes: &[u8], rid: RowId, out: &mut Vec<Datum>, scratch: &mut Vec<Datum>) -> Result<()> {
+        let RowOutputs { table, oid, mut outputs, needed, leading } = *self;
+        if leading > 0 && row::decode_needed(&table.descriptor, bytes, needed, out)? {
+            outputs = &outputs[leading..];
+        } else if outputs.iter().any(|o| matches!(o, ScanOutput::Column(_))) {
+            scratch.clear();
+            row::decode_row(&table.descriptor, bytes, Some(needed), scratch)?;
+            fill_missing(table, bytes, scratch)?;
         }
+        for o in outputs {
+            match o {
+                ScanOutput::Column(i) => out.push(scratch.get_mut(*i).map(std::mem::take).unwrap_or_default()),
+                ScanOutput::Ctid => out.push(Datum::Tid(rid.block, rid.slot)),
+                ScanOutput::TableOid => out.push(Datum::Oid(oid)),
+                ScanOutput::Fixed(n) => out.push(Datum::Oid(*n)),
+                ScanOutput::Nothing => out.push(Datum::Null),
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Columns added after the row was stored have their missing value.
@@ -260,7 +273,7 @@ impl ScanState {
     pub fn share(&mut self, blocks: Arc<AtomicU32>) {
         self.reading.shared_blocks = Some(blocks);
     }
-    /// After the rows of the block that is being read, nothing more comes: until this is taken back.
+    /// Makes the scan end after the block that it is reading, until this is called with false.
     pub(crate) fn end_with_block(&mut self, ends: bool) {
         self.reading.ends_with_block = ends;
     }
@@ -293,28 +306,24 @@ impl ScanProgress {
     fn heap<'s>(&self, scan: &'s Scan, leaf: Option<&'s Arc<LeafPartition>>) -> Result<&'s Arc<Relation>> {
         leaf.map_or_else(|| scan.heap(), |leaf| Ok(&leaf.heap))
     }
-    fn emit(
-        &mut self,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
-        bytes_of: RowBytes,
-        rid: RowId,
-        out: &mut Vec<Datum>,
-    ) -> Result<()> {
+    fn emit(&mut self, source: ScanSource<'_>, bytes_of: RowBytes, rid: RowId, out: &mut Vec<Datum>) -> Result<()> {
+        let ScanSource { scan, leaf } = source;
         let bytes = bytes_of.bytes(&self.bytes, &self.rows);
         match (leaf, &self.own) {
             (None, _) => emit(scan, bytes, rid, out, &mut self.scratch),
-            (Some(leaf), None) => emit_as(
-                if leaf.is_alike { &scan.table } else { &leaf.table },
-                leaf.oid,
-                (&scan.outputs, &scan.needed, scan.leading),
-                bytes,
-                rid,
-                out,
-                &mut self.scratch,
-            ),
+            (Some(leaf), None) => {
+                let table = if leaf.is_alike { &scan.table } else { &leaf.table };
+                let (outputs, needed, leading) = (&*scan.outputs, &*scan.needed, scan.leading);
+                RowOutputs { table, oid: leaf.oid, outputs, needed, leading }.append(bytes, rid, out, &mut self.scratch)
+            }
             (Some(leaf), Some(own)) => {
-                emit_as(&leaf.table, leaf.oid, (&own.outputs, &own.needed, 0), bytes, rid, out, &mut self.scratch)
+                let (outputs, needed) = (&*own.outputs, &*own.needed);
+                RowOutputs { table: &leaf.table, oid: leaf.oid, outputs, needed, leading: 0 }.append(
+                    bytes,
+                    rid,
+                    out,
+                    &mut self.scratch,
+                )
             }
         }
     }
@@ -390,7 +399,7 @@ impl ScanProgress {
                 }
             },
         };
-        let done = self.read(op, scan, leaf, out, rt, cx);
+        let done = self.read(op, ScanSource { scan, leaf }, out, rt, cx);
         self.partition = open;
         done
     }
@@ -398,15 +407,15 @@ impl ScanProgress {
     fn read(
         &mut self,
         op: &Op,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
+        source: ScanSource<'_>,
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let ScanSource { scan, leaf } = source;
         match op {
             Op::IndexScan { access, .. } => {
-                let done = self.index(scan, leaf, access, out, rt, cx);
+                let done = self.index(source, access, out, rt, cx);
                 let AccessCounts { scans, read, fetched } = std::mem::take(&mut self.tally);
                 self.searches += scans;
                 let index =
@@ -414,15 +423,15 @@ impl ScanProgress {
                 cx.usage.scanned(index, scans, read, fetched);
                 done
             }
-            Op::TidScan { tids, .. } => self.tid(scan, leaf, tids, out, rt, cx),
+            Op::TidScan { tids, .. } => self.tid(source, tids, out, rt, cx),
             Op::BitmapScan { bitmap, .. } if !self.reads_all => {
-                let done = self.bitmap(scan, leaf, bitmap, out, rt, cx);
+                let done = self.bitmap(source, bitmap, out, rt, cx);
                 let AccessCounts { fetched, .. } = std::mem::take(&mut self.tally);
                 cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), 0, 0, fetched);
                 done
             }
             _ => {
-                let done = self.seq(scan, leaf, out, rt, cx);
+                let done = self.seq(source, out, rt, cx);
                 let AccessCounts { scans, read, .. } = std::mem::take(&mut self.tally);
                 cx.usage.scanned(leaf.map_or(scan.table.oid, |leaf| leaf.oid), scans, read, 0);
                 done
@@ -460,33 +469,33 @@ impl ScanProgress {
         Ok(())
     }
 
-    /// A row that is seen: emitted if it passes tests and filter.
+    /// Emits a visible row if it passes the scan's tests and filter.
     #[inline]
     fn offer(
         &mut self,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
+        source: ScanSource<'_>,
         (row, rid): (RowBytes, RowId),
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let ScanSource { scan, leaf } = source;
         if !scan.tests.is_empty() && !self.passes(scan, leaf, row.bytes(&self.bytes, &self.rows))? {
             rt.removed += 1;
             return Ok(());
         }
-        self.emit(scan, leaf, row, rid, &mut out.data)?;
+        self.emit(source, row, rid, &mut out.data)?;
         Self::keep(scan, out, rt, cx)
     }
 
     fn seq(
         &mut self,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
+        source: ScanSource<'_>,
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let ScanSource { scan, leaf } = source;
         self.read_queries(scan, rt, cx)?;
         let heap = self.heap(scan, leaf)?;
         if self.block == 0 {
@@ -521,20 +530,20 @@ impl ScanProgress {
             }
             let (rid, from, to) = self.rows.rows[self.next];
             self.next += 1;
-            self.offer(scan, leaf, (RowBytes::Scanned(from, to), rid), out, rt, cx)?;
+            self.offer(source, (RowBytes::Scanned(from, to), rid), out, rt, cx)?;
         }
         Ok(())
     }
 
     fn tid(
         &mut self,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
+        source: ScanSource<'_>,
         tids: &[kilndb_plan::expression::CExpr],
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let ScanSource { scan, leaf } = source;
         let heap = self.heap(scan, leaf)?;
         if !self.started {
             self.started = true;
@@ -563,7 +572,7 @@ impl ScanProgress {
                 continue;
             }
             if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
-                self.emit(scan, leaf, RowBytes::Fetched, rid, &mut out.data)?;
+                self.emit(source, RowBytes::Fetched, rid, &mut out.data)?;
                 Self::keep(scan, out, rt, cx)?;
             }
         }
@@ -607,13 +616,13 @@ impl ScanProgress {
 
     fn bitmap(
         &mut self,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
+        source: ScanSource<'_>,
         bitmap: &Bitmap,
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let ScanSource { scan, leaf } = source;
         if !self.started {
             self.started = true;
             self.rows.clear();
@@ -623,17 +632,17 @@ impl ScanProgress {
                 BitmapRows::Rows(rows) => self.found = rows,
                 BitmapRows::Everything => {
                     self.reads_all = true;
-                    return self.seq(scan, leaf, out, rt, cx);
+                    return self.seq(source, out, rt, cx);
                 }
             }
         }
         let heap = self.heap(scan, leaf)?;
         while !out.full() {
             if let Some((rid, from, to)) = self.rows.rows.get(self.next).copied() {
-                // Of a whole block.
+                // The row belongs to a block that is read as a whole.
                 self.next += 1;
                 self.tally.fetched += 1;
-                self.offer(scan, leaf, (RowBytes::Scanned(from, to), rid), out, rt, cx)?;
+                self.offer(source, (RowBytes::Scanned(from, to), rid), out, rt, cx)?;
                 continue;
             }
             let Some(part) = self.found.get(self.found_read) else {
@@ -655,7 +664,7 @@ impl ScanProgress {
                     self.blocks.0 += u64::from(self.last_block.replace(rid.block) != Some(rid.block));
                     if let Fetched::Visible { .. } = self.fetch(scan, heap, rid, cx)? {
                         self.tally.fetched += 1;
-                        self.offer(scan, leaf, (RowBytes::Fetched, rid), out, rt, cx)?;
+                        self.offer(source, (RowBytes::Fetched, rid), out, rt, cx)?;
                     }
                 }
             }
@@ -665,13 +674,13 @@ impl ScanProgress {
 
     fn index(
         &mut self,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
+        source: ScanSource<'_>,
         access: &IndexAccess,
         out: &mut Batch,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
+        let ScanSource { scan, leaf } = source;
         let heap = self.heap(scan, leaf)?;
         let tree = match (leaf, &access.relation) {
             (Some(leaf), _) => &leaf.index(access.index.oid)?.relation,
@@ -702,7 +711,7 @@ impl ScanProgress {
             let c = &mut self.cursor;
             if c.next >= c.rids.len() {
                 if c.exhausted {
-                    // Each is read once: the next time they are made anew.
+                    // A range is read once, so it can be moved out: a rescan makes new ones.
                     let Some(range) = c
                         .ranges
                         .get_mut(c.position)
@@ -750,7 +759,7 @@ impl ScanProgress {
             if let Some(suffix) = &suffix
                 && !c.keys.get(..c.ends[at] as usize).is_some_and(|key| key.ends_with(suffix))
             {
-                // Another heap's.
+                // The entry belongs to another heap: the tree has those of all partitions.
                 if c.scan.as_ref().is_some_and(IndexScan::walks) {
                     c.walk(at, None);
                 }
@@ -769,7 +778,7 @@ impl ScanProgress {
                     let recheck = recheck || self.cursor.scan.as_ref().is_some_and(|s| s.is_retired(at));
                     let heap_bytes = suffix.map_or(0, |s| s.len());
                     if recheck {
-                        let key = self.key_now(scan, leaf, access, rt, cx)?;
+                        let key = self.key_now(source, access, rt, cx)?;
                         if *tree.kind().kept_key(&key) != *self.cursor.key(at, heap_bytes) {
                             continue;
                         }
@@ -777,7 +786,7 @@ impl ScanProgress {
                 }
             }
             self.tally.fetched += 1;
-            self.emit(scan, leaf, RowBytes::Fetched, rid, &mut out.data)?;
+            self.emit(source, RowBytes::Fetched, rid, &mut out.data)?;
             Self::keep(scan, out, rt, cx)?;
             if access.unique_point && out.rows > 0 {
                 self.done = true;
@@ -790,12 +799,12 @@ impl ScanProgress {
     /// The key that the visible version has in the index. That of the entry which led to the row may be older.
     fn key_now(
         &self,
-        scan: &Scan,
-        leaf: Option<&Arc<LeafPartition>>,
+        source: ScanSource<'_>,
         access: &IndexAccess,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<Vec<u8>> {
+        let ScanSource { scan, leaf } = source;
         let mut values = Vec::new();
         if let Some(leaf) = leaf {
             decode_all(&leaf.table, &self.bytes, &mut values)?;

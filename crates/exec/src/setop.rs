@@ -10,7 +10,7 @@ use kilndb_spill::{SpillCursor, SpillFile, SpillIo, SpillPartitions};
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
-/// Without ALL: marks a key that was given out.
+/// The count that marks a key as given out, for operations without ALL.
 const GIVEN: u64 = u64::MAX;
 /// After so many splits a partition's keys have the same hash: it stays as it is.
 const MAX_LEVEL: u32 = 12;
@@ -34,21 +34,21 @@ enum SetOpPhase {
     Spilled,
 }
 
-/// What of both sides belongs to one partition.
+/// The rows of both sides that belong to one partition.
 struct SpilledPair {
     left: SpillFile,
-    /// Rows: how often the key was there.
+    /// The right side as counts: how often each key was there.
     right: Option<SpillFile>,
     level: u32,
 }
 
-/// How often each key is there on the right side.
+/// How often each key occurs on the right side.
 #[derive(Default)]
 struct KeyCounts {
     keys: KeyMap<u64>,
     used_bytes: usize,
     level: u32,
-    /// The right side, if it does not fit.
+    /// The partitions of the right side, if it does not fit in memory.
     right: Option<SpillPartitions>,
     /// Rows of the left side that have to wait.
     left: Option<SpillPartitions>,

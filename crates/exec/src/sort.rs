@@ -1,4 +1,4 @@
-//! Sorting.
+//! Sorts, with a limit on the rows kept where a LIMIT follows.
 
 use super::context::*;
 use super::expr::Evaluate;
@@ -55,7 +55,7 @@ pub(crate) struct SortState {
     pub unary: UnaryInput,
     sorter: Option<Sorter>,
     top: Option<TopRows>,
-    /// Rows that the consumer will take at most.
+    /// The number of rows that the consumer takes at most.
     bound: Option<u64>,
     sorted: bool,
 }
@@ -70,7 +70,7 @@ impl SortState {
         self.top = None;
         self.sorted = false;
     }
-    /// No more than `rows` rows will be asked for.
+    /// Says that no more than `rows` rows will be asked for.
     pub(crate) fn set_bound(&mut self, rows: Option<u64>) {
         self.bound = rows;
     }
@@ -177,7 +177,7 @@ struct TopRows {
     bytes: usize,
     count: u64,
     heap: BinaryHeap<TopRow>,
-    /// After the end of input: last row first.
+    /// The rows after the end of the input, the last one first.
     sorted: Vec<TopRow>,
 }
 

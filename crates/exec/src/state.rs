@@ -1,4 +1,4 @@
-//! State of one plan node during a run, and the simple nodes.
+//! The state of each kind of plan node during a run, and the execution of simple nodes.
 
 use super::context::*;
 use super::expr::Evaluate;
@@ -102,6 +102,8 @@ impl NodeState {
         batch.clear();
         cx.park.step()?;
         self.next(batch, rt, cx)?;
+        // Rows are read by position: a value too many or too few would shift all that follow.
+        assert!(batch.data.len() == batch.rows * batch.width, "a batch consists of whole rows");
         Ok(batch.rows > 0)
     }
 
@@ -200,7 +202,7 @@ impl NodeState {
         }
     }
 
-    /// No more than `rows` rows will be asked for before the next start (None: not known).
+    /// Says that no more than `rows` rows will be asked for before the next start (None: not known).
     fn set_bound(&mut self, rows: Option<u64>) {
         match self {
             NodeState::Sort(s) => s.set_bound(rows),
@@ -209,7 +211,7 @@ impl NodeState {
         }
     }
 
-    /// Starts over with the present parameters.
+    /// Makes the node start over with the present parameters.
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         if let Some(c) = rt.counters.as_mut() {
             let id = self.node_id();
@@ -341,7 +343,7 @@ impl LimitState {
                 }
                 let row = self.unary.buffer.row(i);
                 if self.left == 0 {
-                    // Rows equal to the last one still belong.
+                    // WITH TIES: rows that are equal to the last one still belong to the result.
                     let (Some(keys), Some(last)) = (ties, &self.last) else { break };
                     for k in keys {
                         let (a, b) = (k.expr.eval(row, rt, cx)?, k.expr.eval(last, rt, cx)?);

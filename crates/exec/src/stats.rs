@@ -1,10 +1,10 @@
-//! What sessions have done to relations and databases, for the statistics views.
+//! Counters of what sessions have done to relations and databases, for the statistics views.
 //!
 //! Invariants
 //! 1. A session counts for itself ([`Usage`]): scans add once for each batch of rows, writes once for each statement.
 //!    What a transaction has counted goes into the part of its own worker ([`Statistics`]) when it ends, so no two
 //!    threads write to the same cache line.
-//! 2. Whoever reads adds the workers' parts up.
+//! 2. A reader of the statistics adds up the workers' parts.
 //! 3. Counters begin with the server's start, or with their reset.
 //!
 //! Must not know: plans, pages, how the figures are shown.
@@ -14,7 +14,7 @@ use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::sync::{Mutex, MutexGuard};
 use kilndb_catalog::temporary::is_temporary;
 
-/// What one transaction did to one relation (an index: scans, entries read, rows fetched).
+/// The counters of one transaction for one relation (for an index: scans, entries read, rows fetched).
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RelationUsage {
     pub scans: u64,
@@ -23,28 +23,28 @@ pub struct RelationUsage {
     pub inserted: u64,
     pub updated: u64,
     pub deleted: u64,
-    /// Of an index: rows for which something was written to it.
+    /// For an index: the rows for which something was written to it.
     pub entries: u64,
     /// Rows changed in any way, if the transaction commits.
     pub modified: i64,
     /// Rows more than before, if the transaction commits.
     pub live: i64,
-    /// All rows of before are gone, if it commits.
+    /// The relation was emptied: all earlier rows are gone if the transaction commits.
     pub emptied: bool,
 }
 
-/// What a session's open transaction has done.
+/// The counters of a session's open transaction.
 #[derive(Default)]
 pub struct Usage {
     relations: Vec<(Oid, RelationUsage)>,
     dropped: Vec<Oid>,
-    /// How long the session was there, running statements, idle within a transaction block.
+    /// How long the session has existed, run statements, and been idle within a transaction block.
     pub session_us: u64,
     pub active_us: u64,
     pub idle_in_transaction_us: u64,
 }
 
-/// What a rollback to a savepoint goes back to: rows more (or emptied) and rows changed, by relation.
+/// The counters that a rollback to a savepoint goes back to: rows added (or emptied) and rows changed, by relation.
 pub type UsageMark = Vec<(Oid, i64, bool, i64)>;
 
 impl Usage {
@@ -61,7 +61,7 @@ impl Usage {
         };
         self.relations.get_mut(at).map(|(_, usage)| usage)
     }
-    /// What helpers have read is part of the session's own scans.
+    /// Adds what a helper has read to the session's own scans.
     pub(crate) fn read_by_helpers(&mut self, theirs: &Usage) {
         for (relation, usage) in &theirs.relations {
             self.scanned(*relation, 0, usage.read, usage.fetched);
@@ -111,7 +111,7 @@ impl Usage {
     }
 }
 
-/// Totals of a relation.
+/// The totals of a relation.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct RelationTotals {
     pub usage: RelationUsage,
@@ -152,13 +152,14 @@ pub enum Maintenance {
 #[derive(Default)]
 struct StatisticsShard {
     databases: HashMap<Oid, DatabaseTotals>,
-    /// Without what is still in the log: [`StatisticsShard::settle`] before anything is looked up.
+    /// The totals without entries that are still in the log: [`StatisticsShard::settle`] adds these before anything is
+    /// looked up.
     relations: RelationTotalsTable,
     log: Vec<UsageEntry>,
 }
 
-/// What one transaction did to one relation. Totals of many relations are in no cache: added many at a time, the
-/// processor fetches several at once.
+/// The counters of one transaction for one relation, waiting to be added to the totals. Totals of many relations are in
+/// no cache: if many are added at a time, the processor fetches several at once.
 struct UsageEntry {
     relation: (Oid, Oid),
     usage: SmallUsage,
@@ -180,7 +181,7 @@ struct SmallUsage {
 }
 
 impl SmallUsage {
-    /// None: it is not small.
+    /// None: the counters do not fit.
     fn of(usage: &RelationUsage) -> Option<SmallUsage> {
         let small = |n: u64| u32::try_from(n).ok();
         Some(SmallUsage {
@@ -241,7 +242,7 @@ impl StatisticsShard {
 struct RelationTotalsTable {
     places: HashMap<(Oid, Oid), u32>,
     totals: Vec<RelationTotals>,
-    /// Places that are nobody's.
+    /// The places that are free.
     free: Vec<usize>,
 }
 
@@ -279,7 +280,7 @@ impl RelationTotalsTable {
     }
 }
 
-/// A cache line of its own.
+/// A worker's shard, in cache lines of its own so that workers do not share any.
 #[repr(align(128))]
 #[derive(Default)]
 struct WorkerShard(Mutex<StatisticsShard>);
@@ -348,7 +349,7 @@ impl Statistics {
         }
     }
 
-    /// What has not been counted with a transaction.
+    /// Adds what a session has counted outside of its transactions, when it ends.
     pub fn session_ended(&self, worker: usize, database: Oid, usage: &mut Usage) {
         self.database_of(worker, database, |totals| totals.add_times(usage));
     }
@@ -396,7 +397,7 @@ impl Statistics {
         self.each(|part| part.databases.get(&database).into_iter().for_each(|t| sum.merge(t)));
         sum
     }
-    /// Of a database and all in it; None: it was never reset.
+    /// When the statistics of a database were last reset as a whole; None: never.
     pub fn reset_time(&self, database: Oid) -> Option<i64> {
         self.resets.lock().unwrap_or_else(|e| e.into_inner()).get(&database).copied()
     }
@@ -408,7 +409,7 @@ impl Statistics {
         self.each(|part| part.relations.retain(|key| *key != (database, relation)));
         self.resets.lock().unwrap_or_else(|e| e.into_inner()).insert(database, now);
     }
-    /// The database is gone.
+    /// Forgets a database that was dropped.
     pub fn forget_database(&self, database: Oid) {
         self.each(|part| {
             part.databases.remove(&database);

@@ -1,9 +1,9 @@
 //! Triggers of the changes that a plan makes: which fire, with which rows, and when.
 //!
 //! Invariants
-//! 1. What AFTER triggers see is the whole statement's work: they fire when all its rows are written, rows in the order
-//!    of their changes, statement triggers last.
-//! 2. Rows wait for them in at most work_mem, the rest in a temporary file.
+//! 1. AFTER triggers see the whole statement's work: they fire when all its rows are written, for rows in the order of
+//!    their changes, and statement triggers last.
+//! 2. Rows wait for AFTER triggers in at most work_mem of memory, the rest in a temporary file.
 //!
 //! Must not know: languages, sessions. [`super::RoutineHost`] does.
 
@@ -25,7 +25,7 @@ pub struct TriggerCall<'a> {
     pub trigger: &'a Trigger,
     pub table: &'a Arc<Table>,
     pub operation: TriggerOperation,
-    /// Values of all columns of the table.
+    /// The old and new row, with the values of all columns of the table.
     pub old: Option<&'a [Datum]>,
     pub new: Option<&'a [Datum]>,
     pub transitions: Option<&'a mut TransitionRows>,
@@ -88,7 +88,7 @@ pub struct PendingTrigger {
     pub operation: TriggerOperation,
     pub old: Option<Vec<Datum>>,
     pub new: Option<Vec<Datum>>,
-    /// Made already, when so many savepoints were open.
+    /// The call was made already, when so many savepoints were open.
     pub done_at: Option<usize>,
 }
 
@@ -116,16 +116,16 @@ pub(crate) struct StatementTriggers {
     /// Partition, operation, which 62 of its triggers, a bit for each of them, old row, new row; these as the named
     /// table has them.
     queue: Option<RowStore>,
-    /// By operation.
+    /// The transition tables, by operation.
     transitions: [TransitionRows; 3],
     /// Rows that the statement has changed itself, by table.
     pub own: HashSet<(Oid, RowId)>,
 }
 
 const BITS: usize = 62;
-/// Columns of the queue before the rows.
+/// The number of columns of the queue before the rows.
 const QUEUE_HEAD: usize = 4;
-/// Partitions that one action can change.
+/// The bits for the number of a partition among those that one action changes.
 const STEP_SHIFT: usize = 20;
 
 /// Appends a version of a row as the named table has it, or as many NULLs where there is none.
@@ -140,7 +140,7 @@ impl StatementTriggers {
     pub fn new(cx: &ExecContext<'_>) -> StatementTriggers {
         StatementTriggers { has_begun: true, is_replica: cx.session.is_replica(), ..StatementTriggers::default() }
     }
-    /// The first trigger is a partition's.
+    /// Begins when the first trigger that may fire is a partition's.
     pub fn begin(&mut self, cx: &ExecContext<'_>) {
         *self = StatementTriggers { step: self.step, ..StatementTriggers::new(cx) };
     }
@@ -331,7 +331,7 @@ impl StatementTriggers {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        // They see what it did.
+        // The AFTER triggers see what the statement did.
         cx.txn.next_command();
         let snapshot = cx.txn.take_snapshot();
         let saved = std::mem::replace(&mut cx.snapshot, snapshot);
@@ -350,11 +350,12 @@ impl StatementTriggers {
             let row = queue.row(at, &mut cursor, cx.io())?;
             let [Datum::Int4(partition), Datum::Int4(operation), Datum::Int4(word), Datum::Int8(due), rows @ ..] = row
             else {
-                continue;
+                return Err(Error::internal("a row that waits for its triggers is not as it was queued"));
             };
+            assert!(rows.len() % 2 == 0, "an old and a new row have waited for their triggers");
             let (step, at) = (*partition as usize >> STEP_SHIFT, *partition as usize % (1 << STEP_SHIFT));
             let of = partitions.get(step).and_then(|changed| changed.get(at)).unwrap_or(m);
-            let Some(plan) = &of.triggers else { continue };
+            let plan = of.triggers.as_ref().ok_or_else(|| Error::internal("a row has waited for no triggers"))?;
             let operation = OPERATIONS[(*operation).clamp(0, 2) as usize];
             let (old, new) = rows.split_at(rows.len() / 2);
             let (own_old, own_new);

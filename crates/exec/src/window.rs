@@ -14,14 +14,14 @@ use std::cmp::Ordering;
 
 pub(crate) struct WindowState {
     pub unary: UnaryInput,
-    /// Values of one input row.
+    /// The number of values of one input row.
     width: usize,
     rows: Vec<Datum>,
     results: Vec<Datum>,
     count: usize,
     next: usize,
     done: bool,
-    /// Rows looked at since the last checkpoint.
+    /// How many rows were looked at since the last checkpoint.
     looked: std::cell::Cell<usize>,
 }
 
@@ -37,9 +37,9 @@ struct Partition {
 struct CurrentRow<'a> {
     plan: &'a WindowPlan,
     partition: &'a Partition,
-    /// Its number among all rows.
+    /// The row's number among all rows.
     number: usize,
-    /// Its frame: the first row and the one behind the last.
+    /// The row's frame: the first row and the one behind the last.
     frame: (usize, usize),
 }
 
@@ -61,7 +61,7 @@ impl CurrentRow<'_> {
     }
 }
 
-/// What the frames of a partition's rows are found with.
+/// Finds the frames of a partition's rows.
 struct FrameFinder<'a> {
     plan: &'a WindowPlan,
     partition: &'a Partition,
@@ -148,6 +148,7 @@ impl WindowState {
             let n = specs.len();
             compare_keys(specs, &keys[a * n..(a + 1) * n], &keys[b * n..(b + 1) * n]) == Ordering::Equal
         };
+        assert!(self.rows.len() == self.count * self.width, "the input consists of whole rows");
         self.results = vec![Datum::Null; self.count * plan.functions.len()];
         let mut from = 0;
         while from < self.count {
@@ -453,7 +454,7 @@ impl FrameFinder<'_> {
             ));
         };
         let limit = f(&cx.eval, &[order[i].clone(), offset.clone()])?;
-        // A date and an interval make a timestamp.
+        // A date plus an interval is a timestamp, so dates are compared as timestamps.
         let is_date = matches!(limit, Datum::Timestamp(_)) && k.ty == oids::DATE;
         let compared_type = if is_date { oids::TIMESTAMP } else { k.ty };
         let side = |j: usize| {

@@ -1,4 +1,4 @@
-//! Writing one row: constraints, heap, indexes.
+//! The steps of writing rows: constraints, encoding, index entries.
 
 use super::context::*;
 use super::expr::Evaluate;
@@ -36,7 +36,7 @@ fn failing_row(t: &Table, values: &[Datum], cx: &EvalContext<'_>) -> String {
     format!("Failing row contains ({}).", list.join(", "))
 }
 
-/// Generated columns, NOT NULL, CHECK.
+/// Computes generated columns, and checks NOT NULL, CHECK constraints and partition bounds.
 pub fn complete(m: &ModifyPlan, values: &mut [Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
     for (column, e) in &*m.generated {
         values[*column] = e.eval(values, rt, cx)?;
@@ -186,7 +186,7 @@ pub(crate) fn insert_entries_of(
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<(usize, usize)>> {
-    // One row, or what may be put off, is done row by row.
+    // A single row is done alone, and so are rows of a table with deferrable constraints.
     if rows.rids.len() < 2 || m.indexes.iter().any(|p| p.shape.deferrable) {
         for (n, rid) in rows.rids.iter().enumerate() {
             if let Some(index) =
@@ -199,7 +199,7 @@ pub(crate) fn insert_entries_of(
     }
     let mut conflict = None;
     for (index, p) in m.indexes.iter().enumerate() {
-        // Of rows behind one that conflicts nobody will hear.
+        // Rows behind one that conflicts need no entries: the statement fails at that one.
         let before = conflict.map_or(rows.rids.len(), |(row, _)| row);
         if let Some(row) = insert_entries_into(p, m, rows, before, keys, rt, cx)? {
             conflict = Some((row, index));
@@ -208,7 +208,7 @@ pub(crate) fn insert_entries_of(
     Ok(conflict)
 }
 
-/// Of the rows before that one: the first that conflicts.
+/// Inserts the entries of the rows before `before` into one index; the first row that conflicts.
 fn insert_entries_into(
     p: &IndexPlan,
     m: &ModifyPlan,
@@ -220,7 +220,7 @@ fn insert_entries_into(
 ) -> Result<Option<usize>> {
     let mut from = 0;
     while from < before {
-        // Rows that are judged alike.
+        // Rows whose uniqueness is judged in the same way are inserted together.
         keys.clear();
         let mut alike = None;
         let mut numbers = Vec::new();

@@ -16,7 +16,7 @@ pub struct ConfigEntry {
 
 #[derive(Debug, Default)]
 pub struct Config {
-    /// By token type.
+    /// The dictionaries of each token type, by its number.
     map: [Vec<ConfigEntry>; 24],
     /// A dictionary gives several lexemes for a token, or wants several tokens.
     has_several_lexemes: bool,
@@ -33,7 +33,7 @@ pub struct DocumentWord {
 /// Words of a document's parts, numbered through.
 #[derive(Default)]
 pub struct DocumentWords {
-    /// One behind the other.
+    /// The words' texts, one behind the other.
     text: String,
     list: Vec<WordOccurrence>,
     position: u32,
@@ -56,7 +56,7 @@ fn too_long() -> Error {
 }
 
 impl Config {
-    /// Behind the dictionaries that the token type has already; a type that does not exist gets none.
+    /// Adds a dictionary behind those that the token type has already; a type that does not exist gets none.
     pub fn add(&mut self, kind: usize, entry: ConfigEntry) {
         if let Some(list) = self.map.get_mut(kind).filter(|_| kind > 0) {
             self.has_several_lexemes |= !entry.dictionary.gives_single_lexemes();
@@ -128,7 +128,7 @@ impl DocumentWords {
         }
         Ok(())
     }
-    /// As [`DocumentWords::add`]: no phrase reaches from this text into the next.
+    /// Adds a text as [`DocumentWords::add`] does, so that no phrase reaches from it into the next.
     pub fn add_apart(&mut self, config: &Config, text: &str, notices: &mut Vec<Error>) -> Result<()> {
         let before = self.list.len();
         self.add(config, text, notices)?;

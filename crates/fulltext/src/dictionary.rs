@@ -107,7 +107,7 @@ fn boolean(name: &str, value: &str) -> Result<bool> {
 }
 
 impl Dictionary {
-    /// By the name of its template and its options, as they are in pg_ts_dict.
+    /// A dictionary by the name of its template and its options, as they are in pg_ts_dict.
     pub fn new(template: &str, options: &[(String, String)], source: &dyn DictionarySource) -> Result<Dictionary> {
         match template {
             "simple" => Dictionary::simple(options, source),
@@ -120,7 +120,7 @@ impl Dictionary {
             }
         }
     }
-    /// Of what is part of this crate alone.
+    /// A dictionary that needs nothing but what is part of this crate.
     pub fn built_in(template: &str, options: &[(String, String)]) -> Result<Dictionary> {
         Dictionary::new(template, options, &BuiltInSource)
     }
@@ -196,7 +196,7 @@ impl Dictionary {
     }
 
     /// Does it give one lexeme at most, for one token? Then [`Dictionary::lexize`] tells all.
-    pub fn gives_single_lexemes(&self) -> bool {
+    pub(crate) fn gives_single_lexemes(&self) -> bool {
         matches!(self.kind, DictionaryKind::Simple { .. } | DictionaryKind::Snowball(_))
     }
     pub fn is_thesaurus(&self) -> bool {
@@ -225,7 +225,7 @@ impl Dictionary {
         let mut lexeme = String::new();
         self.lexize_to(token, &mut lexeme).map(|single| (single == SingleLexeme::Lexeme).then_some(lexeme))
     }
-    /// The same; a lexeme is appended to `out`.
+    /// Lexizes as [`Dictionary::lexize`] does; a lexeme is appended to `out`.
     pub(crate) fn lexize_to(&self, token: &str, out: &mut String) -> Option<SingleLexeme> {
         match &self.kind {
             DictionaryKind::Simple { accept } => {
@@ -347,7 +347,7 @@ pub fn parse_given_options(text: &str) -> Result<Vec<DictionaryOption>> {
         options.push(DictionaryOption { name, value, is_number });
     }
 }
-/// Up to the closing quote; a doubled one is one, and so is a doubled backslash in a literal.
+/// Reads up to the closing quote; a doubled quote is one, and so is a doubled backslash in a literal.
 fn quoted(quote: char, chars: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) -> Option<()> {
     loop {
         let c = chars.next()?;

@@ -217,7 +217,7 @@ impl TsQuery {
     }
 }
 
-/// One of the left or one of the right: every pair of them is needed.
+/// The matches of an OR: one of the left or one of the right; every pair of them is needed.
 fn either(left: &[MatchPositions], right: &[MatchPositions]) -> Vec<MatchPositions> {
     let mut all = Vec::with_capacity(left.len() * right.len());
     for a in left {

@@ -63,7 +63,7 @@ impl DataFile {
         Err(Error::new(sqlstate::CONFIG_FILE_ERROR, message))
     }
     /// Each line with its end; an error gets the line as its context.
-    pub fn each_line<'a>(&'a self, mut visit: impl FnMut(&'a str) -> Result<()>) -> Result<()> {
+    pub(crate) fn each_line<'a>(&'a self, mut visit: impl FnMut(&'a str) -> Result<()>) -> Result<()> {
         for (i, line) in self.text.split_inclusive('\n').enumerate() {
             let context = || format!("line {} of configuration file \"{}\": \"{line}\"", i + 1, self.path);
             visit(line).map_err(|e| e.with_context(context()))?;

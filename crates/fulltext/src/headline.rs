@@ -91,9 +91,9 @@ struct HeadlineWord<'a> {
     text: &'a str,
     kind: u8,
     position: u16,
-    /// Of the query's items.
+    /// The number of the query's item that the word satisfies.
     item: Option<usize>,
-    /// The same word once more, for another item.
+    /// Whether the word stands here once more because it satisfies another item too.
     repeated: bool,
     selected: bool,
     shown: bool,

@@ -4,9 +4,9 @@ use kilndb_base::work::SmallSteps;
 use kilndb_base::{Error, Result, sqlstate};
 
 /// The greatest position; what is beyond has it, too.
-pub const POSITION_MAX: u32 = 16383;
+pub(crate) const POSITION_MAX: u32 = 16383;
 /// A lexeme is shorter than this.
-pub const LEXEME_BYTES: usize = 2047;
+pub(crate) const LEXEME_BYTES: usize = 2047;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LexemeDialect {
@@ -77,7 +77,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The next lexeme; None at the end.
-    pub fn next_lexeme(&mut self) -> Result<Option<ScannedLexeme>> {
+    pub(crate) fn next_lexeme(&mut self) -> Result<Option<ScannedLexeme>> {
         self.skip_spaces()?;
         self.steps.step(100)?;
         let is_web = self.dialect == LexemeDialect::Web;

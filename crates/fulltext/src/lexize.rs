@@ -10,7 +10,7 @@ use kilndb_base::{Result, work};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Behind the last token of a text.
+/// The token behind the last one of a text.
 const END: Token<'static> = Token { kind: 0, text: "" };
 
 /// Tokens and what they become together; None: no dictionary knows them.
@@ -93,7 +93,7 @@ impl<'c, 'a> Lexizer<'c, 'a> {
             }
         }
     }
-    /// One token after the other, until a dictionary knows one or asks for more.
+    /// Takes one token after the other, until a dictionary knows one or asks for more.
     fn ask_dictionaries(&mut self) -> Option<Lexemes> {
         while let Some(token) = self.waiting.front() {
             for (i, entry) in self.config.dictionaries(token.kind).iter().enumerate().skip(self.place) {

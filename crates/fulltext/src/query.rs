@@ -88,7 +88,7 @@ pub(crate) fn legacy_crc(bytes: &[u8]) -> i32 {
 }
 
 impl TsQuery {
-    /// Of items whose `left` is not yet known.
+    /// A query of items whose `left` is not yet known.
     pub(crate) fn link(mut items: Vec<QueryItem>) -> Result<TsQuery> {
         // From the end: how long the subtree that begins at an item is, and how deep.
         let mut sizes: Vec<(usize, usize)> = vec![(0, 0); items.len() + 1];

@@ -36,7 +36,7 @@ struct QueryParser<'a> {
     is_first: bool,
     open: usize,
     word: OperandReading<'a>,
-    /// In postfix order.
+    /// The query's parts in postfix order.
     parts: Vec<QueryPart>,
     notices: Vec<Error>,
 }

@@ -53,7 +53,7 @@ fn weight_of(weights: &[f32; 4], p: u16) -> f32 {
 }
 
 fn rank_and(weights: &[f32; 4], vector: &TsVector, query: &TsQuery) -> f32 {
-    /// Of a lexeme without positions.
+    /// The positions of a lexeme that has none.
     const NOWHERE: &[u16] = &[16383];
     let operands = unique_operands(query);
     if operands.len() < 2 {

@@ -71,7 +71,7 @@ impl QueryNode {
     fn equals(&self, other: &QueryNode) -> bool {
         self.sign == other.sign && self.compare(other).is_eq()
     }
-    /// One node for `a & b & c`, all in order. A chain is gathered at once: level by level would be quadratic.
+    /// Makes one node of `a & b & c`, all in order. A chain is gathered at once: level by level would be quadratic.
     fn normalize(&mut self) -> Result<()> {
         let operator = self.operator();
         let is_chain = matches!(operator, Some(QueryOperator::And | QueryOperator::Or));

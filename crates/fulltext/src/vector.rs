@@ -10,7 +10,7 @@ use kilndb_base::{Error, Result, sqlstate, work};
 use std::cmp::Ordering;
 
 pub const DATA_MAX: usize = (1 << 20) - 1;
-pub const POSITIONS_MAX: usize = 256;
+pub(crate) const POSITIONS_MAX: usize = 256;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lexeme {
@@ -50,7 +50,7 @@ fn unique_positions(positions: &mut Vec<u16>) {
 }
 
 impl TsVector {
-    /// Of lexemes in any order: equal ones are merged.
+    /// A vector of lexemes in any order: equal ones are merged.
     pub fn from_lexemes(mut lexemes: Vec<Lexeme>) -> Result<TsVector> {
         work::sort_by(&mut lexemes, |a, b| a.word.as_bytes().cmp(b.word.as_bytes()))?;
         let mut merged: Vec<Lexeme> = Vec::with_capacity(lexemes.len());
@@ -108,7 +108,7 @@ impl TsVector {
     pub fn send(&self, out: &mut Vec<u8>) {
         self.send_noting(out, &mut |_, _| {});
     }
-    /// The same; `begins` is told each lexeme's number and how long `out` is before it.
+    /// Writes what [`TsVector::send`] writes; `begins` is told each lexeme's number and how long `out` is before it.
     pub(crate) fn send_noting(&self, out: &mut Vec<u8>, begins: &mut dyn FnMut(usize, usize)) {
         out.extend_from_slice(&(self.lexemes.len() as u32).to_be_bytes());
         for (n, l) in self.lexemes.iter().enumerate() {
@@ -204,7 +204,7 @@ impl TsVector {
     }
 }
 
-/// In quotes, with quotes and backslashes doubled.
+/// Writes a word in quotes, with quotes and backslashes doubled.
 pub(crate) fn write_quoted(word: &str, out: &mut Vec<u8>) {
     out.push(b'\'');
     for b in word.bytes() {
@@ -241,7 +241,7 @@ impl<'a> Reader<'a> {
     pub fn u32(&mut self) -> Result<u32> {
         Ok(self.bytes(4)?.iter().fold(0, |v, b| v << 8 | u32::from(*b)))
     }
-    /// Up to a zero byte.
+    /// Reads up to a zero byte.
     pub fn word(&mut self) -> Result<&'a [u8]> {
         let end = self.0.iter().position(|b| *b == 0);
         let end = end.ok_or_else(|| Error::new(sqlstate::PROTOCOL_VIOLATION, "invalid string in message"))?;

@@ -69,7 +69,7 @@ impl TsVector {
             lexemes: self.lexemes.iter().map(|l| Lexeme { word: l.word.clone(), positions: Vec::new() }).collect(),
         }
     }
-    /// With one weight everywhere, or on the words given.
+    /// The vector with one weight everywhere, or on the words given.
     pub fn set_weight(&self, weight: u16, only: Option<&[&str]>) -> Result<TsVector> {
         let mut out = self.clone();
         let set = |l: &mut Lexeme| l.positions.iter_mut().for_each(|p| *p = position(*p) | weight << 14);
@@ -96,7 +96,8 @@ impl TsVector {
             self.lexemes.iter().enumerate().filter(|(i, _)| gone.binary_search(i).is_err()).map(|(_, l)| l.clone());
         Ok(TsVector { lexemes: lexemes.collect() })
     }
-    /// Only positions with one of the weights (bit per weight), only lexemes that keep some.
+    /// The vector with only those positions that have one of the weights (a bit per weight), and only lexemes that keep
+    /// some.
     pub fn filter_weights(&self, mask: u16) -> TsVector {
         let kept = self.lexemes.iter().filter_map(|l| {
             let positions: Vec<u16> = l.positions.iter().copied().filter(|p| mask & 1 << weight(*p) != 0).collect();

@@ -80,7 +80,7 @@ pub fn record_file(path: &Path, address: &Address, engine: &str) -> Result<Strin
 struct ConversationTurn<'a> {
     /// The line of the first thing sent, from 1.
     line: usize,
-    /// That of the last one, from 0.
+    /// The line of the last thing sent, from 0.
     last_sent: usize,
     sent: Vec<&'a str>,
     answer: Vec<String>,

@@ -76,7 +76,7 @@ impl Server {
         &self.address
     }
 
-    /// From now on it is reached through its Unix socket in `folder`.
+    /// Makes the server be reached through its Unix socket in `folder` from now on.
     pub fn reach_in(&mut self, folder: &Path) {
         self.address.host = folder.display().to_string();
     }
@@ -85,8 +85,8 @@ impl Server {
         self.child.id()
     }
 
-    /// Of the process that does KilnDB's work: a child of the one that was started. One that has crashed may not have
-    /// its successor yet, which is waited for.
+    /// The id of the process that does KilnDB's work: a child of the one that was started. One that has crashed may not
+    /// have its successor yet, which is waited for.
     pub fn engine_pid(&self) -> io::Result<u32> {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
@@ -187,7 +187,7 @@ pub fn start_kilndb(data: &Path, port: u16, settings: &[&str]) -> io::Result<Ser
     start_program(&kilndb_program()?, data, port, settings)
 }
 
-/// As [`start_kilndb`], of another build of it.
+/// Starts another build of KilnDB as [`start_kilndb`] does its own.
 pub fn start_program(program: &Path, data: &Path, port: u16, settings: &[&str]) -> io::Result<Server> {
     let mut command = Command::new(program);
     command.arg("serve").arg("-D").arg(data).args(["-h", "127.0.0.1", "-p", &port.to_string()]);
@@ -225,7 +225,7 @@ pub fn check_kilndb(data: &Path) -> io::Result<()> {
     check_program(&kilndb_program()?, data)
 }
 
-/// As [`check_kilndb`], of another build of it.
+/// Checks a data folder as [`check_kilndb`] does, with another build of KilnDB.
 pub fn check_program(program: &Path, data: &Path) -> io::Result<()> {
     let output = Command::new(program).arg("check").arg("-D").arg(data).output()?;
     if output.status.success() {

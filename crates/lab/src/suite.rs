@@ -27,7 +27,7 @@ pub struct FileRun<'a> {
 
 pub struct Suite {
     pub name: &'static str,
-    /// From the root of the repository.
+    /// The folder of the suite's files, from the root of the repository.
     pub folder: &'static str,
     pub extension: &'static str,
     /// What the number that `one` answers counts.

@@ -12,7 +12,7 @@ pub(crate) struct IndexMatch {
     pub lower: Option<(Expr, bool)>,
     pub upper: Option<(Expr, bool)>,
     pub any_of: Option<Expr>,
-    /// The column after `equal` is not NULL.
+    /// The condition says that the column after `equal` is not NULL.
     pub not_null: bool,
     /// Positions of the conditions that the index answers.
     pub used: Vec<usize>,
@@ -118,7 +118,7 @@ fn tid_value(rel: u32, p: &Expr) -> Option<Expr> {
     }
 }
 
-/// `ctid = x OR ctid = y`.
+/// The alternatives of `ctid = x OR ctid = y`.
 fn tid_alternatives(rel: u32, p: &Expr) -> Option<Vec<Expr>> {
     let ExprKind::Or(list) = &p.kind else { return None };
     list.iter().map(|e| tid_value(rel, e)).collect()
@@ -136,7 +136,7 @@ pub(crate) fn order_of(rel: u32, index: &Index, equal: usize, wanted: &[SortKey]
         if c.rel != rel {
             return None;
         }
-        // Columns fixed by an equality sort trivially.
+        // A column that is fixed by an equality is sorted anyway.
         if index.keys[..equal].iter().any(|k| k.attnum == c.att) {
             continue;
         }

@@ -108,7 +108,7 @@ impl Planner<'_> {
         if let Some(h) = q.having.as_ref().filter(|_| self.explains()) {
             info.push(format!("Filter: {}", self.show(h)));
         }
-        // Layout: groups, aggregates, GROUPING values.
+        // The columns are: groups, aggregates, GROUPING values.
         let mut layout = Layout::default();
         for i in 0..group_count {
             layout.0.push(ColId { rel, att: i as i16 + 1 });
@@ -141,7 +141,7 @@ impl Planner<'_> {
         }
         let mut planned = PlannedNode { node, layout };
         if let Some(h) = having {
-            // Shown with the aggregate.
+            // EXPLAIN shows the condition with the aggregate.
             planned = self.filter_as(planned, &h, rows, "")?;
         }
         Ok(self.by_partition(planned))
@@ -177,7 +177,7 @@ struct AggColumns<'x> {
     groups: &'x [Expr],
     aggs: &'x mut Vec<Expr>,
     groupings: &'x mut Vec<Vec<usize>>,
-    /// What aggregates of this level are columns of in subqueries, and what they are here.
+    /// The relation whose columns stand for this level's aggregates in subqueries, and the aggregates.
     outer_rel: u32,
     outer: Vec<Expr>,
 }
@@ -187,14 +187,14 @@ impl AggColumns<'_> {
         let loc = e.loc;
         *e = Expr::column(ColId { rel: self.rel, att: group as i16 + 1 }, e.ty, e.typmod).at(loc);
     }
-    /// What is sorted or divided by a constant may as well be sorted by the grouped one.
+    /// A constant that is sorted by may as well be the grouped one.
     fn replace_key(&mut self, e: &mut Expr) {
         match self.groups.iter().position(|g| is_constant(e) && kilndb_bind::same(g, e)) {
             Some(i) => self.replace_by_group(e, i),
             None => self.replace(e),
         }
     }
-    /// What an aggregate of this level is that stands in a subquery.
+    /// The aggregate of this level that a column in a subquery stands for.
     fn outer_aggregate(&self, id: ColId) -> Option<Expr> {
         if id.rel != self.outer_rel || self.outer_rel == 0 {
             return None;
@@ -229,7 +229,7 @@ impl AggColumns<'_> {
                 return;
             }
             ExprKind::SubLink(s) => {
-                // Correlated columns of the grouped level.
+                // Correlated columns of the grouped level are replaced by columns of its result.
                 let _ = s.query.rewrite(&mut |x| {
                     let ExprKind::Column(id) = &x.kind else { return Ok(()) };
                     if let Some(made) = self.outer_aggregate(*id) {

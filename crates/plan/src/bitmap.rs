@@ -1,7 +1,7 @@
 //! Bitmap scans: rows found by inverted indexes, read in their order.
 //!
 //! Invariants
-//! 1. What the indexes find is a superset of the rows wanted: the scan's filter has all conditions.
+//! 1. The indexes find a superset of the rows wanted: the scan's filter has all conditions.
 //!
 //! Must not know: terms.
 
@@ -19,7 +19,7 @@ const QUERY_MATCHES: Oid = 3637;
 const VECTOR_MATCHES_OLD: Oid = 3660;
 const QUERY_MATCHES_OLD: Oid = 3661;
 
-/// Which rows to read. Combinations have the number of the node that EXPLAIN shows.
+/// The rows to read, as combinations of index searches. Each combination has the number of the node that EXPLAIN shows.
 pub enum Bitmap {
     Index(InvertedAccess),
     All(Vec<Bitmap>, usize),
@@ -28,7 +28,7 @@ pub enum Bitmap {
 
 pub struct InvertedAccess {
     pub index: Arc<Index>,
-    /// None of a partitioned table.
+    /// The index; None if the table is partitioned.
     pub relation: Option<Arc<Relation>>,
     pub conditions: Vec<InvertedCondition>,
     /// The node that EXPLAIN shows.
@@ -37,14 +37,14 @@ pub struct InvertedAccess {
 
 /// A condition that an inverted index can look for.
 pub struct InvertedCondition {
-    /// Of the index.
+    /// The number of the index's column.
     pub column: u8,
     pub class: InvertedClass,
     pub strategy: u16,
     pub value: CExpr,
 }
 
-/// A way to find rows.
+/// A way to find rows with inverted indexes.
 #[derive(Clone)]
 pub(crate) struct BitmapPath {
     source: BitmapSource,
@@ -66,7 +66,7 @@ struct InvertedMatch {
     strategy: u16,
     value: Expr,
     condition: Expr,
-    /// With the column on its left.
+    /// The condition with the column on its left.
     turned: Expr,
 }
 
@@ -104,7 +104,7 @@ impl BitmapPath {
     }
 }
 
-/// What reading that many rows of a table in order costs.
+/// The cost of reading that many rows of a table in order.
 pub(crate) fn heap_cost(rows: f64, pages: f64) -> f64 {
     let fetched = (2.0 * pages * rows / (2.0 * pages + rows)).min(pages).max(1.0);
     // The more of the table, the less is saved by leaving out the rest.
@@ -234,7 +234,7 @@ impl Planner<'_> {
         for e in list {
             let mut parts = Vec::new();
             e.clone().conjuncts(&mut parts);
-            // What holds for all rows may imply an index's condition.
+            // Conditions of the whole scan may imply the predicate of a partial index.
             let own = parts.len();
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
             let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
@@ -391,7 +391,7 @@ impl Planner<'_> {
         })
     }
 
-    /// What EXPLAIN shows of a filter.
+    /// The line that EXPLAIN shows for a filter.
     pub(super) fn filter_text<'e>(&self, rel: &Rel, preds: impl Iterator<Item = &'e Expr>) -> Option<String> {
         let shown: Vec<String> = preds.filter(|_| self.explains()).map(|e| self.show_scan(rel.id, e)).collect();
         (!shown.is_empty()).then(|| format!("Filter: {}", super::shown_text::and_text(&shown)))
@@ -408,7 +408,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What EXPLAIN shows of the indexes below a partition's bitmap scan.
+    /// The nodes that EXPLAIN shows for the indexes below a partition's bitmap scan.
     pub(super) fn bitmap_of_leaf(&self, leaf: &Table, node: &PlanNode) -> Vec<Arc<PlanNode>> {
         let mut all = Vec::new();
         for n in node.children() {

@@ -1,4 +1,4 @@
-//! Bound expressions to compiled ones.
+//! Compiles bound expressions to expression programs.
 
 use super::Planner;
 use super::expression::RoutineCall;
@@ -13,7 +13,7 @@ use kilndb_types::types::HeldAs;
 use kilndb_types::{Datum, cast, key, oids};
 use std::sync::Arc;
 
-/// Where columns are in the row an expression is evaluated over. Searched from the front.
+/// The columns of the row that an expression is evaluated over. It is searched from the front.
 #[derive(Clone, Debug, Default)]
 pub struct Layout(pub Vec<ColId>);
 
@@ -85,7 +85,7 @@ impl Planner<'_> {
             }
             ExprKind::CaseArg => CExpr::CaseArg,
             ExprKind::Coalesce(l) => match self.compile_all(l, layout)? {
-                // The others are never looked at.
+                // Arguments behind a constant that is not NULL are never evaluated.
                 list if matches!(list.first(), Some(CExpr::Const(d)) if !d.is_null()) => list.into_vec().swap_remove(0),
                 list => CExpr::Coalesce(list),
             },
@@ -286,7 +286,7 @@ impl Planner<'_> {
         Some((functions::range::constructor(&info.source)?, functions::range::type_arguments(ty)))
     }
 
-    /// How a function is called that is not built in, or runs statements.
+    /// The call of a function that is not built in, or that runs statements.
     pub(crate) fn routine_call(&self, f: &FuncExpr, e: &Expr, spread: bool) -> Option<Arc<RoutineCall>> {
         (f.oid >= FIRST_USER_OID || functions::is_routine(f.oid)).then(|| {
             Arc::new(RoutineCall {
@@ -354,7 +354,7 @@ impl Planner<'_> {
         match value {
             Some(Ok(value)) => Ok(CExpr::Const(value)),
             Some(Err(e)) if e.is_interruption() => Err(e),
-            // Other errors are for the execution, which may never come to this call.
+            // Other errors are raised by the execution, which may never reach this call.
             _ => Ok(c),
         }
     }
@@ -374,7 +374,7 @@ impl Planner<'_> {
     fn compile_cast(&self, e: &Expr, arg: &Expr, kind: CastKind, explicit: bool, layout: &Layout) -> Result<CExpr> {
         let (from, to) = (self.base_type(arg.ty), self.base_type(e.ty));
         let with_length = match &arg.kind {
-            // How many bits of a number are kept is for the cast to know.
+            // The cast itself depends on the number of bits, so the call is left as it is.
             ExprKind::Func(f) if kind == CastKind::Typmod && to == oids::BIT => {
                 self.compile_cast_call(f, to, e.typmod, layout)?
             }

@@ -1,4 +1,4 @@
-//! Common table expressions that are kept as such.
+//! Common table expressions that are not merged into their parents.
 
 use super::*;
 use kilndb_base::Error;

@@ -1,4 +1,4 @@
-//! INSERT, UPDATE, DELETE.
+//! Plans of INSERT, UPDATE and DELETE.
 
 use super::expression::CExpr;
 use super::*;
@@ -68,7 +68,7 @@ impl Planner<'_> {
             && !table.is_catalog
             && table.partition_key.is_none()
             && table.partition_of == 0;
-        // Then what finds the rows hands on what is read of them.
+        // In this case the scan that finds the rows hands on the columns that are needed.
         let is_alone = q.rels.len() == 1 && !q.filter.iter().any(Expr::has_sublink);
         if !is_plain || !is_alone || !d.triggers.is_empty() || !d.returning.is_empty() {
             return Vec::new();
@@ -115,7 +115,7 @@ impl Planner<'_> {
         assigned
     }
 
-    /// What is done with each row of the input, of one kind.
+    /// The plan of one kind of change for each row of the input.
     pub(super) fn change_plan(
         &self,
         d: &Dml,
@@ -132,7 +132,7 @@ impl Planner<'_> {
         if d.kind != DmlKind::Insert && old_ctid.is_none() && !is_view {
             return Err(Error::unsupported("UPDATE or DELETE of rows that cannot be identified in this plan"));
         }
-        // The wider row: see ModifyPlan.
+        // The wider row has the layout that [`ModifyPlan`] describes.
         let mut wide = layout.clone();
         if d.kind == DmlKind::Insert {
             wide.0.extend(Self::row_layout(table, d.rel).0);
@@ -361,7 +361,7 @@ impl Planner<'_> {
         if d.kind == DmlKind::Insert && !may_update {
             return Ok(Vec::new());
         }
-        // Of a partitioned table what its partitions' triggers change is not known.
+        // For a partitioned table it is not known what the partitions' triggers change.
         let is_partitioned = d.table.partition_key.is_some();
         let changes = |c: &usize| changed.get(*c).copied().unwrap_or(true);
         self.references_to(&d.table, &|columns| {

@@ -1,8 +1,10 @@
 //! How many rows a condition on elements leaves: `tsvector @@ tsquery`, `@>`, `<@`, `&&` of arrays, `value = ANY
-//! (array)`. Estimated as PostgreSQL does, from what ANALYZE says of common elements; without that from its defaults.
+//! (array)`. It is estimated as PostgreSQL does, from the common elements that ANALYZE has found, or else from
+//! defaults.
 //!
 //! Invariants
-//! 1. Elements come independently of one another; of `<@` the numbers of different elements in a row correct that.
+//! 1. Elements are assumed to be independent of one another; for `<@` the numbers of distinct elements per row correct
+//!    that.
 //!
 //! Must not know: what paths cost.
 
@@ -17,7 +19,7 @@ use kilndb_types::key::compare;
 use kilndb_types::{Datum, EvalContext, oids};
 use std::cmp::Ordering;
 
-/// One element that is not known to be common.
+/// The selectivity of one element that is not known to be common.
 const ELEMENT: f64 = 0.005;
 const OVERLAP: f64 = 0.01;
 /// A prefix takes the common lexemes for samples of all if there are so many.
@@ -55,7 +57,7 @@ impl Planner<'_> {
         }
     }
 
-    /// None of what is no column of the table, or has not been analyzed.
+    /// The element statistics of an expression. None: it is no column of the table, or was not analyzed.
     fn elements_of(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> Option<Arc<ElementStatistics>> {
         let ExprKind::Column(c) = &access::strip(e).kind else { return None };
         if c.rel != rel.id || c.att <= 0 {
@@ -67,7 +69,7 @@ impl Planner<'_> {
         self.catalog.element_statistics(table, c.att).ok().flatten()
     }
 
-    /// One of a few partitions stands for all, the first of these that has been analyzed.
+    /// One partition stands for all: the first of a few that was analyzed.
     fn elements_of_partition(&self, table: &Table, attnum: i16) -> Option<Arc<ElementStatistics>> {
         let name = &table.columns.get(usize::try_from(attnum - 1).ok()?)?.name;
         let map = self.catalog.partition_map(table.oid).ok()?;
@@ -186,7 +188,7 @@ impl Lexemes<'_> {
     fn least(&self) -> f64 {
         f64::from(self.frequencies[self.words.len()])
     }
-    /// Of a word that is not common.
+    /// The selectivity of a word that is not common.
     fn rare(&self) -> f64 {
         ELEMENT.min(self.least() / 2.0)
     }
@@ -216,7 +218,7 @@ impl Lexemes<'_> {
             }
             all += share - all * share;
         }
-        // Other words begin so as often as these do.
+        // Words that are not common are assumed to have the prefix as often as common ones do.
         let share = f64::clamp(matched, 0.0, 1.0)
             + (1.0 - f64::clamp(all, 0.0, 1.0)) * f64::from(count) / self.words.len() as f64;
         share.max(self.rare())
@@ -292,7 +294,7 @@ fn contained(element: Oid, items: &[&Datum], known: &ElementStatistics) -> f32 {
     let rare = (ELEMENT as f32).min(known.frequencies[common.len()] / 2.0);
     let with_null = known.frequencies[common.len() + 2];
     let Some((average, histogram)) = known.counts.split_last() else { return ELEMENT as f32 };
-    // What is left of the average are rare elements.
+    // The rest of the average number of elements are rare elements.
     let mut rest = *average - common.iter().sum::<f32>();
     let mut others_absent = 1.0f32;
     let mut shares: Vec<f32> = vec![rare; items.len()];
@@ -316,7 +318,7 @@ fn contained(element: Oid, items: &[&Datum], known: &ElementStatistics) -> f32 {
     (sum * (1.0 - with_null)).clamp(0.0, 1.0)
 }
 
-/// Only the greatest of very many.
+/// Keeps only the greatest shares if there are very many.
 fn limit_effort(shares: &mut Vec<f32>, common: usize) {
     if shares.len() > EFFORT * common / (common + shares.len()).max(1) {
         let b = common as f64;
@@ -326,7 +328,7 @@ fn limit_effort(shares: &mut Vec<f32>, common: usize) {
     }
 }
 
-/// How likely it is that exactly 0, 1 … `most` of independent events happen. `rest`: the sum of what is rare besides,
+/// The probabilities that exactly 0, 1 … `most` of independent events happen. `rest` is the sum of rare ones besides,
 /// by Poisson's law.
 fn distribution(events: &[f32], most: usize, rest: f32) -> Vec<f32> {
     let mut row = vec![0.0f32; most + 1];

@@ -1,6 +1,6 @@
-//! What an expression program is: slots and function pointers are settled, nothing is looked up per row.
+//! Expression programs: slots and function pointers are resolved, so that nothing is looked up per row.
 //!
-//! Must not know: how it is run. The executor does.
+//! Must not know: how a program is run, which the executor knows.
 
 use kilndb_base::Oid;
 use kilndb_bind::ir::{BoolTestKind, CompareKind, SqlValue};
@@ -62,7 +62,7 @@ pub enum CExpr {
         checks: Box<[(String, CExpr)]>,
         arg: Box<CExpr>,
     },
-    /// Each element of an array as `element` makes it of a row that is the element.
+    /// Converts each element of an array with `element`, whose row is the element.
     ArrayMap {
         to: Oid,
         element: Box<CExpr>,
@@ -72,7 +72,7 @@ pub enum CExpr {
         op: IntOp,
         args: Box<[CExpr; 2]>,
     },
-    /// Of two integers of the same type; `f` says what is wrong with the others.
+    /// An operation on two integers of the same type; `f` is called for others, and raises their errors.
     Arithmetic {
         op: Arithmetic,
         wide: bool,
@@ -204,7 +204,7 @@ pub enum CExpr {
         any: bool,
         args: Box<[CExpr; 2]>,
     },
-    /// `x = ANY (constant array)` over hashed keys.
+    /// `x = ANY (constant array)`, looked up in a hash table.
     InSet {
         ty: Oid,
         arg: Box<CExpr>,
@@ -220,7 +220,7 @@ pub enum CExpr {
     },
     SubPlan(Box<SubPlanUse>),
     SqlValue(SqlValue),
-    /// Evaluated once per run.
+    /// An expression that is evaluated once per run.
     Once {
         index: usize,
         arg: Box<CExpr>,
@@ -238,7 +238,8 @@ pub fn int_of(d: &Datum) -> Option<i64> {
 }
 
 impl CExpr {
-    /// Without a row: made of constants, parameters of the statement, and functions of these.
+    /// Does the expression consist of constants, parameters of the statement, and functions of these, so that it needs
+    /// no row?
     pub fn is_known_at_start(&self) -> bool {
         match self {
             CExpr::Const(_) | CExpr::Param(_) | CExpr::SqlValue(_) => true,
@@ -283,7 +284,7 @@ pub enum SubPlanKind {
 pub struct SubPlanUse {
     pub index: usize,
     pub kind: SubPlanKind,
-    /// (exec param, slot of the outer row).
+    /// The execution parameters to set, each with the slot of the outer row.
     pub set: Vec<(usize, usize)>,
     /// WITH queries inside of it that depend on something outside of themselves: they start anew with it.
     pub ctes: Vec<usize>,
@@ -294,14 +295,14 @@ pub struct SubPlanUse {
     pub hash: Option<Vec<(CExpr, usize, Oid)>>,
 }
 
-/// A call of a routine as a plan has it.
+/// A call of a routine in a plan.
 #[derive(Debug)]
 pub struct RoutineCall {
     pub oid: Oid,
     pub name: Arc<str>,
     pub strict: bool,
     pub returns_set: bool,
-    /// Of the arguments, as this call has them.
+    /// The types of the arguments in this call.
     pub argument_types: Vec<Oid>,
     pub result_type: Oid,
     pub is_polymorphic: bool,
@@ -330,7 +331,7 @@ impl RoutineCall {
             variadic: false,
         }
     }
-    /// What settles polymorphic types: of the arguments, then of the result.
+    /// The types that resolve polymorphic ones: those of the arguments, then that of the result.
     pub fn types(&self) -> Vec<Oid> {
         if !self.is_polymorphic {
             return Vec::new();

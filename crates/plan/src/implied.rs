@@ -15,7 +15,7 @@ const BROADCAST: Oid = 698;
 const SET_MASKLEN: Oid = 605;
 const NETWORK: Oid = 683;
 
-/// What `preds` imply, beside themselves.
+/// The conditions that `preds` imply, beside themselves.
 pub fn implied(planner: &Planner<'_>, preds: &[Expr]) -> Result<Vec<Expr>> {
     let mut out = Vec::new();
     for p in preds {
@@ -52,7 +52,7 @@ fn ends(network: &Expr) -> (Expr, Expr) {
     (call(NETWORK, "network", vec![network.clone()]), last)
 }
 
-/// Without what is implied and not used.
+/// The conditions without those that are implied and not used by the index.
 pub(crate) fn keep_used(preds: &[Expr], implied: &[Expr], m: &mut access::IndexMatch) -> Vec<Expr> {
     let mut kept = preds.to_vec();
     for (i, e) in implied.iter().enumerate() {

@@ -4,7 +4,7 @@
 //! Invariants
 //! 1. A call is replaced only if the result, the errors and the number of evaluations of volatile or expensive
 //!    arguments stay the same.
-//! 2. What cannot be replaced is called, and says what is wrong with it when it runs.
+//! 2. A function that cannot be replaced is called, and raises its errors when it runs.
 //! 3. A plan is made anew when any function changes (`catalog::changes` counts a change of pg_proc as one of
 //!    everything).
 
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// top.
 const FIRST_REL: u32 = 0x4000_0000;
 
-/// Functions in functions.
+/// How deep functions may be nested in functions.
 const DEPTH_MAX: usize = 32;
 
 struct Inliner<'a> {
@@ -57,7 +57,7 @@ impl<'a> Inliner<'a> {
         })
     }
 
-    /// What a table's definition adds to a change of its rows.
+    /// Inlines functions in the expressions that a table's definition adds to a change of its rows.
     fn rules(&mut self, d: &mut Dml) -> Result<()> {
         let definitions = d.generated.iter_mut().map(|a| &mut a.expr).chain(d.checks.iter_mut().map(|(_, e)| e));
         let keys = d.indexes.iter_mut().flat_map(|i| i.expressions.iter_mut().flatten().chain(i.predicate.as_mut()));
@@ -103,7 +103,7 @@ impl<'a> Inliner<'a> {
             b's' => !expr.is_volatile(),
             _ => true,
         };
-        // Values that are there are no NULLs.
+        // These kinds of expressions are never NULL.
         let is_known =
             info.volatility == b'i' && f.args.iter().all(|a| matches!(&a.kind, ExprKind::Const(d) if !d.is_null()));
         let strict = info.strict && !is_known;
@@ -179,7 +179,7 @@ impl<'a> Inliner<'a> {
     }
 }
 
-/// At any level.
+/// Has the query a WITH clause at any level?
 fn has_ctes(q: &Query) -> bool {
     let mut found = !q.ctes.is_empty();
     q.for_exprs(&mut |e| found |= e.any(&|e| matches!(&e.kind, ExprKind::SubLink(s) if has_ctes(&s.query))));
@@ -246,7 +246,7 @@ fn arguments_may_move(body: &Expr, arguments: &[usize], f: &FuncExpr, strict: bo
 /// Operators that an argument that is evaluated twice may have.
 const EXPENSIVE: f64 = 10.0;
 
-/// In operators; a routine counts as PostgreSQL counts one by default.
+/// The cost of an expression in operators; a routine costs as much as PostgreSQL assumes by default.
 fn cost(e: &Expr) -> f64 {
     let own = match &e.kind {
         ExprKind::Func(f) if f.oid >= FIRST_USER_OID => 100.0,
@@ -265,7 +265,7 @@ fn replace_parameter(e: &mut Expr, arguments: &[usize], values: &[Expr]) -> Resu
     {
         *e = value.clone();
     } else {
-        // Positions are of another text.
+        // The position would be one in another text.
         e.loc = -1;
     }
     Ok(())

@@ -57,7 +57,7 @@ fn within(small: &[u32], big: &[u32]) -> bool {
 pub(super) struct HashCondition {
     /// What is equal: an expression over the probe side, one over the build side.
     pub keys: Vec<(Expr, Expr)>,
-    /// The other conditions.
+    /// The other conditions of the join.
     pub residual: Vec<Expr>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct FromPlan {
 }
 
 impl Planner<'_> {
-    /// All of FROM with all of WHERE.
+    /// Plans the whole FROM clause with the whole WHERE clause.
     pub(crate) fn plan_from(&self, q: &Query, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
         let mut preds = Vec::new();
         if let Some(f) = &q.filter {
@@ -151,7 +151,7 @@ impl Planner<'_> {
                 continue;
             }
             let p = self.plan_item(q, &items[i], &own[i], &[], if single { wanted } else { &[] }, limited && single)?;
-            // Cheapest first; fewer rows first.
+            // The item with the fewest rows comes first.
             if first.as_ref().is_none_or(|(_, f)| p.rows < f.rows) {
                 first = Some((i, p));
             }
@@ -217,7 +217,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Joins those whose columns are all there.
+    /// Adds the semi joins whose columns are all there.
     fn join_semis(
         &self,
         mut current: FromPlan,
@@ -386,7 +386,7 @@ impl Planner<'_> {
         }
         let plain = self.plan_item(q, item, own, &[], &[], false)?;
         let mut best: Option<FromPlan> = None;
-        // By index of the inner table, the join conditions as parameters.
+        // One way is an index of the inner table, with the join conditions as parameters.
         if let JoinTree::Rel(_) = item.tree
             && !joins.is_empty()
             && let Some(Rel { kind: RelKind::Table(_), .. }) = q.rels.iter().find(|r| r.id == item.rels[0])
@@ -587,7 +587,7 @@ impl Planner<'_> {
         }
         let outer = self.plan_trees(q, &[left], push_left, &[], false)?;
         let right_item = |preds: Vec<Expr>| self.plan_trees(q, &[right], preds, &[], false);
-        // Lateral references from right to left.
+        // The right side may have lateral references to the left one.
         let mut uses = Vec::new();
         for id in &right_rels {
             if let Some(rel) = q.rels.iter().find(|r| r.id == *id) {
@@ -620,7 +620,7 @@ impl Planner<'_> {
                     best = Some((cost, probe));
                 }
             }
-            // A full join has no other way.
+            // A full join can only be a hash join.
             let may_hash = self.catalog.planner_switches().hashjoin || kind != JoinKind::Left;
             let keys = self.hash_keys(&on_rest, &outer.planned.layout, &inner.planned.layout).filter(|_| may_hash);
             let hash_cost = outer.cost + inner.cost + (outer.rows + inner.rows * 1.5) * 0.015;

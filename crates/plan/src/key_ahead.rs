@@ -1,4 +1,4 @@
-//! The one partition that a statement is about, if a parameter says which: the executor asks for it from memory before
+//! The partition that a statement's parameter leads to: the executor prefetches it into the processor's caches before
 //! the statement comes to it.
 //!
 //! Invariant: it is a guess, which nothing but speed depends on; the statement finds its partitions itself.
@@ -11,20 +11,20 @@ use kilndb_base::sync::atomic::AtomicUsize;
 use kilndb_catalog::operator_class::EQUAL;
 use kilndb_catalog::partition::{PartitionKey, PartitionStrategy};
 
-/// Of a table whose partitions are as many as its remainders, by a key of one column.
+/// The hash partitioning of a table by one column, with as many partitions as remainders.
 pub struct KeyAhead {
     pub table: Oid,
-    /// The key's.
+    /// The base type of the key's column.
     pub base_type: Oid,
     pub parameter: usize,
     pub to_change: bool,
-    /// Where the partitions' slots are (0: not known yet), and how many: for whoever runs the plan.
+    /// The address of the partitions' slots (0: not known yet), and how many there are. The executor fills them in.
     pub slots: AtomicUsize,
     pub count: AtomicUsize,
 }
 
 impl KeyAhead {
-    /// Of the plan with this root.
+    /// The parameter of the plan with this root that leads to one partition, if there is one.
     pub fn of(root: &PlanNode) -> Option<KeyAhead> {
         KeyAhead::below(root, false)
     }
@@ -77,7 +77,7 @@ fn is_simple(key: &PartitionKey) -> bool {
     key.strategy == PartitionStrategy::Hash && key.parts.len() == 1 && !key.has_user_classes() && !key.has_expressions()
 }
 
-/// What a column of the only row is.
+/// The expression that a column of the only row is made of.
 fn made_of(input: &PlanNode, column: usize) -> Option<&CExpr> {
     match &input.op {
         Op::Values { rows } if rows.len() == 1 => rows[0].get(column),

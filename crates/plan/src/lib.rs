@@ -1,15 +1,16 @@
-//! Plans: how a bound query is run.
+//! The planner: from a bound query to a plan.
 //!
 //! Invariants
 //! 1. A plan is read-only and holds no state of a run: sessions share it.
-//! 2. A column that an expression needs and its input does not have is an execution parameter; whoever runs the
-//!    part with the expression has set it before.
+//! 2. A column that an expression needs and its input does not have is an execution parameter, which the executor sets
+//!    before it runs the part with the expression.
 //!
 //! Must not know: syntax, sessions, snapshots, transactions, how anything is run.
 //!
-//! Of storage it knows what a plan hands on without looking into it: opened relations ([`kilndb_storage::Relation`], so
-//! that a statement does not look them up each time it runs; [`kilndb_storage::Engine`] opens them), the modes of table
-//! locks, the counters that EXPLAIN shows of planning, and the prefetch of a plan's own parts. It reads no row.
+//! Of storage it knows only what a plan hands on without looking into it: opened relations
+//! ([`kilndb_storage::Relation`], so that a statement does not look them up each time it runs;
+//! [`kilndb_storage::Engine`] opens them), the modes of table locks, the counters that EXPLAIN shows of planning, and
+//! the prefetch of a plan's own parts. It reads no row.
 
 mod access;
 mod agg;
@@ -67,7 +68,7 @@ pub struct Planner<'a> {
     subplans: RefCell<Vec<Arc<PlanNode>>>,
     /// Subqueries that depend on nothing outside, by `SubLink::id`: number and width of the subplan.
     init_plans: RefCell<HashMap<u32, (usize, usize)>>,
-    /// Those that the query levels being planned use, the innermost level last.
+    /// The columns that the query levels being planned use, the innermost level last.
     level_init_plans: RefCell<Vec<Vec<usize>>>,
     node_init_plans: RefCell<HashMap<usize, Vec<usize>>>,
     /// Subplans that only conditions judged again use: EXPLAIN does not show them.
@@ -85,8 +86,8 @@ pub struct Planner<'a> {
     next_rel: Cell<u32>,
     /// Every column that any expression of the statement uses.
     needed: RefCell<HashSet<ColId>>,
-    /// How often expressions use a column, where that is known: rows that are locked or changed are judged again by all
-    /// their columns.
+    /// How often expressions use each column. It is not known if rows are locked or changed, because their recheck uses
+    /// all columns.
     uses: HashMap<ColId, usize>,
     /// Columns of an UPDATE's table that are only copied to the row's next version, and of no fixed width: they are not
     /// decoded.
@@ -94,18 +95,18 @@ pub struct Planner<'a> {
     locks: RefCell<Vec<(Oid, LockMode)>>,
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
-    /// What EXPLAIN shows columns and relations by; none: the plan is not shown.
+    /// The names by which EXPLAIN shows columns and relations; None: the plan is not shown.
     names: Option<ShownNames>,
-    /// EXPLAIN (VERBOSE).
+    /// The plan is shown by EXPLAIN (VERBOSE).
     verbose: bool,
     eval: Option<EvalContext<'a>>,
-    /// By node id: what rows are divided by (see `partitionwise`).
+    /// By node id: the division of a node's rows by partitions (see `partitionwise`).
     divisions: RefCell<HashMap<usize, partitionwise::PartitionDivision>>,
-    /// What is compiled is run again and again, outside of a plan.
+    /// The expressions that are compiled run outside of a plan, again and again.
     is_detached: bool,
 }
 
-/// A planned part with its columns.
+/// A planned node with the columns that it yields.
 pub struct PlannedNode {
     pub node: Arc<PlanNode>,
     pub layout: Layout,
@@ -367,7 +368,7 @@ impl Planner<'_> {
         };
         Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
     }
-    /// A node with its EXPLAIN lines.
+    /// Makes a node with its EXPLAIN lines.
     pub(crate) fn node_with(
         &self,
         op: Op,
@@ -388,7 +389,7 @@ impl Planner<'_> {
             None => locks.push((oid, mode)),
         }
     }
-    /// Storage, shared or the session's own.
+    /// Opens a relation, of the shared storage or of the session's own.
     pub fn relation(&self, id: RelationId) -> Result<Arc<Relation>> {
         match self.catalog.temporary() {
             Some(own) => own.relation(self.engine, id),
@@ -437,11 +438,11 @@ impl Planner<'_> {
             })
             .collect()
     }
-    /// The plan is made to be shown.
+    /// Is the plan made to be shown by EXPLAIN?
     pub(crate) fn explains(&self) -> bool {
         self.names.is_some()
     }
-    /// As a node that reads relation `rel` shows it.
+    /// An expression as a node that reads relation `rel` shows it.
     pub(crate) fn show_scan(&self, rel: u32, e: &Expr) -> String {
         self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.catalog))
     }

@@ -29,7 +29,7 @@ impl Planner<'_> {
         let first = self.subplans.borrow().len();
         let on = self.compile(on, &input.layout)?;
         self.hidden_subplans.borrow_mut().extend(first..self.subplans.borrow().len());
-        // Of the statement itself: what is the same for all of its actions, and the number of columns that it returns.
+        // Plans what is the same for all actions of the statement, and the number of columns that it returns.
         let mut whole = d.clone();
         whole.returning.iter_mut().for_each(|t| t.expr = Expr::null(t.expr.ty));
         let mut plan = self.change_plan(&whole, input, RowRecheck::default(), triggers)?;
@@ -50,7 +50,7 @@ impl Planner<'_> {
         Some(Dml { kind, assignments, merge: Vec::new(), merge_on: None, ..d.clone() })
     }
 
-    /// What the target's columns, and merge_action(), are in the RETURNING of an action.
+    /// Replaces the target's columns and merge_action() in RETURNING by what they are for one action.
     fn returning_of_action(&self, d: &mut Dml) -> Result<()> {
         let (row, name) = match d.kind {
             DmlKind::Insert => (d.new_rel, "INSERT"),
@@ -63,7 +63,7 @@ impl Planner<'_> {
                 match &mut e.kind {
                     ExprKind::Column(c) if c.rel == named => c.rel = row,
                     ExprKind::MergeAction => e.kind = ExprKind::Const(Datum::text(name)),
-                    // Another subquery in each action.
+                    // A subquery gets another id in each action, because each has a plan of its own.
                     ExprKind::SubLink(s) => s.id = self.new_rel(),
                     _ => {}
                 }

@@ -4,7 +4,7 @@ use super::*;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_types::{Datum, oids};
 
-/// Of a built-in min or max: its argument, and whether it is max.
+/// The argument of a built-in min or max, and whether it is max.
 fn min_or_max(e: &Expr) -> Option<(&Expr, bool)> {
     let ExprKind::Agg(a) = &e.kind else { return None };
     let max = match &*a.name {
@@ -106,7 +106,7 @@ impl Planner<'_> {
             f.conjuncts(&mut conditions);
         }
         conditions.push(Expr::new(ExprKind::IsNull { arg: Box::new(arg.clone()), negated: true }, oids::BOOL));
-        // There are no NULLs, so it does not matter where they would be.
+        // NULLs are excluded by a condition, so it does not matter where they would be sorted.
         for nulls_first in [max, !max] {
             let key = SortKey { expr: arg.clone(), descending: max, nulls_first };
             if self.plan_table(&own, table, &conditions, std::slice::from_ref(&key), true)?.sorted {

@@ -19,9 +19,9 @@ pub struct OutputColumn {
     pub name: String,
     pub type_oid: Oid,
     pub typmod: i32,
-    /// Bytes of a value, -1 if they vary.
+    /// The size in bytes of a value, -1 if it varies.
     pub type_len: i16,
-    /// What clients see of a domain: the type under it, and its modifier.
+    /// The type that clients see: for a domain the type under it, with its modifier.
     pub shown_type: Oid,
     pub shown_typmod: i32,
     pub table_oid: Oid,
@@ -53,11 +53,11 @@ impl CommandTag {
 
 pub struct Plan {
     pub root: Arc<PlanNode>,
-    /// By the number that `CExpr::SubPlan` refers to.
+    /// The subplans, by the number that `CExpr::SubPlan` refers to.
     pub subplans: Vec<Arc<PlanNode>>,
-    /// By node id: which of `subplans` run once for the query level that the node is the top of.
+    /// By node id: which of `subplans` run once for the query level whose top the node is.
     pub init_plans: HashMap<usize, Vec<usize>>,
-    /// Those that EXPLAIN does not show.
+    /// The subplans that EXPLAIN does not show.
     pub hidden_subplans: HashSet<usize>,
     pub ctes: Vec<CtePlan>,
     /// (parameter, WITH query): the query's rows are those of the parameter's present value.
@@ -66,14 +66,14 @@ pub struct Plan {
     pub once: usize,
     pub nodes: usize,
     pub columns: Vec<OutputColumn>,
-    /// Table locks to take before running.
+    /// The table locks that are taken before the plan runs.
     pub locks: Vec<(Oid, LockMode)>,
     pub is_read_only: bool,
-    /// It writes to what is not temporary, or locks rows of it.
+    /// The plan writes to tables that are not temporary, or locks rows of them.
     pub changes_permanent: bool,
     pub param_types: Vec<Oid>,
     pub tag: CommandTag,
-    /// The tag's text.
+    /// The text of the command tag.
     pub command: &'static str,
     /// Data-modifying statements report rows changed; with RETURNING they also return rows.
     pub has_returning: bool,
@@ -86,9 +86,9 @@ pub struct Plan {
     pub run_always: Vec<usize>,
     /// Names for which no temporary object was found, and would be.
     pub names: Vec<String>,
-    /// Relations and types that it was made with.
+    /// The relations and types that the plan depends on.
     pub objects: Vec<Oid>,
-    /// It uses temporary objects: of no use to another session, nor when these have changed.
+    /// The plan uses temporary objects, so it is of no use to another session, nor when these have changed.
     pub is_private: bool,
     /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan:
     /// the same text means something else to others.
@@ -97,12 +97,13 @@ pub struct Plan {
     pub places: Vec<Oid>,
     /// A small one whose execution can be run again, and holds nothing much meanwhile.
     pub keeps_state: bool,
-    /// Where in memory its parts are: among hundreds of plans that take turns none is in the processor's cache.
+    /// The addresses of the plan's parts, to be prefetched: when hundreds of plans take turns, none is in the
+    /// processor's cache.
     pub parts: Box<[usize]>,
     pub key_ahead: Option<super::key_ahead::KeyAhead>,
 }
 
-/// Nothing but scans and what passes their rows on.
+/// Does the plan consist of scans and nodes that pass their rows on?
 pub(super) fn is_pipeline(node: &PlanNode) -> bool {
     match &node.op {
         Op::Result { .. } | Op::SeqScan(_) | Op::IndexScan { .. } => true,
@@ -111,7 +112,7 @@ pub(super) fn is_pipeline(node: &PlanNode) -> bool {
     }
 }
 
-/// What EXPLAIN tells of the making of a plan.
+/// What EXPLAIN shows about the planning of a statement.
 #[derive(Default)]
 pub struct PlanningReport {
     pub nanos: u64,
@@ -147,7 +148,7 @@ pub struct PlanNode {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ScanOutput {
-    /// Index in `Table::columns`.
+    /// The column with this index in `Table::columns`.
     Column(usize),
     Ctid,
     TableOid,
@@ -159,15 +160,15 @@ pub enum ScanOutput {
 
 pub struct Scan {
     pub table: Arc<Table>,
-    /// None of a partitioned table: who runs it says which partition.
+    /// The heap; None if the table is partitioned: the executor says which partition is read.
     pub heap: Option<Arc<Relation>>,
     pub outputs: Vec<ScanOutput>,
-    /// What is decoded of each column.
+    /// What is decoded of each column of the table.
     pub needed: Vec<ColumnFetch>,
-    /// So many of `outputs` are the needed columns, in order; they come first.
+    /// How many of `outputs`, at their beginning, are the needed columns in order.
     pub leading: usize,
     pub filter: Option<CExpr>,
-    /// Any thread can tell what the filter keeps.
+    /// The filter needs no session, so any thread can evaluate it.
     pub is_self_contained: bool,
     /// Conditions beside the filter, of scans that read whole rows.
     pub tests: Vec<StoredTest>,
@@ -196,17 +197,17 @@ pub struct IndexAccess {
     pub index: Arc<Index>,
     /// None of a partitioned table.
     pub relation: Option<Arc<Relation>>,
-    /// Values of the leading key columns.
+    /// The values of the leading key columns.
     pub equal: Vec<CExpr>,
-    /// Of the column after those, in the index's own direction already.
+    /// The bounds of the column after those in `equal`, already in the index's own direction.
     pub lower: Option<IndexBound>,
     pub upper: Option<IndexBound>,
     /// `= ANY (array)` on the first column after `equal`: one range per element.
     pub any_of: Option<CExpr>,
-    /// Without the NULLs of the column after `equal`.
+    /// Entries with NULL in the column after `equal` are left out.
     pub not_null: bool,
     pub backward: bool,
-    /// At most one row.
+    /// The access finds at most one row.
     pub unique_point: bool,
     /// Key expressions over a table row, for the recheck; empty: plain columns only.
     pub keys: Vec<CExpr>,
@@ -221,7 +222,7 @@ pub struct SortSpec {
 
 pub struct AggSpec {
     pub oid: Oid,
-    /// What gathers the rows; None: there is no such aggregate in this build, which running it tells.
+    /// The aggregate's implementation. None: this build has none, which is an error when the plan runs.
     pub make: Option<AggregateFn>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
@@ -235,28 +236,28 @@ pub struct AggSpec {
     pub star: bool,
 }
 
-/// What EXPLAIN shows of a function that is read like a table.
+/// What EXPLAIN shows about a function in FROM.
 pub struct ShownFunction {
-    /// Schema and name, if it is one function.
+    /// The schema and name, if it is one function.
     pub name: Option<(String, String)>,
     pub alias: String,
 }
 
 pub struct FunctionCall {
-    /// Who computes it, if it is a built-in function.
+    /// The implementation, if it is a built-in function.
     pub function: Option<FunctionKind>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
     pub arg_types: Vec<Oid>,
     pub strict: bool,
     pub returns_set: bool,
-    /// If it is no set-returning call: the expression.
+    /// The expression, if it is no set-returning call.
     pub scalar: Option<CExpr>,
     pub columns: usize,
     pub composite: bool,
-    /// What a column definition list says.
+    /// The row type of a column definition list.
     pub shape: Option<Arc<kilndb_catalog::routine::TupleDescriptor>>,
-    /// If it is no built-in function.
+    /// The call, if it is no built-in function.
     pub routine: Option<Arc<RoutineCall>>,
 }
 
@@ -267,7 +268,7 @@ pub enum ProjectItem {
 
 pub struct WindowFn {
     pub oid: Oid,
-    /// Who computes it; None: there is no such function in this build, which running it tells.
+    /// The function's implementation. None: this build has none, which is an error when the plan runs.
     pub function: Option<FunctionKind>,
     pub name: Arc<str>,
     pub args: Vec<CExpr>,
@@ -300,7 +301,7 @@ pub struct WindowPlan {
 pub struct LockTarget {
     pub table: Arc<Table>,
     pub heap: Option<Arc<Relation>>,
-    /// Of a partitioned table: the slot that says which partition the row is in.
+    /// The slot that says which partition the row is in, if the table is partitioned.
     pub tableoid: Option<usize>,
     /// Slot of ctid, and (slot, output) of the other columns of the row.
     pub ctid: usize,
@@ -329,7 +330,7 @@ pub enum Op {
         bitmap: super::Bitmap,
         shown: Vec<Arc<PlanNode>>,
     },
-    /// Only for EXPLAIN: what is not run as a node. `index`: the one that it is about, or 0.
+    /// A node that only EXPLAIN shows, and that is not run. `index`: the index that it is about, or 0.
     Shown {
         index: Oid,
         below: Vec<Arc<PlanNode>>,
@@ -338,14 +339,14 @@ pub enum Op {
     Partitions(Box<super::partition::PartitionScan>),
     /// The input for one partition, or a few, after the other.
     ByPartition(Box<super::partitionwise::ByPartition>),
-    /// One row: how many rows the heap shows.
-    /// `is_system`: the session's temporary rows of the system table count too.
+    /// One row with the number of visible rows of the heap. `is_system`: the session's temporary rows of the system
+    /// table count too.
     CountScan {
         heap: Arc<Relation>,
         table: Oid,
         is_system: bool,
     },
-    /// Without rows: they come from `ExecContext::source`.
+    /// If `rows` is None they come from `ExecContext::source`.
     Values {
         rows: Vec<Vec<CExpr>>,
     },
@@ -396,9 +397,9 @@ pub enum Op {
         types: Vec<Oid>,
         sets: Option<Vec<Vec<usize>>>,
         aggs: Vec<AggSpec>,
-        /// GROUPING(…): indexes of group expressions.
+        /// The indexes of group expressions for each GROUPING(…).
         groupings: Vec<Vec<usize>>,
-        /// Rows of one group follow one another.
+        /// The rows of one group follow one another in the input.
         sorted: bool,
         /// Several threads may each aggregate a part of the table that is the input.
         in_parts: bool,
@@ -449,11 +450,12 @@ pub struct IndexPlan {
     pub relation: Arc<Relation>,
     pub shape: Arc<IndexShape>,
     pub predicate: Option<Arc<CExpr>>,
-    /// What the key ends with: the heap's name, in a tree that has entries of several.
+    /// The bytes that a key ends with: the heap's name, in a tree that has entries of several heaps.
     pub suffix: Option<[u8; 4]>,
 }
 
-/// Of most tables it is one, which is read with the rest of the target.
+/// The plans of a table's indexes. Most tables have one index, whose plan is stored inline with the target's other
+/// fields.
 pub enum IndexPlans {
     One(IndexPlan),
     Several(Arc<[IndexPlan]>),
@@ -480,17 +482,18 @@ impl std::ops::Deref for IndexPlans {
     }
 }
 
-/// How entries are made of rows. Partitions share it where it is the same: of a thousand, each has its own in no cache.
+/// How index entries are made from rows. Partitions share it where it is the same: a thousand copies would be in no
+/// cache.
 pub struct IndexShape {
     pub unique: bool,
     pub nulls_not_distinct: bool,
     pub deferrable: bool,
     pub keys: Vec<IndexKey>,
-    /// Over a table row.
+    /// The expressions are over a row of the table.
     pub values: Vec<CExpr>,
     /// Columns (indexes in `Table::columns`) that the entry depends on.
     pub depends: Vec<usize>,
-    /// Of the columns of an index of terms; of another index none.
+    /// The term classes of the columns of an inverted index; empty for other indexes.
     pub classes: Vec<InvertedClass>,
 }
 
@@ -519,7 +522,7 @@ impl IndexShape {
     }
 }
 
-/// How a joined row is judged again after one of its tables' rows has changed.
+/// The conditions by which a joined row is checked again after one of its tables' rows has changed.
 #[derive(Default)]
 pub struct RowRecheck {
     /// Conditions of outer joins, inner ones first, and the slots that become null where they are not true.
@@ -533,10 +536,10 @@ pub struct RowRecheck {
 
 pub struct ForeignKeyPlan {
     pub key: Arc<ForeignKey>,
-    /// This table's columns (indexes in `Table::columns`).
+    /// The columns of this table (indexes in `Table::columns`).
     pub columns: Vec<usize>,
     pub parent: Arc<Table>,
-    /// Its rows and the index that the key is of; None of a partitioned table, whose partitions have them.
+    /// The heap and the index of the referenced key; None if the table is partitioned: its partitions have them.
     pub target: Option<(Arc<Relation>, Arc<Relation>)>,
     /// The index's keys: which foreign-key column, its type, descending, nulls first.
     pub index_keys: Vec<(usize, Oid, bool, bool)>,
@@ -544,20 +547,20 @@ pub struct ForeignKeyPlan {
 
 pub struct ReferencedPlan {
     pub key: Arc<ForeignKey>,
-    /// Columns of this (the referenced) table.
+    /// The columns of this table, which is the referenced one.
     pub columns: Vec<usize>,
     pub child: Arc<Table>,
     pub child_columns: Vec<usize>,
 }
 
-/// What MERGE does with a row of the join: the first step whose conditions hold.
+/// The plan of MERGE: for each row of the join the first step whose conditions hold is executed.
 pub struct MergePlan {
     pub steps: Vec<MergeStep>,
-    /// Over the input's row: do its two sides match?
+    /// The join condition over the input's row: do its two sides match?
     pub on: CExpr,
-    /// There are steps for rows of the target without a source.
+    /// Are there steps for rows of the target without a source (NOT MATCHED BY SOURCE)?
     pub by_source: bool,
-    /// Slots of the target's row.
+    /// The slots of the target's row.
     pub target: Vec<usize>,
 }
 pub struct MergeStep {
@@ -568,7 +571,7 @@ pub struct MergeStep {
 }
 
 pub struct ConflictPlan {
-    /// OIDs of indexes; empty: all unique ones.
+    /// The OIDs of the arbiter indexes; empty: all unique indexes.
     pub arbiters: Vec<Oid>,
     pub update: Option<ConflictUpdatePlan>,
 }
@@ -582,12 +585,12 @@ pub struct ConflictUpdatePlan {
 /// The triggers that a statement may fire, by name.
 pub struct TriggerPlan {
     pub list: Vec<Arc<PlannedTrigger>>,
-    /// By operation: are changed rows kept, as they were and as they are?
+    /// By operation: are the old rows and the new rows kept for transition tables?
     pub captures: [(bool, bool); 3],
     /// As [`ModifyStatement::assigned`], by this table's columns.
     pub assigned: Arc<[bool]>,
     pub has_before_row: bool,
-    /// BEFORE UPDATE … FOR EACH ROW.
+    /// There is a trigger BEFORE UPDATE … FOR EACH ROW, which may change the new row.
     pub may_change_row: bool,
     /// The table is a view; INSTEAD OF triggers do what is to be done.
     pub is_instead: bool,
@@ -598,7 +601,7 @@ pub struct PlannedTrigger {
     pub when: Option<CExpr>,
 }
 
-/// What a statement does with rows, wherever they are.
+/// What a statement does with rows, whichever table or partition they are in.
 pub struct ModifyStatement {
     pub kind: DmlKind,
     pub input: Arc<PlanNode>,
@@ -619,18 +622,19 @@ pub struct ModifyStatement {
     pub key_update: bool,
     /// UPDATE: new rows may be made before others are stored, whatever the indexes.
     pub ahead: bool,
-    /// Of a partitioned table.
+    /// The routing to partitions, if the table is partitioned.
     pub routing: Option<Arc<super::partition::Routing>>,
     pub merge: Option<Arc<MergePlan>>,
 }
 
-/// Where rows are, and what holds for them there: the table that the statement names, or one of its partitions.
-/// Partitions keep theirs for all statements that do the same to their rows ([`super::partition::TargetKey`]).
+/// The table that a row is in, and the rules that hold for it there: the table that the statement names, or one of its
+/// partitions. Partitions keep theirs for all statements that do the same to their rows
+/// ([`super::partition::TargetKey`]).
 pub struct ModifyTarget {
     pub table: Arc<Table>,
     /// Whose description stored rows follow: the named table's, if the partition's are the same.
     pub stored_as: Arc<Table>,
-    /// None of a partitioned table, whose rows are its partitions', and of a view.
+    /// The heap; None for a partitioned table, whose partitions have the rows, and for a view.
     pub heap: Option<Arc<Relation>>,
     pub indexes: IndexPlans,
     pub rules: Arc<TargetRules>,
@@ -644,42 +648,42 @@ impl std::ops::Deref for ModifyTarget {
     }
 }
 
-/// What holds for the rows of a target, but for its storage. Partitions share it where it is the same: of thousands,
-/// each has its own in no cache.
+/// The rules for the rows of a target, apart from its storage. Partitions share them where they are the same: thousands
+/// of copies would be in no cache.
 pub struct TargetRules {
-    /// The statement names the table.
+    /// Does the statement name the table?
     pub is_named: bool,
     /// UPDATE, DELETE, MERGE: slots of the old row's columns (by index in `Table::columns`).
     pub old_columns: Arc<[Option<usize>]>,
-    /// Over a table row.
+    /// The expressions are over a row of the table.
     pub generated: Arc<[(usize, CExpr)]>,
     pub checks: Arc<[(String, CExpr)]>,
     pub not_null: Arc<[usize]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,
-    /// UPDATE: columns assigned or generated.
+    /// The columns that an UPDATE assigns or that are generated.
     pub changed: Arc<[bool]>,
     /// UPDATE: new rows may be made before others are stored, and no index entry changes.
     pub at_once: bool,
-    /// ON CONFLICT: positions in `indexes`.
+    /// The arbiters of ON CONFLICT, as positions in `indexes`.
     pub arbiters: Arc<[usize]>,
     /// The statement names a partition: new rows must belong to it.
     pub must_belong: bool,
-    /// Of a partition whose columns are not those of the table that the statement names.
+    /// The column mapping of a partition whose columns are not those of the table that the statement names.
     pub columns: Option<Arc<super::partition::PartitionColumns>>,
     pub triggers: Option<Arc<TriggerPlan>>,
-    /// Of a partition: tables that its foreign keys look at.
+    /// The tables that a partition's foreign keys look at, to be locked.
     pub locks: Arc<[(Oid, LockMode)]>,
 }
 
 impl TargetRules {
-    /// No more than what columns are set and must not be NULL.
+    /// Are there no rules but which columns are set and which must not be NULL?
     pub fn is_plain(&self) -> bool {
         let has_expressions = !self.generated.is_empty() || !self.checks.is_empty();
         let has_keys = !self.foreign_keys.is_empty() || !self.referenced_by.is_empty() || !self.locks.is_empty();
         !has_expressions && !has_keys && self.columns.is_none() && self.triggers.is_none()
     }
-    /// Of two plain ones.
+    /// Are two plain sets of rules the same?
     pub fn is_like(&self, other: &TargetRules) -> bool {
         let flags = |r: &TargetRules| (r.is_named, r.at_once, r.must_belong);
         flags(self) == flags(other)
@@ -707,7 +711,7 @@ impl std::ops::Deref for ModifyPlan {
 }
 
 impl ModifyPlan {
-    /// Of a partitioned table that the statement names.
+    /// The routing, if this is the plan of a partitioned table that the statement names.
     #[inline]
     pub fn routing(&self) -> Option<&Arc<super::partition::Routing>> {
         self.statement.routing.as_ref().filter(|_| self.target.is_named)
@@ -715,11 +719,11 @@ impl ModifyPlan {
 }
 
 impl Plan {
-    /// All parts are read in a moment, each by way of the one before: asks for them at once.
+    /// Prefetches all parts of the plan at once. They are about to be read, each by way of the one before.
     pub fn fetch_ahead(&self) {
         self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
     }
-    /// A SELECT whose WITH queries change nothing.
+    /// Is the plan a SELECT whose WITH queries change nothing?
     pub fn is_query(&self) -> bool {
         self.command == "SELECT" && self.run_always.is_empty()
     }
@@ -736,10 +740,10 @@ impl Plan {
     }
 }
 
-/// Of each part so much is read first.
+/// How many bytes of each part are prefetched.
 const PART_BYTES: usize = 192;
 
-/// For [`Plan::parts`].
+/// Collects the addresses for [`Plan::parts`].
 pub fn parts<'n>(tops: impl IntoIterator<Item = &'n Arc<PlanNode>>) -> Box<[usize]> {
     let mut parts = Vec::new();
     let mut nodes: Vec<&Arc<PlanNode>> = tops.into_iter().collect();
@@ -770,7 +774,7 @@ impl PlanNode {
             Op::SetOp { left, right, .. } => vec![left, right],
             Op::Modify(m) => vec![&m.statement.input],
             Op::Partitions(p) => match p.shown.as_slice() {
-                // Shown as the node itself.
+                // A single partition is shown as the node itself.
                 [one] => one.node.children(),
                 several => several.iter().map(|s| &s.node).collect(),
             },
@@ -789,7 +793,7 @@ impl Scan {
 }
 
 impl ConflictPlan {
-    /// Where the arbiters, or the indexes of a partition that are parts of them, are among `indexes`.
+    /// The positions among `indexes` of the arbiters, or of the partition's indexes that are parts of them.
     pub fn positions(arbiters: &[Oid], indexes: &[IndexPlan]) -> Vec<usize> {
         let is_arbiter =
             |p: &IndexPlan| if arbiters.is_empty() { p.index.unique } else { arbiters.contains(&p.index.oid) };

@@ -1,9 +1,9 @@
 //! Partitioned tables: one plan, whatever the number of partitions (docs/decisions/0018).
 //!
 //! Invariants
-//! 1. A plan holds nothing of a partition: what it finds its rows by is a scan of the partitioned table's own shape,
-//!    which runs on one partition after another.
-//! 2. Conditions on columns say which partitions may have rows; which those are is found when the plan runs.
+//! 1. A plan holds nothing of a partition: it has a scan in terms of the partitioned table, which runs on one partition
+//!    after another.
+//! 2. Conditions on columns decide which partitions may have rows. They are evaluated when the plan runs.
 
 use super::access;
 use super::expression::CExpr;
@@ -17,14 +17,14 @@ use kilndb_catalog::partition::PartitionMap;
 use kilndb_catalog::{FunctionInfo, IndexKey, Table};
 use kilndb_types::Datum;
 
-/// The operator = of booleans.
+/// The OID of the operator = of booleans.
 const BOOLEAN_EQUAL: Oid = 91;
 
-/// What is said of a column of the partitioned table, or of an expression of its key.
+/// What a pruning condition is about: a column of the partitioned table, or an expression of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PruneSubject {
     Column(i16),
-    /// By position in the key.
+    /// The expression at this position in the key.
     Expression(usize),
 }
 
@@ -39,7 +39,7 @@ pub enum PruneCondition {
         operator: Oid,
         value: CExpr,
     },
-    /// By an operator that is an equality.
+    /// Equality with one of the elements of an array.
     AnyOf {
         subject: PruneSubject,
         operator: Oid,
@@ -64,12 +64,12 @@ impl PruneCondition {
 
 pub struct PartitionScan {
     pub table: Arc<Table>,
-    /// Runs on a partition.
+    /// The scan that runs on each partition.
     pub template: Arc<PlanNode>,
     pub prune: PruneCondition,
     /// The order that each partition's rows have, if it is to be that of all.
     pub order: Option<PartitionOrder>,
-    /// EXPLAIN: the partitions' scans, for show.
+    /// The partitions' scans as EXPLAIN shows them.
     pub shown: Vec<ShownScan>,
 }
 
@@ -88,15 +88,15 @@ pub struct PartitionOrder {
     pub ranges: Option<bool>,
 }
 
-/// What rows of a partitioned table are assigned to partitions by.
+/// The key by which rows of a partitioned table are routed to partitions.
 pub struct Routing {
     /// The expressions of the key, over a table row; None: a column.
     pub key: Vec<Option<CExpr>>,
     /// UPDATE, DELETE: the slot that says which partition a row is in.
     pub tableoid: usize,
-    /// UPDATE: a column of the key is assigned to.
+    /// Does the UPDATE assign to a column of the key?
     pub changes_key: bool,
-    /// Made when it is first asked for.
+    /// The key of plans for partitions, made when it is first asked for.
     shape: OnceLock<Option<Arc<TargetKey>>>,
     /// How often the plan has run, up to [`Routing::OFTEN`].
     runs: AtomicU32,
@@ -105,7 +105,8 @@ pub struct Routing {
 impl Routing {
     const OFTEN: u32 = 16;
 
-    /// Of the plan that has this routing; `make` is asked the first time. None: the plan has more to it.
+    /// The key of the plan that has this routing; `make` computes it the first time. None: plans for partitions cannot
+    /// be shared.
     #[inline]
     pub fn shape(&self, make: impl FnOnce() -> Option<Arc<TargetKey>>) -> Option<&Arc<TargetKey>> {
         self.shape.get_or_init(make).as_ref()
@@ -121,8 +122,8 @@ impl Routing {
     }
 }
 
-/// All that a [`ModifyTarget`] of a partition depends on, of the statement and of the table that it names: statements
-/// of one shape, whoever's they are, share what a partition keeps.
+/// All properties of a statement, and of the table that it names, on which a [`ModifyTarget`] of a partition depends:
+/// statements with equal keys, of whatever session, share what a partition keeps.
 #[derive(PartialEq, Eq)]
 pub struct TargetKey {
     kind: DmlKind,
@@ -135,7 +136,7 @@ pub struct TargetKey {
 }
 
 impl TargetKey {
-    /// None: it has more to it.
+    /// None: the plan depends on more than these properties.
     pub fn of(plan: &ModifyPlan) -> Option<TargetKey> {
         if plan.triggers.as_ref().is_some_and(|t| t.captures_any()) {
             return None;
@@ -187,9 +188,9 @@ pub struct TableRules {
     pub indexes: Arc<[IndexPlan]>,
     pub foreign_keys: Arc<[ForeignKeyPlan]>,
     pub referenced_by: Arc<[ReferencedPlan]>,
-    /// Its row triggers.
+    /// The row triggers of the partition.
     pub triggers: Vec<Arc<super::node::PlannedTrigger>>,
-    /// Tables that foreign keys look at.
+    /// The tables that foreign keys look at.
     pub locks: Arc<[(Oid, LockMode)]>,
 }
 
@@ -247,7 +248,7 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// Pages of all partitions, from those of a few.
+    /// Estimates the pages of all partitions from those of a few.
     pub(crate) fn partition_pages(&self, table: &Table) -> Result<f64> {
         const LOOKED_AT: usize = 4;
         let map = self.catalog.partition_map(table.oid)?;
@@ -536,11 +537,11 @@ fn ranges_in_order(rel: &Rel, table: &Table, wanted: &[SortKey]) -> Option<bool>
     fits.then_some(descending)
 }
 
-/// What is known while a plan is made. Functions of users' operator classes are called then if they can be replaced by
-/// what they stand for.
+/// The values of conditions that are known while a plan is made. Functions of users' operator classes are called then
+/// if they can be inlined.
 struct PlanTimeValues<'p, 'c> {
     planner: &'p Planner<'c>,
-    /// One of them cannot.
+    /// One of these functions cannot be called before the plan runs.
     calls_later: bool,
 }
 
@@ -595,7 +596,7 @@ pub fn index_is_part_of(catalog: &dyn CatalogView, index: &kilndb_catalog::Index
 }
 
 impl ModifyPlan {
-    /// Where a column of the table that the statement names is.
+    /// The position in the partition of a column of the table that the statement names.
     #[inline]
     pub fn own_column(&self, named: usize) -> Option<usize> {
         match &self.columns {

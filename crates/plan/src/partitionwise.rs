@@ -11,13 +11,13 @@ use super::*;
 use kilndb_catalog::Table;
 use kilndb_catalog::partition::PartitionMap;
 
-/// What rows are divided by.
+/// How the rows of a node are divided by partitions.
 #[derive(Clone)]
 pub(crate) struct PartitionDivision {
     /// The scans that the rows come from, by node id.
     scans: Vec<DividedScan>,
     map: Arc<PartitionMap>,
-    /// By part of the key: the columns that have its values.
+    /// For each part of the key the columns that have its values.
     keys: Vec<Vec<ColId>>,
     /// EXPLAIN: the number behind the alias of a table's first partition, 0 for none.
     first_number: usize,
@@ -28,7 +28,7 @@ struct DividedScan {
     node: usize,
     table: Arc<Table>,
     alias: String,
-    /// EXPLAIN: the partitions that are shown.
+    /// The partitions that EXPLAIN shows.
     shown: Vec<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Planner<'_> {
     pub(super) fn note_divided_scan(&self, node: &PlanNode, rel: &Rel, table: &Arc<Table>) -> Result<()> {
         let Some(key) = table.partition_key.as_ref().filter(|key| !key.has_expressions()) else { return Ok(()) };
         for part in key.parts.iter().filter(|part| part.class.is_some()) {
-            // What joins and groups find equal must be equal to the class.
+            // Values that joins and groups treat as equal must be equal to the key's operator class.
             if !self.catalog.ordering_operators(part.base_type)?.is_some_and(|o| part.is_equality(o.equal)) {
                 return Ok(());
             }
@@ -90,7 +90,8 @@ impl Planner<'_> {
         }
     }
 
-    /// How a join with these conditions is divided, if both sides are, in the same way, by columns that must be equal.
+    /// The division of a join with these conditions, if both sides are divided in the same way by columns that must be
+    /// equal.
     pub(super) fn joined_division(
         &self,
         probe: &PlanNode,
@@ -111,7 +112,7 @@ impl Planner<'_> {
         if !left.map.is_divided_like(&right.map) || !left.keys.iter().zip(&right.keys).all(is_equal) {
             return None;
         }
-        // Of a side that may be missing from a row, the columns say nothing.
+        // The columns of a side that may be missing from a row cannot divide it.
         let keys = left.keys.iter().zip(&right.keys).map(|(l, r)| match kind {
             JoinKind::Inner => [l.as_slice(), r].concat(),
             JoinKind::Left | JoinKind::Semi | JoinKind::Anti => l.clone(),
@@ -130,7 +131,7 @@ impl Planner<'_> {
         self.divisions.borrow_mut().insert(node.id, division);
     }
 
-    /// Are each group's rows of one partition?
+    /// Are all rows of each group in one partition?
     pub(super) fn divides_groups(&self, input: &PlanNode, groups: &[Expr]) -> bool {
         let divisions = self.divisions.borrow();
         let Some(division) =

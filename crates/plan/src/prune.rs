@@ -1,4 +1,4 @@
-//! Which partitions conditions leave.
+//! Pruning: the partitions that conditions leave.
 //!
 //! Invariant: a partition that is left out has no row for which the conditions are true.
 
@@ -11,11 +11,11 @@ use kilndb_types::{Datum, key};
 
 /// Gives conditions' values, and calls functions of users' operator classes with them.
 pub trait PruneValues: SupportFunctionCaller {
-    /// None: it is not known yet.
+    /// The value of an expression; None: it is not known yet.
     fn value(&mut self, e: &CExpr) -> Result<Option<Datum>>;
 }
 
-/// What is known of one column of the key.
+/// What the conditions say about one column of the key.
 #[derive(Default)]
 struct ColumnConditions {
     equal: Option<Datum>,
@@ -39,8 +39,7 @@ pub fn candidates(
     Ok(found.unwrap_or_else(|| (0..map.partitions.len()).collect()))
 }
 
-/// If all that is said is what the key's only column equals: the partition, if there is one. None: more is said, or
-/// less.
+/// The partition, if the conditions say nothing but what the key's only column equals. None: they say more, or less.
 #[inline]
 pub fn only(map: &PartitionMap, prune: &PruneCondition, values: &mut dyn PruneValues) -> Result<Option<Option<usize>>> {
     let (PruneCondition::All(parts), [key]) = (prune, map.key.parts.as_slice()) else { return Ok(None) };
@@ -55,7 +54,7 @@ pub fn only(map: &PartitionMap, prune: &PruneCondition, values: &mut dyn PruneVa
     }
 }
 
-/// None: all.
+/// The partitions that are left; None: all.
 fn level(
     map: &PartitionMap,
     prune: &PruneCondition,
@@ -182,7 +181,7 @@ fn by_key(
     }) {
         return Ok(Some(Vec::new()));
     }
-    // One after the other for each element of the first array.
+    // The elements of the first array are looked up one after the other.
     if let Some(at) = known.iter().position(|k| k.equal.is_none() && k.any_of.is_some()) {
         let list = known[at].any_of.take().unwrap_or_default();
         let mut all = Vec::new();
@@ -208,7 +207,7 @@ fn by_key(
     match map.key.strategy {
         PartitionStrategy::Hash => return Ok(None),
         PartitionStrategy::Range if known.iter().any(|k| k.is_null) => map.with_nulls(&mut out),
-        // What comes before what, only their functions know.
+        // The order of such values is known only to the functions of their classes.
         PartitionStrategy::Range if map.key.has_user_classes() => return Ok(None),
         PartitionStrategy::Range => {
             let equal: Vec<&Datum> = known.iter().map_while(|k| k.equal.as_ref()).collect();

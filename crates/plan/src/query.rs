@@ -1,4 +1,4 @@
-//! One query level: what stands above FROM and WHERE.
+//! Plans one query level: the clauses above FROM and WHERE.
 
 use super::expression::CExpr;
 use super::node::ShownFunction;
@@ -8,7 +8,7 @@ use kilndb_catalog::format_type::quote_identifier;
 use kilndb_types::functions::{self, descriptor::Support};
 
 impl Planner<'_> {
-    /// Result columns are `(out_rel, 1…)`.
+    /// Plans a query; its result columns are `(out_rel, 1…)`.
     pub(crate) fn plan_query(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
         self.level_init_plans.borrow_mut().push(Vec::new());
         let planned = self.plan_level(q, out_rel);
@@ -135,7 +135,7 @@ impl Planner<'_> {
             Distinct::All => {
                 input = self.project(input, &visible, &out_layout)?;
                 projected = true;
-                // Sort keys are among the outputs.
+                // The sort keys are among the outputs.
                 for k in &mut order {
                     if let Some(i) = visible.iter().position(|t| kilndb_bind::same(&t.expr, &k.expr)) {
                         k.expr = Expr::column(out_layout.0[i], k.expr.ty, k.expr.typmod);
@@ -257,7 +257,7 @@ impl Planner<'_> {
         Ok(PlannedNode { node, layout: input.layout })
     }
 
-    /// `SELECT count(*) FROM t`.
+    /// The plan of `SELECT count(*) FROM t`, which counts rows in storage.
     fn count_only(&self, q: &Query, out_rel: u32) -> Result<Option<PlannedNode>> {
         let ([t], [r], [JoinTree::Rel(_)]) = (q.targets.as_slice(), q.rels.as_slice(), q.from.as_slice()) else {
             return Ok(None);
@@ -340,7 +340,7 @@ impl Planner<'_> {
         Ok(PlannedNode { node, layout })
     }
 
-    /// A call in FROM or the select list.
+    /// Compiles a call in FROM or the select list.
     pub(crate) fn function_call(
         &self,
         e: &Expr,
@@ -413,7 +413,7 @@ impl Planner<'_> {
         ShownFunction { name, alias: self.shown_relation(rel) }
     }
 
-    /// The label, and the lines below it.
+    /// The label of a function scan in EXPLAIN, and the lines below it.
     fn function_text(&self, shown: &ShownFunction, calls: &[TableFunc]) -> (String, Vec<String>) {
         let mut label = "Function Scan on".to_string();
         if let Some((schema, name)) = &shown.name {
@@ -536,7 +536,7 @@ fn join_conditions(t: &JoinTree, filter: &mut Vec<Expr>, outer: &mut Vec<(Vec<Ex
             outer.push((conditions, rels));
         }
         JoinKind::Semi | JoinKind::Anti => join_conditions(left, filter, outer),
-        // Neither side can be locked.
+        // Rows of a FULL join cannot be locked on either side.
         JoinKind::Full => {}
     }
 }

@@ -28,7 +28,7 @@ struct IndexPath {
     index: Arc<Index>,
     conditions: IndexMatch,
     estimate: Estimate,
-    /// It yields its rows in the order wanted.
+    /// The path yields rows in the order wanted.
     sorted: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn selectivity(e: &Expr) -> f64 {
             "<>" => 0.995,
             "<" | "<=" | ">" | ">=" => 0.3333,
             "~~" | "~~*" | "~" | "~*" => 0.05,
-            // As PostgreSQL has it without statistics.
+            // This is PostgreSQL's estimate without statistics.
             "@@" | "@@@" | "@>" | "<@" | "&&" => 0.005,
             "?" | "?|" | "?&" | "@?" => 0.01,
             _ => 0.3333,
@@ -163,7 +163,7 @@ impl Planner<'_> {
             if !index.method.is_ordered && !has_whole_key {
                 continue;
             }
-            // One tree for all partitions: for a key, not for a range or an order.
+            // A global index has one tree for all partitions: it is of use for a key, not for a range or an order.
             if index.is_global && !has_whole_key {
                 continue;
             }

@@ -1,8 +1,9 @@
 //! EXISTS, NOT EXISTS and IN with a subquery, as semi and anti joins.
 //!
-//! A condition becomes a [`SemiJoin`] when its subquery is only joins and conditions, or (IN) when it does not depend on
-//! the level it is in. Conditions that use the level's columns are the join's, the others stay with the subquery. What
-//! cannot be taken apart so stays a subplan. NOT IN always does: its NULLs make it something else than an anti join.
+//! A condition becomes a [`SemiJoin`] when its subquery is only joins and conditions, or (IN) when it does not depend
+//! on the level it is in. Conditions that use the level's columns are the join's, the others stay with the subquery. A
+//! condition that cannot be taken apart in this way stays a subplan. NOT IN always does: its NULLs make it something
+//! else than an anti join.
 
 use super::join::{FromPlan, LoopInner, used_rels};
 use super::*;
@@ -10,15 +11,15 @@ use kilndb_base::Error;
 
 pub(crate) struct SemiJoin {
     kind: JoinKind,
-    /// FROM of the subquery, without conditions.
+    /// The FROM clause of the subquery, without conditions.
     query: Query,
     own: Vec<Expr>,
     joins: Vec<Expr>,
-    /// Relations of the level that `joins` use.
+    /// The relations of the level that `joins` use.
     pub outer: Vec<u32>,
 }
 
-/// Nothing but joins and conditions decides which rows there are.
+/// Do only joins and conditions decide which rows the query has?
 pub(crate) fn only_joins(q: &Query) -> bool {
     only_conditions(q) && !q.from.is_empty()
 }
@@ -150,7 +151,7 @@ impl Planner<'_> {
         let rows = (left.rows * 0.5).max(1.0);
         let mut best: Option<FromPlan> = None;
         let bound = self.plan_trees(&semi.query, &trees, [semi.own.as_slice(), &semi.joins].concat(), &[], false)?;
-        // By index, or by whatever the values of an outer row make cheaper.
+        // The nested loop pays off if the values of an outer row make the inner side cheaper, by an index for example.
         if bound.cost < plain.cost * 0.5 {
             let mut uses = Vec::new();
             semi.joins.iter().for_each(|e| e.columns(&mut uses));

@@ -8,7 +8,7 @@ use kilndb_catalog::format_type::{quote_identifier, schema_name};
 use kilndb_types::{Datum, oids};
 use std::cell::RefCell;
 
-/// Conditions joined; one stays as it is.
+/// Joins conditions with AND; a single one stays as it is.
 pub(crate) fn and_text(parts: &[String]) -> String {
     match parts {
         [one] => one.clone(),
@@ -16,7 +16,7 @@ pub(crate) fn and_text(parts: &[String]) -> String {
     }
 }
 
-/// Without one pair of parentheses around all of it.
+/// Removes one pair of parentheses around the whole text.
 pub fn bare(text: String) -> String {
     match text.strip_prefix('(').and_then(|t| t.strip_suffix(')')) {
         Some(inner) if !inner.contains('(') && !inner.contains(')') && !inner.contains(' ') => inner.to_string(),
@@ -49,10 +49,10 @@ fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> Strin
 
 /// The names that EXPLAIN shows a statement's columns, relations and subplans by.
 pub struct ShownNames {
-    /// The relation (0: none) and the name.
+    /// For each column its relation (0: none) and its name.
     columns: RefCell<HashMap<ColId, (u32, String)>>,
     aliases: HashMap<u32, String>,
-    /// Names of subplans by `SubLink::id`.
+    /// The names of subplans, by `SubLink::id`.
     subplans: RefCell<HashMap<u32, String>>,
 }
 
@@ -202,7 +202,7 @@ fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
     }
 }
 
-/// Names as they are found in a query.
+/// The names that were collected from a query.
 #[derive(Default)]
 struct CollectedNames {
     columns: HashMap<ColId, (u32, String)>,

@@ -28,7 +28,7 @@ pub(crate) fn simplify(q: &mut Query) -> Result<()> {
             simplify(s)?;
         }
     }
-    // Subqueries in expressions.
+    // Subqueries in expressions are simplified too.
     let mut failed = Ok(());
     let mut visit = |e: &mut Expr| -> Result<()> {
         if let ExprKind::SubLink(s) = &mut e.kind {
@@ -68,7 +68,7 @@ fn inline_ctes(q: &mut Query) -> Result<()> {
     if moved.is_empty() {
         return Ok(());
     }
-    // One may use another: replace inside the moved ones on the way.
+    // A subquery may use another one, so columns are replaced inside the moved ones too.
     replace_in(q, &mut moved);
     Ok(())
 }
@@ -107,7 +107,7 @@ fn replace_in(q: &mut Query, moved: &mut HashMap<u32, Query>) {
     });
 }
 
-/// Its relations can stand where it stands.
+/// Can the relations of a subquery stand where it stands?
 fn is_simple(q: &Query) -> bool {
     only_joins(q)
         && matches!(q.distinct, Distinct::No)
@@ -116,8 +116,8 @@ fn is_simple(q: &Query) -> bool {
         && !q.targets.iter().any(|t| t.expr.is_volatile() || t.expr.has_sublink())
 }
 
-/// Are its results nothing but columns, each another one? Above grouping sets the results of a subquery are told apart
-/// although they have the same value, or a constant one: some are NULL in a set, others are not.
+/// Are all results of a subquery columns, each a different one? Above grouping sets the results of a subquery are told
+/// apart although they have the same value, or a constant one: some are NULL in a set, others are not.
 fn has_distinct_columns(q: &Query) -> bool {
     let mut seen = Vec::new();
     q.targets.iter().filter(|t| !t.junk).all(|t| match &t.expr.kind {

@@ -31,7 +31,8 @@ impl TriggerPlan {
 }
 
 impl Planner<'_> {
-    /// None: it has none that the statement may fire. `assigned`: the columns that an UPDATE sets.
+    /// The triggers of a changed table; None: it has none that the statement may fire. `assigned`: the columns that an
+    /// UPDATE sets.
     pub(super) fn trigger_plan(&self, d: &Dml, assigned: Arc<[bool]>) -> Result<Option<Arc<TriggerPlan>>> {
         if d.triggers.is_empty() {
             return Ok(None);
@@ -65,8 +66,9 @@ impl Planner<'_> {
 }
 
 impl ModifyPlan {
-    /// What a partition's rows fire when the statement names the table that this plan is of: the partition's own row
-    /// triggers. Rows are kept for the statement's. An UPDATE may delete and insert.
+    /// The triggers that a partition's rows fire when the statement names the table of this plan: the partition's own
+    /// row triggers. Rows are kept for the transition tables of the statement's triggers. An UPDATE that moves a row
+    /// also deletes and inserts.
     pub fn partition_triggers(
         &self,
         columns: Option<&PartitionColumns>,

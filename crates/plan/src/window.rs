@@ -109,7 +109,7 @@ impl Planner<'_> {
     }
 }
 
-/// Functions for key + offset and key - offset.
+/// The functions that compute key + offset and key - offset.
 fn range_functions(ty: Oid) -> (Oid, Oid) {
     match ty {
         oids::INT2 => (176, 180),

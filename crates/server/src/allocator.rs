@@ -26,7 +26,7 @@ use std::ptr::null_mut;
 const STEP_BYTES: usize = 16;
 const LARGEST_BYTES: usize = 2048;
 const CLASSES: usize = LARGEST_BYTES / STEP_BYTES;
-/// Of each class a thread keeps about so many bytes at most.
+/// The most that a thread keeps of each class, in bytes; it is not exact.
 const KEPT_BYTES: usize = 32 << 10;
 const KEPT_BLOCKS: usize = 256;
 
@@ -45,12 +45,13 @@ thread_local! {
     static KEPT: KeptBlocks = const { KeptBlocks { is_kept: Cell::new(false), classes: [const { SizeClass { first: Cell::new(null_mut()), count: Cell::new(0) } }; CLASSES] } };
 }
 
-/// From now on the calling thread keeps what it frees. It does not give it back when it ends.
+/// Lets the calling thread keep what it frees from now on. The thread does not give it back when it ends.
 pub fn keep_freed_blocks() {
     KEPT.with(|kept| kept.is_kept.set(true));
 }
 
-/// In front of another allocator, which the large blocks are left to.
+/// An allocator that gives out again what was freed last. It stands in front of another one, which large blocks are
+/// left to.
 pub struct FreeListAllocator<A>(pub A);
 
 /// The class of a block, if it is small.
@@ -100,7 +101,8 @@ fn keep(block: *mut u8, class: usize) -> bool {
     })
 }
 
-/// In front of another allocator: whose account is it (`kilndb_base::memory`)?
+/// An allocator that counts for the thread's account (`kilndb_base::memory`). It stands in front of another one, which
+/// allocates.
 pub struct CountingAllocator<A>(pub A);
 
 /// What a block takes, about: no allocator here has blocks of fewer than a step, or between two multiples of it.

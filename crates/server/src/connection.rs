@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 /// Stacks kept for reuse per worker.
 const POOLED_STACKS: usize = 256;
-/// With so much unread input, of which the first message is whole, a socket is left alone until the session has caught
-/// up: a client that sends faster than the server works must not fill its memory.
+/// Unread input from which on a socket is left alone until the session has caught up, in bytes, if the first message is
+/// whole: a client that sends faster than the server works must not fill its memory.
 const INPUT_AHEAD_BYTES: usize = 256 * 1024;
 /// So much is read from a socket, or written to it, until others have had their turn.
 const MOVED_AT_ONCE_BYTES: usize = 1 << 20;
@@ -113,7 +113,7 @@ pub struct ConnectionLink {
     pub consumed: Cell<usize>,
     /// A message for which there is no memory: its kind and length.
     pub refused: Cell<Option<(u8, usize)>>,
-    /// So many bytes of it have not been read yet; they are thrown away.
+    /// How many bytes of a refused message have not been read yet; they are thrown away.
     pub refused_bytes: Cell<usize>,
     pub output: RefCell<OutputBuffer>,
     /// Bytes of `output` that the socket has taken.
@@ -201,7 +201,7 @@ pub struct Connection {
     shared: Arc<ServerShared>,
     worker: usize,
     pub state: ConnectionState,
-    /// It is among those whose replies are sent next.
+    /// Whether the connection is among those whose replies are sent next.
     pub is_unsent: bool,
     /// The socket took no more of the output.
     is_blocked: bool,
@@ -210,13 +210,13 @@ pub struct Connection {
     /// The protocol's state between steps; with the coroutine while one runs.
     step: Option<ProtocolState>,
     coroutine: Option<StepCoroutine>,
-    /// Of the stack that the coroutine runs on, with what the session has set `max_stack_depth` to.
+    /// The limit of the stack that the coroutine runs on, with what the session has set `max_stack_depth` to.
     stack_limit: StackLimit,
     /// The socket was left alone although it may have had more.
     left_unread: bool,
     /// The socket would have taken more of the output.
     left_unwritten: bool,
-    /// It is among those that the worker comes back to without an event.
+    /// Whether the connection is among those that the worker comes back to without an event.
     pub is_unfinished: bool,
     end_is_near: bool,
     control: Arc<SessionControl>,

@@ -49,21 +49,21 @@ pub fn received(shared: &ServerShared, control: &SessionControl) {
     }
 }
 
-/// It has failed before it was a session.
+/// A connection has failed before it was a session.
 pub fn failed(shared: &ServerShared, control: &SessionControl, e: &Error) {
     if LogLevel::of_setting(shared.instance.cluster.settings().get("log_min_messages")).admits(e.0.severity) {
         write(shared, control, "startup", &e.0);
     }
 }
 
-/// Its startup packet says who it is.
+/// A connection's startup packet says who it is.
 pub fn introduced(control: &SessionControl, options: &StartupOptions) {
     let mut activity = control.activity.lock().unwrap_or_else(|e| e.into_inner());
     activity.user = options.user.clone();
     activity.database = options.database.clone();
 }
 
-/// It is a session now.
+/// A connection has become a session.
 pub fn authorized(shared: &ServerShared, control: &SessionControl, session: &Session) {
     let list = session.connection_log();
     if list.is_empty() {

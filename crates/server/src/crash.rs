@@ -31,7 +31,7 @@ static END: AtomicUsize = AtomicUsize::new(0);
 const SIGNALS: [libc::c_int; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGILL, libc::SIGFPE];
 /// What the signals did before.
 static FORMER: OnceLock<[libc::sigaction; SIGNALS.len()]> = OnceLock::new();
-/// One thread tells the clients; others that crash meanwhile wait until it has.
+/// Set by the one thread that tells the clients; others that crash meanwhile wait until it has.
 static IS_BEGUN: AtomicBool = AtomicBool::new(false);
 static IS_DONE: AtomicBool = AtomicBool::new(false);
 
@@ -100,7 +100,7 @@ pub fn tell_clients() {
     IS_DONE.store(true, Ordering::Release);
 }
 
-/// From now on a fatal signal tells the clients first. Called before there are other threads.
+/// Makes fatal signals tell the clients first. Called before there are other threads.
 pub fn tell_clients_on_signals() {
     FORMER.get_or_init(|| {
         // SAFETY: the structures are plain data, filled before they are used; `handle` does only what a handler may
@@ -110,7 +110,7 @@ pub fn tell_clients_on_signals() {
             action.sa_sigaction = handle as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             libc::sigemptyset(&mut action.sa_mask);
-            // One of them within the handler ends the process at once.
+            // A fatal signal within the handler ends the process at once.
             SIGNALS.iter().for_each(|s| _ = libc::sigaddset(&mut action.sa_mask, *s));
             SIGNALS.map(|signal| {
                 let mut former: libc::sigaction = std::mem::zeroed();
@@ -153,7 +153,7 @@ mod tests {
     use std::os::unix::process::{CommandExt, ExitStatusExt};
     use std::process::{Command, Stdio};
 
-    /// In the environment of a test's process that is to crash: how.
+    /// The variable that tells a test's process how it is to crash.
     const HOW: &str = "KILNDB_TEST_CRASH";
 
     #[test]
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(fields[2], b"C57P02");
     }
 
-    /// Not a test by itself: what the next one runs in a process of its own. Descriptor 0 is a session's socket.
+    /// What the next test runs in a process of its own; it is no test by itself. Descriptor 0 is a session's socket.
     #[test]
     fn crash_as_told() {
         let Ok(how) = std::env::var(HOW) else { return };

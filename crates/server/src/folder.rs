@@ -89,7 +89,8 @@ fn is_at_work(file: &File) -> bool {
     pid != std::process::id() && !is_dead(pid)
 }
 
-/// It is, also if nobody has waited for it yet. Who cannot be looked at is not known to be dead.
+/// Whether a process has ended, also if nobody has waited for it yet. A process that cannot be looked at is not known
+/// to be dead.
 fn is_dead(pid: u32) -> bool {
     match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         // "pid (name) state …"; the name may have brackets in it.

@@ -19,7 +19,7 @@ use std::str::FromStr;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Handover {
-    /// Its process id.
+    /// The supervisor's process id.
     pub supervisor: i32,
     /// The locked `kilndb.pid`: locked until both processes have closed it.
     pub lock: Option<RawFd>,
@@ -33,7 +33,7 @@ pub struct Handover {
 
 /// What was handed over, as values.
 pub struct AdoptedDescriptors {
-    /// To be held for as long as the process lives.
+    /// The lock of the data folder, to be held for as long as the process lives.
     pub lock: Option<OwnedFd>,
     pub reports: Option<UnixStream>,
     pub tcp: Vec<TcpListener>,
@@ -108,14 +108,14 @@ impl Handover {
         Ok(())
     }
 
-    /// In the engine: takes what was handed over. No thread may have been started before.
+    /// Takes what was handed over to an engine. No thread may have been started before.
     pub fn adopt_as_engine(self) -> Result<AdoptedDescriptors> {
-        // Once more: a program file with capabilities loses it in exec.
+        // The engine asks once more to die with its supervisor: a program file with capabilities loses that in exec.
         self.die_with_supervisor().map_err(failed)?;
         self.adopt()
     }
 
-    /// The same in the process that has handed over to itself.
+    /// Takes what a process has handed over to itself.
     pub fn adopt(self) -> Result<AdoptedDescriptors> {
         // Who is to have it next is told then. This fails for a number that is not open.
         self.descriptors().try_for_each(|fd| set_close_on_exec(fd, true)).map_err(failed)?;

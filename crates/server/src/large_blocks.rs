@@ -13,12 +13,13 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;
 
-/// From this size on a page fault for each page costs little beside what fills it.
+/// The size from which on a page fault for each page costs little beside what fills it.
 const LARGE_BYTES: usize = 4 << 20;
 /// What a mapping is aligned to on every machine.
 const PAGE_BYTES: usize = 4096;
 
-/// In front of another allocator, which the other blocks are left to.
+/// An allocator that maps large blocks by themselves. It stands in front of another one, which the other blocks are
+/// left to.
 pub struct LargeBlocks<A>(pub A);
 
 #[inline]
@@ -38,8 +39,8 @@ fn map(size: usize) -> *mut u8 {
     block.cast()
 }
 
-/// For who is going to write all of it: touching a huge page takes an eighth of what its small pages take. Where there
-/// are none, nothing changes.
+/// Asks for huge pages on behalf of somebody who is going to write all of the block: touching a huge page takes an
+/// eighth of what its small pages take. Where there are none, nothing changes.
 #[cold]
 fn map_for_writing(size: usize) -> *mut u8 {
     let block = map(size);

@@ -130,8 +130,8 @@ fn wait_for_client(listener: &impl AsFd) {
     unsafe { libc::poll(&mut polled, 1, -1) };
 }
 
-/// So many leave storage what it may need; there are more only if all have sent their startup packets. Called when the
-/// server has opened what it always has open.
+/// How many connections leave storage the descriptors that it may need; there are more only if all have sent their
+/// startup packets. Called when the server has opened what it always has open.
 fn connections_max() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for the call.

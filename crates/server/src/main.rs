@@ -1,4 +1,11 @@
-//! The program `kilndb`: command line, signals, threads.
+//! The program `kilndb`: command line, signals, sockets, worker threads and the coroutines on them.
+//!
+//! Invariants
+//! 1. The supervisor does no work of the database: it keeps the sockets and starts the engine again after a crash.
+//! 2. A session belongs to one worker thread; what it runs is a coroutine, which waits without holding the thread.
+//! 3. A client's message ends its own session at the worst, never the server.
+//!
+//! Must not know: what a statement means.
 
 mod allocator;
 mod apart;

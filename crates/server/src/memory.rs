@@ -8,8 +8,8 @@ use kilndb_base::{Severity, memory};
 use kilndb_context::settings::ServerSettings;
 use std::path::Path;
 
-/// Of what the machine or its container has, the server's statements, caches and buffers take no more than so many of a
-/// hundred: the rest is for the kernel, the C parser's fragments, and what allocators keep in reserve.
+/// What the server's statements, caches and buffers take at most of the memory that the machine or its container has,
+/// in percent. The rest is for the kernel, the C parser's fragments, and what allocators keep in reserve.
 const PERCENT_OF_MACHINE: u64 = 80;
 /// Statements may hold so much, however small the machine is.
 const LEAST_BYTES: u64 = 64 << 20;
@@ -115,7 +115,7 @@ fn collect() {
 /// One worker's care for the server's memory.
 #[derive(Default)]
 pub struct MemoryWatch {
-    /// It does not look before.
+    /// The moment before which the worker does not look again, in monotonic nanoseconds.
     look_after_nanos: u64,
     /// When it began to have nothing to do; zero: it has something to do.
     idle_since_nanos: u64,

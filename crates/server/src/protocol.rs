@@ -76,7 +76,7 @@ pub fn run_step(mut step: ProtocolState, runtime: &CoroutineRuntime, shared: &Ar
             Error::internal(format!("internal error: {text}"))
         }
     };
-    // Of a client that has gone there is nobody to read an error.
+    // Nobody reads an error of a client that has gone.
     if !is_client_gone(&end) {
         let end = end.with_severity(Severity::Fatal);
         match &mut step.phase {

@@ -126,7 +126,7 @@ impl CoroutineRuntime {
         process_monotonic_nanos() >= self.slice_end_nanos.get()
     }
 
-    /// The same, with as few looks at the clock as can be.
+    /// Whether the slice is over, with as few looks at the clock as can be.
     fn is_slice_over_at_step(&self) -> bool {
         let steps = self.steps.get() + 1;
         self.steps.set(steps);
@@ -199,7 +199,7 @@ impl Park for CoroutineRuntime {
         self.wake.clone()
     }
     fn park(&self, deadline_nanos: Option<u64>) -> Result<()> {
-        // Only waits for locks have no end of their own.
+        // Of all waits, those for locks alone have no end of their own.
         self.park_until(deadline_nanos, deadline_nanos.is_none())
     }
     fn park_for_lock(&self, deadline_nanos: u64) -> Result<()> {

@@ -24,7 +24,7 @@ pub struct ServerShared {
     admitted: Mutex<usize>,
     /// Sockets that were accepted and are not closed.
     connections: AtomicUsize,
-    /// Those before their startup packet, by process id, which is by age.
+    /// The sessions that have not sent a startup packet, by process id, which is by age.
     strangers: Mutex<BTreeMap<i32, Arc<SessionControl>>>,
 }
 
@@ -86,7 +86,7 @@ impl ServerShared {
     fn strangers(&self) -> MutexGuard<'_, BTreeMap<i32, Arc<SessionControl>>> {
         self.strangers.lock().unwrap_or_else(|e| e.into_inner())
     }
-    /// It has sent its startup packet, or is gone.
+    /// A session has sent its startup packet, or is gone.
     pub fn introduced(&self, process_id: i32) {
         self.strangers().remove(&process_id);
     }

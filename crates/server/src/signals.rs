@@ -52,7 +52,7 @@ pub fn describe(signal: libc::c_int) -> String {
     }
 }
 
-/// The same signals, and the end of child processes, as a descriptor that can be polled.
+/// The signals that [`wait`] waits for, and the end of child processes, as a descriptor that can be polled.
 pub struct SignalFd(OwnedFd);
 
 impl SignalFd {

@@ -34,16 +34,17 @@ use std::time::{Duration, Instant};
 /// The exit status of an engine whose storage can make nothing durable any more. Others are 0, after a stop, and 1,
 /// after an immediate stop or a failure that the engine has told.
 pub const STORAGE_PANIC_STATUS: i32 = 3;
-/// That of one that is not to replace one that has crashed.
+/// The exit status of an engine that is not to be replaced after a crash.
 pub const NO_RESTART_STATUS: i32 = 4;
 /// What an engine reports, one byte each.
 pub const READY: u8 = b'R';
 pub const RELOADED: u8 = b'L';
 
-/// From so many crashes within a minute on, the next start waits.
+/// How many crashes within a minute make the next start wait.
 const MANY_CRASHES: usize = 3;
 const MANY_WITHIN: Duration = Duration::from_secs(60);
-/// For the first of them; twice as long for each further one, but no more than 16 seconds.
+/// How long the start after the first of many crashes waits; twice as long for each further one, but no more than 16
+/// seconds.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 const DOUBLINGS_MAX: usize = 4;
 /// A port may be an ended engine's for a moment after its lock is gone.
@@ -127,7 +128,7 @@ struct Supervisor {
     notifier: Notifier,
     /// The server is to stop, by this signal.
     stop: Option<libc::c_int>,
-    /// Those of the last minute.
+    /// The crashes of the last minute.
     crashes: Vec<Instant>,
 }
 
@@ -285,7 +286,7 @@ impl Supervisor {
         None
     }
 
-    /// Not at once if there have been many crashes. False: the server is to stop.
+    /// Waits before a restart if there have been many crashes. False: the server is to stop.
     fn wait_before_restart(&mut self) -> io::Result<bool> {
         let now = Instant::now();
         self.crashes.retain(|crash| now.duration_since(*crash) < MANY_WITHIN);

@@ -29,14 +29,15 @@ const RESUMES_PER_POLL: usize = 64;
 const FETCHED_AHEAD: usize = 2;
 /// Replies wait this long for those of other sessions: sent together they wake the clients' threads less often.
 const REPLY_DELAY_NANOS: u64 = 50_000;
-/// And so much longer for each session that is queued, which is about what that one's turn takes: the more clients
-/// there are, the more it costs them to be woken for one reply, and the less a delay adds to their latency.
+/// How much longer replies wait for each session that is queued, in nanoseconds, which is about what that session's
+/// turn takes: the more clients there are, the more it costs them to be woken for one reply, and the less a delay adds
+/// to their latency.
 const REPLY_DELAY_PER_QUEUED_NANOS: u64 = 10_000;
 const REPLY_DELAY_MAX_NANOS: u64 = 2_000_000;
 /// A flush of the log begins when no session can run, so that all that have come to their commit share it; or after so
 /// long, if there is always one that can.
 const FLUSH_DELAY_NANOS: u64 = 200_000;
-/// From so many replies on, one system call for all costs less than one for each.
+/// The number of replies from which on one system call for all costs less than one for each.
 const SENT_TOGETHER: usize = 3;
 /// Bytes read from a socket at once.
 const READ_CHUNK_BYTES: usize = 64 * 1024;
@@ -47,7 +48,7 @@ pub enum WorkerMessage {
         token: usize,
         generation: u64,
     },
-    /// For a session that is idle; the others look by themselves before they are.
+    /// Asks for a look at a session that is idle; the others look by themselves before they are.
     Attention {
         token: usize,
         generation: u64,
@@ -252,7 +253,7 @@ impl Worker {
         self.memory_watch.give_back(events.is_empty() && !limit.is_zero());
     }
 
-    /// Those who wait for the log have waited long enough, or there is nobody else to wait for.
+    /// Flushes the log when those who wait for it have waited long enough, or there is nobody else to wait for.
     fn begin_flush(&mut self, is_idle: bool) {
         self.shared.instance.cluster.engine.begin_flush(is_idle);
         self.flush_from_nanos = 0;

@@ -196,7 +196,7 @@ fn ended(done: Result<(), ClientError>, killed: &AtomicBool) -> Result<(), Strin
     }
 }
 
-/// One client's transactions until the connection breaks.
+/// Runs one client's transactions until the connection breaks.
 fn work(client: &mut Client, number: usize, acknowledged: &AtomicI64, random: &mut Random) -> Result<(), ClientError> {
     loop {
         let next = acknowledged.load(Ordering::SeqCst) + 1;

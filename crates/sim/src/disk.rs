@@ -22,11 +22,11 @@ pub enum DiskFault {
     PowerLoss,
     /// The next writes (so many) fail with this error number.
     Write(i32, u32),
-    /// From then on files do not grow, with this error number.
+    /// Files do not grow from then on, with this error number.
     Full(i32),
     /// The next sync fails.
     Sync,
-    /// From then on no hole can be made in a file, with this error number.
+    /// No hole can be made in a file from then on, with this error number.
     Hole(i32),
 }
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -108,7 +108,7 @@ struct MemFile {
     content: Arc<Mutex<FileContent>>,
     switch: Arc<ProcessSwitch>,
     path: PathBuf,
-    /// Its contents have checksums page by page.
+    /// Whether the file's contents have checksums page by page.
     is_of_pages: bool,
 }
 fn put(v: &mut Vec<u8>, at: usize, data: &[u8]) {
@@ -253,7 +253,7 @@ impl SimEnv {
         };
         SimEnv { disk, switch: Arc::new(switch) }
     }
-    /// From now on this is called after each pause of a background thread, with the thread's name.
+    /// Has `f` called after each pause of a background thread from now on, with the thread's name.
     pub fn after_pauses(&self, f: impl Fn(&str) + Send + Sync + 'static) {
         *self.switch.after_pauses.lock().unwrap() = Some(Arc::new(f));
     }
@@ -356,12 +356,12 @@ impl SimEnv {
     pub fn misread(&self, path: impl AsRef<Path>, from: u64, to: u64) {
         *self.switch.astray.lock().unwrap() = Some((Path::new("/sim").join(path), from, to));
     }
-    /// From now on nothing can be written.
+    /// Lets nothing be written from now on.
     pub fn make_read_only(&self) {
         self.switch.is_read_only.store(true, SeqCst);
         self.arm(0, DiskFault::PowerLoss);
     }
-    /// From now on nobody opens this file: the error that it gives.
+    /// Lets nobody open this file from now on; `number` is that of the error.
     pub fn deny(&self, path: impl AsRef<Path>, number: i32) {
         *self.switch.denied.lock().unwrap() = Some((Path::new("/sim").join(path), number));
     }

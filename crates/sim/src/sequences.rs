@@ -42,7 +42,7 @@ struct SequenceState {
     max: i64,
 }
 impl SequenceState {
-    /// It goes round from 1 to its end.
+    /// The state after one more number; behind its end the sequence goes on from 1.
     fn next(self) -> SequenceState {
         let next = if !self.is_called { self.last } else { self.last + self.increment };
         SequenceState { last: if next > self.max { 1 } else { next }, is_called: true, ..self }
@@ -68,7 +68,7 @@ struct DrawnNumbers {
 struct Session {
     number: usize,
     random: Random,
-    /// Its own sequence: the states that a crash may leave, the last one being what holds now.
+    /// The states of the session's own sequence that a crash may leave, the last one being what holds now.
     own: Vec<SequenceState>,
     /// The identity column of its own table, likewise.
     identity: Vec<SequenceState>,

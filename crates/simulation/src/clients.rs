@@ -77,7 +77,7 @@ impl Clients {
 
     /// Lets all statements come to their ends, and nobody begin another one. A statement that does not end waits for
     /// something that nobody tells it.
-    pub fn calm_down(&self) -> ClientOutcome {
+    pub(crate) fn calm_down(&self) -> ClientOutcome {
         self.process.close();
         let until = scheduler::now_nanos() + CALM_LIMIT.as_nanos() as u64;
         while self.ended().len() < self.tasks.len() && self.process.why_ended().is_none() {
@@ -118,7 +118,7 @@ impl Clients {
 }
 
 /// A lost connection is what a kill looks like.
-pub fn lost_or(done: Result<(), ClientError>) -> ClientOutcome {
+pub(crate) fn lost_or(done: Result<(), ClientError>) -> ClientOutcome {
     match done {
         Err(ClientError::Io(_)) => Ok(()),
         done => done.map_err(|e| e.to_string()),

@@ -22,10 +22,10 @@ use std::time::Duration;
 /// 2026-01-01: every simulated machine starts then.
 const FIRST_UNIX_MICROS: i64 = 1_767_225_600_000_000;
 /// The folder of the cluster.
-pub const FOLDER: &str = "/sim";
+pub(crate) const FOLDER: &str = "/sim";
 
-/// Of a server there would be so many; here they are places in statistics.
-pub const WORKERS: usize = 2;
+/// The number of workers. A server would have as many threads; here they are places in statistics.
+pub(crate) const WORKERS: usize = 2;
 
 /// Choices out of the scheduler's sequence.
 pub struct SeedChoice<'a>(pub &'a Scheduler);
@@ -288,7 +288,7 @@ pub struct ProcessOptions {
 #[derive(Default)]
 struct Clientele {
     channels: Vec<Weak<Channel>>,
-    /// There are no new ones.
+    /// Whether the process takes no new clients.
     is_closed: bool,
 }
 
@@ -374,7 +374,7 @@ impl Process {
         self.started.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
-    pub fn why_ended(&self) -> Option<String> {
+    pub(crate) fn why_ended(&self) -> Option<String> {
         self.ended.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }
 
@@ -387,7 +387,7 @@ impl Process {
         !clients.is_closed
     }
     /// Clients ask nothing for so long; what they have begun stays open.
-    pub fn be_quiet(&self, time: Duration) {
+    pub(crate) fn be_quiet(&self, time: Duration) {
         let until = scheduler::now_nanos() + time.as_nanos() as u64;
         self.quiet_until_nanos.store(until, Ordering::Relaxed);
     }
@@ -398,8 +398,8 @@ impl Process {
             scheduler::sleep(Duration::from_nanos(left));
         }
     }
-    /// It takes no clients any more.
-    pub fn is_closed(&self) -> bool {
+    /// Whether the process takes no clients any more.
+    pub(crate) fn is_closed(&self) -> bool {
         self.clients.lock().unwrap_or_else(|e| e.into_inner()).is_closed
     }
     /// No new ones from now on; those that there are.
@@ -414,12 +414,12 @@ impl Process {
     }
 
     /// A place of the log, file and offset, that damage to is told from a torn end: before the last two flushes.
-    pub fn settled_log(&self) -> Option<(PathBuf, u64)> {
+    pub(crate) fn settled_log(&self) -> Option<(PathBuf, u64)> {
         self.log_writes.lock().unwrap_or_else(|e| e.into_inner()).before.clone()
     }
 
     /// Errors with these codes are the machine's fault from now on.
-    pub fn excuse(&self, codes: &[&'static str]) {
+    pub(crate) fn excuse(&self, codes: &[&'static str]) {
         self.excused.lock().unwrap_or_else(|e| e.into_inner()).extend(codes);
     }
     pub(crate) fn is_excused(&self, code: &str) -> bool {
@@ -435,7 +435,7 @@ impl Process {
     }
 
     /// What clients have asked and were not answered.
-    pub fn open_statements(&self) -> Vec<String> {
+    pub(crate) fn open_statements(&self) -> Vec<String> {
         let clients = self.clients.lock().unwrap_or_else(|e| e.into_inner());
         clients.channels.iter().filter_map(Weak::upgrade).filter_map(|channel| channel.open_statement()).collect()
     }

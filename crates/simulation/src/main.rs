@@ -162,7 +162,7 @@ struct SeedReport {
     failure: Option<String>,
 }
 
-/// Of a smaller run so many seeds are tried: with fewer tasks all of its interleaving is another one.
+/// How many seeds are tried of a smaller run: with fewer tasks all of its interleaving is another one.
 const SHRINK_SEEDS: u64 = 24;
 
 /// Leaves out one part after the other, while the seed, or one of those that follow it, fails. True: it does not fail.

@@ -103,7 +103,8 @@ impl Network {
     }
 
     /// Connections break: what is under way is lost.
-    pub fn break_all(&self) {
+    #[cfg(test)]
+    fn break_all(&self) {
         let ends: Vec<Arc<SimStream>> = self.state().ends.drain(..).filter_map(|(_, end)| end.upgrade()).collect();
         for end in ends {
             end.incoming.state().pieces.clear();

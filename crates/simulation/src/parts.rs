@@ -6,11 +6,11 @@ use crate::workloads::WORKLOADS;
 use kilndb_sim::definitions::{self, SideWork};
 use kilndb_sim::random::Chooser;
 
-pub const TROUBLES: &str = "troubles";
-pub const REAPER: &str = "reaper";
+pub(crate) const TROUBLES: &str = "troubles";
+pub(crate) const REAPER: &str = "reaper";
 pub const NUMBERS: &str = "numbers";
-pub const HISTORY_SESSIONS: u32 = 3;
-pub const DEFINITION_SESSIONS: usize = 2;
+pub(crate) const HISTORY_SESSIONS: u32 = 3;
+pub(crate) const DEFINITION_SESSIONS: usize = 2;
 /// Beside the sessions of `sim`'s definitions.
 const BESIDE_DEFINITIONS: &[(&str, SideWork)] = &[
     ("shared definitions", definitions::BESIDE[0]),

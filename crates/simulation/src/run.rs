@@ -28,7 +28,7 @@ pub struct RunOptions {
     pub seed: u64,
     /// Names of workloads, and "troubles".
     pub without: Vec<String>,
-    /// At most so many rounds.
+    /// The most rounds that a run has.
     pub rounds: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct Verdict {
     pub indexes_compared: usize,
     pub virtual_ms: u64,
     pub turns: u64,
-    /// The same in each run of the seed.
+    /// A number for all that has happened, the same in each run of the seed.
     pub trace: u64,
     pub failure: Option<String>,
 }

@@ -175,7 +175,7 @@ impl Channel {
         self.state().is_lost = true;
         self.changed.notify_all();
     }
-    pub fn open_statement(&self) -> Option<String> {
+    pub(crate) fn open_statement(&self) -> Option<String> {
         self.state().asked.clone()
     }
     /// The client finds the connection lost when it asks next.
@@ -244,8 +244,8 @@ impl SimConnection {
         }
         SimConnection::over(process, channel, instance)
     }
-    /// The same of a process that takes no clients any more.
-    pub fn connect_late(process: &Arc<Process>) -> std::result::Result<SimConnection, ClientError> {
+    /// Connects to a process even if it takes no clients any more.
+    pub(crate) fn connect_late(process: &Arc<Process>) -> std::result::Result<SimConnection, ClientError> {
         let lost = || ClientError::Io(std::io::Error::other("no process is there"));
         let Some(Ok(instance)) = process.instance() else { return Err(lost()) };
         SimConnection::over(process, Arc::default(), instance)

@@ -50,19 +50,19 @@ impl Trouble {
 }
 
 /// What the medium does wrong without a word, after so many writes or syncs: nothing may be as it was told afterwards.
-pub fn choose_mischief(choice: &mut impl Chooser) -> PlannedMischief {
+pub(crate) fn choose_mischief(choice: &mut impl Chooser) -> PlannedMischief {
     let mischief = [Mischief::LostWrite, Mischief::StrayWrite, Mischief::LyingSyncs][choice.below(3) as usize];
     PlannedMischief { mischief, of_log: choice.below(3) == 0, after: choice.below(100) }
 }
 
 /// A file in which a bit may rot, of those that there are: not the log, where what was flushed last looks like a torn end
 /// when it rots.
-pub fn rotting_file(names: Vec<String>, choice: &mut impl Chooser) -> Option<PathBuf> {
+pub(crate) fn rotting_file(names: Vec<String>, choice: &mut impl Chooser) -> Option<PathBuf> {
     one_outside(&["wal/", "tmp/"], names, choice)
 }
 
 /// A file whose loss is found out: not that of an image, without which a relation begins empty, nor that of the log's end.
-pub fn losable_file(names: Vec<String>, choice: &mut impl Chooser) -> Option<PathBuf> {
+pub(crate) fn losable_file(names: Vec<String>, choice: &mut impl Chooser) -> Option<PathBuf> {
     one_outside(&["wal/", "tmp/", "images/"], names, choice)
 }
 

@@ -12,16 +12,16 @@ use kilndb_types::{Datum, row};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most that one read or write moves.
+/// The most bytes that one read or write moves.
 pub const STEP_BYTES: usize = 64 * 1024;
 pub const HEAD_BYTES: usize = 8;
 
-/// Where temporary files go.
+/// The folder of temporary files, and their names.
 #[derive(Clone)]
 pub struct TempSpace {
     env: Arc<dyn Env>,
     directory: PathBuf,
-    /// Shared by its copies.
+    /// The number of the next file, shared by all copies.
     files: Arc<AtomicU64>,
     bytes: Arc<AtomicU64>,
     /// Of a session, which may want to tell of its files.
@@ -74,7 +74,7 @@ impl TempSpace {
         self.files.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
     }
-    /// Removes what a crash has left.
+    /// Removes the files that a crash has left.
     pub fn clear(&self) -> Result<()> {
         if self.env.exists(&self.directory)? {
             for file in self.env.list_dir(&self.directory)? {
@@ -92,7 +92,7 @@ impl TempSpace {
     }
 }
 
-/// What reading and writing need from the statement.
+/// What reading and writing need from the statement: the folder, and the way to wait.
 #[derive(Clone, Copy)]
 pub struct SpillIo<'a> {
     pub space: &'a TempSpace,
@@ -138,7 +138,7 @@ impl SpillFile {
             records: 0,
         }
     }
-    /// Bytes of all records.
+    /// The size in bytes of all records.
     pub fn bytes(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
@@ -159,7 +159,7 @@ impl SpillFile {
         self.records += 1;
         if self.buffer.len() >= self.buffer_bytes { self.flush(io) } else { Ok(()) }
     }
-    /// Writes what is in memory.
+    /// Writes the buffered records to the file.
     pub fn flush(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.disk.is_none() {
             self.disk = Some(io.space.create()?);
@@ -176,7 +176,7 @@ impl SpillFile {
         self.buffer.clear();
         Ok(())
     }
-    /// No more records will come: the buffer need not be ready for them.
+    /// Ends the writing: no more records will come, so the buffer is freed.
     pub fn finish(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.disk.is_some() {
             self.flush(io)?;
@@ -236,7 +236,7 @@ pub fn lengths(head: &[u8]) -> (usize, usize) {
 pub struct SpillCursor {
     buffer: Vec<u8>,
     buffer_bytes: usize,
-    /// Where in the file the bytes after `buffer` are.
+    /// The offset in the file of the bytes behind `buffer`.
     offset: u64,
     /// The present record in `buffer`: start, end of the key, end.
     record: (usize, usize, usize),

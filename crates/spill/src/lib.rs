@@ -1,5 +1,5 @@
 //! Rows that do not fit in memory: temporary files, partitions by hash, sorting, kept rows.
-//! docs/decisions/0007-spilling.md says who uses what.
+//! docs/decisions/0007-spilling.md says which operations use what.
 //!
 //! Invariants
 //! 1. A temporary file is made at the first write that does not fit its buffer, and gone when its owner is.
@@ -22,9 +22,9 @@ pub use store::{RowStore, StoreCursor};
 
 use kilndb_types::Datum;
 
-/// What a value takes in memory: its place in a row, and what it points to.
+/// The bytes that a value takes in memory: its place in a row, and what it points to.
 pub(crate) fn datum_bytes(d: &Datum) -> usize {
-    /// Counters and padding of a shared allocation.
+    /// The bytes of a shared allocation's counters and padding.
     const SHARED: usize = 32;
     let pointed = match d {
         Datum::Text(t) => t.len() + SHARED,

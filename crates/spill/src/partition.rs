@@ -1,4 +1,4 @@
-//! Rows apart by the hash of their keys.
+//! Rows distributed over files by the hash of their keys.
 
 use super::file::{SpillFile, SpillIo};
 use super::hash::ByteHasher;
@@ -13,7 +13,7 @@ pub struct SpillPartitions {
     level: u32,
 }
 
-/// Which partition a key belongs to. Levels are independent of each other, and of the order in hash tables.
+/// The partition that a key belongs to. Levels are independent of each other, and of the order in hash tables.
 fn number(key: &[u8], level: u32) -> usize {
     let mut hasher = ByteHasher::default();
     hasher.write(key);
@@ -34,7 +34,7 @@ impl SpillPartitions {
     pub fn push_record(&mut self, key: &[u8], record: &[u8], io: SpillIo<'_>) -> Result<()> {
         self.files[number(key, self.level)].push_record(record, io)
     }
-    /// All partitions, in order.
+    /// Ends the writing; all partitions, in order.
     pub fn finish(mut self, io: SpillIo<'_>) -> Result<Vec<SpillFile>> {
         for f in &mut self.files {
             f.finish(io)?;

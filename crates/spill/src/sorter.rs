@@ -1,4 +1,4 @@
-//! Sorting records by their keys' bytes.
+//! Sorts records by the bytes of their keys.
 //!
 //! Records lie in blocks; what is sorted are [`SortEntry`]s, in segments between which the statement may give way. Segments
 //! in memory and runs on disk are merged as they are read. Equal keys keep their order of arrival: sources of a merge
@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 
 /// Entries sorted without a look at the time slice.
 const SEGMENT: usize = 16 * 1024;
-/// Smallest read buffer of a run in a merge.
+/// The smallest read buffer of a run in a merge.
 const RUN_BUFFER_BYTES: usize = 16 * 1024;
 
 #[derive(Clone, Copy)]
@@ -29,13 +29,13 @@ fn prefix_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(first)
 }
 
-/// What is held in memory.
+/// The records that are held in memory.
 #[derive(Default)]
 struct SortMemory {
     blocks: Vec<Vec<u8>>,
     entries: Vec<SortEntry>,
     bytes: usize,
-    /// All keys have this length, up to 8: the prefix says everything.
+    /// The length of all keys, if it is the same and at most 8: then the prefix is the whole key.
     uniform: Option<usize>,
 }
 
@@ -101,7 +101,7 @@ enum MergeSource {
     Run { file: SpillFile, cursor: SpillCursor },
 }
 
-/// Several sorted sources as one.
+/// Merges several sorted sources into one.
 struct SortMerge {
     sources: Vec<MergeSource>,
     prefixes: Vec<u64>,
@@ -192,7 +192,7 @@ impl SortMerge {
     }
 }
 
-/// Takes rows with keys, gives them back sorted.
+/// A sorter: it takes rows with keys and gives them back sorted.
 pub struct Sorter {
     budget_bytes: usize,
     memory: SortMemory,
@@ -279,7 +279,7 @@ impl Sorter {
         )
     }
 
-    /// No more rows come: from now on [`Sorter::advance`].
+    /// Ends the input; from now on [`Sorter::advance`] yields the rows.
     pub fn finish(&mut self, io: SpillIo<'_>) -> Result<()> {
         if self.levels.is_empty() {
             self.memory.sort(io)?;

@@ -17,12 +17,12 @@ pub struct RowStore {
     chunks: Vec<Vec<Datum>>,
     in_memory: usize,
     file: Option<SpillFile>,
-    /// Where the file's rows 0, 64, 128, … begin.
+    /// The offsets where the file's rows 0, 64, 128, … begin.
     places: Vec<u64>,
     rows: usize,
 }
 
-/// One reader's position; keeps the row it has read from the file.
+/// The position of one reader. It keeps the row that it has read from the file.
 pub struct StoreCursor {
     file: SpillCursor,
     /// The row in `values`, if any.

@@ -1,21 +1,23 @@
-//! What this thread has asked of the buffers and of the log, for EXPLAIN.
+//! The accesses of a thread to buffers, temporary files and the log, counted for EXPLAIN.
 //!
 //! Invariants
 //! 1. A thread counts for itself, always: one addition to memory of its own for a page, no branch, nothing shared.
 //! 2. The numbers only grow: what something has cost is the difference of two [`now`].
-//! 3. They belong to the statement that runs on the thread. Whoever puts one aside keeps its [`now`] and hands it back
-//!    with [`resume`] when it goes on, so that what others do on the thread meanwhile is not taken for its work.
+//! 3. They belong to the statement that runs on the thread. When a statement is put aside, its [`now`] is kept and
+//!    handed back with [`resume`] when it goes on, so that what other statements do on the thread meanwhile is not
+//!    counted as its work.
 //!
 //! Must not know: plans, who looks at the numbers.
 
 use std::cell::Cell;
 
-/// What is counted. Of pages, shared ones stand before those of a session's own.
+/// The kinds of accesses that are counted. For each kind of page access, the counter of shared pages stands before that
+/// of a session's private pages.
 #[derive(Clone, Copy)]
 pub(crate) enum AccessKind {
     /// A page was read or latched, wherever it came from.
     Page = 0,
-    /// It came from the file.
+    /// The page came from the file.
     Read = 2,
     Dirtied = 4,
     Written = 6,
@@ -36,7 +38,7 @@ fn add(place: usize, n: u64) {
     COUNTED.with(|counted| counted[place].set(counted[place].get().wrapping_add(n)));
 }
 
-/// `is_private`: of a session's own pages.
+/// Counts an access to a page; `is_private`: it is in a session's private store.
 #[inline]
 pub(crate) fn count_pages(count: AccessKind, is_private: bool, n: u64) {
     add(count as usize + usize::from(is_private), n);
@@ -49,7 +51,7 @@ pub(crate) fn count(count: AccessKind, n: u64) {
 fn blocks(bytes: usize) -> u64 {
     bytes.div_ceil(crate::page::PAGE) as u64
 }
-/// From a temporary file.
+/// Counts bytes read from a temporary file.
 pub fn count_temporary_read(bytes: usize) {
     add(TEMPORARY_READ, blocks(bytes));
 }
@@ -57,11 +59,11 @@ pub fn count_temporary_written(bytes: usize) {
     add(TEMPORARY_WRITTEN, blocks(bytes));
 }
 
-/// What has been counted up to a moment, or between two.
+/// The accesses counted up to a moment, or between two moments.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Accesses([u64; COUNTS]);
 
-/// Pages of one kind.
+/// The accesses to pages of one kind.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct PageAccesses {
     pub hit: u64,
@@ -70,7 +72,7 @@ pub struct PageAccesses {
     pub written: u64,
 }
 
-/// All that this thread has counted.
+/// All accesses that this thread has counted since it began.
 pub fn now() -> Accesses {
     COUNTED.with(|counted| Accesses(std::array::from_fn(|i| counted[i].get())))
 }
@@ -80,13 +82,13 @@ pub fn resume(kept: &Accesses) {
     COUNTED.with(|counted| counted.iter().zip(kept.0).for_each(|(cell, n)| cell.set(n)));
 }
 
-/// What threads have counted that did a part of the statement's work.
+/// Adds the accesses of a helper thread that did a part of the statement's work.
 pub fn take_over(theirs: &Accesses) {
     theirs.0.iter().enumerate().for_each(|(place, n)| add(place, *n));
 }
 
 impl Accesses {
-    /// What has been counted since `before`.
+    /// The accesses counted since `before`.
     pub fn since(&self, before: &Accesses) -> Accesses {
         Accesses(std::array::from_fn(|i| self.0[i].wrapping_sub(before.0[i])))
     }
@@ -106,11 +108,11 @@ impl Accesses {
     pub fn shared(&self) -> PageAccesses {
         self.pages(0)
     }
-    /// Of temporary relations.
+    /// The accesses to pages of temporary relations.
     pub fn local(&self) -> PageAccesses {
         self.pages(1)
     }
-    /// Blocks of temporary files.
+    /// The blocks read from temporary files.
     pub fn temporary_read(&self) -> u64 {
         self.0[TEMPORARY_READ]
     }

@@ -2,8 +2,8 @@
 //! reads of one is found step by step, each of which waits for memory.
 //!
 //! Invariants
-//! 1. Nothing is read through the addresses kept here, so they may be of what is gone.
-//! 2. What is peeked at may be half-changed: it says where to ask, and nothing else.
+//! 1. Nothing is read through the addresses kept here, so they may point to memory that was freed.
+//! 2. A value that is read without a latch may be half-changed: it decides what is prefetched, and nothing else.
 //!
 //! Must not know: what is read.
 
@@ -15,7 +15,7 @@ use kilndb_base::prefetch::LINE_BYTES;
 pub use kilndb_base::prefetch::{fetch, fetch_range};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
-/// Where a relation is.
+/// The address of a relation.
 pub type RelationAddress = usize;
 
 pub fn whereabouts(relation: &Relation) -> RelationAddress {
@@ -40,11 +40,11 @@ impl Transaction {
     }
 }
 
-/// What a search in an index reads first.
+/// The addresses that a search in an index reads first.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct IndexRootAddress {
     relation: RelationAddress,
-    /// Of the root: its latch, and itself.
+    /// The address of the root page's latch.
     state: usize,
     page: usize,
 }
@@ -62,7 +62,7 @@ impl IndexRootAddress {
     }
 }
 
-/// Of the slots of a small root, whose entries are not known to be anywhere in particular.
+/// Prefetches the slots of a small root page, whose entries may be anywhere in it.
 const SLOT_LINES: usize = 4;
 
 /// An index is searched in a moment, and its root has been asked for: the entries between which the search guesses

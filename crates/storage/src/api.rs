@@ -18,7 +18,7 @@ pub struct EngineConfig {
     pub checkpoint_timeout_s: u64,
     pub checkpoint_completion_target: f64,
     pub wal_writer_delay_ms: u64,
-    /// How often recovery tells how far it is; 0: it does not.
+    /// How often recovery reports its progress; 0: never.
     pub startup_progress_interval_ms: u64,
     pub fsync: bool,
     /// A damaged log is taken for one that ends there, instead of refusing to start: what follows is lost.
@@ -26,15 +26,15 @@ pub struct EngineConfig {
     /// Insertion targets and undo streams are kept per worker.
     pub workers: usize,
     pub limits: StorageLimits,
-    /// Where recovery progress, checkpoints and warnings are told. At `Severity::Panic` nothing more can be made
-    /// durable (a full disk, a failed sync): the process is to end, and to recover at its next start.
+    /// The sink for reports of recovery, checkpoints and warnings. A report of `Severity::Panic` says that nothing more
+    /// can be made durable (a full disk, a failed sync): the process must end, and recovers at its next start.
     pub log: LogSink,
 }
-/// Whom lines for the server's log are told.
+/// The receiver of lines for the server's log.
 pub type LogSink = Arc<dyn Fn(Severity, &str) + Send + Sync>;
 
-/// How many of a kind there can be at a time. What would exceed one is refused with an error, before anything of it is
-/// done, unless said otherwise. Tests make them small to meet them.
+/// How many things of each kind there can be at a time. An operation that would exceed a limit is refused with an error
+/// before it begins, unless said otherwise. Tests make the limits small in order to reach them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StorageLimits {
     /// Transaction ids between the oldest that is still needed and the newest; a power of two.
@@ -88,7 +88,7 @@ impl Isolation {
         self != Isolation::ReadCommitted
     }
 }
-/// What a serializable transaction is declared to be.
+/// The modes that a serializable transaction is declared with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SerializableModes {
     pub read_only: bool,
@@ -100,7 +100,7 @@ pub struct SerializableModes {
 macro_rules! make_relation_kinds {
     ($($(#[$doc:meta])* $kind:ident = $number:literal, pages: $pages:ident, has_background_work: $works:literal,
        $($method:ident)::+;)*) => {
-        /// What a relation is. Each index method has a kind.
+        /// The kinds of relations. Each index method has a kind of its own.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum RelationKind {
             Heap,
@@ -109,7 +109,7 @@ macro_rules! make_relation_kinds {
         }
         impl RelationKind {
             const ALL: &[RelationKind] = &[RelationKind::Heap, RelationKind::Cell, $(RelationKind::$kind,)*];
-            /// In the directory file and in the log.
+            /// The number of the kind in the directory file and in the log.
             pub(crate) const fn number(self) -> u8 {
                 match self {
                     RelationKind::Heap => 1,
@@ -117,7 +117,7 @@ macro_rules! make_relation_kinds {
                     $(RelationKind::$kind => $number,)*
                 }
             }
-            /// Of its pages.
+            /// The kind number in the headers of the relation's pages.
             pub(crate) const fn page_kind(self) -> u8 {
                 match self {
                     RelationKind::Heap => crate::page::KIND_HEAP,
@@ -131,7 +131,7 @@ macro_rules! make_relation_kinds {
                     $(RelationKind::$kind => true,)*
                 }
             }
-            /// An index on which a background thread works.
+            /// Does a background thread work on indexes of this kind?
             pub(crate) const fn has_background_work(self) -> bool {
                 match self {
                     RelationKind::Heap | RelationKind::Cell => false,
@@ -151,9 +151,9 @@ impl RelationKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Persistence {
     Logged,
-    /// Empty after a crash.
+    /// The relation is not logged and is empty after a crash.
     Unlogged,
-    /// Not logged; after a crash as it was at the last checkpoint.
+    /// The relation is not logged; after a crash it is as it was at the last checkpoint.
     Kept,
     Temporary,
 }
@@ -175,11 +175,11 @@ pub enum Fetched {
     },
 }
 
-/// Rows of one page (or more), copied out.
+/// Rows copied out of one or more pages.
 #[derive(Default, Clone)]
 pub struct RowBatch {
     pub bytes: Vec<u8>,
-    /// Row id, start and end in `bytes`.
+    /// For each row: its id, its start and end in `bytes`.
     pub rows: Vec<(RowId, u32, u32)>,
 }
 impl RowBatch {
@@ -212,7 +212,7 @@ pub enum RowLockMode {
     Update,
 }
 impl RowLockMode {
-    /// PostgreSQL's table of row lock conflicts.
+    /// Do two modes conflict? This is PostgreSQL's table of row lock conflicts.
     pub fn conflicts(self, other: RowLockMode) -> bool {
         use RowLockMode::{KeyShare, Share, Update};
         match (self, other) {
@@ -230,11 +230,11 @@ pub enum WriteOutcome {
     /// READ COMMITTED: the version the snapshot saw is no longer the newest. The row is now locked for this
     /// transaction: read it with `fetch_latest`, re-evaluate, and call again with `latest = true`, or leave it.
     Changed,
-    /// Deleted by a committed transaction.
+    /// A committed transaction has deleted the row.
     Deleted,
-    /// Changed by this very command already.
+    /// This same command has already changed the row.
     SelfModified,
-    /// SkipLocked and somebody else has it.
+    /// The policy is SkipLocked and another transaction has the row.
     Skipped,
 }
 
@@ -256,15 +256,15 @@ impl Default for WriteOptions {
 pub enum Uniqueness {
     NotUnique,
     Unique,
-    /// As Unique, of a row that was there before: only in a tree whose entries name their heaps, where for others it
-    /// counts once the transaction has committed.
+    /// As `Unique`, for a row that the heap had before the index: it exists only in trees whose entries name their
+    /// heaps. For other transactions the entry counts once this transaction has committed.
     UniqueFromNow,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndexInsert {
     Inserted,
     Conflict(RowId),
-    /// The row is in another heap.
+    /// The conflicting row is in another heap.
     Elsewhere(kilndb_base::RelationId, RowId),
 }
 
@@ -314,7 +314,7 @@ impl LockMode {
         }
     }
 }
-/// What is locked: the caller's own numbering (class, and two numbers).
+/// The object of a lock, in the caller's own numbering (a class and two numbers).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct LockTag(pub u32, pub u64, pub u64);
 impl LockTag {
@@ -328,10 +328,11 @@ pub struct WalStats {
     pub records: u64,
     pub bytes: u64,
     pub flushes: u64,
-    /// How often an insertion had to wait for room.
+    /// How often an insertion had to wait for room in the log's buffer.
     pub buffers_full: u64,
 }
-/// Before a commit is flushed, others are waited for, so that they share the flush: as long as so many more are active.
+/// A commit waits for others before it is flushed, so that they share the flush, if at least this many other
+/// transactions are active.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct CommitDelay {
     pub delay_us: u64,
@@ -352,6 +353,6 @@ pub struct LockInfo {
     pub owner: u64,
     pub mode: LockMode,
     pub granted: bool,
-    /// Held without an entry in the lock table.
+    /// The lock is held without an entry in the lock table.
     pub fast: bool,
 }

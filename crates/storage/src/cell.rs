@@ -1,11 +1,12 @@
 //! Cells: a few bytes of state outside of transactions, for sequences.
 //!
 //! Invariants
-//! 1. A change is seen at once by everybody and is never taken back.
-//! 2. After a crash a cell has its last logged contents, or a later one; an unlogged one those that it was made with.
-//! 3. A cell's page may show less than the log has under the page's own LSN: what was logged ahead. So recovery repeats
-//!    all of a cell's records, whatever the LSN of its page; the last one counts. A record that recovery does not meet
-//!    any more is logged again with the first change after the checkpoint.
+//! 1. A change is visible to everybody at once and is never rolled back.
+//! 2. After a crash a cell has its last logged contents, or a later one; an unlogged cell has those that it was created
+//!    with.
+//! 3. The log may be ahead of a cell's page although the page has the record's LSN, because values are logged ahead. So
+//!    recovery replays all records of a cell, whatever the LSN of its page; the last one counts. A record that recovery
+//!    does not meet any more is logged again with the first change after the checkpoint.
 //!
 //! Must not know: sequences.
 
@@ -18,7 +19,7 @@ use kilndb_base::{Error, Lsn, Result, sqlstate};
 
 /// Changes a cell's contents; says whether they are to be logged.
 pub(crate) type CellChange<'a, R> = dyn FnMut(&mut Vec<u8>) -> Result<(R, bool)> + 'a;
-/// The same with what is to be logged; see [`Relation::cell_modify_ahead`].
+/// A change of a cell that also says what is to be logged; see [`Relation::cell_modify_ahead`].
 pub(crate) type LoggedCellChange<'a, R> = dyn FnMut(&mut Vec<u8>, bool) -> Result<(R, Option<Vec<u8>>)> + 'a;
 
 impl Relation {
@@ -51,7 +52,7 @@ impl Relation {
         });
         changed.map(|_| ())
     }
-    /// What [`Relation::cell_init`] has set, if the cell is unlogged.
+    /// The contents that [`Relation::cell_init`] has set, if the cell is unlogged.
     pub fn cell_initial(&self) -> Vec<u8> {
         crate::lock(&self.initial).clone()
     }
@@ -60,9 +61,10 @@ impl Relation {
     pub fn cell_modify<R>(&self, f: &mut CellChange<'_, R>) -> Result<(R, Lsn)> {
         self.cell_modify_ahead(&mut |bytes, _| f(bytes).map(|(result, log_it)| (result, log_it.then(|| bytes.clone()))))
     }
-    /// As [`Relation::cell_modify`], but the log gets other contents: what a crash would go on from. The second
-    /// argument of `f`: a checkpoint has begun since that was logged last, so recovery may not find it. Returns how far
-    /// the log must be on disk for a crash to leave this change, or a later one; 0 if a crash leaves none of it.
+    /// As [`Relation::cell_modify`], but the log gets other contents than the page: those that the cell has after a
+    /// crash. The second argument of `f` says that a checkpoint has begun since the last log record, so that recovery
+    /// may not find it. Returns how far the log must be on disk for a crash to leave this change, or a later one; 0 if
+    /// a crash leaves none of it.
     pub fn cell_modify_ahead<R>(&self, f: &mut LoggedCellChange<'_, R>) -> Result<(R, Lsn)> {
         let pid = self.check_cell()?;
         let mut page = self.core.pool.write(pid)?;

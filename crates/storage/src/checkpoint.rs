@@ -1,8 +1,9 @@
-//! Checkpoints: fuzzy, spread over time, in a thread of their own.
+//! Checkpoints: they are fuzzy, spread over time, and run in a thread of their own.
 //!
 //! Invariants
-//! 1. The redo LSN is taken first; everything noted afterwards may be newer, and replaying it again is harmless.
-//! 2. A checkpoint that fails changes nothing: the last one counts, and its log stays.
+//! 1. The redo LSN is taken first. All that a checkpoint notes afterwards may be newer, and replaying it again is
+//!    harmless.
+//! 2. A checkpoint that fails changes nothing: the last complete one counts, and the log that it needs stays.
 //! 3. Pages that were dirty (or latched by a writer) at that time are on disk, and synced, before the control file
 //!    changes.
 //!
@@ -29,24 +30,24 @@ use std::time::Duration;
 /// Pages written with one sync of the double-write area.
 const BATCH_PAGES: usize = 64;
 
-/// Whoever waits for room in the log looks again after this time at the latest.
+/// A transaction that waits for room in the log looks again after this time at the latest.
 const ROOM_LOOK_NANOS: u64 = 100_000_000;
 
-/// Why there is a checkpoint.
+/// The reasons for a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CheckpointReason {
     Time,
-    /// So much log was written.
+    /// The log has grown by the volume after which a checkpoint is due.
     Volume,
     Requested,
     EndOfRecovery,
-    /// Of a server that was shut down properly.
+    /// The start of a server that was shut down properly.
     Start,
     Shutdown,
 }
 
 impl CheckpointReason {
-    /// PostgreSQL's words.
+    /// The words that PostgreSQL logs for the reason.
     fn words(self) -> &'static str {
         match self {
             CheckpointReason::Time => "time",
@@ -57,7 +58,7 @@ impl CheckpointReason {
             CheckpointReason::Shutdown => "shutdown immediate",
         }
     }
-    /// Nobody waits for it.
+    /// Is the checkpoint spread over time, because nobody waits for it?
     fn is_spread(self) -> bool {
         matches!(self, CheckpointReason::Time | CheckpointReason::Volume)
     }
@@ -105,7 +106,7 @@ impl Checkpointer {
             s.waiters.push(park.wake_handle());
         }
     }
-    /// Who asks for one: up to which request, and the transactions that end with it.
+    /// Requests of checkpoints: how many were made, how many are done, and the transactions that end with one.
     fn asked(&self) -> Option<(u64, Vec<u64>)> {
         let s = crate::lock(&self.state);
         (s.asked > s.done)
@@ -141,11 +142,11 @@ impl Checkpointer {
         }
         Ok(())
     }
-    /// Bytes of log from where recovery would begin now.
+    /// How many bytes of log recovery would need if the server crashed now.
     fn needed_bytes(&self, core: &Core) -> u64 {
         core.log.insert_lsn().saturating_sub(self.last_redo.load(Acquire))
     }
-    /// The checkpointer thread's body.
+    /// Runs the checkpointer thread until it is stopped.
     pub fn run(&self, core: &Core) {
         let mut last = core.env.monotonic_nanos();
         let mut last_redo = core.log.insert_lsn();
@@ -259,7 +260,8 @@ impl Checkpointer {
         Ok(())
     }
 
-    /// Bytes of log until the next checkpoint: a longer distance counts at once, a shorter one bit by bit.
+    /// An estimate of the bytes of log between two checkpoints. It follows a longer distance at once and a shorter one
+    /// gradually.
     fn estimate(&self, distance: u64, reason: CheckpointReason) -> u64 {
         let before = self.distance_estimate.load(Relaxed);
         let estimate = match reason {
@@ -280,7 +282,7 @@ fn spare_segments(tuning: &Tuning, estimate: u64, live: u64) -> usize {
     wanted.min(most.saturating_sub(live).max(1)) as usize
 }
 
-/// How far one checkpoint is, and what is told of it.
+/// The progress of one checkpoint, and the times that are reported.
 struct CheckpointProgress {
     started_ns: u64,
     writing_done_ns: u64,
@@ -301,7 +303,7 @@ impl CheckpointProgress {
         let elapsed_s = (core.env.monotonic_nanos() - self.started_ns) as f64 / 1e9;
         done > log_share && done > elapsed_s / tuning.checkpoint_timeout_s.max(1) as f64
     }
-    /// Milliseconds of writing and of syncing.
+    /// The milliseconds spent on writing and on syncing.
     fn times(&self) -> (u64, u64) {
         let ms = |from: u64, to: u64| to.saturating_sub(from) / 1_000_000;
         (ms(self.started_ns, self.writing_done_ns), ms(self.writing_done_ns, self.syncing_done_ns))

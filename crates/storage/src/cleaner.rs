@@ -1,5 +1,5 @@
-//! The cleaner's rounds: purges, discards undo, cleans pages ahead of the clock; for the cluster and for the sessions'
-//! private stores.
+//! The rounds of the cleaner thread: it purges, discards undo and writes dirty pages before the clock hand reaches
+//! them, for the cluster and for the sessions' private stores.
 //!
 //! Must not know: SQL.
 
@@ -53,7 +53,7 @@ pub(crate) fn run(core: &Core, private: &Mutex<Vec<Weak<Core>>>) {
     }
 }
 
-/// One round for a private store. False: there was nothing to do.
+/// Does one round for a private store; false if there was nothing to do.
 fn clean_store(core: &Core) -> bool {
     if core.stop.load(Acquire) {
         return false;

@@ -3,7 +3,7 @@
 //! Invariants
 //! 1. `control` has two slots of 512 bytes at 0 and 4096, written in turn; the valid one with the higher generation
 //!    counts.
-//! 2. Whoever goes on from a generation makes its slot durable first ([`harden`]).
+//! 2. The slot of a generation is made durable before the server goes on from it ([`harden`]).
 //! 3. The directory file of a generation is complete and durable before the control file names it, and so is all that
 //!    the checkpoint consists of. A directory of a generation that never counted is removed at the next start.
 //! 4. A folder is taken for a new one only if nothing of a cluster is in it ([`read`]).
@@ -31,7 +31,7 @@ const OLDEST_VERSION: u32 = 1;
 const MAGIC: u64 = u64::from_le_bytes(*b"KilnCtl1");
 const DIRECTORY_MAGIC: u64 = u64::from_le_bytes(*b"KilnDir1");
 
-/// Beside the number of an index's heap.
+/// A flag beside the number of an index's heap.
 const HAS_ALL_ROWS: u64 = 1 << 32;
 
 #[derive(Default, Debug, Clone)]
@@ -40,16 +40,16 @@ pub(crate) struct RelationEntry {
     pub kind: u8,
     pub persistence: u8,
     pub heap: u32,
-    /// Of an index: each row of that has one entry.
+    /// The relation is an index with one entry for each row of its heap.
     pub has_all_rows: bool,
     pub creator: u64,
     pub blocks: u32,
     pub extents: Vec<u32>,
-    /// What an unlogged cell begins with after a crash.
+    /// The contents that an unlogged cell has after a crash.
     pub initial: Vec<u8>,
     pub image: Option<ImageEntry>,
 }
-/// What a checkpoint notes.
+/// All that a checkpoint writes to the directory file.
 #[derive(Default, Debug, Clone)]
 pub(crate) struct Checkpoint {
     pub generation: u64,
@@ -60,14 +60,15 @@ pub(crate) struct Checkpoint {
     pub next_relation: u32,
     pub next_chunk: u64,
     pub relations: Vec<RelationEntry>,
-    /// Number, first page, logged.
+    /// The undo chunks: number, first page, whether it is logged.
     pub chunks: Vec<(u64, u32, bool)>,
-    /// Xid, undo chain, waits for its purge only.
+    /// Unfinished transactions: xid, undo chain, whether only the purge is due.
     pub unfinished: Vec<(u64, u64, bool)>,
-    /// Of the images: transactions that had not ended, undo chunks saved with them.
+    /// The transactions that had not ended when the images were taken, and the undo chunks that are saved with the
+    /// images.
     pub unended: Vec<UnendedTransaction>,
     pub image_chunks: Vec<u64>,
-    /// How far the log was durable when this was noted; 0: not known.
+    /// The LSN up to which the log was durable at that time; 0: not known.
     pub durable: u64,
 }
 
@@ -180,7 +181,7 @@ impl Checkpoint {
             c.unfinished.push((r.varint()?, r.varint()?, r.varint()? != 0));
         }
         if r.is_empty() {
-            // As version 1 has it.
+            // A file of version 1 ends here.
             return Some(c);
         }
         for _ in 0..r.varint()? {
@@ -199,7 +200,7 @@ impl Checkpoint {
             c.image_chunks.push(r.varint()?);
         }
         if !r.is_empty() {
-            // Not in version 2.
+            // This field is missing in version 2.
             c.durable = r.varint()?;
         }
         Some(c)
@@ -229,7 +230,7 @@ pub fn write(env: &Arc<dyn Env>, dir: &Path, log: &Log, checkpoint: &Checkpoint)
     write_slot(env, dir, log, generation)?;
     for (old, n) in directories(env, dir).unwrap_or_default() {
         if n + 1 < generation {
-            // This checkpoint counts by now; the file goes with the next one.
+            // This checkpoint counts already; if the old file stays, the next checkpoint removes it.
             let _ = env.remove_file(&old);
         }
     }
@@ -248,7 +249,8 @@ fn write_slot(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64) -> Res
     let control = env.open(&dir.join("control"), OpenMode::Create).map_err(|e| failed("open", "control", e))?;
     control.write_at(&slot, (generation % 2) * 4096).map_err(|e| {
         let e = failed("write to", "control", e);
-        // It may count, or not: which files the next checkpoint may write over, only the next start can tell.
+        // After this error the checkpoint may count or not. Only the next start can tell which files the next
+        // checkpoint may write over, so the log fails and with it the process.
         log.fail(&e);
         e
     })?;
@@ -268,7 +270,7 @@ pub(crate) fn harden(env: &Arc<dyn Env>, dir: &Path, log: &Log, generation: u64)
     write_slot(env, dir, log, generation)
 }
 
-/// What a start begins with.
+/// The state of the folder that a start begins with.
 #[derive(Debug)]
 pub(crate) struct FoundCluster {
     pub checkpoint: Checkpoint,
@@ -277,13 +279,13 @@ pub(crate) struct FoundCluster {
 }
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ControlSlot {
-    /// Zeros, or beyond the end.
+    /// The slot has zeros, or is beyond the file's end.
     Empty,
     Damaged,
     Valid(u64),
 }
 
-/// None: there is no cluster here, nor anything of one.
+/// Reads the newest valid generation. None: the folder has no cluster and no file of one.
 pub fn read(env: &Arc<dyn Env>, dir: &Path) -> Result<Option<FoundCluster>> {
     let slots = read_slots(env, dir)?;
     let generation = match slots.unwrap_or([ControlSlot::Empty; 2]) {
@@ -403,7 +405,7 @@ fn directories(env: &Arc<dyn Env>, dir: &Path) -> Result<Vec<(PathBuf, u64)>> {
     });
     Ok(numbered.collect())
 }
-/// A file's name without its folder.
+/// The name of a file without its folder, for messages.
 fn shown(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }

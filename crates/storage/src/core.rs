@@ -1,4 +1,4 @@
-//! What all of storage shares, and the one way a change is made: undo record, log record, page.
+//! The state that all of storage shares, and the one way in which a change is made: undo record, log record, page.
 //!
 //! Invariants
 //! 1. Order of latches: heap or tree pages, then the undo stream, then the undo page; the log last.
@@ -50,22 +50,23 @@ pub(crate) struct Core {
     pub stop: AtomicBool,
     pub stats: Arc<Stats>,
     pub tuning: TuningCell,
-    /// Whether files are synced.
+    /// Are files synced (the setting fsync)?
     pub sync_on: Arc<AtomicBool>,
-    /// Where recovery would begin after the last checkpoint that has begun.
+    /// The LSN from which recovery would begin after the last checkpoint that has begun.
     pub redo: AtomicU64,
-    /// Held for a moment by who takes images.
+    /// Held for a moment by the checkpoint that takes images; changes of kept relations hold it shared.
     pub images: RwLock<()>,
     /// A relation that is kept at checkpoints has changed since the last one began.
     pub kept_changed: AtomicBool,
-    /// At a start: the log of the last life was durable at least up to here.
+    /// The LSN up to which the log of the process before was durable at least, as the start knows it.
     pub known_durable: AtomicU64,
     /// The oldest snapshot when the cleaner last looked.
     pub oldest_seen: AtomicU64,
     pub unended: UnendedRollbacks,
 }
 
-/// Bytes of a commit record before its lists, at most: the kind, a transaction, the number of dropped relations.
+/// The maximal size in bytes of a commit record before its lists: the kind, a transaction, the number of dropped
+/// relations.
 pub(crate) const COMMIT_HEAD: usize = 1 + 10 + 5;
 
 /// One step of a rollback: the chain of transaction `xid` goes on at `next` afterwards.
@@ -79,12 +80,12 @@ pub(crate) struct RollbackStep {
 pub(crate) struct ReservedUndo<'a> {
     pub place: crate::undo::ReservedRecord<'a>,
     pub record: &'a crate::undo::record::UndoRecord,
-    /// Memory for the log record.
+    /// A buffer for the log record, used again from change to change.
     pub body: &'a mut Vec<u8>,
 }
 
 impl Core {
-    /// Without relations or transactions yet. `first_relation`: the id that the first relation gets.
+    /// A core without relations or transactions. `first_relation` is the id that the first relation gets.
     pub(crate) fn assemble(
         env: Arc<dyn Env>,
         config: EngineConfig,
@@ -146,7 +147,8 @@ impl Core {
         loop {
             let kept = self.config.limits.free_pages_kept;
             let Some((start, pages)) = crate::lock(&self.directory.space).take_for_hole(kept) else { return Ok(()) };
-            // Whoever the pages belonged to must be gone for good, since recovery would look for what they were.
+            // The relation that the pages belonged to must be gone for good before, since recovery would look for its
+            // pages.
             let flushed = self.log.flush_blocking(self.log.insert_lsn());
             let made = flushed.and_then(|()| self.pool.make_hole(start, pages));
             crate::lock(&self.directory.space).returned(start, pages, matches!(made, Ok(true)));
@@ -158,7 +160,7 @@ impl Core {
     /// Finds out which transaction ids nobody asks for any more, so that their places can be used again.
     pub(crate) fn free_xids(&self) {
         self.undo.discard(&self.pool, &self.directory.space, &self.log, self.visible_to_all());
-        // In this order: who begins meanwhile gets an id above all that are looked at here.
+        // The order matters: a transaction that begins meanwhile gets an id above all that are looked at here.
         self.xids.unfinished();
         self.xids.free_below(self.undo.oldest_xid());
     }
@@ -220,7 +222,7 @@ impl Core {
         }
         Ok(())
     }
-    /// A change that no rollback takes back.
+    /// Makes and logs a change that no rollback takes back.
     pub(crate) fn emit_plain(
         &self,
         relation: &Relation,
@@ -238,7 +240,7 @@ impl Core {
         }
         self.apply(relation, lsn, ops, which, pages)
     }
-    /// A change that takes another back.
+    /// Makes and logs a change that takes another one back.
     pub(crate) fn emit_compensate(
         &self,
         relation: &Relation,

@@ -1,4 +1,4 @@
-//! CRC-32C, by the processor's instruction where there is one.
+//! CRC-32C, computed with the processor's instruction where there is one.
 //!
 //! Must not know: what it sums up.
 

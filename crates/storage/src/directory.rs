@@ -1,11 +1,11 @@
-//! The directory: which relations exist, where their pages are.
+//! The directory: which relations exist, and where their pages are.
 //!
 //! Invariants
 //! 1. Extent i of a relation has 1, 1, 2, 4, … 512, 1024, 1024, … pages; block → page is arithmetic and one load.
 //! 2. Blocks below `pages()` are formatted, in order: the log has their Init records in block order.
 //! 3. Temporary relations are never logged; of unlogged ones only their existence is.
-//! 4. Before a relation's pages can be anybody else's, the log says that it is gone, and from before that record on no
-//!    checkpoint notes it. So whatever part of the log a crash leaves, no page has two owners.
+//! 4. Before the pages of a relation are given to another owner, the log says that the relation is gone, and from
+//!    before that record on no checkpoint notes it. So no page has two owners, whatever part of the log a crash leaves.
 //!
 //! Must not know: what is in the pages.
 
@@ -27,7 +27,8 @@ use kilndb_base::{Error, RelationId, Result, sqlstate};
 use std::any::Any;
 
 const MOST_HINTS: usize = 1024;
-/// In place of a tree's heap: each entry's key ends with the number of its own.
+/// The number that stands in place of a tree's heap if the tree has entries of several heaps: the key of each entry
+/// ends with the number of its heap.
 const NAMED_BY_ENTRIES: u32 = u32::MAX;
 pub(crate) const HEAP_NAME_BYTES: usize = 4;
 const INLINE: usize = 24;
@@ -59,7 +60,7 @@ impl Extents {
         leaf.get(index % LEAF)
     }
 }
-/// Extent index and offset in it.
+/// The index of a block's extent, and the block's offset in it.
 #[inline]
 pub(crate) fn locate(block: u32) -> (usize, u32) {
     match block {
@@ -89,17 +90,17 @@ pub(crate) fn extent_pages(index: usize) -> u32 {
 
 const FEW_TARGETS: usize = 4;
 
-/// In place of the transaction that dooms a relation: it goes, whatever becomes of any transaction.
+/// The number that stands in place of the dropping transaction if a relation goes whatever becomes of any transaction.
 pub(crate) const GONE: u64 = u64::MAX;
 
 /// Private relations of so many extents leave their memory to the next ones.
 const SMALL_EXTENTS: usize = 5;
 
-/// What an index's method has in memory, made when it is first asked for.
+/// The state that an index's method has in memory, made when it is first asked for.
 #[derive(Default)]
 pub(crate) struct MethodMemory(OnceLock<Box<dyn Any + Send + Sync>>);
 impl MethodMemory {
-    /// None: the relation is of another method, whose state is of another type.
+    /// The state as `T`. None: the relation is of another method, whose state is of another type.
     pub(crate) fn of<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
@@ -120,7 +121,7 @@ pub struct Relation {
     pub(crate) heap: AtomicU32,
     /// Insertion target of the first workers, block + 1.
     targets: [AtomicU32; FEW_TARGETS],
-    /// Of a relation that is kept at checkpoints.
+    /// The image of a relation that is kept at checkpoints.
     pub(crate) image: Option<Box<RelationImage>>,
     pub(crate) dead_prefixes: DeadPrefixes,
     extents: Extents,
@@ -129,26 +130,26 @@ pub struct Relation {
     pub(crate) creator: AtomicU64,
     /// The transaction that drops it when it commits, or [`GONE`].
     pub(crate) doomed: AtomicU64,
-    /// The transaction that wants to, before that.
+    /// The transaction that is going to drop the relation, until it commits.
     pub(crate) dropper: AtomicU64,
     extend: Mutex<()>,
     /// Blocks with room (heap), or out of use (tree).
     pub(crate) hints: Mutex<Vec<u32>>,
     /// Blocks that may have room without a hint: hints are not kept over a restart, and not without limit.
     unseen: Mutex<std::ops::Range<u32>>,
-    /// An unlogged cell's contents after a crash.
+    /// The contents that an unlogged cell has after a crash.
     pub(crate) initial: Mutex<Vec<u8>>,
     pub(crate) method_state: MethodMemory,
-    /// Who has read it as a whole, or ranges of it.
+    /// The serializable transactions that have read the whole relation, or ranges of it.
     pub(crate) reads: RelationReads,
-    /// Of an index: each row of its heap, or of the heaps that it has entries of, has one entry (for the checker).
+    /// The relation is an index with exactly one entry for each row of its heap or heaps, which the checker relies on.
     pub(crate) has_all_rows: AtomicBool,
 }
 
 const _: () = assert!(std::mem::offset_of!(Relation, extents) == LINE_BYTES);
 
 impl Relation {
-    /// Where the worker's last row went, block + 1; 0: nowhere yet.
+    /// The block where the worker's last row went, plus one; 0: none yet.
     pub(crate) fn insertion_target(&self, worker: usize) -> &AtomicU32 {
         let beyond = worker.checked_sub(FEW_TARGETS).filter(|_| !self.more_targets.is_empty());
         beyond.map_or_else(|| &self.targets[worker % FEW_TARGETS], |n| &self.more_targets[n % self.more_targets.len()])
@@ -170,8 +171,7 @@ impl Relation {
     pub fn set_heap(&self, heap: RelationId) {
         self.set_heap_as(heap, false);
     }
-    /// The same for an index in which each row of the heap has its one entry, whatever the row: none is left out, as in a
-    /// partial index.
+    /// Sets the heap of an index that has exactly one entry for each row of the heap. A partial index is none.
     pub fn set_heap_of_all_rows(&self, heap: RelationId) {
         self.set_heap_as(heap, true);
     }
@@ -181,7 +181,7 @@ impl Relation {
             self.core.log.append(&encode(&Record::Belongs { rel: self.id, heap: heap.0, has_all_rows }));
         }
     }
-    /// See [`Relation::set_heap_of_all_rows`].
+    /// Has the index one entry for each row? See [`Relation::set_heap_of_all_rows`].
     pub fn has_all_rows(&self) -> bool {
         self.has_all_rows.load(Relaxed)
     }
@@ -190,15 +190,15 @@ impl Relation {
     pub fn set_entries_name_heap(&self) {
         self.set_heap(RelationId(NAMED_BY_ENTRIES));
     }
-    /// The same for an index in which each row of the heaps that it has entries of has its one entry: none is left out,
-    /// as in a partial index. The checker relies on it.
+    /// Notes that an index of several heaps has exactly one entry for each row of these. A partial index has not. The
+    /// checker relies on it.
     pub fn set_entries_name_heap_of_all_rows(&self) {
         self.set_heap_of_all_rows(RelationId(NAMED_BY_ENTRIES));
     }
     pub fn entries_name_heap(&self) -> bool {
         self.heap.load(Relaxed) == NAMED_BY_ENTRIES
     }
-    /// What the keys of a heap's entries end with in such an index.
+    /// The bytes that the keys of a heap's entries end with in an index of several heaps.
     pub fn heap_name(heap: RelationId) -> [u8; HEAP_NAME_BYTES] {
         heap.0.to_be_bytes()
     }
@@ -209,7 +209,7 @@ impl Relation {
             heap => heap,
         }
     }
-    /// What of a key must be unique, and is what a serializable transaction has looked for.
+    /// The part of a key that must be unique, which is also the part that a serializable transaction looks for.
     pub(crate) fn unique_part<'k>(&self, key: &'k [u8]) -> &'k [u8] {
         if self.entries_name_heap() { &key[..key.len().saturating_sub(HEAP_NAME_BYTES)] } else { key }
     }
@@ -259,7 +259,7 @@ impl Relation {
         }
         list
     }
-    /// Appends a formatted block.
+    /// Appends a formatted block to the relation.
     pub(crate) fn extend(&self, level: u8) -> Result<(u32, WriteGuard<'_>)> {
         let core = &*self.core;
         let _one = crate::lock(&self.extend);
@@ -274,7 +274,8 @@ impl Relation {
                 0 => {
                     let start = core.pool.take_pages(&core.directory.space, extent_pages(index))?;
                     assert!(start != 0, "page 0 is nobody's");
-                    // In memory first: a checkpoint that comes in between may note it twice, but never not.
+                    // The extent is noted in memory before it is logged: a checkpoint in between may note it twice, but
+                    // never misses it.
                     slot.store(start, Release);
                     if self.logged() {
                         core.log.append(&encode(&Record::Extent { rel: self.id, index: index as u32, start }));
@@ -287,19 +288,20 @@ impl Relation {
         let mut guard = core.pool.write_new(start + off)?;
         guard.bytes()[at::FLAGS] = self.page_flags();
         let kind = self.kind.page_kind();
-        // Readers of the new block wait for its latch.
+        // Readers of the new block wait for its latch, which is still held.
         self.blocks.store(block + 1, Release);
         core.emit_plain(self, 0, &[(self.target(block), PageOp::Init { kind, level })], &[0], &mut [&mut guard])?;
         if !self.logged() {
-            // Whoever owned the page before must be gone for good before this overwrites it on disk.
+            // The relation that owned the page before must be gone for good before this write overwrites the page on
+            // disk.
             let lsn = core.log.insert_lsn();
             page::set_lsn(guard.bytes(), lsn);
         }
         Ok((block, guard))
     }
-    /// A block with room may be found here.
+    /// Notes that this block may have room.
     pub(crate) fn hint(&self, block: u32) {
-        // Only a hint: nobody waits to leave one.
+        // A hint is not worth waiting for the mutex.
         if let Ok(mut hints) = self.hints.try_lock()
             && hints.len() < MOST_HINTS
         {
@@ -311,7 +313,7 @@ impl Relation {
         let mut unseen = crate::lock(&self.unseen);
         *unseen = if unseen.is_empty() { block..block + 1 } else { unseen.start.min(block)..unseen.end.max(block + 1) };
     }
-    /// Hints are lost: every block may have room.
+    /// Forgets where there is room: every block is looked at again.
     pub(crate) fn look_everywhere(&self) {
         *crate::lock(&self.unseen) = 0..self.pages();
     }
@@ -334,7 +336,7 @@ pub(crate) struct Directory {
     pub relations: RwLock<HashMap<u32, Arc<Relation>>>,
     pub space: Mutex<Space>,
     pub next_id: AtomicU32,
-    /// There are, or were, relations that are kept at checkpoints.
+    /// Are there, or were there, relations that are kept at checkpoints?
     pub has_kept: AtomicBool,
 }
 

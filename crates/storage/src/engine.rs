@@ -1,4 +1,4 @@
-//! The engine: opening a cluster, background threads, relations, shutdown.
+//! The engine: opens a cluster, runs background threads, creates and drops relations, shuts down.
 //!
 //! Invariants
 //! 1. One engine per folder, and no check beside it: it has the folder locked until it is shut down.
@@ -41,12 +41,12 @@ use std::time::Duration;
 
 pub struct Engine {
     core: Arc<Core>,
-    /// Of the sessions' private stores, for the cleaner.
+    /// The cores of the sessions' private stores, for the cleaner.
     private: Arc<Mutex<Vec<Weak<Core>>>>,
     pub(crate) checkpointer: Arc<Checkpointer>,
     threads: Mutex<Vec<kilndb_base::sync::JoinHandle<()>>>,
     new: bool,
-    /// Nobody else opens the folder meanwhile. The last to be dropped.
+    /// The lock of the folder, so that no other process opens it. It is dropped last.
     locked: Mutex<Option<FolderLockGuard>>,
 }
 
@@ -122,7 +122,7 @@ impl Engine {
         let core = self.core.clone();
         let told = name.to_string();
         let guarded = move || {
-            // Nobody else would notice, and what the thread does would not be done any more.
+            // A background thread that panics must end the process: otherwise its work would silently stop.
             if let Err(panic) = std::panic::catch_unwind(AssertUnwindSafe(|| body(&core))) {
                 core.log
                     .fail(&Error::internal(format!("background thread \"{told}\" panicked: {}", panic_text(&*panic))));
@@ -190,11 +190,11 @@ impl Engine {
         let cycle = self.core.waits.take_refused(owner);
         cycle.into_iter().map(|waiting| (waiting, self.core.xids.running(waiting.blocker))).collect()
     }
-    /// Whom a lock owner waits for.
+    /// The owners that a lock owner waits for.
     pub fn blockers_of(&self, owner: u64) -> Vec<u64> {
         self.core.waits.blockers_of(owner)
     }
-    /// Does it wait for a row behind others?
+    /// Does a lock owner wait for a row behind other waiters?
     pub fn waits_in_line(&self, owner: u64) -> bool {
         self.core.waits.is_in_line(owner)
     }
@@ -214,7 +214,7 @@ impl Engine {
     pub fn safe_snapshot_blockers(&self, owner: u64) -> Vec<u64> {
         self.core.ssi.waited_for(owner)
     }
-    /// All rows of a heap are about to go at once, behind the back of its row locks.
+    /// To be called before all rows of a heap go at once without being locked one by one.
     pub fn empties(&self, txn: &Transaction, heap: RelationId) -> Result<()> {
         match &txn.reader {
             Some(reader) => self.core.ssi.emptied(&self.core, reader, heap.0),
@@ -230,8 +230,8 @@ impl Engine {
     pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(0, park)
     }
-    /// Before a change of so many rows at once: one statement is not to fill the log faster than checkpoints can make
-    /// room in `max_wal_size`. Small changes are not held up, since others may wait for their rows.
+    /// To be called before a change of many rows: waits if the log fills faster than checkpoints can make room within
+    /// `max_wal_size`. Small changes are not held up, since others may wait for their rows.
     pub fn pace_bulk(&self, rows: usize, park: &dyn Park) -> Result<()> {
         if rows < BULK_ROWS { Ok(()) } else { self.checkpointer.await_room(&self.core, park) }
     }
@@ -252,7 +252,7 @@ impl Engine {
         for t in threads {
             let _ = t.join();
         }
-        // With the cleaner gone, nobody has taken an item out of the queue and may bring it back.
+        // The cleaner has ended by now, so no other thread can put an item back into the queue.
         for _ in 0..1000 {
             core.log.flush_blocking(core.log.insert_lsn())?;
             core.purge_round(true);
@@ -329,7 +329,7 @@ impl Engine {
     pub fn begin_flush(&self, is_caller_idle: bool) {
         self.core.log.begin_flush(is_caller_idle);
     }
-    /// The same after a commit that is ready to wait a little for others, if enough of them are under way.
+    /// Waits for the flush of a commit that may be delayed so that others share it, if enough of them are under way.
     pub fn wait_flushed_together(&self, lsn: Lsn, delay: CommitDelay, park: &dyn Park) -> Result<()> {
         let core = &self.core;
         if delay.delay_us > 0
@@ -346,7 +346,7 @@ impl Engine {
     pub fn insert_lsn(&self) -> Lsn {
         Lsn(self.core.log.insert_lsn())
     }
-    /// Of the newest commit: a snapshot taken from now on has this one or a later one.
+    /// The CSN of the newest commit: a snapshot taken from now on has this one or a later one.
     pub fn last_csn(&self) -> Csn {
         Csn(self.core.log.last_csn())
     }
@@ -363,11 +363,11 @@ impl Engine {
             checkpoints: self.core.stats.checkpoints().done,
         }
     }
-    /// Bytes of undo that some snapshot or transaction still needs (or may need).
+    /// The bytes of undo that some snapshot or transaction still needs or may need.
     pub fn undo_bytes(&self) -> u64 {
         self.core.undo.count() as u64 * crate::undo::record::CHUNK
     }
-    /// Transactions whose deletes wait to be purged.
+    /// How many transactions have deletes that wait to be purged.
     pub fn purge_backlog(&self) -> usize {
         self.core.purge.len()
     }
@@ -406,7 +406,7 @@ impl Drop for Engine {
     }
 }
 
-/// What a panic was raised with, if that is a text.
+/// The message of a panic, if it is a text.
 fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text")
@@ -422,11 +422,11 @@ pub(crate) fn lock_cluster(env: &dyn Env, dir: &Path, how: FolderLock) -> Result
     })
 }
 
-/// What a core is built for.
+/// The purpose that a core is built for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CorePurpose {
     Serve,
-    /// Nothing is written, and no file is made.
+    /// The cluster is only inspected: nothing is written, and no file is made.
     Inspect,
 }
 

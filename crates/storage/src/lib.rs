@@ -57,7 +57,7 @@ mod txn;
 mod undo;
 mod wal;
 
-/// What the fuzz target of the log knows is nobody else's business, so it is compiled in here.
+/// The fuzz target of the log needs private functions, so it is compiled into this crate.
 #[cfg(any(test, feature = "fuzz"))]
 #[path = "../../../fuzz/targets/log_records.rs"]
 pub mod fuzz_log_records;

@@ -28,7 +28,7 @@ pub mod at {
     pub const COUNT: usize = 24;
     /// Start of the data area, which reaches to the end of the page.
     pub(crate) const UPPER: usize = 26;
-    /// Bytes of the data area that no item uses.
+    /// The offset of the number of bytes in the data area that no item uses.
     pub(crate) const GARBAGE: usize = 28;
     pub(crate) const AUX: usize = 30;
 }

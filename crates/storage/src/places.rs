@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //! 1. Only a read from the disk is judged, never an access to a page in memory.
-//! 2. What nobody owns is not judged: a reader may come for a page whose relation is just being dropped.
+//! 2. A page without an owner is not judged: a reader may come for a page whose relation is just being dropped.
 //!
 //! Must not know: what is in the pages.
 
@@ -17,14 +17,14 @@ use crate::undo::record::CHUNK_PAGES;
 use std::fmt;
 use std::sync::Arc;
 
-/// Where a page belongs.
+/// The place that a page belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PageOwner {
     Block {
         rel: u32,
         block: u32,
     },
-    /// The chunk's number is known by its low half.
+    /// A page of an undo chunk, of whose number the header has the low half.
     Undo {
         chunk: u32,
         page: u32,
@@ -39,7 +39,7 @@ impl fmt::Display for PageOwner {
     }
 }
 
-/// Where the header says that the page belongs; None: it was never written.
+/// The place that the page's header names. None: the page was never written.
 fn named(page: &PageBytes) -> Option<PageOwner> {
     let (owner, part) = (get32(page, at::REL), get32(page, at::BLOCK));
     match page[at::KIND] {
@@ -50,7 +50,7 @@ fn named(page: &PageBytes) -> Option<PageOwner> {
 }
 
 impl Core {
-    /// From here on the pool asks about each page that it reads.
+    /// Makes the pool check each page that it reads from now on.
     pub(crate) fn judge_pages(self: &Arc<Core>) {
         let core = Arc::downgrade(self);
         self.pool.judge_with(Box::new(move |pid, page| match core.upgrade() {
@@ -85,7 +85,7 @@ impl Core {
             for (index, first) in r.extent_list().into_iter().enumerate() {
                 if (first..first + extent_pages(index)).contains(&pid) {
                     let block = block_at(index, pid - first);
-                    // Beyond the last block nothing was written yet.
+                    // Pages beyond the last block are not written yet.
                     return (block < r.pages()).then_some(PageOwner::Block { rel: r.id, block });
                 }
             }

@@ -82,7 +82,7 @@ impl File for OverflowFile {
 impl Drop for OverflowFile {
     fn drop(&mut self) {
         if self.file.get().is_some() {
-            // What stays behind goes at the next start.
+            // If the file cannot be removed now, the next start removes it.
             let _ = self.env.remove_file(&self.path);
         }
     }
@@ -118,7 +118,7 @@ impl PrivateStore {
         let id = loop {
             let id = directory.next_id.fetch_add(1, Relaxed);
             if id < FIRST_RELATION {
-                // All numbers were given once.
+                // When all relation ids are used up they are given out again from the first one.
                 directory.next_id.store(FIRST_RELATION, Relaxed);
             } else if directory.get(id).is_none() {
                 break id;
@@ -145,18 +145,18 @@ impl PrivateStore {
         txn.drops.push(id.0);
         Ok(())
     }
-    /// A relation that no transaction takes back.
+    /// Creates a relation that no rollback removes.
     pub fn add_relation(&self, kind: RelationKind) -> Result<Arc<Relation>> {
         self.add(kind, 0)
     }
-    /// At once. Nobody may be reading it.
+    /// Removes a relation at once. No session may be reading it.
     pub fn remove_relation(&self, id: RelationId) {
         self.core.directory.remove(&self.core, id.0);
     }
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
-    /// Pages in memory.
+    /// How many pages of the store are in memory.
     pub fn resident_pages(&self) -> u64 {
         self.core.pool.resident() as u64
     }
@@ -165,7 +165,7 @@ impl PrivateStore {
 impl Drop for PrivateStore {
     fn drop(&mut self) {
         self.core.stop.store(true, SeqCst);
-        // The relations hold the core.
+        // The relations refer to the core: without this neither would be freed.
         self.core.directory.clear();
     }
 }
@@ -207,7 +207,7 @@ impl Transaction {
 }
 
 impl Snapshot {
-    /// What this snapshot sees of the relation's store.
+    /// The snapshot of the store that the relation is in.
     #[inline]
     pub(crate) fn of(&self, relation: &Relation) -> Result<&Snapshot> {
         if self.is_of(&relation.core) {

@@ -1,4 +1,4 @@
-//! What a check has found, and which rows there are for whoever compares indexes with heaps.
+//! The findings of a check, and sets of row ids for the comparison of indexes with heaps.
 //!
 //! Must not know: what the structures of indexes look like.
 
@@ -9,23 +9,23 @@ use crate::page::{at, get16};
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Result, RowId};
 
-/// So many complaints of one kind about one relation are enough.
+/// The number of complaints of one kind about one relation; further ones are left out.
 pub(crate) const MOST_COMPLAINTS: u64 = 20;
 
-/// What a check has found.
+/// The findings of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
-    /// What is wrong.
+    /// The inconsistencies that were found.
     pub problems: Vec<String>,
-    /// What was not looked at, since storage cannot know how it should be.
+    /// The structures that were not checked, because storage cannot know how they should be.
     pub unchecked: Vec<String>,
 }
 
-/// Rows by their ids.
+/// A set of row ids, as bits by block.
 #[derive(Default)]
 pub(crate) struct RowSet(HashMap<u64, u64>);
 impl RowSet {
-    /// False: it was there.
+    /// Adds a row id; false if the set has it already.
     pub(crate) fn add(&mut self, rid: RowId) -> bool {
         let word = self.0.entry(rid.to_u64() / 64).or_default();
         let bit = 1 << (rid.to_u64() % 64);
@@ -38,8 +38,8 @@ impl RowSet {
     }
 }
 
-/// From heap to index: how many rows the heap has, and how many of them are not among those that an index leads to;
-/// the first of these.
+/// The comparison from heap to index: how many rows the heap has, how many of them the index does not lead to, and the
+/// first ones of these.
 pub(crate) struct UnreachedRows {
     pub(crate) rows: u64,
     pub(crate) unreached: u64,
@@ -65,11 +65,11 @@ pub(crate) fn unreached(core: &Core, heap: &Relation, reached: &RowSet) -> Resul
     }
     Ok(found)
 }
-/// By its version word: there is a row here, after a proper stop.
+/// Does a version word say that there is a row? This holds after a proper stop, when nothing is left to be rolled back.
 fn is_row(word: u64) -> bool {
     word & (hp::DELETED | hp::PIECE) == 0
 }
-/// There is a row of the heap here.
+/// Does the heap have a row with this id?
 pub(crate) fn has_row(core: &Core, heap: &Relation, rid: RowId) -> Result<bool> {
     let Ok(pid) = heap.pid(rid.block) else { return Ok(false) };
     core.pool.read(pid, |v| hp::word(v, usize::from(rid.slot)).is_some_and(is_row))

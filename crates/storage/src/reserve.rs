@@ -46,7 +46,7 @@ impl ReservedMemory {
         // SAFETY: less than HUGE_PAGE_BYTES on, so `len` bytes of the mapping follow.
         Ok(ReservedMemory { ptr: unsafe { base.add(aligned) }, len, base, mapped })
     }
-    /// As large as the machine lets us, from `len` downwards.
+    /// Reserves as much as the machine allows, from `len` downwards.
     pub fn at_most(mut len: usize, least: usize) -> Result<ReservedMemory> {
         loop {
             match ReservedMemory::new(len) {
@@ -75,7 +75,7 @@ impl ReservedMemory {
         }
         Ok(())
     }
-    /// From now on the range is made of small pages where it has none.
+    /// Makes the range use small pages for memory that it is given from now on.
     pub(crate) fn stop_gathering(&self, offset: usize, len: usize) {
         assert!(offset + len <= self.len);
         // SAFETY: within the mapping; nothing but what the system does later depends on it.

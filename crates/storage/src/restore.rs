@@ -1,8 +1,10 @@
-//! After a crash: unlogged relations are empty, or what the images of the last checkpoint have of them.
+//! Restores unlogged relations after a crash: they become empty, or get what the images of the last checkpoint have of
+//! them.
 //!
 //! Invariants
 //! 1. An index comes back with its table, or neither does.
-//! 2. Only what had committed when the images were taken is left: the rest is rolled back by the undo saved with them.
+//! 2. Only changes that were committed when the images were taken are left; the others are rolled back with the undo
+//!    that is saved with the images.
 //! 3. Image files are only read: a recovery that is cut off begins again.
 //!
 //! Must not know: SQL.
@@ -65,7 +67,7 @@ impl Core {
                 (Some(entry), Some(file)) => {
                     found.insert(relation.id, (heap, *entry, file));
                 }
-                // Nothing was ever written to it.
+                // The relation was never written to, so that it has no image.
                 (Some(entry), None) if entry.image.as_ref().is_some_and(|i| i.blocks == 0) => {}
                 (entry, _) => {
                     if entry.is_some() {

@@ -1,4 +1,4 @@
-//! Which pages of the address space are free. Computed at start, never stored.
+//! The free pages of the address space. They are computed at the start and never stored.
 //!
 //! Free pages that lie side by side are one range. A request takes the beginning of the lowest of the smallest ranges
 //! that have room for it: what is used lies close together, as huge pages want it (`buffer::dense`), and what many
@@ -17,23 +17,23 @@ use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) const MAX_EXTENT: u32 = 1024;
-/// Of the largest belong ranges of any number of pages from there on.
+/// The number of size classes; the largest class has all ranges from its size on.
 const CLASSES: usize = 11;
 
 #[derive(Default)]
 pub struct Space {
-    /// Pages by first page.
+    /// The free ranges: number of pages by first page.
     free: BTreeMap<u32, u32>,
     /// First pages of the ranges that have 2^class pages or more, but fewer than the next class's.
     by_class: [BTreeSet<u32>; CLASSES],
-    /// First page never given out.
+    /// The first page that was never given out.
     end: u32,
     limit: u32,
     holes: FileHoles,
     free_pages: u64,
 }
 
-/// Smaller ranges are not worth a hole.
+/// Ranges with fewer pages are not made a hole.
 const SMALLEST_HOLE: u32 = 64;
 /// Pages of one call to the file system at most: 128 MB.
 const LARGEST_HOLE: u32 = 16384;
@@ -100,7 +100,7 @@ impl Space {
     pub fn unknown() -> Space {
         Space::default()
     }
-    /// From the ranges in use: the gaps are free, and so is what the file has behind the last one.
+    /// Builds the free ranges from those in use: the gaps are free, and so are the file's pages behind the last one.
     pub(crate) fn rebuild(limit: u32, file_pages: u32, used: &BTreeMap<u32, u32>) -> Result<Space> {
         let mut space = Space::new(limit);
         for (&start, &len) in used {
@@ -113,7 +113,8 @@ impl Space {
         space.leave_out(file_pages.min(limit));
         Ok(space)
     }
-    /// Up to `next` all is free, and nobody knows of what there is room for.
+    /// Notes that all pages up to `next` are free. They count as holes, since it is not known which the file has room
+    /// for.
     fn leave_out(&mut self, next: u32) {
         if next > self.end {
             self.holes.add(self.end, next - self.end);
@@ -166,7 +167,7 @@ impl Space {
         if self.free_pages - self.holes.pages < kept + u64::from(SMALLEST_HOLE) {
             return None;
         }
-        // From the end: what lies at the beginning is taken first.
+        // Holes are made from the end on, because the beginning is given out first.
         let large = self.free.iter().rev().filter(|(_, len)| **len >= SMALLEST_HOLE);
         let (start, pages) = large.flat_map(|(start, len)| self.filled_in(*start, *start + *len)).next()?;
         let pages = pages.min(LARGEST_HOLE);
@@ -202,7 +203,7 @@ impl Space {
             self.by_class[class_of(pages)].insert(start);
         }
     }
-    /// How many pages the range had.
+    /// Removes a range; the number of pages that it had.
     fn remove(&mut self, start: u32) -> u32 {
         let pages = self.free.remove(&start).unwrap_or(0);
         assert!(pages > 0 && self.by_class[class_of(pages)].remove(&start), "no range begins at page {start}");
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!(space.take(1024, &mut |_, _| Ok(())).expect("there is room"), 1, "the lowest page");
     }
 
-    /// What is given out has room in the file, whatever was a hole; what stays free becomes one, but for a reserve.
+    /// Fills the holes within pages that are given out, and makes holes of pages that stay free, except for a reserve.
     #[test]
     fn holes_are_filled_before_they_are_given_out() {
         let mut rng = 7u64;

@@ -1,8 +1,8 @@
 //! Counters of input and output, of the log and of checkpoints, since the start or the last reset.
 //!
 //! Invariants
-//! 1. They are touched where pages and log segments are read, written or synced (and for checkpoints), never for a page
-//!    that is in memory: a system call costs far more than the counter.
+//! 1. Counters are touched where pages and log segments are read, written or synced, and for checkpoints, never for a
+//!    page that is in memory: a system call costs far more than the counter.
 //! 2. Who does the work is known from its thread ([`act_as`]); threads that say nothing work for clients.
 //!
 //! Must not know: how they are shown.
@@ -10,7 +10,7 @@
 use kilndb_base::sync::atomic::{AtomicI64, AtomicU64, Ordering::*};
 use std::cell::Cell;
 
-/// Who reads and writes.
+/// The actors that read and write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoActor {
     Client,
@@ -19,7 +19,7 @@ pub enum IoActor {
     WalWriter,
     Startup,
 }
-/// What is read and written.
+/// The objects that are read and written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IoObject {
     Relation,
@@ -46,7 +46,7 @@ kilndb_base::task_local! {
     static ACTOR: Cell<IoActor> = const { Cell::new(IoActor::Client) };
 }
 
-/// From here on this thread's work is counted as that of `actor`.
+/// Counts this thread's work as that of `actor` from now on.
 pub(crate) fn act_as(actor: IoActor) {
     ACTOR.with(|a| a.set(actor));
 }
@@ -70,7 +70,7 @@ pub struct IoLine {
     pub syncs: u64,
 }
 
-/// One group of counters is reset at once.
+/// A group of counters that is reset at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StatsGroup {
     Io,
@@ -84,7 +84,7 @@ const GROUPS: usize = 4;
 pub struct CheckpointStats {
     /// Due by time, also those that had nothing to do.
     pub timed: u64,
-    /// Asked for, or due by the log's volume.
+    /// The checkpoints that were asked for or due by the log's volume.
     pub requested: u64,
     pub done: u64,
     pub write_ms: u64,
@@ -95,7 +95,7 @@ pub struct CheckpointStats {
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct BackgroundWriterStats {
     pub buffers_clean: u64,
-    /// Frames that were filled with a page.
+    /// How many frames were filled with a page.
     pub buffers_alloc: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct Stats {
     pub(crate) checkpoints: CheckpointCounters,
     pub(crate) buffers_clean: AtomicU64,
     pub(crate) buffers_alloc: AtomicU64,
-    /// Microseconds since 1970.
+    /// When each group was reset last, in microseconds since 1970.
     reset: [AtomicI64; GROUPS],
 }
 

@@ -15,13 +15,14 @@ pub struct Tuning {
     pub checkpoint_warning_s: u64,
     pub log_checkpoints: bool,
     pub wal_writer_delay_ms: u64,
-    /// So much of the log that nobody waits for is written before the delay is over; 0: each commit wakes the flusher.
+    /// The bytes of log that no session waits for (wal_writer_flush_after) which are written before the delay is over;
+    /// 0: each commit wakes the flusher.
     pub wal_writer_flush_after_bytes: u64,
     pub fsync: bool,
 }
 
 impl Tuning {
-    /// What `config` says, and PostgreSQL's defaults for the rest.
+    /// The settings of `config`, with PostgreSQL's defaults for the rest.
     pub fn of(config: &EngineConfig) -> Tuning {
         Tuning {
             max_wal_size_bytes: config.max_wal_size_bytes,
@@ -35,7 +36,7 @@ impl Tuning {
             fsync: config.fsync,
         }
     }
-    /// Bytes of log after which a checkpoint is due, so that the one that is running then ends before `max_wal_size`.
+    /// The bytes of log after which a checkpoint is due, chosen so that it ends before the log reaches `max_wal_size`.
     pub(crate) fn wal_between_checkpoints(&self) -> u64 {
         let distance = self.max_wal_size_bytes as f64 / (1.0 + self.checkpoint_completion_target.clamp(0.0, 1.0));
         (distance as u64).max(crate::wal::frame::SEGMENT)

@@ -40,7 +40,7 @@ const NAMES: [(&str, u32); 16] = [
 
 /// What PUBLIC and the owner may do with an object of which nobody has granted anything, by PostgreSQL's letters of
 /// kinds of objects.
-pub fn default_privileges(kind: u8) -> Option<(u64, u64)> {
+pub(crate) fn default_privileges(kind: u8) -> Option<(u64, u64)> {
     let bits = |letters: &str| {
         LETTERS.bytes().enumerate().filter(|(_, l)| letters.as_bytes().contains(l)).fold(0, |all, (i, _)| all | 1 << i)
     };
@@ -198,10 +198,10 @@ impl AclItem {
     pub fn hash(&self) -> u32 {
         self.sum()
     }
-    pub fn hash_extended(&self, seed: u64) -> u64 {
+    pub(crate) fn hash_extended(&self, seed: u64) -> u64 {
         if seed == 0 { u64::from(self.sum()) } else { crate::hash::hash_u32_extended(self.sum(), seed) }
     }
-    /// Its privileges by name, in the order of their bits, and whether they may be granted on.
+    /// The privileges of the item by name, in the order of their bits, and whether they may be granted on.
     pub fn named_privileges(&self) -> impl Iterator<Item = (&'static str, bool)> + '_ {
         (0..32u32).filter(|bit| self.privileges >> bit & 1 == 1).filter_map(|bit| {
             let name = NAMES.iter().find(|(name, known)| *known == bit && *name != "TEMP").map(|(name, _)| *name)?;

@@ -24,7 +24,7 @@ macro_rules! aggregates {
 pub(crate) use aggregates;
 
 pub trait Accumulator: Send {
-    /// One row's arguments; NULLs are passed through.
+    /// Takes in the arguments of one row; NULLs are passed through.
     fn add(&mut self, args: &[Datum], ctx: &EvalContext) -> Result<()>;
     fn finish(&mut self, ctx: &EvalContext) -> Result<Datum>;
     /// Takes `count` rows without looking at them, for count(*). False: not this aggregate.

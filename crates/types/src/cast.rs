@@ -38,7 +38,8 @@ pub(crate) fn varchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> 
     }
     Ok(Datum::Text(shared::text(limit_chars(text, (typmod - 4) as usize, explicit, "character varying")?)?))
 }
-/// With a length the value has just as many characters, without one it stays as it is, blanks included.
+/// A value of type character: with a length it has just as many characters, without one it stays as it is, blanks
+/// included.
 pub(crate) fn bpchar(text: &str, typmod: i32, explicit: bool) -> Result<Datum> {
     if typmod < 4 {
         return Ok(Datum::Text(shared::text(text)?));

@@ -19,7 +19,7 @@ pub struct FormatSettings {
     pub bytea_output_hex: bool,
     pub standard_conforming_strings: bool,
     pub array_nulls: bool,
-    /// Of pg_trgm's operators.
+    /// How alike texts must be for pg_trgm's operators.
     pub trigram: Thresholds,
 }
 
@@ -160,7 +160,7 @@ pub struct EvalContext<'a> {
 
 impl EvalContext<'_> {
     /// The transaction's start, for an input function that makes a value of it.
-    pub fn clock_of_input(&self) -> i64 {
+    pub(crate) fn clock_of_input(&self) -> i64 {
         if let Some(was_read) = self.clock_was_read {
             was_read.set(true);
         }
@@ -168,7 +168,7 @@ impl EvalContext<'_> {
     }
 }
 
-/// For values of types that are read without looking anything up.
+/// A host for values of types that are read without looking anything up.
 pub struct NoHost;
 
 impl ObjectNames for NoHost {

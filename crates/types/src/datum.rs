@@ -36,7 +36,7 @@ pub enum Datum {
     TimeTz(i64, i32),
     /// Microseconds since 2000-01-01; i64::MIN / MAX are -infinity / infinity.
     Timestamp(i64),
-    /// The same, in UTC.
+    /// Microseconds since 2000-01-01 in UTC.
     TimestampTz(i64),
     Interval(Arc<Interval>),
     Uuid([u8; 16]),

@@ -68,24 +68,24 @@ impl HashState {
     }
 }
 
-pub fn hash_bytes(key: &[u8]) -> u32 {
+pub(crate) fn hash_bytes(key: &[u8]) -> u32 {
     let mut s = HashState::new(key.len() as u32);
     s.feed(key);
     s.c
 }
-pub fn hash_bytes_extended(key: &[u8], seed: u64) -> u64 {
+pub(crate) fn hash_bytes_extended(key: &[u8], seed: u64) -> u64 {
     let mut s = HashState::new(key.len() as u32);
     s.seed(seed);
     s.feed(key);
     (u64::from(s.b) << 32) | u64::from(s.c)
 }
-pub fn hash_u32(k: u32) -> u32 {
+pub(crate) fn hash_u32(k: u32) -> u32 {
     let mut s = HashState::new(4);
     s.a = s.a.wrapping_add(k);
     s.finish();
     s.c
 }
-pub fn hash_u32_extended(k: u32, seed: u64) -> u64 {
+pub(crate) fn hash_u32_extended(k: u32, seed: u64) -> u64 {
     let mut s = HashState::new(4);
     s.seed(seed);
     s.a = s.a.wrapping_add(k);
@@ -98,20 +98,20 @@ fn fold_i64(v: i64) -> u32 {
     let high = (v >> 32) as u32;
     low ^ if v >= 0 { high } else { !high }
 }
-pub fn hash_i64(v: i64) -> u32 {
+pub(crate) fn hash_i64(v: i64) -> u32 {
     hash_u32(fold_i64(v))
 }
-pub fn hash_i64_extended(v: i64, seed: u64) -> u64 {
+pub(crate) fn hash_i64_extended(v: i64, seed: u64) -> u64 {
     hash_u32_extended(fold_i64(v), seed)
 }
 /// float4 hashes as float8; −0 as 0; every NaN alike.
-pub fn hash_f64(v: f64) -> u32 {
+pub(crate) fn hash_f64(v: f64) -> u32 {
     if v == 0.0 {
         return 0;
     }
     hash_bytes(&canonical(v).to_le_bytes())
 }
-pub fn hash_f64_extended(v: f64, seed: u64) -> u64 {
+pub(crate) fn hash_f64_extended(v: f64, seed: u64) -> u64 {
     if v == 0.0 {
         return seed;
     }

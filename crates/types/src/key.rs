@@ -9,9 +9,9 @@ use crate::{Array, Datum, Interval, oids, range, types};
 use kilndb_base::{Error, Oid, Result, work};
 use std::cmp::Ordering;
 
-pub const NULL_FIRST_MARKER: u8 = 0;
-pub const VALUE_MARKER: u8 = 1;
-pub const NULL_LAST_MARKER: u8 = 2;
+pub(crate) const NULL_FIRST_MARKER: u8 = 0;
+pub(crate) const VALUE_MARKER: u8 = 1;
+pub(crate) const NULL_LAST_MARKER: u8 = 2;
 
 pub fn encode_key(type_oid: Oid, datum: &Datum, descending: bool, nulls_first: bool, out: &mut Vec<u8>) -> Result<()> {
     if datum.is_null() {

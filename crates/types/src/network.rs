@@ -26,13 +26,13 @@ impl Inet {
         if self.is_v6 { 128 } else { 32 }
     }
     /// The family as PostgreSQL stores, sends and hashes it.
-    pub fn family_byte(&self) -> u8 {
+    pub(crate) fn family_byte(&self) -> u8 {
         if self.is_v6 { 3 } else { 2 }
     }
     pub fn bytes(&self) -> &[u8] {
         if self.is_v6 { &self.address } else { &self.address[..4] }
     }
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         if self.is_v6 { &mut self.address } else { &mut self.address[..4] }
     }
     /// The address as a number.
@@ -56,14 +56,14 @@ impl Inet {
         let all = if self.is_v6 { u128::MAX } else { u128::from(u32::MAX) };
         all.checked_shr(u32::from(self.bits)).unwrap_or(0) & all
     }
-    pub fn full_mask(&self) -> u128 {
+    pub(crate) fn full_mask(&self) -> u128 {
         if self.is_v6 { u128::MAX } else { u128::from(u32::MAX) }
     }
     pub fn with_bits(mut self, bits: u8) -> Inet {
         self.bits = bits;
         self
     }
-    /// Without its host part.
+    /// The address without its host part.
     pub fn network(&self) -> Inet {
         self.with_number(self.number() & !self.host_mask())
     }
@@ -71,16 +71,16 @@ impl Inet {
         self.is_cidr = is_cidr;
         self
     }
-    pub fn is_network(&self) -> bool {
+    pub(crate) fn is_network(&self) -> bool {
         self.number() & self.host_mask() == 0
     }
     /// Do the first `bits` bits agree, of values of one family?
-    pub fn same_prefix(&self, other: &Inet, bits: u8) -> bool {
+    pub(crate) fn same_prefix(&self, other: &Inet, bits: u8) -> bool {
         let host = self.with_bits(bits).host_mask();
         self.number() & !host == other.number() & !host
     }
     /// How many of the first `limit` bits agree.
-    pub fn common_bits(&self, other: &Inet, limit: u8) -> u8 {
+    pub(crate) fn common_bits(&self, other: &Inet, limit: u8) -> u8 {
         let width = u32::from(self.max_bits());
         let different = (self.number() ^ other.number()) << (128 - width);
         limit.min(different.leading_zeros().min(width) as u8)
@@ -100,7 +100,7 @@ impl Inet {
         out.extend_from_slice(self.bytes());
     }
     /// What PostgreSQL hashes.
-    pub fn hashed_bytes(&self) -> ([u8; 18], usize) {
+    pub(crate) fn hashed_bytes(&self) -> ([u8; 18], usize) {
         let mut all = [0; 18];
         all[0] = self.family_byte();
         all[1] = self.bits;
@@ -144,7 +144,7 @@ impl Inet {
         String::from_utf8(out).unwrap_or_default()
     }
     /// A cidr with no more octets or words than its network part has.
-    pub fn abbreviated(&self) -> String {
+    pub(crate) fn abbreviated(&self) -> String {
         let shown = if self.is_v6 { abbreviate_v6(self) } else { abbreviate_v4(self) };
         format!("{shown}/{}", self.bits)
     }
@@ -520,7 +520,7 @@ fn mac_fields(text: &[u8], width: usize, separators: [Option<u8>; 5]) -> Option<
     }
     text[at..].iter().all(|b| b.is_ascii_whitespace() || *b == 0x0b).then_some(fields)
 }
-pub fn parse_macaddr(text: &str) -> Result<[u8; 6]> {
+pub(crate) fn parse_macaddr(text: &str) -> Result<[u8; 6]> {
     let (colon, dash, dot) = (Some(b':'), Some(b'-'), Some(b'.'));
     let forms = [
         (usize::MAX, [colon; 5]),
@@ -543,7 +543,7 @@ pub fn parse_macaddr(text: &str) -> Result<[u8; 6]> {
     }
     Ok(value)
 }
-pub fn parse_macaddr8(text: &str) -> Result<[u8; 8]> {
+pub(crate) fn parse_macaddr8(text: &str) -> Result<[u8; 8]> {
     parse_apart(text, || parse_mac8(text))?
 }
 fn parse_mac8(text: &str) -> Result<[u8; 8]> {
@@ -578,7 +578,7 @@ fn parse_mac8(text: &str) -> Result<[u8; 8]> {
         _ => bytes.try_into().map_err(|_| bad()),
     }
 }
-pub fn write_mac(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn write_mac(bytes: &[u8], out: &mut Vec<u8>) {
     for (i, b) in bytes.iter().enumerate() {
         if i > 0 {
             out.push(b':');

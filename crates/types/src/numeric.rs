@@ -9,7 +9,7 @@ mod arith;
 mod long;
 mod math;
 mod text;
-pub use math::{factorial, width_bucket};
+pub(crate) use math::{factorial, width_bucket};
 
 use kilndb_base::{Error, Result, sqlstate};
 use std::cmp::Ordering;
@@ -17,8 +17,7 @@ use std::cmp::Ordering;
 pub(crate) const BASE: i32 = 10000;
 pub(crate) const DEC_DIGITS: i32 = 4;
 /// Largest display scale of a result.
-pub const MAX_DISPLAY_SCALE: i32 = 1000;
-pub const MAX_PRECISION: i32 = 1000;
+pub(crate) const MAX_DISPLAY_SCALE: i32 = 1000;
 pub(crate) const MIN_SIG_DIGITS: i32 = 16;
 pub(crate) const MAX_RESULT_SCALE: i32 = 2000;
 /// Bounds of what PostgreSQL can store: 131072 digits before, 16383 after the decimal point.
@@ -52,13 +51,13 @@ pub(crate) fn div_by_zero() -> Error {
 }
 
 impl Numeric {
-    pub fn nan() -> Numeric {
+    pub(crate) fn nan() -> Numeric {
         Numeric { kind: NumericKind::NaN, negative: false, weight: 0, dscale: 0, digits: Vec::new() }
     }
     pub fn infinity() -> Numeric {
         Numeric { kind: NumericKind::PosInf, ..Numeric::nan() }
     }
-    pub fn neg_infinity() -> Numeric {
+    pub(crate) fn neg_infinity() -> Numeric {
         Numeric { kind: NumericKind::NegInf, ..Numeric::nan() }
     }
     pub fn zero(dscale: i32) -> Numeric {
@@ -70,7 +69,7 @@ impl Numeric {
     pub fn is_nan(&self) -> bool {
         self.kind == NumericKind::NaN
     }
-    pub fn is_inf(&self) -> bool {
+    pub(crate) fn is_inf(&self) -> bool {
         matches!(self.kind, NumericKind::PosInf | NumericKind::NegInf)
     }
     pub fn is_finite(&self) -> bool {
@@ -80,7 +79,7 @@ impl Numeric {
         self.kind == NumericKind::Finite && self.digits.is_empty()
     }
     /// −1, 0, 1; NaN counts as 1.
-    pub fn signum(&self) -> i32 {
+    pub(crate) fn signum(&self) -> i32 {
         match self.kind {
             NumericKind::NaN | NumericKind::PosInf => 1,
             NumericKind::NegInf => -1,
@@ -89,7 +88,7 @@ impl Numeric {
             NumericKind::Finite => 1,
         }
     }
-    pub fn dscale(&self) -> i32 {
+    pub(crate) fn dscale(&self) -> i32 {
         self.dscale
     }
     pub fn weight(&self) -> i32 {
@@ -142,7 +141,7 @@ impl Numeric {
     }
 
     /// Rounds half away from zero to `scale` decimals (may be negative) and sets dscale to max(scale, 0).
-    pub fn round_to(&self, scale: i32) -> Numeric {
+    pub(crate) fn round_to(&self, scale: i32) -> Numeric {
         let mut r = self.clone();
         r.round_in_place(scale);
         r
@@ -154,7 +153,7 @@ impl Numeric {
         self.cut(scale, true);
     }
     /// Cuts decimals beyond `scale`.
-    pub fn trunc_to(&self, scale: i32) -> Numeric {
+    pub(crate) fn trunc_to(&self, scale: i32) -> Numeric {
         let mut r = self.clone();
         if r.kind == NumericKind::Finite {
             r.cut(scale, false);
@@ -221,7 +220,7 @@ impl Numeric {
         }
     }
 
-    pub fn ceil(&self) -> Numeric {
+    pub(crate) fn ceil(&self) -> Numeric {
         self.toward(true)
     }
     pub fn floor(&self) -> Numeric {
@@ -281,7 +280,7 @@ impl Numeric {
         }
     }
 
-    pub fn min_scale(&self) -> i32 {
+    pub(crate) fn min_scale(&self) -> i32 {
         let Some(&last) = self.digits.last() else { return 0 };
         let mut scale = (self.digits.len() as i32 - 1 - self.weight) * DEC_DIGITS;
         if scale <= 0 {
@@ -294,16 +293,16 @@ impl Numeric {
         }
         scale.max(0)
     }
-    pub fn trim_scale(&self) -> Numeric {
+    pub(crate) fn trim_scale(&self) -> Numeric {
         let mut r = self.clone();
         r.dscale = r.min_scale();
         r
     }
-    pub fn is_integral(&self) -> bool {
+    pub(crate) fn is_integral(&self) -> bool {
         self.is_finite() && self.digits.len() as i32 <= self.weight + 1 || self.is_zero()
     }
 
-    pub fn to_i128(&self) -> Option<i128> {
+    pub(crate) fn to_i128(&self) -> Option<i128> {
         if self.kind != NumericKind::Finite {
             return None;
         }
@@ -322,10 +321,10 @@ impl Numeric {
         }
         Some(if r.negative { -v } else { v })
     }
-    pub fn to_i64(&self) -> Option<i64> {
+    pub(crate) fn to_i64(&self) -> Option<i64> {
         i64::try_from(self.to_i128()?).ok()
     }
-    pub fn to_f64(&self) -> f64 {
+    pub(crate) fn to_f64(&self) -> f64 {
         match self.kind {
             NumericKind::NaN => f64::NAN,
             NumericKind::PosInf => f64::INFINITY,
@@ -333,18 +332,18 @@ impl Numeric {
             NumericKind::Finite => self.to_string().parse().unwrap_or(f64::NAN),
         }
     }
-    pub fn to_f32(&self) -> f32 {
+    pub(crate) fn to_f32(&self) -> f32 {
         match self.kind {
             NumericKind::Finite => self.to_string().parse().unwrap_or(f32::NAN),
             _ => self.to_f64() as f32,
         }
     }
     /// As casts do: 15 significant digits.
-    pub fn from_f64(v: f64) -> Numeric {
+    pub(crate) fn from_f64(v: f64) -> Numeric {
         Numeric::from_float(v, 15)
     }
     /// As casts do: 6 significant digits.
-    pub fn from_f32(v: f32) -> Numeric {
+    pub(crate) fn from_f32(v: f32) -> Numeric {
         Numeric::from_float(f64::from(v), 6)
     }
     fn from_float(v: f64, digits: usize) -> Numeric {
@@ -357,7 +356,7 @@ impl Numeric {
         Numeric::parse(&crate::io::float::general(v, digits)).unwrap_or_else(|_| Numeric::nan())
     }
     /// `value / 10^scale`, exactly, shown with `scale` decimals.
-    pub fn from_scaled(value: i128, scale: i32) -> Numeric {
+    pub(crate) fn from_scaled(value: i128, scale: i32) -> Numeric {
         let mut n = Numeric::from(value);
         if scale > 0 {
             n = n.scale_by_power_of_ten(-scale);
@@ -395,7 +394,7 @@ fn field_overflow() -> Error {
 }
 
 /// (precision, scale) of a numeric typmod.
-pub fn typmod_parts(typmod: i32) -> (i32, i32) {
+pub(crate) fn typmod_parts(typmod: i32) -> (i32, i32) {
     let t = typmod - 4;
     let precision = (t >> 16) & 0xffff;
     let scale = ((t & 0x7ff) ^ 1024) - 1024;
@@ -439,12 +438,12 @@ impl PartialEq for Numeric {
         self.cmp(other) == Ordering::Equal
     }
 }
-impl Eq for Numeric {}
 impl PartialOrd for Numeric {
     fn partial_cmp(&self, other: &Numeric) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
+impl Eq for Numeric {}
 impl Ord for Numeric {
     /// NaN is greatest and equals itself.
     fn cmp(&self, other: &Numeric) -> Ordering {

@@ -10,7 +10,7 @@ use kilndb_base::work::{self, SmallSteps};
 /// Bytes of a piece, and elements of one.
 const BYTES: usize = work::PIECE_BYTES;
 const ELEMENTS: usize = 4096;
-/// Of so few bytes nobody need know.
+/// A step over fewer bytes is not worth counting, in bytes.
 const SHORT: usize = 1024;
 /// What cannot be done in pieces is done apart from so many bytes on.
 pub const LONG: usize = 1 << 20;
@@ -29,12 +29,16 @@ pub fn of_text(text: &str, units: usize) -> impl Iterator<Item = Result<&str>> {
 }
 
 /// The pieces of bytes.
-pub fn of_bytes(bytes: &[u8], units: usize) -> impl Iterator<Item = Result<&[u8]>> {
+pub(crate) fn of_bytes(bytes: &[u8], units: usize) -> impl Iterator<Item = Result<&[u8]>> {
     bytes.chunks(BYTES).map(move |piece| work::step(piece.len() * units).map(|()| piece))
 }
 
 /// A text of which each piece becomes another.
-pub fn map_text<'t, P: AsRef<str>>(text: &'t str, units: usize, mut map: impl FnMut(&'t str) -> P) -> Result<String> {
+pub(crate) fn map_text<'t, P: AsRef<str>>(
+    text: &'t str,
+    units: usize,
+    mut map: impl FnMut(&'t str) -> P,
+) -> Result<String> {
     let mut out = String::with_capacity(text.len());
     for piece in of_text(text, units) {
         out.push_str(map(piece?).as_ref());
@@ -52,14 +56,14 @@ pub fn append(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
 }
 /// The same where most are short, and who calls counts his steps himself.
 #[inline]
-pub fn append_mostly_short(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
+pub(crate) fn append_mostly_short(out: &mut Vec<u8>, bytes: &[u8]) -> Result<()> {
     if bytes.len() > SHORT {
         return append(out, bytes);
     }
     out.extend_from_slice(bytes);
     Ok(())
 }
-pub fn append_text(out: &mut String, text: &str) -> Result<()> {
+pub(crate) fn append_text(out: &mut String, text: &str) -> Result<()> {
     out.reserve(text.len());
     for piece in of_text(text, 1) {
         out.push_str(piece?);
@@ -69,7 +73,7 @@ pub fn append_text(out: &mut String, text: &str) -> Result<()> {
 
 /// How many bytes at the start are of a kind.
 #[inline]
-pub fn count_leading(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<usize> {
+pub(crate) fn count_leading(bytes: &[u8], is_of_kind: impl Fn(u8) -> bool) -> Result<usize> {
     let (mut count, mut steps) = (0, SmallSteps::default());
     while bytes.get(count).is_some_and(|b| is_of_kind(*b)) {
         steps.step(1)?;
@@ -112,7 +116,7 @@ pub fn concat(parts: &[&str]) -> Result<String> {
     Ok(out)
 }
 
-pub fn concat_bytes(parts: &[&[u8]]) -> Result<Vec<u8>> {
+pub(crate) fn concat_bytes(parts: &[&[u8]]) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(parts.iter().map(|p| p.len()).sum());
     parts.iter().try_for_each(|part| append(&mut out, part))?;
     Ok(out)
@@ -136,12 +140,12 @@ pub fn repeat(text: &str, n: usize) -> Result<String> {
 }
 
 /// How many characters a text has.
-pub fn count_chars(text: &str) -> Result<usize> {
+pub(crate) fn count_chars(text: &str) -> Result<usize> {
     of_text(text, 1).try_fold(0, |count, piece| Ok(count + piece?.chars().count()))
 }
 
 /// The offset of character `n`, or of the end.
-pub fn char_offset(text: &str, n: usize) -> Result<usize> {
+pub(crate) fn char_offset(text: &str, n: usize) -> Result<usize> {
     if text.is_ascii() {
         return Ok(n.min(text.len()));
     }
@@ -189,7 +193,7 @@ pub fn cloned(elements: &[Datum]) -> Result<Vec<Datum>> {
     append_elements(&mut out, elements)?;
     Ok(out)
 }
-pub fn append_elements(out: &mut Vec<Datum>, elements: &[Datum]) -> Result<()> {
+pub(crate) fn append_elements(out: &mut Vec<Datum>, elements: &[Datum]) -> Result<()> {
     out.reserve(elements.len());
     for piece in elements.chunks(ELEMENTS) {
         work::step(piece.len() * 8)?;

@@ -64,10 +64,10 @@ pub struct Multirange {
 
 // PostgreSQL's bits of what a range is, as it sends and hashes them.
 pub const EMPTY: u8 = 1;
-pub const LOWER_INCLUSIVE: u8 = 2;
-pub const UPPER_INCLUSIVE: u8 = 4;
-pub const LOWER_INFINITE: u8 = 8;
-pub const UPPER_INFINITE: u8 = 16;
+pub(crate) const LOWER_INCLUSIVE: u8 = 2;
+pub(crate) const UPPER_INCLUSIVE: u8 = 4;
+pub(crate) const LOWER_INFINITE: u8 = 8;
+pub(crate) const UPPER_INFINITE: u8 = 16;
 
 impl RangeBound {
     pub fn lower(value: Datum, inclusive: bool) -> RangeBound {
@@ -76,14 +76,14 @@ impl RangeBound {
     pub fn upper(value: Datum, inclusive: bool) -> RangeBound {
         RangeBound { value, inclusive, is_lower: false }
     }
-    pub fn is_infinite(&self) -> bool {
+    pub(crate) fn is_infinite(&self) -> bool {
         self.value.is_null()
     }
     /// The bound of what lies on the other side of this one.
     pub fn flipped(&self) -> RangeBound {
         RangeBound { value: self.value.clone(), inclusive: !self.inclusive, is_lower: !self.is_lower }
     }
-    /// By their values alone.
+    /// Compares the bounds' values alone.
     fn compare_values(&self, other: &RangeBound, subtype: Oid) -> Ordering {
         let outward = |b: &RangeBound| if b.is_lower { Ordering::Less } else { Ordering::Greater };
         match (self.is_infinite(), other.is_infinite()) {
@@ -93,7 +93,7 @@ impl RangeBound {
             (false, false) => compare(subtype, &self.value, &other.value),
         }
     }
-    /// By where they are: an exclusive bound lies beside its value, towards the inside.
+    /// Compares where bounds are: an exclusive bound lies beside its value, towards the inside.
     pub fn compare(&self, other: &RangeBound, subtype: Oid) -> Ordering {
         let side = |b: &RangeBound| match (b.inclusive || b.is_infinite(), b.is_lower) {
             (true, _) => 0,
@@ -123,7 +123,7 @@ fn next(ty: Oid, value: &Datum) -> Result<Option<Datum>> {
         _ => None,
     })
 }
-pub fn is_discrete(ty: Oid) -> bool {
+pub(crate) fn is_discrete(ty: Oid) -> bool {
     matches!(ty, INT4RANGE | INT8RANGE | DATERANGE)
 }
 
@@ -315,7 +315,7 @@ impl Multirange {
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
-    /// From the first lower bound to the last upper one.
+    /// The range from the first lower bound to the last upper one.
     pub fn span(&self) -> Range {
         let bounds = match (self.ranges.first(), self.ranges.last()) {
             (Some(Range { bounds: Some((lower, _)), .. }), Some(Range { bounds: Some((_, upper)), .. })) => {

@@ -13,7 +13,7 @@ aggregates! {
 
 #[derive(Default)]
 struct Union {
-    /// Of the first value; None: there was none.
+    /// The range type of the first value; None while there was none.
     ty: Option<RangeType>,
     ranges: Vec<Range>,
 }

@@ -68,7 +68,7 @@ pub struct ColumnLayout {
 }
 
 /// How values of a type are stored. Types not known here are stored self-describing.
-pub fn physical_type(type_oid: Oid) -> PhysicalType {
+pub(crate) fn physical_type(type_oid: Oid) -> PhysicalType {
     types::descriptor(type_oid).map_or(PhysicalType::Tagged, |ty| ty.storage)
 }
 impl RowDescriptor {
@@ -343,7 +343,7 @@ fn put_tagged(value: &Datum, out: &mut Vec<u8>) {
     }
 }
 const TSVECTOR_TAG: u8 = 38;
-/// Its binary form alone, as earlier versions stored it.
+/// A tsvector in its binary form alone, as earlier versions stored it.
 const PLAIN_TSVECTOR_TAG: u8 = 30;
 const TSQUERY_TAG: u8 = 31;
 const INET_TAG: u8 = 32;
@@ -352,11 +352,11 @@ const MACADDR8_TAG: u8 = 34;
 const RANGE_TAG: u8 = 35;
 const MULTIRANGE_TAG: u8 = 36;
 const ACLITEM_TAG: u8 = 37;
-/// In temporary files only.
+/// A [`Datum::Stored`], which only temporary files have.
 const STORED_TAG: u8 = 39;
 /// The type's OID, then the value's bytes, as its descriptor reads them.
 const OPAQUE_TAG: u8 = 40;
-/// In the place of a built-in range type's number: the OIDs of another one follow.
+/// Stands where a built-in range type has its number: the OIDs of another type follow.
 const OTHER_RANGE_TYPE: u8 = 255;
 
 fn put_range_type(ty: RangeType, out: &mut Vec<u8>) {
@@ -669,7 +669,7 @@ pub fn decode_self_describing(bytes: &[u8], count: usize, out: &mut Vec<Datum>) 
     }
     if r.is_empty() { Ok(()) } else { Err(corrupted()) }
 }
-/// One column; NULL if it is not stored.
+/// Reads one column of a stored row; NULL if the row was stored without it.
 pub fn decode_column(desc: &RowDescriptor, bytes: &[u8], index: usize) -> Result<Datum> {
     let mut r = ByteReader::new(bytes);
     let head = header(&mut r).ok_or_else(corrupted)?;
@@ -692,7 +692,7 @@ pub enum StoredVector<'a> {
     Null,
     /// The column was added after the row was stored.
     Missing,
-    /// As [`kilndb_fulltext::stored`] has it.
+    /// The bytes that [`kilndb_fulltext::stored`] searches.
     Bytes(&'a [u8]),
     /// As a client has it.
     Plain(&'a [u8]),

@@ -7,7 +7,7 @@ use kilndb_base::{Result, work};
 pub struct SnapshotText {
     pub xmin: u64,
     pub xmax: u64,
-    /// Those between the two that it does not see, in order.
+    /// The transactions between the two that the snapshot does not see, in order.
     pub running: Vec<u64>,
 }
 

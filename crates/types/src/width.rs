@@ -115,7 +115,7 @@ fn bounds_end(at: usize, range: &crate::range::Range) -> usize {
     let bounds = range.bounds.iter().flat_map(|(lower, upper)| [&lower.value, &upper.value]);
     bounds.fold(at, |at, value| field_end(at, range.ty.subtype, value))
 }
-/// Without the length word.
+/// The bytes of an array, without the length word.
 fn array_width(array: &Array) -> usize {
     if matches!(array.dims.first(), Some((0, _)))
         && matches!(array.element_type, oids::INT2 | oids::OID)

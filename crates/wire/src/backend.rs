@@ -37,23 +37,6 @@ impl OutputBuffer {
     pub fn authentication_ok(&mut self) {
         self.message(b'R', |b| b.extend_from_slice(&0u32.to_be_bytes()));
     }
-    /// AuthenticationSASL with the mechanisms offered.
-    pub fn authentication_sasl(&mut self, mechanisms: &[&str]) {
-        self.message(b'R', |b| {
-            b.extend_from_slice(&10u32.to_be_bytes());
-            for m in mechanisms {
-                put_cstr(b, m);
-            }
-            b.push(0);
-        });
-    }
-    /// AuthenticationSASLContinue (11) or AuthenticationSASLFinal (12).
-    pub fn authentication_sasl_data(&mut self, code: u32, data: &[u8]) {
-        self.message(b'R', |b| {
-            b.extend_from_slice(&code.to_be_bytes());
-            b.extend_from_slice(data);
-        });
-    }
     pub fn parameter_status(&mut self, name: &str, value: &str) {
         self.message(b'S', |b| {
             put_cstr(b, name);

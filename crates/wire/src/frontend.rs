@@ -54,9 +54,9 @@ pub struct BindMessage<'a> {
 }
 
 /// Largest message accepted, as in PostgreSQL (1 GB less one byte).
-pub const MAX_MESSAGE_BYTES: usize = 0x3fff_ffff;
+pub(crate) const MAX_MESSAGE_BYTES: usize = 0x3fff_ffff;
 /// Largest startup packet accepted.
-pub const MAX_STARTUP_BYTES: usize = 10_000;
+pub(crate) const MAX_STARTUP_BYTES: usize = 10_000;
 
 fn violation(message: impl Into<String>) -> Error {
     Error::new(sqlstate::PROTOCOL_VIOLATION, message)
@@ -131,7 +131,7 @@ impl<'a> MessageFields<'a> {
 }
 
 /// PostgreSQL's 22021 for text that is not UTF-8.
-pub fn invalid_utf8(bytes: &[u8], at: usize) -> Error {
+pub(crate) fn invalid_utf8(bytes: &[u8], at: usize) -> Error {
     let lead = bytes.get(at).copied().unwrap_or(0);
     let want = match lead {
         0xc0..=0xdf => 2,

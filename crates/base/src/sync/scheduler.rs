@@ -392,7 +392,7 @@ pub fn wait(waiting: TaskWait) -> bool {
     pass_turn(|state, task| state.begin_waiting(task, waiting))
 }
 
-/// Of those who wait for the address, so many (by the seed's choice) can run.
+/// Lets at most `most` of the tasks that wait for the address run; which ones, the seed chooses.
 pub fn wake(address: usize, most: usize) {
     of_current(|current| {
         let mut state = current.scheduler.state();

@@ -356,7 +356,7 @@ impl<T> From<std::thread::JoinHandle<T>> for JoinHandle<T> {
     }
 }
 
-/// In a loop that waits for another thread's store: another task gets its turn.
+/// Gives another task its turn, for a loop that waits for another thread's store.
 pub fn spin_loop() {
     if !scheduler::give_way() {
         std::hint::spin_loop();

@@ -21,11 +21,11 @@ type TaskCoroutine = ManuallyDrop<Coroutine<(), (), (), DefaultStack>>;
 const GUARD_BYTES: usize = 64 << 10;
 
 thread_local! {
-    /// By the tasks' numbers. None: it runs, or has come to its end.
+    /// The suspended tasks by their numbers. None: the task runs, or has come to its end.
     static SUSPENDED: RefCell<Vec<Option<TaskCoroutine>>> = const { RefCell::new(Vec::new()) };
     /// Stacks of tasks that have come to their ends.
     static SPARE_STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
-    /// Of the task that runs.
+    /// The way back to the scheduler for the task that runs.
     static YIELDER: Cell<*const Yielder<(), ()>> = const { Cell::new(std::ptr::null()) };
     /// Whoever is resumed only says where it is.
     static TELLS_WHERE: Cell<bool> = const { Cell::new(false) };
@@ -69,7 +69,7 @@ pub(super) fn run(next: impl Fn() -> Option<usize>) {
     local::replace_values(of_thread);
 }
 
-/// Those who have not come to their ends stay where they are, for ever.
+/// Leaves tasks that have not come to their ends where they are, for ever.
 pub(super) fn forget_all() {
     SUSPENDED.take();
 }

@@ -5,7 +5,7 @@ use super::*;
 /// What is done to the rows that have the key.
 #[derive(Clone, Debug)]
 pub enum KeyAction {
-    /// One row is looked for. `locks`: it is locked FOR KEY SHARE.
+    /// Looks for one row. With `locks`, the row that is found is locked FOR KEY SHARE.
     Find {
         locks: bool,
     },

@@ -12,11 +12,11 @@ pub enum RowValue<'a> {
     Place,
     /// The table that it is in: a partition, of a partitioned table.
     TableOid,
-    /// By its number.
+    /// The column of that number.
     Column(i16),
     /// The text of an expression as it is kept.
     Expression(&'a str),
-    /// The same, converted to a type and modifier as an assignment does.
+    /// A kept expression, converted to a type and modifier as an assignment does.
     Assigned(&'a str, (Oid, i32)),
     /// Another value as a text.
     Text(&'a RowValue<'a>),
@@ -26,13 +26,13 @@ pub enum RowValue<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum RowCondition<'a> {
     All,
-    /// For which the kept condition is true.
+    /// Rows for which the kept condition is true.
     True(&'a str),
-    /// For which it is false.
+    /// Rows for which the kept condition is false.
     False(&'a str),
-    /// For which it is false or unknown.
+    /// Rows for which the kept condition is false or unknown.
     NotTrue(&'a str),
-    /// In which the column of that number is NULL.
+    /// Rows in which the column of that number is NULL.
     Null(i16),
     /// The row that is there.
     At(RowId),
@@ -50,7 +50,7 @@ pub struct TableQuery<'a> {
     pub table: &'a Arc<Table>,
     pub values: Vec<RowValue<'a>>,
     pub condition: RowCondition<'a>,
-    /// One row is enough.
+    /// Whether one row is enough for whoever asks.
     pub is_one: bool,
 }
 

@@ -99,7 +99,7 @@ fn shown_query(host: &StatementHost<'_>, sql: &str) -> String {
         if has_with && matches!(named, NamedObject::Relation(..)) { None } else { visible_name(host, named) }
     };
     let bound = BoundText::queries(sql, &host.reader, None);
-    let shown = bound.ok().map(|text| text.tracked(&read).with_names(&shown_name));
+    let shown = bound.ok().map(|text| text.tracked(&read).with_names(&shown_name, false));
     shown.unwrap_or_else(|| sql.to_string())
 }
 

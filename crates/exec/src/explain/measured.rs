@@ -1,5 +1,5 @@
-//! What EXPLAIN tells beside the tree: how a run went, pages and log, what the result would be on its way to the
-//! client.
+//! The measurements that EXPLAIN shows beside the plan's tree: times, pages and log, and the cost of sending the result
+//! to the client.
 
 use crate::{NodeCounter, RemovedPartitions, RowSink};
 use kilndb_base::env::process_monotonic_nanos;
@@ -9,7 +9,7 @@ use kilndb_storage::accesses::{self, Accesses, PageAccesses};
 use kilndb_types::{Datum, EvalContext, io};
 use std::fmt::Write;
 
-/// Of a run, if there was one.
+/// The measurements of a run, if there was one.
 pub struct Measurements<'a> {
     pub counters: Option<&'a [NodeCounter]>,
     pub removed: &'a RemovedPartitions,
@@ -17,7 +17,7 @@ pub struct Measurements<'a> {
     pub serialized: Option<SerializeMeasurements>,
 }
 
-/// What SERIALIZE tells.
+/// What EXPLAIN (SERIALIZE) has measured.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct SerializeMeasurements {
     pub nanos: u64,
@@ -49,7 +49,7 @@ impl<'a> Serializer<'a> {
             buffer: Vec::new(),
         }
     }
-    /// None: nobody wants to know.
+    /// None: SERIALIZE was not asked for.
     pub(crate) fn into_total(self) -> Option<SerializeMeasurements> {
         (self.total.format != ExplainSerialize::None).then_some(self.total)
     }
@@ -105,7 +105,7 @@ fn buffer_figures(a: &Accesses) -> [(&'static str, Vec<NamedCount>); 3] {
     ]
 }
 
-/// There are no full page images.
+/// Full page images are always 0: the log has none.
 fn log_figures(a: &Accesses) -> [NamedCount; 4] {
     let full = ("buffers full", "WAL Buffers Full", a.log_buffers_full());
     [("records", "WAL Records", a.log_records()), ("fpi", "WAL FPI", 0), ("bytes", "WAL Bytes", a.log_bytes()), full]

@@ -75,7 +75,7 @@ fn count(n: u64) -> PropertyValue {
 }
 
 impl PropertyBuilder<'_> {
-    /// What stands below the tree.
+    /// Appends what EXPLAIN shows below the tree: planning, triggers, times.
     fn summary(&self, query: &mut Properties) {
         let planning = &self.plan.planning;
         if self.options.settings {

@@ -19,7 +19,7 @@ struct TextPrinter<'a> {
 /// What is shown as a part of the node below it.
 #[derive(Default)]
 pub(super) struct AbsorbedNodes {
-    /// Init plans.
+    /// The init plans that are shown with the node.
     pub init: Vec<usize>,
     /// The topmost projection or condition on groups: the rows, the time and the pages are its.
     top: Option<usize>,
@@ -248,7 +248,7 @@ impl TextPrinter<'_> {
         }
     }
 
-    /// `at_end`: the first row comes with the last one.
+    /// The costs of a node as text. `at_end`: the first row comes with the last one, so both costs are the same.
     fn actual(&self, c: &NodeCounter, at_end: bool) -> String {
         if c.loops == 0 {
             return " (never executed)".into();
@@ -264,7 +264,7 @@ impl TextPrinter<'_> {
     }
 }
 
-/// Also of what stands for one.
+/// This is true of a node that stands for an aggregate or a sort too.
 pub(super) fn is_hash_join(n: &PlanNode) -> bool {
     matches!(n.op, Op::HashJoin { .. } | Op::Shown { .. }) && n.label.starts_with("Hash ") && n.label.ends_with("Join")
 }

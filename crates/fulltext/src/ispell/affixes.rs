@@ -17,7 +17,7 @@ pub(super) struct Affix {
     pub flag: String,
     pub is_suffix: bool,
     pub bits: u8,
-    /// Of the word without the affix.
+    /// What the word without the affix must look like.
     pub pattern: Arc<Pattern>,
     pub find: Box<str>,
     pub replacement: Box<str>,

@@ -47,7 +47,7 @@ struct AffixRule {
 /// Numbers of affixes by what they put at a word's beginning (or, read backwards, at its end).
 #[derive(Debug)]
 struct Affixes {
-    /// Those that put nothing there.
+    /// The rules whose affix is empty.
     empty: Vec<u32>,
     by_text: Trie<Vec<u32>>,
 }
@@ -72,7 +72,7 @@ impl Affixes {
         }
         Affixes { empty, by_text: Trie::new(keys) }
     }
-    /// Those that a word's bytes (backwards for suffixes) begin with, shortest first.
+    /// The rules whose affix a word's bytes begin with (its bytes backwards for suffixes), shortest first.
     fn of<'a>(&'a self, bytes: impl Iterator<Item = u8> + 'a) -> impl Iterator<Item = u32> + 'a {
         self.empty.iter().chain(self.by_text.prefixes(bytes).flatten()).copied()
     }

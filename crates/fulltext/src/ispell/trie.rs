@@ -28,7 +28,7 @@ pub(super) struct Trie<T> {
 }
 
 impl<T> Trie<T> {
-    /// Of keys in order, each of them once.
+    /// A trie of keys that are in order, each of them once.
     pub fn new(keys: Vec<(Vec<u8>, T)>) -> Trie<T> {
         let mut entries: Vec<TrieEntry> = Vec::new();
         let mut root = TrieNode::default();

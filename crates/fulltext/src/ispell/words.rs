@@ -18,7 +18,7 @@ pub(super) struct DictionaryLine {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordFacts {
     pub set: u32,
-    /// Its places in compound words.
+    /// Where the word may stand in compound words, a bit for each place.
     pub bits: u8,
 }
 

@@ -13,29 +13,29 @@ use states::{CharacterTest, ParserAction, ParserEffect, ParserState};
 /// Token types by number; 0 is none.
 pub mod token {
     #![allow(missing_docs)]
-    pub const ASCII_WORD: u8 = 1;
+    pub(crate) const ASCII_WORD: u8 = 1;
     pub const WORD: u8 = 2;
-    pub const NUM_WORD: u8 = 3;
-    pub const EMAIL: u8 = 4;
-    pub const URL: u8 = 5;
+    pub(crate) const NUM_WORD: u8 = 3;
+    pub(crate) const EMAIL: u8 = 4;
+    pub(crate) const URL: u8 = 5;
     pub const HOST: u8 = 6;
-    pub const SCIENTIFIC: u8 = 7;
+    pub(crate) const SCIENTIFIC: u8 = 7;
     pub const VERSION: u8 = 8;
-    pub const NUM_PART: u8 = 9;
+    pub(crate) const NUM_PART: u8 = 9;
     pub const PART: u8 = 10;
-    pub const ASCII_PART: u8 = 11;
-    pub const BLANK: u8 = 12;
-    pub const TAG: u8 = 13;
-    pub const PROTOCOL: u8 = 14;
-    pub const NUM_COMPOUND: u8 = 15;
-    pub const ASCII_COMPOUND: u8 = 16;
-    pub const COMPOUND: u8 = 17;
-    pub const URL_PATH: u8 = 18;
+    pub(crate) const ASCII_PART: u8 = 11;
+    pub(crate) const BLANK: u8 = 12;
+    pub(crate) const TAG: u8 = 13;
+    pub(crate) const PROTOCOL: u8 = 14;
+    pub(crate) const NUM_COMPOUND: u8 = 15;
+    pub(crate) const ASCII_COMPOUND: u8 = 16;
+    pub(crate) const COMPOUND: u8 = 17;
+    pub(crate) const URL_PATH: u8 = 18;
     pub const FILE: u8 = 19;
-    pub const DECIMAL: u8 = 20;
-    pub const SIGNED: u8 = 21;
-    pub const UNSIGNED: u8 = 22;
-    pub const ENTITY: u8 = 23;
+    pub(crate) const DECIMAL: u8 = 20;
+    pub(crate) const SIGNED: u8 = 21;
+    pub(crate) const UNSIGNED: u8 = 22;
+    pub(crate) const ENTITY: u8 = 23;
 }
 
 /// (alias, description) of the types 1 to 23.
@@ -87,7 +87,7 @@ fn is_mark(c: char) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token<'a> {
-    /// Of [`token`].
+    /// The type of the token, one of [`token`].
     pub kind: u8,
     pub text: &'a str,
 }

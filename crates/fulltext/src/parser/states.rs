@@ -32,7 +32,7 @@ pub(super) enum ParserAction {
     Try(ParserState),
     /// The try has succeeded; there is no way back to its beginning.
     Commit(ParserState),
-    /// This try has failed.
+    /// The present try has failed.
     Back,
     /// Back to the state of the try's beginning, with what has been read.
     Merge,
@@ -174,7 +174,7 @@ const fn whole(kind: u8) -> ParserRule {
         effect: ParserEffect::Reread,
     }
 }
-/// As [`whole`], before any other character.
+/// Gives a hyphenated word as [`whole`] does, before a character that no other rule is for.
 const fn whole_before_other(kind: u8) -> ParserRule {
     ParserRule {
         test: CharacterTest::Any,

@@ -19,7 +19,7 @@ pub(super) enum Better {
 /// What is done with a row's ratio.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Judged {
-    /// One that counts as slower fails the benchmark.
+    /// A row that counts as slower fails the benchmark.
     Yes,
     /// Measured once, or too rarely, to be judged.
     No,
@@ -31,7 +31,7 @@ struct FigureRow {
     judged: Judged,
 }
 
-/// In the order of the table.
+/// What was measured, in the order of the table.
 #[derive(Default)]
 pub(super) struct Figures {
     rows: Vec<FigureRow>,
@@ -108,7 +108,7 @@ impl Figures {
         self.values.entry((row.to_string(), engine)).or_default().push(value);
     }
 
-    /// Of something that happens now and then, the sum of all turns.
+    /// Adds to the sum of all turns, for something that happens now and then.
     pub(super) fn add(&mut self, engine: &'static str, row: &str, value: f64) {
         if self.values(row, engine).is_empty() {
             self.put(engine, row, Better::Less, Judged::No, 0.0);
@@ -135,7 +135,7 @@ impl Figures {
             .collect()
     }
 
-    /// One line for the rows that this stage has added values to.
+    /// Prints a line for the rows that this stage has added values to.
     pub(super) fn progress(&self, names: &[&'static str], from: usize) {
         for row in self.rows.iter().skip(from) {
             let each: Vec<String> = names
@@ -205,7 +205,7 @@ mod tests {
         let found = gain(&base, &noisy, Better::More);
         assert!(found.times < SLOWER_BELOW && !found.is_slower(), "{found:?}");
         assert!(!gain(&base, &by(1.0), Better::More).is_slower());
-        // Of times and sizes less is better.
+        // Less is better of times and sizes.
         assert!(gain(&base, &by(1.06), Better::Less).is_slower());
         assert!(!gain(&base, &by(0.5), Better::Less).is_slower());
     }

@@ -165,7 +165,7 @@ fn checkpointed_updates(seconds: u32) -> BenchStage {
     .unjudged()
 }
 
-/// The same table with and without the index, in one turn: they are held against each other too.
+/// Measures a table with and without the index in one turn: the two are held against each other too.
 fn with_and_without() -> BenchStage {
     BenchStage::new("updates with and without a GIN index", |turn| {
         let seconds = turn.options.duration_s;
@@ -236,7 +236,7 @@ fn run(
     Ok(PerSecondFigures { tps: run.tps, ..by_second(&logs)? })
 }
 
-/// From the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency
+/// Reads the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency
 /// in µs.
 fn by_second(logs: &TempDir) -> Result<PerSecondFigures, String> {
     let mut counts: BTreeMap<u64, u64> = BTreeMap::new();

@@ -34,10 +34,10 @@ pub(crate) struct BenchOptions {
     shared_buffers: String,
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
-    /// Of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions` (experiments 4 and 5)
-    /// and `inverted` (experiment 2); None: all.
+    /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
+    /// (experiments 4 and 5) and `inverted` (experiment 2); None: all.
     parts: Option<Vec<String>>,
-    /// Of the tables that are filled, changed and emptied as a whole.
+    /// The rows of the tables that are filled, changed and emptied as a whole.
     rows: u32,
 }
 
@@ -246,8 +246,8 @@ fn sums(at: &Address) -> Result<Vec<i64>, String> {
     .collect()
 }
 
-/// For Unix sockets, which is where pgbench goes when it is not told of a host, as in the experiments. PostgreSQL may
-/// run as another user.
+/// A folder for Unix sockets, which is where pgbench goes when it is not told of a host, as in the experiments.
+/// PostgreSQL may run as another user.
 fn socket_folder() -> Result<TempDir, String> {
     let folder = TempDir::new("bench-sockets").map_err(|e| e.to_string())?;
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).map_err(|e| e.to_string())?;

@@ -12,7 +12,7 @@ const MANY_PARTITIONS: u32 = 8192;
 /// Rows that are read by key: all tables together are to fit into memory.
 const KEYS: u32 = 1_000_000;
 const QUEUE_PARTITIONS: u32 = 256;
-/// Of each client: fewer than in experiment 4, so that a turn lasts seconds.
+/// The transactions of each client: fewer than in experiment 4, so that a turn lasts seconds.
 const QUEUE_TRANSACTIONS: u32 = 390;
 const QUEUE_ROWS: u32 = 100_000;
 const LOOP_SELECTS: u32 = 1_000_000;

@@ -17,7 +17,7 @@ pub(super) struct PgbenchLoad<'a> {
     /// None: TPC-B.
     pub script: Option<&'a str>,
     pub select_only: bool,
-    /// Of each client; None: as long as the options say.
+    /// The transactions of each client; None: as many as fit in the time that the options say.
     pub transactions: Option<u32>,
     /// None: as the options say.
     pub duration_s: Option<u32>,
@@ -108,11 +108,11 @@ fn run_for(at: &Address, load: &PgbenchLoad<'_>, duration_s: u32) -> Result<Pgbe
     }
 }
 
-/// From pgbench's summary and its lines of progress. None: it has failed, or transactions have. A run in which nothing
+/// Reads pgbench's summary and its lines of progress. None: it has failed, or transactions have. A run in which nothing
 /// was done has no rate.
 fn read(text: &str, progress: &str) -> Option<PgbenchRun> {
     let find = |start: &str| text.lines().find_map(|l| l.strip_prefix(start)).map(str::trim);
-    // Of so many, where so many were asked for.
+    // The line tells how many were done of how many, where a number was asked for.
     let transactions = find("number of transactions actually processed:")?.split('/').next()?.parse().ok()?;
     let tps = match find("tps = ") {
         Some(tps) => tps.split(' ').next()?.parse().ok()?,

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 /// How long a session must be seen to wait for a lock until the next step begins.
 const SETTLED: Duration = Duration::from_millis(25);
-/// The same in a second run, after a first one that differed: a busy machine may be slow to go on.
+/// How long a session must be seen to wait in a second run, after a first one that differed: a busy machine may be slow
+/// to go on.
 const SETTLED_SLOWLY: Duration = Duration::from_millis(700);
 /// The longest that a step may take.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -22,7 +22,7 @@ pub struct LogConfig {
 pub struct LogFileSettings {
     pub data_dir: PathBuf,
     pub directory: PathBuf,
-    /// With strftime's escapes.
+    /// The name of a log file, with strftime's escapes.
     pub name_pattern: String,
     pub mode: u32,
     /// 0: never.

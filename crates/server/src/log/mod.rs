@@ -63,7 +63,7 @@ impl ServerLog {
         }
     }
 
-    /// From here on a thread writes what is logged.
+    /// Starts the thread that writes what is logged.
     pub fn start_writer(self: &Arc<Self>) -> Result<()> {
         let log = self.clone();
         self.queue.begin();

@@ -5,7 +5,7 @@ use kilndb_types::datetime::zone::Zone;
 use std::fmt::Write;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
-/// From 1970 to 2000, where PostgreSQL's calendar begins.
+/// Microseconds from 1970 to 2000, where PostgreSQL's calendar begins.
 const POSTGRES_EPOCH_MICROS: i64 = 946_684_800 * MICROS_PER_SECOND;
 
 /// A moment in log_timezone.

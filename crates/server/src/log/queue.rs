@@ -59,7 +59,7 @@ impl LogQueue {
         self.pending.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// From here on a thread takes what is appended.
+    /// Leaves what is appended from now on to a thread, which has been started.
     pub fn begin(&self) {
         self.progress_nanos.store(process_monotonic_nanos(), Relaxed);
         self.pending().has_writer = true;

@@ -85,7 +85,7 @@ pub struct Table {
     pub is_numeric: bool,
     pub is_unlogged: bool,
     pub is_attached: bool,
-    /// With the name that an index was given when it was made.
+    /// The table's indexes, each with the name that it was given when it was made.
     pub indexes: BTreeSet<Index>,
     /// The names of indexes and constraints begin with this: the table's first name.
     pub first_name: String,
@@ -125,7 +125,7 @@ pub struct Model {
     /// How many transactions of the session are in it.
     pub number: u64,
     pub tables: BTreeMap<String, Arc<Table>>,
-    /// Its own rows of the shared tables.
+    /// The session's own rows of the shared tables.
     pub shared: Vec<Arc<Table>>,
 }
 impl Model {
@@ -135,14 +135,14 @@ impl Model {
         Model { number: 0, tables: BTreeMap::new(), shared }
     }
     /// What is left after a crash.
-    pub fn after_crash(mut self) -> Model {
+    pub(crate) fn after_crash(mut self) -> Model {
         for table in self.tables.values_mut().filter(|t| t.is_unlogged) {
             Arc::make_mut(table).rows.clear();
         }
         self
     }
 }
-pub fn shared_name(n: usize) -> String {
+pub(crate) fn shared_name(n: usize) -> String {
     format!("shared_{n}")
 }
 fn is_shared(name: &str) -> bool {
@@ -152,17 +152,17 @@ fn is_shared(name: &str) -> bool {
 fn addition(n: usize) -> String {
     format!("update {} set v = v + $1 where id between $2 and $3", shared_name(n))
 }
-pub fn prepare_addition(n: usize) -> String {
+pub(crate) fn prepare_addition(n: usize) -> String {
     format!("prepare {}_add (bigint, bigint, bigint) as {}", shared_name(n), addition(n))
 }
-pub fn create_addition(n: usize) -> String {
+pub(crate) fn create_addition(n: usize) -> String {
     let name = shared_name(n);
     format!(
         "create function {name}_add(bigint, bigint, bigint) returns void language plpgsql as $$ begin {}; end $$",
         addition(n)
     )
 }
-pub fn parent_name(session: usize) -> String {
+pub(crate) fn parent_name(session: usize) -> String {
     format!("s{session}_all")
 }
 
@@ -277,7 +277,7 @@ impl<'a> TransactionPlanner<'a> {
         }
     }
 
-    /// One definition of one table is changed.
+    /// Changes one definition of one table.
     fn define(&mut self) {
         let Some((name, table)) = self.pick() else { return self.create() };
         let mut t = Table::clone(&table);

@@ -15,7 +15,7 @@ fn numbers(rows: Vec<Vec<String>>) -> Result<Vec<i64>, String> {
     rows.iter().map(|row| row[0].parse().map_err(|_| format!("not a number: {row:?}"))).collect()
 }
 
-pub fn ledger(client: &mut dyn Connection, session: usize) -> Result<u64, String> {
+pub(crate) fn ledger(client: &mut dyn Connection, session: usize) -> Result<u64, String> {
     let found = ask(client, &format!("select number from ledger where session = {session}"))?;
     found.first().and_then(|row| row[0].parse().ok()).ok_or_else(|| format!("session {session} has no row: {found:?}"))
 }

@@ -25,7 +25,7 @@ const SEEDS: &[&str] = &[
     "select * from pg_class c join pg_attribute a on a.attrelid = c.oid where relname ~ '^pg_t' and not attisdropped",
 ];
 
-/// These would wait, end other sessions, or take the bounds of a run away.
+/// Words of texts that are left out: they would wait, end other sessions, or take the bounds of a run away.
 const LEFT_OUT: &[&str] = &[
     "statement_timeout",
     "transaction_timeout",
@@ -83,7 +83,7 @@ impl Corpus {
         self.texts.is_empty()
     }
 
-    /// One of the corpus; the short ones of all kinds more often.
+    /// A text of the corpus; the short ones of all kinds more often.
     pub fn any(&self, random: &mut Random) -> &str {
         let bound = if random.below(3) == 0 { SEEDS.len() } else { self.texts.len() };
         &self.texts[random.below(bound)]

@@ -22,7 +22,7 @@ pub fn startup(parameters: &[u8]) -> Vec<u8> {
     packet
 }
 
-pub const PARAMETERS: &[u8] = b"user\0postgres\0database\0postgres\0\0";
+pub(crate) const PARAMETERS: &[u8] = b"user\0postgres\0database\0postgres\0\0";
 
 fn cstr(text: &str) -> Vec<u8> {
     [text.as_bytes(), b"\0"].concat()

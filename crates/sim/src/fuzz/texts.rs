@@ -16,7 +16,7 @@ struct Connection {
     stream: BufReader<TcpStream>,
 }
 
-/// One answered text: the SQLSTATE and message of its error.
+/// What came of one answered text: the SQLSTATE and message of its error, if it had one.
 type StatementOutcome = Option<(String, String)>;
 
 impl Connection {

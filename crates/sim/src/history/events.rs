@@ -20,7 +20,7 @@ pub enum EdgeLabel {
     Wr(Key, u32),
     /// A value was not seen: the next after so many.
     Rw(Key, u32),
-    /// The same between places in the serial order.
+    /// A value was not seen, between places in the serial order: the next after so many.
     SerialRw(Key, u32),
     /// Nobody writes a locked row.
     Lock(Key, u32),
@@ -28,20 +28,20 @@ pub enum EdgeLabel {
     Program,
     /// Between an event and its place in the serial order.
     Place,
-    /// From a tick to what began with it.
+    /// The edge leads from a tick to what began with it.
     Began,
-    /// From what had ended to the tick, and from tick to tick.
+    /// The edge leads from what had ended to the tick, or from tick to tick.
     Passed,
 }
 
 const UNUSED: u32 = u32::MAX;
 
 struct EventNodes {
-    /// Of each transaction, the event of each of its steps.
+    /// For each transaction, the event of each of its steps.
     steps: Vec<Vec<u32>>,
     ends: Vec<u32>,
     places: Vec<u32>,
-    /// Whose each node is.
+    /// For each node, the transaction whose it is.
     owners: Vec<usize>,
 }
 
@@ -116,7 +116,7 @@ pub fn check(history: &History, versions: &Versions, anomalies: &mut Vec<Anomaly
 }
 
 impl EventNodes {
-    /// Whose event it is; none for ticks.
+    /// The transaction whose event the node is; none for ticks.
     fn owner(&self, node: u32) -> Option<usize> {
         self.owners.get(node as usize).copied()
     }

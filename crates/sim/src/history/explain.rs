@@ -57,7 +57,7 @@ pub struct Anomaly {
     pub message: String,
 }
 
-/// One edge of a circle.
+/// One edge of a cycle.
 pub struct CycleEdge {
     pub from: Option<usize>,
     pub to: Option<usize>,

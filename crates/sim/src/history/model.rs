@@ -11,7 +11,7 @@ pub type Value = u32;
 /// A moment of the one clock that all clients share.
 pub type Tick = u64;
 
-/// From before a message was sent until after its answer was read: what the server did, it did in between.
+/// The time from before a message was sent until after its answer was read: what the server did, it did in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     pub from: Tick,
@@ -35,7 +35,7 @@ impl IsolationLevel {
         }
     }
 
-    /// One snapshot for the whole transaction, instead of one for each statement.
+    /// Whether the whole transaction has one snapshot, instead of one for each statement.
     pub fn keeps_snapshot(self) -> bool {
         self != IsolationLevel::ReadCommitted
     }
@@ -54,13 +54,13 @@ pub enum TransactionOutcome {
 /// What a statement that locks or writes a row has told about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RowTouch {
-    /// It found no row.
+    /// The statement found no row.
     Missed,
-    /// It found one; the client was not shown it.
+    /// The statement found a row; the client was not shown it.
     Unseen,
-    /// It found one, and this is the list with what the statement itself appended.
+    /// The statement found a row, and this is the list with what the statement itself appended.
     Saw(Vec<Value>),
-    /// There was no answer: it may or may not have found one.
+    /// There was no answer: the statement may or may not have found a row.
     Attempted,
 }
 
@@ -86,7 +86,7 @@ pub enum StepAction {
         way: WriteWay,
     },
     Savepoint,
-    /// To the last savepoint, which stays.
+    /// ROLLBACK to the last savepoint, which stays.
     RollbackToSavepoint,
     /// The last savepoint is forgotten.
     Release,

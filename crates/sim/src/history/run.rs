@@ -18,7 +18,7 @@ pub use super::session::PlantedFault;
 pub enum HistoryTarget {
     /// KilnDB in a temporary folder, killed now and then.
     Killed,
-    /// The same without kills.
+    /// KilnDB in a temporary folder, never killed.
     Spared,
     /// A PostgreSQL started in a temporary folder, never killed.
     Postgres,
@@ -272,7 +272,7 @@ impl<'a> HistoryBench<'a> {
         std::fs::write(self.folder.path().join("history.txt"), lines.join("\n")).map_err(text)
     }
 
-    /// For a post-mortem. The server goes: its data is to stay as it is.
+    /// Keeps the data for a post-mortem. The server goes: its data is to stay as it is.
     fn keep(&mut self) -> Option<PathBuf> {
         self.server = None;
         let kept =

@@ -252,7 +252,7 @@ impl<'a, C: Connection> Session<'a, C> {
         }
     }
 
-    /// In one of the two protocols.
+    /// Sends a statement in one of the two protocols.
     fn send(&mut self, statement: &Statement) -> Result<Vec<Answer>, ClientError> {
         if self.random.one_in(2) {
             return self.client.query(&statement.literal());

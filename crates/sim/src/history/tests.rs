@@ -15,7 +15,7 @@ fn accepts(text: &str) {
     assert!(found.is_empty(), "{}", found.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
 }
 
-/// The same history at each of the levels.
+/// The text of a history with its transactions at this level.
 fn at(level: &str, text: &str) -> String {
     text.replace('?', level)
 }
@@ -100,7 +100,7 @@ fn aborted_read_g1a() {
 fn also_who_aborts_has_seen_only_what_was_committed() {
     finds(AnomalyKind::AbortedRead, "T1 rc\nT2 rc\nT1 w x 1\nT2 r x[1]\nT1 abort\nT2 abort\nlast x[]");
     finds(AnomalyKind::ReadSkew, "T1 rr\nT2 rr\nT1 r x[]\nT2 w x y 1\nT2 commit\nT1 r y[1]\nT1 abort\nlast x[1] y[1]");
-    // But needs no place in the serial order.
+    // A transaction that was rolled back needs no place in the serial order.
     accepts("T1 ser\nT2 ser\nT1 r x[] y[]\nT2 r x[] y[]\nT1 w x 1\nT2 w y 2\nT1 commit\nT2 abort\nlast x[1] y[]");
 }
 

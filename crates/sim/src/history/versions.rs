@@ -19,16 +19,16 @@ pub struct KeyRead {
     pub transaction: usize,
     pub step: usize,
     pub key: Key,
-    /// So many values of the key's list, in its order at the end.
+    /// How many values of the key's list were seen, in its order at the end.
     pub length: usize,
-    /// It found the transaction's own version, which had been written over that state.
+    /// Whether the statement found the transaction's own version, which had been written over that state.
     pub own: bool,
 }
 
 pub struct Versions {
     /// Who has committed, also of those who never heard of it.
     pub committed: Vec<bool>,
-    /// Of each key, its values in order and who wrote them (nobody, if that has been reported).
+    /// For each key, its values in order and who wrote them (nobody, if that has been reported).
     pub lists: BTreeMap<Key, Vec<(Value, Option<ValueWriter>)>>,
     pub reads: Vec<KeyRead>,
 }
@@ -93,7 +93,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whose the values at the end are; who wrote one of them has committed, whatever its client knows.
+    /// Who wrote the values at the end: a writer of one of them has committed, whatever its client knows.
     fn final_lists(&mut self) -> BTreeMap<Key, Vec<(Value, Option<ValueWriter>)>> {
         let history = self.history;
         let mut lists = BTreeMap::new();

@@ -15,7 +15,7 @@ pub const EVERYTHING: [&str; 2] =
     ["select k, n, v from t", "select k, n, v from t where g >= 0 and n >= 0 order by g, n"];
 
 const KEYS_PER_GENERATION: u32 = 6;
-/// So many of them are asked for as often as all together.
+/// The number of keys that are asked for as often as all together.
 const HOT_KEYS: u32 = 2;
 const LENGTH_MAX: usize = 50;
 /// The values of this one are long, so that its row does not fit in a page for ever.
@@ -31,7 +31,7 @@ pub struct SharedCounters {
 }
 
 impl SharedCounters {
-    pub fn tick(&self) -> Tick {
+    pub(crate) fn tick(&self) -> Tick {
         self.clock.fetch_add(1, Ordering::SeqCst)
     }
 
@@ -73,7 +73,7 @@ pub enum Operation {
     Upsert(Key),
     /// FOR UPDATE, then an UPDATE with a value that the client has made.
     LockAndSet(Key),
-    /// The same without the lock: only where the snapshot guards it.
+    /// Reads a row without a lock and sets it: only where the snapshot guards it.
     ReadAndSet(Key),
     /// DELETE and INSERT.
     Move(Key),
@@ -86,9 +86,10 @@ pub enum Operation {
 pub enum TransactionForm {
     /// Statement by statement.
     Steps,
-    /// One text with BEGIN and COMMIT.
+    /// The transaction is one text with BEGIN and COMMIT.
     Batch,
-    /// One text without: the server makes a transaction of it. With one operation, this is a statement on its own.
+    /// The transaction is one text without BEGIN and COMMIT: the server makes a transaction of it. With one operation,
+    /// this is a statement on its own.
     Implicit,
 }
 
@@ -140,7 +141,7 @@ fn rows(random: &mut Random, generation: u32, at_most: u64) -> StatementRows {
     StatementRows { keys, condition: Condition::Keys }
 }
 
-/// One that needs nothing from an earlier answer.
+/// An operation that needs nothing from an earlier answer.
 fn simple_operation(random: &mut Random, generation: u32) -> Operation {
     match random.below(16) {
         0..4 => Operation::Select(rows(random, generation, 1)),
@@ -207,7 +208,7 @@ impl Statement {
         Statement { text, parameters }
     }
 
-    /// With the parameters as literals.
+    /// The statement with its parameters as literals.
     pub fn literal(&self) -> String {
         let mut text = self.text.clone();
         for (at, parameter) in self.parameters.iter().enumerate().rev() {

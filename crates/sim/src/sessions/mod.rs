@@ -73,7 +73,7 @@ pub struct CrowdReport {
     pub bytes_per_session: u64,
     pub queries_per_second: f64,
     pub slowest_query_ms: f64,
-    /// From one NOTIFY's commit to the last of all sessions having heard it.
+    /// Milliseconds from one NOTIFY's commit to the last of all sessions having heard it.
     pub notify_ms: f64,
     pub notify_commit_ms: f64,
 }
@@ -200,7 +200,7 @@ pub fn limits() -> Result<(), String> {
     host.stop()
 }
 
-/// So many clients connect at the same moment. Answers the seconds until the last one was served.
+/// Lets so many clients connect at the same moment. Returns the seconds until the last one was served.
 pub fn storm(clients: usize) -> Result<f64, String> {
     raise_descriptor_limit();
     let host = CrowdServer::start(&["max_connections=20000"])?;

@@ -60,7 +60,7 @@ impl RawConnection {
     }
 
     /// Parse, Bind and Execute of so many rows, and Flush: the portal stays open.
-    pub fn open_portal(&mut self, sql: &str, rows: u32) -> io::Result<()> {
+    pub(crate) fn open_portal(&mut self, sql: &str, rows: u32) -> io::Result<()> {
         let mut bytes = message(b'P', format!("\0{sql}\0\0\0").as_bytes());
         bytes.extend(message(b'B', &[0; 8]));
         bytes.extend(message(b'E', &[&[0], &rows.to_be_bytes()[..]].concat()));
@@ -107,7 +107,7 @@ impl RawConnection {
     }
 
     /// A clean end.
-    pub fn terminate(mut self) {
+    pub(crate) fn terminate(mut self) {
         // It may be gone already.
         let _ = self.send(&message(b'X', b""));
     }

@@ -4,7 +4,7 @@ use super::{IndexScan, Workload, WorkloadResult, attempt, by_index_and_scan, pau
 use kilndb_lab::client::{Answer, ClientError, Connection};
 use kilndb_sim::random::Random;
 
-pub const WORKLOAD: Workload = Workload {
+pub(crate) const WORKLOAD: Workload = Workload {
     tables: "create table bulk (id int primary key, n int, w text); \
         insert into bulk select g, 0, repeat(g::text, 10) from generate_series(1, 400) g",
     clients: &[("bulk", change), ("bulk snapshots", watch_bulk)],

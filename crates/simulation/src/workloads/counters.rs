@@ -5,7 +5,7 @@ use super::{IndexScan, Workload, WorkloadResult, attempt, check_index, pause, sa
 use kilndb_lab::client::{Answer, ClientError, Connection};
 use kilndb_sim::random::Random;
 
-pub const WORKLOAD: Workload = Workload {
+pub(crate) const WORKLOAD: Workload = Workload {
     tables: "create table counters (id int primary key, n int); \
         insert into counters select g, 0 from generate_series(1, 40) g; \
         create table readings (id int primary key, n int); create sequence reading_ids",

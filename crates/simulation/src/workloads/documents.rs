@@ -4,7 +4,7 @@ use super::{IndexScan, Workload, WorkloadResult, attempt, check_index};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
-pub const WORKLOAD: Workload = Workload {
+pub(crate) const WORKLOAD: Workload = Workload {
     tables: "create table documents (id int primary key, words text[], other int); \
         create index documents_words on documents using gin (words)",
     clients: &[("documents", write)],

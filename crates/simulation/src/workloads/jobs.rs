@@ -4,7 +4,7 @@ use super::{IndexScan, Workload, WorkloadResult, attempt, check_index, watch};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
-pub const WORKLOAD: Workload = Workload {
+pub(crate) const WORKLOAD: Workload = Workload {
     tables: "create table jobs (id int primary key, state text, tries int); \
         create index jobs_state on jobs (state); create sequence job_ids start 1000; \
         insert into jobs select g, 'new', 0 from generate_series(1, 150) g",

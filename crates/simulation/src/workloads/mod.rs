@@ -22,13 +22,13 @@ pub type WorkloadResult = Result<(), ClientError>;
 pub struct Workload {
     /// Statements that make them.
     pub tables: &'static str,
-    /// Their names, by which they can be left out of a run, and what they do.
+    /// The clients' names, by which they can be left out of a run, and what they do.
     pub clients: &'static [(&'static str, SideWork)],
     /// Holds of the tables whenever nobody is in the middle of something.
     pub check: fn(&mut dyn Connection, &mut Random) -> WorkloadResult,
 }
 
-pub const WORKLOADS: [Workload; 7] = [
+pub(crate) const WORKLOADS: [Workload; 7] = [
     documents::WORKLOAD,
     queue::WORKLOAD,
     bulk::WORKLOAD,
@@ -89,7 +89,7 @@ fn by_index_and_scan(client: &mut dyn Connection, sql: &str, index: IndexScan) -
     Ok(with)
 }
 
-/// The same in a transaction of its own.
+/// Asks as [`by_index_and_scan`] does, in a transaction of its own.
 fn check_index(client: &mut dyn Connection, sql: &str, index: IndexScan) -> WorkloadResult {
     client.query("begin isolation level repeatable read")?;
     by_index_and_scan(client, sql, index)?;
@@ -116,7 +116,7 @@ fn watch(
 }
 
 /// Ends sessions of others now and then, until the connection breaks.
-pub fn end_sessions(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
+pub(crate) fn end_sessions(client: &mut dyn Connection, random: &mut Random) -> WorkloadResult {
     loop {
         pause(client, random, 40_000);
         let place = random.below(20);

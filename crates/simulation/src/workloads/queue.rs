@@ -4,7 +4,7 @@ use super::{IndexScan, Workload, WorkloadResult, attempt, check_index};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
-pub const WORKLOAD: Workload = Workload {
+pub(crate) const WORKLOAD: Workload = Workload {
     tables: "create table queue (id int primary key, taken int)",
     clients: &[("queue 0", work), ("queue 1", work)],
     check: |client, _| check(client),

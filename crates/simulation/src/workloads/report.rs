@@ -5,7 +5,7 @@ use super::{IndexScan, Workload, WorkloadResult, attempt, check_index, pause};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
-pub const WORKLOAD: Workload = Workload {
+pub(crate) const WORKLOAD: Workload = Workload {
     tables: "create table parcels (id int primary key, state text); create index parcels_state on parcels (state); \
         create sequence parcel_ids; create table ballast (id int)",
     clients: &[("parcels", send), ("report", report)],

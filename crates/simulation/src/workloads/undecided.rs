@@ -4,7 +4,7 @@ use super::{Workload, WorkloadResult, pause, wrong};
 use kilndb_lab::client::Connection;
 use kilndb_sim::random::Random;
 
-pub const WORKLOAD: Workload = Workload {
+pub(crate) const WORKLOAD: Workload = Workload {
     tables: "create table undecided (id int primary key, n int); \
         insert into undecided select g, 0 from generate_series(1, 5) g",
     clients: &[("undecided", stay), ("undecided watcher", watch_undecided)],

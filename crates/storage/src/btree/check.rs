@@ -1,4 +1,4 @@
-//! Trees: their order, their links, and where their entries lead.
+//! Checks of trees: their order, their links, and where their entries lead.
 //!
 //! Must not know: what keys are made of.
 
@@ -44,8 +44,8 @@ impl TreeCheck<'_> {
     fn say(&mut self, block: u32, what: &str) {
         self.report.problems.push(format!("index {} block {block}: {what}", self.index.id));
     }
-    /// From left to right; which level it is, if it ends properly. `above`: the level above it. `leftmost`: where the
-    /// level below begins.
+    /// Checks a level from left to right. The result is its number, if the level ends properly. `above` is the level
+    /// above it; `leftmost` becomes the block where the level below begins.
     fn check_level(
         &mut self,
         start: u32,
@@ -119,13 +119,13 @@ impl TreeCheck<'_> {
     }
 }
 
-/// What the entries on the leaves lead to.
+/// Checks where the entries on the leaves lead.
 struct EntriesCheck<'a> {
     core: &'a Core,
     index: &'a Relation,
-    /// That of the last entry.
+    /// The heap of the last entry.
     heap: Option<Arc<Relation>>,
-    /// By heap.
+    /// The rows that entries lead to, by heap.
     reached: HashMap<u32, RowSet>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> EntriesCheck<'a> {
             None => {
                 report.unchecked.push(format!("where the entries of index {} lead: there is no heap {id}", index.id));
             }
-            // What the entries lead to is in them, and for the method to look at.
+            // The entries of other methods do not lead to rows directly: the method checks them.
             Some(_) if !index.kind.method().is_some_and(|method| method.leads_to_all_rows) => return check,
             Some(_) => _ = check.reached.insert(id, RowSet::default()),
         }
@@ -154,13 +154,13 @@ impl<'a> EntriesCheck<'a> {
     fn heap_of(&self, id: u32) -> Option<Arc<Relation>> {
         self.core.directory.get(id).filter(|heap| heap.persistence != Persistence::Temporary)
     }
-    /// What is wrong with an entry of a leaf.
+    /// Checks one entry of a leaf; the inconsistencies found.
     fn follow(&mut self, e: &node::NodeEntry<'_>) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         if self.index.entries_name_heap() {
             let id = self.index.heap_of_entry(e.key);
             if self.heap.as_ref().is_none_or(|heap| heap.id != id) {
-                // One that was dropped may have left entries.
+                // A heap that was dropped may have left entries.
                 self.heap = self.heap_of(id);
             }
             if e.key.len() < HEAP_NAME_BYTES || id >= self.core.directory.next_id.load(Relaxed) {
@@ -183,8 +183,8 @@ impl<'a> EntriesCheck<'a> {
         }
         Ok(wrong)
     }
-    /// From heap to index: no row is missing from an index that has all. Of an index of several heaps these are the
-    /// heaps that it has entries of.
+    /// Checks from heap to index that no row is missing from an index that has all. For an index of several heaps these
+    /// are the heaps that it has entries of.
     fn finish(self, report: &mut CheckReport) -> Result<()> {
         let mut reached: Vec<_> = self.reached.iter().collect();
         reached.sort_unstable_by_key(|(id, _)| **id);

@@ -1,14 +1,15 @@
-//! Where scans may begin: beyond entries at their start whose rows are all deleted, as a queue leaves them behind.
+//! Dead prefixes: stretches of entries whose rows are all deleted, as a queue leaves them behind, and where scans may
+//! begin instead.
 //!
-//! Purge takes such entries out when no snapshot needs them; one that is held open for long keeps them all, and every
-//! scan from the left would pass over them. So a scan that has passed over many notes how far they reach, and as of
-//! which CSN. In memory only.
+//! Purge takes such entries out when no snapshot needs them; a snapshot that is held open for long keeps them all, and
+//! every scan from the left would pass over them. So a scan that has passed over many notes how far they reach, and as
+//! of which CSN. This is kept in memory only.
 //!
 //! Invariants
 //! 1. All entries in [start, end) of a generation lead to rows whose deletion had committed by its CSN. So a scan that
 //!    starts there sees nothing in them if its snapshot is as new, or if it wants rows in their newest state only.
-//! 2. An insertion into the stretch shortens it: whoever inserts looks here after the entry is in its leaf, and whoever
-//!    measures is noted here before it reads the first leaf. One of the two sees the other.
+//! 2. An insertion into the stretch shortens it: an insertion looks here after its entry is in the leaf, and a
+//!    measuring scan is noted here before it reads the first leaf. So one of the two sees the other.
 //!
 //! Must not know: rows.
 
@@ -22,7 +23,7 @@ pub(crate) const WORTHWHILE: u32 = 32;
 const PREFIXES: usize = 8;
 const GENERATIONS: usize = 16;
 
-/// Of one index: nothing, until a scan measures, and then what insertions must look at.
+/// The dead prefixes of one index: none until a scan measures one. Then every insertion into the index looks here.
 #[derive(Default)]
 pub(crate) struct DeadPrefixes(OnceLock<Box<NotedPrefixes>>);
 
@@ -33,7 +34,7 @@ struct NotedPrefixes {
 }
 struct DeadPrefix {
     start: FullKey,
-    /// Of the newest, and with growing gaps of older ones: for snapshots that are not quite new.
+    /// The newest measurement, and older ones with growing gaps, for snapshots that are not quite new.
     generations: [Option<PrefixGeneration>; GENERATIONS],
     measured: u64,
     measuring: Option<PrefixMeasurement>,
@@ -57,8 +58,8 @@ impl DeadPrefix {
 }
 
 impl DeadPrefixes {
-    /// Where a scan from `start` may begin instead, and the CSN as of which that is so. `csn`: of its snapshot; None:
-    /// any will do.
+    /// The key where a scan from `start` may begin instead, and the CSN as of which that holds. `csn` is that of the
+    /// scan's snapshot; None: any will do.
     pub fn begin(&self, start: &FullKey, csn: Option<u64>) -> Option<(FullKey, u64)> {
         crate::lock(&self.0.get()?.list).iter().find(|p| p.start == *start)?.best(csn)
     }
@@ -90,7 +91,7 @@ impl DeadPrefixes {
         prefix.measuring = Some(PrefixMeasurement { ticket, inserted: None });
         let from = prefix.best(csn);
         drop(list);
-        // Before the first leaf is read (invariant 2).
+        // The note must be visible before the first leaf is read (invariant 2).
         fence(SeqCst);
         Some((ticket, from))
     }

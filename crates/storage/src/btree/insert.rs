@@ -1,4 +1,4 @@
-//! Inserting entries, uniqueness, looking for live rows with a key.
+//! Inserts entries, enforces uniqueness, and looks for live rows with a key.
 //!
 //! Invariants
 //! 1. Uniqueness is judged while the leaf where the key's entries begin is latched: two inserters of one key meet
@@ -30,21 +30,21 @@ use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use std::cell::OnceCell;
 
-/// Entries of one key.
+/// The entries of one key.
 type KeyEntries = Vec<KeyEntry>;
 
 struct KeyEntry {
     rid: u64,
     stamp: u64,
-    /// Whose entry it is, if entries say so.
+    /// The heap that the entry belongs to, if entries name their heaps.
     heap: u32,
 }
 
-/// What all entries of a key have in common.
+/// The bytes that all entries of a key have in common.
 #[derive(Clone, Copy)]
 struct SearchedKey<'k> {
     key: &'k [u8],
-    /// A heap's name follows.
+    /// The name of a heap follows in each entry.
     names_heap: bool,
 }
 
@@ -70,12 +70,12 @@ impl SearchedKey<'_> {
     }
 }
 
-/// What a look at one leaf says about the rest.
+/// The entries of a key that are left after one leaf was read.
 enum RemainingEntries {
     None,
-    /// Entries from there on may be in that block.
+    /// There may be entries from this key on in that block.
     In(u32, Option<FullKey>),
-    /// The block is another node by now.
+    /// The block has become another node: the search begins anew.
     Moved,
 }
 
@@ -166,7 +166,7 @@ impl Relation {
         loop {
             if uniqueness == Uniqueness::NotUnique {
                 let (block, page) = self.latch_node(0, KeyAndRow(key, rid))?;
-                if self.put_entry(txn, block, page, key, rid, held)? {
+                if self.put_entry(txn, block, page, KeyAndRow(key, rid), held)? {
                     txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
@@ -175,7 +175,7 @@ impl Relation {
             let (block, page) = self.latch_node(0, KeyAndRow(sought.key, 0))?;
             // Mostly nobody has the key, and what was looked at tells the entry's place.
             if let (false, Some(idx)) = (sought.names_heap, free_place(&page.view(), key, rid, true)) {
-                if self.put_at(txn, (block, idx), page, key, rid, held)? {
+                if self.put_at(txn, (block, idx), page, KeyAndRow(key, rid), held)? {
                     txn.wrote_key(self, key, rid)?;
                     return Ok(IndexInsert::Inserted);
                 }
@@ -192,7 +192,8 @@ impl Relation {
                     Liveness::Dead => {}
                     Liveness::Live => {
                         drop(page);
-                        // Who looked whether the key is free is told of dependencies rather than of the duplicate.
+                        // A serializable transaction that has looked whether the key is free gets the serialization
+                        // failure rather than the duplicate.
                         txn.wrote_key(self, key, rid)?;
                         let row = RowId::from_u64(other.rid);
                         let is_here = other.heap == own_heap;
@@ -215,7 +216,7 @@ impl Relation {
             }
             // The entry's own place may lie further right; the first leaf stays latched meanwhile.
             let done = if node::side(&page.view(), KeyAndRow(key, rid)) == FenceSide::Inside {
-                self.put_entry(txn, block, page, key, rid, held)?
+                self.put_entry(txn, block, page, KeyAndRow(key, rid), held)?
             } else {
                 let mut at = node::right(&page.view());
                 loop {
@@ -225,12 +226,12 @@ impl Relation {
                         || node::level(&v) != 0
                         || node::side(&v, KeyAndRow(key, rid)) == FenceSide::Left
                     {
-                        // Taken out since its neighbour named it.
+                        // The leaf was taken out since its neighbour named it.
                         break false;
                     }
                     if node::side(&other.view(), KeyAndRow(key, rid)) == FenceSide::Inside {
                         // A split of that leaf needs the parent, which nobody holds while waiting for a leaf.
-                        let done = self.put_entry(txn, at, other, key, rid, held)?;
+                        let done = self.put_entry(txn, at, other, KeyAndRow(key, rid), held)?;
                         drop(page);
                         break done;
                     }
@@ -252,7 +253,7 @@ impl Relation {
         }
         self.liveness_in(heap, entry.rid, entry.stamp, txn)
     }
-    /// Of an entry that names its heap.
+    /// The state of the row of an entry that names its heap.
     fn named_liveness(&self, entry: &KeyEntry, txn: &Transaction) -> Result<Liveness> {
         let core = &self.core;
         let Some(heap) = core.directory.get(entry.heap) else { return Ok(Liveness::Dead) };
@@ -302,12 +303,12 @@ impl Relation {
         txn: &mut Transaction,
         block: u32,
         mut page: WriteGuard<'a>,
-        key: &[u8],
-        rid: u64,
+        entry_key: KeyAndRow<'_>,
         held: bool,
     ) -> Result<bool> {
+        let KeyAndRow(key, rid) = entry_key;
         let target = self.target(block);
-        let (idx, found) = Relation::place_of(&page.view(), KeyAndRow(key, rid));
+        let (idx, found) = Relation::place_of(&page.view(), entry_key);
         if let Some(old) = found {
             if old & RETIRED != 0 {
                 let mut record = txn.record(self, UndoKind::IndexRevive, 0, 0, 0, 0);
@@ -326,18 +327,18 @@ impl Relation {
             self.dead_prefixes.inserted(key, rid);
             return Ok(true);
         }
-        self.put_at(txn, (block, idx), page, key, rid, held)
+        self.put_at(txn, (block, idx), page, entry_key, held)
     }
-    /// The same for an entry that is not there, in its place.
+    /// Puts an entry that is not there at its place in the leaf.
     fn put_at<'a>(
         &'a self,
         txn: &mut Transaction,
         (block, idx): (u32, usize),
         mut page: WriteGuard<'a>,
-        key: &[u8],
-        rid: u64,
+        entry_key: KeyAndRow<'_>,
         held: bool,
     ) -> Result<bool> {
+        let KeyAndRow(key, rid) = entry_key;
         let target = self.target(block);
         let entry = node::build(key, rid, None, u64::from(held));
         if node::room(page.page()) < entry.len() + 2 {
@@ -345,7 +346,7 @@ impl Relation {
             return Ok(false);
         }
         if !held {
-            self.add_entry(txn, &mut page, (target, idx), &entry, key, rid)?;
+            self.add_entry(txn, &mut page, (target, idx), &entry, entry_key)?;
             return Ok(true);
         }
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
@@ -366,12 +367,12 @@ impl Relation {
         page: &mut WriteGuard<'_>,
         place: (PageTarget, usize),
         entry: &[u8],
-        key: &[u8],
-        rid: u64,
+        entry_key: KeyAndRow<'_>,
     ) -> Result<()> {
+        let KeyAndRow(key, rid) = entry_key;
         let (target, idx) = place;
         assert!(key.len() <= MAX_KEY && node::room(page.page()) >= entry.len() + 2, "an entry that fits");
-        debug_assert!(is_place_of(&page.view(), idx, KeyAndRow(key, rid)), "entries stay in order");
+        debug_assert!(is_place_of(&page.view(), idx, entry_key), "entries stay in order");
         let mut record = txn.record(self, UndoKind::IndexInsert, 0, 0, 0, 0);
         record.data = index_data(&[], rid, key);
         txn.change(self, &record, |_| vec![(target, PageOp::TreeInsert { idx, entry })], &[0], &mut [page])?;
@@ -418,7 +419,8 @@ impl Relation {
     ) -> Result<Option<RowId>> {
         Ok(self.index_find_live_anywhere(txn, heap, key, park)?.map(|(_, rid)| rid))
     }
-    /// The same with the heap that it is in, which is another one only where entries name theirs.
+    /// Finds a live row with a key, and the heap that it is in, which is another one only in trees whose entries name
+    /// their heaps.
     pub fn index_find_live_anywhere(
         &self,
         txn: &mut Transaction,
@@ -469,8 +471,8 @@ impl Relation {
         let block = self.descend(0, key)?;
         self.core.pool.read(self.pid(block)?, |v| Relation::find_exact(&v, key).is_some())
     }
-    /// Where entries name their heaps: those that have entries of this key (without a name). A heap in which the
-    /// snapshot sees a row with the key is among them.
+    /// The heaps that have entries of this key, which comes without a heap's name, in a tree whose entries name their
+    /// heaps. A heap in which the snapshot sees a row with the key is among them.
     pub fn heaps_with(&self, snapshot: &Snapshot, key: &[u8]) -> Result<Vec<RelationId>> {
         let snapshot = snapshot.of(self)?;
         if let Some(reader) = self.watched(&snapshot.reader)? {

@@ -1,8 +1,8 @@
-//! Inserting several entries: those that belong to one leaf, under one latch.
+//! Inserts several entries: those that belong to one leaf under one latch.
 //!
 //! Invariants
-//! 1. What is put in here is what [`super::insert`] would put in without a look at any row: no entry has the key, none
-//!    can stand further right. Everything else is left to it.
+//! 1. An entry is inserted here only if [`super::insert`] would insert it without a look at any row: no entry has the
+//!    key, and none can stand further right. Every other entry is left to that module.
 //!
 //! Must not know: which constraint it is.
 
@@ -18,7 +18,7 @@ use kilndb_base::park::Park;
 /// Entries put in under one latch: others wait for it.
 const AT_ONCE: usize = 64;
 
-/// Where an entry goes on this leaf, if nothing there or further right is to be looked at first.
+/// The position of a new entry on this leaf, if no other entry there or further right must be looked at first.
 pub(super) fn free_place(v: &PageView, key: &[u8], rid: u64, unique: bool) -> Option<usize> {
     let least = KeyAndRow(key, if unique { 0 } else { rid });
     if node::side(v, least) != FenceSide::Inside || node::side(v, KeyAndRow(key, rid)) != FenceSide::Inside {
@@ -34,7 +34,8 @@ pub(super) fn free_place(v: &PageView, key: &[u8], rid: u64, unique: bool) -> Op
 }
 
 impl Relation {
-    /// As [`Relation::tree_insert`] for one entry after the other. What stopped one, and which: those before it are in.
+    /// As [`Relation::tree_insert`] for one entry after the other. The result is the first entry that could not be
+    /// inserted, and why; those before it are in.
     pub(crate) fn tree_insert_many(
         &self,
         txn: &mut Transaction,
@@ -63,7 +64,7 @@ impl Relation {
     ) -> Result<usize> {
         let unique = uniqueness != Uniqueness::NotUnique;
         let rest = entries.rows.get(from..).unwrap_or(&[]);
-        // A single one has nothing to share.
+        // A single entry is inserted in the usual way.
         if self.entries_name_heap() || rest.len() < 2 {
             return Ok(0);
         }
@@ -86,7 +87,7 @@ impl Relation {
             if node::room(page.page()) < entry.len() + 2 {
                 break;
             }
-            self.add_entry(txn, &mut page, (target, idx), &entry, key, rid)?;
+            self.add_entry(txn, &mut page, (target, idx), &entry, KeyAndRow(key, rid))?;
             count += 1;
         }
         drop(page);

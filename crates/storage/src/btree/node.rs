@@ -21,13 +21,14 @@ pub const SLOTS: usize = 44;
 pub const MAX_KEY: usize = 1990;
 const CHILD: usize = 1 << 14;
 const STAMPED: usize = 1 << 15;
-/// In a stamp: the entry was retired by the undo record at the stamp's address (else: revived).
+/// A flag in a stamp: the entry was retired by the undo record at the stamp's address. Without it, the entry was
+/// revived.
 pub(crate) const RETIRED: u64 = 1 << 56;
 
 const _: () = assert!(RIGHT == HEADER && LOW == HEADER + 8 && HIGH == LOW + 2 && SLOTS == HIGH + 2);
 const _: () = assert!(4 * (MAX_KEY + 20 + 2) + SLOTS <= PAGE);
 
-/// An entry as found in a page.
+/// An entry as it lies in a page.
 #[derive(Clone, Copy)]
 pub(crate) struct NodeEntry<'a> {
     pub key: &'a [u8],
@@ -90,7 +91,7 @@ pub fn parse(bytes: &[u8]) -> Option<(Vec<u8>, u64)> {
     let at = 8 + if head & CHILD != 0 { 4 } else { 0 } + if head & STAMPED != 0 { 8 } else { 0 };
     Some((bytes.get(at..at + (head & (CHILD - 1)))?.to_vec(), u64::from_le_bytes(rid)))
 }
-/// Where the first and the last entry are, whatever the bytes are.
+/// The offsets of the first and the last entry, for prefetching: they may be any numbers if the page is changing.
 pub fn ends(v: &PageView) -> [usize; 2] {
     let last = count(v).saturating_sub(1).min((PAGE - SLOTS) / 2 - 1);
     [0, last].map(|idx| v.u16(SLOTS + 2 * idx).min(PAGE - 1))
@@ -120,7 +121,7 @@ pub fn high<'a>(v: &'a PageView) -> Option<NodeEntry<'a>> {
 pub fn compare(e: &NodeEntry<'_>, key: KeyAndRow<'_>) -> Ordering {
     compare_with_head((e.key, e.rid), head(key.0), key)
 }
-/// `at`: the key's head.
+/// Compares an entry with a key, whose first bytes are `at`.
 #[inline]
 fn compare_with_head((bytes, rid): (&[u8], u64), at: u64, key: KeyAndRow<'_>) -> Ordering {
     // Most comparisons are settled by the first 8 bytes, without a call. Zeros behind a short key do not change the
@@ -145,7 +146,7 @@ fn head(key: &[u8]) -> u64 {
     }
     key.iter().enumerate().fold(0, |head, (i, byte)| head | u64::from(*byte) << (56 - 8 * i))
 }
-/// Bytes that two keys share at their beginnings.
+/// How many bytes two keys share at their beginnings.
 #[inline]
 fn shared_len(a: &[u8], b: &[u8]) -> usize {
     let least = a.len().min(b.len());
@@ -155,14 +156,14 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
     }
     a.iter().zip(b).skip(8).take_while(|(a, b)| a == b).count() + least.min(8)
 }
-/// What all entries of a node begin with, and how they are spread behind it, by its fences. The first and last nodes of
-/// a level have their own first and last entries for want of a fence.
+/// The prefix that all entries of a node share, and the range of the bytes behind it, both by the node's fences. The
+/// first and last nodes of a level use their own first and last entries for want of a fence.
 ///
-/// In a tree of texts what is shared may be more than the 8 bytes that most comparisons look at: so they look at those
-/// behind it.
+/// In a tree of texts the prefix may be longer than the 8 bytes that most comparisons look at, so they look at the
+/// bytes behind it.
 struct KeySpan<'a> {
     shared: &'a [u8],
-    /// The first bytes behind what is shared.
+    /// The first bytes behind the prefix, as a number, of the lowest key.
     low: u64,
     high: u64,
 }
@@ -174,8 +175,8 @@ impl KeySpan<'_> {
         let (shared, rest) = low.split_at(shared_len(low, high));
         KeySpan { shared, low: head(rest), high: head(high.get(shared.len()..).unwrap_or(&[])) }
     }
-    /// Where the key stands if keys are spread evenly between the fences, as numbers given in order are. Halving
-    /// touches some 13 cache lines of a full node, looking where the key should be 4. Perlman, Itai, Avni:
+    /// The position of the key if keys are spread evenly between the fences, as consecutive numbers are. Binary search
+    /// touches some 13 cache lines of a full node, a search around this position some 4. Perlman, Itai, Avni:
     /// Interpolation search (1978).
     #[inline]
     fn guess(&self, at: u64, count: usize) -> Option<usize> {
@@ -184,7 +185,7 @@ impl KeySpan<'_> {
         Some(((u128::from(part) * count as u128 / u128::from(whole)) as usize).min(count - 1))
     }
 }
-/// First index whose entry is ≥ key.
+/// The first index whose entry is ≥ key.
 #[inline]
 pub(crate) fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
     let count = count(v);
@@ -207,12 +208,12 @@ pub(crate) fn lower_bound(v: &PageView, key: KeyAndRow<'_>) -> usize {
         None => partition_point(0, count, is_less),
     }
 }
-/// What all keys between the fences begin with: so many bytes.
+/// How many bytes all keys between the fences share at their beginning.
 pub(crate) fn shared_by_fences(v: &PageView) -> usize {
     low(v).zip(high(v)).map_or(0, |(low, high)| shared_len(low.key, high.key))
 }
-/// As [`lower_bound`], of a key between the fences, which share so many bytes, that is not before entry `from` and
-/// likely to be near.
+/// As [`lower_bound`], for a key that is not before entry `from` and likely to be near it. It lies between the fences,
+/// which share `shared` bytes.
 pub(crate) fn lower_bound_from(v: &PageView, key: KeyAndRow<'_>, from: usize, shared: usize) -> usize {
     let rest = key.0.get(shared..).unwrap_or(&[]);
     let at = head(rest);
@@ -231,7 +232,7 @@ fn partition_point(mut a: usize, mut b: usize, is_less: impl Fn(usize) -> bool) 
     }
     a
 }
-/// The same, where it is likely to be near `a`: further away by ever larger steps.
+/// Searches near `a` first, then further away by ever larger steps.
 #[inline]
 fn search_from(mut a: usize, mut b: usize, mut step: usize, is_less: impl Fn(usize) -> bool) -> usize {
     while a < b {
@@ -245,8 +246,8 @@ fn search_from(mut a: usize, mut b: usize, mut step: usize, is_less: impl Fn(usi
     }
     partition_point(a, b, is_less)
 }
-/// The same below `count`, where it is likely to be near `guess`: further away by ever larger steps, for keys drawn at
-/// random stand off by about the root of their number.
+/// Searches below `count`, near `guess` first, then further away by ever larger steps: keys drawn at random are off by
+/// about the square root of their number.
 #[inline]
 fn search_around(guess: usize, count: usize, is_less: impl Fn(usize) -> bool) -> usize {
     let (near, far) = (guess.saturating_sub(GUESS_ERROR), (guess + GUESS_ERROR).min(count - 1));
@@ -272,7 +273,7 @@ fn search_around(guess: usize, count: usize, is_less: impl Fn(usize) -> bool) ->
 /// Nodes with fewer entries are searched by halves only.
 const WORTH_GUESSING: usize = 32;
 const GUESS_ERROR: usize = 2;
-/// Where a key stands to a node's fences.
+/// The position of a key relative to a node's fences.
 #[derive(PartialEq, Eq, Clone, Copy, Debug)]
 pub(crate) enum FenceSide {
     Left,
@@ -301,7 +302,7 @@ pub(crate) fn child_index(v: &PageView, key: KeyAndRow<'_>) -> usize {
         _ => i.saturating_sub(1),
     }
 }
-/// What an entry takes besides its bytes.
+/// The bytes that an entry takes in the slot directory.
 pub const SLOT: usize = 2;
 pub fn room(p: &PageBytes) -> usize {
     room_of(&PageView::of(p))
@@ -362,7 +363,7 @@ pub fn replace(p: &mut PageBytes, idx: usize, bytes: &[u8]) -> Result<()> {
     remove(p, idx)?;
     insert(p, idx, bytes)
 }
-/// Puts bytes behind the entry's key.
+/// Appends bytes to the entry's key.
 pub fn extend(p: &mut PageBytes, idx: usize, tail: &[u8]) -> Result<()> {
     let view = PageView::of(p);
     let old = entry(&view, idx).filter(|_| idx < count(&view)).ok_or_else(|| bad("place"))?;
@@ -377,7 +378,8 @@ pub fn extend(p: &mut PageBytes, idx: usize, tail: &[u8]) -> Result<()> {
     bytes[..2].copy_from_slice(&(head as u16).to_le_bytes());
     replace(p, idx, &bytes)
 }
-/// What a node consists of, as a log image: right u32, low and high (prefixed), entries (prefixed).
+/// A node's contents as a log image: right sibling u32, low and high fence (each with its length), entries (each with
+/// its length).
 pub fn image(right: u32, low: &[u8], high: &[u8], entries: &[&[u8]]) -> Vec<u8> {
     let mut out = Vec::with_capacity(PAGE);
     out.extend_from_slice(&right.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Entries of rows that go, or that have other keys now.
+//! Retires entries of rows that are deleted or have other keys now.
 //!
 //! Must not know: why.
 
@@ -32,7 +32,8 @@ impl Relation {
             return Ok(());
         }
     }
-    /// Where entries name their heaps: the row, which stays, is to be found here no longer.
+    /// Removes the entry of a row that stays in its heap but is no longer to be found here, in a tree whose entries
+    /// name their heaps.
     pub fn index_retire(&self, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
         let txn = txn.of(self)?;
         txn.begin_removal()?;

@@ -2,12 +2,12 @@
 //!
 //! Invariants
 //! 1. The scan's position is a key, not a page: whatever happens to pages in between, it goes on after that key.
-//! 2. A retired entry may lead to another row than it was made for: its row's slot may be somebody else's before it is
-//!    purged itself. The scan tells which entries are, and the row's key must be compared with theirs, whatever the row
-//!    says.
-//! 3. Who goes on in the middle of a leaf relies on keys that do not change while they are there. An inverted index's
-//!    do (a block of postings grows in its place), but never before the bound of their leaf: such trees are read by
-//!    whole leaves.
+//! 2. A retired entry may lead to another row than it was made for: its row's slot may be given to a new row before the
+//!    entry is purged. The scan tells which entries are retired, and the row's key must be compared with theirs,
+//!    whatever the row says.
+//! 3. A scan that goes on in the middle of a leaf relies on keys that do not change while they are there. An inverted
+//!    index's do (a block of postings grows in its place), but never before the bound of their leaf: such trees are
+//!    read by whole leaves.
 //!
 //! Must not know: rows, snapshots.
 
@@ -28,7 +28,7 @@ use std::sync::Arc;
 const FIRST_BATCH: usize = 4;
 /// The largest batch: no leaf has so many, for each takes a slot.
 const WHOLE_LEAF: usize = crate::page::PAGE / 2;
-/// Room is made for so much at once.
+/// The bytes per key that buffers are made for at first.
 const USUAL_KEY_BYTES: usize = 16;
 
 /// A range scan; holds no latch between calls. Bounds compare whole keys: pass a prefix with a byte
@@ -44,7 +44,7 @@ pub struct IndexScan {
     hint: u32,
     limit: usize,
     walk: Option<DeadEntryWalk>,
-    /// SERIALIZABLE: who is told of the ranges read.
+    /// The serializable transaction for which the ranges read are noted.
     reader: Option<Arc<Reader>>,
     /// Places in the last batch of entries that are retired, in order.
     retired: Vec<u32>,
@@ -54,12 +54,12 @@ pub struct IndexScan {
 struct DeadEntryWalk {
     start: FullKey,
     snapshot_csn: Option<u64>,
-    /// CSN of what was left out.
+    /// The CSN up to which the entries left out were deleted.
     left_out_csn: u64,
     passed: u32,
     last: FullKey,
     csn: u64,
-    /// 0: it only counts.
+    /// The ticket of the measurement; 0: entries are only counted so far.
     ticket: u64,
 }
 
@@ -137,8 +137,9 @@ impl Relation {
 
 /// Entries at the start that lead to deleted rows: see [`super::dead_prefix`].
 impl IndexScan {
-    /// To be called first, if the caller then tells of the rows by [`IndexScan::passed_deleted`] and
-    /// [`IndexScan::found`]. `csn`: of the snapshot; None: it wants rows in their newest committed state.
+    /// Lets the scan leave out dead prefixes. To be called first, by a caller that then tells of the rows with
+    /// [`IndexScan::passed_deleted`] and [`IndexScan::found`]. `csn` is that of the snapshot; None: the caller wants
+    /// rows in their newest committed state.
     pub fn leave_out_deleted(&mut self, csn: Option<u64>) {
         // A serializable transaction answers for the ranges it reads, with what comes into them.
         if self.backward || self.reader.is_some() {
@@ -158,7 +159,7 @@ impl IndexScan {
             ticket: 0,
         });
     }
-    /// Whether the scan wants to be told of entries.
+    /// Does the scan want to be told of entries whose rows are deleted?
     #[inline]
     pub fn walks(&self) -> bool {
         self.walk.is_some()
@@ -206,12 +207,12 @@ fn full(e: &node::NodeEntry<'_>) -> FullKey {
 }
 
 impl IndexScan {
-    /// Each batch is what a leaf has in the range.
+    /// Makes each batch the entries of one leaf.
     pub(crate) fn by_whole_leaves(mut self) -> IndexScan {
         self.limit = WHOLE_LEAF;
         self
     }
-    /// Where a scan that goes forward is likely to go on.
+    /// The block where a forward scan is likely to go on.
     pub(crate) fn next_leaf(&self) -> Option<u32> {
         Some(self.hint).filter(|next| *next != 0 && !self.done)
     }
@@ -412,7 +413,7 @@ impl IndexScan {
                 return LeafOutcome::Done;
             }
             if taken >= self.limit {
-                // Go on before the entry taken last.
+                // A backward scan goes on before the entry taken last.
                 return match node::entry(&v, idx + 1) {
                     Some(last) => LeafOutcome::More(full(&last), u32::MAX).with_block(&v),
                     None => LeafOutcome::Broken,
@@ -432,7 +433,7 @@ impl IndexScan {
     }
 }
 impl LeafOutcome {
-    /// More, from the same block.
+    /// There are more entries in the same block.
     fn with_block(self, v: &PageView) -> LeafOutcome {
         match self {
             LeafOutcome::More(key, _) => LeafOutcome::More(key, v.u32(crate::page::at::BLOCK)),

@@ -1,4 +1,4 @@
-//! Descending the tree; changing single entries for rollback, purge and key updates.
+//! Descends the tree, and changes single entries for rollback, purge and key updates.
 //!
 //! Must not know: uniqueness.
 
@@ -29,7 +29,7 @@ impl Relation {
             format!("index page {block} of storage relation {} is damaged", self.id),
         )
     }
-    /// One step towards the node of `level` that covers `key`.
+    /// Takes one step towards the node of `level` that covers `key`.
     fn step(&self, v: PageView, block: u32, level: u8, key: KeyAndRow<'_>) -> DescentStep {
         if !v.is(KIND_TREE, self.id, block) || node::level(&v) < level {
             return DescentStep::Restart;
@@ -81,7 +81,7 @@ impl Relation {
         }
         Err(self.broken_tree(block))
     }
-    /// The same for a leaf, if it is likely to be this one (0: none is).
+    /// Latches the leaf that covers `key`, which is likely to be `near` (0: unknown).
     pub(crate) fn latch_leaf_near(&self, near: u32, key: KeyAndRow<'_>) -> Result<(u32, WriteGuard<'_>)> {
         if near != 0 && near < self.pages() {
             let pid = self.pid(near)?;
@@ -106,13 +106,13 @@ impl Relation {
             }
         }
     }
-    /// Where this entry is or would be, and its stamp if it is there.
+    /// The index where this entry is or would be, and its stamp if it is there.
     pub(super) fn place_of(v: &PageView, key: KeyAndRow<'_>) -> (usize, Option<u64>) {
         let idx = node::lower_bound(v, key);
         let next = node::entry(v, idx).filter(|_| idx < node::count(v));
         (idx, next.filter(|e| node::compare(e, key) == Ordering::Equal).map(|e| e.stamp))
     }
-    /// Index of exactly this entry, and its stamp.
+    /// The index of exactly this entry, and its stamp.
     pub(super) fn find_exact(v: &PageView, key: KeyAndRow<'_>) -> Option<(usize, u64)> {
         let (idx, stamp) = Relation::place_of(v, key);
         stamp.map(|stamp| (idx, stamp))
@@ -145,7 +145,7 @@ impl Relation {
         }
         Ok(true)
     }
-    /// Rollback of a retirement or revival.
+    /// Takes back the retirement or revival of an entry.
     pub(crate) fn entry_restamp(&self, key: &[u8], rid: u64, address: u64, old: u64, step: RollbackStep) -> Result<()> {
         let (block, mut page) = self.latch_node(0, KeyAndRow(key, rid))?;
         let Some((idx, found)) = Relation::find_exact(&page.view(), KeyAndRow(key, rid)) else { return Ok(()) };

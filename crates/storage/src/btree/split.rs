@@ -1,4 +1,4 @@
-//! Splitting nodes, and taking empty leaves out.
+//! Splits nodes, and takes empty leaves out.
 //!
 //! Invariants
 //! 1. An empty leaf takes over its right sibling's range (the sibling must hang under the same parent): entries move
@@ -21,8 +21,8 @@ fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }
 
-/// Where to split: at the entry `wanted` (from 1 on), or as near to it as both halves fit with their fences. Of large
-/// keys few fit into a node, and the middle one may be too much for the half that gets it.
+/// The entry to split at: `wanted` (from 1 on), or as near to it as both halves fit with their fences. Few large keys
+/// fit into a node, and the middle one may be too large for the half that gets it.
 fn place(sizes: &[usize], low: usize, high: usize, fence: impl Fn(usize) -> usize, wanted: usize) -> usize {
     let total: usize = sizes.iter().map(|s| s + 2).sum();
     let larger = |at: usize| {
@@ -153,7 +153,7 @@ impl Relation {
         }
         Ok(())
     }
-    /// False: somebody had one of the pages, try again.
+    /// Takes an empty leaf out. False: another thread had one of the pages latched, so it must be tried again.
     fn try_unlink(&self, block: u32) -> Result<bool> {
         let Some((low, right)) = self.core.pool.read(self.pid(block)?, |v| {
             if !v.is(crate::page::KIND_TREE, self.id, block) || node::count(&v) != 0 || node::level(&v) != 0 {

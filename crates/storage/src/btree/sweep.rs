@@ -1,10 +1,11 @@
-//! Entries of heaps that are gone, in trees whose entries name their heaps: taken out in the background, some leaves at
-//! a time.
+//! Sweeps of trees whose entries name their heaps: entries of heaps that are gone are taken out in the background, some
+//! leaves at a time.
 //!
 //! Invariants
-//! 1. An entry goes only if its heap is not in the directory: ids are given once, so none will be.
-//! 2. Nobody needs it to: whoever meets such an entry takes it for dead. So a sweep that a crash, or a shutdown, has
-//!    broken off need not be remembered; the next one takes out what is left.
+//! 1. An entry is taken out only if its heap is not in the directory. Ids are given once, so no heap with this id will
+//!    come.
+//! 2. Correctness does not depend on the sweep: an entry of a heap that is gone counts as dead. So a sweep that a crash
+//!    or a shutdown has cut off need not be remembered; the next one takes out what is left.
 //!
 //! Must not know: why a heap went.
 
@@ -18,7 +19,7 @@ use std::ops::Bound;
 const LEAVES_AT_ONCE: usize = 64;
 
 impl Core {
-    /// Some leaves of the tree that is next; false: there was nothing to do.
+    /// Sweeps some leaves of the next tree; false if there was nothing to do.
     pub(crate) fn sweep_round(&self) -> bool {
         let Some((id, from)) = self.sweeps.next() else { return false };
         let Some(tree) = self.directory.get(id).filter(|tree| tree.entries_name_heap()) else { return true };
@@ -36,7 +37,7 @@ impl Core {
 }
 
 impl Relation {
-    /// Where to go on; None: that was all.
+    /// Sweeps some leaves from a key on. The result is the key to go on from; None: the tree is done.
     fn sweep(self: &Arc<Self>, from: FullKey) -> Result<Option<FullKey>> {
         let mut scan = self.index_scan(Bound::Included(from.0.clone()), Bound::Unbounded, false);
         let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());

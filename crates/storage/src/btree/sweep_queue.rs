@@ -1,4 +1,4 @@
-//! Trees that are to be swept ([`super::sweep`]).
+//! The queue of trees that are to be swept ([`super::sweep`]).
 //!
 //! Must not know: how.
 
@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 #[derive(Default)]
 pub(crate) struct SweepQueue {
-    /// Trees, and how far each has been swept.
+    /// The trees, and the key up to which each has been swept.
     queue: Mutex<VecDeque<(u32, FullKey)>>,
 }
 
@@ -22,7 +22,7 @@ impl SweepQueue {
     }
     pub fn push(&self, tree: u32) {
         let mut queue = crate::lock(&self.queue);
-        // One that is under way may be past what is wanted.
+        // A sweep that is under way may have passed the entries in question, so the tree is queued again.
         if !queue.iter().any(|(id, from)| *id == tree && from.0.is_empty()) {
             queue.push_back((tree, FullKey::default()));
         }

@@ -8,8 +8,8 @@
 //! Invariants
 //! 1. A range asks for huge pages only while it is one; before memory of it is given back, it stops asking: else the
 //!    system could fill the hole, or make a huge page of a range that is nearly empty.
-//! 2. A pool that is about to evict gathers nothing. One that evicts lets go of a range as a whole: with its holes.
-//! 3. A page that is not resident may have any bytes: who makes it resident writes all of it.
+//! 2. A pool that is about to evict gathers nothing. A pool that evicts scatters a range as a whole, with its holes.
+//! 3. A page that is not resident may have any bytes: all of it is written when it becomes resident.
 //!
 //! Must not know: what pages contain.
 
@@ -19,26 +19,26 @@ use crate::reserve::HUGE_PAGE_BYTES as HUGE_BYTES;
 const PAGES: usize = HUGE_BYTES / PAGE;
 /// Ranges looked at, and made huge pages of, in one round: each copies 2 MB.
 const LOOKED_AT: usize = 64;
-/// The same while there seems to be nothing to do: a look reads 2 kB, which then is in the cache instead of what
-/// sessions need.
+/// How many ranges a round looks at while there seems to be nothing to do. Each look reads 2 kB, which displaces from
+/// the cache what sessions need.
 const LOOKED_AT_IDLE: usize = 1;
 const GATHERED: usize = 1;
 const MOST_HOLES: usize = PAGES / 2;
-/// So many refusals one after the other, none of which says that memory is short: the system has no huge pages. A
-/// single one may be of a range that was scattered while it was being gathered.
+/// After this many refusals in a row, none because memory is short, the system is taken to have no huge pages. A single
+/// refusal may come from a range that was scattered while it was being gathered.
 const REFUSALS: usize = 16;
 
 /// Which ranges of a pool are huge pages.
 pub(super) struct HugePageRanges {
-    /// By range: 0 or 1.
+    /// For each range: 1 if it is a huge page, else 0.
     is_huge: LazyArray<AtomicU32>,
     /// The range to look at next.
     next: AtomicUsize,
-    /// Ranges looked at since one was gathered.
+    /// How many ranges were looked at since one was gathered.
     in_vain: AtomicUsize,
-    /// In all huge pages, about.
+    /// About how many holes all huge pages have together.
     holes: AtomicUsize,
-    /// Since a range was gathered.
+    /// How many refusals there were since a range was gathered.
     refusals: AtomicUsize,
     /// The system has none, or has been told not to give any.
     is_off: AtomicBool,
@@ -66,7 +66,7 @@ impl HugePageRanges {
 }
 
 impl Pool {
-    /// One round: for a background thread, now and then.
+    /// Does one round of gathering; a background thread calls it now and then.
     pub(crate) fn gather_dense(&self) {
         let ranges = self.file_pages.load(Acquire) as usize / PAGES;
         if ranges == 0 || self.dense.is_off.load(Relaxed) {
@@ -96,7 +96,7 @@ impl Pool {
             self.dense.is_huge.get(range).store(1, Release);
             if let Err(e) = self.memory.gather(range * HUGE_BYTES, HUGE_BYTES) {
                 self.scatter(range);
-                // Memory may be in pieces now and not later.
+                // These errors say that memory is short or fragmented now, which may change.
                 let may_change = matches!(e.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EBUSY));
                 let refusals =
                     self.dense.refusals.fetch_add(usize::from(!may_change), Relaxed) + usize::from(!may_change);
@@ -111,13 +111,13 @@ impl Pool {
         }
     }
 
-    /// Pages of a range that are not resident.
+    /// The pages of a range that are not resident.
     fn holes(&self, range: usize) -> impl Iterator<Item = usize> + '_ {
         let first = range * PAGES;
         (first..first + PAGES).filter(|page| self.states.get(*page).load(Relaxed) & STATE == EVICTED)
     }
 
-    /// One huge page with holes, of those looked at next.
+    /// Scatters one huge page that has holes, if there is one among those looked at next.
     fn scatter_one(&self, ranges: usize) {
         for _ in 0..LOOKED_AT.min(ranges) {
             let range = self.dense.next.fetch_add(1, Relaxed) % ranges;
@@ -127,14 +127,15 @@ impl Pool {
         }
     }
 
-    /// The page has become resident.
+    /// Notes that a page has become resident.
     pub(super) fn enter_dense(&self, pid: u32) {
         if self.dense.has(pid) {
             self.dense.fewer_holes(1);
         }
     }
 
-    /// Nobody wants the page any more, which is latched by the caller. True: it is a hole now, and its memory stays.
+    /// Notes that a page, which the caller has latched, is discarded. True: it is a hole of a huge page now, and its
+    /// memory stays.
     pub(super) fn is_kept_dense(&self, pid: u32) -> bool {
         let kept = self.dense.has(pid);
         if kept {

@@ -9,8 +9,8 @@
 //!
 //! 5. All copies of one pass of the ring are there until the next pass begins, and the data file is synced in between.
 //!    The pass line says, durably and before a slot is written over, with which sequence number the pass began. So the
-//!    newest copy of a page, if it is not older than that, is the page as it was written last; any other copy is of no
-//!    more use.
+//!    newest copy of a page, if it is not older than that, is the page as it was written last; any other copy is
+//!    useless.
 //!
 //! Must not know: which pages are written and why.
 //!
@@ -38,13 +38,13 @@ const PASS_MAGIC: u64 = u64::from_le_bytes(*b"KilnPas1");
 const PASS_OFFSET: u64 = (SLOTS * SLOT_BYTES) as u64;
 /// The pass line's sector.
 const PASS_BYTES: usize = 512;
-/// What the whole area takes on disk.
+/// The size of the whole area on disk.
 pub(crate) const AREA_BYTES: u64 = PASS_OFFSET + PASS_BYTES as u64;
 
-/// Which copies are of use.
+/// Which copies of the area are valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum AreaPass {
-    /// There is no pass line: an older program has written the area, or nobody.
+    /// There is no pass line: the area was written by an older version, or never.
     Unknown,
     /// The pass line went bad: no copy is known to be the last.
     Damaged,
@@ -136,7 +136,7 @@ pub(crate) struct DoubleWrite {
     ring: Mutex<CopyRing>,
 }
 struct CopyRing {
-    /// None: the next write begins a pass.
+    /// The next slot to write; None: the next write begins a pass.
     next: Option<usize>,
     sequence: u64,
     buffer: Vec<u8>,
@@ -171,7 +171,8 @@ impl DoubleWrite {
             ring: Mutex::new(CopyRing { next: None, sequence, buffer: Vec::new(), owed: BTreeMap::new() }),
         }
     }
-    /// No slot is needed any more: says so, durably, and then writes from the first slot on.
+    /// Begins a new pass when no slot is needed any more: the pass line says so durably before the first slot is
+    /// written over.
     fn begin_pass(&self, ring: &mut CopyRing, home: &dyn File, log: &Log, stats: &Stats) -> Result<usize> {
         for (pid, bytes) in &ring.owed {
             put(home, *pid, bytes)?;

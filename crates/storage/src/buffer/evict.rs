@@ -1,4 +1,4 @@
-//! Making room (the clock) and writing dirty pages (checkpoints, the background writer).
+//! Evicts pages to make room (the clock) and writes dirty pages (for checkpoints and the background writer).
 //!
 //! Must not know: when checkpoints happen.
 
@@ -14,17 +14,17 @@ const RUN: usize = 32;
 pub enum DirtyFilter {
     /// Pages of logged relations.
     Logged,
-    /// Unlogged ones too (a clean shutdown).
+    /// Pages of unlogged relations too, at a clean shutdown.
     Durable,
 }
 
-/// What an attempt to copy a page for writing has come to.
+/// The outcome of an attempt to copy a page for writing.
 enum CopyOutcome {
     /// The copy is to be written: the page counts as clean, and as being written.
     Copied(Box<PageBytes>),
-    /// Another thread writes it, maybe in an older state.
+    /// Another thread is writing the page, maybe in an older state.
     Busy,
-    /// It is clean, or not one of those to be written now.
+    /// The page is clean, or not to be written in this pass.
     NothingToWrite,
 }
 
@@ -54,7 +54,7 @@ impl Pool {
         }
         Ok(())
     }
-    /// One pass of the clock: marks, evicts clean marked pages, gathers dirty marked ones.
+    /// Advances the clock hand: marks pages, evicts clean marked ones, gathers dirty marked ones for writing.
     fn sweep(&self, want: usize, dirty: &mut Vec<u32>) -> usize {
         let mut freed = 0;
         let mut victims = Vec::with_capacity(RUN);
@@ -117,7 +117,8 @@ impl Pool {
         loop {
             let now = state.load(Acquire);
             if now & STATE == LATCHED && which.is_some() {
-                // Its holder may have logged a change without having marked the page yet.
+                // A latched page counts as dirty: its holder may have logged a change without having marked the page
+                // yet.
                 backoff(&mut spins);
                 continue;
             }
@@ -153,7 +154,7 @@ impl Pool {
         }
         self.write_batch(batch)
     }
-    /// How many pages were written.
+    /// Writes a batch of pages; how many were written.
     fn write_batch(&self, mut batch: Vec<(u32, Box<PageBytes>)>) -> Result<usize> {
         if batch.is_empty() {
             return Ok(0);
@@ -178,7 +179,7 @@ impl Pool {
         }
         outcome.map(|()| batch.len())
     }
-    /// Neighbours with one write.
+    /// Writes neighbouring pages with one system call.
     fn write_runs(&self, batch: &[(u32, Box<PageBytes>)]) -> Result<()> {
         for run in batch.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
             let mut bytes = Vec::with_capacity(run.len() * PAGE);
@@ -228,7 +229,7 @@ impl Pool {
                 crate::stops::reach(crate::stops::StopPoint::PageWasBusy(pid));
                 match self.copy_for_write(pid, Some(which)) {
                     CopyOutcome::Copied(copy) => break written += self.write_batch(vec![(pid, copy)])?,
-                    // What the other thread writes may be of an older state: then the page is dirty still.
+                    // The state that the other thread writes may be older: then the page is still dirty.
                     CopyOutcome::Busy => {
                         #[cfg(test)]
                         crate::stops::reach(crate::stops::StopPoint::PageIsBusyAgain(pid));

@@ -44,9 +44,9 @@ const SLACK: usize = 256;
 /// Whether a page that was read is the one that belongs there.
 pub(crate) enum PageVerdict {
     Right,
-    /// Nothing has been written there since the place was given to undo: what is there was somebody else's.
+    /// The place was given to undo and not written since: the bytes are those of an earlier owner.
     Unreached,
-    /// What is wrong.
+    /// The page is not the right one; the text says why.
     Wrong(String),
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Pool {
     /// and how often the frame was taken (high half): the same page may come back to a frame while somebody is about to
     /// free it.
     frames: LazyArray<AtomicU64>,
-    /// By page: the frame it took last.
+    /// For each page the number of the frame that it took last.
     frame_of: LazyArray<AtomicU32>,
     free_frames: Mutex<Vec<u32>>,
     capacity: usize,
@@ -69,7 +69,7 @@ pub(crate) struct Pool {
     file: Arc<dyn File>,
     pub(crate) file_pages: AtomicU32,
     extend: Mutex<()>,
-    /// None: a private pool, of which nothing must survive.
+    /// None in a private pool, of which nothing must survive a crash.
     double_write: Option<DoubleWrite>,
     log: Arc<Log>,
     /// During recovery a page that does not sum up may be about to be formatted anew.
@@ -77,11 +77,11 @@ pub(crate) struct Pool {
     /// Whether a page that was read belongs there. None: a private pool, whose pages nobody else sees.
     judge: OnceLock<PageJudge>,
     pub(crate) stats: Arc<Stats>,
-    /// What is counted as read and written.
+    /// The kind of object that reads and writes are counted for.
     object: IoObject,
 }
 
-/// Exclusive access to a page.
+/// A latch: exclusive access to a page while it lives.
 pub(crate) struct WriteGuard<'a> {
     pool: &'a Pool,
     pub pid: u32,
@@ -93,7 +93,7 @@ impl Pool {
     pub(crate) fn take_pages(&self, space: &Mutex<Space>, pages: u32) -> Result<u32> {
         crate::lock(space).take(pages, &mut |start, pages| self.fill_hole(start, pages))
     }
-    /// `huge_pages`: ask the system for some.
+    /// Makes a pool; `huge_pages`: the system is asked for huge pages.
     pub fn new(
         file: Arc<dyn File>,
         double_write: DoubleWrite,
@@ -237,8 +237,8 @@ impl Pool {
         None
     }
 
-    /// What is there at this moment, changed meanwhile or not, and not counted as a look at the page: for hints. None:
-    /// it is not resident.
+    /// Reads a page without validation, for hints: the bytes may be changing, and the access is not counted. None: the
+    /// page is not resident.
     #[inline]
     pub fn peek<R>(&self, pid: u32, f: impl FnOnce(PageView) -> R) -> Option<R> {
         let is_resident = self.state(pid).load(Acquire) & STATE != EVICTED;
@@ -256,7 +256,7 @@ impl Pool {
             }
         }
     }
-    /// The page if it is resident and nobody has it.
+    /// Latches the page if it is resident and not latched.
     pub(crate) fn try_latch(&self, pid: u32) -> Option<WriteGuard<'_>> {
         let state = self.state(pid);
         let now = state.load(Relaxed);
@@ -284,7 +284,7 @@ impl Pool {
                 if state.compare_exchange(now, (now & !STATE) | LATCHED, Acquire, Relaxed).is_ok() {
                     self.take_frame(pid);
                     let mut guard = WriteGuard { pool: self, pid, dirty: false };
-                    // It may have been let go of with its memory kept.
+                    // A page that was discarded may have kept its memory, so it is cleared.
                     guard.bytes().fill(0);
                     return Ok(guard);
                 }
@@ -321,7 +321,7 @@ impl Pool {
             }
         }
     }
-    /// From the disk: the page that belongs there, or an error that says where it is not.
+    /// Reads a page from the disk and checks that it is the one that belongs there; the error names the place.
     fn read_page(&self, pid: u32, bytes: &mut PageBytes) -> Result<()> {
         let offset = u64::from(pid) * PAGE as u64;
         let name = if self.double_write.is_some() { "pages" } else { "temporary pages" };
@@ -428,7 +428,7 @@ impl Pool {
     pub fn discard(&self, pid: u32) {
         self.discard_page(pid, false);
     }
-    /// The same for a page of a private pool that will soon be used again: its memory stays.
+    /// Discards a page of a private pool that will soon be used again: its memory stays.
     pub(crate) fn discard_kept(&self, pid: u32) {
         self.discard_page(pid, self.double_write.is_none());
     }
@@ -458,7 +458,8 @@ impl Pool {
         let index = self.frame_of.get(pid as usize).load(Relaxed) as usize;
         let entry = self.frames.get(index).load(Acquire);
         self.set_evicted(pid);
-        // From here on the page may come back, to another frame: `entry` says which time it had this one.
+        // From here on the page may be read again, into another frame: `entry` tells which of its times in a frame this
+        // was.
         if entry as u32 == pid {
             self.free_frame(index, entry);
         }

@@ -32,7 +32,7 @@ use std::sync::Arc;
 pub fn check(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<Vec<String>> {
     check_report(env, data_dir).map(|report| report.problems)
 }
-/// The same, with what it could not look at.
+/// Checks a cluster; the report also lists what could not be checked.
 pub fn check_report(env: Arc<dyn Env>, data_dir: PathBuf) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     check_cluster(env, data_dir, &mut report)?;
@@ -51,7 +51,7 @@ fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport)
     if !env.exists(&data_dir.join("doublewrite")).map_err(|e| failed("open", "doublewrite", e))? {
         wrong.push("file \"doublewrite\" is missing; the next start makes it anew".into());
     }
-    // After a proper stop nobody needs it.
+    // After a proper stop the log is not needed.
     if !c.clean
         && let Err(e) = check_log(&env, &data_dir, &c)
     {
@@ -67,7 +67,8 @@ fn check_cluster(env: Arc<dyn Env>, data_dir: PathBuf, report: &mut CheckReport)
         for (index, start) in r.extents.iter().enumerate() {
             for offset in 0..extent_pages(index) {
                 if block_at(index, offset) >= r.blocks {
-                    // Nothing was ever written there for the relation. What an owner before it has left may be torn.
+                    // The block was never written for the relation. The bytes that an earlier owner has left may be
+                    // torn.
                     break;
                 }
                 let pid = start + offset;

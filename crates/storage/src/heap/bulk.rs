@@ -1,4 +1,4 @@
-//! Bulk insert: whole pages, one log record and one undo record each.
+//! Bulk insert: fills whole pages, with one log record and one undo record for each.
 //!
 //! Must not know: where the rows come from.
 
@@ -59,7 +59,7 @@ impl Relation {
             out.extend((first..=last).map(|slot| RowId { block, slot: slot as u16 }));
             next += taken;
         }
-        // Only who has read the table as a whole matters: once is enough.
+        // For SERIALIZABLE only readers of the whole table matter, so noting one of the rows is enough.
         out.last().map_or(Ok(()), |rid| txn.wrote_row(self, *rid, None))
     }
 }

@@ -1,8 +1,9 @@
-//! Getting at a row to change it: conflicts, waiting, the comparison with the snapshot; FOR UPDATE and its kin.
+//! Access to a row in order to change it: conflicts, waiting, the comparison with the snapshot; row locks (FOR UPDATE
+//! and its kin).
 //!
 //! Invariants
 //! 1. Conflicts are judged, and the queue is entered, under the row's page latch.
-//! 2. Whoever leaves a queue lets the next one look, or has the turn (see [`crate::locks::rows::RowTurn`]).
+//! 2. An owner that leaves a queue lets the next one look, or takes the turn (see [`crate::locks::rows::RowTurn`]).
 //!
 //! Must not know: what the row is wanted for.
 
@@ -29,7 +30,8 @@ const SPINS: u32 = 4;
 const SPIN_NANOS: u64 = 2_500;
 
 pub(super) enum RowAcquisition<'a> {
-    /// Nobody stands in the way; the page is latched. `held`: the mode in which the transaction has the row already.
+    /// No other transaction is in the way, and the page is latched. `held` is the mode in which the transaction has the
+    /// row already.
     Free {
         page: WriteGuard<'a>,
         word: u64,
@@ -42,7 +44,7 @@ pub(super) enum RowAcquisition<'a> {
 }
 
 impl WriteOptions {
-    /// With these options, for a statement that sees this snapshot and waits like that.
+    /// These options for a statement that sees with `snapshot` and waits with `park`.
     pub fn with<'a>(self, snapshot: &'a Snapshot, park: &'a dyn Park) -> RowAccess<'a> {
         RowAccess { snapshot, options: self, park }
     }
@@ -54,7 +56,7 @@ pub struct RowAccess<'a> {
     /// Versions newer than this are [`WriteOutcome::Changed`], or an error.
     pub snapshot: &'a Snapshot,
     pub options: WriteOptions,
-    /// How it waits for those that have the row.
+    /// How the statement waits for transactions that have the row.
     pub park: &'a dyn Park,
 }
 
@@ -112,7 +114,8 @@ impl Relation {
                 _ => None,
             };
             if mode <= RowLockMode::Share && way.shared.is_empty() && holder.is_none() {
-                // As in PostgreSQL, who shares a row waits for those who hold it only, not for those who want it.
+                // As in PostgreSQL, a transaction that wants to share a row waits only for those that hold it, not for
+                // those that wait for it.
                 way.ahead = None;
             }
             let newcomer = queued.place.is_none();
@@ -150,12 +153,13 @@ impl Relation {
                 WaitPolicy::SkipLocked => return Ok(RowAcquisition::Skipped),
             }
             let token = if mode >= RowLockMode::NoKeyUpdate { txn.token } else { 0 };
-            // Before it waits for others: they may be those that wait for it to take its turn.
+            // The turn is passed on before waiting: the others may be those that wait for this transaction to take its
+            // turn.
             txn.pass_turn();
             let mut first = false;
             let mut cycle = None;
             let place = core.rows.enqueue(key, owner, park.wake_handle(), token, |ahead| {
-                // Whoever is behind others waits for them; only the first waits for those who have the row.
+                // A waiter behind others waits for these; only the first one waits for those that have the row.
                 first = ahead.is_none();
                 let mut blockers: Vec<u64> = ahead.into_iter().collect();
                 if first {
@@ -181,11 +185,12 @@ impl Relation {
                     core.let_look(core.rows.free_watched(core.xids.owner(xid)));
                     continue;
                 }
-                // Those before it have gone meanwhile.
+                // The waiters before this one have gone meanwhile, so it looks again.
                 None if first && way.shared.is_empty() => continue,
                 _ => {}
             }
-            // Now that it would be woken: a rollback that has failed before wakes nobody any more.
+            // The check comes after the wake-up is arranged, because a rollback that has failed before wakes nobody any
+            // more.
             let waitable = holder.map_or(Ok(()), |xid| core.unended.check(xid));
             let parked = waitable.and_then(|()| park.park(None));
             core.waits.done(owner);
@@ -201,7 +206,7 @@ impl Relation {
             }
         }
     }
-    /// After the row was taken (exclusively, or shared) or left alone.
+    /// To be called after the row was taken (exclusively or shared) or left alone: leaves the queue.
     pub(super) fn settle(&self, txn: &Transaction, rid: RowId, mut waited: QueuePlace<'_>, taken_exclusive: bool) {
         let left = match waited.place.take() {
             Some(place) => self.core.rows.leave_queue(&place, txn.owner),
@@ -214,7 +219,8 @@ impl Relation {
             self.core.xids.mark_waited_for(txn.xid);
         }
     }
-    /// After the row turned out to be gone: those behind wait until this transaction has another, or none.
+    /// To be called when the row turned out to be gone: the waiters behind wait until this transaction has taken
+    /// another row, or none.
     fn settle_gone(&self, txn: &mut Transaction, rid: RowId, mut waited: QueuePlace<'_>) {
         match waited.place.take_if(|_| txn.token != 0) {
             Some(place) => {
@@ -224,8 +230,8 @@ impl Relation {
             None => self.settle(txn, rid, waited, false),
         }
     }
-    /// What the snapshot and the isolation level say about the newest version. Some: the write is not to be done.
-    /// `lock`: the row is only to be locked, in this mode.
+    /// Judges the newest version by the snapshot and the isolation level. Some: the write is not to be done. `lock`:
+    /// the row is only to be locked, in this mode.
     pub(super) fn judge(
         newest: NewestVersion,
         snapshot: &Snapshot,
@@ -240,7 +246,7 @@ impl Relation {
             NewestVersion::Committed { csn, deleted, moved } => {
                 txn.goes_by(csn);
                 let newer = csn > snapshot.csn;
-                // Who locks the key does not mind changes of the rest.
+                // A lock of the key (KEY SHARE) does not conflict with changes of other columns.
                 if newer
                     && !deleted
                     && lock.is_some_and(|(mode, word)| mode == RowLockMode::KeyShare && word & KEY_CHANGED == 0)
@@ -262,7 +268,7 @@ impl Relation {
                     None
                 }
             }
-            // Only a weaker lock of somebody else: nothing has changed.
+            // Another transaction has only a weaker lock: nothing has changed.
             NewestVersion::Held { .. } => None,
         })
     }
@@ -342,7 +348,7 @@ impl Relation {
         } else if self.core.own_mode(word, txn.xid)?.is_none() {
             let key = self.key(rid);
             if !self.core.rows.has_shared(key, txn.owner, mode) {
-                // After a savepoint rows may have to be given back one by one.
+                // If there was a savepoint, rows may have to be given back one by one.
                 txn.shared.extend(self.core.rows.add_shared(key, txn.owner, mode, txn.had_savepoint));
             }
         }

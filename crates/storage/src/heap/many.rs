@@ -2,10 +2,9 @@
 //! record.
 //!
 //! Invariants
-//! 1. Only rows that need no thought are done here: whole in their page, nobody's lock or queue on them, their newest
-//!    version the one that the statement sees. At the first other row these functions return; the caller does that one
-//!    alone.
-//! 2. All is judged and done under one latch of the page, and no page is latched while another one is.
+//! 1. Only simple rows are changed here: whole in their page, with no lock or queue on them, and their newest version
+//!    the one that the statement sees. At the first other row these functions return; the caller does that one alone.
+//! 2. The rows of a page are judged and changed under one latch of the page, and no two pages are latched at once.
 //! 3. Rows are done in the caller's order. A page's rows go into one record only as long as their slots ascend, so a
 //!    row that comes a second time is judged again, with the first change done.
 //!
@@ -24,29 +23,29 @@ use crate::undo::record::{DATA_MAX, UndoKind};
 use crate::wal::record::PageOp;
 use kilndb_base::{Result, RowId};
 
-/// What rows with this word have in common.
+/// The properties that all rows with one version word have in common.
 #[derive(Clone, Copy)]
 struct CommonWord {
     word: u64,
     /// The word to be noted as replaced; None: such rows are not for here.
     replaced: Option<u64>,
-    /// Flags that stay with an update.
+    /// The flags of the word that an update keeps.
     kept: u64,
     mode: RowLockMode,
     csn: u64,
 }
 
-/// Rows of one page that go into one record.
+/// The rows of one page that go into one record.
 #[derive(Default)]
 struct RecordGroup {
     rows: Vec<(usize, RowSpan)>,
-    /// Position in the batch of the first.
+    /// The position of the first row in the batch.
     from: usize,
     /// Sum of the spans' old bytes.
     old: usize,
-    /// All payloads, old and new, have this length; 0: no.
+    /// The length of all payloads, old and new; 0: they differ.
     len: usize,
-    /// The part of them in which all changes lie.
+    /// The range of the payloads in which all changes lie.
     part: (usize, usize),
 }
 impl RecordGroup {
@@ -69,7 +68,7 @@ impl RecordGroup {
         let Some((first, _)) = self.rows.first() else { return true };
         shape_len(*first, slot, self.rows.len() + 1) + self.old + span.old <= DATA_MAX
     }
-    /// One span for all rows, if that needs no more room than one for each.
+    /// Replaces the spans by one for all rows, if that needs no more room than one for each.
     fn make_alike(&mut self) {
         let (from, to) = self.part;
         let each: usize = self.old + self.rows.len() * 6;
@@ -138,7 +137,8 @@ impl Relation {
                 break;
             }
             written.clear();
-            let done = self.update_page(txn, snapshot, rows, next, &mut group, &mut written)?;
+            group.clear(next);
+            let done = self.update_page(txn, snapshot, rows, &mut group, &mut written)?;
             self.wrote_rows(txn, &rows.rows[next..next + done], |r| r.0, &written)?;
             next += done;
             if done == 0 {
@@ -147,34 +147,33 @@ impl Relation {
         }
         Ok(next - from)
     }
-    /// As many of the batch as are in the page of the first one.
+    /// Updates as many rows of the batch, from the beginning of the empty group on, as are in the page of the first one.
     fn update_page(
         &self,
         txn: &mut Transaction,
         snapshot: &Snapshot,
         rows: &RowBatch,
-        from: usize,
         group: &mut RecordGroup,
         written: &mut Vec<u64>,
     ) -> Result<usize> {
+        let from = group.from;
         let block = rows.rows[from].0.block;
         let mut page = self.core.pool.write(self.pid(block)?)?;
         let quiet = self.core.rows.is_empty();
         let mut standing: Option<CommonWord> = None;
         let mut room = hp::PageRoom::of(page.page());
-        group.clear(from);
         for (at, (rid, _, _)) in
             rows.rows.iter().enumerate().skip(from).take_while(|(_, (rid, _, _))| rid.block == block)
         {
             let slot = usize::from(rid.slot);
             let Some(word) = hp::word(page.view(), slot) else { break };
             if standing.is_none_or(|s| s.word != word) {
-                self.update_group(txn, &mut page, rows, standing, group, block)?;
+                self.update_group(txn, &mut page, rows, standing, group)?;
                 group.clear(at);
                 standing = Some(self.standing(txn, snapshot, word, RowLockMode::NoKeyUpdate)?);
             }
             let Some(s) = standing.filter(|s| s.replaced.is_some()) else { break };
-            // Not before: the rows done last may have moved this one.
+            // The item is looked up here and not earlier, because the rows changed last may have moved it.
             let Some((off, len)) = hp::item(page.view(), slot) else { break };
             let row = rows.row(at);
             let ascends = group.rows.last().is_none_or(|(last, _)| *last < slot);
@@ -190,7 +189,7 @@ impl Relation {
             let span = RowSpan { off: prefix, old: old.len() - prefix - suffix, new: row.len() - prefix - suffix };
             let old_len = old.len();
             if !group.fits(slot, span) {
-                self.update_group(txn, &mut page, rows, standing, group, block)?;
+                self.update_group(txn, &mut page, rows, standing, group)?;
                 group.clear(at);
             }
             group.add(slot, span, old_len, row.len());
@@ -198,7 +197,7 @@ impl Relation {
                 written.push(s.csn);
             }
         }
-        self.update_group(txn, &mut page, rows, standing, group, block)?;
+        self.update_group(txn, &mut page, rows, standing, group)?;
         Ok(group.from + group.rows.len() - from)
     }
     fn update_group(
@@ -208,13 +207,13 @@ impl Relation {
         rows: &RowBatch,
         standing: Option<CommonWord>,
         group: &mut RecordGroup,
-        block: u32,
     ) -> Result<()> {
         let (Some(&(first, _)), Some(CommonWord { replaced: Some(replaced), kept, mode, .. })) =
             (group.rows.first(), standing)
         else {
             return Ok(());
         };
+        let block = rows.rows[group.from].0.block;
         group.make_alike();
         let mut data =
             Vec::with_capacity(shape_len(first, group.rows[group.rows.len() - 1].0, group.rows.len()) + group.old);

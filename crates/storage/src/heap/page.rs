@@ -34,7 +34,7 @@ fn slot_at(slot: usize) -> usize {
 pub(crate) fn space_of(len: usize) -> usize {
     len.max(MIN_ITEM)
 }
-/// Offset and length of a used slot's item.
+/// The offset and length of a used slot's item.
 #[inline]
 pub fn item(v: PageView, slot: usize) -> Option<(usize, usize)> {
     if slot == 0 || slot > v.u16(at::COUNT) {
@@ -50,7 +50,7 @@ pub fn word(v: PageView, slot: usize) -> Option<u64> {
 fn contiguous(p: &PageBytes) -> usize {
     get16(p, at::UPPER).saturating_sub(HEADER + 4 * get16(p, at::COUNT))
 }
-/// Bytes an item may take after compaction, its slot counted if it needs a new one.
+/// How many bytes a new item may take after compaction, including its slot if it needs a new one.
 pub fn room(p: &PageBytes) -> usize {
     let slot = if get16(p, at::AUX) > 0 { 0 } else { 4 };
     (contiguous(p) + get16(p, at::GARBAGE)).saturating_sub(slot)
@@ -62,7 +62,7 @@ pub(crate) fn room_seen(v: PageView) -> usize {
 pub fn fits(p: &PageBytes, len: usize) -> bool {
     room(p) >= space_of(len)
 }
-/// The slot the next insert takes.
+/// The slot that the next insert takes.
 pub(crate) fn next_slot(p: &PageBytes) -> usize {
     let count = get16(p, at::COUNT);
     if get16(p, at::AUX) > 0 {
@@ -170,7 +170,7 @@ pub(crate) fn patch(p: &mut PageBytes, slot: usize, word: u64, off: usize, cut: 
     if cut == new.len() {
         put64(p, at, word);
         let place = &mut p[at + WORD + off..at + WORD + off + cut];
-        // Mostly one integer: then without a call.
+        // Most changes are of one integer, which is copied without a call.
         match <[u8; 4]>::try_from(new) {
             Ok(integer) => place.copy_from_slice(&integer),
             Err(_) => place.copy_from_slice(new),
@@ -193,7 +193,7 @@ pub(crate) fn patch_many(p: &mut PageBytes, shape: &UpdateShape<'_>, word: u64, 
     }
     Ok(())
 }
-/// What a page has left while several of its items change their length, one after the other.
+/// The room that a page has left while several of its items change their length, one after the other.
 pub(crate) struct PageRoom(usize);
 impl PageRoom {
     pub fn of(p: &PageBytes) -> PageRoom {

@@ -31,7 +31,7 @@ fn broken(rid: RowId) -> Error {
 }
 
 impl Relation {
-    /// Replaces a pointer by what it leads to.
+    /// Replaces a pointer by the payload that its pieces hold.
     pub(crate) fn load_pieces(&self, payload: &mut Vec<u8>) -> Result<()> {
         let mut next = pointer_to(payload);
         payload.clear();
@@ -100,7 +100,7 @@ impl Relation {
         })?;
         self.chain_of(first, home)
     }
-    /// As far as it is still there, and of this row.
+    /// The pieces of a chain, as far as they are still there and belong to this row.
     fn chain_of(&self, first: Option<RowId>, home: RowId) -> Result<Vec<RowId>> {
         let mut chain = Vec::new();
         let mut next = first;

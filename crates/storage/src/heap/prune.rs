@@ -1,4 +1,4 @@
-//! Shortening version chains: what lies between two live snapshots is cut out, what nobody needs goes.
+//! Pruning of version chains: versions that no live snapshot sees are cut out.
 //!
 //! Invariants
 //! 1. A version valid in [birth, death) goes only if no live snapshot lies in between, and none that is taken while
@@ -8,13 +8,13 @@
 //! 3. A row whose newest record is a delete is left alone: its purge looks for that record.
 //! 4. A record written here stands for the newest of those it replaces: same transaction. It is never logged: after a
 //!    crash no snapshot is left that could need it.
-//! 5. A record of a transaction that somebody serializable may still have to find is not merged into a newer one.
+//! 5. A record of a transaction that a serializable transaction may still have to find is not merged into a newer one.
 //! 6. A record of several rows is not replaced by one for each of them just to empty its chunk: that would need more
 //!    room.
 //! 7. A record that a chain no longer leads to may go at once. A reader that meets a missing record compares the row's
 //!    word with the one it began with, and begins again if it differs.
 //!
-//! Must not know: when it is worth it.
+//! Must not know: when pruning is worth its cost.
 
 use super::page::{ADDRESS, DELETED, FORWARD};
 use crate::core::Core;
@@ -27,16 +27,16 @@ use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
-/// How often (by xid) a writer looks, and how deep.
+/// One transaction in this many looks whether chains should be pruned.
 const EVERY: u64 = 8;
 const DEPTH: usize = 64;
 
-/// What a pruning goes by.
+/// The snapshots and limits that a pruning works with.
 pub(crate) struct Prune<'a> {
     core: &'a Core,
     worker: usize,
     live: LiveSnapshots,
-    /// Seen by all, and on disk.
+    /// The CSN up to which commits are seen by all snapshots and are on disk.
     oldest: u64,
     /// The chunk that no chain is to lead to any more.
     empty: Option<u64>,
@@ -45,7 +45,7 @@ pub(crate) struct Prune<'a> {
     moved: HashMap<u64, u64>,
 }
 
-/// Records that become one.
+/// Records of a chain that are merged into one.
 struct MergedRecord {
     /// Flags of the word that leads here.
     flags: u64,
@@ -55,7 +55,7 @@ struct MergedRecord {
     oldest: u64,
     /// The payload that the newest record led back from, if it can be known.
     from: Option<Vec<u8>>,
-    /// The payload below the oldest.
+    /// The payload of the version below the oldest record.
     to: Option<Vec<u8>>,
     count: usize,
 }

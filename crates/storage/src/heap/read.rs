@@ -1,4 +1,4 @@
-//! Heap reads: fetch by row id, scans, counts. Optimistic; take no locks, dirty no pages.
+//! Heap reads: fetch by row id, scans, counts. They are optimistic, take no locks and dirty no pages.
 //!
 //! Invariants
 //! 1. A row's word and payload are copied in one validated read; older versions come from undo.
@@ -34,7 +34,8 @@ impl Relation {
         }
         loop {
             out.clear();
-            // Before the copy: a chain that is rebuilt afterwards may move it beyond the word copied.
+            // The horizon is read before the copy: a chain that is rebuilt afterwards may move it beyond the word
+            // copied.
             let horizon = self.core.undo.horizon();
             let Some(word) = self.copy_item(rid, out)? else { return Ok(Fetched::Invisible) };
             if word & (DELETED | FORWARD) == 0 && (word & ADDRESS) < horizon {
@@ -76,7 +77,7 @@ impl Relation {
             _ => None,
         })
     }
-    /// What the row's word says; None: there is no row, or with this word nobody wants to know.
+    /// Judges a row by its word; None: there is no row, or `wanted` rules the word out.
     fn newest_of(&self, txn: &Transaction, rid: RowId, wanted: impl Fn(u64) -> bool) -> Result<Option<NewestVersion>> {
         loop {
             let Some(word) = self.row_word(rid)?.filter(|w| wanted(*w)) else { return Ok(None) };
@@ -126,7 +127,7 @@ impl Relation {
             return Ok(Fetched::Visible { recheck });
         }
     }
-    /// Whether the row's word is another one by now.
+    /// Is the row's word another one by now?
     fn has_changed(&self, rid: RowId, word: u64) -> Result<bool> {
         Ok(self.row_word(rid)? != Some(word))
     }
@@ -168,7 +169,7 @@ impl Relation {
         'again: loop {
             let Some(row_word) = self.copy_item(rid, out)? else { return Ok(false) };
             let mut word = row_word;
-            // Look through what others have not committed.
+            // The loop looks through versions that other transactions have not committed.
             loop {
                 let newest = self.core.newest(word, txn.xid)?;
                 if self.is_stale(rid, row_word, newest)? {
@@ -231,7 +232,7 @@ impl Relation {
         self.items(block, |v| {
             batch.clear();
             later.clear();
-            // All items with one copy.
+            // All items are copied at once.
             let upper = v.u16(at::UPPER);
             batch.bytes.extend_from_slice(v.bytes(upper, crate::page::PAGE.saturating_sub(upper)).unwrap_or_default());
             for slot in 1..=v.u16(at::COUNT) {
@@ -259,7 +260,7 @@ impl Relation {
         // Rows whose version is not settled: look each up, keep, replace or drop it.
         let mut payload = Vec::new();
         let mut gone = Vec::new();
-        // What is known of the last word: whether its rows are seen, as they lie there.
+        // The last word that was judged, and whether its rows are seen as they lie in the page.
         let mut last: Option<(u64, bool)> = None;
         let reader = self.watched(&snapshot.reader)?;
         for (index, word) in later {

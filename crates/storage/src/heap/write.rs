@@ -29,17 +29,17 @@ const PROBED: usize = 32;
 /// An index entry that dies with a row version: index, key bytes.
 pub type RetiredKey<'a> = (&'a Relation, &'a [u8]);
 
-/// At most eight bytes as a number, the first one lowest.
+/// At most eight bytes as a number, the first byte lowest.
 #[inline]
 fn short_word(bytes: &[u8]) -> u64 {
     let half = |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes).map(u64::from);
     match (half(0), bytes.len().checked_sub(4).and_then(half)) {
-        // They overlap where there are fewer than eight.
+        // The two halves overlap if there are fewer than eight bytes.
         (Some(first), Some(last)) => first | last << (8 * (bytes.len() - 4)),
         _ => bytes.iter().rev().fold(0, |word, b| word << 8 | u64::from(*b)),
     }
 }
-/// Common prefix and suffix lengths.
+/// The lengths of the common prefix and suffix.
 pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
     if old.len() == new.len() && old.len() <= 8 {
         let differing = short_word(old) ^ short_word(new);
@@ -49,7 +49,7 @@ pub(super) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
         let unused = 8 - old.len();
         return (differing.trailing_zeros() as usize / 8, differing.leading_zeros() as usize / 8 - unused);
     }
-    // Long ones by words first.
+    // Long values are compared by words first.
     let words = old.chunks_exact(8).zip(new.chunks_exact(8)).take_while(|(a, b)| a == b).count() * 8;
     let prefix = words + old[words..].iter().zip(&new[words..]).take_while(|(a, b)| a == b).count();
     let (old, new) = (&old[prefix..], &new[prefix..]);
@@ -66,7 +66,8 @@ struct WritableRow<'a> {
     /// The strongest in which the transaction has it.
     mode: RowLockMode,
     waited: QueuePlace<'a>,
-    /// When the version that is there was committed; 0: so long ago that all see it; the highest number: it is our own.
+    /// The CSN of the present version: 0 if it is so old that all see it, the highest number if it is the transaction's
+    /// own.
     replaced_csn: u64,
 }
 
@@ -82,7 +83,7 @@ impl Relation {
             {
                 let page = self.core.pool.write(self.pid(block)?)?;
                 if page.view().is(KIND_HEAP, self.id, block) && hp::fits(page.page(), len) {
-                    // Other processors read this.
+                    // The word is written only if it changes, because other processors read it.
                     if target.load(Relaxed) != block + 1 {
                         target.store(block + 1, Relaxed);
                     }
@@ -305,7 +306,7 @@ impl Relation {
         txn.change(self, &record, |_| Vec::new(), &[], &mut [])?;
         Ok(())
     }
-    /// `retired`: all index entries of the row.
+    /// Deletes a row; `retired`: all its index entries.
     pub fn delete(
         &self,
         txn: &mut Transaction,
@@ -315,7 +316,8 @@ impl Relation {
     ) -> Result<WriteOutcome> {
         self.delete_marked(txn, rid, retired, access, 0)
     }
-    /// As [`Relation::delete`], of a row that goes to another relation: who was about to change it is told so (40001).
+    /// As [`Relation::delete`], for a row that moves to another relation: a transaction that was about to change it
+    /// gets error 40001.
     pub fn delete_moved(
         &self,
         txn: &mut Transaction,
@@ -382,7 +384,7 @@ impl Relation {
 pub(crate) enum Liveness {
     Live,
     Dead,
-    /// A transaction in progress decides.
+    /// It depends on the outcome of a transaction in progress.
     Undecided(u64),
 }
 

@@ -1,4 +1,4 @@
-//! Images: what unlogged relations that are kept at checkpoints are brought back from after a crash
+//! Images: copies of unlogged relations that are kept at checkpoints, from which they are restored after a crash
 //! (docs/decisions/0013).
 //!
 //! Invariants
@@ -6,7 +6,7 @@
 //!    then no change was half done ([`Core::change_gate`]). A page is copied before its first change after that moment.
 //! 2. Each block has two places in its relation's file. A checkpoint writes to the one that the last completed one does
 //!    not use; its notes say which is which, so it counts as a whole or not at all.
-//! 3. With the pages go the undo chains of the transactions that had not ended at that moment.
+//! 3. The undo chains of the transactions that had not ended at that moment are saved with the pages.
 //! 4. Nothing here is read, written or waited for on behalf of other relations.
 //!
 //! Must not know: SQL, when checkpoints happen.
@@ -21,14 +21,14 @@ use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// A bit for each block.
+/// A set of blocks: one bit for each block.
 #[derive(Default, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BlockBits(Vec<u64>);
 impl BlockBits {
     pub fn get(&self, at: u32) -> bool {
         self.0.get(at as usize / 64).is_some_and(|w| w >> (at % 64) & 1 != 0)
     }
-    /// Returns what it was.
+    /// Sets a bit; returns what it was.
     pub fn set(&mut self, at: u32, to: bool) -> bool {
         let word = at as usize / 64;
         if self.0.len() <= word {
@@ -67,26 +67,26 @@ impl BlockBits {
     }
 }
 
-/// What a checkpoint notes of a relation's image.
+/// The entry for a relation's image in a checkpoint's notes.
 #[derive(Default, Clone, Debug)]
 pub(crate) struct ImageEntry {
     pub blocks: u32,
-    /// Blocks whose second place counts.
+    /// The blocks whose second place counts.
     pub second: BlockBits,
 }
-/// What a checkpoint notes of transactions that had not ended.
+/// The entry for a transaction that had not ended in a checkpoint's notes.
 #[derive(Default, Clone, Debug)]
 pub(crate) struct UnendedTransaction {
     pub xid: u64,
-    /// Newest undo record that is not logged.
+    /// The newest undo record that is not logged.
     pub head: u64,
-    /// Committed, only its purge is due.
+    /// The transaction has committed, and only its purge is due.
     pub purge: bool,
-    /// It changes nothing any more: if it has committed after all, it counts.
+    /// The transaction changes nothing any more: if it has committed by the end of the log, it counts as committed.
     pub ending: bool,
 }
 
-/// Of one relation.
+/// The image of one relation.
 pub(crate) struct RelationImage {
     path: PathBuf,
     file: OnceLock<Arc<dyn File>>,
@@ -149,7 +149,7 @@ impl RelationImage {
         if let Some(run) = &mut s.run
             && run.pending.set(block, false)
         {
-            // Who changes the page is not to blame: it is the checkpoint that fails.
+            // The session that changes the page goes on: it is the checkpoint that fails.
             if let Err(e) = self.put(env, block, second, page) {
                 run.failed = Some(e);
             }

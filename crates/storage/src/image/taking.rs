@@ -23,7 +23,7 @@ pub(crate) struct ImageTaking<'a> {
     relations: Vec<Arc<Relation>>,
     pub entries: BTreeMap<u32, ImageEntry>,
     pub unended: Vec<UnendedTransaction>,
-    /// Numbers of the undo chunks saved.
+    /// The numbers of the undo chunks that are saved.
     pub chunks: Vec<u64>,
     completed: bool,
 }
@@ -38,7 +38,8 @@ impl Drop for ImageTaking<'_> {
 }
 
 impl Core {
-    /// Held while a change of a kept relation is made, so that no image shows it by half. Not to be taken twice.
+    /// A guard that is held while a change of a kept relation is made, so that no image shows half of it. It must not
+    /// be taken twice.
     #[inline]
     pub(crate) fn change_gate(&self, relation: &Relation) -> Option<RwLockReadGuard<'_, ()>> {
         relation.image.as_ref().map(|_| self.images.read().unwrap_or_else(|e| e.into_inner()))
@@ -71,7 +72,7 @@ impl Core {
         let kept: Vec<_> = self.directory.list().into_iter().filter(|r| r.image.is_some()).collect();
         let kept: Vec<_> = kept.into_iter().map(|r| (r.creator.load(Acquire), r)).collect();
         let unfinished = self.xids.unfinished();
-        // Whoever counts as committed by now has its number too.
+        // Every transaction that counts as committed by now has its CSN too.
         self.log.settled_lsn();
         let newest = self.log.last_csn();
         let committed = |xid: u64| matches!(self.xids.status(xid), Status::Committed { csn, .. } if csn <= newest);
@@ -156,7 +157,7 @@ impl ImageTaking<'_> {
                 if is_it {
                     page::seal(&mut copy);
                 } else {
-                    // Not reached yet.
+                    // The block is not written yet.
                     copy.fill(0);
                 }
                 let offset = (index as u64 * u64::from(CHUNK_PAGES) + u64::from(page)) * PAGE as u64;
@@ -204,7 +205,7 @@ fn chunks_of(core: &Core, head: u64, entries: &BTreeMap<u32, ImageEntry>) -> Res
 }
 
 impl RelationImage {
-    /// Copies what nobody has changed since.
+    /// Copies the blocks that were not changed since.
     fn take(&self, core: &Core, relation: &Relation) -> Result<()> {
         let pending = crate::lock(&self.state).run.as_ref().map(|r| r.pending.list()).unwrap_or_default();
         let written = !pending.is_empty();

@@ -1,4 +1,4 @@
-//! The log, record by record.
+//! Shows the log, record by record.
 //!
 //! Must not know: what layers above mean by the bytes that they have put into records.
 
@@ -11,7 +11,8 @@ use crate::wal::record::{PageOp, PageTarget, Record};
 use crate::wal::segment::{LogSegments, place_of};
 use kilndb_base::{Lsn, Result};
 
-/// Which records: those that begin at `from` (none: where recovery would begin) or later, and before `to`.
+/// The range of records to show: those that begin at `from` (None: where recovery would begin) or later, and before
+/// `to`.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct LogRange {
     pub from: Option<Lsn>,
@@ -25,7 +26,7 @@ impl Inspector {
         let from = range.from.map_or(self.checkpoint.redo, |lsn| lsn.0);
         let (file, offset) = place_of(from);
         lines(format!("from {} (file \"{file}\", offset {offset})", shown_lsn(from)));
-        // After a proper stop the log need not be there; a reader that begins elsewhere knows nothing of its end.
+        // After a proper stop the log need not be there, and a reader that begins elsewhere cannot judge its end.
         let durable = if self.checkpoint.clean { 0 } else { self.checkpoint.durable };
         let mut reader = LogReader::new(&segments, from, durable);
         loop {

@@ -1,10 +1,10 @@
 //! `kilndb inspect`: a cluster's structures in words, for people who look into a problem or learn the formats.
 //!
-//! What is shown is what the files have: after a crash the log is not replayed first, so pages may be older than it.
+//! It shows what the files have: after a crash the log is not replayed first, so pages may be older than the log.
 //!
 //! Invariants
 //! 1. Nothing is written, and no file is made. The folder is locked as for a check, so no server runs meanwhile.
-//! 2. What cannot be read is said in its place, and the rest is shown.
+//! 2. Where something cannot be read the error is shown in its place, and the rest is shown too.
 //!
 //! Must not know: SQL values. Keys, rows and terms are bytes.
 
@@ -30,16 +30,16 @@ use std::sync::Arc;
 pub use log::LogRange;
 use words::in_words;
 
-/// Where lines go.
+/// The function that gets the lines.
 pub type LineSink<'a> = dyn FnMut(String) + 'a;
 
-/// A cluster that is looked at.
+/// A cluster that is inspected.
 pub struct Inspector {
     env: Arc<dyn Env>,
     dir: PathBuf,
     checkpoint: Checkpoint,
     pages: Arc<dyn File>,
-    /// No server opens the folder meanwhile.
+    /// The lock of the folder, so that no server opens it.
     _locked: FolderLockGuard,
 }
 
@@ -53,7 +53,7 @@ impl Inspector {
         let pages = env.open(&data_dir.join("pages"), OpenMode::ReadOnly).map_err(|e| failed("open", "pages", e))?;
         Ok(Inspector { env, dir: data_dir.to_path_buf(), checkpoint, pages, _locked: locked })
     }
-    /// What the last checkpoint notes: of the cluster as a whole, and of each relation.
+    /// Shows what the last checkpoint notes of the cluster and of each relation.
     pub fn relations(&self, lines: &mut LineSink<'_>) {
         let c = &self.checkpoint;
         lines(format!(
@@ -78,7 +78,7 @@ impl Inspector {
         };
         self.checkpoint.relations.iter().find(|r| r.id == id.0).ok_or_else(missing)
     }
-    /// Where a block of a relation is in the file of pages.
+    /// The page in the file `pages` that a block of a relation has.
     fn pid_of(r: &RelationEntry, block: u32) -> Result<u32> {
         let (index, offset) = locate(block);
         let start = r.extents.get(index).filter(|_| block < r.blocks);

@@ -1,4 +1,4 @@
-//! A page: its header, and what is in it by its kind.
+//! Shows a page: its header, and its contents by its kind.
 //!
 //! Must not know: which relation it should be of.
 
@@ -43,7 +43,7 @@ pub(super) fn kind_name(kind: u8) -> &'static str {
     }
 }
 
-/// The header, and what follows it.
+/// Shows the header and what follows it.
 pub(super) fn show(p: &PageBytes, lines: &mut LineSink<'_>) {
     let flags = match p[at::FLAGS] {
         0 => "none".to_string(),

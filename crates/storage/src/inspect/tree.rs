@@ -1,4 +1,4 @@
-//! A tree, level by level from the root, each from left to right.
+//! Shows a tree, level by level from the root, each from left to right.
 //!
 //! Must not know: what keys mean.
 

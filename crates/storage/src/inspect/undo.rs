@@ -1,4 +1,4 @@
-//! A row's versions: the one in its page, and its undo chain from the newest record to the oldest.
+//! Shows a row's versions: the one in its page, and its undo chain from the newest record to the oldest.
 //!
 //! Must not know: which of them a snapshot sees.
 

@@ -1,4 +1,4 @@
-//! Parts of structures in words.
+//! Words for parts of structures.
 //!
 //! Must not know: files, the command line.
 
@@ -38,7 +38,7 @@ pub(crate) fn undo_place(address: u64) -> String {
     let (chunk, rest) = (address / CHUNK, address % CHUNK);
     format!("undo {address:#x} (chunk {chunk}, page {}, offset {})", rest / PAGE as u64, rest % PAGE as u64)
 }
-/// A version word.
+/// A version word in words.
 pub fn version(word: u64) -> String {
     if word & hp::PIECE != 0 {
         return format!("piece of row {}", row(word & 0xffff_ffff_ffff));

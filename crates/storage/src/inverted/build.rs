@@ -1,4 +1,4 @@
-//! Building an inverted index from sorted postings.
+//! Builds an inverted index from sorted postings.
 //!
 //! Must not know: where the postings come from.
 
@@ -8,10 +8,10 @@ use crate::txn::Transaction;
 use kilndb_base::park::Park;
 use kilndb_base::{Result, RowId};
 
-/// Groups of postings as entries of the tree.
+/// Groups sorted postings into entries of the tree.
 struct EntryBuilder<'i> {
     postings: &'i mut dyn Iterator<Item = Result<(Vec<u8>, RowId)>>,
-    /// Of the term at hand: what its entries begin with, and rows that have no entry yet.
+    /// The current term, the bytes that its entries begin with, and its rows that have no entry yet.
     term: Option<Vec<u8>>,
     own: Vec<u8>,
     rows: Vec<Posting>,
@@ -21,7 +21,7 @@ struct EntryBuilder<'i> {
     failed: bool,
 }
 
-/// So many of a term's rows wait for an entry at most.
+/// The number of rows of a term that wait for an entry at most.
 const MOST_WAITING: usize = 4096;
 
 impl EntryBuilder<'_> {

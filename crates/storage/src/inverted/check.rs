@@ -1,4 +1,4 @@
-//! What `kilndb check` asks of an inverted index, beside what it asks of any tree.
+//! The checks that `kilndb check` makes of an inverted index, beside those of any tree.
 //!
 //! Must not know: what terms mean.
 
@@ -14,7 +14,7 @@ use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Result, RowId};
 use std::sync::Arc;
 
-/// So many complaints are enough.
+/// The number of complaints about one index; further ones are left out.
 const MOST: usize = 20;
 
 /// Every entry is of a known sort and can be read; every posting and every pending row is of a row's present generation,
@@ -80,7 +80,7 @@ fn read_histories(index: &Arc<Relation>, complaints: &mut Complaints<'_>) -> Res
     Ok(histories)
 }
 
-/// Where postings lead.
+/// Checks where postings lead.
 struct PostingCheck<'a> {
     core: &'a Core,
     heap: Option<&'a Relation>,
@@ -89,7 +89,7 @@ struct PostingCheck<'a> {
     known: HashMap<u64, bool>,
 }
 impl PostingCheck<'_> {
-    /// What a posting leads to that it should not.
+    /// What is wrong with the row that a posting leads to; None: nothing.
     fn fault(&mut self, (row, generation): Posting) -> Result<Option<&'static str>> {
         let plain = RowHistory::none();
         let history = self.histories.get(&row).unwrap_or(&plain);
@@ -117,7 +117,7 @@ fn check_pending(index: &Arc<Relation>, rows: &mut PostingCheck<'_>, complaints:
         let row = match joiner.push(key) {
             Ok(Some(row)) => row,
             Ok(None) => {
-                // What a crash has left of a row that was being taken out goes with the next merge.
+                // What a crash has left of a row that was being taken out is removed by the next merge.
                 if joiner.stray.take().is_some() {
                     entries -= 1;
                 }
@@ -159,7 +159,7 @@ fn are_terms(body: &[u8]) -> bool {
 }
 
 fn check_postings(index: &Arc<Relation>, rows: &mut PostingCheck<'_>, complaints: &mut Complaints<'_>) -> Result<()> {
-    // What the last block began with: its term and its anchor.
+    // The term and the anchor of the last block.
     let mut last_block = Vec::new();
     index.each_entry(POSTING, &mut |key, rid| {
         let mut postings = Vec::new();

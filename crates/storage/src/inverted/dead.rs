@@ -1,9 +1,9 @@
-//! Which generations of which rows are dead, to be asked for every posting of an index.
+//! The dead generations of rows, in a form in which every posting of an index can be looked up.
 //!
 //! Invariants
-//! 1. Rows come in order, each once. Nobody asks before the last has come.
-//! 2. A question looks at two places in memory, near those of the row before in the same page: not at one anywhere, as
-//!    a hash would.
+//! 1. Rows are added in order, each once. Nothing is looked up before the last one is added.
+//! 2. A lookup reads two places in memory, near those of the row before in the same page, where a hash table would read
+//!    a random one.
 //!
 //! Must not know: where rows and postings are.
 
@@ -22,8 +22,8 @@ pub(super) struct DeadRows {
     list: Vec<DeadGenerations>,
     rows: usize,
     first_block: u32,
-    /// Where in the list each block of the heap begins, from the first on, and the end; none where there are few rows
-    /// in many blocks.
+    /// The positions in the list where each block of the heap begins, and the end. It is empty if there are few rows in
+    /// many blocks.
     starts: Vec<u32>,
 }
 
@@ -43,7 +43,7 @@ impl DeadRows {
         self.rows += usize::from(!dead.is_empty());
         self.list.extend(dead.iter().map(|(first, last)| DeadGenerations { row, first: *first, last: *last }));
     }
-    /// That was all.
+    /// Ends the adding of rows.
     pub fn finish(&mut self) {
         let (Some(first), Some(last)) = (self.list.first(), self.list.last()) else { return };
         self.first_block = block_of(first.row);
@@ -58,7 +58,7 @@ impl DeadRows {
         }
         self.starts.push(self.list.len() as u32);
     }
-    /// Those of the row's block, or all.
+    /// The entries of the row's block, or all entries.
     fn near(&self, row: u64) -> &[DeadGenerations] {
         if self.starts.is_empty() {
             return &self.list;

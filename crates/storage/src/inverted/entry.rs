@@ -1,8 +1,8 @@
 //! Entries of an inverted index as bytes (docs/format.md).
 //!
 //! Invariants
-//! 1. No entry's own part, by which it is found, is the beginning of another's: what follows it may change without
-//!    changing the order.
+//! 1. The part of an entry by which it is found is never a prefix of another entry's: so what follows it may change
+//!    without changing the order.
 //! 2. Escaped terms sort as terms do.
 //!
 //! Must not know: pages, the log.
@@ -17,9 +17,9 @@ pub(crate) const HISTORY: u8 = 3;
 /// Longer terms are cut.
 pub(crate) const LONGEST_TERM: usize = 1000;
 const CUT_TERM: usize = LONGEST_TERM - 8;
-/// Bytes of terms in a piece of a pending row.
+/// How many bytes of terms a piece of a pending row has at most.
 pub(crate) const LARGEST_PIECE: usize = 1800;
-/// Of what is before a term in one, at most.
+/// The bytes before a term in a piece, at most.
 const LENGTH_BYTES: usize = 3;
 pub(crate) const ROW_ID_BYTES: usize = 6;
 const PENDING_OWN: usize = 1 + ROW_ID_BYTES + 4 + 2;
@@ -30,7 +30,7 @@ pub fn damaged() -> Error {
     Error::new(sqlstate::INDEX_CORRUPTED, "an entry of an inverted index is damaged")
 }
 
-/// (Row id, generation).
+/// A posting: (row id, generation).
 pub(crate) type Posting = (u64, u32);
 
 fn put_row(out: &mut Vec<u8>, row: u64) {
@@ -50,7 +50,7 @@ pub fn kept_term(term: &[u8]) -> std::borrow::Cow<'_, [u8]> {
         return term.into();
     }
     let mut cut = cut_term(term).to_vec();
-    // FNV-1a, as it is on disk for good.
+    // The hash is FNV-1a and must never change, because it is on disk.
     let hash = term
         .iter()
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
@@ -70,7 +70,7 @@ fn cut_term(term: &[u8]) -> &[u8] {
     &term[..end.unwrap_or(term.len())]
 }
 fn put_escaped(out: &mut Vec<u8>, term: &[u8]) {
-    // Nearly all terms.
+    // Nearly all terms have no zero byte to escape.
     if !term.contains(&0) {
         return out.extend_from_slice(term);
     }
@@ -81,19 +81,19 @@ fn put_escaped(out: &mut Vec<u8>, term: &[u8]) {
         out.extend_from_slice(part);
     }
 }
-/// What all entries of a term begin with.
+/// The bytes that all entries of a term begin with.
 pub(crate) fn posting_own(term: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(term.len() + 20);
     put_posting_own(&mut out, &kept_term(term));
     out
 }
-/// The same of a term as it is kept.
+/// Appends the bytes that all entries of a kept term begin with.
 pub(crate) fn put_posting_own(out: &mut Vec<u8>, kept: &[u8]) {
     out.push(POSTING);
     put_escaped(out, kept);
     out.extend_from_slice(&[0, 1]);
 }
-/// Where entries of terms at or after this one begin. Cut where long terms are.
+/// A bound below all entries of terms at or after this one, cut as long terms are.
 pub(crate) fn term_bound(term: &[u8], upper: bool) -> Vec<u8> {
     let mut out = vec![POSTING];
     if escaped_len(term) <= LONGEST_TERM {
@@ -102,7 +102,7 @@ pub(crate) fn term_bound(term: &[u8], upper: bool) -> Vec<u8> {
     }
     put_escaped(&mut out, cut_term(term));
     if upper {
-        // Whatever begins so may be below the bound.
+        // Entries that begin like this may be below the bound.
         out.push(0xff);
         out.extend_from_slice(&[0xff; 9]);
     }
@@ -141,11 +141,11 @@ pub fn unescaped(own: &[u8]) -> Vec<u8> {
 
 // ---- blocks of postings
 
-/// What a block has behind the term: its anchor, a row id and a generation. No posting in it is before that, and no two
-/// blocks of a term have the same.
+/// The anchor of a block, which stands behind the term: a row id and a generation. No posting in the block is before
+/// it, and no two blocks of a term have the same one.
 pub(crate) const ANCHOR_BYTES: usize = ROW_ID_BYTES + 4;
 
-/// Bytes that postings may take in a block of this term before it is divided. Twice as many still make an entry.
+/// The bytes that postings may take in a block of this term before it is divided. Twice as many still fit an entry.
 pub(crate) fn largest_block(own: &[u8]) -> usize {
     crate::MAX_KEY.saturating_sub(own.len() + ANCHOR_BYTES + 20) / 2
 }
@@ -164,7 +164,7 @@ pub fn block(own: &[u8], anchor: Posting, postings: &[Posting]) -> Vec<u8> {
     put_postings(&mut out, anchor.0, postings);
     out
 }
-/// Postings that follow the row `before`.
+/// Appends postings that follow the row `before`.
 pub(crate) fn put_postings(out: &mut Vec<u8>, mut before: u64, postings: &[Posting]) {
     for posting in postings {
         put_posting(out, before, *posting);
@@ -177,7 +177,7 @@ fn put_posting(out: &mut Vec<u8>, before: u64, (row, generation): Posting) {
         put_varint(out, u64::from(generation));
     }
 }
-/// The posting that follows the row `before`.
+/// Reads the posting that follows the row `before`.
 #[inline]
 fn get_posting(r: &mut ByteReader<'_>, before: u64) -> Result<Posting> {
     let step = r.varint().ok_or_else(damaged)?;
@@ -193,7 +193,7 @@ pub(crate) fn put_among(out: &mut Vec<u8>, rest: &[u8], new: &[Posting]) -> Resu
     let mut row = anchor_of(rest).ok_or_else(damaged)?.0;
     let mut r = ByteReader::new(&rest[ANCHOR_BYTES..]);
     let mut new = new.iter().copied().peekable();
-    // Bytes of `rest` that are dealt with, and those before the first change.
+    // How many bytes of `rest` were read, and how many come before the first change.
     let (mut copied, mut same) = (0, None);
     while let Some(next) = new.peek().copied() {
         let begin = rest.len() - r.remaining().len();
@@ -220,7 +220,7 @@ pub(crate) fn put_among(out: &mut Vec<u8>, rest: &[u8], new: &[Posting]) -> Resu
     }
     Ok(same)
 }
-/// How many of the postings take so many bytes at most; one at least.
+/// How many of the postings fit into so many bytes; one at least.
 pub fn fitting(anchor: Posting, postings: &[Posting], most: usize) -> usize {
     let varint_len = |value: u64| (64 - (value | 1).leading_zeros() as usize).div_ceil(7);
     let (mut before, mut len) = (anchor.0, 0);
@@ -251,14 +251,14 @@ pub(crate) fn read_postings(rest: &[u8], rid: u64, visit: &mut impl FnMut(Postin
 pub(crate) fn anchor_of(rest: &[u8]) -> Option<Posting> {
     Some((get_row(rest)?, u32::from_be_bytes(*rest.get(ROW_ID_BYTES..)?.first_chunk()?)))
 }
-/// Behind all blocks of the term with an anchor at or before this posting.
+/// A key behind all blocks of the term with an anchor at or before this posting.
 pub(crate) fn put_after_block(out: &mut Vec<u8>, own: &[u8], posting: Posting) {
     out.extend_from_slice(own);
     put_anchor(out, posting);
     // More than what any block's postings begin with: no varint is so long.
     out.extend_from_slice(&[0xff; 10]);
 }
-/// What a block with this anchor begins with.
+/// The bytes that a block with this anchor begins with.
 pub(crate) fn block_own(own: &[u8], anchor: Posting) -> Vec<u8> {
     block(own, anchor, &[])
 }
@@ -305,7 +305,7 @@ pub(crate) fn pending_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<
 fn several_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
     let mut bodies: Vec<Vec<u8>> = vec![Vec::new()];
     let mut kept: Vec<_> = terms.iter().map(|term| kept_term(term)).collect();
-    // Those that were cut may stand in another order now.
+    // Terms that were cut may have another order now.
     kept.sort_unstable();
     kept.dedup();
     for kept in kept {
@@ -336,10 +336,10 @@ fn several_pieces(posting: Posting, terms: &[Vec<u8>]) -> Result<Vec<Vec<u8>>> {
 
 // ---- histories
 
-/// Which generations of a row there are.
+/// The generations that a row has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RowHistory {
-    /// None: there is no row here now.
+    /// The present generation; None: there is no row here now.
     pub present: Option<u32>,
     /// Dead ones that may have postings: (first, last), in order, apart from each other.
     pub dead: Vec<(u32, u32)>,
@@ -354,7 +354,7 @@ impl RowHistory {
     pub fn row_of(key: &[u8]) -> Option<u64> {
         if key.first() == Some(&HISTORY) { get_row(&key[1..]) } else { None }
     }
-    /// Of a row without an entry.
+    /// The history of a row that has no entry for it.
     pub fn none() -> RowHistory {
         RowHistory { present: Some(0), dead: Vec::new() }
     }
@@ -382,11 +382,11 @@ impl RowHistory {
         }
         out
     }
-    /// Says no more than no entry at all.
+    /// Is it the history of a row without an entry, so that none is needed?
     pub fn is_plain(&self) -> bool {
         self.dead.is_empty() && self.present.is_none_or(|p| p == 0)
     }
-    /// One that has no posting.
+    /// The next generation, of which there is no posting.
     pub fn next(&self) -> u32 {
         let dead = self.dead.last().map_or(0, |(_, last)| last + 1);
         self.present.map_or(dead, |p| dead.max(p + 1))
@@ -406,7 +406,7 @@ impl RowHistory {
         }
         self.dead = joined;
     }
-    /// Those have no postings any more.
+    /// Forgets dead generations that have no postings any more.
     pub fn forget(&mut self, gone: &[(u32, u32)]) {
         for (first, last) in gone {
             let parts = std::mem::take(&mut self.dead).into_iter().flat_map(|(a, b)| {

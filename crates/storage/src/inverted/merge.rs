@@ -1,8 +1,8 @@
-//! Moving what is pending to the postings.
+//! Merging: moves pending rows to the postings.
 //!
 //! Invariants
 //! 1. One thread at a time merges an index ([`super::InvertedState::pass`]).
-//! 2. A leaf is latched for few terms at once. Whatever a crash breaks off is done again: postings that are there
+//! 2. A leaf is latched for few terms at once. A merge that a crash cuts off is done again: postings that are there
 //!    already stay as they are.
 //!
 //! Must not know: what terms mean.
@@ -37,12 +37,13 @@ impl RowIdRange {
     }
 }
 
-/// Bytes of pending rows that are merged together: what frequent terms share, and memory.
+/// How many bytes of pending rows are merged together. More bytes let frequent terms share entries, and take more
+/// memory.
 const BATCH_BYTES: usize = 16 << 20;
-/// Terms put in under one latch.
+/// How many terms are inserted under one latch.
 const TERMS_AT_ONCE: usize = 64;
 
-/// So long before they are needed they are asked for.
+/// How many terms ahead memory is prefetched.
 const TERMS_AHEAD: usize = 8;
 
 const HEAD_BYTES: usize = size_of::<u128>();
@@ -52,10 +53,10 @@ struct PendingPosting {
     /// The term's first bytes as a number, zeros behind them: most terms are no longer, and nobody has to look for them
     /// elsewhere.
     head: u128,
-    /// Where the term is in the batch, and how long.
+    /// The position of the term in the batch.
     start: u32,
     len: u16,
-    /// Its row's place among those of the batch, which are in order.
+    /// The position of its row among those of the batch, which are in order.
     row: u32,
 }
 const _: () = assert!(size_of::<PendingPosting>() == 32 && entry::LONGEST_TERM <= u16::MAX as usize);
@@ -68,14 +69,14 @@ impl PendingPosting {
 /// Rows taken out of the pending area for merging. Its memory is used again.
 #[derive(Default)]
 pub(crate) struct MergeBatch {
-    /// In the order of the pending area, with the numbers of their pieces.
+    /// The rows in the order of the pending area, with the numbers of their pieces.
     rows: Vec<(Posting, u16)>,
     /// Terms one after the other.
     bytes: Vec<u8>,
     postings: Vec<PendingPosting>,
     /// Pieces whose first one is not there: a crash, or who has just taken the row out, has left them.
     stray: Vec<(Posting, u16)>,
-    /// Where pending rows go on; None: that was all.
+    /// The row where pending rows go on; None: there are no more.
     rest: Option<u64>,
 }
 
@@ -91,11 +92,11 @@ impl MergeBatch {
         let start = p.start as usize;
         self.bytes.get(start..start + usize::from(p.len)).unwrap_or(&[])
     }
-    /// A row that is to be merged, with its terms.
+    /// Adds a row that is to be merged, with its terms.
     fn add(&mut self, row: PendingRow, is_dead: bool) -> Result<()> {
         let number = self.rows.len() as u32;
         self.rows.push((row.posting, row.pieces));
-        // One that died while another merge was under way is only taken out.
+        // A row that died while another merge was under way is only taken out.
         let mut r = ByteReader::new(if is_dead { &[] } else { &row.body });
         while !r.is_empty() {
             let term = r.prefixed().filter(|term| term.len() <= MAX_KEY).ok_or_else(entry::damaged)?;
@@ -123,10 +124,10 @@ impl MergeBatch {
             .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| self.compare_rest(a, b)).then(a.row.cmp(&b.row)));
         self.postings = postings;
     }
-    /// The next term; false: there is none.
+    /// Takes the next term with its postings; false if there is none.
     fn next_group(&self, at: &mut usize, group: &mut TermGroup) -> bool {
         let Some(first) = self.postings.get(*at) else { return false };
-        // Long terms are anywhere in the batch.
+        // Long terms lie anywhere in the batch, so they are prefetched.
         if let Some(later) = self.postings.get(*at + TERMS_AHEAD).filter(|later| !later.is_whole()) {
             ahead::fetch(self.bytes.as_ptr() as usize + later.start as usize);
         }
@@ -152,7 +153,7 @@ impl MergeBatch {
 /// while this one is worked on; a small one jumps.
 struct NextLeaf {
     right: u32,
-    /// How often it was the next one lately, more or less.
+    /// About how often the right neighbour was the next leaf lately.
     hits: u32,
     leaves: u32,
 }
@@ -164,13 +165,13 @@ impl Default for NextLeaf {
 impl NextLeaf {
     const LIKELY: u32 = 4;
     const MOST: u32 = 8;
-    /// So often it is tried all the same.
+    /// After this many leaves the neighbour is tried all the same.
     const EVERY: u32 = 16;
 
     fn is_likely(&self) -> bool {
         self.right != 0 && self.hits >= NextLeaf::LIKELY
     }
-    /// Where to look first; 0: nowhere.
+    /// The leaf to look at first; 0: none.
     fn guess(&self) -> u32 {
         if self.is_likely() || self.leaves.is_multiple_of(NextLeaf::EVERY) { self.right } else { 0 }
     }
@@ -232,7 +233,7 @@ impl Relation {
     fn merge_batch(self: &Arc<Self>, from: u64, batch: &mut MergeBatch) -> Result<Option<u64>> {
         self.gather_pending(from, batch)?;
         if let Some(rest) = batch.rest {
-            // Others need not wait for these.
+            // Other threads need not wait for the rows that are done.
             *crate::lock(&self.state()?.merging) = RowIdRange(from, rest.saturating_sub(1));
         }
         batch.sort();
@@ -264,7 +265,7 @@ impl Relation {
             Ok(true)
         })
     }
-    /// False: the server stops, it was broken off.
+    /// Puts a batch into the tree; false: it was cut off because the server stops.
     fn put_batch(&self, batch: &MergeBatch) -> Result<bool> {
         let mut at = 0;
         let mut group = TermGroup::default();
@@ -308,7 +309,7 @@ impl Relation {
         }
         Ok(true)
     }
-    /// Takes merged rows out, a leaf at a time.
+    /// Takes merged rows out of the pending area, a leaf at a time.
     fn remove_pending(&self, rows: &[(Posting, u16)]) -> Result<()> {
         let mut owns = rows
             .iter()
@@ -336,7 +337,7 @@ impl Relation {
         }
         Ok(())
     }
-    /// One round of the background thread; true: there is more to do.
+    /// Does one round of the background thread; true if there is more to do.
     pub(super) fn inverted_step(self: &Arc<Self>, now_nanos: u64, batch: &mut MergeBatch) -> Result<bool> {
         let state = self.state()?;
         let Ok(mut pass) = state.pass.try_lock() else { return Ok(true) };
@@ -367,7 +368,7 @@ impl Relation {
         let merged = self.merge_some(from, batch);
         pass.merge_from = merged.as_ref().ok().and_then(|rest| *rest);
         if merged.is_err() {
-            // Later once more.
+            // The merge is tried again later.
             state.pending_bytes.fetch_add(1, Relaxed);
             state.is_sure.store(false, Relaxed);
             pass.sweep = None;
@@ -382,7 +383,7 @@ impl Relation {
     pub(crate) fn flush_pending(self: &Arc<Self>, park: &dyn Park) -> Result<u64> {
         let state = self.state()?;
         let bytes = state.pending_bytes.load(Relaxed);
-        // Of a private store nobody else minds how long it takes.
+        // No other session is affected by how long a private store takes.
         let is_private = self.core.log.is_none();
         let begun = state.begun.load(Relaxed);
         while state.finished.load(Relaxed) <= begun {
@@ -399,8 +400,8 @@ impl Relation {
 }
 
 const POLL_NANOS: u64 = 1_000_000;
-/// So much is merged at once: the more there is of a term, the fewer blocks are written anew for each of its postings
-/// ...
+/// The bytes of pending rows that are due to be merged: the more postings a term has in a merge, the fewer blocks are
+/// rewritten for each of them.
 const WORTHWHILE_BYTES: u64 = BATCH_BYTES as u64;
-/// ... or what has waited so long.
+/// Pending rows are also merged after this time.
 const LONGEST_PENDING_NANOS: u64 = 1_000_000_000;

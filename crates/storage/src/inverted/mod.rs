@@ -5,15 +5,15 @@
 //! and takes dead postings out.
 //!
 //! Invariants
-//! 1. A row's pending entry goes only after all its postings are in the tree; who reads looks at pending rows first,
-//!    then at postings. So a row is found at least once.
+//! 1. The pending entry of a row is removed only after all its postings are in the tree; readers look at pending rows
+//!    first, then at postings. So a row is found at least once.
 //! 2. A posting is (row id, generation). A generation is dead once no snapshot sees the row with its terms, or when it
 //!    was rolled back; a row id takes no generation of which there may be a posting. So postings may stay behind: they
 //!    lead to rows that are rechecked.
 //! 3. The present generation of a row is never made dead by purge, nor is anything of a row that is not deleted for
 //!    good when its deletion is purged: purging may be repeated after a crash.
-//! 4. Who makes a generation dead, and who merges, agree on whether it is pending by [`InvertedState::merging`], which is held
-//!    while either looks.
+//! 4. Purge and merge agree on whether a dying generation is pending by [`InvertedState::merging`], which is held while
+//!    either looks.
 //!
 //! Must not know: what terms mean, rows' columns.
 
@@ -31,26 +31,26 @@ mod write;
 use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64};
 
-/// What an inverted index has in memory.
+/// The state that an inverted index has in memory.
 #[derive(Default)]
 pub(crate) struct InvertedState {
-    /// Rows whose pending entries are being merged.
+    /// The rows whose pending entries are being merged.
     merging: Mutex<merge::RowIdRange>,
-    /// One at a time goes through the index as a whole.
+    /// Held by the one thread that goes through the whole index.
     pass: Mutex<sweep::MaintenancePass>,
-    /// Bytes of pending rows that were written since the last merge began, and when the first of them was found by the
-    /// merging thread.
+    /// The bytes of pending rows that were written since the last merge began, and when the merging thread first found
+    /// some.
     pending_bytes: AtomicU64,
     pending_since_nanos: AtomicU64,
-    /// Generations that died since the last pass.
+    /// The number of generations that died since the last pass.
     dead: AtomicU64,
     /// Merges are numbered: the last that has begun, and the last that has taken all that was pending when it began.
     begun: AtomicU64,
     finished: AtomicU64,
-    /// No merge has been broken off since all that was pending was merged: then a row that is pending has no postings.
+    /// No merge was cut off since all pending rows were merged: then a pending row has no postings.
     is_sure: AtomicBool,
-    /// Somebody waits for the next merge.
+    /// A session waits for the next merge.
     is_wanted: AtomicBool,
-    /// What there was at the start has been looked at.
+    /// The pending rows that there were at the start have been counted.
     counted: AtomicBool,
 }

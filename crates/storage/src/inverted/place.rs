@@ -1,10 +1,10 @@
-//! Putting the postings of a batch's terms into a latched leaf.
+//! Puts the postings of a batch's terms into a latched leaf.
 //!
 //! Invariants
 //! 1. A posting goes into the last block of the leaf that has its anchor before it. Blocks of a term may overlap where
 //!    leaves meet.
-//! 2. Changes of a leaf are gathered from left to right and go into one log record. What postings are put among has not
-//!    been changed by those that are gathered, or these are made first.
+//! 2. Changes of a leaf are gathered from left to right and go into one log record. Entries that gathered changes
+//!    concern are not looked at again before these are made.
 //!
 //! Must not know: where postings come from.
 
@@ -20,29 +20,29 @@ use std::ops::Range;
 
 /// Postings of a term put in at once: with what they meet they fit a leaf.
 const POSTINGS_AT_ONCE: usize = 256;
-/// Bytes of changes that are gathered; with what is added at once they fit a log record.
+/// The bytes of changes that are gathered at most, so that together with one more they fit a log record.
 const MOST_GATHERED: usize = 16 << 10;
 
 /// A term of a batch, and what of it is not in the tree yet.
 #[derive(Default)]
 pub(super) struct TermGroup {
-    /// What its entries begin with.
+    /// The bytes that the term's entries begin with.
     own: Vec<u8>,
-    /// Behind its blocks that the first posting may belong to.
+    /// A key behind the blocks that the first posting may belong to.
     pub target: Vec<u8>,
     postings: Vec<Posting>,
-    /// So many of them are in the tree.
+    /// How many of the postings are in the tree.
     placed: usize,
 }
 impl TermGroup {
-    /// Of another term, as it is kept.
+    /// Begins with another term, as it is kept.
     pub fn begin(&mut self, term: &[u8]) {
         self.own.clear();
         entry::put_posting_own(&mut self.own, term);
         self.postings.clear();
         self.placed = 0;
     }
-    /// Postings come in their order.
+    /// Adds a posting; postings come in their order.
     pub fn push(&mut self, posting: Posting) {
         if self.postings.last() != Some(&posting) {
             self.postings.push(posting);
@@ -62,9 +62,9 @@ impl TermGroup {
     }
 }
 
-/// What was made of some terms' postings on a latched leaf.
+/// The outcome of putting some terms' postings into a latched leaf.
 pub(super) enum PlacingOutcome {
-    /// So many of the postings are there.
+    /// So many of the postings are in the leaf.
     Done(usize),
     /// The leaf is to be split, the next entry would go here.
     Full(usize),
@@ -77,7 +77,7 @@ enum LeafChangeKind {
 }
 struct LeafChange {
     kind: LeafChangeKind,
-    /// Where, once those before it are made.
+    /// The position of the change, once those before it are made.
     idx: usize,
     bytes: Range<usize>,
 }
@@ -87,19 +87,19 @@ pub(super) struct LeafChanges {
     target: Option<PageTarget>,
     list: Vec<LeafChange>,
     bytes: Vec<u8>,
-    /// Entries that they add.
+    /// How many entries the changes add.
     added: usize,
-    /// Room that they take, if any.
+    /// How much room the changes take; negative if they free some.
     taken: isize,
     /// The last one is right before this entry, as they stand now.
     end: usize,
-    /// What comes next is not before this entry.
+    /// The next change is not before this entry.
     near: usize,
-    /// Bytes that all entries of the leaf begin with.
+    /// How many bytes all entries of the leaf share at their beginning.
     shared: usize,
 }
 impl LeafChanges {
-    /// Of another leaf.
+    /// Begins with another leaf.
     pub fn begin(&mut self, view: &PageView, target: PageTarget) {
         self.clear();
         self.target = Some(target);
@@ -222,7 +222,7 @@ impl Relation {
         if let ([posting @ (row, 0)], true, None) = (new, old.postings.is_empty(), old.anchor)
             && let Some(entry) = lone(&view, own, *posting)
         {
-            // It stands alone, among others of the term that do not concern it.
+            // The posting becomes an entry of its own among others of the term.
             if node::room(page.page()) < entry.len() + 2 {
                 return Ok(PlacingOutcome::Full(idx));
             }
@@ -249,7 +249,7 @@ impl Relation {
                 ops.push((target, PageOp::TreeReplace { idx: old.first, entry }));
                 inserts.next();
             }
-            // From the right, so that places stay.
+            // Entries are removed from the right, so that the positions of the others stay.
             _ => ops.extend((old.first..idx).rev().map(|idx| (target, PageOp::TreeRemove { idx }))),
         }
         ops.extend(inserts);
@@ -263,7 +263,7 @@ impl LeafChanges {
     /// Postings before which the leaf has none of the term; None: no single entry holds them.
     fn put_first(&mut self, view: &PageView, idx: usize, own: &[u8], new: &[Posting]) -> Option<PlacingOutcome> {
         let first = *new.first()?;
-        // Behind another entry of the leaf they are on it.
+        // A key behind another entry of the leaf belongs to the leaf.
         let is_inside = |key: &[u8], rid| idx > 0 || node::side(view, KeyAndRow(key, rid)) == FenceSide::Inside;
         let start = self.begin_entry(own);
         let rid = match new {
@@ -308,7 +308,7 @@ impl LeafChanges {
         }
         let takes = (self.bytes.len() - start) as isize - block.bytes.len() as isize;
         node::set_plain_head(&mut self.bytes[start..], block.rid);
-        // Where it only grows at its end, the end is logged.
+        // If the entry only grows at its end, only the end is logged.
         let (kind, from) = if same == rest.len() {
             (LeafChangeKind::Extend, rest_start + same)
         } else {
@@ -327,7 +327,7 @@ impl LeafChanges {
 /// was asked.
 struct ExistingPostings {
     first: usize,
-    /// Of a block.
+    /// The anchor, if it is a block.
     anchor: Option<Posting>,
     postings: Vec<Posting>,
 }
@@ -370,7 +370,7 @@ fn next_anchor(key: &[u8], own: &[u8]) -> Option<Posting> {
     anchor[..len].copy_from_slice(rest.get(..len)?);
     entry::anchor_of(&anchor)
 }
-/// Of two lists in order, each without repetitions.
+/// The union of two lists in order, each without repetitions.
 fn union(mut existing: &[Posting], new: &[Posting]) -> Vec<Posting> {
     let mut all = Vec::with_capacity(existing.len() + new.len());
     for posting in new {
@@ -400,7 +400,7 @@ fn divided(view: &PageView, own: &[u8], anchor: Option<Posting>, postings: &[Pos
     let mut anchor = anchor.or(rest.first().copied());
     while let Some(begin) = anchor.take() {
         let mut count = entry::fitting(begin, rest, largest);
-        // What only grows at its end leaves full blocks behind.
+        // A list that only grows at its end leaves full blocks behind.
         if count < rest.len() && !appended {
             count = count.min(rest.len().div_ceil(2));
         }

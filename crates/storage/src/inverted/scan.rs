@@ -1,4 +1,4 @@
-//! Reading an inverted index.
+//! Scans of inverted indexes.
 //!
 //! Invariants
 //! 1. Pending rows are read before postings: see [`super`].
@@ -20,7 +20,7 @@ use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Finds rows by terms.
+/// A scan that finds rows by terms.
 pub(super) struct InvertedScan {
     relation: Arc<Relation>,
     has_read_pending: bool,

@@ -1,11 +1,11 @@
-//! Taking dead postings out: a pass over all leaves when many have died.
+//! Sweeps of inverted indexes: a pass over all leaves takes dead postings out when many have died.
 //!
 //! Invariants
 //! 1. A pass takes out the postings of generations that were dead when it began, and then what says that they are. It
 //!    begins when nothing is being merged, and has all that is pending merged before it looks at the first leaf: a
 //!    merge takes dead rows out and makes no postings of them ([`super::merge`]), so none of those that the pass is
 //!    about is pending from then on.
-//! 2. It is never needed: a pass that is broken off begins anew.
+//! 2. Correctness does not depend on it: a pass that is cut off begins anew.
 //!
 //! Must not know: what terms mean.
 
@@ -19,7 +19,7 @@ use kilndb_base::Result;
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 use std::sync::Arc;
 
-/// Where a thread that goes through an index is.
+/// The position of a thread that goes through an index.
 #[derive(Default)]
 pub(crate) struct MaintenancePass {
     /// Pending rows from here on are to be merged yet.
@@ -34,20 +34,20 @@ impl MaintenancePass {
 
 pub(super) struct DeadRowSweep {
     dead: DeadRows,
-    /// The newest commit when it began.
+    /// The CSN of the newest commit when the pass began.
     csn: u64,
     from: (Vec<u8>, u64),
 }
 
 const LEAVES_AT_ONCE: usize = 64;
-/// Rows with dead generations in one pass.
+/// The number of rows with dead generations in one pass.
 const MOST_DEAD: usize = 1 << 20;
 /// A pass is worthwhile if so many generations have died for each page, and some more.
 const DEAD_PER_PAGE: u64 = 2;
 const LEAST_DEAD: u64 = 128;
 
 impl Relation {
-    /// After a start: what is pending, and how many dead there are.
+    /// Counts pending rows and dead generations after a start.
     pub(super) fn count_left_over(self: &Arc<Self>) -> Result<()> {
         let state = self.state()?;
         let mut pending = 0;
@@ -65,7 +65,7 @@ impl Relation {
         state.dead.fetch_add(dead, Relaxed);
         Ok(())
     }
-    /// Some leaves; true: there is more to do.
+    /// Sweeps some leaves; true if there is more to do.
     pub(super) fn sweep_step(self: &Arc<Self>, pass: &mut MaintenancePass) -> Result<bool> {
         let state = self.state()?;
         let dead = state.dead.load(Relaxed);
@@ -102,9 +102,9 @@ impl Relation {
         all.finish();
         Ok(all)
     }
-    /// There is no posting of these any more. `is_settled`: nothing waits to be purged that was committed before they
-    /// died; else it may speak of generations of a row that is gone, and they must not be given to another in its
-    /// place.
+    /// Forgets generations that have no posting any more. `is_settled`: everything that was committed before they died
+    /// is purged. Otherwise the histories may name generations of a row that is gone, which must not be given to
+    /// another row in its place.
     fn forget_dead(&self, row: u64, dead: &[(u32, u32)], is_settled: bool) -> Result<()> {
         self.amend_history(
             row,
@@ -160,7 +160,7 @@ impl Relation {
         for idx in (0..node::count(&page.view())).rev() {
             kept.extend(Relation::without_dead(&page.view(), idx, sweep, postings)?.map(|kept| (idx, kept)));
         }
-        // From the right, so that places stay. No entry grows: all of them together are less than a page.
+        // From the right, so that places stay. No entry grows, so all of them together are less than a page.
         let ops: Vec<_> = kept
             .iter()
             .map(|(idx, kept)| match kept {

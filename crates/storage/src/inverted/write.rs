@@ -1,4 +1,4 @@
-//! What statements, rollback and purge do to an inverted index.
+//! Changes of an inverted index by statements, rollback and purge.
 //!
 //! Invariants
 //! 1. The undo record comes first, with the row's history or the first piece of its terms; pieces after it are found by
@@ -22,7 +22,7 @@ use kilndb_base::sync::atomic::Ordering::Relaxed;
 use kilndb_base::{Error, Result, RowId};
 use std::sync::Arc;
 
-/// What a transaction did to a row's terms: the data of an undo record.
+/// A transaction's change of a row's terms: the data of an undo record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TermsChange {
     pub row: u64,
@@ -168,7 +168,7 @@ impl Relation {
         let found = self.read_leaf(KeyAndRow(&own, 0), |v| find_own(v, &own).1.map(RowHistory::parse))?;
         found.map(|history| history.ok_or_else(entry::damaged)).transpose()
     }
-    /// Of a row that there is.
+    /// The history of a row that exists.
     pub(super) fn history(&self, row: u64) -> Result<RowHistory> {
         Ok(self.history_entry(row)?.unwrap_or_else(RowHistory::none))
     }
@@ -237,7 +237,7 @@ impl Relation {
         }
         Ok(found)
     }
-    /// Is the first piece of it there? Whoever writes a row begins with that.
+    /// Is the first piece of the row there? A writer begins with that one.
     pub(super) fn is_pending(&self, posting: Posting) -> Result<bool> {
         let own = entry::pending_own(posting, 0);
         self.read_leaf(KeyAndRow(&own, 0), |v| find_own(v, &own).1.is_some())
@@ -270,7 +270,7 @@ impl Relation {
         let state = self.state()?;
         let merging = crate::lock(&state.merging);
         let is_sure = state.is_sure.load(Relaxed);
-        // What a merge before this start has broken off may have postings, pending as it is.
+        // A row whose merge an earlier process has cut off may have postings although it is pending.
         let was_pending =
             !merging.contains(posting.0) && self.take_pending(posting.0, posting.1, posting.1)? && is_sure;
         let amend = |history: &mut RowHistory| {
@@ -313,7 +313,7 @@ impl Core {
         let present = |now: Option<u32>| if now == Some(new) { change.old } else { now };
         relation.bury((change.row, new), present, Some(RollbackStep { xid: record.xid, next: record.prev }))
     }
-    /// What the transaction, which has committed, has left behind is seen by nobody any more.
+    /// Purges what a committed transaction has replaced, which no snapshot sees any more.
     pub(super) fn purge_terms(&self, relation: &Arc<Relation>, record: &UndoRecord) -> Result<()> {
         let change = TermsChange::of(record)?;
         let Some(old) = change.old else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! Locks in modes that conflict with none of each other, held without an entry in the lock table.
+//! Fast locks: weak modes, which conflict with none of each other, held without an entry in the lock table.
 //!
 //! Each worker has groups of places; an owner uses one group. For each hash of a tag a worker also has a word: how many
 //! places of its own have such a tag (lower half), and how many hold or want such a tag in a mode that conflicts (upper
@@ -6,10 +6,11 @@
 //!
 //! Invariants
 //! 1. A place counts in its worker's word before its owner relies on it, and the owner relies on it only if the upper
-//!    half was zero then. Who wants a mode that conflicts adds to the upper halves first and looks at the places
-//!    afterwards: one of the two sees the other.
-//! 2. A place is moved into the table under the latch of its tag's shard, by clearing its tag. It stays the owner's
-//!    until the owner itself gives it back, after it has held that latch: so who clears a tag reads the right owner.
+//!    half was zero then. An owner that wants a conflicting mode adds to the upper halves first and looks at the places
+//!    afterwards. So one of the two sees the other.
+//! 2. A place is moved into the table under the latch of its tag's shard, by clearing its tag. It belongs to the owner
+//!    until the owner itself gives it back, after it has held that latch. So whoever clears a tag reads the right
+//!    owner.
 //! 3. A full group, or a tag that fits into no place, is no error: the table takes it.
 //!
 //! Must not know: the table.
@@ -18,7 +19,7 @@ use crate::api::{LockMode, LockTag};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering::*};
 use std::hash::{Hash, Hasher};
 
-/// Hashes what is locked.
+/// A hasher for the tags of locks.
 #[derive(Default, Clone)]
 pub(crate) struct TagHasher(u64);
 impl Hasher for TagHasher {
@@ -44,22 +45,22 @@ impl Hasher for TagHasher {
 const GROUPS: usize = 64;
 const GROUP: usize = 16;
 const WORDS: usize = 1024;
-/// One in the upper half of a word.
+/// The number that counts one in the upper half of a word.
 const CONFLICTING: u64 = 1 << 32;
-/// In a place's tag: it has one.
+/// A flag in a place's tag: the place is taken.
 const TAKEN: u64 = 1 << 63;
 const MODE_SHIFT: u32 = 60;
 const FIRST_BITS: u32 = 28;
 
-/// The modes of these locks.
+/// The modes that fast locks can have, as bits.
 const WEAK: u16 =
     1 << LockMode::AccessShare as u16 | 1 << LockMode::RowShare as u16 | 1 << LockMode::RowExclusive as u16;
 
 #[derive(Default)]
 struct LockSlot {
-    /// 0: nobody's.
+    /// The owner's number; 0: the place is free.
     owner: AtomicU64,
-    /// Tag and mode.
+    /// The lock's tag and mode.
     tag: AtomicU64,
 }
 
@@ -126,7 +127,7 @@ impl FastLocks {
     fn word(&self, lock: &FastLock) -> &AtomicU64 {
         &self.0[lock.worker as usize].words[lock.word]
     }
-    /// None: only the table can say.
+    /// Takes a lock in a place. None: the lock must be taken in the table.
     pub fn take(&self, worker: usize, owner: u64, tag: &LockTag, mode: LockMode) -> Option<FastLock> {
         if WEAK & 1 << mode as u16 == 0 {
             return None;
@@ -145,10 +146,11 @@ impl FastLocks {
             self.leave(&lock);
             return None;
         }
-        // If its tag could not be cleared, it has been moved, and is held in the table.
+        // If the tag can no longer be cleared here, the lock was moved and is held in the table.
         Some(lock)
     }
-    /// False: it has been moved into the table, and is the caller's to release there; then [`FastLocks::leave`].
+    /// Gives a lock back. False: it was moved into the table, where the caller releases it, and then calls
+    /// [`FastLocks::leave`].
     pub fn give_back(&self, lock: &FastLock) -> bool {
         let is_here = self.clear(lock);
         if is_here {
@@ -163,8 +165,8 @@ impl FastLocks {
         self.place(lock).owner.store(0, Release);
         self.word(lock).fetch_sub(1, Release);
     }
-    /// From here on nobody takes the tag in a place. Once for each that holds the tag, or waits for it, in a mode that
-    /// conflicts.
+    /// Prevents that the tag is taken in a place from now on. It is called once for each owner that holds the tag, or
+    /// waits for it, in a conflicting mode.
     pub(crate) fn forbid(&self, tag: &LockTag) {
         let word = word_of(tag);
         self.0.iter().for_each(|part| _ = part.words[word].fetch_add(CONFLICTING, SeqCst));
@@ -189,7 +191,7 @@ impl FastLocks {
             }
         }
     }
-    /// All that are held; some may have been given back meanwhile.
+    /// Shows all locks held in places; some may have been given back meanwhile.
     pub fn each(&self, mut show: impl FnMut(u64, LockTag, LockMode)) {
         for place in self.0.iter().flat_map(|part| part.groups.iter()).flat_map(|group| &group.0) {
             let owner = place.owner.load(Acquire);

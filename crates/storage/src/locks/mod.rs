@@ -1,4 +1,4 @@
-//! Waiting for one another: rows, tables and advisory locks, and the graph that finds deadlocks.
+//! Locks: of rows, of tables, advisory ones, and the waits-for graph that finds deadlocks.
 pub mod fast;
 pub mod owner;
 pub mod rows;

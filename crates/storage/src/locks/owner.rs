@@ -1,7 +1,8 @@
-//! Locks that a session holds apart from its transactions.
+//! Lock owners apart from transactions, for session-level locks.
 //!
 //! Must not know: whose locks they are, and for what.
 
+use super::table::LockRequest;
 use crate::api::{LockMode, LockTag, WaitPolicy};
 use crate::core::Core;
 use kilndb_base::Result;
@@ -15,22 +16,22 @@ pub struct LockOwner {
     held: Vec<(LockTag, LockMode)>,
 }
 impl LockOwner {
-    /// With the number of the session's transaction, for the two not to block each other.
+    /// Makes an owner with the number of the session's transaction, so that the two do not block each other.
     pub(crate) fn new(core: Arc<Core>, owner: u64) -> LockOwner {
         LockOwner { core, owner, held: Vec::new() }
     }
     pub fn holds_nothing(&self) -> bool {
         self.held.is_empty()
     }
-    /// Ok(false): NoWait/SkipLocked and not free.
+    /// Takes a lock. Ok(false): the policy is NoWait or SkipLocked and the lock is not free.
     pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
-        let got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park)?;
+        let got = self.core.locks.lock(&self.core.waits, LockRequest { owner: self.owner, tag, mode, wait }, park)?;
         if got {
             self.held.push((tag, mode));
         }
         Ok(got)
     }
-    /// False if this owner does not hold it.
+    /// Releases a lock once; false if this owner does not hold it.
     pub fn unlock(&mut self, tag: LockTag, mode: LockMode) -> bool {
         let Some(at) = self.held.iter().rposition(|h| *h == (tag, mode)) else { return false };
         self.held.remove(at);

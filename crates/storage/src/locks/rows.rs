@@ -1,4 +1,4 @@
-//! Row waits and shared row locks. The exclusive row lock itself is the writer's undo record.
+//! Queues of row waiters, and shared row locks. An exclusive row lock is the writer's undo record.
 //!
 //! Invariants
 //! 1. A row has an entry only while somebody waits for it; entries and shares change under the shard's mutex, and
@@ -6,10 +6,10 @@
 //! 2. First come, first served: only the head of a queue may take the row; newcomers queue behind. But while the row is
 //!    free and its head, which has been woken, is not there yet, a newcomer may take it, for [`HEAD_START_NANOS`] in
 //!    all.
-//! 3. Whoever ends wakes the heads of the queues of the rows it held, and nobody else.
-//! 4. A queue is found through its [`AwaitedRow`], which says for which row it waits now: a queue whose row is gone goes
-//!    with its head to the row that this takes instead (see [`RowTurn`]). Who is in a queue holds its place, not the row's
-//!    key.
+//! 3. A transaction that ends wakes the heads of the queues of the rows it held, and nobody else.
+//! 4. A queue is found through its [`AwaitedRow`], which says for which row it waits now: a queue whose row is gone
+//!    goes with its head to the row that this takes instead (see [`RowTurn`]). A waiter holds its queue's place, not
+//!    the row's key.
 //!
 //! Must not know: pages, undo.
 
@@ -25,7 +25,7 @@ use std::collections::VecDeque;
 
 pub type RowKey = (u32, u64);
 const SHARDS: usize = 64;
-/// How long a free row may go to newcomers before the first who waits for it.
+/// How long a free row may go to newcomers before the first waiter gets it.
 const HEAD_START_NANOS: u64 = 1_000_000;
 
 /// The row that a queue waits for. Changes under the mutexes of the old and the new row's shard.
@@ -48,14 +48,14 @@ pub(crate) struct RowTurn {
 
 struct RowQueue {
     place: Arc<AwaitedRow>,
-    /// How all that wait look for rows; 0: not all in the same way.
+    /// The token of how all waiters look for rows; 0: they do not all look in the same way.
     token: u64,
-    /// In order of arrival, which is the order of tickets.
+    /// The waiters in the order of arrival, which is the order of tickets.
     queue: VecDeque<RowWaiter>,
-    /// Tickets by owner.
+    /// The waiters' tickets, by owner.
     tickets: kilndb_base::hash::HashMap<u64, u64>,
     next_ticket: u64,
-    /// When somebody first found the row free, and its head not yet there. 0: nobody has.
+    /// The time at which the row was first found free while the queue's head had not come yet; 0: it was not.
     free_since_nanos: u64,
 }
 struct RowWaiter {
@@ -100,17 +100,17 @@ impl RowQueue {
         self.queue.get(at).map(RowWaiter::next)
     }
 }
-/// Who is to look next. It waits for nobody until it has: [`crate::core::Core::let_look`].
+/// The waiter that looks next. It counts as waiting for nobody until it has looked: [`crate::core::Core::let_look`].
 pub(crate) struct NextWaiter {
     pub owner: u64,
     pub wake: WakeHandle,
 }
-/// How a queue was left.
+/// The result of leaving a queue.
 #[derive(Default)]
 pub(crate) struct QueueDeparture {
-    /// Others still wait.
+    /// Others are still waiting.
     pub waiting: bool,
-    /// The one behind. It waited for the owner; as the head it can go on, else it is to wait for another.
+    /// The waiter behind, which waited for the owner. As the new head it can go on, else it must wait for another.
     pub next: Option<NextWaiter>,
 }
 /// Rows of some blocks: the queues of those that are waited for, and who shares which.
@@ -136,11 +136,11 @@ fn split(key: RowKey) -> (BlockKey, u16) {
 #[derive(Default)]
 struct RowShard {
     rows: Mutex<ShardRows>,
-    /// Queues and blocks with shared rows.
+    /// The number of queues and of blocks with shared rows.
     count: AtomicU32,
 }
 impl RowShard {
-    /// The row's queue, made if there is none.
+    /// The row's queue, which is made if there is none.
     fn entry<'a>(&self, rows: &'a mut ShardRows, key: RowKey) -> &'a mut RowQueue {
         rows.queues.entry(key).or_insert_with(|| {
             self.count.fetch_add(1, Release);
@@ -153,7 +153,7 @@ impl RowShard {
             self.count.fetch_sub(1, Release);
         }
     }
-    /// After shares have come or gone: there were so many blocks before.
+    /// Updates the count after shares were added or removed; `before` is the number of blocks before.
     fn count_shares(&self, rows: &ShardRows, before: usize) {
         if rows.shares.len() > before {
             self.count.fetch_add(1, Release);
@@ -164,7 +164,7 @@ impl RowShard {
 }
 pub(crate) struct RowLocks {
     shards: Vec<RowShard>,
-    /// Rows to look after when an owner ends.
+    /// The rows whose queues are woken when an owner ends, by owner.
     watched: Vec<Mutex<HashMap<u64, Vec<RowKey>>>>,
 }
 impl Default for RowLocks {
@@ -176,11 +176,11 @@ impl Default for RowLocks {
     }
 }
 
-/// What stands in the way of `owner` taking a row.
+/// The owners that stand in the way of taking a row.
 #[derive(Default, Debug)]
 pub(crate) struct RowBlockers {
     pub shared: Vec<u64>,
-    /// Queued directly before.
+    /// The owner that is queued directly before.
     pub ahead: Option<u64>,
 }
 impl RowBlockers {
@@ -205,16 +205,16 @@ impl RowLocks {
     fn shard(&self, key: RowKey) -> &RowShard {
         self.shard_of_block(split(key).0)
     }
-    /// All rows of a block are in the same shard.
+    /// The shard of a block: all rows of a block are in the same one.
     fn shard_of_block(&self, (rel, block): BlockKey) -> &RowShard {
         let h = (u64::from(block) ^ u64::from(rel) << 20).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         &self.shards[(h >> 58) as usize]
     }
-    /// Nobody shares any row or waits for one. Of rows in a page that is latched this goes on to be true.
+    /// Does nobody share any row of the block or wait for one? For rows of a latched page this stays true.
     pub fn is_empty(&self) -> bool {
         self.shards.iter().all(|shard| shard.count.load(Acquire) == 0)
     }
-    /// Nobody shares the row or waits for it. With its page latched that stays so.
+    /// Does nobody share the row or wait for it? This stays true while its page is latched.
     #[inline]
     pub(crate) fn is_nobodys(&self, key: RowKey) -> bool {
         let shard = self.shard(key);
@@ -294,7 +294,7 @@ impl RowLocks {
             }
         }
     }
-    /// As [`RowLocks::leave`], for one that has waited, wherever its queue is by now.
+    /// As [`RowLocks::leave`], for an owner that has waited, wherever its queue is by now.
     pub(crate) fn leave_queue(&self, place: &Arc<AwaitedRow>, owner: u64) -> QueueDeparture {
         self.shard_of(place)
             .map_or_else(QueueDeparture::default, |(key, shard, rows)| remove_from(shard, rows, key, owner))
@@ -307,7 +307,7 @@ impl RowLocks {
         let left = remove_from(shard, rows, key, owner);
         left.next.map(|_| RowTurn { place: place.clone(), leads })
     }
-    /// Who has the turn after this one.
+    /// The waiter that has the turn after this one.
     pub fn behind(&self, turn: &RowTurn) -> Option<NextWaiter> {
         let (key, _, rows) = self.shard_of(&turn.place)?;
         rows.queues.get(&key).and_then(|e| e.head())
@@ -326,7 +326,7 @@ impl RowLocks {
                 return true;
             }
             let (old, new) = (self.shard(from), self.shard(to));
-            // Both mutexes, always in the order of the shards.
+            // Both mutexes are locked, always in the order of the shards.
             let (mut first, mut second) = match (std::ptr::from_ref(old), std::ptr::from_ref(new)) {
                 (a, b) if a == b => (crate::lock(&old.rows), None),
                 (a, b) if a < b => {
@@ -355,14 +355,14 @@ impl RowLocks {
             return true;
         }
     }
-    /// All that wait for a row: those that were led there are to look for themselves.
+    /// Ends the leading of a queue: all waiters that were led to the row look for themselves.
     pub(crate) fn dissolve(&self, key: RowKey) -> Vec<NextWaiter> {
         let mut rows = crate::lock(&self.shard(key).rows);
         let Some(entry) = rows.queues.get_mut(&key) else { return Vec::new() };
         entry.token = 0;
         entry.queue.iter().map(RowWaiter::next).collect()
     }
-    /// When `holder` ends, the row's head is to be woken.
+    /// Notes that the head of the row's queue is to be woken when `holder` ends.
     pub fn watch(&self, holder: u64, key: RowKey) {
         let mut watched = crate::lock(&self.watched[holder as usize % SHARDS]);
         let rows = watched.entry(holder).or_default();

@@ -1,8 +1,8 @@
-//! Shared row locks that are held, block by block: what a transaction costs that shares all rows of a table is 16 bytes
-//! a row, and who shares one row is found without looking at the others' locks.
+//! The shared row locks that are held, block by block. A transaction that shares all rows of a table costs 16 bytes a
+//! row, and the owners that share one row are found without a look at locks of other blocks.
 //!
 //! Invariants
-//! 1. A block's list is never empty, and in the order of slots.
+//! 1. The list of a block is never empty and is in the order of slots.
 //!
 //! Must not know: who waits for a row.
 
@@ -19,7 +19,7 @@ struct RowShare {
 }
 const _: () = assert!(size_of::<RowShare>() == 16);
 
-/// What a transaction has to give back: shared locks of one block in one mode.
+/// An entry of the list of locks that a transaction has to give back: shared locks of one block in one mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedLock {
     pub block: BlockKey,
@@ -32,17 +32,17 @@ pub(crate) struct SharedLock {
 pub(crate) struct SharedRows(HashMap<BlockKey, Vec<RowShare>>);
 
 impl SharedRows {
-    /// Blocks with shared rows.
+    /// The number of blocks with shared rows.
     pub fn len(&self) -> usize {
         self.0.len()
     }
-    /// Who shares the row, and how.
+    /// The owners that share the row, with their modes.
     pub fn of(&self, block: BlockKey, slot: u16) -> impl Iterator<Item = (u64, RowLockMode)> {
         let all = self.0.get(&block).map_or(&[][..], Vec::as_slice);
         let first = all.partition_point(|share| share.slot < slot);
         all[first..].iter().take_while(move |share| share.slot == slot).map(|share| (share.owner, share.mode))
     }
-    /// True if it is the owner's first in that block and mode. None: it has this one already.
+    /// Adds a lock. True if it is the owner's first one in that block and mode; None: the owner has this one already.
     pub fn add(&mut self, block: BlockKey, slot: u16, owner: u64, mode: RowLockMode) -> Option<bool> {
         if self.of(block, slot).any(|share| share == (owner, mode)) {
             return None;

@@ -1,8 +1,9 @@
 //! Table and advisory locks: PostgreSQL's eight modes, FIFO queues, direct grants.
 //!
 //! Invariants
-//! 1. A waiter is granted by whoever releases, in queue order, never past an earlier waiter it conflicts with; only an
-//!    owner that holds the tag already goes ahead of the queue, and one whose place in it is part of a circle of waits.
+//! 1. A waiter is granted its lock by the owner that releases, in queue order, never past an earlier waiter it
+//!    conflicts with; only an owner that holds the tag already goes ahead of the queue, and one whose place in it is
+//!    part of a circle of waits.
 //! 2. An entry exists only while it is held or waited for.
 //! 3. Taking and releasing a lock that conflicts with nothing costs the same however many hold it.
 //!
@@ -20,7 +21,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 type LockHolder = (u64, LockMode);
 
-/// Times taken, by owner and mode. Most locks have one holder, which stands here itself.
+/// How often the lock is taken, by owner and mode. Most locks have one holder, which stands here itself.
 #[derive(Default)]
 struct HolderCounts {
     first: Option<(LockHolder, u32)>,
@@ -31,7 +32,7 @@ impl HolderCounts {
         matches!(self.first, Some((first, _)) if first == holder)
             || !self.others.is_empty() && self.others.contains_key(&holder)
     }
-    /// How often it is held then.
+    /// Counts a lock once more; the result is how often it is held.
     fn add(&mut self, holder: LockHolder) -> u32 {
         if let Some((first, times)) = &mut self.first
             && *first == holder
@@ -47,7 +48,7 @@ impl HolderCounts {
         *times += 1;
         *times
     }
-    /// Once less; how often it is held then. None: it was not.
+    /// Counts a lock once less; the result is how often it is held. None: it was not held.
     fn take(&mut self, holder: LockHolder) -> Option<u32> {
         if let Some((first, times)) = &mut self.first
             && *first == holder
@@ -75,16 +76,25 @@ impl HolderCounts {
     }
 }
 
+/// What an owner asks of the lock table.
+#[derive(Clone, Copy)]
+pub(crate) struct LockRequest {
+    pub owner: u64,
+    pub tag: LockTag,
+    pub mode: LockMode,
+    pub wait: WaitPolicy,
+}
+
 #[derive(Default)]
 struct LockEntry {
-    /// Times taken, by owner and mode.
+    /// How often the lock is taken, by owner and mode.
     held: HolderCounts,
-    /// Owners per mode.
+    /// The number of owners by mode.
     owners: [u32; LOCK_MODES],
     queue: VecDeque<LockWaiter>,
-    /// Waiters per mode.
+    /// The number of waiters by mode.
     waiters: [u32; LOCK_MODES],
-    /// Waiters that hold the lock in another mode.
+    /// The number of waiters that hold the lock in another mode.
     upgrading: u32,
 }
 struct LockWaiter {
@@ -117,7 +127,7 @@ impl LockEntry {
     fn holds(&self, owner: u64) -> bool {
         LockMode::ALL.iter().any(|m| self.held.contains((owner, *m)))
     }
-    /// Does anybody else hold a mode that conflicts?
+    /// Does another owner hold a mode that conflicts?
     fn is_held_against(&self, owner: u64, mode: LockMode) -> bool {
         LockMode::ALL.iter().any(|m| {
             let owners = self.owners[*m as usize];
@@ -163,7 +173,7 @@ impl LockEntry {
             waits.holds(owner, tag, self.modes_of(owner));
         }
     }
-    /// Grants whoever may go now.
+    /// Grants the lock to all waiters that can have it now.
     fn grant(&mut self, tag: LockTag, waits: &WaitGraph, woken: &mut Vec<WakeHandle>) {
         let (mut at, mut ahead) = (0, 0);
         while at < self.queue.len() && self.may_grant() {
@@ -174,7 +184,7 @@ impl LockEntry {
                 continue;
             }
             if let Some(waiter) = self.dequeue(at) {
-                // From now on it does not wait, though it does not run yet.
+                // From now on the owner does not wait, although it does not run yet.
                 waits.left(owner, tag);
                 self.grant_to(owner, tag, mode, waits);
                 woken.push(waiter.wake);
@@ -187,7 +197,7 @@ impl LockTable {
     pub fn new(workers: usize) -> LockTable {
         LockTable { shards: (0..64).map(|_| Mutex::default()).collect(), fast: FastLocks::new(workers) }
     }
-    /// Without the table, if that can be.
+    /// Takes a lock without the table, if that is possible.
     pub(crate) fn lock_fast(&self, worker: usize, owner: u64, tag: &LockTag, mode: LockMode) -> Option<FastLock> {
         self.fast.take(worker, owner, tag, mode)
     }
@@ -204,34 +214,20 @@ impl LockTable {
         &self.shards[(h.finish() >> 58) as usize]
     }
     /// Ok(false): not free, and the caller did not want to wait.
-    pub fn lock(
-        &self,
-        waits: &WaitGraph,
-        owner: u64,
-        tag: LockTag,
-        mode: LockMode,
-        wait: WaitPolicy,
-        park: &dyn Park,
-    ) -> Result<bool> {
+    pub fn lock(&self, waits: &WaitGraph, request: LockRequest, park: &dyn Park) -> Result<bool> {
+        let LockRequest { tag, mode, .. } = request;
         let conflicts = conflicts_with_fast(&tag, mode);
         if conflicts {
             self.fast.forbid(&tag);
         }
-        let got = self.lock_here(waits, owner, tag, mode, wait, park);
+        let got = self.lock_here(waits, request, park);
         if conflicts && !matches!(got, Ok(true)) {
             self.fast.allow(&tag);
         }
         got
     }
-    fn lock_here(
-        &self,
-        waits: &WaitGraph,
-        owner: u64,
-        tag: LockTag,
-        mode: LockMode,
-        wait: WaitPolicy,
-        park: &dyn Park,
-    ) -> Result<bool> {
+    fn lock_here(&self, waits: &WaitGraph, request: LockRequest, park: &dyn Park) -> Result<bool> {
+        let LockRequest { owner, tag, mode, wait } = request;
         let shard = self.shard(&tag);
         let closed;
         {
@@ -266,7 +262,7 @@ impl LockTable {
                 waits.left(owner, tag);
                 return Err(Error::internal("a lock that is waited for has no entry"));
             };
-            // Whoever waits for a mode does not hold it.
+            // An owner that waits for a mode does not hold it.
             if entry.held.contains((owner, mode)) {
                 return Ok(true);
             }
@@ -330,7 +326,7 @@ impl LockTable {
         woken.iter().for_each(|w| w.wake());
         true
     }
-    /// One less; false if it was not held.
+    /// Releases a lock once; false if it was not held.
     pub fn unlock(&self, waits: &WaitGraph, owner: u64, tag: LockTag, mode: LockMode) -> bool {
         let mut woken = Vec::new();
         {

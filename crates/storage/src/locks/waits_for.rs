@@ -1,14 +1,14 @@
 //! The waits-for graph. Nodes are lock owners (sessions' transactions).
 //!
 //! Invariants
-//! 1. Who waits for a row has edges from before its owner parks until it runs again.
-//! 2. Who waits for a table or advisory lock has no edges of its own: they follow from who holds the lock and who
-//!    stands before it, of which the graph keeps a copy while anybody waits. So none is left behind when somebody gives
-//!    up or goes first.
+//! 1. An owner that waits for a row has edges from before it parks until it runs again.
+//! 2. An owner that waits for a table or advisory lock has no edges of its own: they follow from the holders and from
+//!    the queue before it, of which the graph keeps a copy while anybody waits. So no edge is left behind when an owner
+//!    gives up or goes first.
 //! 3. A cycle can only be closed by the wait that is being added, and only if somebody waits for its owner: otherwise
 //!    nothing is searched.
 //!
-//! Must not know: what is waited for; it only tells.
+//! Must not know: what the locks protect.
 
 use crate::api::{LockMode, LockTag};
 use kilndb_base::hash::{HashMap, HashSet};
@@ -21,25 +21,25 @@ pub(crate) struct WaitGraph {
 }
 #[derive(Default)]
 struct WaitEdges {
-    /// Waits for rows.
+    /// The edges of waits for rows.
     out: HashMap<u64, Vec<u64>>,
-    /// Those of them who stand behind others who wait.
+    /// The owners that wait for a row behind other waiters.
     in_line: HashSet<u64>,
     incoming: HashMap<u64, u32>,
     /// Tables and advisory locks that are waited for.
     tags: HashMap<LockTag, AwaitedLock>,
-    /// What those wait for who wait for one of these.
+    /// The lock that each owner waits for, if it waits for one of these.
     wanted: HashMap<u64, (LockTag, LockMode)>,
-    /// How many of these somebody holds.
+    /// How many locks that somebody waits for each owner holds.
     holding: HashMap<u64, u32>,
     /// The cycles that were refused, by the owner that would have closed them.
     refused: HashMap<u64, Vec<WaitLink>>,
 }
 
-/// A lock that somebody waits for.
+/// The copy of a lock that somebody waits for.
 #[derive(Default)]
 struct AwaitedLock {
-    /// Bit `1 << mode` of the modes, by owner.
+    /// The modes held, by owner, as bits `1 << mode`.
     held: HashMap<u64, u16>,
     queue: VecDeque<(u64, LockMode)>,
 }
@@ -55,9 +55,9 @@ impl AwaitedLock {
             .filter(move |(o, modes)| **o != owner && AwaitedLock::conflict(**modes, wanted))
             .map(|(o, _)| *o)
     }
-    /// Those of the queue's part who stand in the way of somebody behind it.
+    /// The waiters in a part of the queue that stand in the way of an owner behind it.
     fn waiters(&self, owner: u64, wanted: LockMode, part: std::ops::Range<usize>) -> impl Iterator<Item = u64> {
-        // Who holds the lock in another mode goes ahead of the queue.
+        // An owner that holds the lock in another mode goes ahead of the queue.
         let part = if self.held.contains_key(&owner) { 0..0 } else { part };
         let queue = self.queue.range(part);
         queue.filter(move |(o, mode)| *o != owner && AwaitedLock::conflict(1 << *mode as u16, wanted)).map(|(o, _)| *o)
@@ -72,11 +72,11 @@ impl AwaitedLock {
 pub struct WaitLink {
     pub owner: u64,
     pub blocker: u64,
-    /// None: a row.
+    /// The lock that is waited for; None: a row.
     pub wanted: Option<(LockTag, LockMode)>,
 }
 
-/// What a search has seen of the lock queues.
+/// What a search for cycles knows of the lock queues so far.
 #[derive(Default)]
 struct SearchedQueues {
     places: HashMap<LockTag, HashMap<u64, usize>>,
@@ -85,7 +85,7 @@ struct SearchedQueues {
 }
 
 impl WaitEdges {
-    /// Those whom `owner` waits for, but for some that the search knows already.
+    /// The owners that `owner` waits for, except some that the search knows already.
     fn blockers(&self, owner: u64, seen: &mut SearchedQueues) -> Vec<u64> {
         if let Some(out) = self.out.get(&owner) {
             return out.clone();
@@ -101,13 +101,13 @@ impl WaitEdges {
         let mut found: Vec<u64> = if known.is_none() { waited.holders(owner, *mode).collect() } else { Vec::new() };
         let from = known.unwrap_or(0).min(place);
         found.extend(waited.waiters(owner, *mode, from..place));
-        // Who holds the lock has not looked at the queue, and has left itself out.
+        // A holder of the lock has not looked at the queue, and has left itself out.
         if !waited.held.contains_key(&owner) {
             seen.parts.insert((*tag, *mode), known.unwrap_or(0).max(place));
         }
         found
     }
-    /// All whom the owner waits for, by way of whomever.
+    /// All owners that this one waits for, directly or through others.
     fn reachable(&self, owner: u64) -> HashSet<u64> {
         let mut seen = SearchedQueues::default();
         let mut todo = vec![owner];
@@ -155,7 +155,7 @@ impl WaitEdges {
         }
         Some(cycle)
     }
-    /// False: nobody waits for the owner.
+    /// Does anybody wait for the owner?
     fn is_waited_for(&self, owner: u64) -> bool {
         let waited = self.wanted.get(&owner).and_then(|(tag, _)| self.tags.get(tag));
         let is_last = waited.is_none_or(|w| w.queue.back().is_none_or(|(last, _)| *last == owner));
@@ -179,7 +179,7 @@ impl WaitEdges {
             }
         }
     }
-    /// `modes` are all that the owner holds now.
+    /// Sets the modes that the owner holds now.
     fn set_held(&mut self, tag: LockTag, owner: u64, modes: u16) {
         let Some(waited) = self.tags.get_mut(&tag) else { return };
         if modes != 0 {
@@ -198,7 +198,7 @@ impl WaitEdges {
             }
         }
     }
-    /// Forgets a lock that nobody waits for.
+    /// Drops the copy of a lock that nobody waits for.
     fn forget_unwanted(&mut self, tag: LockTag) {
         if self.tags.get(&tag).is_some_and(|w| w.queue.is_empty()) {
             for owner in self.tags.remove(&tag).into_iter().flat_map(|w| w.held.into_keys()) {
@@ -320,7 +320,7 @@ impl WaitGraph {
             out.values_mut().for_each(|blockers| blockers.retain(|b| *b != owner));
         }
     }
-    /// The owner waits for a row no more.
+    /// Notes that the owner no longer waits for a row.
     pub fn done(&self, owner: u64) {
         crate::lock(&self.inner).remove(owner);
     }
@@ -329,7 +329,7 @@ impl WaitGraph {
         let g = crate::lock(&self.inner);
         g.in_line.contains(&owner) && g.out.get(&owner).is_some_and(|ahead| ahead.iter().all(|a| g.out.contains_key(a)))
     }
-    /// Whom the owner waits for.
+    /// The owners that this one waits for.
     pub fn blockers_of(&self, owner: u64) -> Vec<u64> {
         let g = crate::lock(&self.inner);
         match g.wanted.get(&owner).and_then(|(tag, mode)| Some((g.tags.get(tag)?, *mode))) {

@@ -20,7 +20,7 @@ macro_rules! make_dispatch {
     ($($(#[$doc:meta])* $kind:ident = $number:literal, pages: $pages:ident, has_background_work: $works:literal,
        $($method:ident)::+;)*) => {
         impl RelationKind {
-            /// None: it is no index.
+            /// The properties of the relation's method; None: it is no index.
             pub fn method(self) -> Option<&'static MethodProperties> {
                 match self {
                     $(RelationKind::$kind => Some(&<crate::$($method)::+ as IndexMethod>::PROPERTIES),)*
@@ -94,8 +94,8 @@ macro_rules! make_dispatch {
                     RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "take keys")),
                 }
             }
-            /// As [`Relation::index_insert`] for one entry after the other (keys, and the row ids that they lead to). What
-            /// stopped one, and which: those before it are in.
+            /// As [`Relation::index_insert`] for one entry after the other (keys, and the row ids that they lead to).
+            /// The result is the first entry that could not be inserted, and why; those before it are in.
             pub fn index_insert_many(
                 &self,
                 txn: &mut Transaction,
@@ -117,7 +117,7 @@ macro_rules! make_dispatch {
                     RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "retire keys")),
                 }
             }
-            /// Tells the index of a row's terms.
+            /// Changes the terms that the index has for a row.
             pub fn change_terms(&self, txn: &mut Transaction, rid: RowId, change: TermChange<'_>) -> Result<()> {
                 match self.kind {
                     $(RelationKind::$kind => <crate::$($method)::+>::change_terms(self, txn, rid, change),)*

@@ -1,11 +1,11 @@
-//! What an index method is: its properties, and what it does for statements, rollback, purge and checks.
+//! The interface of index methods: properties, and operations for statements, rollback, purge and checks.
 //!
 //! Relation kinds that are methods, and the calls of a relation's method (`Relation::index_insert` and so on, in
 //! [`dispatch`]), are generated from [`crate::registry`]: one match each, no dynamic dispatch.
 //!
 //! Invariants
-//! 1. Whoever uses an index asks for properties, never for a method by its name.
-//! 2. A method with keys is told of each key of a row; one with terms is told of a row once, with all its terms.
+//! 1. Users of an index ask for properties, never for a method by its name.
+//! 2. A method with keys gets each key of a row; a method with terms gets a row once, with all its terms.
 //!
 //! Must not know: what keys and terms mean.
 
@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use terms::{TermChange, TermScan};
 
-/// What entries of an index are made of.
+/// The contents of an index's entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IndexContents {
     /// Each row has one key (or none); scans walk from key to key as the method keeps them
@@ -36,14 +36,14 @@ pub enum IndexContents {
     Terms,
 }
 
-/// What whoever plans, builds or defines an index must know of its method.
+/// The properties of a method that planning, building and defining an index depend on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MethodProperties {
     pub name: &'static str,
     pub contents: IndexContents,
     /// Scans can give the entries in the order of their keys, forwards and backwards, and those within bounds.
     pub is_ordered: bool,
-    /// It can refuse a second live row with the same key.
+    /// The index can refuse a second live row with the same key.
     pub can_be_unique: bool,
     /// One index can have the entries of several heaps, which the keys name.
     pub can_span_heaps: bool,
@@ -54,22 +54,22 @@ pub struct MethodProperties {
 /// Keys or terms with the rows that have them, sorted.
 pub type IndexEntries<'a> = dyn Iterator<Item = Result<(Vec<u8>, RowId)>> + 'a;
 
-/// A new row's key.
+/// The key of a new row.
 #[derive(Clone, Copy)]
 pub(crate) struct NewKey<'a> {
-    /// Where the row is (to see who is alive).
+    /// The heap that the row is in.
     pub heap: &'a Relation,
     pub key: &'a [u8],
     pub rid: RowId,
     pub uniqueness: Uniqueness,
 }
 
-/// The new id of a row of another heap.
+/// Maps the id of a row in another heap to its new id.
 pub type MovedRows<'a> = dyn Fn(RowId) -> Option<RowId> + 'a;
 
-/// What a background thread that works on a method's indexes keeps from one to the next.
+/// The state that a background thread keeps from one index of a method to the next.
 pub(crate) trait IndexWorker: Send {
-    /// Some work on one index; true: there is more to do.
+    /// Does some work on one index; true if there is more to do.
     fn step(&mut self, index: &Arc<Relation>) -> Result<bool>;
 }
 
@@ -87,7 +87,7 @@ pub(crate) trait IndexMethod {
         moved: &MovedRows<'_>,
         park: &dyn Park,
     ) -> Result<()>;
-    /// Structure, and where entries lead.
+    /// Checks the structure of an index, and where its entries lead.
     fn check(core: &Core, index: &Arc<Relation>, report: &mut CheckReport) -> Result<()>;
 
     // ---- methods with keys
@@ -100,8 +100,8 @@ pub(crate) trait IndexMethod {
     fn insert(index: &Relation, _: &mut Transaction, _: &NewKey<'_>, _: &dyn Park) -> Result<IndexInsert> {
         Err(cannot(index, "take keys"))
     }
-    /// As `insert` for one entry after the other. What stopped one, and which: those before it are in. `new`: what is the
-    /// same for all.
+    /// As `insert` for one entry after the other. The result is the first entry that could not be inserted, and why;
+    /// those before it are in. `new` has what is the same for all.
     fn insert_many(
         index: &Relation,
         txn: &mut Transaction,
@@ -140,7 +140,7 @@ pub(crate) trait IndexMethod {
     fn purge(_: &Core, index: &Arc<Relation>, _: &UndoRecord) -> Result<()> {
         Err(cannot(index, "purge a record"))
     }
-    /// For a method with background work.
+    /// The worker of a method with background work.
     fn worker() -> Option<Box<dyn IndexWorker>> {
         None
     }

@@ -6,17 +6,17 @@ use kilndb_base::bytes::{ByteReader, put_prefixed};
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use std::borrow::Cow;
 
-/// What a statement has done to a row, and the row's terms from now on (sorted, each once).
+/// A statement's change of a row, with the row's terms from now on (sorted, each once).
 #[derive(Clone, Copy)]
 pub enum TermChange<'a> {
     Inserted(&'a [Vec<u8>]),
-    /// None: it is in the index no longer, and its deletion need not be told of.
+    /// None: the row is no longer in the index, and its deletion need not be noted.
     Updated(&'a [Vec<u8>]),
     /// The transaction has just deleted the row: it is to be found no longer once that has committed.
     Deleted,
 }
 
-/// Is called with a term, or all that its entry begins with, and some of its rows.
+/// A function that is called with a term, or the beginning of its entry, and some of its rows.
 pub(crate) type TermVisitor<'a> = dyn FnMut(&[u8], &[u64]) -> Result<()> + 'a;
 
 /// Finds rows by terms. All that it finds is to be rechecked in the version that the snapshot sees.
@@ -26,9 +26,9 @@ pub trait TermScan {
     /// The rows (as [`RowId::to_u64`]) that have a term from `lower` up to (not including) `upper`, or exactly `lower`:
     /// some at a time, in no order, and maybe more than once.
     fn rows(&mut self, lower: &[u8], upper: Option<&[u8]>, visit: &mut dyn FnMut(&[u64]) -> Result<()>) -> Result<()>;
-    /// All terms, in order, each with its rows: some at a time, so a term may come more than once.
+    /// Visits all terms in order, each with its rows. The rows come some at a time, so a term may come more than once.
     fn all(&mut self, visit: &mut TermVisitor<'_>) -> Result<()>;
-    /// A term as the index keeps it.
+    /// The term in the form in which the index keeps it.
     fn kept_term<'t>(&self, term: &'t [u8]) -> Cow<'t, [u8]>;
 }
 
@@ -37,13 +37,13 @@ pub trait TermScan {
 pub struct PendingTerms<'a>(pub(crate) &'a [u8]);
 
 impl<'a> PendingTerms<'a> {
-    /// Each behind its length. Most rows have not what is looked for: then a search in these bytes for what
-    /// [`PendingTerms::bytes_of`] says of it finds nothing, and is far quicker than going through the terms. If it
-    /// does, it may be by chance.
+    /// The terms, each behind its length. Most rows do not have the term that is looked for: a search in these bytes
+    /// for those of [`PendingTerms::bytes_of`] finds nothing then, and is far quicker than a look at each term. A hit
+    /// may be by chance.
     pub fn bytes(self) -> &'a [u8] {
         self.0
     }
-    /// What a term (as it is kept) looks like among [`PendingTerms::bytes`].
+    /// The bytes of a kept term as they stand in [`PendingTerms::bytes`].
     pub fn bytes_of(kept: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(kept.len() + 2);
         put_prefixed(&mut bytes, kept);

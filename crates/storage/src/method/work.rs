@@ -8,7 +8,7 @@ use crate::core::Core;
 use kilndb_base::Severity;
 use kilndb_base::sync::atomic::Ordering::Acquire;
 
-/// What the thread keeps from round to round: a worker for each method that has work.
+/// The state that the thread keeps from round to round: a worker for each method that has work.
 #[derive(Default)]
 pub(crate) struct IndexWorkers(Vec<(RelationKind, Box<dyn IndexWorker>)>);
 
@@ -23,7 +23,7 @@ impl IndexWorkers {
 }
 
 impl Core {
-    /// One round through the indexes that may have background work; true: there is more to do.
+    /// Does one round through the indexes that may have background work; true if there is more to do.
     pub(crate) fn index_work_round(&self, workers: &mut IndexWorkers) -> bool {
         let ids = crate::lock(&self.worked_indexes).clone();
         let mut busy = false;

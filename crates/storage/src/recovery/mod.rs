@@ -1,7 +1,7 @@
 //! Recovery: torn pages, redo, undo of losers, purge of what was committed.
 //!
 //! Invariants
-//! 1. A page is changed only by records newer than its LSN, a cell's aside (`cell`).
+//! 1. A page is changed only by records newer than its LSN, except a cell's page (see `cell`).
 //! 2. A record for a page that is not what the record expects is passed over; that is legitimate only if the relation
 //!    (or undo chunk) is dropped later in the log, so at the end it must be gone.
 //! 3. The log goes on in a segment number never used before: no stale record can be taken for a new one. A link record
@@ -40,9 +40,9 @@ use replayer::{NobodyLooks, ReplayStop, Replayer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Bytes of a link record with its frame: two varints of at most ten bytes, the CRC, the kind.
+/// The size of a link record with its frame: two varints of at most ten bytes, the CRC, the kind.
 const LINK_AT_MOST: u64 = 25;
-/// After so much of the log recovery looks whether it is time to tell how far it is.
+/// After this many bytes of log recovery looks whether it is time to report its progress.
 const PROGRESS_BYTES: u64 = 64 << 10;
 
 impl Core {
@@ -119,7 +119,7 @@ impl Core {
     }
     /// Rolls back the transactions that had not ended, and purges for those that had committed: how many of each.
     fn end_unfinished(self: &Arc<Core>, redo: &RedoState, ticks: &mut ProgressTimer) -> Result<(usize, usize)> {
-        // Losers back, newest first within each.
+        // The losers are rolled back, newest changes first within each.
         let losers: Vec<(u64, u64)> =
             redo.txns.iter().filter(|(_, (_, purge))| !purge).map(|(x, (h, _))| (*x, *h)).collect();
         let mut steps = 0u64;
@@ -179,7 +179,7 @@ impl Core {
         self.tell(Severity::Warning, &format!("{}: {text}", damage.message()));
         self.newest_lsn_of_all()
     }
-    /// Reads every page.
+    /// The newest LSN of all pages; it reads every page.
     fn newest_lsn_of_all(&self) -> Result<u64> {
         let (file, mut page) = (self.pool.file(), Box::new([0; PAGE]));
         let mut newest = self.known_durable.load(Relaxed);
@@ -192,7 +192,8 @@ impl Core {
         }
         Ok(newest)
     }
-    /// What was not as the log says it should be is gone by the end of the log, or damaged.
+    /// A page that was not as the log needs it must belong to a relation that is gone by the end of the log; otherwise
+    /// it is damaged.
     fn judge_suspects(&self, redo: &RedoState) -> Result<()> {
         let relations = redo.suspects.iter().filter(|(rel, _)| self.directory.get(**rel).is_some());
         let relations = relations.map(|(_, what)| what.clone());
@@ -206,7 +207,7 @@ impl Core {
         }
         Ok(())
     }
-    /// Where the old log ends, leads to a new segment beyond `known`, and lets the log go on there.
+    /// Ends the old log with a link to a new segment beyond `known`, and lets the log go on there.
     fn link_log(&self, end: u64, known: u64, csn: u64) -> Result<()> {
         // The record itself may reach into the next segment.
         let at_least = (end + LINK_AT_MOST).max(known);
@@ -218,7 +219,7 @@ impl Core {
         self.log.restart_at(to, csn);
         Ok(())
     }
-    /// After recovery, or a clean start: no undo is needed any more.
+    /// Drops all undo, after recovery or at a clean start, when none is needed.
     pub(crate) fn drop_all_undo(&self) -> Result<()> {
         self.directory.list().iter().for_each(|r| r.look_everywhere());
         for (number, page, _) in self.undo.live() {
@@ -250,7 +251,7 @@ impl Core {
             Space::rebuild(self.pool.page_limit(), self.pool.file_pages.load(Acquire), &used)?;
         Ok(())
     }
-    /// Unlogged relations begin anew after a crash.
+    /// Empties unlogged relations after a crash.
     pub(crate) fn empty_unlogged(&self) -> Result<()> {
         for r in self.directory.list() {
             let unlogged = matches!(r.persistence, Persistence::Unlogged | Persistence::Kept);

@@ -1,4 +1,4 @@
-//! How far recovery is, told now and then.
+//! Reports the progress of recovery now and then.
 
 use crate::core::Core;
 
@@ -11,7 +11,7 @@ impl ProgressTimer {
     pub(super) fn new(core: &Core, started: u64) -> ProgressTimer {
         ProgressTimer { started, next: started + core.config.startup_progress_interval_ms * 1_000_000 }
     }
-    /// The time elapsed, if it is to be told now.
+    /// The elapsed time as a text, if it is due to be reported.
     pub(super) fn due(&mut self, core: &Core) -> Option<String> {
         let interval = core.config.startup_progress_interval_ms * 1_000_000;
         let now = core.env.monotonic_nanos();

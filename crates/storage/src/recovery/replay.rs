@@ -1,4 +1,4 @@
-//! What a record of the log does when it is read again.
+//! Replays single records of the log.
 //!
 //! Invariants: 1 and 2 of [`super`].
 //!
@@ -17,10 +17,10 @@ use kilndb_base::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What the records so far leave open.
+/// What the records that were replayed so far leave open.
 #[derive(Default, Debug, PartialEq)]
 pub(super) struct RedoState {
-    /// Chain head, only its purge is due.
+    /// Unfinished transactions: the head of the undo chain, and whether only the purge is due.
     pub(super) txns: BTreeMap<u64, (u64, bool)>,
     pub(super) max_xid: u64,
     /// Relations that must be gone at the end, as a page was not theirs, or not as a record needs it; and which.
@@ -28,17 +28,17 @@ pub(super) struct RedoState {
     pub(super) suspect_chunks: BTreeSet<u64>,
     /// Relations by the transaction that has made them and has not ended.
     pub(super) made: HashMap<u64, Vec<u32>>,
-    /// Relations that go if the transaction commits.
+    /// The relations that are dropped if the transaction commits.
     pub(super) doomed: HashMap<u64, Vec<u32>>,
-    /// Of the transactions that were ending when the images were taken, those that have committed.
+    /// The transactions that were ending when the images were taken and have committed.
     pub(super) ended_well: BTreeSet<u64>,
     pub(super) ending: BTreeSet<u64>,
-    /// Of the pages that the log mentions.
+    /// The newest LSN of the pages that the log mentions.
     pub(super) newest_page_lsn: u64,
 }
 
 impl RedoState {
-    /// The page is another's, or there is none.
+    /// Notes that a page belongs to another owner, or does not exist.
     fn suspect(&mut self, target: PageTarget, pid: Option<u32>) {
         let rel = target.rel;
         self.suspects.entry(rel).or_insert_with(|| {
@@ -172,7 +172,7 @@ impl Core {
                         op.apply(page.bytes(), *target)?;
                     }
                 } else {
-                    // Another's by now, if the relation goes later in the log.
+                    // The page may belong to another owner by now, if the relation is dropped later in the log.
                     redo.suspect(*target, Some(pid));
                 }
                 // Read as it should be, but maybe never synced: written again before the log goes.

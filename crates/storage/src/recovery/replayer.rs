@@ -20,7 +20,7 @@ use kilndb_base::Result;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Is told of what others than storage may want to know.
+/// The receiver of events that layers above storage may want to know.
 pub(crate) trait ReplayObserver {
     /// A transaction has committed; its commit record ends at `lsn`. `catalog_changes`: see [`Record::Commit`]. Break:
     /// replaying is to pause here.
@@ -37,7 +37,7 @@ impl ReplayObserver for NobodyLooks {
 /// Why a replayer has paused.
 #[derive(Debug)]
 pub(crate) enum ReplayStop {
-    /// It has come to where it was to stop.
+    /// The replayer has reached the LSN where it should stop.
     Reached,
     /// The observer of a commit has asked for it.
     ByObserver,
@@ -53,7 +53,7 @@ pub(crate) struct Replayer<'a> {
     lsn: u64,
 }
 impl<'a> Replayer<'a> {
-    /// The core has loaded the checkpoint.
+    /// Makes a replayer for a core that has loaded the checkpoint.
     pub(crate) fn new(core: &'a Arc<Core>, c: &Checkpoint, observer: &'a mut dyn ReplayObserver) -> Replayer<'a> {
         let mut redo = RedoState { max_xid: c.next_xid.saturating_sub(1), ..RedoState::default() };
         for r in c.relations.iter().filter(|r| r.creator != 0) {
@@ -71,7 +71,7 @@ impl<'a> Replayer<'a> {
         self.lsn = record.end;
         let decoded = record.decode()?;
         if let Record::Link { .. } = decoded {
-            // Its sync may have failed: then it is in the system's memory only.
+            // The sync of this part may have failed: then it is in the system's memory only.
             let segments = self.core.log.segments();
             segments.write(record.start, &frame(&record.body, record.start))?;
             segments.sync(record.start, record.end)?;
@@ -104,7 +104,7 @@ impl<'a> Replayer<'a> {
         }
         Ok(ReplayStop::Reached)
     }
-    /// How many records there were, and what they leave open.
+    /// The number of records that were replayed, and what they leave open.
     pub(super) fn finish(self) -> (u64, RedoState) {
         (self.records, self.redo)
     }

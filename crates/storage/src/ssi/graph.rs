@@ -1,4 +1,4 @@
-//! The graph of rw-dependencies among serializable transactions, and who must go.
+//! The graph of rw-dependencies among serializable transactions, and the choice of the one that fails.
 //!
 //! An edge R → W says: R read what W wrote (or has written) without seeing it, so R comes before W in every serial
 //! order. Every anomaly of snapshot isolation has two such edges in a row, Tin → Tpivot → Tout, where Tout committed
@@ -8,7 +8,8 @@
 //! Invariants
 //! 1. Snapshots are taken, and commits get their number and their place in the log, while the graph is held: the order
 //!    of `order` is the order of snapshots and commits.
-//! 2. Nobody is chosen to go while none of a dangerous structure has committed: a retry meets other circumstances.
+//! 2. No transaction is chosen to fail while none of a dangerous structure has committed, so that a retry meets other
+//!    circumstances.
 //! 3. A committed transaction stays until every serializable transaction that overlapped it has ended; beyond a limit
 //!    the oldest are summarised: of their edges it is only known that there were some.
 //!
@@ -22,7 +23,7 @@ use kilndb_base::sync::atomic::Ordering::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Why a transaction must go.
+/// Why a transaction must fail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ConflictReason {
     PivotDuringWrite,
@@ -35,11 +36,11 @@ pub(super) enum ConflictReason {
 
 struct TransactionNode {
     reader: Arc<Reader>,
-    /// Those that read what this one wrote.
+    /// The transactions that read what this one wrote.
     ins: Vec<u64>,
-    /// Those that wrote what this one read.
+    /// The transactions that wrote what this one read.
     outs: Vec<u64>,
-    /// The same with summarised ones.
+    /// There is an edge from a summarised transaction.
     summary_in: bool,
     summary_out: bool,
     /// Set at commit: the first that committed of those in `outs` that had committed by then.
@@ -54,13 +55,13 @@ struct TransactionNode {
 /// Committed writers of which only this is known any more.
 #[derive(Default)]
 struct CommittedSummary {
-    /// By xid: when it committed, and the first commit among its edges out.
+    /// For each xid: when it committed, and the first commit among its edges out.
     xids: BTreeMap<u64, (u64, Option<u64>)>,
     order: VecDeque<(u64, u64)>,
-    /// All up to this xid count as such, as long as somebody is left from before that moment.
+    /// All transactions up to this xid count as summarised, as long as one is left that began before that moment.
     blanket: Option<(u64, u64)>,
 }
-/// More xids than this are not kept one by one.
+/// The number of xids that are kept one by one.
 const MOST_SUMMARISED: usize = 1 << 16;
 
 #[derive(Default)]
@@ -71,19 +72,19 @@ pub(super) struct ConflictGraph {
     writable: BTreeSet<u64>,
     /// Committed: (number of the commit, transaction).
     finished: VecDeque<(u64, u64)>,
-    /// Up to this commit, locks and edges in have been let go.
+    /// The commit up to which locks and edges in have been dropped.
     locks_gone_through: u64,
     summary: CommittedSummary,
 }
 
-/// What ended transactions leave to be done once the graph is let go.
+/// The work that ended transactions leave to be done after the graph is unlocked.
 #[derive(Default)]
 pub(super) struct EndedTransactions {
-    /// Their locks go.
+    /// Readers whose locks are released.
     pub unlocked: Vec<Arc<Reader>>,
-    /// They go, and all that is theirs.
+    /// Readers that are removed with all that belongs to them.
     pub gone: Vec<Arc<Reader>>,
-    /// Their locks are taken over by one that stands for many.
+    /// Readers whose locks are taken over by one that stands for many.
     pub fold: Vec<Arc<Reader>>,
     pub wake: Vec<WakeHandle>,
 }
@@ -100,7 +101,7 @@ impl ConflictGraph {
         self.order += 1;
         self.order
     }
-    /// To be called while the graph is held over the taking of the snapshot.
+    /// Adds a transaction. To be called while the graph is locked and the snapshot is taken.
     pub fn begin(&mut self, owner: u64, modes: SerializableModes, waiter: Option<WakeHandle>) -> SnapshotStanding {
         let SerializableModes { read_only, domain, session } = modes;
         let mut possible = Vec::new();
@@ -149,7 +150,8 @@ impl ConflictGraph {
         }
         let Some(w) = self.nodes.get(&writer.id) else { return Ok(()) };
         if !self.nodes.contains_key(&reader.id) {
-            // Its locks are still there: it ended before anybody here began, or stands for many.
+            // The reader is not in the graph, although its locks are still there: it ended before all others began, or
+            // it stands for many.
             return if reader.summarised.load(Relaxed) { self.flag_old_reader(reader, writer) } else { Ok(()) };
         }
         if reader.committed_at().is_some_and(|at| at < writer.id)
@@ -213,7 +215,7 @@ impl ConflictGraph {
         r.summary_in
             || r.ins.iter().filter_map(|id| self.nodes.get(id)).any(|t| {
                 let t = &t.reader;
-                // It may be the writer itself.
+                // Tpivot may be the writer itself.
                 !t.is_doomed() && t.committed_at().is_none_or(|end| end >= w_end) && (!t.is_read_only() || t.id > w_end)
             })
     }
@@ -236,10 +238,10 @@ impl ConflictGraph {
         }
         self.flag(me, writer, me)
     }
-    /// As [`ConflictGraph::conflict_out`], with a writer that is no longer in the graph.
+    /// As [`ConflictGraph::conflict_out`], for a writer that is no longer in the graph.
     pub(crate) fn conflict_out_to_old(&mut self, me: &Reader, xid: u64) -> Result<(), ConflictReason> {
         let known = self.summary.xids.get(&xid).map(|(_, out)| *out);
-        // Of those under the blanket the worst is taken for granted.
+        // For transactions that are not kept one by one the worst is assumed.
         let Some(earliest_out) = known.or_else(|| self.under_blanket(xid).then_some(Some(0))) else { return Ok(()) };
         if earliest_out.is_some_and(|out| !me.is_read_only() || out < me.id) {
             return Err(ConflictReason::OldPivotNamed(xid));
@@ -281,7 +283,7 @@ impl ConflictGraph {
         }
         Ok(())
     }
-    /// `me` has its place among the commits.
+    /// Notes that `me` has its place among the commits.
     pub fn committed(&mut self, me: &Reader, remembered: usize) -> EndedTransactions {
         let at = self.next();
         let wrote = me.wrote.load(Relaxed);
@@ -387,7 +389,7 @@ impl ConflictGraph {
             }
         }
     }
-    /// Lets go what nobody can meet any more.
+    /// Drops transactions that no other one overlaps any more.
     fn clean(&mut self, remembered: usize, left: &mut EndedTransactions) {
         let oldest = self.active.first().copied().unwrap_or(u64::MAX);
         let oldest_writable = self.writable.first().copied().unwrap_or(u64::MAX);
@@ -395,7 +397,7 @@ impl ConflictGraph {
             self.finished.pop_front();
             left.gone.extend(self.remove(id));
         }
-        // Only those that read are left from before: nobody's write can meet these locks.
+        // Only read-only transactions are left from before, so no write can meet these locks.
         let from = self.finished.partition_point(|(at, _)| *at <= self.locks_gone_through);
         let to = self.finished.partition_point(|(at, _)| *at < oldest_writable);
         for (at, id) in self.finished.range(from..to.max(from)).copied().collect::<Vec<_>>() {
@@ -455,7 +457,7 @@ impl ConflictGraph {
     pub fn contains(&self, id: u64) -> bool {
         self.nodes.contains_key(&id)
     }
-    /// Transactions that anybody could still meet.
+    /// The number of transactions that others may still overlap.
     pub fn count(&self) -> usize {
         self.nodes.len() + self.summary.order.len() + usize::from(self.summary.blanket.is_some())
     }
@@ -468,7 +470,7 @@ impl ConflictGraph {
         let possible = self.nodes.values().find(waits).map(|n| n.possible.clone()).unwrap_or_default();
         possible.iter().filter_map(|id| self.nodes.get(id)).map(|n| n.reader.owner).collect()
     }
-    /// Oldest snapshot of the active ones.
+    /// The oldest snapshot of the active transactions.
     pub(crate) fn oldest_snapshot(&self) -> Option<u64> {
         self.active.first().and_then(|id| self.nodes.get(id)).map(|n| n.reader.snapshot_csn.load(Relaxed))
     }

@@ -1,5 +1,5 @@
-//! Where reads and writes of heaps and indexes meet serializability. All of it is out of the way of transactions of
-//! other isolation levels: their snapshots and transactions have no reader.
+//! The hooks in reads and writes of heaps and indexes for SERIALIZABLE. They do nothing for transactions of other
+//! isolation levels, whose snapshots have no reader.
 //!
 //! Must not know: what a dangerous structure is.
 
@@ -12,7 +12,8 @@ use kilndb_base::{Result, RowId};
 use std::sync::Arc;
 
 impl Snapshot {
-    /// The same for reads that nobody is to be told of, as those of foreign key checks: locks protect what they find.
+    /// The snapshot for reads that are not to be noted, as those of foreign key checks: row locks protect what they
+    /// find.
     pub fn untracked(mut self) -> Snapshot {
         self.reader = None;
         self
@@ -39,7 +40,8 @@ impl Relation {
         }
         Ok(self.core.ssi.goes_on(&self.core, reader, "conflict out checking")?.then_some(reader))
     }
-    /// All of the relation is about to be read, also what is not there. Before the first block is looked at.
+    /// Notes that the whole relation is about to be read, including rows that do not exist yet. To be called before the
+    /// first block is read.
     pub fn begin_scan(&self, snapshot: &Snapshot) -> Result<()> {
         let snapshot = snapshot.of(self)?;
         if let Some(reader) = self.watched(&snapshot.reader)? {
@@ -47,7 +49,7 @@ impl Relation {
         }
         Ok(())
     }
-    /// Of a row's chain: who has written over what the reader sees.
+    /// Notes the transaction that has replaced the version which the reader sees.
     pub(crate) fn note_passed(
         &self,
         reader: &Arc<Reader>,
@@ -62,7 +64,7 @@ impl Relation {
         }
         Ok(is_own)
     }
-    /// True: the row must be read again.
+    /// Notes that a row is read; true: it must be read again.
     pub(crate) fn note_row(&self, reader: &Arc<Reader>, rid: RowId) -> bool {
         self.core.ssi.locks.lock_row(reader, self, rid)
     }
@@ -72,15 +74,15 @@ impl Relation {
     pub(crate) fn note_unique_part(&self, reader: &Arc<Reader>, key: &[u8]) {
         self.core.ssi.locks.lock_key(reader, self, key);
     }
-    /// True: the range must be read again.
+    /// Notes that a range of keys is read; true: it must be read again.
     pub(crate) fn note_range(&self, reader: &Arc<Reader>, range: &KeyRange) -> bool {
         self.core.ssi.locks.lock_range(reader, self, range)
     }
 }
 
 impl Transaction {
-    /// After a row was changed. `replaced_csn`: when the version was committed that it replaces; None: the row is new,
-    /// only its absence can have been read.
+    /// To be called after a row was changed. `replaced_csn` is the CSN of the version that it replaces; None: the row
+    /// is new, so only its absence can have been read.
     #[inline]
     pub(crate) fn wrote_row(&self, heap: &Relation, rid: RowId, replaced_csn: Option<u64>) -> Result<()> {
         match &self.reader {
@@ -88,7 +90,7 @@ impl Transaction {
             Some(reader) => self.core.ssi.wrote_row(&self.core, reader, heap, rid, replaced_csn, !self.had_savepoint),
         }
     }
-    /// After an entry was put into an index, or was found to be impossible.
+    /// To be called after an entry was inserted into an index, or was refused as a duplicate.
     #[inline]
     pub(crate) fn wrote_key(&self, index: &Relation, key: &[u8], rid: u64) -> Result<()> {
         match &self.reader {

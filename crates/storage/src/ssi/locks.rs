@@ -1,8 +1,8 @@
 //! SIREAD locks: what serializable transactions have read. They block nobody; writers look for them.
 //!
 //! Invariants
-//! 1. Whoever writes changes the page first and looks for readers afterwards; whoever reads notes its lock first and
-//!    reads (or compares) afterwards, both under the mutex of the same target. So one of the two finds the other.
+//! 1. A writer changes the page first and looks for readers afterwards; a reader notes its lock first and reads (or
+//!    compares) afterwards, both under the mutex of the same target. So one of the two finds the other.
 //! 2. A coarser lock is there before the finer ones go, and writers look from the finest to the coarsest: promotion
 //!    hides no lock.
 //! 3. A reader holds no more than its limits: beyond them rows become pages, pages tables, keys and ranges whole
@@ -21,7 +21,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 const SHARDS: usize = 256;
 
-/// How much a transaction may hold before its locks become coarser, as PostgreSQL's settings say it.
+/// How many locks a transaction may hold before they become coarser, as PostgreSQL's settings say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadLockLimits {
     /// `max_pred_locks_per_transaction`
@@ -56,7 +56,7 @@ impl EscalationLimits {
         self.per_page.store(given.per_page.clamp(0, i64::from(u32::MAX)) as u32, Relaxed);
     }
     fn rows(&self, reader: &Reader) -> usize {
-        // Who stands for many may hold more.
+        // A reader that stands for many transactions may hold more.
         self.per_relation.load(Relaxed) as usize * if reader.stands_for_many { 64 } else { 1 }
     }
     fn keys(&self, reader: &Reader) -> usize {
@@ -155,22 +155,22 @@ impl RelationReads {
     }
 }
 
-/// What a reader holds in one relation.
+/// The locks that a reader holds in one relation.
 #[derive(Default)]
 struct RelationReadLocks {
     whole: bool,
-    /// By block: the slots, or None for the page as a whole.
+    /// The locks by block: the slots, or None for the whole page.
     pages: kilndb_base::hash::HashMap<u32, Option<Vec<u16>>>,
-    /// Locks in `pages`.
+    /// The number of locks in `pages`.
     rows: usize,
     keys: kilndb_base::hash::HashSet<u64>,
     ranges: OwnRanges,
 }
-/// A reader's own list of its locks.
+/// The list that a reader keeps of its own locks.
 #[derive(Default)]
 pub(crate) struct OwnReadLocks {
     relations: kilndb_base::hash::HashMap<u32, RelationReadLocks>,
-    /// Nothing more is noted: the reader does not matter any more.
+    /// No further locks are noted, because the reader does not matter any more.
     closed: bool,
 }
 
@@ -197,7 +197,7 @@ pub(super) struct ReadLocks {
 }
 
 impl ReadLocks {
-    /// True if the lock is new: what was read before may be old by now.
+    /// Locks a row. True if the lock is new: then a version that was read before may be outdated.
     pub fn lock_row(&self, reader: &Arc<Reader>, relation: &Relation, rid: RowId) -> bool {
         let mut held = crate::lock(&reader.held);
         if held.closed {
@@ -263,7 +263,7 @@ impl ReadLocks {
             ranges.iter().for_each(|range| relation.reads.remove_range(reader, &range));
         }
     }
-    /// A key of an index, in all its columns.
+    /// Locks a key of an index, in all its columns.
     pub(crate) fn lock_key(&self, reader: &Arc<Reader>, index: &Relation, key: &[u8]) {
         let mut held = crate::lock(&reader.held);
         if held.closed {
@@ -279,7 +279,7 @@ impl ReadLocks {
             self.make_whole(reader, here, index);
         }
     }
-    /// True if a part of it is new: what was read before may be old by now.
+    /// Locks a range of keys. True if a part of it is new: then entries that were read before may be outdated.
     pub(crate) fn lock_range(&self, reader: &Arc<Reader>, index: &Relation, range: &KeyRange) -> bool {
         let mut held = crate::lock(&reader.held);
         if held.closed || is_empty(range) {
@@ -310,9 +310,9 @@ impl ReadLocks {
             self.table.remove(ReadTarget::Row(relation.id, rid.to_u64()), reader);
         }
     }
-    /// Whoever has read the row, its page (unless it is new) or the table. A lock on the row is one on the version its
-    /// reader sees: if the version replaced is a later one, the reader has its edge to whoever made the first of those,
-    /// and needs no other (README-SSI of PostgreSQL has the proof).
+    /// The readers of the row, of its page (unless the row is new) or of the table. A lock on the row is one on the
+    /// version that its reader sees: if the version replaced is a later one, the reader has its edge to the transaction
+    /// that made the first of those, and needs no other (README-SSI of PostgreSQL has the proof).
     pub(crate) fn readers_of_row(
         &self,
         relation: &Relation,
@@ -353,7 +353,7 @@ impl ReadLocks {
             }
         }
     }
-    /// The locks of one become another's.
+    /// Moves the locks of one reader to another.
     pub fn fold(&self, from: &Arc<Reader>, into: &Arc<Reader>, directory: &Directory) {
         let mut copies: Vec<(Arc<Relation>, CopiedLock)> = Vec::new();
         for (id, here) in &crate::lock(&from.held).relations {

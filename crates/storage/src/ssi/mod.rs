@@ -1,11 +1,12 @@
-//! SERIALIZABLE: serializable snapshot isolation. Transactions run on snapshots; who has read what, and which of them
-//! overlapped, is watched; who could be part of an anomaly is refused with 40001 (docs/decisions/0010).
+//! SERIALIZABLE: serializable snapshot isolation. Transactions run on snapshots. Their reads and overlaps are tracked,
+//! and a transaction that could be part of an anomaly fails with 40001 (docs/decisions/0010).
 //!
 //! Invariants
 //! 1. Transactions of other isolation levels pay one branch on a field of their own, and touch nothing here.
 //! 2. The graph's mutex is taken to begin, to end, and for each new edge; not to read, and not to write what nobody has
 //!    read. No other mutex is held when it is taken; while it is held the log is appended to.
-//! 3. A transaction's xid leads to it before its first change can be seen, until nobody is left who overlapped it.
+//! 3. A transaction is found by its xid from before its first change can be seen until no transaction is left that
+//!    overlapped it.
 //!
 //! Must not know: SQL, sessions.
 
@@ -36,7 +37,7 @@ pub struct Reader {
     /// The moment of its commit; 0: it has not committed.
     commit: AtomicU64,
     snapshot_csn: AtomicU64,
-    /// 0: it has none.
+    /// The xid; 0: the transaction has not written.
     xid: AtomicU64,
     doomed: AtomicBool,
     /// Declared so; or has committed without writing.
@@ -48,7 +49,7 @@ pub struct Reader {
     summarised: AtomicBool,
     stands_for_many: bool,
     held: Mutex<OwnReadLocks>,
-    /// What its own session has found already.
+    /// The edges that the transaction's own session has found already.
     found: Mutex<EdgeCache>,
 }
 #[derive(Default)]
@@ -97,11 +98,11 @@ impl Reader {
     fn is_read_only(&self) -> bool {
         self.read_only.load(Relaxed)
     }
-    /// READ ONLY, and out of everything.
+    /// Is the transaction READ ONLY and part of no possible anomaly?
     pub(crate) fn is_safe(&self) -> bool {
         self.safe.load(Acquire)
     }
-    /// READ ONLY, and may be part of an anomaly.
+    /// Is the transaction READ ONLY and possibly part of an anomaly?
     pub(crate) fn is_unsafe(&self) -> bool {
         self.unsafe_snapshot.load(Acquire)
     }
@@ -136,12 +137,12 @@ const FOLDS: usize = 8;
 #[derive(Default)]
 struct FoldedReaders {
     readers: Vec<Arc<Reader>>,
-    /// In the last one.
+    /// How many transactions the last one stands for.
     count: usize,
     made: u64,
 }
 
-/// What all serializable transactions share.
+/// The state that all serializable transactions share.
 pub(crate) struct Ssi {
     graph: Mutex<ConflictGraph>,
     locks: ReadLocks,
@@ -150,7 +151,7 @@ pub(crate) struct Ssi {
     /// Transactions in the graph or summarised, about: 0 means that there are none.
     about: AtomicUsize,
     remembered: AtomicUsize,
-    /// There is something in `folds`.
+    /// Is there anything in `folds`?
     folded: AtomicBool,
 }
 impl Default for Ssi {
@@ -184,7 +185,8 @@ impl Ssi {
     ) -> (T, Option<Arc<Reader>>) {
         let mut graph = crate::lock(&self.graph);
         let begun = graph.begin(owner, modes, waiter);
-        // Before the snapshot: whoever cleans up must see that somebody may need what it finds.
+        // The count is raised before the snapshot is taken: a cleanup must see that a transaction may need what it
+        // would drop.
         self.count(&graph);
         let (taken, csn) = take();
         match begun {
@@ -205,7 +207,7 @@ impl Ssi {
     fn by_xid(&self, xid: u64) -> Option<Arc<Reader>> {
         crate::lock(self.xid_shard(xid)).get(&xid).cloned()
     }
-    /// Nobody is serializable, and nobody was whom anybody could still meet.
+    /// Is there no serializable transaction, and none that others may still overlap?
     pub fn is_idle(&self) -> bool {
         self.about.load(SeqCst) == 0
     }
@@ -244,7 +246,7 @@ impl Ssi {
         crate::lock(&reader.found).outs.insert(xid);
         Ok(())
     }
-    /// The writer wrote what these have read.
+    /// Notes that the writer has written what these readers have read.
     fn written_over(&self, writer: &Arc<Reader>, readers: &[Arc<Reader>]) -> Result<()> {
         for reader in readers {
             if Arc::ptr_eq(reader, writer) || crate::lock(&writer.found).ins.contains(&reader.id) {
@@ -263,7 +265,7 @@ impl Ssi {
         graph.before_commit(reader).map_err(refused)?;
         Ok(SerializableCommit { ssi: self, graph, reader })
     }
-    /// Rolled back, or found to be safe.
+    /// Drops a reader that was rolled back or found to be safe.
     pub fn forget(&self, core: &Core, reader: &Arc<Reader>) {
         let mut graph = crate::lock(&self.graph);
         reader.doom();
@@ -271,7 +273,7 @@ impl Ssi {
         self.count(&graph);
         drop(graph);
         self.settle(core, left);
-        // If it was not in the graph any more.
+        // The locks are released here in case the reader was not in the graph any more.
         self.locks.release(reader, &core.directory);
     }
     fn settle(&self, core: &Core, left: EndedTransactions) {
@@ -340,7 +342,7 @@ impl Ssi {
         all.extend(crate::lock(&self.folds).readers.iter().cloned());
         all
     }
-    /// All rows of the table go at once.
+    /// Notes that all rows of the table are removed at once.
     pub fn emptied(&self, core: &Core, writer: &Arc<Reader>, heap: u32) -> Result<()> {
         if !self.goes_on(core, writer, "conflict in checking")? {
             return Ok(());
@@ -349,7 +351,7 @@ impl Ssi {
         let readers: Vec<_> = self.everybody().into_iter().filter(|r| self.locks.holds_in(r, heap)).collect();
         self.written_over(writer, &readers)
     }
-    /// Who has read anything of `from` has read all of `to`.
+    /// Moves locks between relations: a reader of anything in `from` counts as a reader of all of `to`.
     pub(crate) fn move_locks(&self, from: u32, to: &Relation) {
         if self.is_idle() {
             return;
@@ -387,7 +389,7 @@ impl SerializableCommit<'_> {
         let left = self.graph.committed(self.reader, self.ssi.remembered.load(Relaxed));
         self.ssi.count(&self.graph);
         drop(self.graph);
-        // What it knew of others is not needed any more.
+        // The edges that it knows are not needed any more.
         *crate::lock(&self.reader.found) = EdgeCache::default();
         self.ssi.settle(core, left);
     }

@@ -1,4 +1,4 @@
-//! Key ranges of one index with those who have read them: a line of segments, each with its readers.
+//! The key ranges of one index that were read: a line of segments, each with its readers.
 //!
 //! Invariants
 //! 1. A segment reaches from its key up to the next segment's; below the first nobody has read.
@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 /// A key with a row id, as entries are ordered.
 pub(crate) type FullKey = (Vec<u8>, u64);
-/// From the first key up to (not with) the second, or to the end. Never empty in the structures below.
+/// A range from the first key up to, but not including, the second, or to the end. It is never empty in the structures
+/// below.
 pub(crate) type KeyRange = (FullKey, Option<FullKey>);
 
 #[derive(Default)]
@@ -92,7 +93,7 @@ impl RangeMap {
             self.segments.remove(&key);
         }
     }
-    /// Who has read the place of this entry.
+    /// The readers of the place where this entry goes.
     pub(crate) fn readers_of(&self, entry: &FullKey) -> &[Arc<Reader>] {
         self.segments.range(..=entry).next_back().map_or(&[], |(_, readers)| readers)
     }

@@ -1,7 +1,7 @@
 //! Transactions and snapshots.
 //!
 //! Invariants
-//! 1. No xid, no log record, no undo until the first write.
+//! 1. A transaction has no xid, no log record and no undo until its first write.
 //! 2. A transaction's memory does not grow with what it writes (but for a number per undo chunk): its undo
 //!    records are chained on pages.
 //! 3. Rolling back restores pages first; only then the state becomes "aborted", with a CSN of its own for the
@@ -25,7 +25,7 @@ use crate::locks::deadlock;
 use crate::locks::fast::FastLock;
 use crate::locks::rows::{RowKey, RowTurn};
 use crate::locks::shares::SharedLock;
-use crate::locks::table::UNTANGLE_MAX;
+use crate::locks::table::{LockRequest, UNTANGLE_MAX};
 use crate::locks::waits_for::WaitLink;
 use crate::ssi::Reader;
 use crate::trace::{self, TracedOperation};
@@ -45,7 +45,7 @@ pub(crate) struct RegisteredSnapshot {
     core: Arc<Core>,
     slot: u32,
     csn: AtomicU64,
-    /// Highest commit seen that was not on disk.
+    /// The highest CSN seen whose commit was not on disk.
     pub(crate) unflushed: AtomicU64,
 }
 impl RegisteredSnapshot {
@@ -65,7 +65,7 @@ impl Drop for RegisteredSnapshot {
     }
 }
 
-/// What a statement sees. Cheap to clone; registered while any clone lives.
+/// A snapshot: what a statement sees. It is cheap to clone, and registered while any clone lives.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) registered: Arc<RegisteredSnapshot>,
@@ -74,7 +74,7 @@ pub struct Snapshot {
     pub(crate) command: u32,
     /// SERIALIZABLE: who is told of what is read with it.
     pub(crate) reader: Option<Arc<Reader>>,
-    /// Of the session's private store.
+    /// The snapshot of the session's private store.
     pub(crate) private: Option<Arc<Snapshot>>,
 }
 impl Snapshot {
@@ -94,7 +94,7 @@ pub struct Savepoint {
     pub(crate) shared: usize,
     pub(crate) creates: usize,
     pub(crate) drops: usize,
-    /// The same in the private store.
+    /// The savepoint in the private store.
     pub(crate) private: PrivateSavepoint,
 }
 
@@ -106,15 +106,15 @@ pub(crate) struct PrivateSavepoint {
     drops: usize,
 }
 
-/// One transaction. Owned by its session. Dropping an unfinished one rolls it back.
+/// A transaction, owned by its session. Dropping an unfinished one rolls it back.
 pub struct Transaction {
     pub(crate) core: Arc<Core>,
     pub(crate) worker: usize,
     isolation: Isolation,
     pub(crate) owner: u64,
-    /// The owner's number outlives the transaction.
+    /// The number of the owner belongs to the session and outlives the transaction.
     pub(crate) of_session: bool,
-    /// It is expected to end with its statement.
+    /// The transaction is expected to end with its statement.
     pub(crate) brief: bool,
     pub(crate) xid: u64,
     pub(crate) command: u32,
@@ -127,30 +127,31 @@ pub struct Transaction {
     pub(crate) logged_work: bool,
     pub(crate) creates: Vec<u32>,
     pub(crate) drops: Vec<u32>,
-    /// Trees that may have entries of what it drops.
+    /// The trees that may have entries of heaps that the transaction drops.
     pub(crate) sweeps: Vec<u32>,
-    /// For the commit record.
+    /// The changes of the catalogs, for the commit record.
     catalog_changes: Vec<u8>,
     locks: Vec<(LockTag, LockMode, Option<FastLock>)>,
     pub(crate) shared: Vec<SharedLock>,
     unflushed: u64,
-    /// Up to where the log must be on disk before the results of this transaction may leave, its commit aside.
+    /// The LSN up to which the log must be on disk before results of this transaction may be sent, its own commit
+    /// aside.
     rests_on: u64,
     ended: bool,
     pub(crate) body: Vec<u8>,
-    /// How the running statement looks for the rows it locks ([`Transaction::look_alike`]); 0: in no way that others
-    /// do.
+    /// The token of how the running statement looks for the rows that it locks ([`Transaction::look_alike`]); 0: no
+    /// other statement looks in the same way.
     pub(crate) token: u64,
     pub(crate) turn: Option<RowTurn>,
-    /// Where the queue waits that was led to a row of this transaction.
+    /// The row of this transaction that a queue was led to.
     led: Option<RowKey>,
     /// SERIALIZABLE, from the first snapshot on, unless that is safe.
     pub(crate) reader: Option<Arc<Reader>>,
-    /// As of the first snapshot.
+    /// The modes that were declared, as of the first snapshot.
     serializable: SerializableModes,
-    /// What is written may be taken back without what was read being forgotten.
+    /// After a savepoint, writes may be rolled back while the reads still count for SERIALIZABLE.
     pub(crate) had_savepoint: bool,
-    /// What it does in the session's private store.
+    /// The transaction in the session's private store.
     pub(crate) private: Option<Box<Transaction>>,
 }
 
@@ -195,8 +196,8 @@ impl Transaction {
     pub fn isolation(&self) -> Isolation {
         self.isolation
     }
-    /// It goes on after its statement, for as long as its client likes: nobody is to wait for its rows without giving
-    /// way. Call before it writes.
+    /// Notes that the transaction goes on after its statement, for as long as its client likes, so that others do not
+    /// spin while they wait for its rows. To be called before it writes.
     pub fn begin_block(&mut self) {
         self.brief = false;
     }
@@ -237,14 +238,15 @@ impl Transaction {
     pub fn look_alike(&mut self, token: u64) {
         self.token = if self.isolation == Isolation::ReadCommitted { token } else { 0 };
     }
-    /// If others sleep on because this transaction was to take a row for them to wait for, the next of them looks for
-    /// itself.
+    /// Passes the turn on: if others sleep because this transaction was going to take a row, the next of them looks for
+    /// a row itself.
     pub fn pass_turn(&mut self) {
         if let Some(turn) = self.turn.take() {
             self.core.let_look(self.core.rows.behind(&turn));
         }
     }
-    /// Those that this transaction has the turn of wait for this row, which it has just locked.
+    /// Leads the queue whose turn this transaction has to a row that it has just locked: the waiters wait for that row
+    /// now.
     pub(crate) fn lead_to(&mut self, key: RowKey) {
         let Some(turn) = self.turn.take() else { return };
         if self.core.rows.lead_to(&turn, key) {
@@ -253,7 +255,7 @@ impl Transaction {
             self.core.let_look(self.core.rows.behind(&turn));
         }
     }
-    /// Those that were led here look for themselves: it may be that they need not wait. False: there are none.
+    /// Lets waiters that were led to a row look for themselves, since they may not have to wait. False: there are none.
     pub(crate) fn lead_nobody(&mut self) -> bool {
         let Some(key) = self.led.take() else { return false };
         let led = self.core.rows.dissolve(key);
@@ -336,7 +338,7 @@ impl Transaction {
     pub fn has_snapshot(&self) -> bool {
         self.fixed
     }
-    /// Before the first snapshot.
+    /// Sets the modes of a serializable transaction. To be called before its first snapshot.
     pub fn set_serializable_modes(&mut self, modes: SerializableModes) {
         self.serializable = modes;
     }
@@ -350,7 +352,8 @@ impl Transaction {
                 if reader.is_safe() || reader.is_unsafe() {
                     break Ok(());
                 }
-                // Not a wait for a lock: an end far away, and looking again.
+                // This is not a wait for a lock, so it has no deadline of its own; the condition is looked at again
+                // after each wake-up.
                 let limit = self.core.env.monotonic_nanos() + 3_600_000_000_000;
                 if let Err(e) = park.park(Some(limit)) {
                     break Err(e);
@@ -369,7 +372,7 @@ impl Transaction {
     /// The newest committed state and the transaction's own changes, at every isolation level: for catalogs.
     pub fn catalog_snapshot(&mut self) -> Snapshot {
         let registered = match &self.registered {
-            // Not the statement's own: that one must not move, and at REPEATABLE READ is old.
+            // The statement's own snapshot is not used: it must not move, and at REPEATABLE READ it is old.
             None if self.isolation == Isolation::ReadCommitted => return self.unfixed_snapshot(),
             _ => RegisteredSnapshot::new(&self.core, self.worker),
         };
@@ -414,8 +417,8 @@ impl Transaction {
             }),
         }
     }
-    /// It has made relations that are kept at checkpoints, and filled them: without a checkpoint that has them, a crash
-    /// would leave less than the last one had. See [`crate::Engine::checkpoint_for`].
+    /// Has the transaction made and filled relations that are kept at checkpoints? Without a checkpoint that includes
+    /// them, a crash would leave less than the last checkpoint had. See [`crate::Engine::checkpoint_for`].
     pub fn needs_checkpoint(&self) -> bool {
         let made = self.creates.iter().filter_map(|id| self.core.directory.get(*id)).filter(|r| r.image.is_some());
         let mut made = made.filter(|r| !self.drops.contains(&r.id));
@@ -467,25 +470,25 @@ impl Transaction {
             }
         }
     }
-    /// How long what [`Transaction::set_catalog_changes`] is given may be.
+    /// The maximal length in bytes of what [`Transaction::set_catalog_changes`] is given.
     pub fn most_catalog_changes(&self) -> usize {
         self.core.config.limits.record_bytes - COMMIT_HEAD
     }
-    /// What the commit record is to say of changes of the catalogs, for whoever replays the log and has looked at them.
-    /// A transaction that logs nothing says nothing.
+    /// Sets what the commit record says about changes of the catalogs, for a replayer that has caches of them. It is
+    /// lost if the transaction logs nothing.
     pub fn set_catalog_changes(&mut self, changes: Vec<u8>) {
         assert!(changes.len() <= self.most_catalog_changes(), "longer than a commit record");
         self.catalog_changes = changes;
     }
-    /// After this the locks are handed over and the changes are visible to new snapshots. Returns the LSN to wait for
-    /// (None: nothing to wait for).
+    /// Commits: the locks are released and the changes are visible to new snapshots. Returns the LSN to wait for; None:
+    /// there is nothing to wait for.
     pub fn commit(&mut self, mode: CommitMode, _park: &dyn Park) -> Result<Option<Lsn>> {
         if self.ended {
             return Err(Error::new(sqlstate::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended"));
         }
         let core = self.core.clone();
         let mut wait = None;
-        // Whoever is serializable neither begins nor commits while this one does.
+        // No other serializable transaction begins or commits while this one commits.
         let reader = self.reader.take();
         let committing = match &reader {
             Some(r) if !r.is_safe() => match core.ssi.commit(r) {
@@ -580,7 +583,7 @@ impl Transaction {
             return Ok(());
         }
         if let Some(reader) = self.reader.take() {
-            // From here on it is in nobody's way.
+            // From here on the reader takes part in no conflict.
             self.core.ssi.forget(&self.core, &reader);
         }
         let private = match &mut self.private {
@@ -607,7 +610,7 @@ impl Transaction {
                 self.leave_unended(e);
                 return outcome;
             }
-            // Its rows cannot be read as they were, but nobody is to wait for it.
+            // Its rows cannot be read as they were, but no transaction must wait for it for ever.
         }
         if self.xid != 0 {
             let core = self.core.clone();
@@ -657,15 +660,15 @@ impl Transaction {
         let other = Some(Lsn(self.rests_on)).filter(|lsn| lsn.0 > self.core.log.flushed());
         commit.max(other)
     }
-    /// What this transaction tells its client holds only if the log up to there does: a number of a sequence, which
-    /// belongs to no transaction.
+    /// Notes that results of this transaction may be sent only when the log is on disk up to `lsn`, as with a number of
+    /// a sequence, whose log record belongs to no transaction.
     pub fn rest_on(&mut self, lsn: Lsn) {
         if !planted::is(PlantedBug::SequenceDoesNotWait) {
             self.rests_on = self.rests_on.max(lsn.0);
         }
     }
-    /// Held until the transaction ends (or rolls back to a savepoint before it). Ok(false): NoWait/SkipLocked and not
-    /// free.
+    /// Takes a lock, which is held until the transaction ends or rolls back to a savepoint before it. Ok(false): the
+    /// policy is NoWait or SkipLocked and the lock is not free.
     pub fn lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
         let is_granted = self.take_lock(tag, mode, wait, park)?;
         trace::note(|| TracedOperation::Lock { tag, mode, is_granted });
@@ -673,7 +676,8 @@ impl Transaction {
     }
     #[inline]
     fn take_lock(&mut self, tag: LockTag, mode: LockMode, wait: WaitPolicy, park: &dyn Park) -> Result<bool> {
-        // Only the latest are looked through: taking a lock twice is harmless, a thousand partitions are not.
+        // Only the latest locks are searched: taking a lock twice is harmless, but searching a thousand locks of
+        // partitions each time is not.
         if self.locks.iter().rev().take(16).any(|l| l.0 == tag && l.1 == mode) {
             return Ok(true);
         }
@@ -682,9 +686,9 @@ impl Transaction {
             return Ok(true);
         }
         self.pass_turn();
-        let mut got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park);
+        let mut got = self.core.locks.lock(&self.core.waits, LockRequest { owner: self.owner, tag, mode, wait }, park);
         if got.as_ref().is_err_and(|e| e.sqlstate() == sqlstate::DEADLOCK_DETECTED) && self.lead_nobody() {
-            got = self.core.locks.lock(&self.core.waits, self.owner, tag, mode, wait, park);
+            got = self.core.locks.lock(&self.core.waits, LockRequest { owner: self.owner, tag, mode, wait }, park);
         }
         let got = got?;
         if got {
@@ -743,7 +747,7 @@ impl Transaction {
         }
         self.purge |= kind.wants_purge();
     }
-    /// One undoable change: `build` makes the operations, given the record's address.
+    /// Makes one undoable change: `build` makes the operations, given the record's address.
     pub(crate) fn change<'o>(
         &mut self,
         relation: &Relation,
@@ -775,7 +779,8 @@ impl Transaction {
     pub(crate) fn begin_write(&mut self) -> Result<()> {
         self.begin_change(SpaceUse::Takes)
     }
-    /// As [`Transaction::begin_write`], for what makes room.
+    /// As [`Transaction::begin_write`], for changes that free room, which are still allowed when the disk is nearly
+    /// full.
     pub(crate) fn begin_removal(&mut self) -> Result<()> {
         self.begin_change(SpaceUse::Frees)
     }

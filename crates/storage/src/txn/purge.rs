@@ -1,4 +1,5 @@
-//! Purging: deleted rows, retired index entries and replaced pieces go once no snapshot lies between birth and death.
+//! Purging: deleted rows, retired index entries and replaced pieces are removed once no snapshot lies between birth and
+//! death.
 //!
 //! Invariants
 //! 1. What is to be purged is found by walking the transaction's undo chain; memory holds one item per transaction.
@@ -19,7 +20,7 @@ use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Result, RowId};
 
-/// How many versions of a row are looked through for its birth.
+/// The number of versions of a row that are searched for its birth.
 const LONGEST: usize = 4096;
 
 impl Core {
@@ -52,7 +53,7 @@ impl Core {
             };
             match blocker {
                 None => match self.purge_chain(&mut item) {
-                    // Another time; if there is none, recovery does it.
+                    // The purge is tried again later; if the server ends before, recovery does it.
                     Err(e) if crate::txn::is_of_disk(&e) => {
                         crate::lock(&self.purge.queue).push_front(item);
                         break;
@@ -94,7 +95,7 @@ impl Core {
             while address != 0 {
                 let Ok(Some(record)) = self.undo.read(&self.pool, address) else { break };
                 if record.wants_purge() && !matches!(record.kind, UndoKind::IndexRetire | UndoKind::IndexRetireMany) {
-                    // Of a delete of several rows too: their words were the same.
+                    // This holds for a delete of several rows too, because their words were the same.
                     let birth = match record.kind.of_row() {
                         UndoKind::Delete => self.birth(record.old_word, item.xid),
                         UndoKind::IndexMark => self.entry_birth(&record, item.xid),
@@ -122,7 +123,7 @@ impl Core {
             UndoKind::IndexMark => self.word_of_entry(record),
             _ => return false,
         };
-        // What cannot be looked at stays.
+        // A row that cannot be read stays.
         let Ok(word) = word else { return true };
         let mut word = word.unwrap_or(0);
         for _ in 0..LONGEST {
@@ -170,8 +171,8 @@ impl Core {
         let id = RowId::from_u64(rid);
         self.pool.read(heap.pid(id.block)?, |v| hp::word(v, usize::from(id.slot)))
     }
-    /// False: a transaction in progress stands in the way; the item says where to go on another time. What is done is
-    /// not done again: the slots may be others' by then.
+    /// Purges what a transaction has left. False: a transaction in progress is in the way, and the item says where to
+    /// go on later. Steps that are done are not repeated, since the slots may have new rows by then.
     pub(crate) fn purge_chain(&self, item: &mut PendingPurge) -> Result<bool> {
         for head in &mut item.heads {
             while *head != 0 {
@@ -246,7 +247,7 @@ impl Core {
         let slot = usize::from(home.slot);
         let pid = relation.pid(home.block)?;
         let mine = |word: Option<u64>| word.is_some_and(|w| w & ADDRESS == address && w & DELETED != 0);
-        // Its pieces first: after a crash in between, the row still leads to them.
+        // The pieces are freed first: after a crash in between, the row still leads to the rest of them.
         if !mine(self.pool.read(pid, |v| hp::word(v, slot))?) {
             return Ok(());
         }
@@ -265,7 +266,7 @@ impl Core {
         }
         Ok(())
     }
-    /// None of them is in pieces.
+    /// Purges the rows of a record of many, none of which is in pieces.
     fn purge_rows(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
         let slots = record.rows().ok_or_else(UndoRecord::bad)?;
         let mut page = self.pool.write(relation.pid(record.block)?)?;

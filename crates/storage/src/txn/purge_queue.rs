@@ -1,4 +1,4 @@
-//! Transactions whose leavings are to be purged ([`super::purge`]).
+//! The queue of committed transactions whose deletes are to be purged ([`super::purge`]).
 //!
 //! Must not know: how.
 
@@ -16,10 +16,10 @@ pub(crate) struct PendingPurge {
 }
 #[derive(Default)]
 pub(crate) struct PurgeQueue {
-    /// Those that wait, and the one at hand: what was pushed and is not finished.
+    /// How many transactions were pushed and are not finished: those that wait and the one at hand.
     pub(super) unfinished: AtomicUsize,
     pub(super) queue: Mutex<VecDeque<PendingPurge>>,
-    /// Those that a snapshot stands in the way of, by that snapshot.
+    /// The transactions that a snapshot stands in the way of, by that snapshot.
     pub(super) blocked: Mutex<BTreeMap<u64, Vec<PendingPurge>>>,
 }
 impl PurgeQueue {
@@ -31,18 +31,18 @@ impl PurgeQueue {
     pub fn len(&self) -> usize {
         self.unfinished.load(SeqCst)
     }
-    /// Nothing that was committed up to then waits to be purged.
+    /// Is everything purged that was committed up to `csn`?
     pub fn is_settled(&self, csn: u64) -> bool {
         let blocked = crate::lock(&self.blocked);
         let queue = crate::lock(&self.queue);
         let waiting = || queue.iter().chain(blocked.values().flatten());
-        // One more is at hand, and nobody knows which.
+        // If the numbers differ, one more transaction is at hand, whose CSN is not known here.
         waiting().count() == self.unfinished.load(SeqCst) && waiting().all(|item| item.csn > csn)
     }
     pub fn ready(&self) -> usize {
         crate::lock(&self.queue).len()
     }
-    /// Those whose snapshot is gone may try again.
+    /// Moves transactions whose snapshot is gone back to the queue.
     pub(super) fn unblock(&self, live: &LiveSnapshots) {
         let mut blocked = crate::lock(&self.blocked);
         let gone: Vec<u64> = blocked.keys().filter(|b| !live.contains(**b)).copied().collect();

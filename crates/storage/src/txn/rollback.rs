@@ -1,4 +1,4 @@
-//! Taking changes back: walks a transaction's undo chain and restores pages.
+//! Rollback: walks a transaction's undo chain and restores pages.
 //!
 //! Invariants
 //! 1. A step is due only if the row (or entry) still points at its record; so steps are idempotent.
@@ -25,7 +25,7 @@ use kilndb_base::{Error, Result, Severity};
 const STEPS_AT_ONCE: usize = 16;
 
 impl Transaction {
-    /// It cannot be rolled back. Those that wait for it are not to wait for ever.
+    /// Notes that a transaction cannot be rolled back, so that those which wait for it do not wait for ever.
     pub(super) fn leave_unended(&mut self, cause: &Error) {
         if self.xid != 0 {
             self.core.unended.add(self.xid, cause);
@@ -52,7 +52,7 @@ impl Transaction {
 }
 
 impl Core {
-    /// At a shutdown: takes back what sessions have left open (they do nothing any more).
+    /// Rolls back what sessions have left open, at a shutdown, when sessions no longer run.
     pub(crate) fn roll_back_open(&self) -> Result<()> {
         for (xid, head, _) in self.xids.unfinished().into_iter().filter(|(_, _, purge)| !purge) {
             for mut address in [head, self.xids.unlogged_head(xid)] {
@@ -97,7 +97,8 @@ impl Core {
         }
         Ok(next)
     }
-    /// Those rows that stand as the record made them, all at once; then the others, one by one.
+    /// Takes back a record of several rows: those that are as the record made them all at once, then the others one by
+    /// one.
     fn undo_rows(&self, relation: &Relation, record: &UndoRecord, address: u64) -> Result<()> {
         let Ok(pid) = relation.pid(record.block) else { return Ok(()) };
         let slots = record.rows().ok_or_else(UndoRecord::bad)?;
@@ -207,7 +208,7 @@ impl Core {
                     record.apply_to(&mut payload)?;
                     // Readers may be on their way to those pieces, so they stay where they are, for good.
                     if old & FORWARD != 0 {
-                        // It was in pieces of its own before: the record has the pointer to them.
+                        // The row was in pieces of its own before: the record has the pointer to them.
                         return self.point_to(relation, record, old, &payload);
                     }
                     return self.restore_apart(relation, record, old, &payload);

@@ -24,7 +24,7 @@ const PURGE: usize = 2;
 const OWNER: usize = 3;
 const UNLOGGED_HEAD: usize = 4;
 const WORDS: usize = 5;
-/// In the owner's word: the transaction ends with its statement.
+/// A flag in the owner's word: the transaction ends with its statement.
 const BRIEF: u64 = 1 << 63;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,9 +39,9 @@ pub(crate) struct XidTable {
     cap: usize,
     words: LazyArray<AtomicU64>,
     pub next: AtomicU64,
-    /// Everything below has ended, purge included.
+    /// All transactions below this id have ended, purge included.
     oldest: AtomicU64,
-    /// Nobody asks for what is below: the places of these ids are zeros, ready for others.
+    /// The entries of ids below this one are zeros, ready for new ids: nobody asks for them any more.
     floor: AtomicU64,
     freeing: Mutex<()>,
 }
@@ -57,14 +57,14 @@ impl XidTable {
             freeing: Mutex::default(),
         })
     }
-    /// After recovery: everything below `next` has ended.
+    /// Sets the next id after recovery: all transactions below it have ended.
     pub(crate) fn restart_at(&self, next: u64) {
         self.next.fetch_max(next, SeqCst);
         let next = self.next.load(SeqCst);
         self.oldest.store(next, SeqCst);
         self.floor.store(next, SeqCst);
     }
-    /// How many ids have their places.
+    /// How many ids have an entry in the table.
     pub(crate) fn in_use(&self) -> u64 {
         self.next.load(Relaxed) - self.floor.load(Relaxed)
     }
@@ -79,7 +79,7 @@ impl XidTable {
         let is_free = |xid: u64| xid - floor < self.cap as u64 || planted::is(PlantedBug::PlacesOfXidsTakenTwice);
         let next = self.next.fetch_update(SeqCst, Relaxed, |xid| is_free(xid).then(|| xid + 1));
         let xid = next.map_err(|_| no_xid())?;
-        // The rest of the place is zeros: in progress.
+        // The rest of the entry is zeros, which means "in progress".
         self.word(xid, OWNER).store(owner | if brief { BRIEF } else { 0 }, Release);
         Ok(xid)
     }
@@ -91,7 +91,7 @@ impl XidTable {
             s => Status::Committed { csn: s >> 1, asynchronous: s & 1 != 0 },
         }
     }
-    /// True if somebody waits for it.
+    /// Notes the commit; true if a transaction waits for this one.
     pub(crate) fn set_committed(&self, xid: u64, csn: u64, asynchronous: bool) -> bool {
         debug_assert!((FIRST_CSN..ABORTED >> 1).contains(&csn), "transaction {xid} commits with number {csn}");
         let before = self.word(xid, STATE).swap(csn << 1 | u64::from(asynchronous), AcqRel);
@@ -104,7 +104,7 @@ impl XidTable {
         assert!(before <= WAITED_FOR || before == ABORTED, "transaction {xid} rolls back after its commit");
         before == WAITED_FOR
     }
-    /// False if the transaction has ended.
+    /// Notes that a transaction waits for this one; false if it has ended already.
     pub(crate) fn mark_waited_for(&self, xid: u64) -> bool {
         let word = self.word(xid, STATE);
         match word.compare_exchange(IN_PROGRESS, WAITED_FOR, AcqRel, Acquire) {
@@ -112,7 +112,7 @@ impl XidTable {
             Err(now) => now == WAITED_FOR,
         }
     }
-    /// Committed, rolled back, or of an earlier run.
+    /// Has the transaction ended? Transactions of an earlier run have.
     pub fn has_ended(&self, xid: u64) -> bool {
         xid < self.oldest.load(Acquire) || self.status(xid) != Status::InProgress
     }
@@ -127,14 +127,14 @@ impl XidTable {
     pub(crate) fn is_brief(&self, xid: u64) -> bool {
         self.word(xid, OWNER).load(Relaxed) & BRIEF != 0
     }
-    /// Newest logged undo record.
+    /// Sets the address of the newest logged undo record.
     pub(crate) fn set_head(&self, xid: u64, address: u64) {
         self.word(xid, HEAD).store(address, Release);
     }
     pub fn head(&self, xid: u64) -> u64 {
         self.word(xid, HEAD).load(Acquire)
     }
-    /// Newest undo record of a change that is not logged.
+    /// Sets the address of the newest undo record of a change that is not logged.
     pub(crate) fn set_unlogged_head(&self, xid: u64, address: u64) {
         self.word(xid, UNLOGGED_HEAD).store(address, Release);
     }
@@ -163,8 +163,8 @@ impl XidTable {
         self.oldest.store(found.first().map_or(next, |(xid, _, _)| *xid), Release);
         found
     }
-    /// Nobody will ask for ids below the one given: their places (but for those of unfinished ones) become zeros, and
-    /// their memory goes back to the system.
+    /// Frees the entries of ids below the one given, which nobody will ask for, except those of unfinished
+    /// transactions: they become zeros, and their memory goes back to the system.
     pub(crate) fn free_below(&self, below: u64) {
         let _one = crate::lock(&self.freeing);
         let from = self.floor.load(Acquire);
@@ -262,7 +262,7 @@ impl SnapshotRegistry {
         self.each(|csn| oldest = oldest.min(csn));
         oldest
     }
-    /// `newest`: read before the call.
+    /// The live snapshots; `newest` is the newest CSN, read before the call.
     pub fn live(&self, newest: u64) -> LiveSnapshots {
         let mut csns = vec![newest];
         self.each(|csn| {
@@ -275,11 +275,12 @@ impl SnapshotRegistry {
         LiveSnapshots { csns }
     }
 }
-/// Which versions somebody sees, or may yet come to see, as of one moment. It may be used for as long as one likes:
-/// whoever takes a snapshot after that moment gets a CSN that is not below the newest of that moment, so every version
-/// that was replaced later than that counts as seen.
+/// The CSNs of the snapshots that live at one moment, or may still be taken. It stays valid for any time: a snapshot
+/// that is taken after that moment has a CSN not below the newest of that moment, so every version that was replaced
+/// later counts as seen.
 pub(crate) struct LiveSnapshots {
-    /// In order; the last is the newest CSN of that moment, which stands for all snapshots taken later.
+    /// The CSNs in ascending order. The last one is the newest CSN of that moment, which stands for all snapshots taken
+    /// later.
     csns: Vec<u64>,
 }
 impl LiveSnapshots {
@@ -300,12 +301,12 @@ impl LiveSnapshots {
         if planted::is(PlantedBug::LaterSnapshotsForgotten) {
             return self.csns.split_last()?.1.get(at).copied().filter(|s| *s < death);
         }
-        // What was born after the moment can only be seen by those who come later.
+        // A version that was born after the moment can only be seen by later snapshots.
         self.csns.get(at).or(self.csns.last()).copied().filter(|s| *s < death)
     }
 }
 
-/// Where the newest CSN is read.
+/// The source of the newest CSN.
 pub(crate) struct AtomicU64Ref<'a>(pub &'a crate::wal::Log);
 impl AtomicU64Ref<'_> {
     #[inline]

@@ -1,4 +1,4 @@
-//! Transactions that could not be rolled back.
+//! Transactions that could not be rolled back, and the errors that those get which wait for them.
 //!
 //! Must not know: what they had done.
 

@@ -16,28 +16,29 @@ use kilndb_base::Result;
 use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::*;
 
-/// In an undo record's mode: the version it made keeps its payload in pieces.
+/// A flag in an undo record's mode: the version that the record made has its payload in pieces.
 pub(crate) const MADE_FORWARD: u8 = 4;
-/// In a deletion's: the row has gone to another relation, as one that belongs there now.
+/// A flag in the mode of a deletion: the row has moved to another relation.
 pub(crate) const MOVED: u8 = 4;
 
-/// What the newest version is, for a writer.
+/// The newest version of a row, as a writer sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NewestVersion {
-    /// By a transaction in progress, not ours: xid, lock mode (0–3), what it did.
+    /// Made by another transaction in progress: its xid, its lock mode (0–3), and what it did.
     Held { xid: u64, mode: u8, kind: UndoKind },
-    /// Ours.
+    /// Made by the transaction itself.
     Own { command: u32, deleted: bool },
-    /// Committed with this CSN (0: visible to all).
+    /// Committed with this CSN; 0 means visible to all.
     Committed { csn: u64, deleted: bool, moved: bool },
 }
 
-/// A row that a snapshot sees.
+/// How a snapshot sees a row.
 #[derive(Clone, Copy)]
 pub(crate) struct SeenVersion {
-    /// The row's key has changed at some time.
+    /// The row's key has changed at some time, so an index entry that led to it must be compared with it.
     pub recheck: bool,
-    /// What lies in the page is what is seen: of all rows with this word, since nothing of theirs was taken back.
+    /// The version in the page is the one that is seen. This holds for all rows with the same word, since none of their
+    /// changes was rolled back.
     pub as_stored: bool,
 }
 
@@ -92,8 +93,8 @@ impl Core {
         }
         Ok(Some(SeenVersion { recheck, as_stored }))
     }
-    /// Who made the oldest of the versions that the snapshot does not see, because they are newer; and whether the
-    /// newest version is `own`. `missed` as in [`Core::version_for`].
+    /// The transaction that made the oldest of the versions that the snapshot does not see because they are newer, and
+    /// whether the newest version is `own`. `missed` is as in [`Core::version_for`].
     pub(crate) fn written_over(
         &self,
         mut word: u64,

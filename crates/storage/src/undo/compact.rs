@@ -1,4 +1,4 @@
-//! Compacting undo: chunks that a forgotten snapshot keeps are emptied of what it does not need.
+//! Compaction of undo: chunks that an old snapshot keeps are emptied of what it does not need.
 //!
 //! Invariants
 //! 1. A chunk is emptied only while no transaction holds it (none in progress, none to be purged), and goes only if
@@ -21,7 +21,7 @@ use kilndb_base::{Result, Severity};
 /// Chunks looked at before the cleaner does something else.
 const AT_ONCE: usize = 16;
 
-/// How far a pass has come.
+/// The progress of a compaction pass.
 pub(crate) struct UndoCompactor {
     due: usize,
     pass: Vec<u64>,
@@ -32,7 +32,7 @@ impl UndoCompactor {
     pub fn new(core: &Core) -> UndoCompactor {
         UndoCompactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), failed: false }
     }
-    /// Some work of a pass, if one is due; true if there is more to do.
+    /// Does some work of a pass, if one is due; true if there is more to do.
     pub fn round(&mut self, core: &Core) -> bool {
         if self.pass.is_empty() {
             let live = core.undo.count();
@@ -96,7 +96,7 @@ impl Core {
         }
         Ok(())
     }
-    /// False: the row's chain still leads into the chunk.
+    /// Rebuilds a row's chain without the chunk; false if the chain still leads into it.
     fn compact_row(&self, prune: &mut Prune<'_>, number: u64, rel: u32, block: u32, slot: usize) -> Result<bool> {
         let Some(relation) = self.directory.get(rel) else { return Ok(true) };
         let Ok(pid) = relation.pid(block) else { return Ok(true) };
@@ -128,7 +128,7 @@ impl Core {
         self.pool.read(first + page, |v| {
             let mut records = Vec::new();
             if !v.is(KIND_UNDO, number as u32, page) {
-                // Not reached when the chunk was closed.
+                // The page was not reached when the chunk was closed.
                 return Some(records);
             }
             let mut at = HEADER;

@@ -1,4 +1,4 @@
-//! Several rows of a page in one record: which slots, and for updates what was replaced in each.
+//! Records of several rows of a page: the set of slots, and for updates what was replaced in each row.
 //!
 //! Invariants
 //! 1. Set of slots: last slot u16, then a bit for each slot from the record's own to the last one; the first and the
@@ -24,7 +24,7 @@ fn get16(bytes: &[u8], at: usize) -> Option<usize> {
     bytes.get(at..at + 2).map(|b| usize::from(u16::from_le_bytes([b[0], b[1]])))
 }
 
-/// A set of slots.
+/// A set of slots, as it lies in a record.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotSet<'a> {
     pub first: usize,
@@ -33,13 +33,13 @@ pub(crate) struct SlotSet<'a> {
 }
 
 impl<'a> SlotSet<'a> {
-    /// The set, and what follows it.
+    /// Reads a set; the set and the bytes that follow it.
     pub fn parse(first: usize, data: &'a [u8]) -> Option<(SlotSet<'a>, &'a [u8])> {
         let last = get16(data, 0)?;
         let bytes = last.checked_sub(first)? / 8 + 1;
         Some((SlotSet { first, last, bits: data.get(2..2 + bytes)? }, &data[2 + bytes..]))
     }
-    /// How many members come before the slot, if it is one.
+    /// How many members come before the slot, if the slot is a member.
     pub fn rank(&self, slot: usize) -> Option<usize> {
         let at = slot.checked_sub(self.first)?;
         let byte = *self.bits.get(at / 8)?;
@@ -65,7 +65,7 @@ impl<'a> SlotSet<'a> {
     }
 }
 
-/// Slots in ascending order; at least one.
+/// Appends a set of slots, which are in ascending order; there is at least one.
 pub(crate) fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + Clone) {
     let Some(first) = slots.clone().next() else { return };
     let start = out.len() + 2;
@@ -82,7 +82,7 @@ pub(crate) fn put_slots(out: &mut Vec<u8>, slots: impl Iterator<Item = usize> + 
     out[start - 2..start].copy_from_slice(&(last as u16).to_le_bytes());
 }
 
-/// Set and spans of an update of several rows.
+/// The set of slots of an update of several rows, and the span of each.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UpdateShape<'a> {
     pub slots: SlotSet<'a>,
@@ -100,7 +100,7 @@ fn put_span(out: &mut Vec<u8>, span: RowSpan) {
 }
 
 impl<'a> UpdateShape<'a> {
-    /// The shape, and what follows it.
+    /// Reads a shape; the shape and the bytes that follow it.
     pub fn parse(first: usize, data: &'a [u8]) -> Option<(UpdateShape<'a>, &'a [u8])> {
         let (slots, rest) = SlotSet::parse(first, data)?;
         let (form, rest) = rest.split_first()?;
@@ -142,7 +142,7 @@ impl<'a> UpdateShape<'a> {
     }
 }
 
-/// Slots in ascending order, with their spans.
+/// Appends the shape of an update: slots in ascending order, with their spans.
 pub(crate) fn put_shape(out: &mut Vec<u8>, rows: &[(usize, RowSpan)]) {
     put_slots(out, rows.iter().map(|(slot, _)| *slot));
     match rows {

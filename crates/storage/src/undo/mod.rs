@@ -4,10 +4,10 @@
 //! 1. Address = chunk number × 64 kB + offset in the chunk; a record does not cross a page.
 //! 2. A chunk goes when no unfinished transaction (purge included) has a record in it and every snapshot
 //!    sees every transaction that has (`max_csn`). Aborts get a CSN too, for this rule.
-//! 3. A record of a chunk that is gone is visible to all.
+//! 3. A version whose record was in a chunk that is gone is visible to all.
 //! 4. Logged and unlogged changes never share a chunk.
-//! 5. After a crash no number is given again that a page may mention: it is below what the last checkpoint has
-//!    promised, or in the log before a page mentions it.
+//! 5. After a crash no chunk number is given again that a page may mention: such numbers are below what the last
+//!    checkpoint has promised, or are in the log before a page mentions them.
 //!
 //! Must not know: what rows look like.
 
@@ -29,7 +29,7 @@ use record::{CHUNK, CHUNK_PAGES, FIXED, UndoKind, UndoRecord};
 /// A crash skips this share of the numbers: with these, changes that are not logged take chunks without a word in the
 /// log.
 const AHEAD_SHARE: usize = 16;
-/// Of a stream that is not written to, before its chunk is closed: about a second.
+/// How many sweeps find a stream unchanged before its chunk is closed: about a second.
 const IDLE_SWEEPS: u32 = 256;
 const WORDS: usize = 5;
 const NUMBER: usize = 0;
@@ -59,11 +59,11 @@ pub struct Undo {
     pub next_chunk: AtomicU64,
     /// Numbers below this one are not given again after a crash, whether the log mentions them or not.
     promised: AtomicU64,
-    /// Lower bound of live chunks.
+    /// A lower bound of the numbers of live chunks.
     oldest: AtomicU64,
-    /// Every address below is visible to all.
+    /// Versions with addresses below this are visible to all.
     horizon: AtomicU64,
-    /// The CSN that the last sweep went by.
+    /// The CSN that the last sweep used.
     sweep: Mutex<u64>,
     /// Since that sweep a chunk has lost its last holder, or has gone: the next one finds something at the same CSN.
     /// Transactions are purged when no snapshot is left, and if none can get an id there is no later CSN to wait for.
@@ -84,7 +84,7 @@ pub(crate) struct RecordHead {
     pub old_word: u64,
 }
 
-/// Room for one record, its page latched.
+/// The room that is reserved for one record, with its page latched.
 pub(crate) struct ReservedRecord<'a> {
     pub address: u64,
     page: WriteGuard<'a>,
@@ -138,7 +138,7 @@ impl Undo {
     pub(crate) fn horizon(&self) -> u64 {
         self.horizon.load(Acquire)
     }
-    /// First page of a live chunk.
+    /// The first page of a live chunk.
     #[inline]
     fn page_of(&self, chunk: u64) -> Option<u32> {
         let place = self.word(chunk, PLACE).load(Acquire);
@@ -157,7 +157,7 @@ impl Undo {
     pub fn is_gone(&self, address: u64) -> bool {
         address < self.horizon() || self.page_of(address / CHUNK).is_none()
     }
-    /// In recovery: makes a chunk known, whose number may be of before the crash.
+    /// Makes a chunk known in recovery; its number may be from before the crash.
     pub fn register(&self, chunk: u64, page: u32, logged: bool) {
         if chunk < self.oldest.load(Relaxed) {
             self.set_oldest(chunk);
@@ -170,7 +170,7 @@ impl Undo {
     fn allocate(&self, pool: &Pool, space: &Mutex<Space>, logged: bool) -> Result<(u64, u32)> {
         let _one = crate::lock(&self.allocation);
         let number = self.next_chunk.load(Relaxed);
-        // After a crash numbers go on further up, and must not meet those of before either.
+        // After a crash numbers go on further up, where they must not meet those from before either.
         let most = self.cap as u64 - self.ahead();
         if number - self.oldest.load(Acquire) >= most && number - self.find_oldest() >= most {
             return Err(no_chunk());
@@ -197,7 +197,7 @@ impl Undo {
         }
         self.next_chunk.fetch_max(chunk + 1, SeqCst);
     }
-    /// At a start: no chunk below `number` is live.
+    /// Notes at a start that no chunk below `number` is live.
     pub(crate) fn set_oldest(&self, number: u64) {
         self.oldest.store(number, Relaxed);
         self.horizon.store(number * CHUNK, Relaxed);
@@ -207,7 +207,7 @@ impl Undo {
             self.chunks.fetch_sub(1, Relaxed);
         }
     }
-    /// In recovery: the chunk is gone, and its number is not to be given again.
+    /// Notes in recovery that a chunk is gone, and its number must not be given again.
     pub(crate) fn was_used(&self, chunk: u64) {
         self.forget(chunk);
         self.next_chunk.fetch_max(chunk + 1, Relaxed);
@@ -216,7 +216,7 @@ impl Undo {
     pub(crate) fn number_after_crash(&self) -> u64 {
         self.next_chunk.load(SeqCst) + self.ahead()
     }
-    /// A checkpoint that says so is durable.
+    /// Notes that a durable checkpoint promises that chunk numbers below `below` are not given again.
     pub fn promise(&self, below: u64) {
         self.promised.fetch_max(below, Release);
     }
@@ -224,11 +224,11 @@ impl Undo {
     pub fn count(&self) -> usize {
         self.chunks.load(Relaxed)
     }
-    /// No stream writes to the chunk, no transaction holds it.
+    /// Is the chunk neither written to by a stream nor held by a transaction?
     pub(crate) fn unheld(&self, chunk: u64) -> bool {
         self.page_of(chunk).is_some() && self.word(chunk, REFS).load(Acquire) == 0
     }
-    /// Live chunks: number, first page, logged.
+    /// The live chunks: number, first page, whether it is logged.
     pub fn live(&self) -> Vec<(u64, u32, bool)> {
         (self.oldest.load(Acquire)..self.next_chunk.load(Acquire))
             .filter_map(|n| {
@@ -318,7 +318,7 @@ impl Undo {
             Error::corrupted(format!("undo record {address:#x} is not readable (file \"pages\", offset {offset})"))
         })
     }
-    /// None: the chunk is gone.
+    /// Reads a record; None: its chunk is gone.
     #[inline]
     pub fn head(&self, pool: &Pool, address: u64) -> Result<Option<RecordHead>> {
         if address < self.horizon() {
@@ -338,11 +338,11 @@ impl Undo {
     pub fn read(&self, pool: &Pool, address: u64) -> Result<Option<UndoRecord>> {
         self.copy(pool, address, UndoRecord::parse)
     }
-    /// What the record is to one of its rows.
+    /// Reads a record as it applies to one of its rows.
     pub(crate) fn read_row(&self, pool: &Pool, address: u64, slot: usize) -> Result<Option<UndoRecord>> {
         self.copy(pool, address, |b| UndoRecord::parse_row(b, slot))
     }
-    /// The record is about several rows.
+    /// Is the record about several rows?
     pub(crate) fn is_of_many(&self, pool: &Pool, address: u64) -> Result<bool> {
         let kind = self.copy(pool, address, |b| UndoKind::from_u8(*b.get(2)?))?;
         Ok(matches!(kind, Some(UndoKind::UpdateMany | UndoKind::DeleteMany)))
@@ -421,7 +421,7 @@ impl Undo {
     /// it the version of every row is looked up.
     fn close_idle_streams(&self) {
         for stream in self.streams.iter().flatten() {
-            // Who holds it writes.
+            // A stream that is locked is being written to.
             let Ok(mut stream) = stream.try_lock() else { continue };
             if stream.chunk == 0 || stream.seen.0 != stream.offset {
                 stream.seen = (stream.offset, 0);
@@ -447,7 +447,7 @@ impl Undo {
         let mut page = pool.write(first + index)?;
         if page::lsn(page.page()) >= lsn && page.page()[page::at::KIND] != 0 {
             page.mark_dirty();
-            // Another's by now, if the chunk goes later in the log.
+            // The page may belong to another owner by now, if the chunk goes later in the log.
             return Ok(page.view().is(page::KIND_UNDO, chunk as u32, index));
         }
         if at == HEADER {

@@ -14,7 +14,7 @@ use kilndb_base::{Error, Result};
 pub(crate) const CHUNK_PAGES: u32 = 8;
 pub(crate) const CHUNK: u64 = CHUNK_PAGES as u64 * PAGE as u64;
 pub const FIXED: usize = 42;
-/// Longest data of an undo record.
+/// The maximal length of an undo record's data.
 pub const DATA_MAX: usize = PAGE - HEADER - FIXED;
 const _: () = assert!(FIXED == 2 + 1 + 1 + 4 + 8 + 8 + 8 + 4 + 4 + 2);
 
@@ -43,10 +43,10 @@ pub(crate) enum UndoKind {
     UpdateMany = 12,
     /// Deletes of rows of a page, from `slot` on. data: set of slots ([`super::many`]).
     DeleteMany = 13,
-    /// As IndexRetire, of several rows. data: heap u32, then for each entry length of the key u16, row id u48, key.
+    /// As IndexRetire, for several rows. data: heap u32, then for each entry length of the key u16, row id u48, key.
     IndexRetireMany = 14,
-    /// Of an index's method, which alone knows what the data says. For an inverted index: a row's terms, as row id,
-    /// replaced generation + 1, new generation + 1 (0: none), as varints.
+    /// A change by an index method, which alone knows what the data says. For an inverted index: a row's terms, as row
+    /// id, replaced generation + 1, new generation + 1 (0: none), as varints.
     OfMethod = 15,
 }
 const KINDS: [UndoKind; 15] = {
@@ -69,7 +69,7 @@ const KINDS: [UndoKind; 15] = {
         OfMethod,
     ]
 };
-// In the log a kind has four bits.
+// A kind must fit the four bits that it has in the log.
 const _: () = assert!(KINDS[0] as usize == 1 && KINDS[KINDS.len() - 1] as usize == KINDS.len() && KINDS.len() < 16);
 
 impl UndoKind {
@@ -77,7 +77,7 @@ impl UndoKind {
     pub(crate) fn from_u8(v: u8) -> Option<UndoKind> {
         KINDS.get(usize::from(v).wrapping_sub(1)).copied()
     }
-    /// What a record of this kind is to each of its rows.
+    /// The kind that a record of this kind is to each of its rows.
     #[inline]
     pub fn of_row(self) -> UndoKind {
         match self {
@@ -86,8 +86,8 @@ impl UndoKind {
             kind => kind,
         }
     }
-    /// There is something to purge once the transaction has committed and nobody sees what was before. Of
-    /// [`UndoKind::OfMethod`] not always: the transaction says so itself.
+    /// Is there something to purge once the transaction has committed and no snapshot sees the state before? For
+    /// [`UndoKind::OfMethod`] it depends, and the transaction says so itself.
     pub(crate) fn wants_purge(self) -> bool {
         use UndoKind::*;
         matches!(self, Delete | DeleteMany | IndexMark | IndexRetire | IndexRetireMany | PieceRetire)
@@ -135,7 +135,7 @@ impl UndoRecord {
     pub fn parse(bytes: &[u8]) -> Option<UndoRecord> {
         UndoRecord::parse_with(bytes, |_, data| Some(data.to_vec()))
     }
-    /// What the record is to the row in this slot, which is one of its rows.
+    /// Reads a record as it applies to the row in this slot.
     pub(crate) fn parse_row(bytes: &[u8], slot: usize) -> Option<UndoRecord> {
         let mut record = UndoRecord::parse_with(bytes, |head, data| match head.kind {
             UndoKind::UpdateMany => {
@@ -191,7 +191,7 @@ impl UndoRecord {
         payload.splice(off..off + cut, old.iter().copied());
         Ok(())
     }
-    /// Of an IndexRetireMany.
+    /// The entries of an IndexRetireMany record.
     pub fn retired(&self) -> Result<RetiredEntries<'_>> {
         let parse = || {
             let mut r = ByteReader::new(&self.data);
@@ -219,7 +219,7 @@ impl UndoRecord {
         Ok((u64::from_le_bytes(lead), u64::from_le_bytes(rid), &self.data[width + 6..]))
     }
 }
-/// Of an Update: `new_len` bytes at `off` took the place of `old`.
+/// The data of an Update record: `new_len` bytes at `off` took the place of `old`.
 pub(crate) fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
     let mut data = Vec::with_capacity(4 + old.len());
     data.extend_from_slice(&(off as u16).to_le_bytes());
@@ -227,7 +227,7 @@ pub(crate) fn update_data(off: usize, new_len: usize, old: &[u8]) -> Vec<u8> {
     data.extend_from_slice(old);
     data
 }
-/// One of the entries of an IndexRetireMany.
+/// Appends one of the entries of an IndexRetireMany record.
 pub(crate) fn put_retired(data: &mut Vec<u8>, rid: u64, key: &[u8]) {
     data.extend_from_slice(&(key.len() as u16).to_le_bytes());
     data.extend_from_slice(&rid.to_le_bytes()[..6]);

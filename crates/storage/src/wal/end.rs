@@ -1,8 +1,8 @@
 //! Where the log ends, and whether it may end there.
 //!
-//! What was not synced may reach the disk in any part, so records behind a hole prove nothing: a crash can leave them. What
-//! was durable once must be there: a log that ends before that is damaged (docs/decisions/0028). How far it was durable
-//! is known from:
+//! Any part of what was not synced may reach the disk, so records behind a hole prove nothing: a crash can leave them.
+//! What was durable once must be there: a log that ends before that is damaged (docs/decisions/0028). How far it was
+//! durable is known from:
 //! 1. the directory file, which notes it;
 //! 2. notes in the log itself behind the end ([`newest_note`]);
 //! 3. pages: each was written after the log up to its LSN.
@@ -16,15 +16,15 @@ use super::tag::RecordKind;
 use crate::crc::crc32c;
 use kilndb_base::{Error, Result};
 
-/// Bytes read at once.
+/// How many bytes are read at once.
 const PART: u64 = 1 << 20;
-/// Before the body of a note: its length, in one byte, and the CRC.
+/// The bytes before the body of a note: its length, in one byte, and the CRC.
 const HEAD: usize = 5;
-/// A note's body: its kind, a varint.
+/// The length of a note's body: its kind and a varint.
 const BODIES: std::ops::RangeInclusive<u8> = 2..=11;
 const NOTE_AT_MOST: u64 = HEAD as u64 + *BODIES.end() as u64;
 
-/// How far the log was durable, by the notes that are found from `end` on; 0: there are none.
+/// The LSN up to which the log was durable, by the notes that are found from `end` on; 0: there are none.
 pub(crate) fn newest_note(segments: &LogSegments, end: u64) -> Result<u64> {
     let mut newest = 0;
     let mut part = Vec::new();
@@ -63,7 +63,7 @@ fn newest_note_in(bytes: &[u8], first: u64) -> u64 {
 /// Why the log has no further record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum LogEnd {
-    /// Nothing that is known to have been durable is missing: what is not here was never acknowledged.
+    /// Nothing is missing that is known to have been durable: what is not in the log was never acknowledged.
     Ordinary,
     /// Something that was durable once is missing.
     Damaged(LogDamage),
@@ -76,9 +76,9 @@ pub(crate) struct LogDamage {
     /// The segment's file, and the offset in it.
     pub file: String,
     pub offset: u64,
-    /// Files that should be there.
+    /// The segments' files that should be there.
     pub missing_files: Vec<String>,
-    /// The log was durable up to here at least.
+    /// The LSN up to which the log was durable at least.
     pub durable_to: u64,
 }
 impl LogDamage {

@@ -1,4 +1,4 @@
-//! Numbers and frames of the log: what stands before a record's body, how large segments and records are.
+//! Frames of the log: the bytes before a record's body, and the sizes of segments and records.
 //!
 //! Must not know: what is in the bodies.
 
@@ -15,7 +15,7 @@ pub fn mix(crc: u32, lsn: u64) -> u32 {
     crc ^ (lsn as u32) ^ ((lsn >> 32) as u32).wrapping_mul(0x9e37_79b1)
 }
 
-/// What stands before a body in the log, and its length.
+/// The bytes that stand before a body in the log, and how many they are.
 pub(crate) fn frame_head(body: &[u8], lsn: u64, crc: u32) -> ([u8; 14], usize) {
     let mut head = [0u8; 14];
     let mut n = 0;

@@ -43,7 +43,7 @@ use std::time::Duration;
 
 /// A thread with sessions of its own may be kept for so long by a flush.
 const QUICK_FLUSH_NANOS: u64 = 400_000;
-/// So many flushes for one session each show that there is only one.
+/// After this many flushes for one session each, it is assumed that there is only one session.
 const LONELY_FLUSHES: u64 = 8;
 
 type Reporter = Arc<dyn Fn(Severity, &str) + Send + Sync>;
@@ -62,14 +62,14 @@ pub struct Log {
     idle: AtomicBool,
     /// A session waits for a flush that is not due yet.
     is_wanted: AtomicBool,
-    /// Held by whoever writes and syncs: the flusher, or a thread that has nothing else to do.
+    /// Held by the thread that writes and syncs: the flusher, or a worker that has nothing else to do.
     flushing: Mutex<()>,
-    /// Moving average of what a flush takes.
+    /// The moving average of how long a flush takes.
     flush_nanos: AtomicU64,
-    /// How many flushes one after the other were for a single session.
+    /// How many flushes in a row were for a single session.
     lonely_flushes: AtomicU64,
     waiters: Mutex<Vec<(u64, WakeHandle)>>,
-    /// What the last note of how far the log was durable says.
+    /// The LSN that the last note of durability has.
     noted: AtomicU64,
     segments: LogSegments,
     pub room: LogRoom,
@@ -83,14 +83,15 @@ pub struct Log {
     tell: Reporter,
     /// The flusher has gone: nothing more reaches the disk.
     stopped: AtomicBool,
-    /// There is no log: a private store's, which only gives commit sequence numbers.
+    /// There is no log: it belongs to a private store and only gives commit sequence numbers.
     is_none: bool,
 }
 struct InsertPosition {
     pos: u64,
-    /// Where recovery must be able to begin for the sake of records that belong together, by their guards.
+    /// The LSNs from which recovery must be able to begin for the sake of records that belong together, one for each
+    /// [`RedoHold`].
     redo_holds: Vec<u64>,
-    /// Commits not yet flushed: (csn, end LSN).
+    /// The commits that are not flushed yet: (CSN, end LSN).
     commits: VecDeque<(u64, u64)>,
 }
 #[derive(Default)]
@@ -130,7 +131,7 @@ impl LogRing {
     }
 }
 
-/// As long as it lives, no checkpoint lets recovery begin behind its LSN.
+/// While it lives, no checkpoint lets recovery begin behind its LSN.
 pub(crate) struct RedoHold<'a> {
     log: &'a Log,
     lsn: u64,
@@ -194,7 +195,7 @@ impl Log {
     pub fn is_none(&self) -> bool {
         self.is_none
     }
-    /// After recovery has found where the log ends. Nothing may have been inserted.
+    /// Sets where the log ends, once recovery has found it. Nothing may have been inserted before.
     pub(crate) fn restart_at(&self, lsn: u64, csn: u64) {
         let mut insert = crate::lock(&self.insert);
         assert!(insert.redo_holds.is_empty() && insert.commits.is_empty(), "the log has been used");
@@ -215,11 +216,11 @@ impl Log {
         if self.room.allows(what) {
             return Ok(());
         }
-        // There may be room (again) since the cleaner has looked.
+        // There may be room again since the cleaner has looked last.
         self.prepare_room();
         self.room.check(what)
     }
-    /// See [`LogRoom::prepare`].
+    /// Makes the next segment's file: see [`LogRoom::prepare`].
     pub(crate) fn prepare_room(&self) {
         self.room.prepare(&self.segments, self.insert_lsn());
     }
@@ -260,12 +261,12 @@ impl Log {
     pub fn append(&self, body: &[u8]) -> u64 {
         self.append_with(body, |_, _| {})
     }
-    /// `then` runs inside the insertion section.
+    /// Appends a record; `then` runs inside the insertion section.
     pub(crate) fn append_then(&self, body: &[u8], then: impl FnOnce()) -> u64 {
         self.append_with(body, |_, _| then())
     }
-    /// Where a checkpoint that begins now lets recovery begin: the insert LSN, with every earlier insertion's `then`
-    /// done, or the oldest [`RedoHold`].
+    /// The LSN from which recovery would begin after a checkpoint that begins now: the insert LSN, with every earlier
+    /// insertion's `then` done, or the oldest [`RedoHold`].
     pub(crate) fn settled_lsn(&self) -> u64 {
         let insert = crate::lock(&self.insert);
         insert.redo_holds.iter().copied().min().unwrap_or(insert.pos)
@@ -320,7 +321,7 @@ impl Log {
             return pos;
         }
         let crc = crc32c(body);
-        // The length only: the place is not known yet.
+        // Only the frame's length is needed here: the LSN is not known yet.
         let (mut head, n) = frame_head(body, 0, crc);
         let total = (n + body.len()) as u64;
         let mut insert = crate::lock(&self.insert);
@@ -379,7 +380,7 @@ impl Log {
         let end = self.append(&record::encode(&record::Record::Durable { to: start }));
         self.flush_blocking(end)
     }
-    /// After a commit that nobody waits for: the flusher comes by itself when the delay is over, or now if much has
+    /// To be called after a commit that nobody waits for: the flusher runs when the delay is over, or now if much has
     /// gathered.
     pub fn nudge(&self, lsn: u64) {
         if lsn.saturating_sub(self.flushed()) >= self.flush_after_bytes.load(Relaxed) {
@@ -426,7 +427,7 @@ impl Log {
             self.request(0);
         }
     }
-    /// False: somebody else is at it, or it may take long.
+    /// Flushes on this thread. False: another thread is flushing, or the flush may take long.
     fn flush_here(&self) -> bool {
         let is_quick =
             self.flush_nanos.load(Relaxed) <= QUICK_FLUSH_NANOS && self.lonely_flushes.load(Relaxed) >= LONELY_FLUSHES;
@@ -464,10 +465,10 @@ impl Log {
     fn gone(&self) -> Error {
         Error::new(sqlstate::IO_ERROR, "the log cannot be written").with_severity(Severity::Panic)
     }
-    /// Nothing more reaches the disk (invariant 4). Only the first failure is told.
+    /// Marks the log as failed: nothing more reaches the disk (invariant 4). Only the first failure is reported.
     pub fn fail(&self, why: &Error) {
         if self.is_none {
-            // Nobody's data but the session's own is lost with it.
+            // A private store has no other session's data, so the process need not end.
             return (self.tell)(Severity::Warning, why.message());
         }
         self.stopped.store(true, Release);
@@ -483,7 +484,7 @@ impl Log {
         let waiters = std::mem::take(&mut *crate::lock(&self.waiters));
         waiters.iter().for_each(|(_, wake)| wake.wake());
     }
-    /// Syncs a file; a failure is the end.
+    /// Syncs a file; a failure makes the log fail (invariant 4).
     pub fn sync(&self, file: &dyn File, name: &str) -> Result<()> {
         file.sync_data().map_err(|e| {
             let e = segment::failed("fsync", name, e);
@@ -491,7 +492,7 @@ impl Log {
             e
         })
     }
-    /// The same for the names in a folder.
+    /// Syncs the names in a folder; a failure makes the log fail.
     pub fn sync_dir(&self, env: &dyn Env, dir: &Path) -> Result<()> {
         env.sync_dir(dir).map_err(|e| {
             let e = segment::failed("fsync", &dir.display().to_string(), e);
@@ -499,7 +500,7 @@ impl Log {
             e
         })
     }
-    /// Blocks the thread (evictions, checkpoints).
+    /// Waits for a flush by blocking the thread, for evictions and checkpoints.
     pub(crate) fn flush_blocking(&self, lsn: u64) -> Result<()> {
         let lsn = lsn.min(self.insert_lsn());
         while self.flushed() < lsn {
@@ -520,7 +521,7 @@ impl Log {
         self.work.notify_all();
     }
 
-    /// The flusher thread's body.
+    /// Runs the flusher thread until it is stopped.
     pub(crate) fn run_flusher(&self) {
         loop {
             let commit_delay_us = {
@@ -550,7 +551,7 @@ impl Log {
             }
         }
     }
-    /// With `flushing` locked.
+    /// Flushes once; the caller has locked `flushing`.
     fn flush_once(&self) -> Result<()> {
         let began_nanos = self.segments.env().monotonic_nanos();
         self.note_durable();
@@ -564,7 +565,7 @@ impl Log {
             self.segments.write(at, part)?;
             at += part.len() as u64;
         }
-        // Its room in the ring is free: nobody reads it there again, whatever becomes of the sync.
+        // The room in the ring is free from here on: the bytes are not read there again, whatever becomes of the sync.
         self.written.store(end, Release);
         self.segments.sync(from, end)?;
         {

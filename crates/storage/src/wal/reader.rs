@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //! 1. Links are followed: behind a link record the reader stands where it leads.
-//! 2. At the end of the log the reader stays where it is. It may be asked again: more may have been written.
+//! 2. At the end of the log the reader stays where it is and may be asked again, since more may have been written.
 //!
-//! Must not know: what records do, a link aside.
+//! Must not know: what records do, except links.
 
 use super::end::{LogEnd, judge};
 use super::frame::{MAX_BODY, mix};
@@ -21,12 +21,12 @@ const READ_AHEAD: usize = 1 << 20;
 /// A record as it stands in the log.
 pub struct LogRecord {
     pub start: u64,
-    /// Its LSN.
+    /// The record's LSN, which is its end.
     pub end: u64,
     pub body: Vec<u8>,
 }
 impl LogRecord {
-    /// An error names the place.
+    /// Decodes the body; an error names the record's place.
     pub fn decode(&self) -> Result<Record<'_>> {
         decode(&self.body).map_err(|e| {
             let (file, offset) = place_of(self.start);
@@ -35,7 +35,7 @@ impl LogRecord {
     }
 }
 
-/// What comes next in the log.
+/// The next thing in the log: a record, or the end.
 pub(crate) enum LogRead {
     Record(LogRecord),
     End(LogEnd),
@@ -55,7 +55,7 @@ impl<'a> LogReader<'a> {
     pub fn new(segments: &'a LogSegments, lsn: u64, durable: u64) -> LogReader<'a> {
         LogReader { segments, lsn, durable, buffer: Vec::new(), buffer_start: lsn }
     }
-    /// Where the next record begins, or the log ends.
+    /// The LSN where the next record begins, or the log ends.
     pub fn lsn(&self) -> u64 {
         self.lsn
     }
@@ -78,7 +78,8 @@ impl<'a> LogReader<'a> {
         }
         Ok(Some(record))
     }
-    /// What is framed here as a record, whatever it is; links are not followed. None: there are no such bytes.
+    /// The body that is framed here as a record, whatever its kind; links are not followed. None: there is no valid
+    /// frame.
     pub fn read_framed(&mut self) -> Result<Option<LogRecord>> {
         let start = self.lsn;
         Ok(self.next_body()?.map(|body| LogRecord { start, end: self.lsn, body }))
@@ -122,7 +123,7 @@ impl<'a> LogReader<'a> {
                 self.buffer.truncate(got);
             }
         }
-        // What was read here is not to be taken for what will be here when the reader is asked again.
+        // The buffer is dropped, because other bytes may be here when the reader is asked again.
         self.buffer.clear();
         self.buffer_start = self.lsn;
         Ok(None)

@@ -169,7 +169,7 @@ impl<'a> PageOp<'a> {
             PageOp::Free { slot } => hp::free(p, slot),
             PageOp::FreeRange { first, last, word } => {
                 for slot in first..=last {
-                    // What a piece's word has there is a row id.
+                    // The word of a piece has a row id in these bits, so it is left alone.
                     if hp::word(page::PageView::of(p), slot)
                         .is_some_and(|w| w & hp::PIECE == 0 && w & hp::ADDRESS == word & hp::ADDRESS)
                     {
@@ -239,11 +239,11 @@ impl<'a> PageOp<'a> {
             PageOp::WordMany { .. } => OpTag::WordMany,
         }
     }
-    /// The page's earlier contents do not matter.
+    /// Does the operation replace all of the page's contents?
     pub(crate) fn is_init(&self) -> bool {
         matches!(self, PageOp::Init { .. })
     }
-    /// It sets all contents of a cell.
+    /// Does the operation set all contents of a cell?
     pub(crate) fn is_of_cell(&self) -> bool {
         matches!(self, PageOp::Cell { .. })
     }
@@ -389,7 +389,7 @@ impl<'a> PageOp<'a> {
 /// A record body, decoded.
 #[derive(Debug)]
 pub enum Record<'a> {
-    /// Page operations; `undo`: address and record.
+    /// A change: page operations, and in `undo` the undo record with its address.
     Change {
         xid: u64,
         undo: Option<(u64, UndoRecord)>,
@@ -405,15 +405,15 @@ pub enum Record<'a> {
         xid: u64,
         purge: bool,
         drops: Vec<u32>,
-        /// What the transaction has changed in the catalogs, in words of the layers above; empty: nothing.
+        /// The transaction's changes of the catalogs, as bytes of the layers above; empty: there are none.
         catalog_changes: &'a [u8],
     },
     /// Rolled back completely; the relations it had made are gone.
     Abort {
         xid: u64,
     },
-    /// These relations go if the transaction commits, as those in its commit record, which has no room for so many. No
-    /// checkpoint's redo LSN lies between this record and that one.
+    /// These relations are dropped if the transaction commits, like those in its commit record, which has no room for
+    /// all. No checkpoint's redo LSN lies between this record and that one.
     Doom {
         xid: u64,
         rels: Vec<u32>,
@@ -442,18 +442,18 @@ pub enum Record<'a> {
     ChunkGone {
         number: u64,
     },
-    /// Which heap an index belongs to.
+    /// The heap that an index belongs to.
     Belongs {
         rel: u32,
         heap: u32,
-        /// Each row of the heap has one entry.
+        /// Each row of the heap has exactly one entry in the index.
         has_all_rows: bool,
     },
     /// The log ended here (maybe torn) and goes on at this LSN.
     Link {
         to: u64,
     },
-    /// What an unlogged cell begins with again after a crash.
+    /// The contents that an unlogged cell has after a crash.
     Initial {
         rel: u32,
         bytes: &'a [u8],
@@ -527,7 +527,7 @@ fn decode_ops<'a>(r: &mut ByteReader<'a>, undo: u64, kind: Option<UndoKind>) -> 
     }
     Some(ops)
 }
-/// See [`first_tag`].
+/// Is the field derived from the kind, so that it is not written? See [`first_tag`].
 fn derived(kind: UndoKind) -> bool {
     first_tag(kind).is_some()
 }
@@ -545,7 +545,7 @@ pub fn encode_change(out: &mut Vec<u8>, xid: u64, undo: Option<(u64, &UndoRecord
             out.push(RecordKind::ChangeWithUndo.byte() | (u.kind as u8) << 4);
             put_varint(out, xid);
             put_varint(out, address);
-            // How far back the transaction's previous record lies; 0: this is its first.
+            // How far back the transaction's previous undo record lies; 0: this is its first.
             let back = if u.prev == 0 { 0 } else { (address.wrapping_sub(u.prev)) as i64 };
             put_varint(out, ((back << 1) ^ (back >> 63)) as u64);
             put_varint(out, u64::from(u.command) << 3 | u64::from(u.mode));
@@ -737,7 +737,7 @@ fn decode_inner(body: &[u8]) -> Option<Record<'_>> {
 mod tests {
     use super::*;
 
-    /// As docs/format.md draws it; and as builds before it have written it.
+    /// Bytes as docs/format.md shows them, and as earlier builds have written them, are decoded.
     #[test]
     fn a_commit_record_byte_by_byte() {
         let changes = b"changes";
@@ -753,7 +753,7 @@ mod tests {
             decode(&old).unwrap(),
             Record::Commit { xid: 300, purge: true, drops, catalog_changes: [] } if drops == [5, 200]
         ));
-        // What is flagged is there.
+        // A flag without the field that it announces is an error.
         assert!(decode(&[0x24, 0x05, 0x00]).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! Room for what the log is about to get: the next segment's file is made before it is needed, and where the disk is too
-//! full for that, changes are refused while there is still room to take back what is under way.
+//! Room for the log: the next segment's file is made before it is needed. If the disk is too full for that, changes are
+//! refused while there is still room to roll back transactions in progress.
 //!
 //! Must not know: who writes, what the records mean.
 
@@ -9,30 +9,30 @@ use kilndb_base::sync::Mutex;
 use kilndb_base::sync::atomic::{AtomicU8, AtomicU64, Ordering::*};
 use kilndb_base::{Error, Result, sqlstate};
 
-/// Nothing is refused.
+/// There is enough room: nothing is refused.
 const PLENTY: u8 = 0;
-/// What adds data is refused.
+/// There is little room: changes that add data are refused.
 const LITTLE: u8 = 1;
-/// All changes are refused; what is left is for rollbacks.
+/// There is next to no room: all changes are refused, and what is left is for rollbacks.
 const NEXT_TO_NONE: u8 = 2;
 
 /// What a change does to the space that is used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SpaceUse {
     Takes,
-    /// It deletes or drops, and so makes room.
+    /// The change deletes or drops, and so frees room.
     Frees,
 }
 
 #[derive(Default)]
 pub(crate) struct LogRoom {
     level: AtomicU8,
-    /// Up to this LSN there are files.
+    /// The LSN up to which there are files.
     end: AtomicU64,
     cause: Mutex<Option<Error>>,
 }
 
-/// What is refused with so many bytes left in the log's files.
+/// The level of refusal with so many bytes left in the log's files.
 fn level_with(left: u64) -> u8 {
     if left > SEGMENT / 2 {
         PLENTY
@@ -50,7 +50,7 @@ impl LogRoom {
         let level = self.level.load(Relaxed);
         level == PLENTY || level == LITTLE && what == SpaceUse::Frees
     }
-    /// After a look: Err if the disk is so full that the log may not get this change.
+    /// Err if the disk is so full that the log may not get this change, as of the last look.
     pub fn check(&self, what: SpaceUse) -> Result<()> {
         if self.allows(what) {
             return Ok(());

@@ -20,14 +20,14 @@ pub struct LogSegments {
     dir: PathBuf,
     open: Mutex<BTreeMap<u64, Arc<dyn File>>>,
     spare: Mutex<Vec<PathBuf>>,
-    /// Held by whoever opens a file, or makes one.
+    /// Held by the thread that opens or makes a file.
     making: Mutex<()>,
-    /// Files are opened for reading alone.
+    /// Files are opened for reading only.
     reads_only: bool,
     stats: Arc<Stats>,
 }
 
-/// What became of segments that nobody needs any more.
+/// How many segments that are no longer needed were removed, and how many recycled.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct RecycledSegments {
     pub removed: usize,
@@ -60,11 +60,11 @@ impl LogSegments {
             stats,
         }
     }
-    /// Of a log that is only looked at.
+    /// The segments of a log that is only read.
     pub(crate) fn to_read(env: Arc<dyn Env>, dir: PathBuf) -> LogSegments {
         LogSegments { reads_only: true, ..LogSegments::new(env, dir, Arc::default()) }
     }
-    /// No segment is ever made.
+    /// The segments of a log that never writes.
     pub fn none(env: &Arc<dyn Env>) -> LogSegments {
         LogSegments {
             env: env.clone(),
@@ -107,7 +107,7 @@ impl LogSegments {
         }
         Ok(Some(file))
     }
-    /// With all of its room, or not at all.
+    /// Makes a segment's file with all of its room, or not at all.
     fn make(&self, path: &Path) -> std::io::Result<()> {
         self.stats.count(IoObject::WalInit, IoEvent::Write, 1, SEGMENT);
         let made = self.env.open(path, OpenMode::Create).and_then(|f| f.allocate(0, SEGMENT));
@@ -120,7 +120,7 @@ impl LogSegments {
     pub fn prepare(&self, lsn: u64) -> Result<()> {
         self.file(lsn / SEGMENT, true).map(|_| ())
     }
-    /// Is there a file for this place of the log?
+    /// Is there a file for this LSN?
     pub fn has(&self, lsn: u64) -> Result<bool> {
         Ok(self.file(lsn / SEGMENT, false)?.is_some())
     }
@@ -157,9 +157,9 @@ impl LogSegments {
         }
         Ok(())
     }
-    /// Before recovery: what can be read of the log from `lsn` on is durable afterwards. The last flush of the process
-    /// before (at most `unsynced` bytes) may have failed to sync; a sync alone would not help then, so it is written
-    /// again.
+    /// To be called before recovery: makes durable what can be read of the log from `lsn` on. The last flush of the
+    /// earlier process (at most `unsynced` bytes) may have failed to sync. Another sync alone would not help then, so
+    /// the bytes are written again.
     pub(crate) fn harden(&self, lsn: u64, unsynced: u64) -> Result<()> {
         let numbers = self.numbers_from(lsn)?;
         let Some(last) = numbers.last().copied() else { return Ok(()) };
@@ -229,8 +229,7 @@ impl LogSegments {
     }
     /// Removes a spare file of a process before this one.
     fn remove_leftover(&self, path: &Path) -> std::io::Result<()> {
-        // Whoever turns a spare file into a segment holds this from when it is no longer listed until it has its new
-        // name.
+        // Held while a spare file becomes a segment: from when it is no longer listed until it has its new name.
         let _one = crate::lock(&self.making);
         if crate::lock(&self.spare).iter().any(|spare| spare == path) || !self.env.exists(path)? {
             return Ok(());
@@ -239,7 +238,7 @@ impl LogSegments {
     }
 }
 
-/// Where a new log may begin.
+/// The LSN where a new log may begin.
 pub(crate) fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
     let mut next = at_least.div_ceil(SEGMENT).max(1);
     for path in env.list_dir(wal)? {

@@ -1,5 +1,5 @@
-//! The bytes that say what a log record is, and what an operation in it is: one table for each, from which whoever writes
-//! and whoever reads take them. docs/format.md has the same tables; a test holds them together.
+//! The bytes that say what a log record is, and what an operation in it is: one table for each, which both writing and
+//! reading use. docs/format.md has the same tables; a test holds them together.
 //!
 //! Must not know: what follows the byte.
 
@@ -13,13 +13,13 @@ macro_rules! tags {
             $($(#[$doc])* $tag = $byte,)*
         }
         impl $name {
-            /// All of them, in the order of their bytes.
+            /// All tags, in the order of their bytes.
             #[cfg(test)]
             pub const ALL: &[$name] = &[$($name::$tag,)*];
             pub const fn byte(self) -> u8 {
                 self as u8
             }
-            /// None: no such tag is known.
+            /// The tag of a byte; None: no such tag is known.
             #[inline]
             pub(crate) const fn of_byte(byte: u8) -> Option<$name> {
                 match byte {
@@ -27,7 +27,7 @@ macro_rules! tags {
                     _ => None,
                 }
             }
-            /// As docs/format.md calls it.
+            /// The name that docs/format.md has for it.
             pub const fn words(self) -> &'static str {
                 match self {
                     $($name::$tag => $words,)*
@@ -71,7 +71,7 @@ impl RecordKind {
     /// Bit 5 of a first byte.
     pub(crate) const SECOND_FLAG: u8 = 0x20;
 
-    /// By a record's first byte. None: no such kind is known.
+    /// The kind by a record's first byte; None: no such kind is known.
     #[inline]
     pub(crate) const fn of_head(head: u8) -> Option<RecordKind> {
         match RecordKind::of_byte(head & 0x0f) {

@@ -9,7 +9,7 @@ pub enum AbbreviationMeaning {
 use AbbreviationMeaning::*;
 
 #[rustfmt::skip]
-pub static ABBREVIATIONS: &[(&str, AbbreviationMeaning)] = &[
+pub(crate) static ABBREVIATIONS: &[(&str, AbbreviationMeaning)] = &[
     ("acdt", Fixed(37800, true)),
     ("acsst", Fixed(37800, true)),
     ("acst", Fixed(34200, false)),

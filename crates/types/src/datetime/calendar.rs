@@ -1,12 +1,12 @@
 //! The proleptic Gregorian calendar over Julian day numbers.
 
 /// Julian day of 2000-01-01 and 1970-01-01.
-pub const POSTGRES_EPOCH_JDATE: i32 = 2_451_545;
-pub const UNIX_EPOCH_JDATE: i32 = 2_440_588;
-pub const USECS_PER_DAY: i64 = 86_400_000_000;
-pub const USECS_PER_HOUR: i64 = 3_600_000_000;
-pub const USECS_PER_MINUTE: i64 = 60_000_000;
-pub const USECS_PER_SEC: i64 = 1_000_000;
+pub(crate) const POSTGRES_EPOCH_JDATE: i32 = 2_451_545;
+pub(crate) const UNIX_EPOCH_JDATE: i32 = 2_440_588;
+pub(crate) const USECS_PER_DAY: i64 = 86_400_000_000;
+pub(crate) const USECS_PER_HOUR: i64 = 3_600_000_000;
+pub(crate) const USECS_PER_MINUTE: i64 = 60_000_000;
+pub(crate) const USECS_PER_SEC: i64 = 1_000_000;
 pub const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -35,10 +35,10 @@ pub struct Tm {
     pub micros: i32,
 }
 
-pub fn is_leap(year: i32) -> bool {
+pub(crate) fn is_leap(year: i32) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
-pub fn days_in_month(year: i32, month: i32) -> i32 {
+pub(crate) fn days_in_month(year: i32, month: i32) -> i32 {
     match month {
         2 => 28 + i32::from(is_leap(year)),
         4 | 6 | 9 | 11 => 30,
@@ -62,7 +62,7 @@ pub fn to_julian(year: i32, month: i32, day: i32) -> i32 {
     let doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
     (era * 146_097 + doe + 1_721_120) as i32
 }
-pub fn from_julian(jd: i32) -> (i32, i32, i32) {
+pub(crate) fn from_julian(jd: i32) -> (i32, i32, i32) {
     let z = i64::from(jd) - 1_721_120;
     let era = z.div_euclid(146_097);
     let doe = z.rem_euclid(146_097);
@@ -78,19 +78,16 @@ pub fn from_julian(jd: i32) -> (i32, i32, i32) {
 pub fn day_of_week(jd: i32) -> i32 {
     (jd + 1).rem_euclid(7)
 }
-pub fn is_valid_julian(year: i32, month: i32) -> bool {
+pub(crate) fn is_valid_julian(year: i32, month: i32) -> bool {
     (year > -4713 || (year == -4713 && month >= 11)) && (year < 5_874_898 || (year == 5_874_898 && month < 6))
 }
 /// The ISO week-numbering year's first Monday.
-pub fn iso_week_start(year: i32) -> i32 {
+pub(crate) fn iso_week_start(year: i32) -> i32 {
     let day4 = to_julian(year, 1, 4);
     day4 - (day_of_week(day4) + 6) % 7
 }
-pub fn iso_week_to_julian(year: i32, week: i32) -> i32 {
-    iso_week_start(year) + (week - 1) * 7
-}
 /// (ISO year, ISO week).
-pub fn iso_year_week(year: i32, month: i32, day: i32) -> (i32, i32) {
+pub(crate) fn iso_year_week(year: i32, month: i32, day: i32) -> (i32, i32) {
     let jd = to_julian(year, month, day);
     let mut y = year;
     if jd >= iso_week_start(year + 1) {
@@ -119,7 +116,7 @@ pub fn time_of(time: i64) -> Tm {
     }
 }
 impl Tm {
-    pub fn time_micros(&self) -> i64 {
+    pub(crate) fn time_micros(&self) -> i64 {
         ((i64::from(self.hour) * 60 + i64::from(self.minute)) * 60 + i64::from(self.second)) * USECS_PER_SEC
             + i64::from(self.micros)
     }

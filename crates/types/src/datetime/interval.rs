@@ -8,18 +8,18 @@ use crate::{EvalContext, Interval};
 use kilndb_base::{Error, Result, sqlstate};
 use std::io::Write;
 
-pub const MASK_YEAR: i32 = 1 << 2;
-pub const MASK_MONTH: i32 = 1 << 1;
-pub const MASK_DAY: i32 = 1 << 3;
-pub const MASK_HOUR: i32 = 1 << 10;
-pub const MASK_MINUTE: i32 = 1 << 11;
-pub const MASK_SECOND: i32 = 1 << 12;
+pub(crate) const MASK_YEAR: i32 = 1 << 2;
+pub(crate) const MASK_MONTH: i32 = 1 << 1;
+pub(crate) const MASK_DAY: i32 = 1 << 3;
+pub(crate) const MASK_HOUR: i32 = 1 << 10;
+pub(crate) const MASK_MINUTE: i32 = 1 << 11;
+pub(crate) const MASK_SECOND: i32 = 1 << 12;
 const FULL_RANGE: i32 = 0x7fff;
 
 pub const INFINITY: Interval = Interval { months: i32::MAX, days: i32::MAX, micros: i64::MAX };
-pub const NEG_INFINITY: Interval = Interval { months: i32::MIN, days: i32::MIN, micros: i64::MIN };
+pub(crate) const NEG_INFINITY: Interval = Interval { months: i32::MIN, days: i32::MIN, micros: i64::MIN };
 impl Interval {
-    pub fn is_infinite(&self) -> bool {
+    pub(crate) fn is_infinite(&self) -> bool {
         *self == INFINITY || *self == NEG_INFINITY
     }
 }
@@ -397,7 +397,7 @@ fn iso_time(text: &str, acc: &mut IntervalSum) -> DatetimeResult<()> {
 }
 
 /// Applies `interval(p)` and field ranges.
-pub fn interval_typmod(v: Interval, typmod: i32) -> Result<Interval> {
+pub(crate) fn interval_typmod(v: Interval, typmod: i32) -> Result<Interval> {
     if typmod < 0 || v.is_infinite() {
         return Ok(v);
     }
@@ -445,7 +445,7 @@ fn seconds(out: &mut Vec<u8>, sec: i64, micros: i64, pad: bool) {
         }
     }
 }
-pub fn interval_out(v: &Interval, style: IntervalStyle, out: &mut Vec<u8>) {
+pub(crate) fn interval_out(v: &Interval, style: IntervalStyle, out: &mut Vec<u8>) {
     if *v == INFINITY {
         return out.extend_from_slice(b"infinity");
     }

@@ -10,21 +10,22 @@ pub mod interval;
 pub mod parse;
 pub mod zone;
 
-pub use interval::{interval_in, interval_out, interval_typmod};
+pub use interval::interval_in;
+pub(crate) use interval::{interval_out, interval_typmod};
 
 use crate::context::{DateOrder, DateStyle};
 use crate::{EvalContext, pieces};
 use calendar::*;
-use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_base::{Error, Result, sqlstate};
 use parse::{DatetimeDecoder, DatetimeProblem, DatetimeResult, DatetimeValue, session_zone};
 use std::io::Write;
 use zone::Zone;
 
-pub const MIN_TIMESTAMP: i64 = -211_813_488_000_000_000;
-pub const END_TIMESTAMP: i64 = 9_223_371_331_200_000_000;
-pub const MIN_DATE: i32 = -POSTGRES_EPOCH_JDATE;
-pub const END_DATE: i32 = 2_147_483_494 - POSTGRES_EPOCH_JDATE;
-pub const UNIX_EPOCH_TS: i64 = (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) as i64 * USECS_PER_DAY;
+pub(crate) const MIN_TIMESTAMP: i64 = -211_813_488_000_000_000;
+pub(crate) const END_TIMESTAMP: i64 = 9_223_371_331_200_000_000;
+pub(crate) const MIN_DATE: i32 = -POSTGRES_EPOCH_JDATE;
+pub(crate) const END_DATE: i32 = 2_147_483_494 - POSTGRES_EPOCH_JDATE;
+pub(crate) const UNIX_EPOCH_TS: i64 = (UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE) as i64 * USECS_PER_DAY;
 
 #[cold]
 pub fn problem(p: DatetimeProblem, text: &str, type_name: &str) -> Error {
@@ -51,15 +52,15 @@ pub fn problem(p: DatetimeProblem, text: &str, type_name: &str) -> Error {
     }
 }
 #[cold]
-pub fn unknown_zone(name: &str) -> Error {
+pub(crate) fn unknown_zone(name: &str) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("time zone \"{name}\" not recognized"))
 }
 #[cold]
-pub fn timestamp_range() -> Error {
+pub(crate) fn timestamp_range() -> Error {
     Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "timestamp out of range")
 }
 #[cold]
-pub fn date_range() -> Error {
+pub(crate) fn date_range() -> Error {
     Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, "date out of range")
 }
 #[cold]
@@ -67,16 +68,16 @@ fn text_range(what: &str, text: &str) -> Error {
     Error::new(sqlstate::DATETIME_FIELD_OVERFLOW, format!("{what} out of range: \"{text}\""))
 }
 
-pub fn is_finite_ts(ts: i64) -> bool {
+pub(crate) fn is_finite_ts(ts: i64) -> bool {
     ts != i64::MIN && ts != i64::MAX
 }
-pub fn check_timestamp(ts: i64) -> Result<i64> {
+pub(crate) fn check_timestamp(ts: i64) -> Result<i64> {
     if is_finite_ts(ts) && !(MIN_TIMESTAMP..END_TIMESTAMP).contains(&ts) { Err(timestamp_range()) } else { Ok(ts) }
 }
-pub fn check_date(d: i32) -> Result<i32> {
+pub(crate) fn check_date(d: i32) -> Result<i32> {
     if d != i32::MIN && d != i32::MAX && !(MIN_DATE..END_DATE).contains(&d) { Err(date_range()) } else { Ok(d) }
 }
-pub fn check_time(t: i64) -> Result<i64> {
+pub(crate) fn check_time(t: i64) -> Result<i64> {
     if (0..=USECS_PER_DAY).contains(&t) {
         Ok(t)
     } else {
@@ -84,41 +85,29 @@ pub fn check_time(t: i64) -> Result<i64> {
     }
 }
 /// The session's local time at the transaction's start.
-pub fn local_now(ctx: &EvalContext) -> Tm {
+pub(crate) fn local_now(ctx: &EvalContext) -> Tm {
     local_time_at(ctx.transaction_timestamp, ctx)
 }
 /// The session's local time at a moment.
-pub fn local_time_at(ts: i64, ctx: &EvalContext) -> Tm {
+pub(crate) fn local_time_at(ts: i64, ctx: &EvalContext) -> Tm {
     tm_of(ts + i64::from(session_zone(ctx).offset_at(ts)) * USECS_PER_SEC)
 }
 /// Rounds microseconds to `typmod` decimals, half away from zero.
-pub fn round_micros(v: i64, typmod: i32) -> i64 {
+pub(crate) fn round_micros(v: i64, typmod: i32) -> i64 {
     if !(0..6).contains(&typmod) {
         return v;
     }
     let unit = 10i64.pow((6 - typmod) as u32);
     if v >= 0 { v.saturating_add(unit / 2) / unit * unit } else { -((-v).saturating_add(unit / 2) / unit * unit) }
 }
-pub fn round_time(v: i64, typmod: i32) -> i64 {
+pub(crate) fn round_time(v: i64, typmod: i32) -> i64 {
     round_micros(v, typmod)
 }
-pub fn round_timestamp(v: i64, typmod: i32) -> Result<i64> {
+pub(crate) fn round_timestamp(v: i64, typmod: i32) -> Result<i64> {
     if !is_finite_ts(v) {
         return Ok(v);
     }
     check_timestamp(round_micros(v, typmod))
-}
-/// Warns as PostgreSQL does where a precision above 6 was asked for.
-pub fn clamp_precision(typmod: i32, type_name: &str, ctx: &EvalContext) -> i32 {
-    if typmod > 6 {
-        ctx.host.notice(Error::notice(
-            sqlstate::INVALID_PARAMETER_VALUE,
-            Severity::Warning,
-            format!("{type_name} precision reduced to maximum allowed, 6"),
-        ));
-        return 6;
-    }
-    typmod
 }
 
 /// Bytes that a date, a time, an interval or a zone may have. PostgreSQL takes no more than 150 of them.
@@ -151,7 +140,7 @@ fn read<T>(text: &str, type_name: &str, parse: impl FnOnce(&str) -> DatetimeResu
     parsed.map_err(|p| problem(p, text, type_name))
 }
 
-pub fn date_in(text: &str, ctx: &EvalContext) -> Result<i32> {
+pub(crate) fn date_in(text: &str, ctx: &EvalContext) -> Result<i32> {
     let value = read(text, "date", |text| DatetimeDecoder::datetime(ctx, text))?;
     match value {
         DatetimeValue::Epoch => Ok(UNIX_EPOCH_JDATE - POSTGRES_EPOCH_JDATE),
@@ -166,12 +155,12 @@ pub fn date_in(text: &str, ctx: &EvalContext) -> Result<i32> {
         }
     }
 }
-pub fn time_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
+pub(crate) fn time_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
     let (tm, _) = read(text, "time", |text| DatetimeDecoder::time(ctx, text, false))?;
     Ok(round_time(tm.time_micros(), typmod))
 }
 /// (microseconds, zone in seconds west).
-pub fn timetz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<(i64, i32)> {
+pub(crate) fn timetz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<(i64, i32)> {
     let (tm, zone) = read(text, "time with time zone", |text| DatetimeDecoder::time(ctx, text, true))?;
     let east = match zone {
         Some(z) => z,
@@ -179,7 +168,7 @@ pub fn timetz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<(i64, i32
     };
     Ok((round_time(tm.time_micros(), typmod), -east))
 }
-pub fn timestamp_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
+pub(crate) fn timestamp_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
     let value = read(text, "timestamp", |text| DatetimeDecoder::datetime(ctx, text))?;
     let ts = match value {
         DatetimeValue::Epoch => UNIX_EPOCH_TS,
@@ -192,7 +181,7 @@ pub fn timestamp_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
     }
     round_timestamp(ts, typmod)
 }
-pub fn timestamptz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
+pub(crate) fn timestamptz_in(text: &str, typmod: i32, ctx: &EvalContext) -> Result<i64> {
     let value = read(text, "timestamp with time zone", |text| DatetimeDecoder::datetime(ctx, text))?;
     let range = || text_range("timestamp", text);
     let ts = match value {
@@ -228,7 +217,7 @@ fn two(out: &mut Vec<u8>, v: i32) {
 fn year_shown(year: i32) -> i32 {
     if year > 0 { year } else { 1 - year }
 }
-pub fn date_out(d: i32, ctx: &EvalContext, out: &mut Vec<u8>) {
+pub(crate) fn date_out(d: i32, ctx: &EvalContext, out: &mut Vec<u8>) {
     match d {
         i32::MAX => out.extend_from_slice(b"infinity"),
         i32::MIN => out.extend_from_slice(b"-infinity"),
@@ -279,15 +268,15 @@ fn fraction_part(micros: i32, out: &mut Vec<u8>) {
         }
     }
 }
-pub fn time_out(t: i64, out: &mut Vec<u8>) {
+pub(crate) fn time_out(t: i64, out: &mut Vec<u8>) {
     clock_part(&time_of(t), out);
 }
-pub fn timetz_out(t: i64, west: i32, out: &mut Vec<u8>) {
+pub(crate) fn timetz_out(t: i64, west: i32, out: &mut Vec<u8>) {
     clock_part(&time_of(t), out);
     offset_part(-west, out);
 }
 /// `+02`, `-03:30`, `+01:02:03`.
-pub fn offset_part(east: i32, out: &mut Vec<u8>) {
+pub(crate) fn offset_part(east: i32, out: &mut Vec<u8>) {
     out.push(if east < 0 { b'-' } else { b'+' });
     let v = east.abs();
     two(out, v / 3600);
@@ -300,11 +289,11 @@ pub fn offset_part(east: i32, out: &mut Vec<u8>) {
         }
     }
 }
-pub fn timestamp_out(ts: i64, ctx: &EvalContext, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn timestamp_out(ts: i64, ctx: &EvalContext, out: &mut Vec<u8>) -> Result<()> {
     moment_out(ts, None, ctx, out);
     Ok(())
 }
-pub fn timestamptz_out(ts: i64, ctx: &EvalContext, out: &mut Vec<u8>) -> Result<()> {
+pub(crate) fn timestamptz_out(ts: i64, ctx: &EvalContext, out: &mut Vec<u8>) -> Result<()> {
     if ctx.format.time_zone == "UTC" {
         moment_out(ts, Some((0, "UTC")), ctx, out);
         return Ok(());
@@ -355,7 +344,7 @@ fn moment_out(ts: i64, zone: Option<(i32, &str)>, ctx: &EvalContext, out: &mut V
 
 // ---- conversions ----
 
-pub fn date_to_timestamp(d: i32) -> Result<i64> {
+pub(crate) fn date_to_timestamp(d: i32) -> Result<i64> {
     match d {
         i32::MAX => Ok(i64::MAX),
         i32::MIN => Ok(i64::MIN),
@@ -366,21 +355,21 @@ pub fn date_to_timestamp(d: i32) -> Result<i64> {
         }
     }
 }
-pub fn timestamp_to_date(ts: i64) -> i32 {
+pub(crate) fn timestamp_to_date(ts: i64) -> i32 {
     match ts {
         i64::MAX => i32::MAX,
         i64::MIN => i32::MIN,
         _ => ts.div_euclid(USECS_PER_DAY) as i32,
     }
 }
-pub fn local_to_utc(local: i64, zone: &Zone) -> Result<i64> {
+pub(crate) fn local_to_utc(local: i64, zone: &Zone) -> Result<i64> {
     if !is_finite_ts(local) {
         return Ok(local);
     }
     let east = i64::from(zone.offset_for_local(local)) * USECS_PER_SEC;
     check_timestamp(local.checked_sub(east).ok_or_else(timestamp_range)?)
 }
-pub fn utc_to_local(utc: i64, zone: &Zone) -> Result<i64> {
+pub(crate) fn utc_to_local(utc: i64, zone: &Zone) -> Result<i64> {
     if !is_finite_ts(utc) {
         return Ok(utc);
     }
@@ -388,7 +377,7 @@ pub fn utc_to_local(utc: i64, zone: &Zone) -> Result<i64> {
     check_timestamp(utc.checked_add(east).ok_or_else(timestamp_range)?)
 }
 /// A zone as `AT TIME ZONE` names it: abbreviation, zone name or POSIX string.
-pub fn named_zone(name: &str) -> Result<Zone> {
+pub(crate) fn named_zone(name: &str) -> Result<Zone> {
     if name.len() > LONGEST {
         return Err(unknown_zone(name));
     }

@@ -4,7 +4,7 @@ use super::abbreviations::AbbreviationMeaning;
 use super::calendar::*;
 use super::zone::{Zone, abbreviation};
 use crate::EvalContext;
-use crate::context::{DateOrder, DateStyle};
+use crate::context::DateOrder;
 
 /// Why a text was not understood; the caller adds the text and type.
 #[derive(Clone, Debug, PartialEq)]
@@ -243,7 +243,7 @@ pub struct DatetimeDecoder<'a> {
     time_only: bool,
 }
 
-pub fn session_zone(ctx: &EvalContext) -> Zone {
+pub(crate) fn session_zone(ctx: &EvalContext) -> Zone {
     Zone::find(&ctx.format.time_zone).unwrap_or_else(Zone::utc)
 }
 
@@ -333,7 +333,8 @@ impl<'a> DatetimeDecoder<'a> {
                     return Err(BadFormat);
                 }
             }
-            // Of the date only the offset of the session's zone is left in the value, if that.
+            // The value keeps nothing of the date but the offset of the session's zone, and that only if the text has
+            // none.
             let needs_offset = want_zone && d.zone.is_none() && d.named.is_none();
             let now = if needs_offset { ctx.clock_of_input() } else { ctx.transaction_timestamp };
             let now = super::local_time_at(now, ctx);
@@ -352,7 +353,7 @@ impl<'a> DatetimeDecoder<'a> {
         Ok(())
     }
 
-    /// One field. Returns a value that stands alone.
+    /// Takes in one field of the text. Returns a value that stands alone.
     fn field(&mut self, fields: &[DatetimeField], i: usize) -> DatetimeResult<Option<DatetimeValue>> {
         let (kind, text) = &fields[i];
         match kind {
@@ -880,7 +881,7 @@ pub fn clock(text: &str) -> DatetimeResult<(i64, i32, i32, i32)> {
     Ok((h, m as i32, s as i32, frac))
 }
 /// `+hh`, `-hh:mm`, `+hhmm`, `+hhmmss`, `-hh:mm:ss`: seconds east.
-pub fn zone_offset(text: &str) -> DatetimeResult<i32> {
+pub(crate) fn zone_offset(text: &str) -> DatetimeResult<i32> {
     let (neg, body) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
         Some(b'+') => (false, &text[1..]),
@@ -913,9 +914,4 @@ pub fn zone_offset(text: &str) -> DatetimeResult<i32> {
     }
     let v = h * 3600 + m * 60 + s;
     Ok(if neg { -v } else { v })
-}
-/// Whether dates are read day first under the German style.
-pub fn effective_order(style: DateStyle, order: DateOrder) -> DateOrder {
-    let _ = style;
-    order
 }

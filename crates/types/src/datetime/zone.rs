@@ -27,7 +27,8 @@ impl Zone {
     pub fn utc() -> Zone {
         Zone::Fixed(0, "UTC".into())
     }
-    /// By name, POSIX specification, or the session's spelling of a fixed offset (`<+03>-03`).
+    /// The zone that is called by a name, a POSIX specification, or the session's spelling of a fixed offset
+    /// (`<+03>-03`).
     pub fn find(name: &str) -> Option<Zone> {
         if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("gmt") {
             return Some(Zone::Fixed(0, name.to_ascii_uppercase()));
@@ -59,7 +60,7 @@ impl Zone {
             }
         }
     }
-    pub fn offset_at(&self, ts: i64) -> i32 {
+    pub(crate) fn offset_at(&self, ts: i64) -> i32 {
         match self {
             Zone::Fixed(seconds, _) => *seconds,
             Zone::Named(tz) => {
@@ -71,7 +72,7 @@ impl Zone {
     }
     /// The offset for a local time. In a gap or fold the standard-time reading wins, as PostgreSQL has it:
     /// a time that does not exist is read with the offset before the jump.
-    pub fn offset_for_local(&self, local: i64) -> i32 {
+    pub(crate) fn offset_for_local(&self, local: i64) -> i32 {
         let Zone::Named(_) = self else {
             return self.offset_at(local);
         };

@@ -43,9 +43,9 @@ fn default_list(kind: u8, owner: Oid) -> Result<Array> {
     Ok(Array { element_type: ACLITEM, dims: vec![(1, elements.len() as u32)], elements })
 }
 
-pub fn aclinsert(_: &EvalContext<'_>, _: &[Datum]) -> Result<Datum> {
+pub(crate) fn aclinsert(_: &EvalContext<'_>, _: &[Datum]) -> Result<Datum> {
     Err(Error::unsupported("aclinsert is no longer supported"))
 }
-pub fn aclremove(_: &EvalContext<'_>, _: &[Datum]) -> Result<Datum> {
+pub(crate) fn aclremove(_: &EvalContext<'_>, _: &[Datum]) -> Result<Datum> {
     Err(Error::unsupported("aclremove is no longer supported"))
 }

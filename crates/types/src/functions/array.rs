@@ -92,7 +92,7 @@ fn array_datum(a: Array) -> Datum {
 
 // ---- building ----
 
-pub fn array_append(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_append(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let element = arg(args, 1)?;
     let mut a = growable(args, 0, element)?;
     let (low, len) = a.dims.first().copied().unwrap_or((1, 0));
@@ -103,7 +103,7 @@ pub fn array_append(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     a.dims = vec![(low, len + 1)];
     checked(a).map(array_datum)
 }
-pub fn array_prepend(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_prepend(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let element = arg(args, 0)?;
     let mut a = growable(args, 1, element)?;
     let (low, len) = a.dims.first().copied().unwrap_or((1, 0));
@@ -114,7 +114,7 @@ pub fn array_prepend(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     a.dims = vec![(low, len + 1)];
     checked(a).map(array_datum)
 }
-pub fn array_cat(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_cat(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (a, b) = match (optional(arg(args, 0)?)?, optional(arg(args, 1)?)?) {
         (None, _) => return arg(args, 1).cloned(),
         (_, None) => return arg(args, 0).cloned(),
@@ -219,7 +219,7 @@ fn fill(value: &Datum, dims: &Array, lows: Option<&Array>) -> Result<Datum> {
 pub fn array_fill(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     fill(arg(args, 0)?, bounds(arg(args, 1)?)?, None)
 }
-pub fn array_fill_with_lower_bounds(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_fill_with_lower_bounds(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let dims = bounds(arg(args, 1)?)?;
     fill(arg(args, 0)?, dims, Some(bounds(arg(args, 2)?)?))
 }
@@ -250,13 +250,13 @@ fn position(args: &[Datum], start: Option<&Datum>) -> Result<Datum> {
     }
     Ok(Datum::Null)
 }
-pub fn array_position(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_position(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     position(args, None)
 }
-pub fn array_position_start(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_position_start(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     position(args, Some(arg(args, 2)?))
 }
-pub fn array_positions(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_positions(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(a) = optional(arg(args, 0)?)? else { return Ok(Datum::Null) };
     let a = one_dimensional(a, "searching for elements in")?;
     let low = a.dims.first().map_or(1, |d| d.0);
@@ -271,7 +271,7 @@ pub fn array_positions(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> 
     let like = Array { element_type: crate::oids::INT4, dims: Vec::new(), elements: Vec::new() };
     Ok(array_datum(list(&like, 1, hits)))
 }
-pub fn array_remove(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_remove(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(a) = optional(arg(args, 0)?)? else { return Ok(Datum::Null) };
     let a = one_dimensional(a, "removing elements from")?;
     let gone = arg(args, 1)?;
@@ -284,7 +284,7 @@ pub fn array_remove(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     }
     Ok(array_datum(list(a, a.dims.first().map_or(1, |d| d.0), kept)))
 }
-pub fn array_replace(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_replace(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(a) = optional(arg(args, 0)?)? else { return Ok(Datum::Null) };
     let (old, new) = (arg(args, 1)?, arg(args, 2)?);
     let mut elements = Vec::with_capacity(a.elements.len());

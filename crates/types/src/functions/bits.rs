@@ -31,7 +31,7 @@ fn shift(a: &str, n: i64) -> Result<String> {
         pieces::concat(&[&zeros, a.get(..a.len() - by).unwrap_or("")])
     }
 }
-/// From the 1-based `start`, for `len` bits or to the end.
+/// The part of a bit string from the 1-based `start` on, of `len` bits or to the end.
 fn part(a: &str, start: i32, len: Option<i32>) -> Result<&str> {
     let from = i64::from(start) - 1;
     let to = match len {

@@ -142,7 +142,7 @@ enum Encoding {
     Base64,
     Escape,
 }
-/// By its name in any case. The name may be a long text: it is not copied but for the error.
+/// The encoding of this name in any case. The name may be a long text: it is not copied but for the error.
 fn encoding(name: &str) -> Result<Encoding> {
     let known = [("hex", Encoding::Hex), ("base64", Encoding::Base64), ("escape", Encoding::Escape)];
     if let Some((_, encoding)) = known.into_iter().find(|(known, _)| name.eq_ignore_ascii_case(known)) {

@@ -100,13 +100,13 @@ tests! {
     any_gt: |o| o == Ordering::Greater;
     any_ge: |o| o != Ordering::Less;
 }
-pub fn any_cmp(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn any_cmp(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Int4(order(ctx, args)? as i32))
 }
-pub fn any_larger(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn any_larger(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(arg(args, if order(ctx, args)? == Ordering::Less { 1 } else { 0 })?.clone())
 }
-pub fn any_smaller(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn any_smaller(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(arg(args, if order(ctx, args)? == Ordering::Greater { 1 } else { 0 })?.clone())
 }
 /// bpchar: blanks at the end count for nothing.
@@ -129,12 +129,12 @@ bpchar_tests! {
     bpchar_gt: |o| o == Ordering::Greater;
     bpchar_ge: |o| o != Ordering::Less;
 }
-pub fn bpchar_cmp(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn bpchar_cmp(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Int4(bpchar_order(args)? as i32))
 }
-pub fn bpchar_larger(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn bpchar_larger(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(arg(args, if bpchar_order(args)? == Ordering::Less { 1 } else { 0 })?.clone())
 }
-pub fn bpchar_smaller(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn bpchar_smaller(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(arg(args, if bpchar_order(args)? == Ordering::Greater { 1 } else { 0 })?.clone())
 }

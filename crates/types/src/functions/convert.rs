@@ -46,10 +46,10 @@ lengths! {
     length_timestamptz => TIMESTAMPTZ; length_time => TIME; length_timetz => TIMETZ; length_interval => INTERVAL;
     length_bit => BIT; length_varbit => VARBIT;
 }
-pub fn bpchar_to_text(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn bpchar_to_text(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     cast::bpchar_to_text(arg(args, 0)?, -1, true, ctx)
 }
-pub fn bpchar_to_name(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn bpchar_to_name(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     cast::bpchar_to_name(arg(args, 0)?, -1, true, ctx)
 }
 pub fn same(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {

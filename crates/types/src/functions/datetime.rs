@@ -61,7 +61,7 @@ fn interval_neg(v: &Interval) -> Result<Interval> {
     };
     neg().filter(|v| !v.is_infinite()).ok_or_else(interval_range)
 }
-/// Not by negation: the least interval has no negative.
+/// Subtracts the fields one by one. A sum with the negative would fail for the least interval, which has none.
 fn interval_subtract(a: &Interval, b: &Interval) -> Result<Interval> {
     if a.is_infinite() || b.is_infinite() {
         return interval_add(a, &interval_neg(b)?);
@@ -803,7 +803,7 @@ fn overlap(args: &[Datum], end: impl Fn(&Datum, &Datum) -> Result<Datum>) -> Res
     if order(&later, &first_end).is_lt() {
         return Ok(Datum::Bool(true));
     }
-    // Of the later period one end is all that is known: the other may lie anywhere.
+    // One end is all that is known of the later period: the other may lie anywhere.
     Ok(if later_end.is_null() { Datum::Null } else { Datum::Bool(false) })
 }
 macro_rules! overlaps {

@@ -13,7 +13,7 @@ use crate::aggregates::AggregateFn;
 use kilndb_base::Oid;
 
 pub struct FunctionDescriptor {
-    /// In pg_proc; 0: a function that no statement can name.
+    /// The function's OID in pg_proc; 0 for a function that no statement can name.
     pub oid: Oid,
     pub name: &'static str,
     pub volatility: Volatility,
@@ -44,9 +44,9 @@ impl Volatility {
 /// Who computes a function, and with what.
 #[derive(Clone, Copy)]
 pub enum FunctionKind {
-    /// Of its arguments and the [`EvalContext`](crate::EvalContext) alone.
+    /// The function computes its result from its arguments and the [`EvalContext`](crate::EvalContext) alone.
     Scalar(ScalarFn),
-    /// The same, but it returns a set.
+    /// The function makes a set from its arguments and the [`EvalContext`](crate::EvalContext) alone.
     Rows(RowsFn),
     Aggregate(AggregateFn),
     Window(WindowFunction),
@@ -56,7 +56,7 @@ pub enum FunctionKind {
     SessionRows(SessionFunction),
     /// A constructor of ranges: it is told the type ([`super::range::constructor`]).
     RangeConstructor,
-    /// It runs statements, or is a trigger: it is called as users' functions are.
+    /// The function runs statements, or is a trigger: it is called as users' functions are.
     Routine,
     /// satisfies_hash_partition: the executor computes it.
     HashPartition,
@@ -101,16 +101,16 @@ pub enum Support {
     Plain,
     /// A comparison of integers of any widths.
     CompareIntegers(IntOp),
-    /// Of two integers of the same width.
+    /// The function does arithmetic on two integers of the same width.
     IntegerArithmetic(Arithmetic, IntWidth),
-    /// It makes an array of elements, of which a value alone does not tell the type.
+    /// The function makes an array of elements, of which a value alone does not tell the type.
     MakesArray,
-    /// It is called with one record of its arguments, which tells their types. The record's own type is ANYARRAY if the
-    /// last argument is the array that VARIADIC was written before.
+    /// The function is called with one record of its arguments, which tells their types. The record's own type is
+    /// ANYARRAY if the last argument is the array that VARIADIC was written before.
     WantsTypes,
-    /// It asks what time it is.
+    /// The function asks what time it is.
     Clock,
-    /// It is called immutable, but depends on the session's time zone.
+    /// The function is called immutable, but depends on the session's time zone.
     SessionZone,
     /// pg_typeof: the binder knows the answer.
     TypeOf,

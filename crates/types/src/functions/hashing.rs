@@ -9,10 +9,10 @@ use crate::{Datum, EvalContext, key, range};
 use kilndb_base::{Error, Oid, Result};
 
 /// bpchar: equal values have equal hashes, whatever blanks are at their ends.
-pub fn bpchar_hash(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn bpchar_hash(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Int4(hash_bytes(without_padding(get::text(arg(args, 0)?)?).as_bytes()) as i32))
 }
-pub fn bpchar_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn bpchar_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let text = without_padding(get::text(arg(args, 0)?)?).as_bytes();
     Ok(Datum::Int8(hash_bytes_extended(text, int8(arg(args, 1)?)? as u64) as i64))
 }
@@ -25,7 +25,7 @@ fn stripped(type_oid: Oid, part: &Datum) -> Datum {
 }
 
 /// The hash PostgreSQL's hash operator class gives.
-pub fn hash_datum(d: &Datum) -> Result<u32> {
+pub(crate) fn hash_datum(d: &Datum) -> Result<u32> {
     Ok(match d {
         Datum::Null => 0,
         Datum::Bool(v) => hash_u32(u32::from(*v)),
@@ -88,7 +88,7 @@ pub fn hash_datum(d: &Datum) -> Result<u32> {
         }
     })
 }
-pub fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
+pub(crate) fn hash_datum_extended(d: &Datum, seed: u64) -> Result<u64> {
     Ok(match d {
         Datum::Null => 0,
         Datum::Bool(v) => hash_u32_extended(u32::from(*v), seed),
@@ -158,14 +158,14 @@ fn tid_bytes(block: u32, slot: u16) -> [u8; 6] {
     let s = slot.to_le_bytes();
     [h[0], h[1], l[0], l[1], s[0], s[1]]
 }
-pub fn any_hash(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn any_hash(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Int4(hash_datum(arg(args, 0)?)? as i32))
 }
-pub fn any_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn any_hash_extended(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let seed = int8(arg(args, 1)?)? as u64;
     Ok(Datum::Int8(hash_datum_extended(arg(args, 0)?, seed)? as i64))
 }
-pub fn hashoidvector(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn hashoidvector(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     match arg(args, 0)? {
         Datum::Array(a) => {
             let bytes: Vec<u8> =

@@ -34,7 +34,7 @@ fn text(out: Vec<u8>) -> Result<Datum> {
     String::from_utf8(out).map(Datum::text).map_err(|_| Error::internal("JSON is not UTF-8"))
 }
 
-pub fn to_json(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn to_json(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (ty, v) = one(args)?;
     if v.is_null() {
         return Ok(v);
@@ -43,14 +43,14 @@ pub fn to_json(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     convert::write_json(ty, &v, &mut out, ctx)?;
     text(out)
 }
-pub fn to_jsonb(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn to_jsonb(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let (ty, v) = one(args)?;
     if v.is_null() {
         return Ok(v);
     }
     binary::datum(&convert::to_value(ty, &v, ctx)?)
 }
-pub fn json_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn json_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
     json_array(&list, false, ctx)
 }
@@ -65,7 +65,7 @@ fn json_array(list: &[(Oid, Datum)], absent_on_null: bool, ctx: &EvalContext) ->
     out.push(b']');
     text(out)
 }
-pub fn jsonb_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_build_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
     let list = list.iter().map(|(ty, v)| convert::to_value(*ty, v, ctx)).collect::<Result<_>>()?;
     binary::datum(&JsonValue::Array(list))
@@ -77,12 +77,17 @@ fn pairs<'a>(list: &'a [(Oid, Datum)], function: &str) -> Result<impl Iterator<I
     }
     Ok(list.chunks_exact(2))
 }
-pub fn json_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn json_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
     json_object_of(&list, false, false, ctx)
 }
 /// JSON_OBJECT's and json_build_object's text.
-pub fn json_object_of(list: &[(Oid, Datum)], absent_on_null: bool, unique: bool, ctx: &EvalContext) -> Result<Datum> {
+pub(crate) fn json_object_of(
+    list: &[(Oid, Datum)],
+    absent_on_null: bool,
+    unique: bool,
+    ctx: &EvalContext,
+) -> Result<Datum> {
     let mut out = b"{".to_vec();
     let mut seen = kilndb_base::hash::HashSet::default();
     for pair in pairs(list, "json_build_object")? {
@@ -112,7 +117,7 @@ pub fn json_object_of(list: &[(Oid, Datum)], absent_on_null: bool, unique: bool,
     out.push(b'}');
     text(out)
 }
-pub fn jsonb_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_build_object(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some(list) = typed(args)? else { return Ok(Datum::Null) };
     let mut out = Vec::new();
     for (i, pair) in pairs(&list, "jsonb_build_object")?.enumerate() {
@@ -163,19 +168,19 @@ fn populated(function: &str, ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Da
     }
     Ok(row)
 }
-pub fn json_populate_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn json_populate_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     populated("json_populate_record", ctx, args)
 }
-pub fn jsonb_populate_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_populate_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     populated("jsonb_populate_record", ctx, args)
 }
-pub fn json_to_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn json_to_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     populated("json_to_record", ctx, args)
 }
-pub fn jsonb_to_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_to_record(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     populated("jsonb_to_record", ctx, args)
 }
-pub fn jsonb_populate_record_valid(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_populate_record_valid(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     if typed(args)?.is_some_and(|list| list.get(1).is_some_and(|a| a.1.is_null())) {
         return Ok(Datum::Null);
     }
@@ -269,7 +274,7 @@ pub(super) fn write_compact(
     }
     Ok(())
 }
-/// Without members that are null, or elements either.
+/// A json text without members that are null; with `in_arrays`, without elements that are null either.
 fn strip(json: &str, in_arrays: bool) -> Result<Datum> {
     let mut out = Vec::new();
     let keeps = |p: &parse::ParsedJson, is_element: bool| {

@@ -151,7 +151,7 @@ fn change(b: &[u8], steps: &Array, change: PathChange, new: &[u8]) -> Result<Dat
 fn set(create: bool) -> PathChange {
     if create { PathChange::Create } else { PathChange::Replace }
 }
-pub fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_set_lax(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let [Datum::Jsonb(b), Datum::Array(steps), new, Datum::Bool(create), treatment] = args else {
         return Ok(Datum::Null);
     };

@@ -42,22 +42,22 @@ impl JsonpathCall {
     }
 }
 
-pub fn jsonb_path_exists(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_path_exists(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     JsonpathCall::new(args)?.exists(ctx)
 }
-pub fn jsonb_path_match(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_path_match(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     JsonpathCall::new(args)?.matches(ctx)
 }
-pub fn jsonb_path_exists_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_path_exists_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     JsonpathCall { silent: true, ..JsonpathCall::new(args)? }.exists(ctx)
 }
-pub fn jsonb_path_match_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_path_match_opr(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     JsonpathCall { silent: true, ..JsonpathCall::new(args)? }.matches(ctx)
 }
-pub fn jsonb_path_query_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_path_query_array(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     binary::datum(&JsonValue::Array(JsonpathCall::new(args)?.list(ctx)?))
 }
-pub fn jsonb_path_query_first(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn jsonb_path_query_first(ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     JsonpathCall::new(args)?.list(ctx)?.first().map_or(Ok(Datum::Null), binary::datum)
 }
 /// The rows of jsonb_path_query.

@@ -21,14 +21,14 @@ fn nulls(args: &[Datum]) -> Result<(usize, usize)> {
     }
     Ok((n, list.len() - n))
 }
-pub fn pg_num_nulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn pg_num_nulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Int4(nulls(args)?.0 as i32))
 }
-pub fn pg_num_nonnulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn pg_num_nonnulls(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(Datum::Int4(nulls(args)?.1 as i32))
 }
 /// Bytes in PostgreSQL's row format, as of a column that is not compressed.
-pub fn pg_column_size(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn pg_column_size(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     Ok(match get::arg(args, 0)? {
         Datum::Null => Datum::Null,
         value => Datum::Int4(crate::width::width(0, value) as i32),

@@ -86,7 +86,7 @@ fn like(s: &[u8], p: &[u8], utf8: bool) -> Result<bool> {
 fn ilike(s: &str, p: &str) -> Result<bool> {
     like(string::map_case(s, false)?.as_bytes(), string::map_case(p, false)?.as_bytes(), true)
 }
-/// The same of bytes, each of which is a character.
+/// LIKE's pattern with another escape character, in bytes, each of which is a character.
 fn like_escape_bytes(p: &[u8], e: &[u8]) -> Result<Vec<u8>> {
     let as_text = |bytes: &[u8]| -> Result<String> {
         let mut text = String::with_capacity(bytes.len());
@@ -676,13 +676,13 @@ fn first_match(s: &str, p: &str, f: Flags) -> Result<Option<Datum>> {
     Ok(find_all(s, &re, 1, 1)?.first().map(|m| groups(s, m)))
 }
 /// All of regexp_matches' rows, for the set-returning caller.
-pub fn regexp_matches(s: &str, p: &str, flag_text: &str) -> Result<Vec<Datum>> {
+pub(crate) fn regexp_matches(s: &str, p: &str, flag_text: &str) -> Result<Vec<Datum>> {
     let f = flags(flag_text, true)?;
     let re = compile(p, f)?;
     Ok(find_all(s, &re, 1, if f.global { usize::MAX } else { 1 })?.iter().map(|m| groups(s, m)).collect())
 }
 /// The parts between matches, as regexp_split_to_table gives them.
-pub fn regexp_split(s: &str, p: &str, flag_text: &str, function: &str) -> Result<Vec<String>> {
+pub(crate) fn regexp_split(s: &str, p: &str, flag_text: &str, function: &str) -> Result<Vec<String>> {
     let re = compile(p, no_global(flag_text, function)?)?;
     let mut out = Vec::new();
     let mut at = 0;
@@ -794,7 +794,7 @@ scalars! {
     fn regexp_split_to_array(_c; s: text, p: text, f: text) = split_array(s, p, f)?;
     fn regexp_split_to_array_no_flags(_c; s: text, p: text) = split_array(s, p, "")?;
 }
-pub fn similar_escape(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn similar_escape(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     match (args.first(), args.get(1)) {
         (Some(Datum::Text(p)), Some(Datum::Text(e))) => similar(p, Some(e)).map(Datum::text),
         (Some(Datum::Text(p)), _) => similar(p, None).map(Datum::text),

@@ -137,16 +137,16 @@ fn integers(call: RowsCall<'_>, ty: Oid) -> Result<FunctionRows> {
     }
     Ok(FunctionRows::Ints { next: int(0), stop: int(1), step, ty })
 }
-pub fn generate_series_int4(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_int4(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT4)
 }
-pub fn generate_series_step_int4(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_step_int4(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT4)
 }
-pub fn generate_series_int8(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_int8(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT8)
 }
-pub fn generate_series_step_int8(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_step_int8(call: RowsCall<'_>) -> Result<FunctionRows> {
     integers(call, oids::INT8)
 }
 
@@ -192,16 +192,16 @@ fn steps(call: RowsCall<'_>, ty: Oid, add: ScalarFn) -> Result<FunctionRows> {
     };
     Ok(FunctionRows::Steps { next: Some(first), stop, step, up, ty, add })
 }
-pub fn generate_series_numeric(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_numeric(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::NUMERIC, numeric::numeric_add)
 }
-pub fn generate_series_step_numeric(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_step_numeric(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::NUMERIC, numeric::numeric_add)
 }
-pub fn generate_series_timestamp(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_timestamp(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::TIMESTAMP, datetime::timestamp_pl_interval)
 }
-pub fn generate_series_timestamptz(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_series_timestamptz(call: RowsCall<'_>) -> Result<FunctionRows> {
     steps(call, oids::TIMESTAMPTZ, datetime::timestamptz_pl_interval)
 }
 
@@ -211,10 +211,10 @@ fn elements(value: Datum) -> FunctionRows {
         _ => FunctionRows::none(),
     }
 }
-pub fn array_unnest(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn array_unnest(call: RowsCall<'_>) -> Result<FunctionRows> {
     Ok(call.args.into_iter().next().map_or(FunctionRows::none(), elements))
 }
-pub fn generate_subscripts(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_subscripts(call: RowsCall<'_>) -> Result<FunctionRows> {
     let (Some(Datum::Array(a)), Some(Datum::Int4(d))) = (call.args.first(), call.args.get(1)) else {
         return Ok(FunctionRows::none());
     };
@@ -227,36 +227,36 @@ pub fn generate_subscripts(call: RowsCall<'_>) -> Result<FunctionRows> {
     }
     Ok(FunctionRows::Ints { next: low, stop: high, step: 1, ty: oids::INT4 })
 }
-pub fn generate_subscripts_nodir(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn generate_subscripts_nodir(call: RowsCall<'_>) -> Result<FunctionRows> {
     generate_subscripts(call)
 }
-pub fn multirange_unnest(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn multirange_unnest(call: RowsCall<'_>) -> Result<FunctionRows> {
     let ranges = get::multirange(get::arg(&call.args, 0)?)?.ranges.iter();
     Ok(FunctionRows::list(ranges.map(|r| r.clone().datum()).collect()))
 }
-pub fn p2947_txid_snapshot_xip(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn p2947_txid_snapshot_xip(call: RowsCall<'_>) -> Result<FunctionRows> {
     snapshot::running(&call.args, false).map(FunctionRows::list)
 }
-pub fn p5064_pg_snapshot_xip(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn p5064_pg_snapshot_xip(call: RowsCall<'_>) -> Result<FunctionRows> {
     snapshot::running(&call.args, true).map(FunctionRows::list)
 }
-pub fn regexp_split_to_table(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn regexp_split_to_table(call: RowsCall<'_>) -> Result<FunctionRows> {
     regex::regexp_split_to_array(call.ctx, &call.args).map(elements)
 }
-pub fn regexp_split_to_table_no_flags(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn regexp_split_to_table_no_flags(call: RowsCall<'_>) -> Result<FunctionRows> {
     regex::regexp_split_to_array_no_flags(call.ctx, &call.args).map(elements)
 }
-pub fn text_to_table(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn text_to_table(call: RowsCall<'_>) -> Result<FunctionRows> {
     string::text_to_array(call.ctx, &call.args).map(elements)
 }
-pub fn text_to_table_null(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn text_to_table_null(call: RowsCall<'_>) -> Result<FunctionRows> {
     string::text_to_array_null(call.ctx, &call.args).map(elements)
 }
-pub fn regexp_matches(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn regexp_matches(call: RowsCall<'_>) -> Result<FunctionRows> {
     let text = |at| get::arg(&call.args, at).and_then(get::text);
     regex::regexp_matches(text(0)?, text(1)?, text(2)?).map(FunctionRows::list)
 }
-pub fn regexp_matches_no_flags(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn regexp_matches_no_flags(call: RowsCall<'_>) -> Result<FunctionRows> {
     let text = |at| get::arg(&call.args, at).and_then(get::text);
     regex::regexp_matches(text(0)?, text(1)?, "").map(FunctionRows::list)
 }

@@ -11,7 +11,7 @@ const BYTES_LIMIT: i128 = 10 * 1024;
 /// Beyond bytes one bit more is kept, for the rounding.
 const HALVES_LIMIT: i128 = 20 * 1024 - 1;
 
-pub fn pg_size_pretty(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn pg_size_pretty(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let mut value = i128::from(get::int8(get::arg(args, 0)?)?);
     let mut unit = 0;
     while value.abs() >= limit(unit) && unit + 1 < UNITS.len() {
@@ -28,7 +28,7 @@ fn divisor(unit: usize) -> i128 {
     if unit == 0 { 512 } else { 1024 }
 }
 
-pub fn pg_size_pretty_numeric(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn pg_size_pretty_numeric(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let mut value = get::numeric(get::arg(args, 0)?)?.clone();
     let mut unit = 0;
     while value.abs() >= Numeric::from(limit(unit)) && unit + 1 < UNITS.len() {
@@ -72,7 +72,7 @@ fn number_len(text: &str) -> Option<usize> {
     Some(at)
 }
 
-pub fn pg_size_bytes(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn pg_size_bytes(_ctx: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let text = get::text(get::arg(args, 0)?)?;
     let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\x0b');
     let len = number_len(trimmed).ok_or_else(|| invalid_size(text))?;

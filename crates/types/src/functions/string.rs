@@ -220,7 +220,7 @@ fn needs_quotes(s: &str) -> bool {
 pub fn quote_identifier(s: &str) -> String {
     if needs_quotes(s) { format!("\"{}\"", s.replace('"', "\"\"")) } else { s.to_string() }
 }
-pub fn quote_literal_of(s: &str) -> Result<String> {
+pub(crate) fn quote_literal_of(s: &str) -> Result<String> {
     let body = limits::replace_all(s, "'", "''")?;
     if s.contains('\\') {
         pieces::concat(&["E'", &limits::replace_all(&body, "\\", "\\\\")?, "'"])
@@ -532,7 +532,7 @@ fn unescape(s: &str) -> Result<String> {
     if high.is_some() { Err(pair()) } else { Ok(out) }
 }
 
-pub fn text_concat(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn text_concat(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let mut out = String::new();
     for d in spread(args) {
         if !d.is_null() {
@@ -556,7 +556,7 @@ fn add_part(out: &mut Option<String>, sep: &str, part: &str) -> Result<()> {
     Ok(())
 }
 
-pub fn text_concat_ws(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn text_concat_ws(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some((sep, rest)) = args.split_first() else { return Ok(Datum::Null) };
     if sep.is_null() {
         return Ok(Datum::Null);
@@ -570,10 +570,10 @@ pub fn text_concat_ws(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     }
     Ok(Datum::Text(shared::text(&out.unwrap_or_default())?))
 }
-pub fn text_format_nv(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn text_format_nv(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     text_format(c, args)
 }
-pub fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn text_format(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     let Some((fmt, rest)) = args.split_first() else { return Ok(Datum::Null) };
     if fmt.is_null() {
         return Ok(Datum::Null);
@@ -716,10 +716,10 @@ pub(super) fn text_array(elements: Vec<Datum>) -> Datum {
     let dims = if elements.is_empty() { Vec::new() } else { vec![(1, elements.len() as u32)] };
     Datum::Array(Arc::new(Array { element_type: crate::oids::TEXT, dims, elements }))
 }
-pub fn text_to_array(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn text_to_array(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     split_text(args)
 }
-pub fn text_to_array_null(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn text_to_array_null(_: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     split_text(args)
 }
 fn join(c: &EvalContext, args: &[Datum]) -> Result<Datum> {
@@ -739,10 +739,10 @@ fn join(c: &EvalContext, args: &[Datum]) -> Result<Datum> {
     }
     Ok(Datum::Text(shared::text(&out.unwrap_or_default())?))
 }
-pub fn array_to_text(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_to_text(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     join(c, args)
 }
-pub fn array_to_text_null(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
+pub(crate) fn array_to_text_null(c: &EvalContext<'_>, args: &[Datum]) -> Result<Datum> {
     join(c, args)
 }
 

@@ -19,14 +19,14 @@ const EXISTS_ALL: u16 = 11;
 const NULL: u8 = 1;
 const BOOL: u8 = 2;
 const NUMBER: u8 = 3;
-pub const STRING: u8 = 4;
+pub(crate) const STRING: u8 = 4;
 pub const KEY: u8 = 5;
 /// Long texts stand in the index as hashes.
 const HASHED: u8 = 0x10;
 const LONGEST: usize = 125;
 
 /// Hash of the empty path.
-pub const ROOT: u64 = 0x6b69_6c6e;
+pub(crate) const ROOT: u64 = 0x6b69_6c6e;
 
 pub fn text(tag: u8, s: &str) -> Vec<u8> {
     if s.len() > LONGEST {
@@ -84,7 +84,7 @@ fn element_terms(v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
     }
 }
 
-pub fn path_terms(v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
+pub(crate) fn path_terms(v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
     terms_below(ROOT, v, put);
 }
 fn terms_below(path: u64, v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
@@ -95,7 +95,7 @@ fn terms_below(path: u64, v: &JsonValue, put: &mut dyn FnMut(&[u8])) {
     }
 }
 
-pub fn path_need(v: &JsonValue, wanted: &mut TermCollector) -> TermCondition {
+pub(crate) fn path_need(v: &JsonValue, wanted: &mut TermCollector) -> TermCondition {
     let mut parts = Vec::new();
     path_terms(v, &mut |bytes| parts.push(wanted.element(bytes)));
     TermCondition::all(parts)

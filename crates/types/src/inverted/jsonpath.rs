@@ -17,7 +17,7 @@ struct PathPosition {
 const NOWHERE: PathPosition = PathPosition { is_known: false, path: None };
 
 struct JsonpathExtractor<'t> {
-    /// For jsonb_path_ops.
+    /// Whether terms are those of jsonb_path_ops.
     by_path: bool,
     terms: &'t mut TermCollector,
 }

@@ -34,7 +34,7 @@ const JSONB_PATH_OPS: Oid = 10091;
 /// An operator class as a column of an index has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum InvertedClass {
-    /// Of elements of that type.
+    /// A class of arrays whose elements are of that type.
     Array(Oid),
     TsVector,
     Jsonb,
@@ -65,7 +65,7 @@ pub enum TermCondition {
     Term(usize),
     All(Vec<TermCondition>),
     Any(Vec<TermCondition>),
-    /// So many of them.
+    /// At least so many of the conditions must be met.
     AtLeast(usize, Vec<TermCondition>),
 }
 
@@ -208,8 +208,8 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 }
 
 impl InvertedClass {
-    /// Of a column of this type, whose elements, if it is an array, are of that one. None: no class of an inverted
-    /// index.
+    /// The class for a column by its operator class, and by the type of its elements if it is an array. None: the
+    /// operator class is none of an inverted index.
     pub fn of(opclass: Oid, element_type: Oid) -> Option<InvertedClass> {
         match opclass {
             ARRAY_OPS => Some(InvertedClass::Array(element_type)),

@@ -31,7 +31,7 @@ type TextSet = Vec<String>;
 enum MatchedTexts {
     /// Whole matches.
     Exact(TextSet),
-    /// Their beginnings and ends.
+    /// The beginnings and the ends of matches.
     Ends(TextSet, TextSet),
 }
 

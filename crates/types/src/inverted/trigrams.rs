@@ -37,7 +37,7 @@ fn all(list: impl IntoIterator<Item = Trigram>, terms: &mut TermCollector) -> Te
 }
 
 /// Trigrams that symbols one after the other must have.
-pub fn of_run(symbols: &str, terms: &mut TermCollector) -> Result<TermCondition> {
+pub(crate) fn of_run(symbols: &str, terms: &mut TermCollector) -> Result<TermCondition> {
     let mut list = Vec::new();
     of_symbols(symbols, &mut |t| {
         list.push(t);

@@ -184,7 +184,7 @@ fn too_many_dims(n: usize) -> Error {
     )
 }
 
-pub fn array_in(element: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
+pub(crate) fn array_in(element: Oid, text: &str, typmod: i32, ctx: &EvalContext) -> Result<Datum> {
     let delim = if element == 603 { b';' } else { b',' };
     let mut p = ArrayParser { text, at: 0, delim };
     let bounds = p.bounds()?;
@@ -292,7 +292,7 @@ fn braces(p: &mut ArrayParser, element: Oid, typmod: i32, ctx: &EvalContext, out
     Ok((1..=dims).map(|d| sizes[d].unwrap_or(0)).collect())
 }
 
-pub fn array_out(type_oid: Oid, v: &Array, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+pub(crate) fn array_out(type_oid: Oid, v: &Array, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     if matches!(type_oid, INT2VECTOR | OIDVECTOR) {
         for (i, e) in v.elements.iter().enumerate() {
             work::step(20)?;
@@ -366,7 +366,7 @@ fn quote_element(out: &mut Vec<u8>, start: usize, delim: u8) -> Result<()> {
     Ok(())
 }
 
-pub fn vector_in(type_oid: Oid, text: &str) -> Result<Datum> {
+pub(crate) fn vector_in(type_oid: Oid, text: &str) -> Result<Datum> {
     let (element_type, small) = if type_oid == INT2VECTOR { (INT2, true) } else { (OID, false) };
     let mut elements = Vec::new();
     for word in text.split_ascii_whitespace() {
@@ -381,7 +381,7 @@ pub fn vector_in(type_oid: Oid, text: &str) -> Result<Datum> {
     Ok(Datum::Array(Arc::new(Array { element_type, dims, elements })))
 }
 
-pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: &EvalContext) -> Result<Datum> {
+pub(crate) fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: &EvalContext) -> Result<Datum> {
     let bad = |detail: &str| {
         error(sqlstate::INVALID_TEXT_REPRESENTATION, format!("malformed record literal: \"{text}\""))
             .with_detail(detail)
@@ -451,7 +451,7 @@ pub fn record_in(type_oid: Oid, fields: &[(String, Oid, i32)], text: &str, ctx: 
     }
     Ok(Datum::Record(Arc::new(Record { type_oid, fields: values, names: None })))
 }
-pub fn record_out(v: &Record, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+pub(crate) fn record_out(v: &Record, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     out.push(b'(');
     for (i, (oid, field)) in v.fields.iter().enumerate() {
         if i > 0 {

@@ -117,7 +117,7 @@ fn receive_array(element: Oid, bytes: &[u8], typmod: i32, ctx: &EvalContext) -> 
     }
     Ok(Datum::Array(Arc::new(Array { element_type: element, dims, elements })))
 }
-/// One dimension that begins at 0, and no nulls. An empty array has no dimension.
+/// Reads an int2vector or oidvector: one dimension that begins at 0, and no nulls. An empty array has no dimension.
 pub(crate) fn receive_vector(element: Oid, name: &str, bytes: &[u8], ctx: &EvalContext) -> Result<Datum> {
     let datum = receive_array(element, bytes, -1, ctx)?;
     match &datum {

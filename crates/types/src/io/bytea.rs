@@ -34,7 +34,7 @@ pub fn parse(text: &str) -> Result<Vec<u8>> {
     Ok(out)
 }
 /// Pairs of hexadecimal digits; blanks between pairs are skipped.
-pub fn decode_hex(text: &str) -> Result<Vec<u8>> {
+pub(crate) fn decode_hex(text: &str) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(text.len() / 2);
     let mut chars = text.chars();
     let digit = |c: char| {
@@ -56,7 +56,7 @@ pub fn decode_hex(text: &str) -> Result<Vec<u8>> {
     }
     Ok(out)
 }
-pub fn encode_hex(bytes: &[u8], out: &mut Vec<u8>) {
+pub(crate) fn encode_hex(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     out.reserve(bytes.len() * 2);
     for b in bytes {

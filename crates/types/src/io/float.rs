@@ -42,10 +42,10 @@ fn number(text: &str) -> Option<(&str, bool)> {
     }
     (i == b.len()).then_some((t, nonzero))
 }
-pub fn parse_f64(text: &str) -> Result<f64> {
+pub(crate) fn parse_f64(text: &str) -> Result<f64> {
     parse_f64_as(text, "double precision")
 }
-pub fn parse_f64_as(text: &str, type_name: &str) -> Result<f64> {
+pub(crate) fn parse_f64_as(text: &str, type_name: &str) -> Result<f64> {
     let (t, nonzero) = number(text).ok_or_else(|| invalid_syntax(type_name, text))?;
     let v: f64 = t.parse().map_err(|_| invalid_syntax(type_name, text))?;
     let word = t.trim_start_matches(['+', '-']).as_bytes()[0].is_ascii_alphabetic();
@@ -54,7 +54,7 @@ pub fn parse_f64_as(text: &str, type_name: &str) -> Result<f64> {
     }
     Ok(v)
 }
-pub fn parse_f32(text: &str) -> Result<f32> {
+pub(crate) fn parse_f32(text: &str) -> Result<f32> {
     let (t, nonzero) = number(text).ok_or_else(|| invalid_syntax("real", text))?;
     let v: f32 = t.parse().map_err(|_| invalid_syntax("real", text))?;
     let word = t.trim_start_matches(['+', '-']).as_bytes()[0].is_ascii_alphabetic();
@@ -77,7 +77,7 @@ fn special(v: f64, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(word);
     true
 }
-pub fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
+pub(crate) fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
     if special(v, out) {
         return;
     }
@@ -88,7 +88,7 @@ pub fn write_f64(v: f64, extra_digits: i32, out: &mut Vec<u8>) {
     let mut buffer = ryu::Buffer::new();
     shortest(FloatDigits::read(buffer.format_finite(v)), v.is_sign_negative(), 15, out);
 }
-pub fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
+pub(crate) fn write_f32(v: f32, extra_digits: i32, out: &mut Vec<u8>) {
     if special(f64::from(v), out) {
         return;
     }
@@ -107,7 +107,7 @@ struct FloatDigits {
     exponent: i32,
 }
 impl FloatDigits {
-    /// From any plain or exponent notation.
+    /// Reads the digits of a number in plain or exponent notation.
     fn read(text: &str) -> FloatDigits {
         let mut d = FloatDigits { digits: [b'0'; 20], count: 0, exponent: 0 };
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));

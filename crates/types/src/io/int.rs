@@ -13,7 +13,7 @@ pub fn parse(text: &str, type_name: &str, min: i128, max: i128) -> Result<i128> 
 }
 /// A few decimal digits, perhaps with a minus; None: something else, which may be a number too.
 #[inline]
-pub fn parse_plain(text: &str) -> Option<i64> {
+pub(crate) fn parse_plain(text: &str) -> Option<i64> {
     let b = text.as_bytes();
     let (neg, digits) = match b.first() {
         Some(b'-') => (true, &b[1..]),
@@ -71,18 +71,18 @@ fn parse_general(text: &str, type_name: &str, min: i128, max: i128) -> Result<i1
     if v < min || v > max { Err(out_of_range(text, type_name)) } else { Ok(v) }
 }
 #[cold]
-pub fn out_of_range(text: &str, type_name: &str) -> Error {
+pub(crate) fn out_of_range(text: &str, type_name: &str) -> Error {
     error(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, format!("value \"{text}\" is out of range for type {type_name}"))
 }
 /// oid, xid, cid: unsigned, but −1 is taken as 4294967295, as strtoul does. Octal and hexadecimal too.
-pub fn parse_oid(text: &str, type_name: &str) -> Result<u32> {
+pub(crate) fn parse_oid(text: &str, type_name: &str) -> Result<u32> {
     let v = c_integer(text, type_name, type_name != "oid")?;
     if v > i128::from(u32::MAX) || v < i128::from(i32::MIN) {
         return Err(out_of_range(text, type_name));
     }
     Ok(v as u32)
 }
-pub fn parse_u64(text: &str, type_name: &str) -> Result<u64> {
+pub(crate) fn parse_u64(text: &str, type_name: &str) -> Result<u64> {
     let v = c_integer(text, type_name, true)?;
     if v > i128::from(u64::MAX) || v < -i128::from(u64::MAX) {
         return Err(out_of_range(text, type_name));
@@ -116,7 +116,7 @@ fn c_integer(text: &str, type_name: &str, any_base: bool) -> Result<i128> {
     Ok(if neg { -v } else { v })
 }
 
-pub fn write_i64(v: i64, out: &mut Vec<u8>) {
+pub(crate) fn write_i64(v: i64, out: &mut Vec<u8>) {
     let mut buf = [0u8; 20];
     let mut at = buf.len();
     let mut rest = v.unsigned_abs();

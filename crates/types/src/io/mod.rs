@@ -34,7 +34,7 @@ pub(crate) fn trim(text: &str) -> &str {
 }
 
 /// True for the types held as object identifiers that [`crate::context::ObjectNames`] names.
-pub fn is_reg_type(oid: Oid) -> bool {
+pub(crate) fn is_reg_type(oid: Oid) -> bool {
     types::descriptor(oid).is_some_and(|ty| ty.held_as == HeldAs::NamedOid)
 }
 
@@ -155,7 +155,7 @@ pub fn output_typmod(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8
     }
     Ok(())
 }
-/// Of values that look as their types want it.
+/// Writes a value that looks as its type wants it, not as its kind of datum does.
 fn output_by_type(type_oid: Oid, typmod: i32, datum: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     if let Datum::Opaque(v) = datum {
         return v.ty.output.map_or(Ok(()), |output| output(datum, typmod, out, ctx));
@@ -216,7 +216,7 @@ pub(crate) fn pad(v: &str, typmod: i32, out: &mut Vec<u8>) {
     out.resize(out.len() + want.saturating_sub(have), b' ');
 }
 /// The type a datum most plausibly has, for functions that take "any" and are not told the type.
-pub fn natural_type(datum: &Datum) -> Oid {
+pub(crate) fn natural_type(datum: &Datum) -> Oid {
     match datum {
         Datum::Null => UNKNOWN,
         Datum::Bool(_) => BOOL,

@@ -217,7 +217,7 @@ pub fn contains(a: &[u8], b: &[u8], is_root: bool) -> Result<bool> {
         _ => Ok(false),
     }
 }
-pub fn is_object(b: &[u8]) -> bool {
+pub(crate) fn is_object(b: &[u8]) -> bool {
     b.first().is_some_and(|h| h & 7 == OBJECT)
 }
 pub fn is_array(b: &[u8]) -> bool {
@@ -242,7 +242,8 @@ pub fn decode(b: &[u8]) -> Result<JsonValue> {
     let mut refused = None;
     read_nested(b, 0, &mut refused, true).ok_or_else(|| refused.unwrap_or_else(corrupted))
 }
-/// For comparing, which has one answer: it depends on the bytes alone, is not cancelled and goes as deep as values do.
+/// Reads a stored value to be compared. Comparing has one answer: it depends on the bytes alone, is not cancelled and
+/// goes as deep as values do.
 fn read(b: &[u8]) -> Option<JsonValue> {
     read_nested(b, 0, &mut None, false)
 }
@@ -419,7 +420,7 @@ pub fn hash(b: &[u8]) -> Result<u32> {
     walk(&v, &mut all);
     Ok(all)
 }
-pub fn hash_extended(b: &[u8], seed: u64) -> Result<u64> {
+pub(crate) fn hash_extended(b: &[u8], seed: u64) -> Result<u64> {
     fn scalar(tmp: u64, all: &mut u64) {
         *all = (*all << 1 & 0xffff_fffe_ffff_fffe | *all >> 31 & 0x1_0000_0001) ^ tmp;
     }

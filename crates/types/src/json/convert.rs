@@ -24,7 +24,7 @@ fn is_number(ty: Oid) -> bool {
 }
 
 /// Names of a composite value's fields.
-pub fn field_names(r: &Record, ctx: &EvalContext) -> Vec<String> {
+pub(crate) fn field_names(r: &Record, ctx: &EvalContext) -> Vec<String> {
     if let Some(names) = r.names.as_ref().filter(|n| n.len() == r.fields.len()) {
         return names.to_vec();
     }
@@ -62,11 +62,11 @@ fn bad_key() -> Error {
 }
 
 /// Text of an element: what json functions put in place of the value.
-pub fn write_json(ty: Oid, d: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+pub(crate) fn write_json(ty: Oid, d: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     write_datum(ty, d, false, out, ctx)
 }
-/// The same for a key.
-pub fn write_json_key(ty: Oid, d: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+/// Writes a value as the key of an object.
+pub(crate) fn write_json_key(ty: Oid, d: &Datum, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     write_datum(ty, d, true, out, ctx)
 }
 
@@ -101,7 +101,7 @@ fn write_datum(ty: Oid, d: &Datum, as_key: bool, out: &mut Vec<u8>, ctx: &EvalCo
 }
 
 /// An array's text; `lines`: an element on each line.
-pub fn write_array(
+pub(crate) fn write_array(
     element: Oid,
     dims: &[(i32, u32)],
     list: &[Datum],
@@ -127,7 +127,7 @@ pub fn write_array(
     out.push(b']');
     Ok(())
 }
-pub fn write_record(r: &Record, lines: bool, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
+pub(crate) fn write_record(r: &Record, lines: bool, out: &mut Vec<u8>, ctx: &EvalContext) -> Result<()> {
     let separator: &[u8] = if lines { b",\n " } else { b"," };
     out.push(b'{');
     for (i, (name, (ty, v))) in field_names(r, ctx).iter().zip(&r.fields).enumerate() {
@@ -143,7 +143,7 @@ pub fn write_record(r: &Record, lines: bool, out: &mut Vec<u8>, ctx: &EvalContex
 }
 
 /// The value as jsonb.
-pub fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<JsonValue> {
+pub(crate) fn to_value(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<JsonValue> {
     let ty = base_type(ty, ctx);
     Ok(match d {
         Datum::Null => JsonValue::Null,
@@ -178,7 +178,7 @@ fn array_value(element: Oid, dims: &[(i32, u32)], list: &[Datum], ctx: &EvalCont
     Ok(JsonValue::Array(parts.collect::<Result<_>>()?))
 }
 /// The value as a key of jsonb.
-pub fn to_key(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<String> {
+pub(crate) fn to_key(ty: Oid, d: &Datum, ctx: &EvalContext) -> Result<String> {
     let ty = base_type(ty, ctx);
     match d {
         Datum::Array(_) | Datum::Record(_) | Datum::Jsonb(_) if !matches!(ty, INT2VECTOR | OIDVECTOR) => Err(bad_key()),

@@ -25,7 +25,7 @@ impl<'a> JsonNode<'a> {
             JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Array(_), .. }, _) | JsonNode::Jsonb(JsonValue::Array(_))
         )
     }
-    pub fn is_object(self) -> bool {
+    pub(crate) fn is_object(self) -> bool {
         matches!(
             self,
             JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(_), .. }, _)
@@ -72,7 +72,7 @@ impl<'a> JsonNode<'a> {
             _ => None,
         }
     }
-    /// Of equal keys the last one counts.
+    /// The member with this key. Of equal keys the last one counts.
     pub fn get(self, key: &str) -> Option<JsonNode<'a>> {
         match self {
             JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(list), .. }, text) => {
@@ -98,14 +98,14 @@ impl<'a> JsonNode<'a> {
         }
     }
     /// As JSON.
-    pub fn json_text(self) -> Result<String> {
+    pub(crate) fn json_text(self) -> Result<String> {
         match self {
             JsonNode::Json(p, text) => pieces::concat(&[text.get(p.start..p.end).unwrap_or("")]),
             JsonNode::Jsonb(v) => v.text(),
         }
     }
     /// As ->> gives it: a string without quotes, null as none.
-    pub fn plain_text(self) -> Result<Option<String>> {
+    pub(crate) fn plain_text(self) -> Result<Option<String>> {
         match self.string() {
             Some(s) => pieces::concat(&[s]).map(Some),
             None if self.is_null() => Ok(None),
@@ -116,7 +116,7 @@ impl<'a> JsonNode<'a> {
     pub fn follow(self, path: &[&str]) -> Option<JsonNode<'a>> {
         let Some((step, rest)) = path.split_first() else { return Some(self) };
         match self {
-            // Of members with one key, the last one through which the path leads on.
+            // The path leads on through the last of the members with one key.
             JsonNode::Json(ParsedJson { kind: ParsedJsonKind::Object(list), .. }, text) => {
                 list.iter().rev().filter(|(k, _)| k == step).find_map(|(_, v)| JsonNode::Json(v, text).follow(rest))
             }
@@ -127,7 +127,7 @@ impl<'a> JsonNode<'a> {
 }
 
 /// A path's step as a number, as C reads one.
-pub fn array_index(step: &str) -> Option<i64> {
+pub(crate) fn array_index(step: &str) -> Option<i64> {
     let digits = step.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     digits.strip_prefix('+').filter(|d| !d.starts_with(['-', '+'])).unwrap_or(digits).parse::<i32>().ok().map(i64::from)
 }

@@ -7,7 +7,7 @@
 
 use kilndb_base::{Error, Result, SqlState, sqlstate, stack, work};
 
-pub const MAX_DEPTH: usize = 6000;
+pub(crate) const MAX_DEPTH: usize = 6000;
 
 /// A value and the bytes of the text that it is.
 #[derive(Clone, Debug)]
@@ -20,12 +20,12 @@ pub struct ParsedJson {
 pub enum ParsedJsonKind {
     Null,
     Bool(bool),
-    /// Its text is a number.
+    /// A number, which its text is.
     Number,
-    /// Without its escapes.
+    /// A string without its escapes.
     String(String),
     Array(Vec<ParsedJson>),
-    /// In the text's order, with duplicates.
+    /// An object's members in the text's order, with duplicates.
     Object(Vec<(String, ParsedJson)>),
 }
 
@@ -377,7 +377,7 @@ impl Lexer<'_> {
         self.next()?;
         Ok(ParsedJson { kind, start, end })
     }
-    /// Up to the closing token, which stays the present one.
+    /// Reads an object up to the closing token, which stays the present one.
     fn object(&mut self, depth: usize) -> Result<ParsedJsonKind, JsonTextError> {
         not_too_deep(depth)?;
         let mut list = Vec::new();

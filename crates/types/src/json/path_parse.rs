@@ -57,12 +57,6 @@ impl PathOperator {
             PathOperator::Mul | PathOperator::Div | PathOperator::Mod => 4,
         }
     }
-    fn is_predicate(self) -> bool {
-        !matches!(
-            self,
-            PathOperator::Add | PathOperator::Sub | PathOperator::Mul | PathOperator::Div | PathOperator::Mod
-        )
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -467,7 +461,7 @@ impl PathParser<'_> {
     }
     fn not(&mut self) -> Result<TypedPathExpr> {
         if self.take("!") {
-            // Only what has its own end may follow.
+            // A condition that has its own end must follow.
             if !matches!(self.peek(), PathToken::Sign("("))
                 && !matches!(self.peek(), PathToken::Word(w) if w == "exists")
             {
@@ -922,16 +916,6 @@ fn write_step(s: &PathAccessor, out: &mut Vec<u8>) {
                 write(a, false, out);
             }
             out.push(b')');
-        }
-    }
-}
-impl PathExpr {
-    /// Is it a condition, which gives true, false or null?
-    pub fn is_predicate(&self) -> bool {
-        match self {
-            PathExpr::Binary(op, ..) => op.is_predicate(),
-            PathExpr::Not(_) | PathExpr::Exists(_) | PathExpr::IsUnknown(_) | PathExpr::LikeRegex(..) => true,
-            _ => false,
         }
     }
 }

@@ -47,24 +47,24 @@ of_document! {
     fn json_each_text(call, node) = members(&call, node, true);
     fn jsonb_each_text(call, node) = members(&call, node, true);
 }
-pub fn jsonb_path_query(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn jsonb_path_query(call: RowsCall<'_>) -> Result<FunctionRows> {
     crate::functions::jsonpath::query(&call.args, call.ctx).map(FunctionRows::list)
 }
-pub fn jsonb_path_query_tz(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn jsonb_path_query_tz(call: RowsCall<'_>) -> Result<FunctionRows> {
     jsonb_path_query(call)
 }
-pub fn json_populate_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn json_populate_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     let missing = || Error::internal("function called with too few arguments");
     let (base, json) = (first(&call)?, call.args.get(1).ok_or_else(missing)?);
     record_rows(&call, call.types.first().copied().unwrap_or(RECORD), base, json)
 }
-pub fn jsonb_populate_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn jsonb_populate_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     json_populate_recordset(call)
 }
-pub fn json_to_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn json_to_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     record_rows(&call, RECORD, &Datum::Null, first(&call)?)
 }
-pub fn jsonb_to_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
+pub(crate) fn jsonb_to_recordset(call: RowsCall<'_>) -> Result<FunctionRows> {
     json_to_recordset(call)
 }
 

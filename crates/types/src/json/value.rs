@@ -17,7 +17,7 @@ pub enum JsonValue {
 }
 
 /// Shorter keys first, equally long ones by their bytes.
-pub fn key_order(a: &str, b: &str) -> std::cmp::Ordering {
+pub(crate) fn key_order(a: &str, b: &str) -> std::cmp::Ordering {
     a.len().cmp(&b.len()).then_with(|| a.as_bytes().cmp(b.as_bytes()))
 }
 
@@ -39,7 +39,7 @@ impl JsonValue {
     pub fn parse(text: &str) -> Result<JsonValue> {
         JsonValue::from_parsed(&parse::parse(text)?, text)
     }
-    pub fn from_parsed(p: &ParsedJson, text: &str) -> Result<JsonValue> {
+    pub(crate) fn from_parsed(p: &ParsedJson, text: &str) -> Result<JsonValue> {
         work::step(30)?;
         Ok(match &p.kind {
             ParsedJsonKind::Null => JsonValue::Null,
@@ -66,7 +66,7 @@ impl JsonValue {
             JsonValue::Object(_) => "object",
         }
     }
-    pub fn is_scalar(&self) -> bool {
+    pub(crate) fn is_scalar(&self) -> bool {
         !matches!(self, JsonValue::Array(_) | JsonValue::Object(_))
     }
     pub fn get(&self, key: &str) -> Option<&JsonValue> {
@@ -112,7 +112,7 @@ impl JsonValue {
         Ok(())
     }
     /// jsonb_pretty's text.
-    pub fn write_pretty(&self, level: usize, out: &mut Vec<u8>) -> Result<()> {
+    pub(crate) fn write_pretty(&self, level: usize, out: &mut Vec<u8>) -> Result<()> {
         work::step(10 + 2 * level)?;
         let indent = |level: usize, out: &mut Vec<u8>| {
             out.push(b'\n');
@@ -155,7 +155,7 @@ impl JsonValue {
         Ok(String::from_utf8(out).unwrap_or_default())
     }
     /// What ->> gives: a string without quotes, null as none.
-    pub fn plain_text(&self) -> Result<Option<String>> {
+    pub(crate) fn plain_text(&self) -> Result<Option<String>> {
         Ok(match self {
             JsonValue::Null => None,
             JsonValue::String(s) => Some(s.clone()),

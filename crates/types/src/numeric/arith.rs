@@ -48,7 +48,7 @@ impl Numeric {
     }
 
     /// The product; rounded when its scale passes what can be stored.
-    pub fn mul(&self, other: &Numeric) -> Numeric {
+    pub(crate) fn mul(&self, other: &Numeric) -> Numeric {
         if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             if self.is_nan() || other.is_nan() || self.signum() * other.signum() == 0 {
                 return Numeric::nan();
@@ -94,7 +94,7 @@ impl Numeric {
         }
         (MIN_SIG_DIGITS - qweight * DEC_DIGITS).max(self.dscale).max(other.dscale).clamp(0, MAX_DISPLAY_SCALE)
     }
-    pub fn div(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn div(&self, other: &Numeric) -> Result<Numeric> {
         if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             return self.div_special(other);
         }
@@ -120,7 +120,7 @@ impl Numeric {
         Ok(Numeric::zero(0))
     }
     /// Truncating integer quotient, `div(a, b)`.
-    pub fn div_trunc(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn div_trunc(&self, other: &Numeric) -> Result<Numeric> {
         if self.kind != NumericKind::Finite || other.kind != NumericKind::Finite {
             return self.div_special(other);
         }
@@ -129,7 +129,7 @@ impl Numeric {
         }
         Ok(self.div_scale(other, 0, false))
     }
-    pub fn rem(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn rem(&self, other: &Numeric) -> Result<Numeric> {
         if self.is_nan() || other.is_nan() {
             return Ok(Numeric::nan());
         }

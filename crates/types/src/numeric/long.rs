@@ -175,7 +175,7 @@ fn div_small(a: &mut [u32], divisor: u32) -> u32 {
     rest as u32
 }
 
-/// Without leading zero limbs.
+/// The limbs without leading zeros.
 fn trimmed(a: &[u32]) -> &[u32] {
     &a[..a.iter().rposition(|limb| *limb != 0).map_or(0, |i| i + 1)]
 }

@@ -394,7 +394,7 @@ impl Numeric {
         Ok(r.round_to(rscale))
     }
 
-    pub fn gcd(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn gcd(&self, other: &Numeric) -> Result<Numeric> {
         if !self.is_finite() || !other.is_finite() {
             return Ok(Numeric::nan());
         }
@@ -420,7 +420,7 @@ impl Numeric {
         r.dscale = dscale;
         Ok(r)
     }
-    pub fn lcm(&self, other: &Numeric) -> Result<Numeric> {
+    pub(crate) fn lcm(&self, other: &Numeric) -> Result<Numeric> {
         if !self.is_finite() || !other.is_finite() {
             return Ok(Numeric::nan());
         }
@@ -435,7 +435,7 @@ impl Numeric {
     }
 }
 
-pub fn factorial(n: i64) -> Result<Numeric> {
+pub(crate) fn factorial(n: i64) -> Result<Numeric> {
     if n < 0 {
         return Err(Error::new(sqlstate::NUMERIC_VALUE_OUT_OF_RANGE, "factorial of a negative number is undefined"));
     }
@@ -454,7 +454,7 @@ fn product(low: i64, high: i64) -> Numeric {
     product(low, middle).mul_exact(&product(middle + 1, high))
 }
 
-pub fn width_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, count: i32) -> Result<i32> {
+pub(crate) fn width_bucket(operand: &Numeric, low: &Numeric, high: &Numeric, count: i32) -> Result<i32> {
     let bad = |m: &str| Error::new(sqlstate::INVALID_ARGUMENT_FOR_WIDTH_BUCKET_FUNCTION, m.to_string());
     if count <= 0 {
         return Err(bad("count must be greater than zero"));

@@ -304,7 +304,7 @@ struct FormattedDigits {
     sign: u8,
 }
 
-pub fn roman(v: i64) -> String {
+pub(crate) fn roman(v: i64) -> String {
     const ONES: [(i64, &str); 13] = [
         (1000, "M"),
         (900, "CM"),
@@ -394,7 +394,7 @@ impl NumberFormat {
         Ok(FormattedDigits { text, spaces: self.pre - len, sign })
     }
 
-    pub fn write_numeric(mut self, v: &Numeric) -> Result<String> {
+    pub(crate) fn write_numeric(mut self, v: &Numeric) -> Result<String> {
         let digits = if self.roman {
             let n = v.to_i64().filter(|n| i32::try_from(*n).is_ok()).unwrap_or(i64::from(i32::MAX));
             self.plain(roman(n))
@@ -410,7 +410,7 @@ impl NumberFormat {
         };
         self.write(&digits)
     }
-    pub fn write_int4(mut self, v: i32) -> Result<String> {
+    pub(crate) fn write_int4(mut self, v: i32) -> Result<String> {
         if self.roman || self.exponent {
             return self.write_int8(v.into());
         }
@@ -421,7 +421,7 @@ impl NumberFormat {
         }
         self.write_whole(i64::from(n))
     }
-    pub fn write_int8(mut self, v: i64) -> Result<String> {
+    pub(crate) fn write_int8(mut self, v: i64) -> Result<String> {
         if self.roman {
             let n = if i32::try_from(v).is_ok() { v } else { i64::from(i32::MAX) };
             let d = self.plain(roman(n));
@@ -449,10 +449,10 @@ impl NumberFormat {
         let d = self.fit(text)?;
         self.write(&d)
     }
-    pub fn write_float4(self, v: f32) -> Result<String> {
+    pub(crate) fn write_float4(self, v: f32) -> Result<String> {
         self.write_float(f64::from(v), 6, |v, multi| f64::from(v as f32 * 10f64.powi(multi) as f32))
     }
-    pub fn write_float8(self, v: f64) -> Result<String> {
+    pub(crate) fn write_float8(self, v: f64) -> Result<String> {
         self.write_float(v, 15, |v, multi| v * 10f64.powi(multi))
     }
     fn write_float(mut self, v: f64, significant: usize, shifted: impl Fn(f64, i32) -> f64) -> Result<String> {
@@ -717,7 +717,7 @@ struct NumberReader<'a> {
 }
 
 /// None for an empty template.
-pub fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
+pub(crate) fn to_number(input: &str, template: &str) -> Result<Option<Numeric>> {
     if template.is_empty() {
         return Ok(None);
     }
@@ -889,7 +889,7 @@ impl NumberReader<'_> {
         for (i, v) in values.iter().enumerate() {
             sum += if values.get(i + 1).is_some_and(|n| n > v) { -v } else { *v };
         }
-        // Only the standard spelling of a number is one.
+        // A number in Roman digits counts in its standard spelling alone, so that IIII is none.
         let text = self.input.get(start..self.at);
         Ok(text.is_some_and(|text| roman(sum).eq_ignore_ascii_case(text)).then_some(sum))
     }

@@ -8,7 +8,8 @@
 
 mod words;
 
-pub use words::{WordSimilarity, word_similarity};
+pub use words::WordSimilarity;
+pub(crate) use words::word_similarity;
 
 use crate::functions::string::one;
 use crate::pieces;
@@ -20,7 +21,7 @@ pub type Trigram = [u8; 3];
 /// What stands for all that is in no word.
 pub(crate) const GAP: char = ' ';
 
-/// From what on the operators say that texts are alike.
+/// How alike texts must be at least for an operator to say that they are, from 0 to 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Thresholds {
     pub similarity: f64,
@@ -96,7 +97,7 @@ pub(crate) fn symbols_of(text: &str) -> Result<String> {
 /// Trigrams from which on what is there several times is taken out: those of a long text are mostly the same ones.
 const MANY: usize = 4096;
 
-/// Those of a text, each once, ordered by their bytes as signed ones.
+/// The trigrams of a text, each once, ordered by their bytes as signed ones.
 pub fn of_text(text: &str) -> Result<Vec<Trigram>> {
     let symbols = pieces::concat(&[" ", &symbols_of(text)?, " "])?;
     let mut out = Vec::with_capacity((text.len() + 1).min(MANY));
@@ -130,7 +131,7 @@ pub fn shown(t: Trigram) -> String {
     }
 }
 
-/// Of what two sets have, the share that both have.
+/// The share of what two sets have that is in both: `both` of `a` and `b`.
 fn share(both: usize, a: usize, b: usize) -> f32 {
     both as f32 / (a + b - both) as f32
 }

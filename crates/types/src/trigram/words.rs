@@ -13,7 +13,7 @@ use kilndb_base::work::{self, SmallSteps};
 pub struct WordSimilarity {
     /// A part begins and ends with words.
     pub strict: bool,
-    /// From here on it is enough.
+    /// The similarity from which on the search need not go on.
     pub enough: Option<f64>,
 }
 
@@ -61,16 +61,17 @@ struct ExtentSearch<'t> {
     text: &'t TrigramText,
     strict: bool,
     enough: Option<f64>,
-    /// For each trigram of the text a number, the same for equal ones; by number, whether it is wanted.
+    /// A number for each trigram of the text, the same for equal ones. `wanted` has by number whether the trigram is
+    /// looked for.
     numbers: Vec<usize>,
     wanted: Vec<bool>,
     wanted_count: usize,
-    /// By number: where it was last seen in the extent.
+    /// By a trigram's number, where it was last seen in the extent.
     last_seen: Vec<Option<usize>>,
 }
 
 /// How alike `pattern` and the part of `text` are that is most like it.
-pub fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result<f32> {
+pub(crate) fn word_similarity(pattern: &str, text: &str, how: WordSimilarity) -> Result<f32> {
     let (pattern, text) = (super::of_text(pattern)?, TrigramText::of(text)?);
     let mut known: HashMap<Trigram, usize> = HashMap::new();
     let mut wanted = Vec::new();

@@ -36,19 +36,19 @@ pub struct TypeDescriptor {
     pub send: Option<OutputFn>,
     /// How a row stores it.
     pub storage: PhysicalType,
-    /// It has a btree operator class: keys are made of it.
+    /// Whether the type has a btree operator class, so that keys are made of its values.
     pub is_ordered: bool,
     /// PostgreSQL hashes it as it is hashed here: hash partitions may have it as their key.
     pub is_hashed: bool,
     pub modifier: Option<&'static TypeModifier>,
-    /// Its values mean the same in every session and are read without looking anything up.
+    /// Whether values mean the same in every session and are read without looking anything up.
     pub is_self_contained: bool,
     /// The text form means the same under all settings and names nothing: the binder reads literals.
     pub is_settings_free: bool,
     /// Types of one group hold their values alike: a cast between them changes nothing.
     pub held_as: HeldAs,
     pub statistics: StatisticsKind,
-    /// If values are [`OpaqueValue`].
+    /// What is done with values that are [`OpaqueValue`]s; None: they are none.
     pub opaque: Option<OpaqueType>,
 }
 
@@ -58,7 +58,7 @@ pub enum HeldAs {
     Itself,
     Text,
     Oid,
-    /// The same as an OID, shown as the name of an object.
+    /// Values are held as an OID is, and shown as the name of an object.
     NamedOid,
 }
 
@@ -109,8 +109,8 @@ impl OpaqueValue {
     pub fn datum(ty: &'static TypeDescriptor, bytes: &[u8]) -> Datum {
         Datum::Opaque(Arc::new(OpaqueValue { ty, bytes: bytes.into() }))
     }
-    /// Of the type with this OID; None: such values do not exist.
-    pub fn of_type(type_oid: Oid, bytes: &[u8]) -> Option<Datum> {
+    /// A value of the type with this OID; None: such values do not exist.
+    pub(crate) fn of_type(type_oid: Oid, bytes: &[u8]) -> Option<Datum> {
         let ty = descriptor(type_oid)?;
         ty.opaque.as_ref().map(|_| OpaqueValue::datum(ty, bytes))
     }
@@ -124,7 +124,7 @@ impl OpaqueValue {
     pub fn hash(&self) -> Result<u32> {
         self.hash_functions().map(|hash| (hash.plain)(&self.bytes))
     }
-    pub fn hash_extended(&self, seed: u64) -> Result<u64> {
+    pub(crate) fn hash_extended(&self, seed: u64) -> Result<u64> {
         self.hash_functions().map(|hash| (hash.extended)(&self.bytes, seed))
     }
 }
@@ -170,7 +170,7 @@ pub fn descriptor(oid: Oid) -> Option<&'static TypeDescriptor> {
     DESCRIPTORS.get(usize::from(family))?.get(usize::from(row))
 }
 
-/// All of them.
+/// The descriptors of all types.
 pub fn descriptors() -> impl Iterator<Item = &'static TypeDescriptor> {
     DESCRIPTORS.iter().flat_map(|family| family.iter())
 }
@@ -192,9 +192,9 @@ pub(crate) const BASE: TypeDescriptor = TypeDescriptor {
     statistics: StatisticsKind::Plain,
     opaque: None,
 };
-/// The same, with a text form that means the same everywhere.
+/// What descriptors of types have in common whose text form means the same everywhere.
 const FREE: TypeDescriptor = TypeDescriptor { is_settings_free: true, ..BASE };
-/// The same, with values that everything reads without a look at anything.
+/// What descriptors of types have in common whose values are, besides, read without looking anything up.
 const PLAIN: TypeDescriptor = TypeDescriptor { is_self_contained: true, ..FREE };
 
 #[cold]
