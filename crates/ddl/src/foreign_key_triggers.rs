@@ -32,7 +32,7 @@ fn action_function(action: u8) -> Oid {
     }
 }
 
-struct Wanted {
+struct KeyTriggerSpec {
     on_referenced: bool,
     kind: i16,
     function: Oid,
@@ -41,11 +41,11 @@ struct Wanted {
 }
 
 /// The triggers of a row, those on the referenced table first.
-fn wanted(key: &CatalogRow, has_actions: bool, has_checks: bool) -> Vec<Wanted> {
+fn wanted(key: &CatalogRow, has_actions: bool, has_checks: bool) -> Vec<KeyTriggerSpec> {
     let (deferrable, deferred) = (key.bool("condeferrable"), key.bool("condeferred"));
     let action = |letter: u8, kind: i16, offset: Oid| {
         let waits = letter == b'a';
-        Wanted {
+        KeyTriggerSpec {
             on_referenced: true,
             kind: ROW | kind,
             function: action_function(letter) + offset,
@@ -53,8 +53,13 @@ fn wanted(key: &CatalogRow, has_actions: bool, has_checks: bool) -> Vec<Wanted> 
             deferred: waits && deferred,
         }
     };
-    let check =
-        |kind: i16, function: Oid| Wanted { on_referenced: false, kind: ROW | kind, function, deferrable, deferred };
+    let check = |kind: i16, function: Oid| KeyTriggerSpec {
+        on_referenced: false,
+        kind: ROW | kind,
+        function,
+        deferrable,
+        deferred,
+    };
     let mut all = Vec::new();
     if has_actions {
         all.extend([action(key.char("confdeltype"), DELETE, 0), action(key.char("confupdtype"), UPDATE, 1)]);
@@ -87,7 +92,7 @@ impl Definitions<'_> {
             Some(above) => self.key_triggers(above.oid("oid"))?,
             None => Vec::new(),
         };
-        let place = |w: &Wanted| if w.on_referenced { row.oid("confrelid") } else { row.oid("conrelid") };
+        let place = |w: &KeyTriggerSpec| if w.on_referenced { row.oid("confrelid") } else { row.oid("conrelid") };
         let mut known = self.key_triggers(key)?;
         for w in &wanted {
             let is_it = |t: &CatalogRow| t.oid("tgfoid") == w.function;
@@ -116,7 +121,7 @@ impl Definitions<'_> {
     fn insert_key_trigger(
         &mut self,
         key: &CatalogRow,
-        w: &Wanted,
+        w: &KeyTriggerSpec,
         (parent, enabled): (Oid, u8),
         runtime: &dyn Runtime,
     ) -> Result<()> {

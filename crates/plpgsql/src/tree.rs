@@ -7,7 +7,7 @@
 //!
 //! Must not know: plans, values, sessions.
 
-use crate::namespace::Place;
+use crate::namespace::NamespacePosition;
 use kilndb_base::{Oid, SqlState};
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ pub struct Expr {
     pub id: usize,
     pub text: Arc<str>,
     pub mode: ParseMode,
-    pub place: Place,
+    pub place: NamespacePosition,
     /// The whole assignment, if this is its right side.
     pub assignment: Option<Arc<str>>,
 }

@@ -5,7 +5,7 @@
 //! 2. A record of type RECORD has columns only while something is assigned to it.
 
 use crate::compile::Routine;
-use crate::namespace::{ItemKind, Place};
+use crate::namespace::{NamespaceItemKind, NamespacePosition};
 use crate::tree::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_sql::routine::{
@@ -205,7 +205,7 @@ impl<'r> Vars<'r> {
         row.fields.get(row.column(name)?)
     }
 
-    pub fn scope(&self, place: Place) -> Scope<'_, 'r> {
+    pub fn scope(&self, place: NamespacePosition) -> Scope<'_, 'r> {
         Scope { vars: self, place, noted: RefCell::new(Vec::new()), used: RefCell::default() }
     }
 }
@@ -253,7 +253,7 @@ fn fact_of(event: &TriggerEvent<'_>, fact: TriggerFact) -> Datum {
 /// The variables that SQL at a place of the routine can see.
 pub(crate) struct Scope<'v, 'r> {
     vars: &'v Vars<'r>,
-    place: Place,
+    place: NamespacePosition,
     /// Variables that were found whose type may be another in another call.
     pub noted: RefCell<Vec<(Slot, Oid)>>,
     pub used: RefCell<std::collections::BTreeSet<Slot>>,
@@ -283,9 +283,9 @@ impl VariableScope for Scope<'_, '_> {
         }
         let Some((kind, used)) = self.vars.routine.namespace.find_at(self.place, &names) else { return Ok(None) };
         match kind {
-            ItemKind::Scalar(slot) if used == parts.len() && !star && used <= 2 => self.found(slot).map(Some),
-            ItemKind::Record(slot) if used == parts.len() && used <= 2 => self.found(slot).map(Some),
-            ItemKind::Record(slot) if !star && used + 1 == parts.len() => {
+            NamespaceItemKind::Scalar(slot) if used == parts.len() && !star && used <= 2 => self.found(slot).map(Some),
+            NamespaceItemKind::Record(slot) if used == parts.len() && used <= 2 => self.found(slot).map(Some),
+            NamespaceItemKind::Record(slot) if !star && used + 1 == parts.len() => {
                 let field = parts.get(used).copied().unwrap_or("");
                 let record = self.vars.record_variable(slot)?;
                 match record.fields.iter().find(|(name, _)| name == field) {
@@ -300,8 +300,8 @@ impl VariableScope for Scope<'_, '_> {
     fn parameter(&self, number: u32) -> Option<routine::Variable> {
         let name = format!("${number}");
         match self.vars.routine.namespace.find_at(self.place, &[&name])?.0 {
-            ItemKind::Scalar(slot) | ItemKind::Record(slot) => self.found(slot).ok(),
-            ItemKind::Label(_) => None,
+            NamespaceItemKind::Scalar(slot) | NamespaceItemKind::Record(slot) => self.found(slot).ok(),
+            NamespaceItemKind::Label(_) => None,
         }
     }
     fn conflict(&self) -> VariableConflict {

@@ -375,13 +375,13 @@ fn libc_error(rng: &mut Rng) -> i32 {
 /// Files of a cluster, each with its contents.
 type Files = Vec<(PathBuf, Vec<u8>)>;
 /// With KILNDB_KEEP=folder a failed test leaves there what the last start found on the disk.
-struct Kept(Option<(PathBuf, Files)>);
-impl Kept {
-    fn of(env: &SimEnv) -> Kept {
-        Kept(std::env::var_os("KILNDB_KEEP").map(|folder| (folder.into(), env.image())))
+struct FailedImage(Option<(PathBuf, Files)>);
+impl FailedImage {
+    fn of(env: &SimEnv) -> FailedImage {
+        FailedImage(std::env::var_os("KILNDB_KEEP").map(|folder| (folder.into(), env.image())))
     }
 }
-impl Drop for Kept {
+impl Drop for FailedImage {
     fn drop(&mut self) {
         let Some((folder, files)) = self.0.take().filter(|_| std::thread::panicking()) else { return };
         for (path, bytes) in files {
@@ -434,7 +434,7 @@ fn run(seed: u64, rounds: usize) {
         if rng.one_in(3) && !calm {
             env.arm(rng.below(200) as i64, random_fault(&mut rng));
         }
-        let _kept = Kept::of(&env);
+        let _kept = FailedImage::of(&env);
         let e = match Engine::open(env.clone(), config(&env, buffers)) {
             Ok(e) => e,
             Err(_) if env.fired() => continue,

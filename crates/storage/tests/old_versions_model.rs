@@ -54,7 +54,7 @@ struct Writer {
     own: OwnChanges,
     saved: Option<(Savepoint, OwnChanges)>,
 }
-struct Held {
+struct HeldSnapshot {
     _t: Transaction,
     s: Snapshot,
     rows: Arc<Rows>,
@@ -83,7 +83,7 @@ struct World {
     /// The states that a power loss may leave, oldest first, with the place in the log where each is durable.
     possible: Vec<(Option<kilndb_base::Lsn>, Arc<Rows>)>,
     writers: Vec<Writer>,
-    held: Vec<Held>,
+    held: Vec<HeldSnapshot>,
     long: bool,
     counts: Counts,
 }
@@ -348,7 +348,7 @@ impl World {
         if self.rng.one_in(6) && self.held.len() < SNAPSHOTS {
             let mut t = self.e.begin(Isolation::RepeatableRead, self.rng.below(4) as usize);
             let s = t.take_snapshot();
-            self.held.push(Held { _t: t, s, rows: self.committed.clone() });
+            self.held.push(HeldSnapshot { _t: t, s, rows: self.committed.clone() });
         }
         if self.rng.one_in(20) && !self.held.is_empty() {
             // Mostly not the oldest.

@@ -2,7 +2,7 @@
 
 use super::{Lookup, Parser, Tok, sign};
 use crate::keywords::{Keyword, word_of};
-use crate::namespace::{ItemKind, LabelKind};
+use crate::namespace::{LabelKind, NamespaceItemKind};
 use crate::scanner::Token;
 use crate::tree::*;
 use kilndb_base::{Error, Result, Severity, sqlstate};
@@ -109,8 +109,8 @@ impl Parser<'_> {
         };
         let names: Vec<&str> = parts.iter().map(String::as_str).collect();
         match self.frame.namespace.find(&names) {
-            Some((ItemKind::Scalar(slot), _)) => self.frame.namespace.add_scalar(slot, name),
-            Some((ItemKind::Record(slot), _)) => self.frame.namespace.add_record(slot, name),
+            Some((NamespaceItemKind::Scalar(slot), _)) => self.frame.namespace.add_scalar(slot, name),
+            Some((NamespaceItemKind::Record(slot), _)) => self.frame.namespace.add_record(slot, name),
             _ => {
                 return self.fail(
                     sqlstate::UNDEFINED_OBJECT,
@@ -233,8 +233,8 @@ impl Parser<'_> {
         let names: Vec<&str> = parts.iter().map(String::as_str).collect();
         let found = if names.len() <= 2 { self.frame.namespace.find(&names) } else { None };
         let slot = match found {
-            Some((ItemKind::Scalar(slot), _)) => Some(slot),
-            Some((ItemKind::Record(slot), used)) if used == names.len() => Some(slot),
+            Some((NamespaceItemKind::Scalar(slot), _)) => Some(slot),
+            Some((NamespaceItemKind::Record(slot), used)) if used == names.len() => Some(slot),
             _ => None,
         };
         match slot.and_then(|slot| self.frame.variables.get(slot)) {

@@ -13,7 +13,7 @@ pub(crate) struct Until<'a> {
 }
 
 /// SQL as it was read.
-pub(crate) struct Piece {
+pub(crate) struct SqlFragment {
     pub start: usize,
     pub end: usize,
     pub ended_by: Tok,
@@ -29,14 +29,14 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads up to one of the tokens of `until` that stands outside parentheses.
-    pub(crate) fn read_sql(&mut self, until: &Until<'_>, is_expression: bool) -> Result<Piece> {
+    pub(crate) fn read_sql(&mut self, until: &Until<'_>, is_expression: bool) -> Result<SqlFragment> {
         let saved = std::mem::replace(&mut self.lookup, Lookup::Sql);
         let piece = self.read_sql_tokens(until, is_expression);
         self.lookup = saved;
         piece
     }
 
-    fn read_sql_tokens(&mut self, until: &Until<'_>, is_expression: bool) -> Result<Piece> {
+    fn read_sql_tokens(&mut self, until: &Until<'_>, is_expression: bool) -> Result<SqlFragment> {
         let (mut start, mut end, mut depth, mut assign) = (None, 0, 0i32, None);
         let ended_by = loop {
             let (tok, place) = self.next_at()?;
@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
             }
             end = place.1;
         };
-        Ok(Piece { start: start.unwrap_or(0), end, ended_by, assign })
+        Ok(SqlFragment { start: start.unwrap_or(0), end, ended_by, assign })
     }
 
     /// An expression up to one of `tokens`, which is returned too.

@@ -2,7 +2,7 @@
 
 use super::{Lookup, Parser, Tok, VariableToken};
 use crate::keywords::{Keyword, unreserved, word_of};
-use crate::namespace::ItemKind;
+use crate::namespace::NamespaceItemKind;
 use crate::scanner::{Lexeme, Token};
 use kilndb_base::Result;
 
@@ -79,7 +79,7 @@ impl Parser<'_> {
         let name = names.first().cloned().unwrap_or_default();
         if look_up && self.lookup == Lookup::Normal {
             let found = self.frame.namespace.find(&[&name]);
-            if let Some((ItemKind::Scalar(slot) | ItemKind::Record(slot), _)) = found {
+            if let Some((NamespaceItemKind::Scalar(slot) | NamespaceItemKind::Record(slot), _)) = found {
                 return Tok::Variable(VariableToken { slot, names, quoted });
             }
         }
@@ -95,10 +95,10 @@ impl Parser<'_> {
         }
         let parts: Vec<&str> = names.iter().map(String::as_str).collect();
         match (self.frame.namespace.find(&parts), names.len()) {
-            (Some((ItemKind::Scalar(slot), _)), 2) | (Some((ItemKind::Record(slot), 2)), 2) => {
+            (Some((NamespaceItemKind::Scalar(slot), _)), 2) | (Some((NamespaceItemKind::Record(slot), 2)), 2) => {
                 Tok::Variable(VariableToken { slot, names, quoted: false })
             }
-            (Some((ItemKind::Record(record), used)), _) => {
+            (Some((NamespaceItemKind::Record(record), used)), _) => {
                 // `record.field.deeper`: the third name is no concern of the variable's.
                 let slot = names.get(used).map(|field| self.frame.field(record, field));
                 let names = names.into_iter().take(used + 1).collect();

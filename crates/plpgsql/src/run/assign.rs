@@ -2,7 +2,7 @@
 
 use super::{Run, Typed};
 use crate::compile::Shortcuts;
-use crate::namespace::ItemKind;
+use crate::namespace::NamespaceItemKind;
 use crate::tree::*;
 use crate::values::{Row, no_field, not_assigned};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
@@ -93,7 +93,7 @@ impl<'r> Run<'r, '_> {
         let is_name = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         let name = text.to_ascii_lowercase();
         match self.routine.namespace.find_at(expr.place, &[&name])?.0 {
-            ItemKind::Record(slot) if is_name => Some(slot),
+            NamespaceItemKind::Record(slot) if is_name => Some(slot),
             _ => None,
         }
     }

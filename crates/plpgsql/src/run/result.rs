@@ -238,7 +238,7 @@ impl<'r> Run<'r, '_> {
     pub(crate) fn return_dynamic(&mut self, query: &'r Expr, params: &'r [Expr]) -> Result<()> {
         let (text, values) = self.dynamic_query(query, params)?;
         // The columns are known when the statement has run: its rows wait until then.
-        let mut kept = super::sql::Kept::default();
+        let mut kept = super::sql::RowBuffer::default();
         let outcome = self.spi.execute(&text, &values, 0, &mut kept)?;
         let Some(given) = outcome.row else { return Err(no_rows(outcome.command, &text)) };
         self.forward(Some(given), |_, sink| kept.rows.iter().try_for_each(|row| sink.row(row)))

@@ -15,13 +15,13 @@ const TOO_MANY_ROWS: SqlState = SqlState::new("P0003");
 const FIRST_ROWS: i64 = 10;
 const MORE_ROWS: i64 = 50;
 
-/// Keeps rows.
+/// A sink that keeps the rows which it is given.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct RowBuffer {
     pub rows: Vec<Vec<Datum>>,
 }
 
-impl RowSink for Kept {
+impl RowSink for RowBuffer {
     fn row(&mut self, values: &[Datum]) -> Result<()> {
         self.rows.push(values.to_vec());
         Ok(())
@@ -277,7 +277,7 @@ impl<'r> Run<'r, '_> {
         let (mut found, mut result) = (false, Flow::Next);
         let mut wanted = if ahead { FIRST_ROWS } else { 1 };
         'rows: loop {
-            let mut kept = Kept::default();
+            let mut kept = RowBuffer::default();
             self.going_out(None);
             let count = self.spi.fetch(name, FetchDirection::Forward(wanted), false, &mut kept)?;
             if count == 0 {
