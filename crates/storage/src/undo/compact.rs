@@ -3,8 +3,10 @@
 //! Invariants
 //! 1. A chunk is emptied only while no transaction holds it (none in progress, none to be purged), and goes only if
 //!    then no row's chain leads into it.
-//! 2. A pass is due when live chunks have doubled since the last one; so the work is bounded by what was written, and
-//!    undo by twice what is needed and a few chunks (`StorageLimits::compacted_chunks`, 4 MB).
+//! 2. A pass is due when there are twice as many chunks that no transaction holds as the last pass has left; so the work
+//!    is bounded by what was written, and undo by twice what is needed, a few chunks
+//!    (`StorageLimits::compacted_chunks`, 4 MB) and what transactions hold. What was held during a pass has not been
+//!    looked at, so it does not put off the next one.
 //!
 //! Must not know: how a chain is rebuilt.
 
@@ -23,14 +25,18 @@ const AT_ONCE: usize = 16;
 
 /// The progress of a compaction pass.
 pub(crate) struct UndoCompactor {
+    /// So many chunks that no transaction holds make the next pass due.
     due: usize,
+    /// The chunks that the pass has still to look at.
     pass: Vec<u64>,
+    /// How many chunks the pass has looked at and left.
+    left: usize,
     failed: bool,
 }
 
 impl UndoCompactor {
     pub fn new(core: &Core) -> UndoCompactor {
-        UndoCompactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), failed: false }
+        UndoCompactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), left: 0, failed: false }
     }
     /// Does some work of a pass, if one is due; true if there is more to do.
     pub fn round(&mut self, core: &Core) -> bool {
@@ -40,37 +46,45 @@ impl UndoCompactor {
             if live < self.due || !core.has_old_snapshot() {
                 return false;
             }
-            self.pass = core.undo.live().into_iter().rev().map(|(number, _, _)| number).collect();
+            let live = core.undo.live().into_iter().rev().map(|(number, _, _)| number);
+            let pass: Vec<u64> = live.filter(|number| core.undo.unheld(*number)).collect();
+            if pass.len() < self.due {
+                return false;
+            }
+            (self.pass, self.left) = (pass, 0);
         }
         for _ in 0..AT_ONCE {
             let Some(number) = self.pass.pop() else { break };
-            match core.compact_chunk(number) {
-                Ok(()) => {}
+            let is_left = match core.compact_chunk(number) {
+                Ok(is_left) => is_left,
                 // The row or its relation may have gone in between; what it is told once is enough.
                 Err(e) if !self.failed => {
                     self.failed = true;
                     core.tell(Severity::Warning, &format!("compacting undo: {}", e.message()));
+                    true
                 }
-                Err(_) => {}
-            }
+                Err(_) => true,
+            };
+            self.left += usize::from(is_left);
         }
         if self.pass.is_empty() {
-            self.due = (2 * core.undo.count()).max(core.config.limits.compacted_chunks);
+            self.due = (2 * self.left).max(core.config.limits.compacted_chunks);
         }
         !self.pass.is_empty()
     }
 }
 
 impl Core {
-    fn compact_chunk(&self, number: u64) -> Result<()> {
+    /// Empties a chunk, which goes if nothing of it is needed. True if it is left because something is.
+    fn compact_chunk(&self, number: u64) -> Result<bool> {
         if !self.undo.unheld(number) {
-            return Ok(());
+            return Ok(false);
         }
         let mut prune = Prune::new(self, self.workers() - 1, Some(number));
         let mut done = HashSet::new();
         let mut free = true;
         for page in 0..CHUNK_PAGES {
-            let Some(records) = self.undo_page(number, page)? else { return Ok(()) };
+            let Some(records) = self.undo_page(number, page)? else { return Ok(false) };
             for record in records {
                 let one = usize::from(record.slot);
                 let slots: Vec<usize> = match record.kind {
@@ -94,7 +108,7 @@ impl Core {
         if free && self.undo.unheld(number) {
             self.undo.let_go(&self.pool, &self.directory.space, &self.log, number);
         }
-        Ok(())
+        Ok(!free)
     }
     /// Rebuilds a row's chain without the chunk; false if the chain still leads into it.
     fn compact_row(&self, prune: &mut Prune<'_>, number: u64, rel: u32, block: u32, slot: usize) -> Result<bool> {
