@@ -7,7 +7,7 @@ What PostgreSQL says of a function is in crates/catalog/data/pg_proc.tsv (extens
 runs is found in the sources:
 
   crates/types/src/functions/*.rs           `fn prosrc(ctx; a: text) = ...` in scalars!, or a plain ScalarFn
-  the same, and crates/types/src/json       `pub fn prosrc(call: RowsCall<'_>) -> Result<Rows>`: returns a set
+  the same, and crates/types/src/json       `pub(crate) fn prosrc(call: RowsCall<'_>) -> Result<FunctionRows>`: returns a set
   aggregates! anywhere in crates/types/src  `fn name(types; oid, ...) = ...`
   session_functions!, session_rows!         in crates/context/src: `fn proname(call) = ...`: all functions of that name
 
@@ -179,12 +179,12 @@ def handlers():
         if path.stem not in NOT_BY_NAME:
             text = re.sub(r"^aggregates! \{\n.*?^\}", "", path.read_text(), flags=re.M | re.S)
             for name in re.findall(r"^\s+fn (\w+)\(\w+;", text, re.M) + re.findall(
-                    r"^pub fn (\w+)\(\w+: &EvalContext<'_>, \w+: &\[Datum\]\)", text, re.M):
+                    r"^pub(?:\(\w+\))? fn (\w+)\(\w+: &EvalContext<'_>, \w+: &\[Datum\]\)", text, re.M):
                 note(scalars, name, f"{path.stem}::{name}")
     for path in sorted([*FUNCTIONS.glob("*.rs"), *(TYPES / "json").glob("*.rs")]):
         module = path.stem if path.parent == FUNCTIONS else f"crate::json::{path.stem}"
         text = path.read_text()
-        for name in re.findall(r"^pub fn (\w+)\(\w+: RowsCall<'_>\) -> Result<Rows>", text, re.M) + re.findall(
+        for name in re.findall(r"^pub(?:\(\w+\))? fn (\w+)\(\w+: RowsCall<'_>\) -> Result<FunctionRows>", text, re.M) + re.findall(
                 r"^    fn (\w+)\(\w+, \w+\) =", text, re.M):
             note(sets, name, f"{module}::{name}")
     scalars.update(dict.fromkeys((1305, 1306, 1307, 1309, 1310, 1311, 2042, 2043, 2044), "datetime::any_overlaps"))
