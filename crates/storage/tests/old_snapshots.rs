@@ -113,6 +113,31 @@ fn an_old_snapshot_sees_nothing_that_was_inserted_after_it() {
     }
 }
 
+/// What an old snapshot needs is moved once when nothing more is written, and not again and again.
+#[test]
+fn compaction_ends_when_nothing_is_written() {
+    let dir = Dir::new("compaction-ends");
+    let e = support::open(&dir, 64 << 20);
+    // Versions that differ in every byte: 12 MB are needed, three times what a pass is worth.
+    let (heap, rids) = heap_with(&e, 3000, &[0; 3900], Persistence::Logged);
+    let mut old = e.begin(Isolation::RepeatableRead, 0);
+    let _s = old.take_snapshot();
+    for i in 0..9000usize {
+        update(&e, &heap, 1, rids[i % rids.len()], &[1 + (i / rids.len()) as u8; 3900]);
+    }
+    // A row whose versions have moved is logged, so the log's end tells whether rows are moved.
+    let began = Instant::now();
+    loop {
+        let before = e.insert_lsn();
+        std::thread::sleep(Duration::from_millis(500));
+        if e.insert_lsn() == before {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(30), "undo is compacted without end: {} bytes", e.undo_bytes());
+    }
+    assert!(e.undo_bytes() >= 3000 * 3900, "undo has {} bytes, the snapshot needs more", e.undo_bytes());
+}
+
 /// One old snapshot needs one version of each row; the versions between it and the newest go.
 #[test]
 fn undo_stays_small_beside_an_old_snapshot() {

@@ -23,7 +23,7 @@ use crate::txn::visibility::MADE_FORWARD;
 use crate::undo::record::CHUNK;
 use crate::undo::record::{UndoKind, UndoRecord, update_data};
 use kilndb_base::Result;
-use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::Relaxed;
 
@@ -43,6 +43,8 @@ pub(crate) struct Prune<'a> {
     depth: usize,
     /// Inserts that were moved out of the chunk: one record serves all rows that the one before it made.
     moved: HashMap<u64, u64>,
+    /// The chunks that records of shorter chains were written to.
+    pub(crate) written: HashSet<u64>,
 }
 
 /// Records of a chain that are merged into one.
@@ -82,7 +84,7 @@ impl<'a> Prune<'a> {
         let live = core.snapshots.live(newest);
         let oldest = live.oldest(newest).min(core.log.flushed_csn());
         let depth = if empty.is_some() { usize::MAX } else { DEPTH };
-        Prune { core, worker, live, oldest, empty, depth, moved: HashMap::new() }
+        Prune { core, worker, live, oldest, empty, depth, moved: HashMap::new(), written: HashSet::new() }
     }
     /// The word that may stand for `word` (the row's, its page is latched by the caller); None: it stays.
     pub(crate) fn word(&mut self, word: u64, slot: usize, payload: &[u8]) -> Result<Option<u64>> {
@@ -214,6 +216,7 @@ impl<'a> Prune<'a> {
         core.undo.hold(address / CHUNK, record.xid);
         // The chunk keeps the id from here on; until now only the old chunk did, which may have gone.
         let known = matches!(core.xids.status(record.xid), Status::Committed { csn, .. } if csn == group.newest);
+        self.written.insert(address / CHUNK);
         place.write(&record, 0);
         core.undo.release(address / CHUNK, group.newest);
         if !known {

@@ -3,10 +3,10 @@
 //! Invariants
 //! 1. A chunk is emptied only while no transaction holds it (none in progress, none to be purged), and goes only if
 //!    then no row's chain leads into it.
-//! 2. A pass is due when there are twice as many chunks that no transaction holds as the last pass has left; so the work
-//!    is bounded by what was written, and undo by twice what is needed, a few chunks
-//!    (`StorageLimits::compacted_chunks`, 4 MB) and what transactions hold. What was held during a pass has not been
-//!    looked at, so it does not put off the next one.
+//! 2. A pass is due when there are twice as many chunks that no transaction holds as the last pass has left: those that
+//!    it could not empty and those that it has written what is needed to. So the work is bounded by what was written,
+//!    and undo by twice what is needed, a few chunks (`StorageLimits::compacted_chunks`, 4 MB) and what transactions
+//!    hold. What was held during a pass has not been looked at, so it does not put off the next one.
 //!
 //! Must not know: how a chain is rebuilt.
 
@@ -29,14 +29,14 @@ pub(crate) struct UndoCompactor {
     due: usize,
     /// The chunks that the pass has still to look at.
     pass: Vec<u64>,
-    /// How many chunks the pass has looked at and left.
-    left: usize,
+    /// The chunks that the pass has looked at, and those that it has written to.
+    touched: HashSet<u64>,
     failed: bool,
 }
 
 impl UndoCompactor {
     pub fn new(core: &Core) -> UndoCompactor {
-        UndoCompactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), left: 0, failed: false }
+        UndoCompactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), touched: HashSet::new(), failed: false }
     }
     /// Does some work of a pass, if one is due; true if there is more to do.
     pub fn round(&mut self, core: &Core) -> bool {
@@ -51,40 +51,42 @@ impl UndoCompactor {
             if pass.len() < self.due {
                 return false;
             }
-            (self.pass, self.left) = (pass, 0);
+            self.pass = pass;
+            self.touched.clear();
         }
         for _ in 0..AT_ONCE {
             let Some(number) = self.pass.pop() else { break };
-            let is_left = match core.compact_chunk(number) {
-                Ok(is_left) => is_left,
+            self.touched.insert(number);
+            let mut prune = Prune::new(core, core.workers() - 1, Some(number));
+            match core.compact_chunk(number, &mut prune) {
+                Ok(()) => {}
                 // The row or its relation may have gone in between; what it is told once is enough.
                 Err(e) if !self.failed => {
                     self.failed = true;
                     core.tell(Severity::Warning, &format!("compacting undo: {}", e.message()));
-                    true
                 }
-                Err(_) => true,
-            };
-            self.left += usize::from(is_left);
+                Err(_) => {}
+            }
+            self.touched.extend(prune.written);
         }
         if self.pass.is_empty() {
-            self.due = (2 * self.left).max(core.config.limits.compacted_chunks);
+            let left = self.touched.iter().filter(|number| core.undo.is_live(**number)).count();
+            self.due = (2 * left).max(core.config.limits.compacted_chunks);
         }
         !self.pass.is_empty()
     }
 }
 
 impl Core {
-    /// Empties a chunk, which goes if nothing of it is needed. True if it is left because something is.
-    fn compact_chunk(&self, number: u64) -> Result<bool> {
+    /// Empties a chunk that no transaction holds, which goes if nothing of it is needed. `prune` is one for this chunk.
+    fn compact_chunk(&self, number: u64, prune: &mut Prune<'_>) -> Result<()> {
         if !self.undo.unheld(number) {
-            return Ok(false);
+            return Ok(());
         }
-        let mut prune = Prune::new(self, self.workers() - 1, Some(number));
         let mut done = HashSet::new();
         let mut free = true;
         for page in 0..CHUNK_PAGES {
-            let Some(records) = self.undo_page(number, page)? else { return Ok(false) };
+            let Some(records) = self.undo_page(number, page)? else { return Ok(()) };
             for record in records {
                 let one = usize::from(record.slot);
                 let slots: Vec<usize> = match record.kind {
@@ -100,7 +102,7 @@ impl Core {
                 };
                 for slot in slots {
                     if done.insert((record.rel, record.block, slot)) {
-                        free &= self.compact_row(&mut prune, number, record.rel, record.block, slot)?;
+                        free &= self.compact_row(prune, number, record.rel, record.block, slot)?;
                     }
                 }
             }
@@ -108,7 +110,7 @@ impl Core {
         if free && self.undo.unheld(number) {
             self.undo.let_go(&self.pool, &self.directory.space, &self.log, number);
         }
-        Ok(!free)
+        Ok(())
     }
     /// Rebuilds a row's chain without the chunk; false if the chain still leads into it.
     fn compact_row(&self, prune: &mut Prune<'_>, number: u64, rel: u32, block: u32, slot: usize) -> Result<bool> {
