@@ -137,17 +137,7 @@ impl Binder<'_> {
             // A function in FROM is bound a level further inside.
             _ if scope.clause == ClauseKind::From => Some("functions in FROM"),
             ClauseKind::FromClause => Some("FROM clause of their own query level"),
-            ClauseKind::Where => Some("WHERE"),
-            ClauseKind::On => Some("JOIN conditions"),
-            ClauseKind::GroupBy => Some("GROUP BY"),
-            ClauseKind::Limit => Some("LIMIT"),
-            ClauseKind::Offset => Some("OFFSET"),
-            ClauseKind::Values => Some("VALUES"),
-            ClauseKind::Returning | ClauseKind::MergeReturning => Some("RETURNING"),
-            ClauseKind::MergeWhen => Some("MERGE WHEN conditions"),
-            ClauseKind::UpdateSource => Some("UPDATE"),
-            ClauseKind::CopyWhere => Some("COPY FROM WHERE conditions"),
-            _ => None,
+            clause => clause.without_aggregates(),
         };
         if let Some(what) = what {
             return refuse(format!("{functions} are not allowed in {what}"));

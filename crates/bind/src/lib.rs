@@ -425,18 +425,17 @@ pub fn bind_expression_node(
     if let Some(t) = table {
         scope.items.push(scope::NsItem::of_table(rel, t, &t.name));
     }
-    let mut expr = binder.bind_expr(node, &scope)?;
-    if let Some((ty, typmod)) = target {
-        expr = binder.coerce_to_target(expr, ty, typmod, kilndb_catalog::CastContext::Assignment, false)?.map_err(
-            |e| {
-                Error::new(
-                    sqlstate::DATATYPE_MISMATCH,
-                    format!("expression is of type {} but should be {}", binder.type_name(e.ty), binder.type_name(ty)),
-                )
-            },
-        )?;
-    } else {
-        expr = binder.resolve_unknown(expr)?;
+    let expr = binder.bind_expr(node, &scope)?;
+    Ok(BoundExpression { expr: binder.converted(expr, target)?, rel })
+}
+
+impl Binder<'_> {
+    /// An expression in the type and modifier wanted, as an assignment converts it; without one, in a type of its own.
+    fn converted(&self, expr: Expr, target: Option<(Oid, i32)>) -> Result<Expr> {
+        let Some((ty, typmod)) = target else { return self.resolve_unknown(expr) };
+        self.coerce_to_target(expr, ty, typmod, kilndb_catalog::CastContext::Assignment, false)?.map_err(|e| {
+            let (found, wanted) = (self.type_name(e.ty), self.type_name(ty));
+            Error::new(sqlstate::DATATYPE_MISMATCH, format!("expression is of type {found} but should be {wanted}"))
+        })
     }
-    Ok(BoundExpression { expr, rel })
 }

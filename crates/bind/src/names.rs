@@ -486,15 +486,17 @@ impl Binder<'_> {
         }) else {
             return;
         };
-        let qualified = match &item.alias {
-            Some(alias) if item.rel_visible => format!("{}.{}", quote(alias), quote(&column.name)),
+        let (qualified, relations) = match &item.alias {
+            Some(alias) if item.rel_visible => {
+                (format!("{}.{}", quote(alias), quote(&column.name)), vec![alias.as_str()])
+            }
             Some(_) => return,
             None => match merged(&column.expr, outer) {
-                Some(text) => text,
+                Some(text) => (text, owners(&column.expr, outer)),
                 None => return,
             },
         };
-        if !outer.hides_names_of(inner, &qualified) {
+        if outer.is_told_by(&relations, inner) {
             names.note(at as i32, TextEdit::Instead(length, qualified));
         }
     }
@@ -641,6 +643,18 @@ fn owner<'s>(expr: &Expr, scope: &'s Scope<'_>) -> Option<(&'s str, &'s str)> {
         let column = i.columns.iter().find(|c| super::same::same(&c.expr, expr))?;
         Some((i.alias.as_deref()?, column.name.as_str()))
     })
+}
+
+/// The relations that [`merged`] names.
+fn owners<'s>(expr: &Expr, scope: &'s Scope<'_>) -> Vec<&'s str> {
+    if let Some((relation, _)) = owner(expr, scope) {
+        return vec![relation];
+    }
+    match &expr.kind {
+        ExprKind::Cast { arg, .. } => owners(arg, scope),
+        ExprKind::Coalesce(list) => list.iter().flat_map(|e| owners(e, scope)).collect(),
+        _ => Vec::new(),
+    }
 }
 
 /// What USING has made of columns that can be named.

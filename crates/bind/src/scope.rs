@@ -4,7 +4,6 @@ use super::Binder;
 use super::ir::*;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::Table;
-use kilndb_catalog::format_type::quote_identifier;
 use kilndb_syntax::nodes;
 use kilndb_types::oids;
 
@@ -134,6 +133,25 @@ pub enum ClauseKind {
     MergeReturning,
 }
 
+impl ClauseKind {
+    /// What errors call a clause that has neither aggregates nor window functions in it.
+    pub fn without_aggregates(self) -> Option<&'static str> {
+        match self {
+            ClauseKind::Where => Some("WHERE"),
+            ClauseKind::On => Some("JOIN conditions"),
+            ClauseKind::GroupBy => Some("GROUP BY"),
+            ClauseKind::Limit => Some("LIMIT"),
+            ClauseKind::Offset => Some("OFFSET"),
+            ClauseKind::Values => Some("VALUES"),
+            ClauseKind::Returning | ClauseKind::MergeReturning => Some("RETURNING"),
+            ClauseKind::MergeWhen => Some("MERGE WHEN conditions"),
+            ClauseKind::UpdateSource => Some("UPDATE"),
+            ClauseKind::CopyWhere => Some("COPY FROM WHERE conditions"),
+            _ => None,
+        }
+    }
+}
+
 pub struct Scope<'p> {
     pub parent: Option<&'p Scope<'p>>,
     pub items: Vec<NsItem>,
@@ -177,26 +195,20 @@ impl<'p> Scope<'p> {
     pub fn has_relations(&self) -> bool {
         !self.items.is_empty() || self.parent.is_some_and(|parent| parent.has_relations())
     }
-    /// Does a level from `inner` up to this one, or another relation of this one, have a relation of a name with which
-    /// the text begins?
-    pub fn hides_names_of(&self, inner: &Scope<'_>, text: &str) -> bool {
-        let begins = |item: &NsItem| {
-            let alias = item.alias.as_deref().filter(|_| item.rel_visible);
-            alias.is_some_and(|alias| text.contains(&format!("{}.", quote_identifier(alias))))
+    /// Does each of the names mean at `inner`, a level within this one, the relation that has it here?
+    pub fn is_told_by(&self, names: &[&str], inner: &Scope<'_>) -> bool {
+        let count = |scope: &Scope<'_>, name: &str| {
+            scope.items.iter().filter(|item| item.rel_visible && item.alias.as_deref() == Some(name)).count()
         };
         let mut level = Some(inner);
         while let Some(s) = level.filter(|s| !std::ptr::eq(*s as *const _ as *const u8, self as *const _ as *const u8))
         {
-            if s.items.iter().any(begins) {
-                return true;
+            if names.iter().any(|name| count(s, name) > 0) {
+                return false;
             }
             level = s.parent;
         }
-        let mut names: Vec<_> = self.items.iter().filter(|i| begins(i)).filter_map(|i| i.alias.as_deref()).collect();
-        let count = names.len();
-        names.sort_unstable();
-        names.dedup();
-        names.len() != count
+        names.iter().all(|name| count(self, name) == 1)
     }
     /// The innermost level that one of the columns belongs to; this one if none does.
     pub(crate) fn level_of(&self, columns: &[ColId]) -> &Scope<'p> {

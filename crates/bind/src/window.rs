@@ -184,19 +184,9 @@ impl Binder<'_> {
         let loc = f.location;
         let Some(over) = f.over() else { return Err(Error::internal("OVER")) };
         let what = match scope.clause {
-            ClauseKind::Where => Some("WHERE"),
             ClauseKind::Having => Some("HAVING"),
-            ClauseKind::On => Some("JOIN conditions"),
-            ClauseKind::GroupBy => Some("GROUP BY"),
-            ClauseKind::Limit => Some("LIMIT"),
-            ClauseKind::Offset => Some("OFFSET"),
-            ClauseKind::Values => Some("VALUES"),
-            ClauseKind::Returning | ClauseKind::MergeReturning => Some("RETURNING"),
-            ClauseKind::MergeWhen => Some("MERGE WHEN conditions"),
-            ClauseKind::UpdateSource => Some("UPDATE"),
-            ClauseKind::CopyWhere => Some("COPY FROM WHERE conditions"),
             ClauseKind::From => Some("functions in FROM"),
-            _ => None,
+            clause => clause.without_aggregates(),
         };
         if let Some(what) = what {
             return self.err(sqlstate::WINDOWING_ERROR, format!("window functions are not allowed in {what}"), loc);

@@ -76,6 +76,11 @@ pub struct SequenceOptions {
     pub cycle: bool,
 }
 
+/// Where the columns of these numbers are in [`Table::columns`].
+pub fn column_places(attnums: &[i16]) -> Vec<usize> {
+    attnums.iter().filter_map(|attnum| usize::try_from(*attnum - 1).ok()).collect()
+}
+
 impl Table {
     /// The schema as definitions name it, for whichever session will read them.
     pub fn shown_schema(&self) -> &str {

@@ -132,8 +132,9 @@ impl Definitions<'_> {
             txn.next_command();
         }
         for text in &kept {
-            if self.context_mut().with_catalog(runtime, |host| text.meaning.written(host, false))? != text.text {
-                self.write_text(text, false, runtime)?;
+            let new = self.context_mut().with_catalog(runtime, |host| text.meaning.written(host, false))?;
+            if new != text.text {
+                self.store_text(text, &new, runtime)?;
             }
         }
         // Texts that use others can be bound once those are right.
@@ -162,8 +163,12 @@ impl Definitions<'_> {
     /// A text as it is to be after the change; how, see [`TrackedText::with_names`].
     fn write_text(&mut self, kept: &KeptText, in_from: bool, runtime: &dyn Runtime) -> Result<()> {
         let new = self.context_mut().with_catalog(runtime, |host| kept.meaning.written(host, in_from))?;
+        self.store_text(kept, &new, runtime)
+    }
+
+    fn store_text(&mut self, kept: &KeptText, new: &str, runtime: &dyn Runtime) -> Result<()> {
         let TextTable { table, index, .. } = *kept.table;
-        self.update_row(table, index, kept.row, runtime, |row| row.set(kept.column, Datum::text(&new)))
+        self.update_row(table, index, kept.row, runtime, |row| row.set(kept.column, Datum::text(new)))
     }
 
     /// Sees that a text which has been written refers to what it referred to before: a new name may be one that

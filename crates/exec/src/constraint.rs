@@ -9,7 +9,7 @@ use kilndb_base::{Error, Oid, Result, RowId, sqlstate};
 use kilndb_bind::engine_query::{EngineQuery, KeyAction, KeyQuery, NewKeyValue};
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::trigger::fires;
-use kilndb_catalog::{Column, Index, Table, TableKind};
+use kilndb_catalog::{Column, Index, Table, TableKind, column_places};
 use kilndb_plan::partition::PartitionColumns;
 use kilndb_plan::{ForeignKeyPlan, ModifyPlan, Plan, ReferencedPlan};
 use kilndb_storage::{
@@ -373,7 +373,7 @@ fn quote(name: &str) -> String {
 fn action_query<'r>(r: &'r ReferencedPlan, parameters: Vec<Oid>, action: u8, update: bool) -> KeyQuery<'r> {
     let count = r.child_columns.len();
     // ON DELETE SET NULL (…)
-    let chosen: Vec<usize> = r.key.delete_columns.iter().filter_map(|n| usize::try_from(*n - 1).ok()).collect();
+    let chosen = column_places(&r.key.delete_columns);
     let changed = if update || chosen.is_empty() { &r.child_columns } else { &chosen };
     let reset = |value: NewKeyValue| KeyAction::Set(changed.iter().map(|place| (*place, value)).collect());
     let action = match action {

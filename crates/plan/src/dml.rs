@@ -4,7 +4,7 @@ use super::expression::CExpr;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::inverted::inverted_class;
-use kilndb_catalog::{Table, TableKind};
+use kilndb_catalog::{Table, TableKind, column_places};
 use kilndb_types::functions;
 
 impl Planner<'_> {
@@ -327,7 +327,7 @@ impl Planner<'_> {
     pub(super) fn foreign_key_plans(&self, table: &Table, changed: &[bool]) -> Result<Vec<ForeignKeyPlan>> {
         let mut out = Vec::new();
         for key in table.foreign_keys.iter().filter(|key| key.enforced) {
-            let columns: Vec<usize> = key.columns.iter().map(|a| (*a - 1).max(0) as usize).collect();
+            let columns = column_places(&key.columns);
             if !columns.iter().any(|c| changed.get(*c).copied().unwrap_or(true)) {
                 continue;
             }
@@ -376,15 +376,14 @@ impl Planner<'_> {
         wanted: &dyn Fn(&[usize]) -> bool,
     ) -> Result<Vec<ReferencedPlan>> {
         let mut out = Vec::new();
-        let places = |numbers: &[i16]| numbers.iter().map(|a| (*a - 1).max(0) as usize).collect::<Vec<_>>();
         for key in table.referenced_by.iter().filter(|key| key.enforced) {
-            let columns = places(&key.referenced_columns);
+            let columns = column_places(&key.referenced_columns);
             if !wanted(&columns) {
                 continue;
             }
             let Some(child) = self.catalog.table_by_oid(key.table)? else { continue };
             self.lock_table(child.oid, LockMode::RowShare);
-            out.push(ReferencedPlan { child_columns: places(&key.columns), key: key.clone(), columns, child });
+            out.push(ReferencedPlan { child_columns: column_places(&key.columns), key: key.clone(), columns, child });
         }
         Ok(out)
     }

@@ -52,19 +52,13 @@ impl EngineQuery for KeyQuery<'_> {
                     .push(Assignment { column: *place, expr: self.new_value(&binder, *place, *value, dml.rel)? });
             }
         }
-        let mut query = Query {
-            rels: vec![table_rel(dml.rel, self.table)],
-            from: vec![JoinTree::Rel(dml.rel)],
-            filter: self.has_key(&binder, dml.rel)?,
-            ..Query::default()
-        };
         match kind {
             DmlKind::Delete => dml.indexes = binder.bind_indexes(self.table, dml.new_rel)?,
             _ => binder.row_rules(self.table, dml.new_rel, &mut dml)?,
         }
         binder.bind_triggers(&mut dml)?;
-        query.body = QueryBody::Dml(Box::new(dml));
-        Ok(statement(query))
+        let filter = self.has_key(&binder, dml.rel)?;
+        Ok(change_of(dml, filter))
     }
 }
 
@@ -84,7 +78,7 @@ impl KeyQuery<'_> {
         }))
     }
 
-    fn column(&self, place: usize) -> Result<&kilndb_catalog::Column> {
+    fn column(&self, place: usize) -> Result<&Column> {
         self.table
             .columns
             .get(place)
@@ -100,9 +94,9 @@ impl KeyQuery<'_> {
     fn has_key(&self, binder: &Binder<'_>, rel: u32) -> Result<Option<Expr>> {
         let mut conditions = Vec::with_capacity(self.columns.len());
         for (number, place) in self.columns.iter().enumerate() {
-            let column = column_of(self.table, self.column(*place)?.attnum, rel)?;
-            let value = self.parameter(binder, number)?;
-            conditions.push(binder.make_operator(None, "=", Some(column), value, -1)?);
+            let key = value_of(self.column(*place)?, rel);
+            let wanted = self.parameter(binder, number)?;
+            conditions.push(binder.make_operator(None, "=", Some(key), wanted, -1)?);
         }
         Ok(Expr::and_all(conditions))
     }

@@ -22,7 +22,7 @@ use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_catalog::{CatalogView, Table};
+use kilndb_catalog::{CatalogView, Column, Table};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
@@ -55,10 +55,25 @@ fn table_rel(id: u32, table: &Arc<Table>) -> Rel {
 }
 
 /// A column of a table by its number.
-fn column_of(table: &Table, attnum: i16, rel: u32) -> Result<Expr> {
+fn column_of(table: &Table, attnum: i16) -> Result<&Column> {
     let column = table.columns.iter().find(|c| c.attnum == attnum && !c.dropped);
-    let column = column.ok_or_else(|| Error::internal(format!("{} has no column {attnum}", table.name)))?;
-    Ok(Expr::column(ColId { rel, att: attnum }, column.type_oid, column.typmod))
+    column.ok_or_else(|| Error::internal(format!("{} has no column {attnum}", table.name)))
+}
+
+/// The value of a column of the relation `rel`.
+fn value_of(column: &Column, rel: u32) -> Expr {
+    Expr::column(ColId { rel, att: column.attnum }, column.type_oid, column.typmod)
+}
+
+/// The statement that does `dml` to the rows of its table for which `filter` is true, or all of them.
+fn change_of(dml: Dml, filter: Option<Expr>) -> BoundStatement {
+    statement(Query {
+        rels: vec![table_rel(dml.rel, &dml.table)],
+        from: vec![JoinTree::Rel(dml.rel)],
+        filter,
+        body: QueryBody::Dml(Box::new(dml)),
+        ..Query::default()
+    })
 }
 
 fn target(expr: Expr, name: &str) -> Target {

@@ -1,7 +1,6 @@
 //! Queries over the rows of one table.
 
 use super::*;
-use crate::bind_expression;
 use crate::domain;
 use kilndb_base::RowId;
 
@@ -80,9 +79,8 @@ impl TableQuery<'_> {
             RowValue::Place => target(system(ATT_CTID, oids::TID), "ctid"),
             RowValue::TableOid => target(system(ATT_TABLEOID, oids::OID), "tableoid"),
             RowValue::Column(attnum) => {
-                let name = self.table.columns.iter().find(|c| c.attnum == attnum).map_or("", |c| &c.name);
-                let plain = target(column_of(self.table, attnum, rel)?, name);
-                Target { table_oid: self.table.oid, attnum, ..plain }
+                let column = column_of(self.table, attnum)?;
+                Target { table_oid: self.table.oid, attnum, ..target(value_of(column, rel), &column.name) }
             }
             RowValue::Expression(sql) => target(self.expression(sql, rel, None, binder)?, "?column?"),
             RowValue::Assigned(sql, ty) => target(self.expression(sql, rel, Some(ty), binder)?, "?column?"),
@@ -93,13 +91,8 @@ impl TableQuery<'_> {
         })
     }
 
-    /// An expression's columns are those of a relation that has its first number from the binder, as this one's has.
     fn expression(&self, sql: &str, rel: u32, ty: Option<(Oid, i32)>, binder: &Binder<'_>) -> Result<Expr> {
-        let bound = bind_expression(sql, Some(self.table), binder.catalog, ty)?;
-        if bound.rel != rel {
-            return Err(Error::internal("an expression over another relation than the query's"));
-        }
-        Ok(bound.expr)
+        binder.converted(binder.bind_catalog_sql(sql, self.table, rel)?, ty)
     }
 
     fn filter(&self, rel: u32, binder: &Binder<'_>) -> Result<Option<Expr>> {
@@ -113,7 +106,7 @@ impl TableQuery<'_> {
                 of(ExprKind::BoolTest { arg: Box::new(condition(sql)?), test: BoolTestKind::NotTrue })
             }
             RowCondition::Null(attnum) => {
-                of(ExprKind::IsNull { arg: Box::new(column_of(self.table, attnum, rel)?), negated: false })
+                of(ExprKind::IsNull { arg: Box::new(value_of(column_of(self.table, attnum)?, rel)), negated: false })
             }
             RowCondition::At(rid) => {
                 let place = Expr::column(ColId { rel, att: ATT_CTID }, oids::TID, -1);
@@ -122,7 +115,7 @@ impl TableQuery<'_> {
             }
             RowCondition::DomainFalse { attnum, base, check } => {
                 let mut check = domain::check(check, base, binder.catalog)?;
-                let column = column_of(self.table, attnum, rel)?.kind;
+                let column = value_of(column_of(self.table, attnum)?, rel).kind;
                 check.rewrite(&mut |e| {
                     if matches!(e.kind, ExprKind::Column(c) if c.rel == domain::VALUE_REL) {
                         e.kind = column.clone();

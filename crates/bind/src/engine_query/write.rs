@@ -60,12 +60,6 @@ impl EngineQuery for FillColumn<'_> {
             dml.assignments.push(Assignment { column: place, expr });
         }
         binder.row_rules(self.table, dml.new_rel, &mut dml)?;
-        let mut query = Query {
-            rels: vec![table_rel(dml.rel, self.table)],
-            from: vec![JoinTree::Rel(dml.rel)],
-            ..Query::default()
-        };
-        query.body = QueryBody::Dml(Box::new(dml));
-        Ok(statement(query))
+        Ok(change_of(dml, None))
     }
 }

@@ -1,6 +1,7 @@
 //! Keys with the same hash code are told apart, whatever looks for them.
 
-use super::{Cluster, Shower};
+use super::Shower;
+use crate::session::temporary_instance::TemporaryInstance;
 use kilndb_base::{Result, work};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::key_range::append;
@@ -30,7 +31,7 @@ fn colliding_integers(shower: &mut Shower) -> Result<(i32, i32)> {
 
 #[test]
 fn rows_with_one_code_are_told_apart() {
-    let cluster = Cluster::create("hash-collisions").unwrap();
+    let cluster = TemporaryInstance::open("hash-collisions");
     let mut shower = Shower::connect(&cluster).unwrap();
     shower.query("create table item (id int, name text); create index on item using hash (id)").unwrap();
     let (a, b) = colliding_integers(&mut shower).unwrap();

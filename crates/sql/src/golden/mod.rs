@@ -7,15 +7,11 @@ mod client;
 mod hash_collisions;
 mod operations;
 
-use crate::instance::Instance;
 use crate::session::system_views::StartRuntime;
+use crate::session::temporary_instance::TemporaryInstance;
 use crate::session::{BindRequest, Session, StartupOptions};
 use client::CollectingClient;
-use kilndb_base::env::OsEnv;
-use kilndb_base::sync::Arc;
-use kilndb_base::{Result, Severity, work};
-use kilndb_context::ClusterOptions;
-use kilndb_context::settings::ServerSettings;
+use kilndb_base::{Result, work};
 use kilndb_storage::trace;
 use kilndb_syntax::{Node, Statement};
 use operations::RelationNames;
@@ -24,34 +20,6 @@ use std::path::{Path, PathBuf};
 /// Statements before this line prepare what those after it work on. They are not shown.
 const SEPARATOR: &str = "-- shown from here on";
 
-/// A cluster of its own for one file.
-struct Cluster {
-    instance: Arc<Instance>,
-    folder: PathBuf,
-}
-
-impl Cluster {
-    fn create(name: &str) -> Result<Cluster> {
-        let folder = std::env::temp_dir().join(format!("kilndb-golden-{name}-{}", std::process::id()));
-        let options = ClusterOptions {
-            env: Arc::new(OsEnv),
-            data_dir: folder.clone(),
-            workers: 1,
-            log: Arc::new(|_: Severity, _: &str| {}),
-            config: ServerSettings::default(),
-            accept_lost_log: false,
-            limits: Default::default(),
-        };
-        Ok(Cluster { instance: Instance::open(options, Vec::new())?, folder })
-    }
-}
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = self.instance.cluster.shutdown();
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
 /// The session that runs a file's statements.
 struct Shower {
     session: Session,
@@ -59,7 +27,7 @@ struct Shower {
 }
 
 impl Shower {
-    fn connect(cluster: &Cluster) -> Result<Shower> {
+    fn connect(cluster: &TemporaryInstance) -> Result<Shower> {
         let runtime = StartRuntime::new();
         let options = StartupOptions { user: "postgres".into(), database: "postgres".into(), settings: Vec::new() };
         let session = work::under(&runtime, || Session::connect(cluster.instance.clone(), options, &runtime))?;
@@ -138,7 +106,7 @@ fn shown_file(path: &Path) -> std::result::Result<String, String> {
     let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
     let (setup, corpus) = text.split_once(SEPARATOR).ok_or_else(|| format!("there is no line \"{SEPARATOR}\""))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let cluster = Cluster::create(&name).map_err(|e| e.message().to_string())?;
+    let cluster = TemporaryInstance::open(&format!("golden-{name}"));
     let mut shower = Shower::connect(&cluster).map_err(|e| e.message().to_string())?;
     shower.query(setup).map_err(|e| format!("what prepares: {}", e.message()))?;
     let script = kilndb_syntax::parse(corpus).map_err(|e| e.message().to_string())?;

@@ -14,7 +14,7 @@ use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_bind::engine_query::{KeyAction, KeyQuery};
 use kilndb_catalog::ids::*;
-use kilndb_catalog::{CatalogView, ForeignKey, Table};
+use kilndb_catalog::{CatalogView, ForeignKey, Table, column_places};
 use kilndb_exec::PendingCheck;
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, nodes};
@@ -50,10 +50,6 @@ fn column_types(table: &Table, attnums: &[i16]) -> Vec<Oid> {
 /// The statement that looks for a row with a key of these types, and locks it if it is one that others reference.
 fn probe<'t>(table: &'t Arc<Table>, places: &'t [usize], types: &[Oid], locks: bool) -> KeyQuery<'t> {
     KeyQuery { table, columns: places, parameters: types.to_vec(), action: KeyAction::Find { locks } }
-}
-
-fn column_places(attnums: &[i16]) -> Vec<usize> {
-    attnums.iter().filter_map(|n| usize::try_from(*n - 1).ok()).collect()
 }
 
 impl Session {

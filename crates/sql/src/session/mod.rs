@@ -26,7 +26,7 @@ mod statements;
 pub(crate) mod system_views;
 mod template;
 #[cfg(test)]
-mod temporary_instance;
+pub(crate) mod temporary_instance;
 mod transaction;
 mod upgrade;
 pub(crate) mod utility;

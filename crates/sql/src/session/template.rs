@@ -370,6 +370,5 @@ mod tests {
             assert_eq!(is_plan, is_shared, "{sql}");
         }
         session.close(&runtime);
-        instance.cluster.shutdown().unwrap();
     }
 }

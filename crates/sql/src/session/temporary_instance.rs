@@ -8,7 +8,7 @@ use kilndb_context::ClusterOptions;
 use kilndb_context::settings::ServerSettings;
 use std::path::PathBuf;
 
-/// Removes its folder when it goes.
+/// Ends its cluster and removes its folder when it goes.
 pub(crate) struct TemporaryInstance {
     pub instance: Arc<Instance>,
     folder: PathBuf,
@@ -33,6 +33,11 @@ impl TemporaryInstance {
 
 impl Drop for TemporaryInstance {
     fn drop(&mut self) {
+        let ended = self.instance.cluster.shutdown();
         let _ = std::fs::remove_dir_all(&self.folder);
+        // A second panic would hide the first.
+        if !std::thread::panicking() {
+            ended.expect("a cluster that ends");
+        }
     }
 }

@@ -113,6 +113,5 @@ mod tests {
         ];
         assert_eq!(problems, expected);
         session.close(&runtime);
-        instance.cluster.shutdown().unwrap();
     }
 }

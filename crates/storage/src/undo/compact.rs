@@ -36,7 +36,12 @@ pub(crate) struct UndoCompactor {
 
 impl UndoCompactor {
     pub fn new(core: &Core) -> UndoCompactor {
-        UndoCompactor { due: core.config.limits.compacted_chunks, pass: Vec::new(), touched: HashSet::new(), failed: false }
+        UndoCompactor {
+            due: core.config.limits.compacted_chunks,
+            pass: Vec::new(),
+            touched: HashSet::new(),
+            failed: false,
+        }
     }
     /// Does some work of a pass, if one is due; true if there is more to do.
     pub fn round(&mut self, core: &Core) -> bool {
