@@ -39,6 +39,7 @@ mod select;
 mod setop;
 mod sublink;
 mod text_scan;
+pub mod tracked_text;
 pub mod trigger;
 mod typename;
 pub mod variables;

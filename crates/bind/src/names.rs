@@ -11,6 +11,7 @@ use super::ir::*;
 use super::object_address::ObjectAddress;
 use super::scope::{NsColumn, NsItem, Scope};
 use super::text_scan::*;
+use super::tracked_text::{ColumnName, FromRelation, NamedObject, TrackedText};
 use super::variables::Variables;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
@@ -39,143 +40,12 @@ enum TextEdit {
     Star(String),
 }
 
-/// What a full name in a text stands for.
-#[derive(Clone, Debug)]
-pub enum NamedObject {
-    /// A relation; by which name columns of it are told, if it is its own.
-    Relation(Oid, Option<String>),
-    Function(Oid),
-    Type(Oid),
-    Operator(Oid),
-    /// A constant of this reg… type.
-    Constant(Oid, Oid),
-    Column(ColumnName),
-    /// A constant of this type, which has labels of an enum in it.
-    Value(Oid, Datum),
-}
-
-/// A column's name in a text.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ColumnName {
-    pub reference: ObjectAddress,
-    pub name: String,
-    /// Whether the name is that of a column which a query returns. It stays when the table's column gets another one.
-    pub is_output: bool,
-    /// It is told by a relation in FROM, whose alias may give the column another name.
-    pub is_in_from: bool,
-}
-
-/// A relation in a FROM list of a text.
-#[derive(Clone, Debug)]
-struct FromRelation {
-    oid: Oid,
-    /// Where its name and its alias end; where the list of its columns ends that the alias has.
-    end: usize,
-    /// The name that an alias is to have, if there is none.
-    own_name: Option<String>,
-    /// How many columns the alias names.
-    listed: usize,
-    /// The columns, with their numbers, as they are called when the text is bound.
-    columns: Vec<(i16, String)>,
-}
-
-impl FromRelation {
-    /// What makes the columns be called in the text as they were. None: `renamed` is none of them.
-    fn with_old_names(&self, renamed: &dyn Fn(ObjectAddress, &str) -> bool) -> Option<String> {
-        let is_renamed = |(attnum, name): &(i16, String)| renamed(ObjectAddress::column(self.oid, *attnum), name);
-        let last = self.columns.iter().rposition(is_renamed).filter(|last| *last >= self.listed)?;
-        let names: Vec<String> = self.columns[self.listed..=last].iter().map(|(_, name)| quote(name)).collect();
-        let names = names.join(", ");
-        Some(match &self.own_name {
-            _ if self.listed > 0 => format!(", {names}"),
-            Some(own) => format!(" AS {}({names})", quote(own)),
-            None => format!("({names})"),
-        })
-    }
-}
-
-/// A text and what its full names stand for, from the last one to the first.
-pub struct TrackedText {
-    text: String,
-    names: Vec<(usize, usize, NamedObject)>,
-    /// Columns that the text needs without a name of its own for them.
-    nameless: BTreeSet<ObjectAddress>,
-    /// Columns by whose names relations are joined (USING, NATURAL).
-    joined: BTreeSet<(ObjectAddress, String)>,
-    from: Vec<FromRelation>,
-    /// Relations that a statement in the text changes: there is no alias list for those.
-    written: BTreeSet<Oid>,
-    /// Outputs of queries that are called after something in them.
-    unnamed_outputs: BTreeSet<String>,
-}
-
-impl TrackedText {
-    /// The text with these objects' names as `current` tells them; None: as they stand. `in_from`: where FROM can give
-    /// columns their old names, it does, also where nothing in the text asks for that.
-    pub fn with_names(&self, current: &dyn Fn(&NamedObject) -> Option<String>, in_from: bool) -> String {
-        let is_renamed = |reference: ObjectAddress, name: &str| {
-            let column = ColumnName { reference, name: name.to_string(), is_output: false, is_in_from: false };
-            current(&NamedObject::Column(column)).is_some()
-        };
-        // Joins by name go on comparing what they did: FROM gives the columns their old names.
-        let joined = self.joined.iter().filter(|(column, name)| is_renamed(*column, name));
-        let mut keeps: BTreeSet<Oid> = joined.map(|(column, _)| column.object).collect();
-        if in_from {
-            keeps.extend(self.from.iter().map(|from| from.oid).filter(|oid| !self.written.contains(oid)));
-        }
-        let mut edits: Vec<(usize, usize, String)> = Vec::new();
-        for from in self.from.iter().filter(|from| keeps.contains(&from.oid)) {
-            edits.extend(from.with_old_names(&is_renamed).map(|list| (from.end, 0, list)));
-        }
-        for (at, length, named) in &self.names {
-            let keeps_name =
-                matches!(named, NamedObject::Column(c) if c.is_in_from && keeps.contains(&c.reference.object));
-            if let Some(new) = current(named).filter(|_| !keeps_name) {
-                edits.push((*at, *length, new));
-            }
-        }
-        edits.sort_by_key(|(at, ..)| std::cmp::Reverse(*at));
-        let mut text = self.text.clone();
-        for (at, length, new) in edits {
-            text.replace_range(at..at + length, &new);
-        }
-        text
-    }
-
-    /// Whether this column can get another name in the text. `name` is its present one.
-    pub fn can_rename(&self, column: ObjectAddress, name: &str) -> bool {
-        let is_named =
-            |(_, _, named): &(_, _, NamedObject)| matches!(named, NamedObject::Column(c) if c.reference == column);
-        let is_output = self.unnamed_outputs.contains(name) && self.names.iter().any(is_named);
-        let is_joined = self.joined.iter().any(|(joined, _)| *joined == column);
-        let has_place =
-            self.from.iter().any(|from| from.oid == column.object) && !self.written.contains(&column.object);
-        !self.nameless.contains(&column) && !is_output && (!is_joined || has_place)
-    }
-
-    /// The text with `prefix` before it.
-    pub fn after(mut self, prefix: &str) -> TrackedText {
-        self.text.insert_str(0, prefix);
-        self.names.iter_mut().for_each(|(at, ..)| *at += prefix.len());
-        self.from.iter_mut().for_each(|from| from.end += prefix.len());
-        self
-    }
-
-    /// The text without the bytes that were put before it to be parsed.
-    fn stripped(mut self, prefix: usize) -> TrackedText {
-        self.text.drain(..prefix);
-        self.names.iter_mut().for_each(|(at, ..)| *at -= prefix);
-        self.from.iter_mut().for_each(|from| from.end -= prefix);
-        self
-    }
-}
-
 /// The names that binding a text has found, as changes of the text that make it independent of the search path.
 pub struct TextNames {
     text: Arc<str>,
     edits: RefCell<Vec<(usize, TextEdit)>>,
-    /// Constants of types whose values are names: where, which type, which text.
-    constants: RefCell<Vec<(i32, Oid, String)>>,
+    /// Constants whose text is read under the session's search path or settings, and where they stand.
+    constants: RefCell<Vec<(i32, TextConstant)>>,
     references: RefCell<BTreeSet<ObjectAddress>>,
     /// Names that are full already.
     full: RefCell<Vec<(i32, NamedObject)>>,
@@ -196,8 +66,17 @@ pub struct TextNames {
     unnamed_outputs: RefCell<BTreeSet<String>>,
 }
 
-/// The full name of what text names as a value of a reg… type.
-pub type FullName<'f> = &'f dyn Fn(Oid, &str) -> Option<String>;
+/// A constant of a text, as it is written there.
+#[derive(Clone, Debug)]
+pub struct TextConstant {
+    pub ty: Oid,
+    pub typmod: i32,
+    pub text: String,
+}
+
+/// A constant's text that says the same under every search path and every setting; None: its text does. Err: the text
+/// is none of the type's.
+pub type LastingText<'f> = &'f dyn Fn(&TextConstant) -> Result<Option<String>>;
 
 /// What columns an expression may name.
 #[derive(Clone, Copy)]
@@ -286,11 +165,10 @@ impl TextNames {
                 names.push((at, length, named));
             }
         }
-        for (loc, ty, value) in self.constants.take() {
+        for (loc, TextConstant { ty, text: value, .. }) in self.constants.take() {
             let Ok(at) = usize::try_from(loc) else { continue };
-            if let (Some(length), Some(oid)) =
-                (text.get(at..).and_then(|rest| quoted_length(rest, b'\'')), read(ty, &value))
-            {
+            let length = text.get(at..).and_then(literal_length).filter(|_| class_of_constant(ty).is_some());
+            if let (Some(length), Some(oid)) = (length, read(ty, &value)) {
                 names.push((at, length, NamedObject::Constant(ty, oid)));
             }
         }
@@ -331,9 +209,9 @@ impl TextNames {
     }
 
     /// The text with names in full.
-    fn applied(self, full: FullName<'_>) -> String {
-        for (loc, ty, text) in self.constants.take() {
-            if let Some(shown) = full(ty, &text).filter(|shown| *shown != text) {
+    fn applied(self, lasting: LastingText<'_>) -> Result<String> {
+        for (loc, constant) in self.constants.take() {
+            if let Some(shown) = lasting(&constant)?.filter(|shown| *shown != constant.text) {
                 self.note(loc, TextEdit::Constant(format!("'{}'", shown.replace('\'', "''"))));
             }
         }
@@ -346,7 +224,7 @@ impl TextNames {
                 TextEdit::Before(schema) => (0, format!("{schema}.")),
                 TextEdit::Insert(text) => (0, text),
                 TextEdit::Instead(length, new) => (length, new),
-                TextEdit::Constant(new) => match quoted_length(rest, b'\'') {
+                TextEdit::Constant(new) => match literal_length(rest) {
                     Some(length) => (length, new),
                     None => continue,
                 },
@@ -359,24 +237,36 @@ impl TextNames {
                 text.replace_range(at..at + length, &new);
             }
         }
-        text
+        Ok(text)
     }
 }
 
 /// A type's values have labels of an enum in them, by themselves, in elements, fields or bounds.
 pub fn has_labels(ty: Oid, catalog: &dyn CatalogView) -> bool {
-    has_labels_within(ty, catalog, 0)
+    ty >= FIRST_USER_OID && is_made_of(ty, &|info| !info.labels.is_empty(), catalog, 0)
 }
 
-fn has_labels_within(ty: Oid, catalog: &dyn CatalogView, depth: usize) -> bool {
+/// A type's values have dates or times in them, which are read and shown as the session's settings say.
+pub fn has_times(ty: Oid, catalog: &dyn CatalogView) -> bool {
+    let is_time = |info: &TypeInfo| {
+        matches!(
+            info.oid,
+            oids::DATE | oids::TIME | oids::TIMETZ | oids::TIMESTAMP | oids::TIMESTAMPTZ | oids::INTERVAL
+        )
+    };
+    is_made_of(ty, &is_time, catalog, 0)
+}
+
+/// Whether a type is one of `those`, or one of its elements, fields or bounds is.
+fn is_made_of(ty: Oid, those: &dyn Fn(&TypeInfo) -> bool, catalog: &dyn CatalogView, depth: usize) -> bool {
     // A type is made of types that were there before it: the limit only guards against damage.
-    if ty < FIRST_USER_OID || depth > 64 {
+    if ty == 0 || depth > 64 {
         return false;
     }
     let Ok(Some(info)) = catalog.type_by_oid(ty) else { return false };
-    let within = |ty: Oid| has_labels_within(ty, catalog, depth + 1);
+    let within = |ty: Oid| is_made_of(ty, those, catalog, depth + 1);
     let fields = || catalog.table_by_oid(info.table_oid).ok().flatten();
-    !info.labels.is_empty()
+    those(&info)
         || within(info.base_type)
         || within(info.element)
         || info.range.as_ref().is_some_and(|range| within(range.subtype))
@@ -579,13 +469,11 @@ impl Binder<'_> {
         }
     }
 
-    pub(super) fn note_literal(&self, ty: Oid, text: &str, loc: i32) {
-        if matches!(
-            ty,
-            oids::REGCLASS | oids::REGTYPE | oids::REGPROC | oids::REGPROCEDURE | oids::REGCONFIG | oids::REGDICTIONARY
-        ) && let Some(names) = self.wanted_names()
+    pub(super) fn note_literal(&self, (ty, typmod): (Oid, i32), text: &str, loc: i32) {
+        if let Some(names) = self.wanted_names()
+            && (class_of_constant(ty).is_some() || has_times(ty, self.catalog))
         {
-            names.constants.borrow_mut().push((loc, ty, text.to_string()));
+            names.constants.borrow_mut().push((loc, TextConstant { ty, typmod, text: text.to_string() }));
         }
     }
 
@@ -730,9 +618,9 @@ pub fn qualified_expression(
     sql: &str,
     over: VisibleColumns<'_>,
     catalog: &dyn CatalogView,
-    full: FullName<'_>,
+    lasting: LastingText<'_>,
 ) -> Result<String> {
-    let text = names_of_expression(sql, over, catalog)?.applied(full);
+    let text = names_of_expression(sql, over, catalog)?.applied(lasting)?;
     Ok(text.strip_prefix(SELECT).unwrap_or(&text).to_string())
 }
 
@@ -741,9 +629,9 @@ pub fn qualified_queries(
     sql: &str,
     catalog: &dyn CatalogView,
     variables: Option<&Variables<'_>>,
-    full: FullName<'_>,
+    lasting: LastingText<'_>,
 ) -> Result<String> {
-    Ok(names_of_queries(sql, catalog, variables)?.applied(full))
+    names_of_queries(sql, catalog, variables)?.applied(lasting)
 }
 
 /// A kept text that has been bound, and with it what its names stand for.
@@ -766,7 +654,7 @@ impl BoundText {
     /// The objects that the text refers to, with those that its constants of reg… types name as `read` reads them.
     pub fn references_with_constants(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> BTreeSet<ObjectAddress> {
         let mut references = self.names.references.take();
-        for (_, ty, text) in self.names.constants.take() {
+        for (_, TextConstant { ty, text, .. }) in self.names.constants.take() {
             if let (Some(class), Some(oid)) = (class_of_constant(ty), read(ty, &text)) {
                 references.insert(ObjectAddress::object(class, oid));
             }

@@ -38,17 +38,6 @@ fn relation_named(e: &Expr, host: &StatementHost<'_>) -> Option<Oid> {
     }
 }
 
-/// Relations that regclass constants of an expression name, each once.
-pub(super) fn relations_named(e: &Expr, host: &StatementHost<'_>, out: &mut Vec<Oid>) {
-    if let Some(oid) = relation_named(e, host)
-        && super::is_user_object(oid)
-        && !out.contains(&oid)
-    {
-        out.push(oid);
-    }
-    e.for_children(&mut |child| relations_named(child, host, out));
-}
-
 /// `nextval('name')` with the name as an OID.
 fn by_oid(e: &Expr, host: &StatementHost<'_>) -> Option<String> {
     match &e.kind {
@@ -76,26 +65,28 @@ impl Definitions<'_> {
     pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let oid = self.new_oid(table)?;
         let table = self.context_mut().table_by_oid(table, runtime)?;
-        let (_used, _functions, stored, typed) = self.context_mut().with_catalog(runtime, |host| {
+        let (stored, typed) = self.context_mut().with_catalog(runtime, |host| {
             // Positions are of the expression's text, not of the statement's.
             let bound = kilndb_bind::bind_expression(sql, Some(&table), &host.reader, None).map_err(|mut e| {
                 e.0.position = None;
                 e
             })?;
-            let mut used = Vec::new();
-            relations_named(&bound.expr, host, &mut used);
-            let mut functions = Vec::new();
-            bound.expr.user_functions(&mut functions);
             // A label of an enum is to be known as one.
             let column = table.columns.iter().find(|c| c.attnum == attnum);
             let typed = column.filter(|c| c.type_oid >= FIRST_USER_OID && is_literal(sql));
             let typed = typed.map(|c| format!("{sql}::{}", host.reader.format_type(c.type_oid, c.typmod)));
-            Ok((used, functions, by_oid(&bound.expr, host), typed))
+            Ok((by_oid(&bound.expr, host), typed))
         })?;
         let sql = typed.as_deref().unwrap_or(sql);
         let stored = match stored {
             Some(stored) => stored,
-            None => self.stored_expression(sql, VisibleColumns::Table(&table), runtime)?,
+            None => {
+                let column = table.columns.iter().find(|c| c.attnum == attnum);
+                let over = column.map_or(VisibleColumns::Table(&table), |c| {
+                    VisibleColumns::Default(Some(&table), (c.type_oid, c.typmod))
+                });
+                self.stored_expression(sql, over, runtime)?
+            }
         };
         self.write_catalog(runtime, |w| {
             let row = [

@@ -152,7 +152,7 @@ impl Definitions<'_> {
             ("typnotnull", Datum::Bool(clauses.not_null.as_ref().is_some_and(|n| n.0))),
         ]);
         if let Some(Some(sql)) = &clauses.default {
-            let sql = self.stored_expression(sql, VisibleColumns::Nothing, runtime)?;
+            let sql = self.stored_expression(sql, VisibleColumns::Default(None, (base, typmod)), runtime)?;
             columns.extend([("typdefault", Datum::text(&sql)), ("typdefaultbin", Datum::text(&sql))]);
         }
         self.write_catalog(runtime, |w| insert_type(w, &NewType { oid, name: &name, schema, owner, array, columns }))?;
@@ -265,7 +265,8 @@ impl Definitions<'_> {
         if let Some(sql) = &sql {
             self.check_default(sql, &info.name, (info.base_type, info.typmod), runtime)?;
         }
-        let sql = sql.map(|sql| self.stored_expression(&sql, VisibleColumns::Nothing, runtime)).transpose()?;
+        let over = VisibleColumns::Default(None, (info.base_type, info.typmod));
+        let sql = sql.map(|sql| self.stored_expression(&sql, over, runtime)).transpose()?;
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |row| {
             let value = sql.as_ref().map_or(Datum::Null, Datum::text);
             row.set("typdefault", value.clone());

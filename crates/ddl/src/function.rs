@@ -481,9 +481,9 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         let sql = kilndb_syntax::expression_sql(node)?;
+        let target = (!is_polymorphic(ty)).then_some((ty, -1));
         self.context_mut().with_catalog(runtime, |host| {
             let binder = kilndb_bind::Binder::new(&host.reader, source.clone(), Vec::new());
-            let target = (!is_polymorphic(ty)).then_some((ty, -1));
             kilndb_bind::bind_expression_node(&binder, node, None, target).map(|_| ()).map_err(|mut e| {
                 if e.sqlstate() == sqlstate::UNDEFINED_COLUMN {
                     e = Error::new(
@@ -495,7 +495,8 @@ impl Definitions<'_> {
                 e
             })
         })?;
-        self.stored_expression(&sql, VisibleColumns::Nothing, runtime)
+        let over = target.map_or(VisibleColumns::Nothing, |target| VisibleColumns::Default(None, target));
+        self.stored_expression(&sql, over, runtime)
     }
 
     fn result_type(
