@@ -391,6 +391,7 @@ impl Binder<'_> {
                 .filter(|l| right_columns.iter().any(|r| r.name == l.name))
                 .map(|l| l.name.clone())
                 .collect();
+            self.note_natural(j.rarg(), &using);
         }
         let mut on = None;
         let mut merged: Vec<NsColumn> = Vec::new();

@@ -137,6 +137,17 @@ impl TextNames {
         }
     }
 
+    /// Where a relation of a FROM list and its alias end; before the parenthesis that closes the alias's columns, if it
+    /// has any.
+    fn end_in_from(&self, v: &nodes::RangeVar) -> Option<usize> {
+        let at = usize::try_from(v.location).ok()?;
+        let rest = self.text.get(at..)?;
+        let end = at + dotted_length(rest).or_else(|| last_part(rest).map(|(_, length, _)| length))?;
+        let Some(alias) = v.alias() else { return Some(end) };
+        let end = alias_end(&self.text, end, alias.aliasname().unwrap_or(""))?;
+        if alias.colnames().is_empty() { Some(end) } else { closing_parenthesis(&self.text, end) }
+    }
+
     /// What full names there are, and names of columns. `read` reads constants of reg… types.
     fn tracked(self, read: &dyn Fn(Oid, &str) -> Option<Oid>) -> TrackedText {
         let text = self.text.to_string();
@@ -405,19 +416,8 @@ impl Binder<'_> {
     /// A relation in FROM.
     pub(super) fn note_from(&self, v: &nodes::RangeVar, table: &Table) {
         let Some(names) = self.wanted_names() else { return };
-        let at = usize::try_from(v.location).ok();
-        let Some((at, rest)) = at.and_then(|at| Some((at, names.text.get(at..)?))) else { return };
-        let Some(length) = dotted_length(rest).or_else(|| last_part(rest).map(|(_, length, _)| length)) else { return };
-        let mut end = at + length;
-        let mut listed = 0;
-        if let Some(alias) = v.alias() {
-            let Some(after) = alias_end(&names.text, end, alias.aliasname().unwrap_or("")) else { return };
-            (end, listed) = (after, alias.colnames().len());
-            if listed > 0 {
-                let Some(close) = closing_parenthesis(&names.text, end) else { return };
-                end = close;
-            }
-        }
+        let Some(end) = names.end_in_from(v) else { return };
+        let listed = v.alias().map_or(0, |alias| alias.colnames().len());
         let columns = table.columns.iter().filter(|c| !c.dropped).map(|c| (c.attnum, c.name.clone())).collect();
         let own_name = v.alias().is_none().then(|| table.name.clone());
         let mut from = names.from.borrow_mut();
@@ -425,6 +425,25 @@ impl Binder<'_> {
         if !from.iter().any(|known| known.end == end) {
             from.push(FromRelation { oid: table.oid, end, own_name, listed, columns });
         }
+    }
+
+    /// NATURAL before a relation of a kept query: the columns that it joins by are told, as in PostgreSQL, so that
+    /// columns which relations get later are not joined by too.
+    pub(super) fn note_natural(&self, right: Node<'_>, columns: &[String]) {
+        let (Some(names), Node::RangeVar(right)) = (self.wanted_names().filter(|names| names.is_query), right) else {
+            return;
+        };
+        let place = usize::try_from(right.location).ok().and_then(|at| natural_before(&names.text, at));
+        let (Some((at, length)), Some(end)) = (place, names.end_in_from(right)) else { return };
+        let listed = right.alias().map_or(0, |alias| alias.colnames().len());
+        let end = if listed > 0 { end + 1 } else { end };
+        let columns: Vec<String> = columns.iter().map(|column| quote(column)).collect();
+        let condition = match columns.is_empty() {
+            true => " ON true".to_string(),
+            false => format!(" USING ({})", columns.join(", ")),
+        };
+        names.note(at as i32, TextEdit::Instead(length, String::new()));
+        names.note(end as i32, TextEdit::Insert(condition));
     }
 
     /// A query returns this, and calls it so because nobody gives it a name.
