@@ -98,7 +98,8 @@ impl ConstraintQueue {
                 });
                 continue;
             }
-            check_only_one(&m.table, &p.index, (m.heap()?, &p.relation), rid, cx.txn, cx.park, &cx.eval)?;
+            let unique = UniqueIndex { table: &m.table, index: &p.index, heap: m.heap()?, tree: &p.relation };
+            check_only_one(unique, rid, cx.txn, cx.park, &cx.eval)?;
         }
         if self.children.is_empty() && self.parents.is_empty() {
             return Ok(());
@@ -148,17 +149,25 @@ impl ConstraintQueue {
     }
 }
 
+/// A unique index with its table, and what they are stored in.
+#[derive(Clone, Copy)]
+pub struct UniqueIndex<'a> {
+    pub table: &'a Table,
+    pub index: &'a Index,
+    pub heap: &'a Relation,
+    pub tree: &'a Relation,
+}
+
 /// Fails unless the row, if it is still there, is the only one with its key in a deferrable unique index. Waits for
 /// other transactions' rows with that key.
 pub fn check_only_one(
-    table: &Table,
-    index: &Index,
-    (heap, tree): (&Relation, &Relation),
+    unique: UniqueIndex<'_>,
     rid: RowId,
     txn: &mut Transaction,
     park: &dyn Park,
     eval: &EvalContext<'_>,
 ) -> Result<()> {
+    let UniqueIndex { table, index, heap, tree } = unique;
     let (mut bytes, mut values, mut k) = (Vec::new(), Vec::new(), Vec::new());
     if !heap.fetch_latest(txn, rid, &mut bytes)? {
         return Ok(());

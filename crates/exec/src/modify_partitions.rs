@@ -46,7 +46,7 @@ struct PartitionTarget {
 
 /// The plan of a statement that names a partitioned table.
 #[derive(Clone, Copy)]
-pub(super) struct PartitionedPlan<'a> {
+pub(crate) struct PartitionedPlan<'a> {
     pub plan: &'a ModifyPlan,
     pub routing: &'a Routing,
 }
@@ -308,14 +308,14 @@ impl ModifyState {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<usize> {
-        let PartitionedPlan { plan: m, routing } = table;
+        let PartitionedPlan { plan: m, .. } = table;
         let catalog = cx.catalog;
         let own = self.partitions.map.clone();
         let shared = if own.is_some() { None } else { catalog.shared_partitions(m.table.oid) };
         let Some(map) = own.as_ref().or_else(|| shared.map(|s| &s.map)) else {
             return Err(Error::internal("partitions are not known"));
         };
-        let mut place = partition::route(&m.table, routing, map, named, None, rt, cx)?;
+        let mut place = partition::route(table, map, named, None, rt, cx)?;
         let known = self.partitions.list.len();
         let at = loop {
             let at = self.target(table, place, cx)?;
@@ -325,7 +325,7 @@ impl ModifyState {
             // The partition was detached or dropped while its lock was waited for, so the row is routed again.
             let (gone, now) = (place.oid, cx.txn.catalog_snapshot());
             let map = partition::map_at(m.table.oid, Some(&now), cx)?;
-            place = partition::route(&m.table, routing, &map, named, Some(&now), rt, cx)?;
+            place = partition::route(table, &map, named, Some(&now), rt, cx)?;
             if place.oid == gone {
                 return Err(Error::new(sqlstate::UNDEFINED_TABLE, format!("relation with OID {gone} does not exist")));
             }
@@ -333,7 +333,7 @@ impl ModifyState {
         // Partitions may have been attached or detached while this one's lock was waited for.
         if self.partitions.list.len() > known && cx.catalog.is_stale() {
             let plan = self.partitions.list[at].plan.clone();
-            self.partitions.map = Some(partition::route_again(&m.table, routing, &plan, named, rt, cx)?);
+            self.partitions.map = Some(partition::route_again(table, &plan, named, rt, cx)?);
         }
         Ok(at)
     }

@@ -8,6 +8,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
+use super::modify_partitions::PartitionedPlan;
 use super::opened_partitions::opened;
 use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
@@ -450,16 +451,15 @@ pub(crate) fn keeps_pending(map: &PartitionMap, cx: &ExecContext<'_>) -> bool {
 /// A partition was opened after the catalogs had changed: is it still where this row belongs? The partition is locked,
 /// so the answer does not change any more. Returns the partitions of the named table as they are now.
 pub(crate) fn route_again(
-    named: &Arc<Table>,
-    routing: &Routing,
+    table: PartitionedPlan<'_>,
     of: &ModifyPlan,
     row: &[Datum],
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Arc<PartitionMap>> {
     let now = cx.txn.catalog_snapshot();
-    let map = map_at(named.oid, Some(&now), cx)?;
-    if route(named, routing, &map, row, Some(&now), rt, cx).ok().is_some_and(|place| place.oid == of.table.oid) {
+    let map = map_at(table.plan.table.oid, Some(&now), cx)?;
+    if route(table, &map, row, Some(&now), rt, cx).ok().is_some_and(|place| place.oid == of.table.oid) {
         return Ok(map);
     }
     let own = of.columns.as_ref().map(|columns| columns.to_own(row));
@@ -468,14 +468,14 @@ pub(crate) fn route_again(
 
 /// The partition that a row of the named table belongs to. `now`: as the catalogs are at that moment.
 pub(crate) fn route(
-    named: &Arc<Table>,
-    routing: &Routing,
+    table: PartitionedPlan<'_>,
     top: &PartitionMap,
     row: &[Datum],
     now: Option<&Snapshot>,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<PartitionRoute> {
+    let (named, routing) = (&table.plan.table, table.routing);
     let values = key_of(top, &routing.key, row, rt, cx)?;
     let Some(at) = find(top, &values, cx)? else { return Err(no_partition(named, top, &values, cx)) };
     // What has been opened is one that has rows, and is looked at in a moment anyway.

@@ -201,30 +201,30 @@ pub(crate) fn insert_entries_of(
     for (index, p) in m.indexes.iter().enumerate() {
         // Rows behind one that conflicts need no entries: the statement fails at that one.
         let before = conflict.map_or(rows.rids.len(), |(row, _)| row);
-        if let Some(row) = insert_entries_into(p, m, rows, before, keys, rt, cx)? {
+        let wanted = NewRows { rids: &rows.rids[..before], ..rows };
+        if let Some(row) = insert_entries_into(p, m, wanted, keys, rt, cx)? {
             conflict = Some((row, index));
         }
     }
     Ok(conflict)
 }
 
-/// Inserts the entries of the rows before `before` into one index; the first row that conflicts.
+/// Inserts the entries of rows into one index; the first row that conflicts.
 fn insert_entries_into(
     p: &IndexPlan,
     m: &ModifyPlan,
     rows: NewRows<'_>,
-    before: usize,
     keys: &mut RowBatch,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<Option<usize>> {
     let mut from = 0;
-    while from < before {
+    while from < rows.rids.len() {
         // Rows whose uniqueness is judged in the same way are inserted together.
         keys.clear();
         let mut alike = None;
         let mut numbers = Vec::new();
-        while let Some(rid) = rows.rids.get(from).filter(|_| from < before) {
+        while let Some(rid) = rows.rids.get(from) {
             if p.has_terms() {
                 inverted::insert(p, rows.row(from), *rid, rt, cx)?;
             } else {

@@ -16,6 +16,7 @@ use kilndb_bind::engine_query::{KeyAction, KeyQuery};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, ForeignKey, Table, column_places};
 use kilndb_exec::PendingCheck;
+use kilndb_exec::constraint::{UniqueIndex, check_only_one};
 use kilndb_plan::Plan;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -208,7 +209,8 @@ fn check_twin(
     let host = environment.host();
     let txn =
         context.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction to check constraints in"))?;
-    kilndb_exec::constraint::check_only_one(&table, &index, (&heap, &tree), rid, txn, runtime, &host.eval())
+    let unique = UniqueIndex { table: &table, index: &index, heap: &heap, tree: &tree };
+    check_only_one(unique, rid, txn, runtime, &host.eval())
 }
 
 fn prepare_checks(
