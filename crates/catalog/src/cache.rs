@@ -187,6 +187,12 @@ impl Database {
             text_search: super::text_search::TextSearchFiles::new(env, data_dir),
         }
     }
+    /// The table whose rows are in this storage, if sessions have used it lately.
+    pub fn table_of_storage(&self, storage: RelationId) -> Option<Oid> {
+        let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner()).clone();
+        let objects = shared.lock();
+        objects.tables.values().flatten().find(|table| table.storage == storage).map(|table| table.oid)
+    }
     /// Changes whenever a cached object may have changed.
     #[inline]
     pub fn version(&self) -> u64 {

@@ -1,5 +1,6 @@
 //! What a session needs of the world above: someone to talk to, and someone who lets it wait.
 
+use crate::lock_waits::WaitLines;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
 use kilndb_base::sync::Mutex;
@@ -97,6 +98,7 @@ pub struct SessionControl {
     pub log_lines: AtomicU64,
     /// A wait for a lock that lasts longer is told to the log, in nanoseconds; 0: none is.
     pub told_wait_nanos: AtomicU64,
+    pub(crate) wait_lines: Mutex<WaitLines>,
 }
 
 /// How far a long command is: PostgreSQL's numbers, by their places in its progress views (from 0).
@@ -215,6 +217,7 @@ impl SessionControl {
             progress: ProgressSlot::default(),
             log_lines: AtomicU64::new(0),
             told_wait_nanos: AtomicU64::new(0),
+            wait_lines: Mutex::default(),
         }
     }
     /// The statement has lasted longer than statement_timeout.

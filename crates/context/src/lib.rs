@@ -8,6 +8,7 @@ pub mod client;
 pub mod cluster;
 pub mod exports;
 pub mod host;
+pub mod lock_waits;
 pub mod log;
 pub mod logged_changes;
 pub mod notify;

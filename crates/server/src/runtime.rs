@@ -9,6 +9,8 @@ use kilndb_base::park::{Park, Wake, WakeHandle};
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
 use kilndb_base::{Error, Result, sqlstate, work};
 use kilndb_context::client::{Runtime, SessionControl, WaitKind};
+use kilndb_context::lock_waits::ToldWait;
+use kilndb_context::log::CONGESTION_PAUSE_NANOS;
 use kilndb_storage::accesses;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -30,6 +32,10 @@ const STEPS_PER_LOOK: u32 = 16;
 const FIRST_STEPS: u32 = 4;
 /// That is, if so many would take no more than this.
 const QUICK_NANOS: u64 = TIME_SLICE_NANOS / 16;
+
+fn is_past(deadline_nanos: Option<u64>) -> bool {
+    deadline_nanos.is_some_and(|deadline| process_monotonic_nanos() >= deadline)
+}
 
 pub struct ConnectionWake {
     inbox: Arc<WorkerInbox>,
@@ -170,20 +176,59 @@ impl CoroutineRuntime {
         self.control.check_interrupts()
     }
 
+    /// Waits for a wake-up, whatever timers of earlier waits the worker still has. False: the time has come before.
+    fn is_woken_before(&self, deadline_nanos: Option<u64>) -> bool {
+        loop {
+            if self.wake.is_set() {
+                return true;
+            }
+            if is_past(deadline_nanos) {
+                return false;
+            }
+            self.suspend(SuspendReason::Park { deadline_nanos });
+        }
+    }
+
+    /// Waits for a lock. The log is told if that takes longer than `told_nanos`, and then of its end.
+    fn suspend_and_tell(&self, deadline_nanos: Option<u64>, told_nanos: u64) {
+        let began = process_monotonic_nanos();
+        let sooner = |nanos: u64| Some(deadline_nanos.map_or(nanos, |deadline| deadline.min(nanos)));
+        let cluster = &*self.shared.instance.cluster;
+        let mut is_woken = self.is_woken_before(sooner(began.saturating_add(told_nanos)));
+        // As with other lines that somebody can wait with, the reader of the log is waited for while it is behind.
+        while !is_woken && !is_past(deadline_nanos) && cluster.log_sink().is_congested() {
+            is_woken = self.is_woken_before(sooner(process_monotonic_nanos() + CONGESTION_PAUSE_NANOS));
+        }
+        if is_woken || is_past(deadline_nanos) {
+            return;
+        }
+        let told = ToldWait::tell(cluster, &self.control, process_monotonic_nanos() - began);
+        self.is_woken_before(deadline_nanos);
+        if let Some(told) = told {
+            // The session may have the lock now, so this line does not wait.
+            told.tell_end(cluster, &self.control, process_monotonic_nanos() - began);
+        }
+    }
+
     /// `for_lock`: others see that it waits for a lock.
     fn park_until(&self, deadline_nanos: Option<u64>, for_lock: bool) -> Result<()> {
         self.interrupts()?;
         if self.wake.take() {
             return Ok(());
         }
+        let is_open_ended = for_lock && deadline_nanos.is_none();
         let lock_timeout = self.control.lock_timeout_nanos.load(Ordering::Relaxed);
-        let lock_deadline = (for_lock && deadline_nanos.is_none() && lock_timeout != 0)
-            .then(|| process_monotonic_nanos() + lock_timeout);
+        let lock_deadline = (is_open_ended && lock_timeout != 0).then(|| process_monotonic_nanos() + lock_timeout);
+        let told_nanos = if is_open_ended { self.control.told_wait_nanos.load(Ordering::Relaxed) } else { 0 };
         let ends = [&self.control.statement_deadline_nanos, &self.control.transaction_deadline_nanos];
         let ends = ends.iter().map(|end| end.load(Ordering::Relaxed)).filter(|end| *end != 0);
         let deadline_nanos = ends.chain(deadline_nanos.or(lock_deadline)).min();
         self.control.set_waits_for(if for_lock { WaitKind::Lock } else { WaitKind::Time });
-        self.suspend(SuspendReason::Park { deadline_nanos });
+        if told_nanos == 0 {
+            self.suspend(SuspendReason::Park { deadline_nanos });
+        } else {
+            self.suspend_and_tell(deadline_nanos, told_nanos);
+        }
         self.control.set_waits_for(WaitKind::Nothing);
         self.wake.take();
         self.interrupts()?;

@@ -2,6 +2,7 @@
 
 use kilndb_lab::client::Client;
 use kilndb_lab::process::{self, Server, TempDir};
+use std::time::{Duration, Instant};
 
 struct Bench {
     folder: TempDir,
@@ -189,4 +190,164 @@ fn without_file(line: &str) -> String {
         Some((before, _)) => format!("{before}path \"tmp/#\", size #"),
         None => line.to_string(),
     }
+}
+
+/// A session that holds locks, and others that wait for them and are told of.
+struct WaitBench {
+    bench: Bench,
+    holder: Client,
+    /// Process ids and what stands for them.
+    names: Vec<(i64, &'static str)>,
+}
+
+impl WaitBench {
+    fn new(name: &str, settings: &[&str]) -> WaitBench {
+        let bench = Bench::new(name, &[&[PREFIX], settings].concat());
+        let mut holder = Client::connect(bench.server.address(), "postgres").expect("a connection");
+        let id = holder.integer("select pg_backend_pid()").expect("a number");
+        holder.query("create table t (a int primary key, b int); insert into t values (1, 0)").expect("it runs");
+        WaitBench { bench, holder, names: vec![(id, "HOLDER")] }
+    }
+    fn hold(&mut self, sql: &str) {
+        self.holder.query(sql).expect("it runs");
+    }
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.bench.folder.path().join("data.log")).expect("a log")
+    }
+    /// A session whose first statement waits, and which the log has been told of.
+    fn waiter(&mut self, name: &'static str, sql: &str) -> Client {
+        let mut waiter = Client::connect(self.bench.server.address(), "postgres").expect("a connection");
+        let id = self.holder.integer("select max(pid) from pg_stat_activity").expect("a number");
+        self.names.push((id, name));
+        waiter.send(sql).expect("it is sent");
+        let told = format!("process {id} still waiting for ");
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !self.log().contains(&told) {
+            assert!(Instant::now() < deadline, "nothing is told of {sql}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        waiter
+    }
+    /// The sessions' lines with names for process ids; other numbers that differ from run to run are `#`.
+    fn stop(self) -> String {
+        let WaitBench { bench, mut holder, names } = self;
+        let others = "select count(*) from pg_stat_activity where pid <> pg_backend_pid()";
+        while holder.integer(others).expect("a number") > 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        drop(holder);
+        let lines: Vec<String> = bench.stop().1.iter().map(|line| with_names(line, &names)).collect();
+        lines.join("\n")
+    }
+}
+
+fn with_names(line: &str, names: &[(i64, &'static str)]) -> String {
+    let mut named: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        let number = word.trim_end_matches([',', '.']);
+        let end = &word[number.len()..];
+        let name = names.iter().find(|(id, _)| id.to_string() == number).map(|(_, name)| *name);
+        named.push(match (named.last().map_or("", String::as_str), name) {
+            ("after" | "transaction" | "relation", _) => format!("#{end}"),
+            (_, Some(name)) => format!("{name}{end}"),
+            _ => word.to_string(),
+        });
+    }
+    named.join(" ")
+}
+
+/// PostgreSQL tells CONTEXT of rows that are waited for, too.
+#[test]
+fn long_waits_for_locks_are_told() {
+    let settings = ["log_lock_waits=on", "deadlock_timeout=20ms", "log_destination=stderr,jsonlog"];
+    let mut waits = WaitBench::new("log-waits", &settings);
+    waits.hold("begin; update t set b = 1");
+    let mut first = waits.waiter("FIRST", "update t set b = 2");
+    let mut second = waits.waiter("SECOND", "delete from t where a = 1");
+    let mut third = waits.waiter("THIRD", "select b from t for update");
+    let cancelled = waits.names.last().map_or(0, |(id, _)| *id);
+    waits.hold(&format!("select pg_cancel_backend({cancelled})"));
+    assert!(third.answers().is_err());
+    waits.hold("commit");
+    first.answers().expect("it runs");
+    second.answers().expect("it runs");
+    waits.hold("begin; insert into t values (2, 0)");
+    let mut inserting = waits.waiter("INSERTING", "insert into t values (2, 1)");
+    waits.hold("rollback");
+    inserting.answers().expect("it runs");
+    waits.hold("begin; lock t in share mode");
+    first.query("begin; lock t in share mode").expect("it runs");
+    let mut locking = waits.waiter("LOCKING", "set log_min_error_statement = panic; begin; lock t; commit");
+    waits.hold("commit");
+    first.query("commit").expect("it runs");
+    locking.answers().expect("it runs");
+    waits.hold("select pg_advisory_lock(-1, 7)");
+    let mut advisory = waits.waiter("ADVISORY", "select pg_advisory_lock_shared(-1, 7)");
+    waits.hold("select pg_advisory_unlock(-1, 7)");
+    advisory.answers().expect("it runs");
+    drop((first, second, third, inserting, locking, advisory));
+    let log = waits.log();
+    for part in [
+        "\"ps\":\"UPDATE waiting\",",
+        "\"error_severity\":\"LOG\",\"message\":\"process ",
+        "\"detail\":\"Process holding the lock: ",
+        "\"statement\":\"update t set b = 2\",",
+    ] {
+        let json = log
+            .lines()
+            .find(|line| line.contains("still waiting for ShareLock on transaction") && line.starts_with('{'))
+            .expect("a line of JSON");
+        assert!(json.contains(part), "{part}\n{json}");
+    }
+    let row = "AccessExclusiveLock on tuple (0,1) of relation # of database 5";
+    let table = "AccessExclusiveLock on relation # of database 5";
+    let advisory = "ShareLock on advisory lock [5,4294967295,7,2]";
+    let expected = format!(
+        "|postgres UPDATE waiting LOG:  process FIRST still waiting for ShareLock on transaction # after # ms
+|postgres UPDATE waiting DETAIL:  Process holding the lock: HOLDER. Wait queue: FIRST.
+|postgres UPDATE waiting STATEMENT:  update t set b = 2
+|postgres DELETE waiting LOG:  process SECOND still waiting for {row} after # ms
+|postgres DELETE waiting DETAIL:  Process holding the lock: FIRST. Wait queue: SECOND.
+|postgres DELETE waiting STATEMENT:  delete from t where a = 1
+|postgres SELECT waiting LOG:  process THIRD still waiting for {row} after # ms
+|postgres SELECT waiting DETAIL:  Process holding the lock: FIRST. Wait queue: SECOND, THIRD.
+|postgres SELECT waiting STATEMENT:  select b from t for update
+|postgres SELECT ERROR:  canceling statement due to user request
+|postgres SELECT STATEMENT:  select b from t for update
+|postgres UPDATE waiting LOG:  process FIRST acquired ShareLock on transaction # after # ms
+|postgres UPDATE waiting STATEMENT:  update t set b = 2
+|postgres DELETE waiting LOG:  process SECOND acquired {row} after # ms
+|postgres DELETE waiting STATEMENT:  delete from t where a = 1
+|postgres INSERT waiting LOG:  process INSERTING still waiting for ShareLock on transaction # after # ms
+|postgres INSERT waiting DETAIL:  Process holding the lock: HOLDER. Wait queue: INSERTING.
+|postgres INSERT waiting STATEMENT:  insert into t values (2, 1)
+|postgres INSERT waiting LOG:  process INSERTING acquired ShareLock on transaction # after # ms
+|postgres INSERT waiting STATEMENT:  insert into t values (2, 1)
+|postgres LOCK TABLE waiting LOG:  process LOCKING still waiting for {table} after # ms
+|postgres LOCK TABLE waiting DETAIL:  Processes holding the lock: HOLDER, FIRST. Wait queue: LOCKING.
+|postgres LOCK TABLE waiting LOG:  process LOCKING acquired {table} after # ms
+|postgres SELECT waiting LOG:  process ADVISORY still waiting for {advisory} after # ms
+|postgres SELECT waiting DETAIL:  Process holding the lock: HOLDER. Wait queue: ADVISORY.
+|postgres SELECT waiting STATEMENT:  select pg_advisory_lock_shared(-1, 7)
+|postgres SELECT waiting LOG:  process ADVISORY acquired {advisory} after # ms
+|postgres SELECT waiting STATEMENT:  select pg_advisory_lock_shared(-1, 7)"
+    );
+    assert_eq!(waits.stop(), expected);
+}
+
+#[test]
+fn short_waits_are_not_told_and_none_without_the_setting() {
+    let mut waits = WaitBench::new("log-no-waits", &["deadlock_timeout=1ms"]);
+    waits.hold("begin; update t set b = 1");
+    let update = "update t set b = 2";
+    let (limit, on) = ("set lock_timeout = '50ms'", "set log_lock_waits = on");
+    waits.bench.run(&[limit, update]);
+    waits.bench.run(&[limit, on, "set deadlock_timeout = '1h'", update]);
+    waits.bench.run(&[limit, on, "set log_lock_waits = off", update]);
+    waits.bench.run(&[limit, on, "set log_min_messages = fatal", update]);
+    waits.hold("commit");
+    let told = waits.stop();
+    let failed = "|postgres UPDATE ERROR:  canceling statement due to lock timeout
+|postgres UPDATE STATEMENT:  update t set b = 2";
+    assert_eq!(told, [failed; 3].join("\n"));
 }

@@ -16,6 +16,7 @@ use crate::control::{self, Checkpoint};
 use crate::core::Core;
 use crate::directory::{Relation, persistence_number};
 use crate::locks::owner::LockOwner;
+use crate::locks::waiting::{LockWait, WaitedObject};
 use crate::locks::waits_for::WaitLink;
 use crate::method::work::IndexWorkers;
 use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
@@ -193,6 +194,35 @@ impl Engine {
     /// The owners that a lock owner waits for.
     pub fn blockers_of(&self, owner: u64) -> Vec<u64> {
         self.core.waits.blockers_of(owner)
+    }
+    /// What a lock owner waits for. It looks at all that wait: for messages.
+    pub fn lock_wait(&self, owner: u64) -> Option<LockWait> {
+        let core = &*self.core;
+        let mut wait = core.waits.wait_of(owner)?;
+        match wait.object {
+            WaitedObject::Transaction(0) => {
+                let xid = wait.holders.first().and_then(|holder| core.xids.running(*holder));
+                wait.object = WaitedObject::Transaction(xid.unwrap_or(0));
+            }
+            WaitedObject::Row { relation, row, .. } => {
+                // A queue that was led to another row is not found; then the owner stands for it.
+                let queue = core.rows.waiters((relation.0, row.to_u64()));
+                if let Some((first, behind)) = queue.split_first().filter(|_| queue.contains(&owner)) {
+                    wait.holders = vec![*first];
+                    wait.queue = behind.to_vec();
+                }
+            }
+            WaitedObject::Lock(..) | WaitedObject::Transaction(_) => {}
+        }
+        Some(wait)
+    }
+    /// Does a lock owner wait? Not any more once it has been given what it waited for, or may look for it.
+    pub fn is_waiting(&self, owner: u64) -> bool {
+        self.core.waits.is_waiting(owner)
+    }
+    /// The id of a lock owner's transaction, if it has one. It looks at all that run: for messages.
+    pub fn running_transaction(&self, owner: u64) -> Option<u64> {
+        self.core.xids.running(owner)
     }
     /// Does a lock owner wait for a row behind other waiters?
     pub fn waits_in_line(&self, owner: u64) -> bool {

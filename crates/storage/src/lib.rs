@@ -72,6 +72,7 @@ pub use heap::lock::RowAccess;
 pub use heap::write::RetiredKey;
 pub use inspect::{Inspector, LineSink, LogRange};
 pub use locks::owner::LockOwner;
+pub use locks::waiting::{LockWait, WaitedObject};
 pub use locks::waits_for::WaitLink;
 pub use method::terms::{PendingTerms, TermChange, TermScan};
 pub use method::{IndexContents, IndexEntries, MethodProperties, MovedRows};

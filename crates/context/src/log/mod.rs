@@ -15,6 +15,9 @@ use crate::settings::ServerSettings;
 use kilndb_base::error::ErrorFields;
 use kilndb_base::{Error, Severity, sqlstate};
 
+/// How long a session waits until it looks again whether the log has room.
+pub const CONGESTION_PAUSE_NANOS: u64 = 2_000_000;
+
 /// One message for the log.
 pub struct LogRecord<'a> {
     pub fields: &'a ErrorFields,

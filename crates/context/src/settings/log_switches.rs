@@ -128,6 +128,10 @@ impl LogSwitches {
             disconnections: is_on("log_disconnections"),
         }
     }
+    /// Are long waits for locks told?
+    pub fn tells_lock_waits(&self) -> bool {
+        self.lock_waits && self.min_messages.admits(Severity::Log)
+    }
 }
 
 impl Default for LogSwitches {

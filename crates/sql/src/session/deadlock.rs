@@ -1,11 +1,9 @@
-//! The words of a deadlock.
+//! What an error about a deadlock tells: who waits for whom.
 
 use super::Session;
-use crate::client::Activity;
-use crate::host::views;
 use kilndb_base::{Error, sqlstate};
-use kilndb_catalog::lock_class::{ADVISORY_PAIR_LOCK, RELATION_LOCK};
-use kilndb_storage::{LockTag, WaitLink};
+use kilndb_context::lock_waits::{LockProcesses, lock_words, transaction_words};
+use kilndb_storage::WaitLink;
 use std::fmt::Write;
 
 impl Session {
@@ -20,37 +18,25 @@ impl Session {
             .database_of(self.context.worker, self.context.database.oid, |d| d.deadlocks += 1);
         let Some(txn) = &self.context.transaction.txn else { return e };
         let cycle = self.context.cluster.engine.take_deadlock(txn.lock_owner_id());
-        let sessions = self.context.cluster.sessions().all();
-        let process = |owner: u64| {
-            let is_owner = |a: &Activity| a.lock_owner == Some(owner);
-            sessions
-                .iter()
-                .find(|c| is_owner(&c.activity.lock().unwrap_or_else(|e| e.into_inner())))
-                .map_or(0, |c| c.process_id)
-        };
+        let processes = LockProcesses::of(self.context.cluster.sessions());
         let mut detail = String::new();
         for (waiting, xid) in cycle {
             let line_break = if detail.is_empty() { "" } else { "\n" };
             let _ = write!(
                 detail,
                 "{line_break}Process {} waits for {}; blocked by process {}.",
-                process(waiting.owner),
-                what(&waiting, xid),
-                process(waiting.blocker)
+                processes.id_of(waiting.owner),
+                waited_for(&waiting, xid),
+                processes.id_of(waiting.blocker)
             );
         }
         if detail.is_empty() { e } else { e.with_detail(detail).with_hint("See server log for query details.") }
     }
 }
 
-fn what(waiting: &WaitLink, xid: Option<u64>) -> String {
-    let Some((LockTag(class, database, object), mode)) = waiting.wanted else {
-        return format!("ShareLock on transaction {}", xid.unwrap_or(0));
-    };
-    let mode = views::mode_name(mode);
-    if class == RELATION_LOCK {
-        return format!("{mode} on relation {object} of database {database}");
+fn waited_for(waiting: &WaitLink, xid: Option<u64>) -> String {
+    match waiting.wanted {
+        Some((tag, mode)) => lock_words(tag, mode),
+        None => transaction_words(xid.unwrap_or(0)),
     }
-    let keys = if class == ADVISORY_PAIR_LOCK { 2 } else { 1 };
-    format!("{mode} on advisory lock [{database},{},{},{keys}]", object >> 32, object as u32)
 }

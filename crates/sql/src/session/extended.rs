@@ -26,7 +26,7 @@ pub struct BindRequest<'a> {
 impl Session {
     pub fn parse(&mut self, name: &str, sql: &str, param_types: &[Oid], runtime: &dyn Runtime) -> Result<()> {
         self.statement_started(sql, runtime);
-        self.note_command("PARSE");
+        self.note_command("PARSE", runtime);
         self.parse_text(name, sql, param_types, runtime)?;
         if self.context.times_statement() {
             self.log_duration(LoggedStep::Parse { name, sql }, runtime);
@@ -101,7 +101,7 @@ impl Session {
 
     pub fn bind(&mut self, request: &BindRequest<'_>, runtime: &dyn Runtime, _client: &mut dyn Client) -> Result<()> {
         let prepared = self.find_prepared(request.statement)?;
-        self.note_command("BIND");
+        self.note_command("BIND", runtime);
         self.time_step();
         if !prepared.may_run_when_failed {
             self.context.refuse_if_failed()?;
@@ -298,7 +298,7 @@ impl Session {
     ) -> Result<()> {
         self.context.refuse_if_failed()?;
         self.context.begin_statement(runtime)?;
-        self.note_command(plan.command);
+        self.note_command(plan.command, runtime);
         let (mut execution, snapshot) = match std::mem::replace(&mut portal.state, PortalState::Finished) {
             PortalState::Ready { version } => {
                 if let Some(again) = self

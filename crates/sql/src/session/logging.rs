@@ -13,7 +13,7 @@ use super::prepared::Prepared;
 use super::statements::ClientStatements;
 use crate::client::Runtime;
 use crate::context::SessionContext;
-use crate::log::{LogLevel, LogRecord, LoggedSession, LoggedStatements};
+use crate::log::{CONGESTION_PAUSE_NANOS, LogLevel, LogRecord, LoggedSession, LoggedStatements};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::error::ErrorFields;
 use kilndb_base::sync::atomic::Ordering;
@@ -21,9 +21,6 @@ use kilndb_base::{Error, Oid, Severity, sqlstate};
 use kilndb_syntax::{Node, Statement};
 use kilndb_types::{Datum, io};
 use std::sync::Arc;
-
-/// How long a session waits until it looks again whether the log has room.
-const CONGESTION_PAUSE_NANOS: u64 = 2_000_000;
 
 /// What the session knows of its running statement for the log alone.
 #[derive(Default)]
@@ -112,10 +109,19 @@ impl Session {
     }
 
     /// What is running, as its command tag begins.
-    pub(super) fn note_command(&mut self, command: &'static str) {
+    pub(super) fn note_command(&mut self, command: &'static str, runtime: &dyn Runtime) {
         if self.context.routine_depth == 0 {
             self.log.command = command;
+            if self.context.settings.log.lock_waits {
+                self.publish_log_switches(runtime);
+            }
         }
+    }
+
+    /// Whoever makes the session wait has it told as the settings are now.
+    #[cold]
+    pub(super) fn publish_log_switches(&self, runtime: &dyn Runtime) {
+        runtime.control().tell_waits(&self.context.settings.log, self.log.command);
     }
 
     /// The statements of a message of the simple protocol, now that they are parsed.

@@ -252,6 +252,7 @@ impl Session {
             .database_of(session.context.worker, session.context.database.oid, |d| d.sessions += 1);
         session.context.shared.scratch.notices.borrow_mut().extend(refused);
         session.context.take_starting_role();
+        session.publish_settings(runtime);
         Ok(session)
     }
 
@@ -317,7 +318,7 @@ impl Session {
         }
     }
 
-    /// Others see application_name as it is now.
+    /// Others see application_name as it is now, and what the log is told of waits follows its settings.
     pub(crate) fn publish_settings(&mut self, runtime: &dyn Runtime) {
         if self.published_settings == self.context.settings.generation {
             return;
@@ -329,6 +330,7 @@ impl Session {
                 a.application_name = name.to_string();
             }
         });
+        self.publish_log_switches(runtime);
     }
 
     /// What there is to tell goes to the client while the statement still runs.

@@ -119,7 +119,7 @@ impl Session {
         let node = statement.node();
         let command = command_of(&node);
         if command.is_planned() {
-            self.note_command((command.tag)(node));
+            self.note_command((command.tag)(node), runtime);
             self.context.begin_statement(runtime)?;
             self.context.fix_snapshot(runtime)?;
             let version = self.context.database.version();
@@ -147,7 +147,6 @@ impl Session {
         if let Some(columns) = row_columns(plan) {
             describe(columns, &[], client);
         }
-        self.note_command(plan.command);
         let progress = self.run_locked(plan, params, runtime, SinkMaker::Client { client, formats: &[] })?;
         Ok(command_tag(plan, progress.rows))
     }

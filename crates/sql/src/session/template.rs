@@ -175,6 +175,7 @@ impl Session {
             Body::Command(statement) => self.run_utility(statement, true, runtime, client).map(Some),
             Body::Plan { plan, lifted } => {
                 let version = template.version();
+                self.note_command(plan.command, runtime);
                 self.context.begin_statement(runtime)?;
                 self.context.fix_snapshot(runtime)?;
                 match lifted_values(&mut self.context, lifted, sql, scanned, runtime) {

@@ -17,6 +17,7 @@ use crate::buffer::WriteGuard;
 use crate::directory::{HEAP_NAME_BYTES, Relation};
 use crate::heap::page::ADDRESS;
 use crate::heap::write::Liveness;
+use crate::locks::waiting::RowWait;
 use crate::method::NewKey;
 use crate::page::{KIND_TREE, PageView};
 use crate::trace::{self, TracedOperation};
@@ -390,7 +391,7 @@ impl Relation {
             core.rows.watch(holder, key);
             let mut cycle = None;
             let register = |_| {
-                cycle = core.waits.wait(txn.owner, &[holder], false);
+                cycle = core.waits.wait(txn.owner, &[holder], RowWait { xid, row: None, in_line: false });
                 cycle.is_none()
             };
             if core.rows.enqueue(key, txn.owner, park.wake_handle(), 0, register).is_some() {

@@ -14,6 +14,7 @@ use crate::core::Core;
 use crate::directory::Relation;
 use crate::locks::rows::{AwaitedRow, RowKey};
 use crate::locks::table::not_available;
+use crate::locks::waiting::RowWait;
 use crate::txn::table::Status;
 use crate::txn::visibility::NewestVersion;
 use crate::txn::{Snapshot, Transaction};
@@ -166,7 +167,8 @@ impl Relation {
                     blockers.extend(&way.shared);
                     blockers.extend(holder.map(|xid| core.xids.owner(xid)));
                 }
-                cycle = core.waits.wait(owner, &blockers, !first);
+                let row = Some((key, mode));
+                cycle = core.waits.wait(owner, &blockers, RowWait { xid: holder.unwrap_or(0), row, in_line: !first });
                 cycle.is_none()
             });
             if let Some(xid) = holder.filter(|_| first && place.is_some()) {

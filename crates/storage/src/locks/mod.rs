@@ -7,6 +7,7 @@ pub mod owner;
 pub mod rows;
 pub mod shares;
 pub mod table;
+pub mod waiting;
 pub mod waits_for;
 
 use kilndb_base::{Error, sqlstate};

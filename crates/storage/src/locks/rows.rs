@@ -283,6 +283,11 @@ impl RowLocks {
         }
         Some(entry.place.clone())
     }
+    /// Who waits for the row, in order.
+    pub(crate) fn waiters(&self, key: RowKey) -> Vec<u64> {
+        let rows = crate::lock(&self.shard(key).rows);
+        rows.queues.get(&key).map_or_else(Vec::new, |entry| entry.queue.iter().map(|w| w.owner).collect())
+    }
     /// The shard of the row that the queue is waiting for. None: the queue is empty, and has gone.
     fn shard_of(&self, place: &Arc<AwaitedRow>) -> Option<(RowKey, &RowShard, MutexGuard<'_, ShardRows>)> {
         loop {

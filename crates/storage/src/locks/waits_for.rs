@@ -10,9 +10,11 @@
 //!
 //! Must not know: what the locks protect.
 
+use super::waiting::{LockWait, RowWait, WaitedObject};
 use crate::api::{LockMode, LockTag};
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::sync::Mutex;
+use kilndb_base::{RelationId, RowId};
 use std::collections::VecDeque;
 
 #[derive(Default)]
@@ -22,9 +24,7 @@ pub(crate) struct WaitGraph {
 #[derive(Default)]
 struct WaitEdges {
     /// The edges of waits for rows.
-    out: HashMap<u64, Vec<u64>>,
-    /// The owners that wait for a row behind other waiters.
-    in_line: HashSet<u64>,
+    out: HashMap<u64, RowEdges>,
     incoming: HashMap<u64, u32>,
     /// Tables and advisory locks that are waited for.
     tags: HashMap<LockTag, AwaitedLock>,
@@ -34,6 +34,12 @@ struct WaitEdges {
     holding: HashMap<u64, u32>,
     /// The cycles that were refused, by the owner that would have closed them.
     refused: HashMap<u64, Vec<WaitLink>>,
+}
+
+/// The edges of an owner that waits for a row.
+struct RowEdges {
+    blockers: Vec<u64>,
+    wait: RowWait,
 }
 
 /// The copy of a lock that somebody waits for.
@@ -65,6 +71,13 @@ impl AwaitedLock {
     fn place_of(&self, owner: u64) -> usize {
         self.queue.iter().position(|(o, _)| *o == owner).unwrap_or(self.queue.len())
     }
+    /// A wait for it. Whoever holds it and wants more of it counts among those who wait.
+    fn wait_for(&self, tag: LockTag, mode: LockMode) -> LockWait {
+        let queue: Vec<u64> = self.queue.iter().map(|(owner, _)| *owner).collect();
+        let waiting: HashSet<u64> = queue.iter().copied().collect();
+        let holders = self.held.keys().copied().filter(|owner| !waiting.contains(owner)).collect();
+        LockWait { object: WaitedObject::Lock(tag, mode), holders, queue }
+    }
 }
 
 /// A link of a cycle.
@@ -87,8 +100,8 @@ struct SearchedQueues {
 impl WaitEdges {
     /// The owners that `owner` waits for, except some that the search knows already.
     fn blockers(&self, owner: u64, seen: &mut SearchedQueues) -> Vec<u64> {
-        if let Some(out) = self.out.get(&owner) {
-            return out.clone();
+        if let Some(edges) = self.out.get(&owner) {
+            return edges.blockers.clone();
         }
         let Some((tag, mode)) = self.wanted.get(&owner) else { return Vec::new() };
         let Some(waited) = self.tags.get(tag) else { return Vec::new() };
@@ -168,9 +181,32 @@ impl WaitEdges {
         }
         self.cycle(owner, &self.blockers(owner, &mut SearchedQueues::default()), Some(wanted))
     }
+    fn is_in_line(&self, owner: u64) -> bool {
+        let is_waiting = |ahead: &u64| self.out.contains_key(ahead);
+        self.out.get(&owner).is_some_and(|edges| edges.wait.in_line && edges.blockers.iter().all(is_waiting))
+    }
+    fn row_wait_of(&self, owner: u64) -> Option<LockWait> {
+        let RowEdges { blockers, wait } = self.out.get(&owner)?;
+        // Whoever has changed the row comes after those that share it.
+        let blocker = *blockers.last()?;
+        if let Some((key, mode)) = wait.row
+            && self.is_in_line(owner)
+        {
+            let (relation, row) = (RelationId(key.0), RowId::from_u64(key.1));
+            let object = WaitedObject::Row { relation, row, mode, holder: wait.xid };
+            return Some(LockWait { object, holders: blockers.clone(), queue: vec![owner] });
+        }
+        // If the one ahead has got the row meanwhile, its transaction is what is waited for.
+        let xid = if wait.in_line { 0 } else { wait.xid };
+        let waits_too = |(other, edges): (&u64, &RowEdges)| {
+            (*other == owner || !self.is_in_line(*other) && edges.blockers.contains(&blocker)).then_some(*other)
+        };
+        let mut queue: Vec<u64> = self.out.iter().filter_map(waits_too).collect();
+        queue.sort_unstable();
+        Some(LockWait { object: WaitedObject::Transaction(xid), holders: vec![blocker], queue })
+    }
     fn remove(&mut self, owner: u64) {
-        self.in_line.remove(&owner);
-        for to in self.out.remove(&owner).unwrap_or_default() {
+        for to in self.out.remove(&owner).map_or_else(Vec::new, |edges| edges.blockers) {
             if let Some(n) = self.incoming.get_mut(&to) {
                 *n -= 1;
                 if *n == 0 {
@@ -209,9 +245,9 @@ impl WaitEdges {
 }
 impl WaitGraph {
     /// `owner` now waits for `blockers` (instead of any before) because of a row. Some: that closes a cycle, and
-    /// nothing was added. `in_line`: the blockers wait for the row themselves.
+    /// nothing was added.
     #[must_use]
-    pub fn wait(&self, owner: u64, blockers: &[u64], in_line: bool) -> Option<Vec<WaitLink>> {
+    pub fn wait(&self, owner: u64, blockers: &[u64], wait: RowWait) -> Option<Vec<WaitLink>> {
         let mut g = crate::lock(&self.inner);
         g.remove(owner);
         if let Some(cycle) = g.cycle(owner, blockers, None) {
@@ -220,10 +256,7 @@ impl WaitGraph {
         for b in blockers {
             *g.incoming.entry(*b).or_default() += 1;
         }
-        g.out.insert(owner, blockers.to_vec());
-        if in_line {
-            g.in_line.insert(owner);
-        }
+        g.out.insert(owner, RowEdges { blockers: blockers.to_vec(), wait });
         None
     }
     /// `owner` now waits, last of all, for a table or advisory lock. `held`: who holds it, and the bits of the modes.
@@ -317,7 +350,7 @@ impl WaitGraph {
         let mut guard = crate::lock(&self.inner);
         let WaitEdges { out, incoming, .. } = &mut *guard;
         if incoming.remove(&owner).is_some() {
-            out.values_mut().for_each(|blockers| blockers.retain(|b| *b != owner));
+            out.values_mut().for_each(|edges| edges.blockers.retain(|b| *b != owner));
         }
     }
     /// Notes that the owner no longer waits for a row.
@@ -326,8 +359,22 @@ impl WaitGraph {
     }
     /// Does the owner wait behind others for a row?
     pub(crate) fn is_in_line(&self, owner: u64) -> bool {
+        crate::lock(&self.inner).is_in_line(owner)
+    }
+    /// Does the owner wait for anything? It does not from the moment on at which somebody lets it have what it waited
+    /// for, or look for it, though it may not run yet.
+    pub(crate) fn is_waiting(&self, owner: u64) -> bool {
         let g = crate::lock(&self.inner);
-        g.in_line.contains(&owner) && g.out.get(&owner).is_some_and(|ahead| ahead.iter().all(|a| g.out.contains_key(a)))
+        g.wanted.contains_key(&owner) || g.out.get(&owner).is_some_and(|edges| !edges.blockers.is_empty())
+    }
+    /// What the owner waits for, as far as it is known here: a transaction may be 0, and who is in line for a row is
+    /// its queue's to tell.
+    pub(crate) fn wait_of(&self, owner: u64) -> Option<LockWait> {
+        let g = crate::lock(&self.inner);
+        match g.wanted.get(&owner) {
+            Some((tag, mode)) => Some(g.tags.get(tag)?.wait_for(*tag, *mode)),
+            None => g.row_wait_of(owner),
+        }
     }
     /// The owners that this one waits for.
     pub fn blockers_of(&self, owner: u64) -> Vec<u64> {
@@ -337,7 +384,7 @@ impl WaitGraph {
                 let place = waited.place_of(owner);
                 waited.holders(owner, mode).chain(waited.waiters(owner, mode, 0..place)).collect()
             }
-            None => g.out.get(&owner).cloned().unwrap_or_default(),
+            None => g.out.get(&owner).map_or_else(Vec::new, |edges| edges.blockers.clone()),
         }
     }
 }
@@ -345,6 +392,7 @@ impl WaitGraph {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::RowLockMode;
 
     fn wait_for(graph: &WaitGraph, owner: u64, wanted: (LockTag, LockMode), holders: &[u64]) -> bool {
         graph
@@ -352,8 +400,10 @@ mod tests {
             .is_some()
     }
 
-    fn wait(graph: &WaitGraph, owner: u64, blockers: &[u64], in_line: bool) -> bool {
-        let cycle = graph.wait(owner, blockers, in_line);
+    const ROW: RowWait = RowWait { xid: 70, row: Some(((3, 9), RowLockMode::Update)), in_line: false };
+
+    fn wait(graph: &WaitGraph, owner: u64, blockers: &[u64]) -> bool {
+        let cycle = graph.wait(owner, blockers, ROW);
         cycle.map(|c| graph.refuse(owner, c)).is_some()
     }
 
@@ -368,13 +418,13 @@ mod tests {
         assert_eq!(graph.blockers_of(3), [9, 1, 2]);
         // The one in the middle gives up; it may wait for the last one then, the first one may not.
         graph.left(2, tag);
-        assert!(graph.wait(2, &[3], false).is_none());
+        assert!(graph.wait(2, &[3], ROW).is_none());
         graph.done(2);
         graph.left(1, tag);
         graph.holds(1, tag, exclusive.1.conflict_bits());
         graph.holds(9, tag, 0);
-        assert!(graph.wait(9, &[3], false).is_none());
-        assert!(wait(&graph, 1, &[3], false));
+        assert!(graph.wait(9, &[3], ROW).is_none());
+        assert!(wait(&graph, 1, &[3]));
     }
 
     #[test]
@@ -384,8 +434,8 @@ mod tests {
         for owner in 1..5_000 {
             assert!(!wait_for(&graph, owner, exclusive, &[9_000]));
         }
-        assert!(graph.wait(9_001, &[4_999], false).is_none());
-        assert!(wait(&graph, 9_000, &[9_001], false));
+        assert!(graph.wait(9_001, &[4_999], ROW).is_none());
+        assert!(wait(&graph, 9_000, &[9_001]));
         assert_eq!(graph.take_refused(9_000).len(), 3);
     }
 
@@ -393,14 +443,14 @@ mod tests {
     fn a_cycle_is_refused_and_told() {
         let graph = WaitGraph::default();
         let table = (LockTag(1, 2, 3), LockMode::Exclusive);
-        assert!(graph.wait(1, &[2, 9], false).is_none());
+        assert!(graph.wait(1, &[2, 9], ROW).is_none());
         assert!(!wait_for(&graph, 2, table, &[8, 3]));
-        assert!(wait(&graph, 3, &[7, 1], false));
+        assert!(wait(&graph, 3, &[7, 1]));
         let waiting = |owner, blocker, wanted| WaitLink { owner, blocker, wanted };
         assert_eq!(graph.take_refused(3), [waiting(3, 1, None), waiting(1, 2, None), waiting(2, 3, Some(table))]);
         assert!(graph.take_refused(3).is_empty());
         graph.left(2, table.0);
-        assert!(graph.wait(3, &[1], false).is_none());
+        assert!(graph.wait(3, &[1], ROW).is_none());
         assert!(graph.inner.lock().unwrap().tags.is_empty() && graph.inner.lock().unwrap().holding.is_empty());
     }
 
@@ -408,13 +458,44 @@ mod tests {
     fn who_waited_for_a_row_given_back_waits_no_more() {
         let graph = WaitGraph::default();
         let advisory = (LockTag(2, 0, 7), LockMode::Exclusive);
-        assert!(graph.wait(1, &[5], false).is_none());
+        assert!(graph.wait(1, &[5], ROW).is_none());
         assert!(!wait_for(&graph, 2, advisory, &[5]));
         graph.rows_released(5);
-        assert!(graph.wait(5, &[1], false).is_none());
+        assert!(graph.wait(5, &[1], ROW).is_none());
         graph.done(5);
-        assert!(wait(&graph, 5, &[2], false));
+        assert!(wait(&graph, 5, &[2]));
         graph.left(2, advisory.0);
-        assert!(graph.wait(5, &[2], false).is_none());
+        assert!(graph.wait(5, &[2], ROW).is_none());
+    }
+
+    #[test]
+    fn a_wait_is_described() {
+        let graph = WaitGraph::default();
+        let shared = (LockTag(2, 0, 7), LockMode::Share);
+        assert!(graph.wait_of(1).is_none() && !graph.is_waiting(1));
+        assert!(!wait_for(&graph, 1, shared, &[9]));
+        assert!(!wait_for(&graph, 9, shared, &[]));
+        let wait = graph.wait_of(1).expect("a wait");
+        // Nobody but the one who wants it in another mode too holds it.
+        assert_eq!(
+            (wait.object, wait.holders, wait.queue),
+            (WaitedObject::Lock(shared.0, shared.1), vec![], vec![1, 9])
+        );
+        graph.left(1, shared.0);
+        assert!(graph.wait_of(1).is_none() && !graph.is_waiting(1));
+
+        assert!(graph.wait(2, &[5], ROW).is_none());
+        assert!(graph.wait(3, &[2], RowWait { in_line: true, ..ROW }).is_none());
+        assert!(graph.wait(4, &[5], RowWait { row: None, ..ROW }).is_none());
+        let of = |owner| graph.wait_of(owner).map(|wait| (wait.object, wait.holders, wait.queue));
+        assert_eq!(of(2), Some((WaitedObject::Transaction(70), vec![5], vec![2, 4])));
+        let (relation, row) = (RelationId(3), RowId::from_u64(9));
+        let row = WaitedObject::Row { relation, row, mode: RowLockMode::Update, holder: 70 };
+        assert_eq!(of(3), Some((row, vec![2], vec![3])));
+        // The first one has the row: it is the second one's transaction that the third waits for.
+        graph.done(2);
+        assert_eq!(of(3), Some((WaitedObject::Transaction(0), vec![2], vec![3])));
+        graph.rows_released(2);
+        assert!(of(3).is_none() && !graph.is_waiting(3));
     }
 }

@@ -152,7 +152,7 @@ impl Session {
     ) -> Result<String> {
         let node = statement.node();
         let command = command_of(&node);
-        self.note_command((command.tag)(node));
+        self.note_command((command.tag)(node), runtime);
         let call = Invocation { statement, node, alone, runtime };
         if let Handler::Transaction(run) = command.handler {
             return run(self, &call);
