@@ -244,7 +244,12 @@ impl Definitions<'_> {
     }
 
     /// Whether rows get another value than NULL for a new column, or one that its domain must be asked about.
-    fn has_own_value(&mut self, column: &super::create_table::NewColumn, identity: u8, runtime: &dyn Runtime) -> Result<bool> {
+    fn has_own_value(
+        &mut self,
+        column: &super::create_table::NewColumn,
+        identity: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<bool> {
         if column.generated != 0 || identity != 0 || column.sequence.is_some() {
             return Ok(true);
         }

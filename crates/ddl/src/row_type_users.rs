@@ -8,48 +8,65 @@
 
 use super::Definitions;
 use super::alter_type::names_column;
+use super::dependency::derived::dependencies_of;
 use crate::client::Runtime;
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_storage::LockMode;
-use kilndb_types::Datum;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A column in which rows of a type are stored, by itself or in whatever its values hold.
-pub(super) struct StoredRows {
-    pub table: Arc<Table>,
-    pub attnum: i16,
+struct StoredRows {
+    table: Arc<Table>,
+    attnum: i16,
+}
+
+/// Who uses a row type.
+#[derive(Default)]
+struct RowTypeUsers {
+    /// The type, and the types whose values have such rows in them.
+    types: Vec<Oid>,
+    columns: Vec<StoredRows>,
+    /// What else needs one of the types, by catalog and OID.
+    definitions: BTreeSet<(Oid, Oid)>,
 }
 
 impl Definitions<'_> {
-    /// Columns that store rows of the relation's type.
-    fn stored_rows(&mut self, relation: &Table, runtime: &dyn Runtime) -> Result<Vec<StoredRows>> {
-        let mut types = self.row_types(relation)?;
-        let mut found = Vec::new();
-        let mut looked = 0;
-        while let Some(ty) = types.get(looked).copied() {
-            looked += 1;
-            for row in self.dependents(PG_TYPE, ty, 0)? {
-                let object = row.oid("objid");
-                let more = match row.oid("classid") {
-                    PG_TYPE => self.type_and_arrays(object)?,
-                    PG_CLASS => match self.user_of_row(object, runtime)? {
-                        Some(user) if user.kind == TableKind::Composite => self.row_types(&user)?,
-                        Some(table) if table.oid != relation.oid => {
-                            found.push(StoredRows { table, attnum: row.int("objsubid") as i16 });
-                            continue;
-                        }
-                        _ => continue,
-                    },
-                    _ => continue,
-                };
-                let new: Vec<Oid> = more.into_iter().filter(|ty| !types.contains(ty)).collect();
-                types.extend(new);
+    /// Who uses the relation's row type, in PostgreSQL's order.
+    fn row_type_users(&mut self, relation: &Table, runtime: &dyn Runtime) -> Result<RowTypeUsers> {
+        let mut users = RowTypeUsers::default();
+        self.note_users(relation.type_oid, relation, &mut users, runtime)?;
+        Ok(users)
+    }
+
+    fn note_users(&mut self, ty: Oid, relation: &Table, users: &mut RowTypeUsers, runtime: &dyn Runtime) -> Result<()> {
+        if ty == 0 || users.types.contains(&ty) {
+            return Ok(());
+        }
+        users.types.push(ty);
+        let array = self.type_info(ty, runtime)?.array;
+        self.note_users(array, relation, users, runtime)?;
+        for row in self.dependents(PG_TYPE, ty, 0)? {
+            let (class, object) = (row.oid("classid"), row.oid("objid"));
+            match class {
+                PG_TYPE => self.note_users(object, relation, users, runtime)?,
+                PG_CLASS => match self.user_of_row(object, runtime)? {
+                    Some(user) if user.kind == TableKind::Composite => {
+                        self.note_users(user.type_oid, relation, users, runtime)?;
+                    }
+                    Some(table) if table.oid != relation.oid => {
+                        users.columns.push(StoredRows { table, attnum: row.int("objsubid") as i16 });
+                    }
+                    _ => _ = users.definitions.insert((class, object)),
+                },
+                _ => _ = users.definitions.insert((class, object)),
             }
         }
-        Ok(found)
+        Ok(())
     }
 
     /// A relation with attributes or rows of its own.
@@ -59,15 +76,9 @@ impl Definitions<'_> {
         Ok(user.filter(|user| kinds.contains(&user.kind)))
     }
 
-    /// A type that is made of another one, and the types of its arrays.
-    fn type_and_arrays(&mut self, ty: Oid) -> Result<Vec<Oid>> {
-        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(ty)])?;
-        Ok(std::iter::once(ty).chain(rows.first().map(|row| row.oid("typarray")).filter(|ty| *ty != 0)).collect())
-    }
-
     /// 0A000 if there may be stored values of the relation's row type: they would have to be computed anew.
     pub(super) fn refuse_stored_rows(&mut self, relation: &Table, runtime: &dyn Runtime) -> Result<()> {
-        match self.stored_rows(relation, runtime)?.first() {
+        match self.row_type_users(relation, runtime)?.columns.first() {
             None => Ok(()),
             Some(user) => {
                 let uses = if relation.kind == TableKind::Composite { "it" } else { "its row type" };
@@ -80,7 +91,8 @@ impl Definitions<'_> {
     pub(super) fn follow_row_type(&mut self, relation: Oid, runtime: &dyn Runtime) -> Result<()> {
         let relation = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(relation))?;
         let Some(relation) = relation.filter(|relation| relation.type_oid != 0) else { return Ok(()) };
-        let users = self.stored_rows(&relation, runtime)?;
+        let RowTypeUsers { columns: users, definitions, .. } = self.row_type_users(&relation, runtime)?;
+        self.refuse_rows_made(&relation, definitions, runtime)?;
         // Nobody begins an index over the old values meanwhile.
         for user in &users {
             self.lock_for_ddl(&user.table, LockMode::ShareUpdateExclusive, runtime)?;
@@ -93,6 +105,36 @@ impl Definitions<'_> {
             }
             self.delete_statistics(user.table.oid, Some(user.attnum), runtime)?;
             self.rebuild_indexes_of(&user, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// 0A000 if a definition makes rows of the type, by a cast of ROW or a constant, that have the wrong number of
+    /// fields now.
+    fn refuse_rows_made(
+        &mut self,
+        relation: &Table,
+        mut definitions: BTreeSet<(Oid, Oid)>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        // Where a row becomes one of the type without its name, each attribute is used.
+        let mut used: HashMap<(Oid, Oid), HashSet<i64>> = HashMap::new();
+        for row in self.dependents(PG_CLASS, relation.oid, 0)? {
+            used.entry((row.oid("classid"), row.oid("objid"))).or_default().insert(row.int("refobjsubid"));
+        }
+        // One attribute may be new.
+        let live = relation.columns.iter().filter(|column| !column.dropped).count();
+        definitions
+            .extend(used.into_iter().filter(|(_, attributes)| attributes.len() + 1 >= live).map(|(user, _)| user));
+        for (class, object) in definitions {
+            let bound =
+                self.context_mut().with_catalog(runtime, |host| dependencies_of(host, class, object).map(|_| ()));
+            if let Err(e) = bound {
+                let shown = self.object_shown(ObjectAddress::object(class, object), runtime)?;
+                let word = if relation.kind == TableKind::Composite { "type" } else { "table" };
+                let message = format!("cannot alter {word} \"{}\" because {shown} makes rows of it", relation.name);
+                return Err(Error::unsupported(message).with_detail(e.message().to_string()));
+            }
         }
         Ok(())
     }

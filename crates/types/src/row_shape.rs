@@ -236,7 +236,9 @@ mod tests {
         };
         let read = shape.read(array(row(&[1, 2])));
         let (Datum::Array(read), false) = (&read, shape.writes_plainly()) else { panic!("not an array") };
-        let (Datum::Record(first), Datum::Null) = (&read.elements[0], &read.elements[1]) else { panic!("not a record") };
+        let (Datum::Record(first), Datum::Null) = (&read.elements[0], &read.elements[1]) else {
+            panic!("not a record")
+        };
         assert_eq!(numbers(&first.fields[0].1), [Some(2)]);
     }
 }
