@@ -43,7 +43,7 @@ impl Binder<'_> {
     /// A literal as [`Binder::literal`] makes it, with the type modifier that the type's input function gets to see.
     pub(crate) fn literal_typmod(&self, text: &str, ty: Oid, typmod: i32, loc: i32) -> Result<Expr> {
         self.note_literal((ty, typmod), text, loc);
-        self.note_value(ty, text, loc);
+        self.note_value(ty, text, loc)?;
         if matches!(ty, oids::TEXT | oids::VARCHAR | oids::UNKNOWN | oids::CSTRING) {
             return Ok(Expr::new(ExprKind::Const(Datum::text(text)), ty).at(loc));
         }

@@ -496,13 +496,17 @@ impl Binder<'_> {
         }
     }
 
-    /// A constant of a user's type, if it has labels of an enum in it: they may get other names.
-    pub(super) fn note_value(&self, ty: Oid, text: &str, loc: i32) {
-        let Some(names) = self.wanted_names().filter(|_| has_labels(ty, self.catalog)) else { return };
-        // What cannot be read is an error, which whoever binds the constant tells.
-        if let Ok(value) = with_context(self.catalog, |cx| io::input(ty, text, -1, cx)) {
-            names.values.borrow_mut().push((loc, ty, value));
+    /// A constant of a user's type, if it has labels of an enum in it: they may get other names. 22P02 if it is a row with
+    /// another number of fields than its type has: nobody could use the definition.
+    pub(super) fn note_value(&self, ty: Oid, text: &str, loc: i32) -> Result<()> {
+        let Some(names) = self.wanted_names().filter(|_| ty >= FIRST_USER_OID) else { return Ok(()) };
+        match with_context(self.catalog, |cx| io::input(ty, text, -1, cx)) {
+            Ok(value) if has_labels(ty, self.catalog) => names.values.borrow_mut().push((loc, ty, value)),
+            Err(e) if e.message().starts_with("malformed record literal") => return Err(self.at(e, loc)),
+            // Settings may decide how a constant is read: whoever uses it is told of other errors.
+            Ok(_) | Err(_) => {}
         }
+        Ok(())
     }
 
     /// The columns of `items` instead of a star.

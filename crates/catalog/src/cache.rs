@@ -22,7 +22,7 @@ use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
 use super::store::{CatalogRow, CatalogStore, shape};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use super::trigger::ForeignKeyFiring;
-use kilndb_base::hash::{HashMap, HashMapExt};
+use kilndb_base::hash::{HashMap, HashMapExt, HashSet};
 use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, MutexGuard};
@@ -36,6 +36,8 @@ pub(super) struct CachedObjects {
     tables: HashMap<Oid, Option<Arc<Table>>>,
     /// The tables of the indexes of `tables`.
     tables_of_indexes: HashMap<Oid, Oid>,
+    /// The tables that store rows of a relation's type.
+    tables_of_row_types: HashMap<Oid, HashSet<Oid>>,
     table_names: HashMap<(Oid, String), Option<Oid>>,
     types: HashMap<Oid, Option<Arc<TypeInfo>>>,
     type_names: HashMap<(Oid, String), Option<Oid>>,
@@ -84,6 +86,9 @@ impl CachedObjects {
         for index in found.iter().flat_map(|table| &table.indexes) {
             self.tables_of_indexes.insert(index.oid, oid);
         }
+        for relation in found.iter().flat_map(|table| &table.row_types) {
+            self.tables_of_row_types.entry(*relation).or_default().insert(oid);
+        }
         self.tables.insert(oid, found.clone());
     }
     /// Forgets what has changed.
@@ -96,6 +101,10 @@ impl CachedObjects {
             self.tables.remove(oid);
             self.types.remove(oid);
             self.kept_partitions.remove(oid);
+            for user in self.tables_of_row_types.remove(oid).into_iter().flatten() {
+                self.tables.remove(&user);
+                self.kept_partitions.remove(&user);
+            }
         }
         for name in &changes.names {
             self.table_names.remove(name);
@@ -123,6 +132,7 @@ impl ObjectCache {
         let objects = CachedObjects {
             tables: known.tables.clone(),
             tables_of_indexes: known.tables_of_indexes.clone(),
+            tables_of_row_types: known.tables_of_row_types.clone(),
             types: known.types.clone(),
             schemas: known.schemas.clone(),
             schema_names: known.schema_names.clone(),
@@ -395,6 +405,13 @@ impl CatalogReader<'_> {
         }
     }
 
+    /// What a table that is found consists of.
+    fn note_parts(&self, found: &Option<Arc<Table>>) {
+        let Some(table) = found.as_ref().filter(|_| self.asked.is_some()) else { return };
+        table.indexes.iter().for_each(|index| self.note_found(index.oid));
+        table.row_types.iter().for_each(|relation| self.note_found(*relation));
+    }
+
     pub fn find_relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Oid>> {
         self.note_asked(schema, name);
         for schema in self.schemas_to_search(schema, true)? {
@@ -422,13 +439,18 @@ impl CatalogReader<'_> {
             b'c' => TableKind::Composite,
             _ => return Ok(None),
         };
-        let columns = self.load_columns(oid)?;
+        let mut columns = self.load_columns(oid)?;
+        let mut row_types = Vec::new();
         let mut stored_types = Vec::with_capacity(columns.len());
         for column in &columns {
             stored_types.push(self.storage_type(column.type_oid)?);
         }
         let mut descriptor = RowDescriptor::new(&stored_types)?;
-        for (layout, column) in descriptor.columns.iter_mut().zip(&columns) {
+        for (layout, column) in descriptor.columns.iter_mut().zip(&mut columns).filter(|(_, column)| !column.dropped) {
+            if let Some(shape) = self.stored_shape(column.type_oid, &mut row_types)? {
+                column.missing = shape.read(std::mem::take(&mut column.missing));
+                layout.shape_by(Arc::new(shape));
+            }
             let (base, typmod) = super::user_types::shown_type(column.type_oid, column.typmod, self);
             if layout.type_oid == oids::BPCHAR && base == oids::BPCHAR && typmod >= 4 {
                 layout.pad_to(typmod as u32 - 4);
@@ -449,6 +471,7 @@ impl CatalogReader<'_> {
             delete_rows: class.texts("reloptions").iter().any(|o| o.strip_prefix(DELETE_ROWS_OPTION) == Some("=true")),
             type_oid: class.oid("reltype"),
             descriptor: Arc::new(descriptor),
+            row_types,
             columns,
             storage: RelationId(class.oid("relfilenode")),
             indexes,
@@ -752,6 +775,7 @@ impl CatalogReader<'_> {
             type_oid: table.type_oid,
             columns,
             descriptor: shape(table.oid)?.descriptor.clone(),
+            row_types: Vec::new(),
             storage: store.relation(table.oid)?.id(),
             indexes,
             checks: Vec::new(),
@@ -799,14 +823,14 @@ impl CatalogView for CatalogReader<'_> {
         self.note_found(oid);
         let known = self.objects(oid).tables.get(&oid).cloned();
         if let Some(known) = known {
-            known.iter().flat_map(|table| &table.indexes).for_each(|index| self.note_found(index.oid));
+            self.note_parts(&known);
             return self.own_instance(known);
         }
         let found = match BUILTINS.tables.iter().find(|t| t.oid == oid) {
             Some(system) => Some(self.system_table(system)?),
             None => self.load_table(oid)?,
         };
-        found.iter().flat_map(|table| &table.indexes).for_each(|index| self.note_found(index.oid));
+        self.note_parts(&found);
         self.objects(oid).keep_table(oid, &found);
         self.own_instance(found)
     }

@@ -33,6 +33,7 @@ mod partition_read;
 pub mod qualified_name;
 pub mod routine;
 mod routine_read;
+pub mod row_shape;
 mod rows;
 pub mod store;
 pub mod temporary;

@@ -38,6 +38,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Storage format of a row: one entry per element of `columns`.
     pub descriptor: Arc<RowDescriptor>,
+    /// Relations whose row types are stored in columns of this one: the descriptor is made of their attributes, too.
+    pub row_types: Vec<Oid>,
     /// Where the rows are (0 for views).
     pub storage: RelationId,
     pub indexes: Vec<Arc<Index>>,

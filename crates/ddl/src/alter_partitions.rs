@@ -72,6 +72,9 @@ impl Definitions<'_> {
         if !only && recurses(c) && !of_key {
             self.alter_below(&partitions, c, source, runtime)?;
         }
+        if c.subtype == A::AT_AlterColumnType {
+            self.validate_tree_keys(table.oid, c.name().unwrap_or(""), runtime)?;
+        }
         if let (Some((mode, which)), false) = (firing_mode(c.subtype, c.name().unwrap_or("")), only) {
             return self.enable_clones(table, which, mode, runtime);
         }

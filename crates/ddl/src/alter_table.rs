@@ -158,7 +158,6 @@ impl Definitions<'_> {
             .any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
         column.not_null |= is_primary;
         self.refuse_inner_self(table.type_oid, column.type_oid, 0, runtime)?;
-        self.refuse_stored_rows(table, runtime)?;
         let not_null = column.not_null;
         let attnum = self.attach_column(table, &column, false, runtime)?;
         if table.kind == TableKind::Partitioned {
@@ -198,6 +197,9 @@ impl Definitions<'_> {
         let has_rows = !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
             && self.table_with_row(table, RowCondition::All, runtime)?.is_some();
         let has_domain = self.type_info(column.type_oid, runtime)?.kind == b'd';
+        if table.kind == TableKind::Table && self.has_own_value(&column, identity, runtime)? {
+            self.refuse_stored_rows(table, runtime)?;
+        }
         let constant = match &column.default_sql {
             Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
                 self.constant_default(sql, column.type_oid, column.typmod, runtime)?
@@ -217,6 +219,10 @@ impl Definitions<'_> {
             self.keep_with_table(sequence, table.oid, runtime)?;
         }
         if let Some(value) = constant {
+            let value = self.context_mut().with_catalog(runtime, |host| {
+                let shape = host.reader.stored_shape(column.type_oid, &mut Vec::new())?;
+                Ok(shape.map_or(value.clone(), |shape| shape.written(value)))
+            })?;
             let missing = array(column.type_oid, vec![value]);
             self.update_attribute(table.oid, attnum, runtime, |row| {
                 row.set("atthasmissing", Datum::Bool(true));
@@ -233,7 +239,31 @@ impl Definitions<'_> {
         if identity != 0 {
             self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
         }
+        self.follow_row_type(table.oid, runtime)?;
         Ok(attnum)
+    }
+
+    /// Whether rows get another value than NULL for a new column, or one that its domain must be asked about.
+    fn has_own_value(
+        &mut self,
+        column: &super::create_table::NewColumn,
+        identity: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<bool> {
+        if column.generated != 0 || identity != 0 || column.sequence.is_some() {
+            return Ok(true);
+        }
+        if column.default_sql.is_some() {
+            return Ok(!super::default::says_nothing(column));
+        }
+        let mut info = self.type_info(column.type_oid, runtime)?;
+        while let Some(domain) = info.domain.clone() {
+            if domain.not_null || domain.default_sql.is_some() || !domain.checks.is_empty() {
+                return Ok(true);
+            }
+            info = self.type_info(info.base_type, runtime)?;
+        }
+        Ok(false)
     }
 
     /// The value of a default that is the same for every row; None if it must be computed for each.

@@ -94,13 +94,9 @@ impl Definitions<'_> {
 
     fn change_type(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<()> {
         let TypeChange { table, column, type_oid, typmod, .. } = *change;
+        self.refuse_stored_rows(table, runtime)?;
         let users = self.expressions_of(change, runtime)?;
         let keys = keys_of(table, column.attnum);
-        if table.kind == TableKind::Partitioned && !keys.referenced.is_empty() {
-            let message =
-                "changing the type of a column of a partitioned table that a foreign key references is not supported";
-            return Err(Error::unsupported(message));
-        }
         let default = self.converted_default(change, runtime)?;
         self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
         self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
@@ -320,9 +316,29 @@ impl Definitions<'_> {
         }
         for key in keys.all().filter(|key| key.enforced && key.validated) {
             let (referencing, referenced) = self.key_tables(key, runtime)?;
-            if referencing.kind == TableKind::Partitioned {
+            if referencing.kind == TableKind::Partitioned || self.is_part_of_tree_key(&table, key)? {
                 continue;
             }
+            self.validate_foreign_key(key_pair(key, &referencing, &referenced), &key.name, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a foreign key of a partition is one of the whole tree's, which holds or not once all partitions have
+    /// their new rows.
+    fn is_part_of_tree_key(&mut self, table: &Table, key: &ForeignKey) -> Result<bool> {
+        if key.part_of == 0 || table.partition_of == 0 {
+            return Ok(false);
+        }
+        Ok(key.table == table.oid || self.constraint_row(key.part_of)?.is_some_and(|w| w.oid("conrelid") == key.table))
+    }
+
+    /// ALTER COLUMN … TYPE of a partitioned table, whose partitions have their new rows: its foreign keys hold for them.
+    pub(super) fn validate_tree_keys(&mut self, table: Oid, column: &str, runtime: &dyn Runtime) -> Result<()> {
+        let table = self.context_mut().table_by_oid(table, runtime)?;
+        let keys = keys_of(&table, column_of(&table, column)?.attnum);
+        for key in keys.all().filter(|key| key.part_of == 0 && key.enforced && key.validated) {
+            let (referencing, referenced) = self.key_tables(key, runtime)?;
             self.validate_foreign_key(key_pair(key, &referencing, &referenced), &key.name, runtime)?;
         }
         Ok(())
@@ -344,9 +360,19 @@ impl Definitions<'_> {
             }
             let pair = key_pair(key, &referencing, &referenced);
             let operators = operator_columns(&self.equality_operators(pair, &key.name, runtime)?);
-            self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key.oid, runtime, |row| {
-                operators.into_iter().for_each(|(name, value)| row.set(name, value));
-            })?;
+            self.set_key_operators(key.oid, &operators, runtime)?;
+        }
+        Ok(())
+    }
+
+    /// The operators of a foreign key and of all rows that point at it: partitions have the columns' types, or get them.
+    fn set_key_operators(&mut self, key: Oid, operators: &[(&str, Datum)], runtime: &dyn Runtime) -> Result<()> {
+        self.update_row(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, key, runtime, |row| {
+            operators.iter().for_each(|(name, value)| row.set(name, value.clone()));
+        })?;
+        let Some(row) = self.constraint_row(key)? else { return Ok(()) };
+        for part in self.parts_of_key(&row)? {
+            self.set_key_operators(part.oid("oid"), operators, runtime)?;
         }
         Ok(())
     }
@@ -444,6 +470,11 @@ fn keys_of(table: &Table, attnum: i16) -> ColumnKeys {
     }
 }
 
-fn names_column(host: &StatementHost<'_>, table: &Arc<Table>, sql: &str, column: ObjectAddress) -> Result<bool> {
+pub(super) fn names_column(
+    host: &StatementHost<'_>,
+    table: &Arc<Table>,
+    sql: &str,
+    column: ObjectAddress,
+) -> Result<bool> {
     Ok(BoundText::expression(sql, VisibleColumns::Table(table), &host.reader)?.refers_to(column))
 }

@@ -10,6 +10,8 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
+use kilndb_catalog::row_shape::HAS_FIELD;
+use kilndb_catalog::store::array;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -63,7 +65,6 @@ impl Definitions<'_> {
     pub(super) fn delete_column(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
         let table = self.context_mut().table_by_oid(table, runtime)?;
         let Some(column) = table.columns.iter().find(|c| !c.dropped && c.attnum == attnum) else { return Ok(()) };
-        self.refuse_stored_rows(&table, runtime)?;
         self.delete_statistics(table.oid, Some(attnum), runtime)?;
         let comment = [Datum::Oid(table.oid), Datum::Oid(PG_CLASS), Datum::Int4(i32::from(attnum))];
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &comment, runtime)?;
@@ -77,6 +78,11 @@ impl Definitions<'_> {
             row.set("attnotnull", Datum::Bool(false));
             row.set("atthasdef", Datum::Bool(false));
             row.set("attname", Datum::text(format!("........pg.dropped.{attnum}........")));
-        })
+            row.set("attfdwoptions", array(oids::TEXT, vec![Datum::text(HAS_FIELD)]));
+        })?;
+        if table.type_oid != 0 {
+            self.narrowed.insert(table.oid);
+        }
+        Ok(())
     }
 }

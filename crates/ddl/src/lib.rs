@@ -50,6 +50,7 @@ mod renaming;
 mod role;
 mod role_setting;
 mod routine_objects;
+mod row_type_users;
 mod schema;
 mod sequence;
 mod stored_text;
@@ -137,11 +138,13 @@ pub struct Definitions<'a> {
     lock: Option<LockMode>,
     /// Objects whose definitions have been written, and whose dependencies are not settled yet.
     changed: BTreeSet<(Oid, Oid)>,
+    /// Relations that have lost attributes, and whose rows may be stored in columns of others.
+    narrowed: BTreeSet<Oid>,
 }
 
 impl<'a> Definitions<'a> {
     pub fn new(host: &'a mut dyn DefinitionHost, command: &'static str, lock: Option<LockMode>) -> Definitions<'a> {
-        Definitions { host, command, lock, changed: BTreeSet::new() }
+        Definitions { host, command, lock, changed: BTreeSet::new(), narrowed: BTreeSet::new() }
     }
 }
 

@@ -29,7 +29,7 @@ pub(super) struct NameCounter {
 }
 
 impl Definitions<'_> {
-    fn constraint_row(&mut self, oid: Oid) -> Result<Option<CatalogRow>> {
+    pub(super) fn constraint_row(&mut self, oid: Oid) -> Result<Option<CatalogRow>> {
         Ok(self
             .context_mut()
             .catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_OID_INDEX, &[Datum::Oid(oid)])?

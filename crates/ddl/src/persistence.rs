@@ -119,6 +119,7 @@ impl Definitions<'_> {
             return Err(Error::new(sqlstate::OBJECT_IN_USE, message));
         }
         self.check_neighbours(table, to, runtime)?;
+        self.refuse_stored_rows(table, runtime)?;
         let letter = storage_letter(to, &self.options_of(table.oid)?);
         self.move_table(table, letter, runtime)?;
         self.move_owned(table, letter, runtime)

@@ -161,7 +161,7 @@ impl Definitions<'_> {
         Ok(any || !table.indexes.is_empty())
     }
 
-    fn rebuild_index(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn rebuild_index(&mut self, table: &Arc<Table>, index: Oid, runtime: &dyn Runtime) -> Result<()> {
         let missing = || Error::internal("an index is not one of its table");
         let old = table.indexes.iter().find(|i| i.oid == index).cloned().ok_or_else(missing)?;
         if old.is_in_whole {

@@ -2,7 +2,8 @@
 //!
 //! Invariants
 //! 1. A column depends on its type (pg_depend 'n'), so that a type's users are found without a scan.
-//! 2. A composite type whose values are stored somewhere keeps its attributes: stored values are read by position.
+//! 2. Stored values of a composite type outlive changes of its attributes, but for changes of their types
+//!    (`row_type_users`).
 
 use super::Definitions;
 use super::create_table::NewTable;
@@ -13,7 +14,7 @@ use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{CatalogRow, CatalogWriter};
-use kilndb_catalog::{CatalogView, Table, TableKind, TypeInfo};
+use kilndb_catalog::{CatalogView, TableKind, TypeInfo};
 use kilndb_syntax::raw::{DropBehavior, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -405,53 +406,6 @@ impl Definitions<'_> {
             inner.extend(table.columns.iter().filter(|c| !c.dropped).map(|c| c.type_oid));
         }
         inner.into_iter().try_for_each(|ty| self.refuse_inner_self(row_type, ty, depth + 1, runtime))
-    }
-
-    /// Stored values of a row type are read by position: 0A000 if there may be some.
-    pub(super) fn refuse_stored_rows(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<()> {
-        let mut types = self.row_types(table)?;
-        let mut looked = 0;
-        while let Some(ty) = types.get(looked).copied() {
-            looked += 1;
-            for row in self.dependents(PG_TYPE, ty, 0)? {
-                let object = row.oid("objid");
-                if row.oid("classid") == PG_TYPE {
-                    types.push(object);
-                    types.extend(
-                        self.context_mut()
-                            .catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(object)])?
-                            .first()
-                            .map(|r| r.oid("typarray")),
-                    );
-                    continue;
-                }
-                let user = if row.oid("classid") == PG_CLASS {
-                    self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(object))?
-                } else {
-                    None
-                };
-                match user {
-                    Some(user) if user.kind == TableKind::Composite => {
-                        let more: Vec<Oid> =
-                            self.row_types(&user)?.into_iter().filter(|t| !types.contains(t)).collect();
-                        types.extend(more);
-                    }
-                    Some(user)
-                        if matches!(user.kind, TableKind::Table | TableKind::Partitioned) && user.oid != table.oid =>
-                    {
-                        let column = user.columns.get(row.int("objsubid") as usize - 1).map_or("", |c| c.name.as_str());
-                        let word = if table.kind == TableKind::Composite { "type" } else { "table" };
-                        let uses = if word == "type" { "it" } else { "its row type" };
-                        return Err(Error::unsupported(format!(
-                            "cannot alter {word} \"{}\" because column \"{}.{column}\" uses {uses}",
-                            table.name, user.name
-                        )));
-                    }
-                    _ => {}
-                }
-            }
-        }
-        Ok(())
     }
 
     /// ALTER TYPE … RENAME TO.

@@ -10,6 +10,7 @@ use crate::acl::AclItem;
 use crate::network::Inet;
 use crate::numeric::{Numeric, NumericKind};
 use crate::range::{self, Multirange, Range, RangeBound, RangeType};
+use crate::row_shape::StoredShape;
 use crate::types::{self, OpaqueValue};
 use crate::{Array, Datum, Interval, Record, cast};
 use kilndb_base::bytes::{ByteReader, put_varint};
@@ -65,6 +66,8 @@ pub struct RowDescriptor {
 pub struct ColumnLayout {
     pub type_oid: Oid,
     pub storage: PhysicalType,
+    /// Of a type that has composite values in it.
+    shape: Option<Arc<StoredShape>>,
 }
 
 /// How values of a type are stored. Types not known here are stored self-describing.
@@ -76,7 +79,7 @@ impl RowDescriptor {
         Ok(RowDescriptor {
             columns: type_oids
                 .iter()
-                .map(|&type_oid| ColumnLayout { type_oid, storage: physical_type(type_oid) })
+                .map(|&type_oid| ColumnLayout { type_oid, storage: physical_type(type_oid), shape: None })
                 .collect(),
         })
     }
@@ -85,6 +88,15 @@ impl ColumnLayout {
     /// A column of char(n): the blanks at the end of its values are not stored.
     pub fn pad_to(&mut self, characters: u32) {
         self.storage = PhysicalType::Padded(characters);
+    }
+    /// A column whose values are stored with a field for each attribute that their type has ever had.
+    pub fn shape_by(&mut self, shape: Arc<StoredShape>) {
+        self.shape = Some(shape);
+    }
+    /// What is stored, where that is not the value as it is.
+    fn shaped(&self, value: &Datum) -> Option<Datum> {
+        let shape = self.shape.as_ref().filter(|shape| !shape.writes_plainly())?;
+        (!matches!(value, Datum::Stored(_))).then(|| shape.written(value.clone()))
     }
 }
 impl PhysicalType {
@@ -125,8 +137,12 @@ pub fn encode_row(desc: &RowDescriptor, values: &[Datum], out: &mut Vec<u8>) -> 
         }
     }
     for (column, value) in desc.columns.iter().zip(values) {
-        if !value.is_null() {
-            encode_value(column.storage, value, out)?;
+        if value.is_null() {
+            continue;
+        }
+        match column.shape.is_some().then(|| column.shaped(value)).flatten() {
+            None => encode_value(column.storage, value, out)?,
+            Some(shaped) => encode_value(column.storage, &shaped, out)?,
         }
     }
     Ok(())
@@ -583,12 +599,16 @@ fn header<'a>(r: &mut ByteReader<'a>) -> Option<Header<'a>> {
     Some(Header { count, nulls })
 }
 
-fn get_wanted(storage: PhysicalType, want: ColumnFetch, r: &mut ByteReader<'_>) -> Option<Datum> {
+fn get_wanted(column: &ColumnLayout, want: ColumnFetch, r: &mut ByteReader<'_>) -> Option<Datum> {
     if want != ColumnFetch::Stored {
-        return get_value(storage, r);
+        let value = get_value(column.storage, r)?;
+        return Some(match &column.shape {
+            None => value,
+            Some(shape) => shape.read(value),
+        });
     }
     let bytes = r.remaining();
-    skip_value(storage, r)?;
+    skip_value(column.storage, r)?;
     Some(Datum::Stored(bytes[..bytes.len() - r.remaining().len()].into()))
 }
 /// Appends exactly one datum per described column: NULL where a column is not needed or not stored.
@@ -616,7 +636,7 @@ pub fn decode_row(
             skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
             out.push(Datum::Null);
         } else {
-            out.push(get_wanted(column.storage, want, &mut r).ok_or_else(corrupted)?);
+            out.push(get_wanted(column, want, &mut r).ok_or_else(corrupted)?);
         }
     }
     if needed.is_none() && !r.is_empty() {
@@ -652,7 +672,7 @@ pub fn decode_needed(desc: &RowDescriptor, bytes: &[u8], needed: &[ColumnFetch],
                 out.push(Datum::Int8(r.i64().ok_or_else(corrupted)?))
             }
             (false, ColumnFetch::Nothing) => skip_value(column.storage, &mut r).ok_or_else(corrupted)?,
-            (false, want) => out.push(get_wanted(column.storage, *want, &mut r).ok_or_else(corrupted)?),
+            (false, want) => out.push(get_wanted(column, *want, &mut r).ok_or_else(corrupted)?),
         }
     }
     Ok(true)
@@ -685,7 +705,7 @@ pub fn decode_column(desc: &RowDescriptor, bytes: &[u8], index: usize) -> Result
         }
     }
     let column = desc.columns.get(index).ok_or_else(corrupted)?;
-    get_value(column.storage, &mut r).ok_or_else(corrupted)
+    get_wanted(column, ColumnFetch::Value, &mut r).ok_or_else(corrupted)
 }
 /// A tsvector column as it is stored.
 pub enum StoredVector<'a> {

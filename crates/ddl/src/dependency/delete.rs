@@ -45,7 +45,9 @@ impl Definitions<'_> {
         for object in plan.objects() {
             self.delete_object_alone(object, &wholes, runtime)?;
         }
-        self.settle_dependencies(runtime)
+        self.settle_dependencies(runtime)?;
+        // Not before: indexes that would be built anew may have gone, too.
+        std::mem::take(&mut self.narrowed).into_iter().try_for_each(|relation| self.follow_row_type(relation, runtime))
     }
 
     fn delete_object_alone(

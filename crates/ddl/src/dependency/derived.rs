@@ -28,7 +28,7 @@ pub(crate) const PARTITION_PRIMARY: u8 = b'P';
 pub(crate) const PARTITION_SECONDARY: u8 = b'S';
 
 /// The rows of pg_depend that an object has by its definition; None: there is no such object (any more).
-pub(super) fn dependencies_of<'h, 's>(
+pub(crate) fn dependencies_of<'h, 's>(
     host: &'h StatementHost<'s>,
     class: Oid,
     object: Oid,

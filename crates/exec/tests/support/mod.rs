@@ -262,6 +262,7 @@ impl Db {
             type_oid: 0,
             columns: cols,
             descriptor: Arc::new(RowDescriptor::new(&types).unwrap()),
+            row_types: Vec::new(),
             storage: heap.id(),
             indexes: list,
             checks: Vec::new(),
