@@ -13,7 +13,7 @@ use super::scope::{NsColumn, NsItem, Scope};
 use super::text_scan::*;
 use super::tracked_text::{ColumnName, FromRelation, NamedObject, TrackedText};
 use super::variables::Variables;
-use kilndb_base::{Error, Oid, Result};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{FIRST_USER_OID, PG_CATALOG};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::{PG_CLASS, PG_OPERATOR, PG_PROC, PG_TS_CONFIG, PG_TS_DICT, PG_TYPE};
@@ -496,13 +496,13 @@ impl Binder<'_> {
         }
     }
 
-    /// A constant of a user's type, if it has labels of an enum in it: they may get other names. 22P02 if it is a row with
-    /// another number of fields than its type has: nobody could use the definition.
+    /// A constant of a user's type, if it has labels of an enum in it: they may get other names. 22P02 if it is no value of
+    /// the type, as a row with another number of fields: nobody could use the definition.
     pub(super) fn note_value(&self, ty: Oid, text: &str, loc: i32) -> Result<()> {
         let Some(names) = self.wanted_names().filter(|_| ty >= FIRST_USER_OID) else { return Ok(()) };
         match with_context(self.catalog, |cx| io::input(ty, text, -1, cx)) {
             Ok(value) if has_labels(ty, self.catalog) => names.values.borrow_mut().push((loc, ty, value)),
-            Err(e) if e.message().starts_with("malformed record literal") => return Err(self.at(e, loc)),
+            Err(e) if e.sqlstate() == sqlstate::INVALID_TEXT_REPRESENTATION => return Err(self.at(e, loc)),
             // Settings may decide how a constant is read: whoever uses it is told of other errors.
             Ok(_) | Err(_) => {}
         }
