@@ -36,6 +36,7 @@ mod routine_read;
 pub mod row_shape;
 mod rows;
 pub mod store;
+mod table_read;
 pub mod temporary;
 pub mod text_search;
 pub mod trigger;

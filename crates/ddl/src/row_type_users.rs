@@ -50,7 +50,10 @@ impl Definitions<'_> {
         users.types.push(ty);
         let array = self.type_info(ty, runtime)?.array;
         self.note_users(array, relation, users, runtime)?;
-        for row in self.dependents(PG_TYPE, ty, 0)? {
+        // Rows of pg_depend take the places of others, so that their own order is none.
+        let mut dependents = self.dependents(PG_TYPE, ty, 0)?;
+        dependents.sort_by_key(|row| (row.oid("objid"), row.int("objsubid")));
+        for row in dependents {
             let (class, object) = (row.oid("classid"), row.oid("objid"));
             match class {
                 PG_TYPE => self.note_users(object, relation, users, runtime)?,

@@ -108,8 +108,11 @@ impl Session {
         self.log.is_told = false;
     }
 
-    /// What is running, as its command tag begins.
+    /// A statement begins: what is running, as its command tag begins, and how long it waits for locks. Another statement
+    /// of the same message may have changed that.
     pub(super) fn note_command(&mut self, command: &'static str, runtime: &dyn Runtime) {
+        let lock_timeout_ns = self.context.settings.lock_timeout_ms.saturating_mul(1_000_000);
+        runtime.control().lock_timeout_nanos.store(lock_timeout_ns, Ordering::Relaxed);
         if self.context.routine_depth == 0 {
             self.log.command = command;
             if self.context.settings.log.lock_waits {

@@ -163,9 +163,6 @@ impl Session {
             .statement_deadline_nanos
             .store(crate::client::deadline_after(self.context.settings.statement_timeout_ms), Ordering::Relaxed);
         control.idle_deadline_nanos.store(0, Ordering::Relaxed);
-        control
-            .lock_timeout_nanos
-            .store(self.context.settings.lock_timeout_ms.saturating_mul(1_000_000), Ordering::Relaxed);
         self.context.update_activity(runtime, |a| {
             a.state = "active";
             a.query_start = Some(now);
