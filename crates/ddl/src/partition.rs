@@ -25,6 +25,9 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
+/// The greatest modulus of hash partitions. A map of partitions has a place for each remainder of it.
+const MODULUS_MAX: i32 = 1 << 20;
+
 /// One column or expression of a key that is to be stored.
 struct NewKeyPart {
     attnum: i16,
@@ -347,6 +350,10 @@ impl Definitions<'_> {
                     return Err(malformed(
                         "remainder for hash partition must be an integer value greater than or equal to zero",
                     ));
+                }
+                if b.modulus > MODULUS_MAX {
+                    let message = format!("a modulus above {MODULUS_MAX} for hash partitions is not supported");
+                    return Err(here(Error::unsupported(message)));
                 }
                 if b.remainder >= b.modulus {
                     return Err(malformed("remainder for hash partition must be less than modulus"));
