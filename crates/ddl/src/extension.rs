@@ -10,6 +10,7 @@ use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::extension::{self, Extension, MEMBER_TABLES, PLPGSQL, schema_column};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::temporary::is_temporary;
 use kilndb_syntax::raw::DropBehavior;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -105,6 +106,9 @@ impl Definitions<'_> {
             .with_hint("Must be superuser to create this extension."));
         }
         let (schema, schema_name) = self.creation_schema(options.schema.as_deref().or(e.schema), false, runtime)?;
+        if is_temporary(schema) {
+            return Err(Error::unsupported("extensions in temporary schemas are not supported"));
+        }
         if let Some(fixed) = e.schema.filter(|fixed| *fixed != schema_name) {
             return Err(Error::unsupported(format!("extension \"{name}\" must be installed in schema \"{fixed}\"")));
         }
@@ -176,6 +180,9 @@ impl Definitions<'_> {
         let row = self.extension_row(&name)?.ok_or_else(|| missing(&name))?;
         self.owned_extension(&row)?;
         let (schema, _) = self.creation_schema(s.newschema(), false, runtime)?;
+        if is_temporary(schema) {
+            return Err(Error::unsupported("cannot move objects into or out of temporary schemas"));
+        }
         let (oid, old) = (row.oid("oid"), row.oid("extnamespace"));
         if old == schema {
             return Ok(tag);

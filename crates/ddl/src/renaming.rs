@@ -167,7 +167,16 @@ impl Definitions<'_> {
         self.store_text(kept, &new, runtime)
     }
 
+    /// The row that the text is in; None: another session has dropped the object meanwhile.
+    fn row_of(&mut self, kept: &KeptText) -> Result<Option<CatalogRow>> {
+        let TextTable { table, index, .. } = *kept.table;
+        Ok(self.context_mut().catalog_lookup(table, index, &[Datum::Oid(kept.row)])?.pop())
+    }
+
     fn store_text(&mut self, kept: &KeptText, new: &str, runtime: &dyn Runtime) -> Result<()> {
+        if self.row_of(kept)?.is_none() {
+            return Ok(());
+        }
         let TextTable { table, index, .. } = *kept.table;
         self.update_row(table, index, kept.row, runtime, |row| row.set(kept.column, Datum::text(new)))
     }
@@ -186,12 +195,10 @@ impl Definitions<'_> {
 
     fn problem_of(&mut self, kept: &KeptText, runtime: &dyn Runtime) -> Result<Option<String>> {
         let Meaning::Expressions(_, references) = &kept.meaning else { return Ok(None) };
-        let TextTable { table, index, .. } = *kept.table;
-        let rows = self.context_mut().catalog_lookup(table, index, &[Datum::Oid(kept.row)])?;
-        let row = rows.first().ok_or_else(|| Error::internal("a definition vanished"))?;
-        let text = row.text(kept.column).unwrap_or("");
+        let Some(row) = self.row_of(kept)? else { return Ok(None) };
+        let (table, text) = (kept.table.table, row.text(kept.column).unwrap_or(""));
         let bound = self.context_mut().with_catalog(runtime, |host| {
-            let parts = bound_parts(host, table, row, kept.column, text)?;
+            let parts = bound_parts(host, table, &row, kept.column, text)?;
             Ok(parts.iter().flat_map(|(_, part)| part.references()).collect::<BTreeSet<_>>())
         });
         Ok(match bound {
