@@ -393,7 +393,7 @@ impl Binder<'_> {
             }
             Some(_) => return,
             None => match merged(&column.expr, outer) {
-                Some(text) => (text, owners(&column.expr, outer)),
+                Some(found) => found,
                 None => return,
             },
         };
@@ -543,7 +543,7 @@ fn joined_column(column: &NsColumn, scope: &Scope<'_>) -> String {
         return name;
     }
     match merged(&column.expr, scope) {
-        Some(text) => format!("{text} AS {name}"),
+        Some((text, _)) => format!("{text} AS {name}"),
         None => name,
     }
 }
@@ -556,28 +556,17 @@ fn owner<'s>(expr: &Expr, scope: &'s Scope<'_>) -> Option<(&'s str, &'s str)> {
     })
 }
 
-/// The relations that [`merged`] names.
-fn owners<'s>(expr: &Expr, scope: &'s Scope<'_>) -> Vec<&'s str> {
-    if let Some((relation, _)) = owner(expr, scope) {
-        return vec![relation];
-    }
-    match &expr.kind {
-        ExprKind::Cast { arg, .. } => owners(arg, scope),
-        ExprKind::Coalesce(list) => list.iter().flat_map(|e| owners(e, scope)).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// What USING has made of columns that can be named.
-fn merged(expr: &Expr, scope: &Scope<'_>) -> Option<String> {
+/// What USING has made of columns that can be named, and the relations that name them.
+fn merged<'s>(expr: &Expr, scope: &'s Scope<'_>) -> Option<(String, Vec<&'s str>)> {
     if let Some((relation, column)) = owner(expr, scope) {
-        return Some(format!("{}.{}", quote(relation), quote(column)));
+        return Some((format!("{}.{}", quote(relation), quote(column)), vec![relation]));
     }
     match &expr.kind {
         ExprKind::Cast { arg, .. } => merged(arg, scope),
         ExprKind::Coalesce(list) => {
-            let texts = list.iter().map(|e| merged(e, scope)).collect::<Option<Vec<_>>>()?;
-            Some(format!("COALESCE({})", texts.join(", ")))
+            let parts = list.iter().map(|e| merged(e, scope)).collect::<Option<Vec<_>>>()?;
+            let (texts, relations): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+            Some((format!("COALESCE({})", texts.join(", ")), relations.concat()))
         }
         _ => None,
     }

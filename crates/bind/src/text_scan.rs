@@ -113,15 +113,8 @@ pub(super) fn alias_end(text: &str, at: usize, alias: &str) -> Option<usize> {
 /// Where NATURAL stands of a join whose right side is the relation named at `at`, and its bytes with the space behind
 /// it. None: something else stands between.
 pub(super) fn natural_before(text: &str, at: usize) -> Option<(usize, usize)> {
-    let before = tokens(text.get(..at)?, 0).skip_while(|token| !token.text.eq_ignore_ascii_case("natural"));
-    let mut found: Option<Vec<Token<'_>>> = None;
-    for token in before {
-        match &mut found {
-            Some(join) if !token.text.eq_ignore_ascii_case("natural") => join.push(token),
-            _ => found = Some(vec![token]),
-        }
-    }
-    let join = found?;
+    let before: Vec<Token<'_>> = tokens(text.get(..at)?, 0).collect();
+    let join = &before[before.iter().rposition(|token| token.text.eq_ignore_ascii_case("natural"))?..];
     let words = ["natural", "inner", "left", "right", "full", "outer", "join", "only"];
     let is_whole = join.iter().all(|token| words.iter().any(|word| token.text.eq_ignore_ascii_case(word)));
     let next = join.get(1).filter(|_| is_whole)?;

@@ -65,6 +65,7 @@ impl Definitions<'_> {
     pub(super) fn insert_default(&mut self, table: Oid, attnum: i16, sql: &str, runtime: &dyn Runtime) -> Result<()> {
         let oid = self.new_oid(table)?;
         let table = self.context_mut().table_by_oid(table, runtime)?;
+        let column = table.columns.iter().find(|c| c.attnum == attnum);
         let (stored, typed) = self.context_mut().with_catalog(runtime, |host| {
             // Positions are of the expression's text, not of the statement's.
             let bound = kilndb_bind::bind_expression(sql, Some(&table), &host.reader, None).map_err(|mut e| {
@@ -72,7 +73,6 @@ impl Definitions<'_> {
                 e
             })?;
             // A label of an enum is to be known as one.
-            let column = table.columns.iter().find(|c| c.attnum == attnum);
             let typed = column.filter(|c| c.type_oid >= FIRST_USER_OID && is_literal(sql));
             let typed = typed.map(|c| format!("{sql}::{}", host.reader.format_type(c.type_oid, c.typmod)));
             Ok((by_oid(&bound.expr, host), typed))
@@ -81,7 +81,6 @@ impl Definitions<'_> {
         let stored = match stored {
             Some(stored) => stored,
             None => {
-                let column = table.columns.iter().find(|c| c.attnum == attnum);
                 let over = column.map_or(VisibleColumns::Table(&table), |c| {
                     VisibleColumns::Default(Some(&table), (c.type_oid, c.typmod))
                 });

@@ -53,9 +53,19 @@ impl Definitions<'_> {
     ) -> Result<()> {
         let mut rows = self.context_mut().catalog_lookup(table, index, &[Datum::Oid(oid)])?;
         let row = rows.pop().ok_or_else(|| Error::internal(format!("cache lookup failed for object {oid}")))?;
+        self.rewrite_row(&row, runtime, change)
+    }
+
+    /// Changes a row that has been looked up.
+    pub(super) fn rewrite_row(
+        &mut self,
+        row: &CatalogRow,
+        runtime: &dyn Runtime,
+        change: impl FnOnce(&mut CatalogRow),
+    ) -> Result<()> {
         let mut new = row.clone();
         change(&mut new);
-        self.write_catalog(runtime, |w| w.update(&row, &new.values))
+        self.write_catalog(runtime, |w| w.update(row, &new.values))
     }
 
     pub(super) fn update_attribute(
@@ -70,9 +80,7 @@ impl Definitions<'_> {
         let row = rows
             .pop()
             .ok_or_else(|| Error::internal(format!("column {attnum} of table {table} is not in the catalogs")))?;
-        let mut new = row.clone();
-        change(&mut new);
-        self.write_catalog(runtime, |w| w.update(&row, &new.values))
+        self.rewrite_row(&row, runtime, change)
     }
 
     /// Deletes all rows of a system table that an index finds by a key prefix.

@@ -174,11 +174,8 @@ impl Definitions<'_> {
     }
 
     fn store_text(&mut self, kept: &KeptText, new: &str, runtime: &dyn Runtime) -> Result<()> {
-        if self.row_of(kept)?.is_none() {
-            return Ok(());
-        }
-        let TextTable { table, index, .. } = *kept.table;
-        self.update_row(table, index, kept.row, runtime, |row| row.set(kept.column, Datum::text(new)))
+        let Some(row) = self.row_of(kept)? else { return Ok(()) };
+        self.rewrite_row(&row, runtime, |row| row.set(kept.column, Datum::text(new)))
     }
 
     /// Sees that a text which has been written refers to what it referred to before: a new name may be one that

@@ -61,7 +61,8 @@ impl Definitions<'_> {
                     Some(user) if user.kind == TableKind::Composite => {
                         self.note_users(user.type_oid, relation, users, runtime)?;
                     }
-                    Some(table) if table.oid != relation.oid => {
+                    // Whatever else of a table needs the type, as its partition key's expressions, is a definition.
+                    Some(table) if table.oid != relation.oid && row.int("objsubid") != 0 => {
                         users.columns.push(StoredRows { table, attnum: row.int("objsubid") as i16 });
                     }
                     _ => _ = users.definitions.insert((class, object)),
@@ -85,7 +86,7 @@ impl Definitions<'_> {
             None => Ok(()),
             Some(user) => {
                 let uses = if relation.kind == TableKind::Composite { "it" } else { "its row type" };
-                Err(refused(relation, user, &format!("uses {uses}")))
+                Err(user.refused(relation, &format!("uses {uses}")))
             }
         }
     }
@@ -104,7 +105,7 @@ impl Definitions<'_> {
             let table = self.context_mut().table_by_oid(user.table.oid, runtime)?;
             let user = StoredRows { table, ..user };
             if self.is_partitioned_by(&user, runtime)? {
-                return Err(refused(&relation, &user, "is in the partition key of its table"));
+                return Err(user.refused(&relation, "is in the partition key of its table"));
             }
             self.delete_statistics(user.table.oid, Some(user.attnum), runtime)?;
             self.rebuild_indexes_of(&user, runtime)?;
@@ -134,9 +135,9 @@ impl Definitions<'_> {
                 self.context_mut().with_catalog(runtime, |host| dependencies_of(host, class, object).map(|_| ()));
             if let Err(e) = bound {
                 let shown = self.object_shown(ObjectAddress::object(class, object), runtime)?;
-                let word = if relation.kind == TableKind::Composite { "type" } else { "table" };
-                let message = format!("cannot alter {word} \"{}\" because {shown} makes rows of it", relation.name);
-                return Err(Error::unsupported(message).with_detail(e.message().to_string()));
+                return Err(
+                    refused(relation, &format!("{shown} makes rows of it")).with_detail(e.message().to_string())
+                );
             }
         }
         Ok(())
@@ -183,11 +184,15 @@ impl Definitions<'_> {
     }
 }
 
-fn refused(relation: &Table, user: &StoredRows, why: &str) -> Error {
-    let column = user.table.columns.get(user.attnum as usize - 1).map_or("", |column| column.name.as_str());
+fn refused(relation: &Table, why: &str) -> Error {
     let word = if relation.kind == TableKind::Composite { "type" } else { "table" };
-    Error::unsupported(format!(
-        "cannot alter {word} \"{}\" because column \"{}.{column}\" {why}",
-        relation.name, user.table.name
-    ))
+    Error::unsupported(format!("cannot alter {word} \"{}\" because {why}", relation.name))
+}
+
+impl StoredRows {
+    fn refused(&self, relation: &Table, why: &str) -> Error {
+        let column = self.table.columns.iter().find(|column| column.attnum == self.attnum);
+        let column = column.map_or("", |column| column.name.as_str());
+        refused(relation, &format!("column \"{}.{column}\" {why}", self.table.name))
+    }
 }

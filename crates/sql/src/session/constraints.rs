@@ -14,7 +14,7 @@ use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
 use kilndb_bind::engine_query::{KeyAction, KeyQuery};
 use kilndb_catalog::ids::*;
-use kilndb_catalog::{CatalogView, ForeignKey, Table, column_places};
+use kilndb_catalog::{CatalogView, Column, ForeignKey, Table, column_places};
 use kilndb_exec::PendingCheck;
 use kilndb_exec::constraint::{UniqueIndex, check_only_one};
 use kilndb_plan::Plan;
@@ -32,20 +32,16 @@ struct KeyChecks {
     find_parent: Arc<Plan>,
 }
 
+fn columns_of<'t>(table: &'t Table, attnums: &[i16]) -> impl Iterator<Item = &'t Column> {
+    column_places(attnums).into_iter().filter_map(|place| table.columns.get(place))
+}
+
 fn column_names(table: &Table, attnums: &[i16]) -> Vec<String> {
-    attnums
-        .iter()
-        .filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i)))
-        .map(|c| c.name.clone())
-        .collect()
+    columns_of(table, attnums).map(|c| c.name.clone()).collect()
 }
 
 fn column_types(table: &Table, attnums: &[i16]) -> Vec<Oid> {
-    attnums
-        .iter()
-        .filter_map(|n| usize::try_from(*n - 1).ok().and_then(|i| table.columns.get(i)))
-        .map(|c| c.type_oid)
-        .collect()
+    columns_of(table, attnums).map(|c| c.type_oid).collect()
 }
 
 /// The statement that looks for a row with a key of these types, and locks it if it is one that others reference.
