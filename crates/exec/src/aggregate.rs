@@ -352,8 +352,8 @@ impl AggregateState {
             for i in 0..buffer.rows {
                 let row = buffer.row(i);
                 if alone {
-                    let slots = &mut self.groups[0].slots;
-                    add_all(aggs, slots, row, &mut args, &mut self.used_bytes, rt, cx)?;
+                    let kept_bytes = add_all(aggs, &mut self.groups[0].slots, row, &mut args, rt, cx)?;
+                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                     continue;
                 }
                 eval_groups(groups, row, &mut values, rt, cx)?;
@@ -369,7 +369,8 @@ impl AggregateState {
                     };
                     match number {
                         Some(g) => {
-                            add_all(aggs, &mut self.groups[g].slots, row, &mut args, &mut self.used_bytes, rt, cx)?
+                            let kept_bytes = add_all(aggs, &mut self.groups[g].slots, row, &mut args, rt, cx)?;
+                            self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                         }
                         None => {
                             let level = self.level;
@@ -418,7 +419,8 @@ impl AggregateState {
                     if row.is_empty() {
                         row::decode_self_describing(cursor.row(), input.width, &mut row)?;
                     }
-                    add_all(aggs, &mut self.groups[g].slots, &row, &mut args, &mut self.used_bytes, rt, cx)?;
+                    let kept_bytes = add_all(aggs, &mut self.groups[g].slots, &row, &mut args, rt, cx)?;
+                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                 }
                 None => {
                     let level = self.level;
@@ -465,7 +467,8 @@ impl AggregateState {
                     self.current = Some((k.clone(), AggregateGroup { values: values.clone(), set: 0, slots }));
                 }
                 if let Some((_, group)) = &mut self.current {
-                    add_all(aggs, &mut group.slots, row, &mut args, &mut self.used_bytes, rt, cx)?;
+                    let kept_bytes = add_all(aggs, &mut group.slots, row, &mut args, rt, cx)?;
+                    self.used_bytes = self.used_bytes.saturating_add_signed(kept_bytes);
                 }
             }
             self.unary.buffer = buffer;
@@ -503,19 +506,21 @@ fn emit(op: &Op, g: &mut AggregateGroup, out: &mut Batch, cx: &mut ExecContext<'
     Ok(())
 }
 
+/// Adds a row to all aggregates of a group. Returns by how many bytes the arguments that aggregates keep have grown:
+/// negative when they went to a file.
 fn add_all(
     aggs: &[AggSpec],
     slots: &mut [GroupAggregate],
     row: &[Datum],
     args: &mut Vec<Datum>,
-    used: &mut usize,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<()> {
+) -> Result<isize> {
+    let mut kept_bytes = 0;
     for (a, slot) in aggs.iter().zip(slots) {
-        add(a, slot, row, args, used, rt, cx)?;
+        kept_bytes += add(a, slot, row, args, rt, cx)?;
     }
-    Ok(())
+    Ok(kept_bytes)
 }
 
 fn add(
@@ -523,24 +528,23 @@ fn add(
     slot: &mut GroupAggregate,
     row: &[Datum],
     args: &mut Vec<Datum>,
-    used: &mut usize,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
-) -> Result<()> {
+) -> Result<isize> {
     if let Some(f) = &a.filter
         && !f.is_true(row, rt, cx)?
     {
-        return Ok(());
+        return Ok(0);
     }
     if a.oid == COUNT_STAR {
         slot.count += 1;
-        return Ok(());
+        return Ok(0);
     }
     // An argument that is a plain column is read in place, without a copy.
     if let ([CExpr::Slot(column)], None) = (&a.args[..], &slot.kept)
         && let Some(value) = row.get(*column..*column + 1)
     {
-        return slot.add(value, cx);
+        return slot.add(value, cx).map(|()| 0);
     }
     args.clear();
     for e in &a.args {
@@ -550,10 +554,9 @@ fn add(
     if let Some(kept) = &mut slot.kept {
         let before = kept.bytes();
         kept.add(a, row, args, rt, cx)?;
-        *used = (*used + kept.bytes()).saturating_sub(before);
-        return Ok(());
+        return Ok(kept.bytes() as isize - before as isize);
     }
-    slot.add(args, cx)
+    slot.add(args, cx).map(|()| 0)
 }
 
 impl GroupAggregate {

@@ -1,7 +1,7 @@
 //! Evaluation of expression programs.
 
 use super::context::{ExecContext, RunState};
-use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::{BoolTestKind, CompareKind};
 use kilndb_plan::expression::*;
 use kilndb_types::{Array, Datum, Record, cast, key, oids};
@@ -393,7 +393,7 @@ impl EvaluateKinds for CExpr {
                     Datum::Bool(*negated)
                 })
             }
-            CExpr::RowCompare { kind, types, left, right } => row_compare(*kind, types, left, right, row, rt, cx),
+            CExpr::RowCompare(compared) => row_compare(compared, row, rt, cx),
             CExpr::SubPlan(s) => super::subplan::eval(s, row, rt, cx),
             other => other.eval_composite(row, rt, cx),
         }
@@ -544,15 +544,8 @@ pub(crate) fn eval_args(
     Ok(Some(out))
 }
 
-fn row_compare(
-    kind: CompareKind,
-    types: &[Oid],
-    left: &[CExpr],
-    right: &[CExpr],
-    row: &[Datum],
-    rt: &mut RunState,
-    cx: &mut ExecContext<'_>,
-) -> Result<Datum> {
+fn row_compare(compared: &RowComparison, row: &[Datum], rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Datum> {
+    let RowComparison { kind, types, left, right } = compared;
     for ((l, r), ty) in left.iter().zip(right).zip(types) {
         let (a, b) = (l.eval(row, rt, cx)?, r.eval(row, rt, cx)?);
         if a.is_null() || b.is_null() {

@@ -2,7 +2,7 @@
 
 use super::Planner;
 use super::expression::RoutineCall;
-use super::expression::{CExpr, CSubscript};
+use super::expression::{CExpr, CSubscript, RowComparison};
 use super::expression::{SubPlanKind, SubPlanUse};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir::*;
@@ -137,12 +137,12 @@ impl Planner<'_> {
                 value: Box::new(self.compile(value, layout)?),
             },
             ExprKind::ScalarArray { func, any } => self.compile_scalar_array(func, *any, layout)?,
-            ExprKind::RowCompare { kind, left, right } => CExpr::RowCompare {
+            ExprKind::RowCompare { kind, left, right } => CExpr::RowCompare(Box::new(RowComparison {
                 kind: *kind,
                 types: left.iter().map(|l| l.ty).collect(),
                 left: self.compile_all(left, layout)?,
                 right: self.compile_all(right, layout)?,
-            },
+            })),
             ExprKind::SubLink(s) => self.compile_sublink(s, e.ty, layout)?,
             ExprKind::SqlValue(v) => CExpr::SqlValue(*v),
             ExprKind::Collate { arg, .. } => self.compile(arg, layout)?,

@@ -17,6 +17,16 @@ pub struct CSubscript {
     pub upper: Option<CExpr>,
 }
 
+/// `(a, b) < (c, d)`: the first pair of values that differ decides.
+#[derive(Clone)]
+pub struct RowComparison {
+    pub kind: CompareKind,
+    /// The type of each pair.
+    pub types: Box<[Oid]>,
+    pub left: Box<[CExpr]>,
+    pub right: Box<[CExpr]>,
+}
+
 #[derive(Clone)]
 pub enum CExpr {
     Const(Datum),
@@ -212,12 +222,7 @@ pub enum CExpr {
         has_null: bool,
         negated: bool,
     },
-    RowCompare {
-        kind: CompareKind,
-        types: Box<[Oid]>,
-        left: Box<[CExpr]>,
-        right: Box<[CExpr]>,
-    },
+    RowCompare(Box<RowComparison>),
     SubPlan(Box<SubPlanUse>),
     SqlValue(SqlValue),
     /// An expression that is evaluated once per run.

@@ -84,6 +84,12 @@ pub(crate) struct ReservedUndo<'a> {
     pub body: &'a mut Vec<u8>,
 }
 
+/// The places for what transactions leave behind: how each ended, and what undoes it.
+pub(crate) struct TransactionSpace {
+    pub undo: Undo,
+    pub xids: XidTable,
+}
+
 impl Core {
     /// A core without relations or transactions. `first_relation` is the id that the first relation gets.
     pub(crate) fn assemble(
@@ -91,10 +97,10 @@ impl Core {
         config: EngineConfig,
         log: Arc<Log>,
         pool: Pool,
+        transactions: TransactionSpace,
         first_relation: u32,
-        undo: Undo,
-        xids: XidTable,
     ) -> Result<Core> {
+        let TransactionSpace { undo, xids } = transactions;
         let directory = Directory::default();
         directory.next_id.store(first_relation, Relaxed);
         let pool_stats = pool.stats.clone();

@@ -8,12 +8,12 @@
 //! Must not know: SQL.
 
 use crate::api::*;
-use crate::buffer::Pool;
 use crate::buffer::doublewrite::{AREA_BYTES, DoubleWrite, DoubleWriteArea};
+use crate::buffer::{Pool, PoolMemory};
 use crate::checkpoint::{CheckpointReason, Checkpointer};
 use crate::cleaner;
 use crate::control::{self, Checkpoint};
-use crate::core::Core;
+use crate::core::{Core, TransactionSpace};
 use crate::directory::{Relation, persistence_number};
 use crate::locks::owner::LockOwner;
 use crate::locks::waiting::{LockWait, WaitedObject};
@@ -506,12 +506,12 @@ pub(crate) fn build_core(
     );
     let log = Arc::new(log);
     let workers = config.workers.max(1) + 1;
-    let (buffer_bytes, huge_pages) = (config.shared_buffers_bytes, config.huge_pages);
+    let memory = PoolMemory::of_cluster(config.shared_buffers_bytes, config.huge_pages);
     let double_write = DoubleWrite::new(double_write, &area);
-    let pool = Pool::new(pages, double_write, log.clone(), buffer_bytes, huge_pages, stats)?;
+    let pool = Pool::new(pages, Some(double_write), log.clone(), memory, stats)?;
     let undo = Undo::new(workers, c.next_chunk.max(1), config.limits.undo_chunks, config.limits.chunk_bytes)?;
     let xids = XidTable::new(c.next_xid.max(3), config.limits.xids)?;
-    let mut core = Core::assemble(env, config, log, pool, 1, undo, xids)?;
+    let mut core = Core::assemble(env, config, log, pool, TransactionSpace { undo, xids }, 1)?;
     core.sync_on = sync_on;
     core.known_durable.store(area.newest_lsn().max(c.durable), Relaxed);
     let core = Arc::new(core);

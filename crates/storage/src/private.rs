@@ -13,8 +13,8 @@
 //! Must not know: what the relations hold, who the session is.
 
 use crate::api::{EngineConfig, Isolation, Persistence, RelationKind};
-use crate::buffer::Pool;
-use crate::core::Core;
+use crate::buffer::{Pool, PoolMemory};
+use crate::core::{Core, TransactionSpace};
 use crate::directory::Relation;
 use crate::engine::Engine;
 use crate::txn::table::{FIRST_CSN, XidTable};
@@ -101,11 +101,19 @@ impl PrivateStore {
         let config = EngineConfig { workers: 1, shared_buffers_bytes: buffer_bytes, ..shared.config.clone() };
         let log = Arc::new(Log::none(&shared.env, FIRST_CSN, config.log.clone()));
         let overflow = Arc::new(OverflowFile { env: shared.env.clone(), path: file, file: OnceLock::new() });
-        let pool = Pool::private(overflow, log.clone(), buffer_bytes, MOST_BYTES, LEAST_BYTES, shared.stats.clone())?;
+        let memory = PoolMemory {
+            resident_bytes: buffer_bytes,
+            most_bytes: MOST_BYTES,
+            least_bytes: LEAST_BYTES,
+            huge_pages: false,
+        };
+        let pool = Pool::new(overflow, None, log.clone(), memory, shared.stats.clone())?;
         let limits = &config.limits;
         let undo = Undo::new(2, 1, limits.private_undo_chunks, limits.chunk_bytes)?;
         let xids = XidTable::new(3, limits.private_xids)?;
-        let core = Arc::new(Core::assemble(shared.env.clone(), config, log, pool, FIRST_RELATION, undo, xids)?);
+        let transactions = TransactionSpace { undo, xids };
+        let core = Core::assemble(shared.env.clone(), config, log, pool, transactions, FIRST_RELATION)?;
+        let core = Arc::new(core);
         engine.clean_also(&core);
         Ok(Arc::new(PrivateStore { core }))
     }

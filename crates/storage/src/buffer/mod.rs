@@ -88,44 +88,41 @@ pub(crate) struct WriteGuard<'a> {
     dirty: bool,
 }
 
+/// The memory of a pool.
+#[derive(Clone, Copy)]
+pub(crate) struct PoolMemory {
+    /// The bytes of pages that are in memory at the same time.
+    pub resident_bytes: u64,
+    /// The bytes of address space to reserve, and how few of them are enough.
+    pub most_bytes: usize,
+    pub least_bytes: usize,
+    /// The system is asked for huge pages.
+    pub huge_pages: bool,
+}
+
+impl PoolMemory {
+    /// The address space of a cluster's pages.
+    pub fn of_cluster(resident_bytes: u64, huge_pages: bool) -> PoolMemory {
+        PoolMemory { resident_bytes, most_bytes: 32 << 40, least_bytes: 64 << 30, huge_pages }
+    }
+}
+
 impl Pool {
     /// Free pages side by side, for which the file of pages has room.
     pub(crate) fn take_pages(&self, space: &Mutex<Space>, pages: u32) -> Result<u32> {
         crate::lock(space).take(pages, &mut |start, pages| self.fill_hole(start, pages))
     }
-    /// Makes a pool; `huge_pages`: the system is asked for huge pages.
+    /// Makes a pool. Without a double-write area its pages are never recovered: they are written in place, and only to
+    /// make room.
     pub fn new(
-        file: Arc<dyn File>,
-        double_write: DoubleWrite,
-        log: Arc<Log>,
-        bytes: u64,
-        huge_pages: bool,
-        stats: Arc<Stats>,
-    ) -> Result<Pool> {
-        Pool::with(file, Some(double_write), log, bytes, (32 << 40, 64 << 30), huge_pages, stats)
-    }
-    /// Pages that are never recovered: they are written in place, and only to make room. `most`, `least`: bytes of
-    /// address space.
-    pub fn private(
-        file: Arc<dyn File>,
-        log: Arc<Log>,
-        bytes: u64,
-        most: usize,
-        least: usize,
-        stats: Arc<Stats>,
-    ) -> Result<Pool> {
-        Pool::with(file, None, log, bytes, (most, least), false, stats)
-    }
-    fn with(
         file: Arc<dyn File>,
         double_write: Option<DoubleWrite>,
         log: Arc<Log>,
-        bytes: u64,
-        (most, least): (usize, usize),
-        huge_pages: bool,
+        memory: PoolMemory,
         stats: Arc<Stats>,
     ) -> Result<Pool> {
-        let capacity = (bytes as usize / PAGE).max(64);
+        let PoolMemory { resident_bytes, most_bytes: most, least_bytes: least, huge_pages } = memory;
+        let capacity = (resident_bytes as usize / PAGE).max(64);
         let memory = ReservedMemory::at_most(most, least)?;
         let (memory_bytes, pages) = (memory.len(), memory.len() / PAGE);
         let frame_count = capacity + SLACK;
