@@ -65,7 +65,7 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
         temporary: None,
         wrote_shared: false,
         changes: Default::default(),
-        defined: Vec::new(),
+        definitions: Default::default(),
     };
     fill_facts(&mut writer, eval)?;
     fill_fixed_rows(&mut writer)?;
@@ -629,7 +629,7 @@ pub fn copy_database(
         temporary: None,
         wrote_shared: false,
         changes: Default::default(),
-        defined: Vec::new(),
+        definitions: Default::default(),
     };
     for table in BUILTINS.tables.iter().filter(|t| !t.shared) {
         for mut row in template.scan(table.oid, &snapshot)? {

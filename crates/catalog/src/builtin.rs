@@ -67,6 +67,8 @@ pub struct SystemTable {
     pub shared: bool,
     pub type_oid: Oid,
     pub columns: Vec<SystemColumn>,
+    /// Where a column of that name is in `columns`.
+    positions: HashMap<&'static str, usize>,
     pub indexes: Vec<SystemIndex>,
 }
 pub struct SystemColumn {
@@ -88,7 +90,7 @@ pub struct SystemIndex {
 
 impl SystemTable {
     pub fn column(&self, name: &str) -> Option<usize> {
-        self.columns.iter().position(|c| c.name == name)
+        self.positions.get(name).copied()
     }
 }
 
@@ -378,6 +380,7 @@ fn load_tables() -> Vec<SystemTable> {
                 shared: flag(r[3]),
                 type_oid: number(r[4]),
                 columns: Vec::new(),
+                positions: HashMap::new(),
                 indexes: Vec::new(),
             });
         }
@@ -389,6 +392,7 @@ fn load_tables() -> Vec<SystemTable> {
             collation: number(r[10]),
         };
         if let Some(t) = tables.last_mut() {
+            t.positions.insert(column.name, t.columns.len());
             t.columns.push(column);
         }
     }

@@ -87,6 +87,26 @@ impl CachedObjects {
         }
         self.tables.insert(oid, found.clone());
     }
+    /// Forgets everything. The maps keep their room: a session's own cache is emptied after each row that it writes.
+    fn clear(&mut self) {
+        self.tables.clear();
+        self.tables_of_indexes.clear();
+        self.tables_of_row_types.clear();
+        self.table_names.clear();
+        self.types.clear();
+        self.type_names.clear();
+        self.schemas.clear();
+        self.schema_names.clear();
+        self.functions.clear();
+        self.functions_by_oid.clear();
+        self.operators.clear();
+        self.operators_by_oid.clear();
+        self.referencing = None;
+        self.partition_maps.clear();
+        self.kept_partitions.clear();
+        self.text_search_configs.clear();
+        self.text_search_dictionaries.clear();
+    }
     /// Forgets what has changed.
     fn forget(&mut self, changes: &Changes) {
         if changes.everything {
@@ -149,7 +169,7 @@ impl ObjectCache {
         self.objects.lock().unwrap_or_else(|e| e.into_inner())
     }
     pub(super) fn clear(&self) {
-        *self.lock() = CachedObjects::default();
+        self.lock().clear();
     }
 }
 

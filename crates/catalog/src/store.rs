@@ -224,8 +224,17 @@ pub struct CatalogWriter<'a> {
     pub wrote_shared: bool,
     /// What was.
     pub changes: super::changes::Changes,
-    /// Objects (class, OID) whose defining rows were written: what they need may have changed.
+    pub definitions: WrittenDefinitions,
+}
+
+/// What a writer of system tables has done to the definitions of objects (class, OID).
+#[derive(Default)]
+pub struct WrittenDefinitions {
+    /// Rows that define them were written: what they need may have changed.
     pub defined: Vec<(Oid, Oid)>,
+    /// Their own rows were inserted, or deleted.
+    pub created: Vec<(Oid, Oid)>,
+    pub deleted: Vec<(Oid, Oid)>,
 }
 
 impl CatalogWriter<'_> {
@@ -243,7 +252,9 @@ impl CatalogWriter<'_> {
     }
 
     pub fn insert_row(&mut self, table: Oid, row: &[Datum]) -> Result<RowId> {
-        self.defined.extend(defined_objects(table, None, row));
+        let defined = defined_objects(table, None, row);
+        self.definitions.created.extend(defined.iter().filter(|(class, _)| *class == table));
+        self.definitions.defined.extend(defined);
         if TemporaryCatalog::owns(table, row) {
             return self.temporary()?.insert(table, row.to_vec());
         }
@@ -278,7 +289,7 @@ impl CatalogWriter<'_> {
     }
 
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
-        self.defined.extend(defined_objects(old.table.oid, Some(&old.values), new));
+        self.definitions.defined.extend(defined_objects(old.table.oid, Some(&old.values), new));
         if is_temporary_row(old.rid) {
             return self.temporary()?.update(old.table.oid, old.rid, new.to_vec());
         }
@@ -311,7 +322,9 @@ impl CatalogWriter<'_> {
     }
 
     pub fn delete(&mut self, row: &CatalogRow) -> Result<()> {
-        self.defined.extend(defined_objects(row.table.oid, None, &row.values));
+        let defined = defined_objects(row.table.oid, None, &row.values);
+        self.definitions.deleted.extend(defined.iter().filter(|(class, _)| *class == row.table.oid));
+        self.definitions.defined.extend(defined);
         if is_temporary_row(row.rid) {
             return self.temporary()?.delete(row.table.oid, row.rid);
         }

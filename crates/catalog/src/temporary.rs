@@ -396,10 +396,14 @@ pub fn lookup(
     key: &[Datum],
     snapshot: &kilndb_storage::Snapshot,
 ) -> Result<Vec<CatalogRow>> {
-    let names_own = key.iter().any(|k| matches!(k, Datum::Oid(oid) if is_temporary(*oid)));
-    let mut rows = if names_own { Vec::new() } else { store.lookup(table, index, key, snapshot)? };
+    let mut rows = if names_own(key) { Vec::new() } else { store.lookup(table, index, key, snapshot)? };
     rows.extend(own.lookup(table, index, key)?);
     Ok(rows)
+}
+
+/// Does a key name an object of the session's own?
+pub fn names_own(key: &[Datum]) -> bool {
+    key.iter().any(|k| matches!(k, Datum::Oid(oid) if is_temporary(*oid)))
 }
 
 pub fn scan(

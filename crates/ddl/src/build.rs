@@ -6,7 +6,7 @@ use crate::client::{ProgressKind, ProgressSlot, Runtime};
 use crate::host::RowsSink;
 use kilndb_base::park::Park;
 use kilndb_base::sync::atomic::{AtomicU32, Ordering};
-use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_base::{Error, RelationId, Result, RowId, sqlstate};
 use kilndb_bind::engine_query::{EngineQuery, RowCondition, RowValue, TableQuery};
 use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Index, Table};
@@ -192,6 +192,19 @@ impl Definitions<'_> {
         self.build_index_for(CREATE_INDEX, table, index, runtime)
     }
 
+    /// Tells the storage of a new index which table it is of. True: the table has no page yet, so the index is built.
+    /// `is_of_all_rows`: the index has no predicate.
+    pub(super) fn is_index_of_nothing(&self, table: &Table, storage: RelationId, is_of_all_rows: bool) -> Result<bool> {
+        let relation = |id| self.context().shared.temporary.relation(&self.context().cluster.engine, id);
+        let (heap, tree) = (relation(table.storage)?, relation(storage)?);
+        if is_of_all_rows && tree.kind().method().is_some_and(|m| m.leads_to_all_rows) {
+            tree.set_heap_of_all_rows(table.storage);
+        } else {
+            tree.set_heap(table.storage);
+        }
+        Ok(heap.pages() == 0)
+    }
+
     /// `command`: whose progress is shown.
     pub(super) fn build_index_for(
         &mut self,
@@ -201,15 +214,11 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
-        if !index.is_in_whole {
-            let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
-            if index.predicate_sql.is_none() && tree.kind().method().is_some_and(|m| m.leads_to_all_rows) {
-                tree.set_heap_of_all_rows(table.storage);
-            } else {
-                tree.set_heap(table.storage);
-            }
-        }
-        if heap.pages() == 0 {
+        let is_empty = match index.is_in_whole {
+            true => heap.pages() == 0,
+            false => self.is_index_of_nothing(table, index.storage, index.predicate_sql.is_none())?,
+        };
+        if is_empty {
             return Ok(());
         }
         let progress = &runtime.control().progress;

@@ -2,7 +2,7 @@
 
 use super::Definitions;
 use super::like::{Likes, NewPlace};
-use super::not_null::NotNullClause;
+use super::not_null::{NotNullClause, not_null_of};
 use super::sequence::ColumnTable;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use crate::client::Runtime;
@@ -366,16 +366,20 @@ impl Definitions<'_> {
     }
 
     fn insert_not_nulls(&mut self, table: Oid, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<()> {
-        let table = self.context_mut().table_by_oid(table, runtime)?;
+        let mut wanted: Vec<(i16, &NewColumn)> = (1..).zip(columns).filter(|(_, c)| c.not_null).collect();
+        // What comes from the parent has its constraint already.
+        if wanted.iter().any(|(_, column)| column.is_inherited) {
+            let known = self.not_null_rows(table)?;
+            wanted.retain(|(attnum, column)| !column.is_inherited || not_null_of(&known, *attnum).is_none());
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
         // Names that were chosen come first: the others get names that are free.
-        for named in [true, false] {
-            for (i, column) in columns.iter().enumerate() {
-                // What comes from the parent has its constraint already.
-                let has_row = column.is_inherited && self.not_null_row(&table, i as i16 + 1)?.is_some();
-                if column.not_null && !has_row && column.not_null_clause.name.is_some() == named {
-                    self.insert_not_null(&table, i as i16 + 1, &column.not_null_clause, runtime)?;
-                }
-            }
+        wanted.sort_by_key(|(_, column)| column.not_null_clause.name.is_none());
+        let table = self.context_mut().table_by_oid(table, runtime)?;
+        for (attnum, column) in wanted {
+            self.insert_not_null(&table, attnum, &column.not_null_clause, runtime)?;
         }
         Ok(())
     }

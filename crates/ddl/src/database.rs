@@ -63,7 +63,7 @@ impl Definitions<'_> {
             temporary: None,
             wrote_shared: false,
             changes: Default::default(),
-            defined: Vec::new(),
+            definitions: Default::default(),
         };
         bootstrap::insert_database(&mut writer, oid, &name, owner, true, false)?;
         self.finish_implicit(runtime)

@@ -300,12 +300,13 @@ impl Definitions<'_> {
                 row.set("relhasindex", Datum::Bool(true))
             })?;
         }
+        if is_partitioned || new.in_whole || self.is_index_of_nothing(table, storage, new.predicate.is_none())? {
+            return Ok(oid);
+        }
         let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         let index = table.indexes.iter().find(|i| i.oid == oid).cloned();
         let index = index.ok_or_else(|| Error::internal("a new index is not in the catalogs"))?;
-        if !is_partitioned && !new.in_whole {
-            self.build_index(&table, &index, runtime)?;
-        }
+        self.build_index(&table, &index, runtime)?;
         Ok(oid)
     }
 

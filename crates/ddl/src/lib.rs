@@ -138,13 +138,24 @@ pub struct Definitions<'a> {
     lock: Option<LockMode>,
     /// Objects whose definitions have been written, and whose dependencies are not settled yet.
     changed: BTreeSet<(Oid, Oid)>,
+    /// Those of them that the command has created. What it deletes and inserts again is not new.
+    created: BTreeSet<(Oid, Oid)>,
+    deleted: BTreeSet<(Oid, Oid)>,
     /// Relations that have lost attributes, and whose rows may be stored in columns of others.
     narrowed: BTreeSet<Oid>,
 }
 
 impl<'a> Definitions<'a> {
     pub fn new(host: &'a mut dyn DefinitionHost, command: &'static str, lock: Option<LockMode>) -> Definitions<'a> {
-        Definitions { host, command, lock, changed: BTreeSet::new(), narrowed: BTreeSet::new() }
+        Definitions {
+            host,
+            command,
+            lock,
+            changed: BTreeSet::new(),
+            created: BTreeSet::new(),
+            deleted: BTreeSet::new(),
+            narrowed: BTreeSet::new(),
+        }
     }
 }
 
@@ -182,8 +193,10 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
         change: impl FnOnce(&mut CatalogWriter<'_>) -> Result<R>,
     ) -> Result<R> {
-        let (done, defined) = self.context_mut().write_catalog(runtime, change)?;
-        self.changed.extend(defined);
+        let (done, written) = self.context_mut().write_catalog(runtime, change)?;
+        self.changed.extend(written.defined);
+        self.deleted.extend(written.deleted);
+        self.created.extend(written.created.into_iter().filter(|object| !self.deleted.contains(object)));
         done
     }
 

@@ -7,7 +7,7 @@ use super::Definitions;
 use super::alter_table::column_of;
 use super::constraint::NewConstraint;
 use crate::client::Runtime;
-use kilndb_base::{Error, Result, sqlstate};
+use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::RowCondition;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogRow;
@@ -45,9 +45,12 @@ pub(super) fn in_primary_key(table: &Table, attnum: i16) -> bool {
 impl Definitions<'_> {
     /// The row of a column's NOT NULL.
     pub(super) fn not_null_row(&mut self, table: &Table, attnum: i16) -> Result<Option<CatalogRow>> {
-        let rows =
-            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?;
-        Ok(rows.into_iter().find(|r| r.char("contype") == b'n' && r.numbers("conkey") == [i64::from(attnum)]))
+        Ok(not_null_of(&self.not_null_rows(table.oid)?, attnum).cloned())
+    }
+
+    /// The rows of a table's constraints, among which those of NOT NULL are.
+    pub(super) fn not_null_rows(&mut self, table: Oid) -> Result<Vec<CatalogRow>> {
+        self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table)])
     }
 
     pub(super) fn insert_not_null(
@@ -210,6 +213,11 @@ impl Definitions<'_> {
         }
         Ok(())
     }
+}
+
+/// The row of a column's NOT NULL among those of a table's constraints.
+pub(super) fn not_null_of(rows: &[CatalogRow], attnum: i16) -> Option<&CatalogRow> {
+    rows.iter().find(|r| r.char("contype") == b'n' && r.numbers("conkey") == [i64::from(attnum)])
 }
 
 fn refuse_primary(table: &Table, column: &Column) -> Result<()> {

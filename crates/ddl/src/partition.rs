@@ -625,6 +625,9 @@ impl Definitions<'_> {
         for row in
             self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])?
         {
+            if !matches!(row.char("contype"), b'c' | b'n') {
+                continue;
+            }
             let table = self.context_mut().table_by_oid(child, runtime)?;
             let name = row.text("conname").unwrap_or("");
             match row.char("contype") {
@@ -742,6 +745,9 @@ impl Definitions<'_> {
             self.insert_constraint(&constraint, runtime)?;
         }
         self.make_part(index, oid, child, runtime)?;
+        if child.kind == TableKind::Table && !index.is_global {
+            return Ok(());
+        }
         let child = self.context_mut().table_by_oid(child.oid, runtime)?;
         if let Some(part) =
             child.indexes.iter().find(|i| i.oid == oid && i.is_in_whole && child.kind == TableKind::Table).cloned()

@@ -8,7 +8,7 @@
 
 use super::Definitions;
 use super::alter_type::names_column;
-use super::dependency::derived::dependencies_of;
+use super::dependency::derived::{RowsRead, dependencies_of};
 use crate::client::Runtime;
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet};
 use kilndb_base::{Error, Oid, Result};
@@ -131,8 +131,9 @@ impl Definitions<'_> {
         definitions
             .extend(used.into_iter().filter(|(_, attributes)| attributes.len() + 1 >= live).map(|(user, _)| user));
         for (class, object) in definitions {
-            let bound =
-                self.context_mut().with_catalog(runtime, |host| dependencies_of(host, class, object).map(|_| ()));
+            let bound = self
+                .context_mut()
+                .with_catalog(runtime, |host| dependencies_of(&RowsRead::new(host), class, object).map(|_| ()));
             if let Err(e) = bound {
                 let shown = self.object_shown(ObjectAddress::object(class, object), runtime)?;
                 return Err(

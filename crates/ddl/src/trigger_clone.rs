@@ -91,6 +91,9 @@ impl Definitions<'_> {
 
     /// A partition gets its parent's row triggers.
     pub(super) fn clone_triggers(&mut self, parent: &Arc<Table>, child: Oid, runtime: &dyn Runtime) -> Result<()> {
+        if parent.triggers.is_empty() {
+            return Ok(());
+        }
         let mut rows = self.trigger_rows(parent.oid)?;
         rows.retain(|row| row.int("tgtype") as i16 & ROW != 0 && !row.bool("tgisinternal"));
         rows.sort_by_key(|row| row.oid("oid"));

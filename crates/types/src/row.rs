@@ -599,6 +599,7 @@ fn header<'a>(r: &mut ByteReader<'a>) -> Option<Header<'a>> {
     Some(Header { count, nulls })
 }
 
+#[inline(always)]
 fn get_wanted(column: &ColumnLayout, want: ColumnFetch, r: &mut ByteReader<'_>) -> Option<Datum> {
     if want != ColumnFetch::Stored {
         let value = get_value(column.storage, r)?;

@@ -12,7 +12,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
 use kilndb_catalog::cache::{CatalogReader, ObjectCache};
 use kilndb_catalog::changes::Changes;
-use kilndb_catalog::store::{CatalogRow, CatalogWriter};
+use kilndb_catalog::store::{CatalogRow, CatalogWriter, WrittenDefinitions};
 use kilndb_catalog::{CatalogView, Table, TableKind, temporary};
 use kilndb_storage::Snapshot;
 use kilndb_syntax::nodes;
@@ -57,7 +57,7 @@ impl Default for SearchPath {
 }
 
 /// What a change of system tables gives, and the objects whose definitions it has written.
-type Written<R> = (Result<R>, Vec<(Oid, Oid)>);
+type Written<R> = (Result<R>, WrittenDefinitions);
 
 impl SessionContext {
     /// Changes system tables. What was looked up before is stale afterwards.
@@ -75,15 +75,15 @@ impl SessionContext {
             temporary: Some(&self.shared.temporary),
             wrote_shared: false,
             changes: Default::default(),
-            defined: Vec::new(),
+            definitions: WrittenDefinitions::default(),
         };
         let done = change(&mut writer);
-        let CatalogWriter { wrote_shared, changes, defined, .. } = writer;
+        let CatalogWriter { wrote_shared, changes, definitions, .. } = writer;
         if wrote_shared {
             txn.next_command();
             self.catalog_changed(&changes);
         }
-        Ok((done, defined))
+        Ok((done, definitions))
     }
 
     /// The objects a statement may use: the shared cache, or an own one in a transaction with DDL.
@@ -290,6 +290,10 @@ impl SessionContext {
 
     /// Rows of a system table as this transaction sees them.
     pub fn catalog_lookup(&mut self, table: Oid, index: Oid, key: &[Datum]) -> Result<Vec<CatalogRow>> {
+        // Rows about the session's own objects are nowhere else, and need no snapshot.
+        if temporary::names_own(key) {
+            return self.shared.temporary.lookup(table, index, key);
+        }
         let snapshot = self.catalog_snapshot()?;
         temporary::lookup(&self.database.store, &self.shared.temporary, table, index, key, &snapshot)
     }

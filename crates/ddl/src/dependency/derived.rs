@@ -10,6 +10,7 @@
 use super::{Dependency, is_pinned};
 use crate::host::StatementHost;
 use crate::renaming::bound_parts;
+use kilndb_base::hash::HashMap;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
@@ -17,7 +18,9 @@ use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::trigger::is_of_key;
 use kilndb_types::Datum;
 use kilndb_types::context::ObjectNames;
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 
 /// The letters of pg_depend.deptype (PostgreSQL 18, section 52.18).
 pub(crate) const NORMAL: u8 = b'n';
@@ -29,11 +32,12 @@ pub(crate) const PARTITION_SECONDARY: u8 = b'S';
 
 /// The rows of pg_depend that an object has by its definition; None: there is no such object (any more).
 pub(crate) fn dependencies_of<'h, 's>(
-    host: &'h StatementHost<'s>,
+    read: &'h RowsRead<'h, 's>,
     class: Oid,
     object: Oid,
 ) -> Result<Option<BTreeSet<Dependency>>> {
-    let mut derivation = Derivation { host, own: ObjectAddress::object(class, object), rows: BTreeSet::new() };
+    let own = ObjectAddress::object(class, object);
+    let mut derivation = Derivation { host: read.host, read, own, rows: BTreeSet::new() };
     let (index, find): (Oid, fn(&mut Derivation<'h, 's>, &CatalogRow) -> Result<()>) = match class {
         PG_CLASS => (PG_CLASS_OID_INDEX, Derivation::relation),
         PG_TYPE => (PG_TYPE_OID_INDEX, Derivation::data_type),
@@ -51,13 +55,44 @@ pub(crate) fn dependencies_of<'h, 's>(
         PG_TS_TEMPLATE => (PG_TS_TEMPLATE_OID_INDEX, Derivation::template),
         _ => return Ok(None),
     };
-    let Some(row) = host.reader.lookup(class, index, &[Datum::Oid(object)])?.pop() else { return Ok(None) };
-    find(&mut derivation, &row)?;
+    let rows = read.by(class, index, object)?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    find(&mut derivation, row)?;
     Ok(Some(derivation.rows))
+}
+
+/// Rows of system tables that have been read while nothing is written: objects that a command defines together ask for
+/// the same ones.
+pub(crate) struct RowsRead<'h, 's> {
+    pub host: &'h StatementHost<'s>,
+    /// By system table, index and key.
+    known: RefCell<HashMap<(Oid, Oid, Oid), Rc<[CatalogRow]>>>,
+}
+
+impl<'h, 's> RowsRead<'h, 's> {
+    pub fn new(host: &'h StatementHost<'s>) -> RowsRead<'h, 's> {
+        RowsRead { host, known: RefCell::default() }
+    }
+    pub fn by(&self, table: Oid, index: Oid, key: Oid) -> Result<Rc<[CatalogRow]>> {
+        // No object has this number.
+        if key == 0 {
+            return Ok(Rc::from([]));
+        }
+        if let Some(known) = self.known.borrow().get(&(table, index, key)) {
+            return Ok(known.clone());
+        }
+        let rows: Rc<[CatalogRow]> = self.host.reader.lookup(table, index, &[Datum::Oid(key)])?.into();
+        self.known.borrow_mut().insert((table, index, key), rows.clone());
+        Ok(rows)
+    }
+    pub fn class_row(&self, relation: Oid) -> Result<Option<CatalogRow>> {
+        Ok(self.by(PG_CLASS, PG_CLASS_OID_INDEX, relation)?.first().cloned())
+    }
 }
 
 struct Derivation<'h, 's> {
     host: &'h StatementHost<'s>,
+    read: &'h RowsRead<'h, 's>,
     own: ObjectAddress,
     rows: BTreeSet<Dependency>,
 }
@@ -77,8 +112,8 @@ impl Derivation<'_, '_> {
         self.needs(ObjectAddress::object(class, object), kind);
     }
 
-    fn rows_by(&self, table: Oid, index: Oid, key: Oid) -> Result<Vec<CatalogRow>> {
-        self.host.reader.lookup(table, index, &[Datum::Oid(key)])
+    fn rows_by(&self, table: Oid, index: Oid, key: Oid) -> Result<Rc<[CatalogRow]>> {
+        self.read.by(table, index, key)
     }
 
     /// The objects that texts of a row name, by binding: with letter `own` those of the table `of`, else with `others`.
@@ -128,7 +163,7 @@ impl Derivation<'_, '_> {
         if row.bool("relispartition") {
             self.needs_object(PG_CLASS, self.parent_of(relation)?, AUTO);
         }
-        for column in self.rows_by(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, relation)? {
+        for column in self.rows_by(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, relation)?.iter() {
             if !column.bool("attisdropped") {
                 let attnum = column.int("attnum") as i16;
                 self.part_needs(attnum, ObjectAddress::object(PG_TYPE, column.oid("atttypid")), NORMAL);
@@ -212,7 +247,7 @@ impl Derivation<'_, '_> {
                 // Those that the index includes count as well.
                 let indexes = self.rows_by(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, row.oid("conindid"))?;
                 self.needs_columns(table, &row.numbers("conkey"), AUTO);
-                for index in indexes {
+                for index in indexes.iter() {
                     self.needs_columns(table, &index.numbers("indkey"), AUTO);
                 }
             }
@@ -301,7 +336,7 @@ impl Derivation<'_, '_> {
             self.needs_object(PG_TYPE, row.oid("typelem"), INTERNAL);
             return Ok(());
         }
-        if relation != 0 && self.host.reader.class_row(relation)?.is_some_and(|c| c.char("relkind") != b'c') {
+        if relation != 0 && self.read.class_row(relation)?.is_some_and(|c| c.char("relkind") != b'c') {
             self.needs_object(PG_CLASS, relation, INTERNAL);
             return Ok(());
         }
@@ -313,7 +348,7 @@ impl Derivation<'_, '_> {
                 self.needs_named(row, &["typdefaultbin"], (0, NORMAL), NORMAL)?;
             }
             b'r' => {
-                for range in self.rows_by(PG_RANGE, PG_RANGE_RNGTYPID_INDEX, oid)? {
+                for range in self.rows_by(PG_RANGE, PG_RANGE_RNGTYPID_INDEX, oid)?.iter() {
                     self.needs_object(PG_TYPE, range.oid("rngsubtype"), NORMAL);
                     self.needs_object(PG_OPCLASS, range.oid("rngsubopc"), NORMAL);
                     self.needs_object(PG_COLLATION, range.oid("rngcollation"), NORMAL);
@@ -322,7 +357,7 @@ impl Derivation<'_, '_> {
                 }
             }
             b'm' => {
-                for range in self.rows_by(PG_RANGE, PG_RANGE_RNGMULTITYPID_INDEX, oid)? {
+                for range in self.rows_by(PG_RANGE, PG_RANGE_RNGMULTITYPID_INDEX, oid)?.iter() {
                     self.needs_object(PG_TYPE, range.oid("rngtypid"), INTERNAL);
                 }
             }
@@ -351,7 +386,7 @@ impl Derivation<'_, '_> {
     fn configuration(&mut self, row: &CatalogRow) -> Result<()> {
         self.needs_object(PG_NAMESPACE, row.oid("cfgnamespace"), NORMAL);
         self.needs_object(PG_TS_PARSER, row.oid("cfgparser"), NORMAL);
-        for map in self.rows_by(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, row.oid("oid"))? {
+        for map in self.rows_by(PG_TS_CONFIG_MAP, PG_TS_CONFIG_MAP_INDEX, row.oid("oid"))?.iter() {
             self.needs_object(PG_TS_DICT, map.oid("mapdict"), NORMAL);
         }
         Ok(())

@@ -17,8 +17,7 @@ mod walk;
 
 use super::Definitions;
 use crate::client::Runtime;
-use crate::host::StatementHost;
-use derived::{AUTO, EXTENSION, INTERNAL, dependencies_of};
+use derived::{AUTO, EXTENSION, INTERNAL, RowsRead, dependencies_of};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::builtin::{FIRST_USER_OID, PUBLIC};
@@ -100,15 +99,20 @@ struct Compared {
 }
 
 impl Compared {
-    fn of(host: &StatementHost<'_>, class: Oid, object: Oid) -> Result<Compared> {
+    /// `is_new`: the object was not there when the command began.
+    fn of(read: &RowsRead<'_, '_>, class: Oid, object: Oid, is_new: bool) -> Result<Compared> {
         let key = [Datum::Oid(class), Datum::Oid(object)];
-        let mut stored = host.reader.lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?;
-        let Some(derived) = dependencies_of(host, class, object)? else {
+        let derived = dependencies_of(read, class, object)?;
+        let mut stored = match &derived {
+            Some(_) if is_new => Vec::new(),
+            _ => read.host.reader.lookup(PG_DEPEND, PG_DEPEND_DEPENDER_INDEX, &key)?,
+        };
+        let Some(derived) = derived else {
             // Of an object that is gone nothing stays.
             return Ok(Compared { stored, derived: BTreeSet::new() });
         };
         let kind = match class {
-            PG_CLASS => host.reader.class_row(object)?.map_or(0, |row| row.char("relkind")),
+            PG_CLASS => read.class_row(object)?.map_or(0, |row| row.char("relkind")),
             _ => 0,
         };
         stored.retain(|row| !Dependency::of_row(row).is_declared(kind));
@@ -135,6 +139,7 @@ impl Definitions<'_> {
     /// Brings pg_depend up to date for all objects that have been defined, changed or deleted since the last call.
     pub fn settle_dependencies(&mut self, runtime: &dyn Runtime) -> Result<()> {
         let changed = std::mem::take(&mut self.changed);
+        let created = std::mem::take(&mut self.created);
         if changed.is_empty() {
             return Ok(());
         }
@@ -142,8 +147,11 @@ impl Definitions<'_> {
             txn.next_command();
         }
         let compared = self.context_mut().with_catalog(runtime, |host| {
+            let read = RowsRead::new(host);
             let tracked = changed.iter().filter(|(class, object)| is_tracked(*class, *object));
-            tracked.map(|(class, object)| Compared::of(host, *class, *object)).collect::<Result<Vec<_>>>()
+            tracked
+                .map(|changed @ (class, object)| Compared::of(&read, *class, *object, created.contains(changed)))
+                .collect::<Result<Vec<_>>>()
         })?;
         let mut is_temporary_needed = false;
         self.write_catalog(runtime, |w| {
@@ -208,7 +216,8 @@ impl Definitions<'_> {
     }
 
     fn compare_definition(&mut self, object: ObjectAddress, runtime: &dyn Runtime) -> Result<Compared> {
-        self.context_mut().with_catalog(runtime, |host| Compared::of(host, object.class, object.object))
+        self.context_mut()
+            .with_catalog(runtime, |host| Compared::of(&RowsRead::new(host), object.class, object.object, false))
     }
 
     fn unbound(&mut self, object: ObjectAddress, e: &Error, runtime: &dyn Runtime) -> Result<String> {
