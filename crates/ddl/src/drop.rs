@@ -148,19 +148,28 @@ impl Definitions<'_> {
         if table.kind == TableKind::Table {
             self.note_emptied(table.storage, runtime)?;
         }
-        self.delete_triggers_of(table.oid, runtime)?;
+        // Catalogs that have nothing of the table, as its description says, are not searched.
+        let has_keys = !table.foreign_keys.is_empty() || !table.referenced_by.is_empty();
+        if !table.triggers.is_empty() || has_keys {
+            self.delete_triggers_of(table.oid, runtime)?;
+        }
         self.leave_entries(table);
         for index in &table.indexes {
             self.delete_class(index.oid, Some(index.storage).filter(|_| !index.is_in_whole), runtime)?;
         }
-        self.delete_rows(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
-        for constraint in
-            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(table.oid)])?
-        {
-            self.delete_key_triggers(constraint.oid("oid"), runtime)?;
-            self.write_catalog(runtime, |w| w.delete(&constraint))?;
+        if !table.indexes.is_empty() {
+            self.delete_rows(PG_INDEX, PG_INDEX_INDRELID_INDEX, &[Datum::Oid(table.oid)], runtime)?;
         }
-        self.delete_defaults(table.oid, None, runtime)?;
+        if has_constraints(table) {
+            let key = [Datum::Oid(table.oid)];
+            for constraint in self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &key)? {
+                self.delete_key_triggers(constraint.oid("oid"), runtime)?;
+                self.write_catalog(runtime, |w| w.delete(&constraint))?;
+            }
+        }
+        if table.columns.iter().any(|c| c.default_sql.is_some() || c.generated != 0) {
+            self.delete_defaults(table.oid, None, runtime)?;
+        }
         let own_rows = match table.kind {
             TableKind::Partitioned => Some((PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX)),
             TableKind::View => Some((PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX)),
@@ -254,4 +263,14 @@ impl Definitions<'_> {
         }
         Ok(())
     }
+}
+
+/// May the table have rows of pg_constraint?
+fn has_constraints(table: &Table) -> bool {
+    !table.checks.is_empty()
+        || !table.foreign_keys.is_empty()
+        || !table.referenced_by.is_empty()
+        || !table.triggers.is_empty()
+        || !table.indexes.is_empty()
+        || table.columns.iter().any(|c| c.not_null)
 }

@@ -622,13 +622,17 @@ impl Definitions<'_> {
 
     /// Checks, not-null constraints and keys of the parent, for a new partition.
     pub(super) fn copy_to_partition(&mut self, parent: &Arc<Table>, child: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let mut described: Option<Arc<Table>> = None;
         for row in
             self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONRELID_INDEX, &[Datum::Oid(parent.oid)])?
         {
             if !matches!(row.char("contype"), b'c' | b'n') {
                 continue;
             }
-            let table = self.context_mut().table_by_oid(child, runtime)?;
+            let table = match described.take() {
+                Some(table) => table,
+                None => self.context_mut().table_by_oid(child, runtime)?,
+            };
             let name = row.text("conname").unwrap_or("");
             match row.char("contype") {
                 b'c' if !row.bool("connoinherit") => {
@@ -648,12 +652,17 @@ impl Definitions<'_> {
                         &NewConstraint::inherited(name, b'n', &table, &own, row.bool("convalidated")),
                         runtime,
                     )?;
+                    // That its column is not null the description said before.
+                    described = Some(table);
                 }
                 _ => {}
             }
         }
         for index in &parent.indexes {
-            let table = self.context_mut().table_by_oid(child, runtime)?;
+            let table = match described.take() {
+                Some(table) => table,
+                None => self.context_mut().table_by_oid(child, runtime)?,
+            };
             self.copy_index_to(parent, index, &table, runtime)?;
         }
         self.copy_references(parent, child, runtime)?;

@@ -359,19 +359,24 @@ impl Definitions<'_> {
 
     pub(super) fn delete_type_row(&mut self, row: &CatalogRow, runtime: &dyn Runtime) -> Result<()> {
         let oid = row.oid("oid");
-        self.delete_rows(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(oid)], runtime)?;
+        if row.char("typtype") == b'e' {
+            self.delete_rows(PG_ENUM, PG_ENUM_TYPID_LABEL_INDEX, &[Datum::Oid(oid)], runtime)?;
+        }
         if row.char("typtype") == b'r'
             && let Some(ty) = self.type_info(oid, runtime)?.range
         {
             self.delete_range_rows(ty, runtime)?;
         }
-        for constraint in
-            self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &[Datum::Oid(oid)])?
-        {
-            self.delete_constraint(constraint.oid("oid"), runtime)?;
+        if row.char("typtype") == b'd' {
+            let key = [Datum::Oid(oid)];
+            for constraint in self.context_mut().catalog_lookup(PG_CONSTRAINT, PG_CONSTRAINT_CONTYPID_INDEX, &key)? {
+                self.delete_constraint(constraint.oid("oid"), runtime)?;
+            }
         }
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &[Datum::Oid(oid), Datum::Oid(PG_TYPE)], runtime)?;
-        self.delete_rows(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(row.oid("typarray"))], runtime)?;
+        if row.oid("typarray") != 0 {
+            self.delete_rows(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(row.oid("typarray"))], runtime)?;
+        }
         self.write_catalog(runtime, |w| w.delete(row))
     }
 
