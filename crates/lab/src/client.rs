@@ -2,7 +2,7 @@
 //! authentication.
 
 use std::fmt;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -173,6 +173,34 @@ impl Client {
         Ok(())
     }
 
+    /// Runs a COPY FROM STDIN with what `write` writes.
+    pub fn copy_in(
+        &mut self,
+        sql: &str,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), ClientError> {
+        self.send(sql)?;
+        loop {
+            let (kind, body) = self.message()?;
+            match kind {
+                b'G' => break,
+                b'E' => {
+                    let refused = Fields(&body).error()?;
+                    self.answers()?;
+                    return Err(ClientError::Server(refused));
+                }
+                b'N' => self.notices.push(Fields(&body).error()?),
+                _ => {}
+            }
+        }
+        let mut data = BufWriter::with_capacity(1 << 16, CopyData(self.stream.get_mut()));
+        write(&mut data)?;
+        data.flush()?;
+        drop(data);
+        self.stream.get_mut().write_all(b"c\0\0\0\x04")?;
+        self.answers().map(|_| ())
+    }
+
     /// Parses a statement under a name.
     pub fn prepare(&mut self, name: &str, sql: &str) -> Result<(), ClientError> {
         let mut messages = Vec::new();
@@ -275,6 +303,21 @@ impl Client {
     }
 }
 
+/// Sends what is written as data of a COPY, one message for each write.
+struct CopyData<W: Write>(W);
+
+impl<W: Write> Write for CopyData<W> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let mut message = Vec::with_capacity(data.len() + 5);
+        extended(&mut message, b'd', data);
+        self.0.write_all(&message)?;
+        Ok(data.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
 /// Appends a message of the extended protocol.
 fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
     messages.push(kind);
@@ -364,5 +407,18 @@ impl<'a> Fields<'a> {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_write_of_a_copy_is_a_message() {
+        let mut sent = Vec::new();
+        CopyData(&mut sent).write_all(b"1|a\n").expect("memory can be written to");
+        CopyData(&mut sent).write_all(b"2").expect("memory can be written to");
+        assert_eq!(sent, b"d\0\0\0\x081|a\nd\0\0\0\x052");
     }
 }

@@ -7,12 +7,13 @@ use std::process::ExitCode;
 const HELP: &str = "\
 Usage:
   kilndb-lab bench [--before PROGRAM] [--parts PART,...] [--pairs N] [--duration SECONDS] [--scale N] [--rows N]
-                   [--clients N,...] [--shared-buffers SIZE]
+                   [--clients N,...] [--shared-buffers SIZE] [--tpch SCALE]
   kilndb-lab canned SOCKET
 
 bench    KilnDB against PostgreSQL and the wire limit, or against another build of KilnDB (--before), in turns; prints a
          table with the 95 % confidence interval of each row's ratio, and fails if a row is slower
-         parts: pgbench, latency, hot, bulk, partitions, inverted
+         parts: pgbench, latency, hot, bulk, partitions, inverted; and, only if it is named, plans: queries with their
+         times, answers and rows of their plans, TPC-H among them
 canned   the wire limit alone: a server that answers every message with prepared bytes
 ";
 

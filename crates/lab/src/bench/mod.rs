@@ -8,6 +8,7 @@ mod latency;
 mod load;
 mod partitions;
 mod pgbench;
+mod plans;
 mod turns;
 
 use figures::{Figures, SLOWER_BELOW};
@@ -35,17 +36,29 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
-    /// (experiments 4 and 5) and `inverted` (experiment 2); None: all.
+    /// (experiments 4 and 5), `inverted` (experiment 2) and `plans`; None: all but `plans`, which measures queries and
+    /// not loads.
     parts: Option<Vec<String>>,
     /// The rows of the tables that are filled, changed and emptied as a whole.
     rows: u32,
+    /// The scale of TPC-H in `plans`.
+    tpch: f64,
 }
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
+/// The part that compares queries and their plans; it has tables of its own.
+const PLANS: &str = "plans";
 
 impl BenchOptions {
     fn has(&self, part: &str) -> bool {
         self.parts.as_ref().is_none_or(|parts| parts.iter().any(|p| p == part))
+    }
+    fn has_plans(&self) -> bool {
+        self.parts.is_some() && self.has(PLANS)
+    }
+    /// There is something beside `plans`.
+    fn has_loads(&self) -> bool {
+        PARTS.into_iter().any(|part| self.has(part))
     }
 }
 
@@ -53,31 +66,21 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let options = options(arguments)?;
     // 1,920 clients need as many descriptors.
     kilndb_base::env::raise_descriptor_limit();
-    let compared = match &options.before {
-        Some(path) => format!("before: {}", path.display()),
-        None => version("postgres"),
-    };
-    println!(
-        "{} cores; {}; {compared}",
-        std::thread::available_parallelism().map_or(0, |n| n.get()),
-        version("pgbench")
-    );
-    println!(
-        "scale {}, {} pairs of runs of {} s, shared_buffers {}\n",
-        options.scale, options.pairs, options.duration_s, options.shared_buffers
-    );
+    print_conditions(&options);
     let sides = sides(&options)?;
     let mut figures = Figures::default();
-    let failed = measure(&sides, &options, &mut figures);
+    let failed = if options.has_loads() { measure(&sides, &options, &mut figures) } else { Vec::new() };
+    let mut wrong = if options.has_plans() { plans::run(&sides, &options) } else { Vec::new() };
     let checked = end(sides, &options);
     let (base, other) = names(&options);
     let mut names = vec![base, other];
     if options.before.is_none() && options.has("pgbench") {
         names.push(WIRE);
     }
-    figures.print(&names);
+    if options.has_loads() {
+        figures.print(&names);
+    }
     let slower = figures.slower(base, other);
-    let mut wrong: Vec<String> = Vec::new();
     if !failed.is_empty() {
         wrong.push(format!("not finished: {}", failed.join(", ")));
     }
@@ -86,6 +89,24 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     }
     wrong.extend(checked.err());
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+/// Prints under which conditions the figures come about.
+fn print_conditions(options: &BenchOptions) {
+    let compared = match &options.before {
+        Some(path) => format!("before: {}", path.display()),
+        None => version("postgres"),
+    };
+    println!(
+        "{} cores; {}; {compared}; shared_buffers {}",
+        std::thread::available_parallelism().map_or(0, |n| n.get()),
+        version("pgbench"),
+        options.shared_buffers
+    );
+    if options.has_loads() {
+        println!("scale {}, {} pairs of runs of {} s", options.scale, options.pairs, options.duration_s);
+    }
+    println!();
 }
 
 /// Both servers, or all three. The names of the stages that failed: a part that fails is left out of the table and
@@ -131,6 +152,7 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
         before: None,
         parts: None,
         rows: 1_000_000,
+        tpch: 0.1,
     };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
@@ -147,19 +169,26 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
             "--before" => options.before = Some(value.into()),
             "--parts" => options.parts = Some(value.split(',').map(str::to_string).collect()),
             "--rows" => options.rows = value.parse().map_err(bad)?,
+            "--tpch" => options.tpch = scale_of_tpch(value)?,
             _ => return Err(format!("unknown option {flag}")),
         }
     }
     if options.pairs < PAIRS_MIN {
         return Err(format!("--pairs: at least {PAIRS_MIN}"));
     }
-    if let Some(part) = options.parts.iter().flatten().find(|part| !PARTS.contains(&part.as_str())) {
-        return Err(format!("unknown part {part}: there are {}", PARTS.join(", ")));
+    if let Some(part) = options.parts.iter().flatten().find(|part| !PARTS.contains(&part.as_str()) && **part != PLANS) {
+        return Err(format!("unknown part {part}: there are {}, {PLANS}", PARTS.join(", ")));
     }
     if let Some(before) = options.before.as_ref().filter(|before| !before.is_file()) {
         return Err(format!("--before: {} is no file", before.display()));
     }
     Ok(options)
+}
+
+/// Below 0.01 there would not be a supplier of each kind; beyond 10 the numbers of parts outgrow what is measured here.
+fn scale_of_tpch(value: &str) -> Result<f64, String> {
+    let scale = value.parse::<f64>().ok().filter(|scale| (0.01..=10.0).contains(scale));
+    scale.ok_or_else(|| format!("--tpch: {value} is no scale from 0.01 to 10"))
 }
 
 const WIRE: &str = "wire limit";

@@ -1,0 +1,109 @@
+//! The plans of queries: classes of queries that PostgreSQL's users write, and TPC-H. Each query runs on both servers
+//! over the same data; its time, its answer and the rows that its plan produces are compared.
+//!
+//! The data need no seed from outside: they are the same each time and on each server.
+
+mod answers;
+mod explain;
+mod measure;
+mod queries;
+mod report;
+mod tpch;
+
+use super::BenchOptions;
+use super::turns::{ComparedServer, execute};
+use kilndb_lab::client::Client;
+use measure::{QueryComparison, compare};
+use queries::PlanQuery;
+use report::{PlanReport, RatioBounds};
+
+const CLASS_TABLES: &str = include_str!("../../../plans/schema.sql");
+
+/// A group of queries with the tables that they read.
+struct PlanGroup {
+    title: String,
+    /// The schema that the tables are in while the group is measured.
+    schema: &'static str,
+    queries: Vec<PlanQuery>,
+    bounds: RatioBounds,
+    load: Box<dyn Fn(&mut Client) -> Result<(), String>>,
+}
+
+/// Measures both groups and prints their tables. What fails the benchmark: a query that the second server answers
+/// otherwise than the first, or that a server refuses.
+pub(super) fn run(sides: &[ComparedServer], options: &BenchOptions) -> Vec<String> {
+    let [base, other, ..] = sides else { return vec!["plans: there are no two servers".into()] };
+    let sides = [base, other];
+    sides.iter().for_each(|side| side.pause());
+    let mut wrong = Vec::new();
+    for group in [classes(), tpch(options.tpch)] {
+        match measure_group(sides, &group) {
+            Ok(queries) => {
+                let names = [base.name, other.name];
+                let report = PlanReport { title: &group.title, names, queries: &queries, bounds: &group.bounds };
+                report.print();
+                wrong.extend(report.wrong());
+            }
+            Err(e) => wrong.push(format!("{}: {e}", group.title)),
+        }
+    }
+    sides.iter().for_each(|side| side.go_on());
+    wrong
+}
+
+fn classes() -> PlanGroup {
+    PlanGroup {
+        title: "Classes of queries".into(),
+        schema: "plan_classes",
+        queries: queries::classes(),
+        bounds: RatioBounds { time: 1.5, worst_time: 8.0, rows: None },
+        load: Box::new(|client| queries::statements(CLASS_TABLES).try_for_each(|sql| execute(client, &[sql]))),
+    }
+}
+
+fn tpch(scale: f64) -> PlanGroup {
+    PlanGroup {
+        title: format!("TPC-H, scale {scale}"),
+        schema: "plan_tpch",
+        queries: queries::tpch(scale),
+        bounds: RatioBounds { time: 5.0, worst_time: 10.0, rows: Some((1.2, 2.0)) },
+        load: Box::new(move |client| tpch::load(client, scale)),
+    }
+}
+
+/// Loads the tables on both servers, measures, and leaves the servers as they were.
+fn measure_group(sides: [&ComparedServer; 2], group: &PlanGroup) -> Result<Vec<QueryComparison>, String> {
+    for side in sides {
+        eprintln!("{}: loading {}", group.title, side.name);
+        alone(side, || load(side, group)).map_err(|e| format!("{}: {e}", side.name))?;
+    }
+    let measured = group.queries.iter().map(|query| {
+        let compared = compare(sides, group.schema, query);
+        eprintln!("{}", report::line(&compared));
+        compared
+    });
+    let measured = measured.collect();
+    for side in sides {
+        let drop = format!("drop schema {} cascade", group.schema);
+        alone(side, || execute(&mut Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?, &[&drop]))?;
+    }
+    Ok(measured)
+}
+
+/// The statistics are those of now, and PostgreSQL's map of visible pages is there, as it would be soon anyway.
+fn load(side: &ComparedServer, group: &PlanGroup) -> Result<(), String> {
+    let mut client = Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?;
+    let create = format!("create schema {}", group.schema);
+    let path = format!("set search_path to {}", group.schema);
+    execute(&mut client, &[&create, &path])?;
+    (group.load)(&mut client)?;
+    execute(&mut client, &["vacuum analyze", "checkpoint"])
+}
+
+/// Does something with a server that stands still otherwise.
+fn alone<T>(side: &ComparedServer, action: impl FnOnce() -> T) -> T {
+    side.go_on();
+    let done = action();
+    side.pause();
+    done
+}
