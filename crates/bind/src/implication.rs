@@ -89,12 +89,25 @@ impl Prover<'_> {
                 Some(f) => PredicateClause::Atom(Expr { kind: ExprKind::Func(Box::new(f)), ..e.clone() }),
                 None => not(e),
             },
-            ExprKind::IsNull { arg, negated } => PredicateClause::Atom(Expr {
+            // Of a row both IS NULL and IS NOT NULL may be false.
+            ExprKind::IsNull { arg, negated } if !self.is_row(arg) => PredicateClause::Atom(Expr {
                 kind: ExprKind::IsNull { arg: arg.clone(), negated: !negated },
                 ..e.clone()
             }),
             _ => not(e),
         }
+    }
+
+    /// Is IS NULL asked of each field of the value?
+    fn is_row(&self, e: &Expr) -> bool {
+        let mut ty = e.ty;
+        while let Ok(Some(info)) = self.catalog.type_by_oid(ty) {
+            match info.kind {
+                b'd' => ty = info.base_type,
+                kind => return kind == b'c' || ty == oids::RECORD,
+            }
+        }
+        matches!(e.kind, ExprKind::Row { .. }) || ty == oids::RECORD
     }
 
     /// The call as it is, or of the operator that says the opposite.
@@ -124,8 +137,7 @@ impl Prover<'_> {
             return true;
         }
         if let ExprKind::IsNull { arg, negated: true } = &wanted.kind
-            && !matches!(arg.kind, ExprKind::Row { .. })
-            && arg.ty != oids::RECORD
+            && !self.is_row(arg)
             && is_strict_for(given, arg, true)
         {
             return true;

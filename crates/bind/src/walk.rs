@@ -446,78 +446,74 @@ impl Query {
         out.extend(all.into_iter().filter(|id| !self.ctes.iter().any(|c| c.id == *id)));
     }
 
+    /// Rewrites the expressions of this and all nested levels, each bottom-up.
     pub fn rewrite(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
-        fn tree(t: &mut JoinTree, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
-            if let JoinTree::Join { left, right, on, .. } = t {
-                tree(left, f)?;
-                tree(right, f)?;
-                if let Some(e) = on {
-                    e.rewrite(f)?;
-                }
-            }
-            Ok(())
+        self.for_exprs_mut(&mut |e| e.rewrite(f))?;
+        self.for_subqueries_mut(&mut |q| q.rewrite(f))
+    }
+
+    /// Calls `f` on all expressions of this level, not on those of nested queries.
+    pub fn for_exprs_mut(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+        self.for_conditions_mut(f)?;
+        for e in [&mut self.having, &mut self.limit, &mut self.offset].into_iter().flatten() {
+            f(e)?;
         }
-        for t in &mut self.from {
-            tree(t, f)?;
-        }
-        let singles = [&mut self.filter, &mut self.having, &mut self.limit, &mut self.offset];
-        for e in singles.into_iter().flatten() {
-            e.rewrite(f)?;
-        }
-        for t in &mut self.targets {
-            t.expr.rewrite(f)?;
-        }
-        for e in self.group_by.iter_mut().chain(&mut self.outer_aggs) {
-            e.rewrite(f)?;
-        }
-        for k in &mut self.order_by {
-            k.expr.rewrite(f)?;
-        }
+        self.targets.iter_mut().try_for_each(|t| f(&mut t.expr))?;
+        self.group_by.iter_mut().chain(&mut self.outer_aggs).try_for_each(&mut *f)?;
+        self.order_by.iter_mut().try_for_each(|k| f(&mut k.expr))?;
         if let Distinct::On(l) = &mut self.distinct {
-            for e in l {
-                e.rewrite(f)?;
-            }
+            l.iter_mut().try_for_each(&mut *f)?;
         }
         for w in &mut self.windows {
-            for e in &mut w.partition {
-                e.rewrite(f)?;
-            }
-            for k in &mut w.order {
-                k.expr.rewrite(f)?;
-            }
+            w.partition.iter_mut().try_for_each(&mut *f)?;
+            w.order.iter_mut().try_for_each(|k| f(&mut k.expr))?;
             for b in [&mut w.start, &mut w.end] {
                 if let FrameBound::Preceding(e) | FrameBound::Following(e) = b {
-                    e.rewrite(f)?;
+                    f(e)?;
                 }
             }
         }
         for r in &mut self.rels {
             match &mut r.kind {
-                RelKind::Function { calls, .. } => {
-                    for c in calls {
-                        c.expr.rewrite(f)?;
-                    }
-                }
-                RelKind::Values(rows) => {
-                    for e in rows.iter_mut().flatten() {
-                        e.rewrite(f)?;
-                    }
-                }
-                RelKind::Subquery(q) => q.rewrite(f)?,
+                RelKind::Function { calls, .. } => calls.iter_mut().try_for_each(|c| f(&mut c.expr))?,
+                RelKind::Values(rows) => rows.iter_mut().flatten().try_for_each(&mut *f)?,
                 _ => {}
             }
         }
-        for c in &mut self.ctes {
-            c.query.rewrite(f)?;
-        }
         match &mut self.body {
-            QueryBody::Select => Ok(()),
-            QueryBody::Values(rows) => rows.iter_mut().flatten().try_for_each(|e| e.rewrite(f)),
-            QueryBody::SetOp { left, right, .. } => {
-                left.rewrite(f)?;
-                right.rewrite(f)
+            QueryBody::Select | QueryBody::SetOp { .. } => Ok(()),
+            QueryBody::Values(rows) => rows.iter_mut().flatten().try_for_each(f),
+            QueryBody::Dml(d) => d.for_exprs_mut(f),
+        }
+    }
+
+    /// Calls `f` on WHERE and the conditions of joins.
+    pub fn for_conditions_mut(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+        fn tree(t: &mut JoinTree, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+            let JoinTree::Join { left, right, on, .. } = t else { return Ok(()) };
+            tree(left, f)?;
+            tree(right, f)?;
+            on.iter_mut().try_for_each(f)
+        }
+        self.from.iter_mut().try_for_each(|t| tree(t, f))?;
+        self.filter.iter_mut().try_for_each(f)
+    }
+
+    /// Calls `f` on the queries nested in this one, apart from those in expressions.
+    pub fn for_subqueries_mut(&mut self, f: &mut dyn FnMut(&mut Query) -> Result<()>) -> Result<()> {
+        for r in &mut self.rels {
+            if let RelKind::Subquery(q) = &mut r.kind {
+                f(q)?;
             }
-            QueryBody::Dml(d) => d.rewrite(f),
+        }
+        self.ctes.iter_mut().try_for_each(|c| f(&mut c.query))?;
+        match &mut self.body {
+            QueryBody::SetOp { left, right, .. } => {
+                f(left)?;
+                f(right)
+            }
+            QueryBody::Dml(d) => d.source.as_mut().map_or(Ok(()), |source| f(source)),
+            _ => Ok(()),
         }
     }
 }
@@ -527,34 +523,22 @@ impl Dml {
         if let Some(q) = &mut self.source {
             q.rewrite(f)?;
         }
-        for a in &mut self.assignments {
-            a.expr.rewrite(f)?;
-        }
-        for t in &mut self.returning {
-            t.expr.rewrite(f)?;
-        }
-        if let Some(e) = &mut self.row_filter {
-            e.rewrite(f)?;
-        }
+        self.for_exprs_mut(&mut |e| e.rewrite(f))
+    }
+
+    fn for_exprs_mut(&mut self, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+        self.assignments.iter_mut().try_for_each(|a| f(&mut a.expr))?;
+        self.returning.iter_mut().try_for_each(|t| f(&mut t.expr))?;
+        self.row_filter.iter_mut().try_for_each(&mut *f)?;
         if let Some(OnConflict { update: Some(u), .. }) = &mut self.on_conflict {
-            for a in &mut u.assignments {
-                a.expr.rewrite(f)?;
-            }
-            if let Some(e) = &mut u.filter {
-                e.rewrite(f)?;
-            }
+            u.assignments.iter_mut().try_for_each(|a| f(&mut a.expr))?;
+            u.filter.iter_mut().try_for_each(&mut *f)?;
         }
-        if let Some(e) = &mut self.merge_on {
-            e.rewrite(f)?;
-        }
+        self.merge_on.iter_mut().try_for_each(&mut *f)?;
         for m in &mut self.merge {
-            if let Some(e) = &mut m.condition {
-                e.rewrite(f)?;
-            }
+            m.condition.iter_mut().try_for_each(&mut *f)?;
             if let MergeCommand::Update(l) | MergeCommand::Insert(l) = &mut m.action {
-                for a in l {
-                    a.expr.rewrite(f)?;
-                }
+                l.iter_mut().try_for_each(|a| f(&mut a.expr))?;
             }
         }
         Ok(())

@@ -17,6 +17,7 @@ use super::ids::*;
 use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitions};
 use super::model::*;
 use super::partition::PartitionMap;
+use super::planner_settings::PlannerSettings;
 use super::store::{CatalogRow, CatalogStore};
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::hash::{HashMap, HashSet};
@@ -302,7 +303,7 @@ pub struct CatalogReader<'a> {
     pub temporary: &'a TemporaryCatalog,
     /// While a statement is planned.
     pub asked: Option<&'a PlanDependencies>,
-    pub switches: PlannerSwitches,
+    pub switches: PlannerSettings,
 }
 
 impl CatalogReader<'_> {
@@ -453,7 +454,7 @@ pub(super) fn split_expressions(text: &str) -> Vec<String> {
 }
 
 impl CatalogView for CatalogReader<'_> {
-    fn planner_switches(&self) -> PlannerSwitches {
+    fn planner_settings(&self) -> PlannerSettings {
         self.switches
     }
     fn database_name(&self) -> &str {
@@ -482,12 +483,12 @@ impl CatalogView for CatalogReader<'_> {
         self.own_instance(found)
     }
 
-    fn element_statistics(
+    fn column_statistics(
         &self,
         table: &Table,
         attnum: i16,
-    ) -> Result<Option<Arc<super::element_statistics::ElementStatistics>>> {
-        self.elements_of(table, attnum)
+    ) -> Result<Option<Arc<super::column_statistics::ColumnStatistics>>> {
+        self.statistics_of(table, attnum)
     }
     fn schema_exists(&self, name: &str) -> Result<bool> {
         Ok(self.schema_oid(name)?.is_some())

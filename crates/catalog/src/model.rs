@@ -1,8 +1,9 @@
 //! Catalog objects as the binder, planner and executor see them: immutable, shared, complete.
 
 use super::access_method::AccessMethod;
-use super::element_statistics::{ElementStatistics, ElementStatisticsCache};
+use super::column_statistics::{ColumnStatistics, ColumnStatisticsCache};
 use super::known_partitions::CachedPartition;
+use super::planner_settings::PlannerSettings;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
@@ -54,6 +55,8 @@ pub struct Table {
     pub view_sql: Option<String>,
     /// Estimates as ANALYZE or the storage size tell; -1 unknown.
     pub reltuples: f32,
+    /// The pages that there were when `reltuples` was counted.
+    pub relpages: i32,
     /// A catalog of the system: users may not write it.
     pub is_catalog: bool,
     /// The key by which a partitioned table is partitioned.
@@ -62,8 +65,8 @@ pub struct Table {
     pub partition_of: Oid,
     /// The options of a sequence.
     pub sequence: Option<SequenceOptions>,
-    /// Statistics of elements, as far as they have been read.
-    pub elements: Arc<ElementStatisticsCache>,
+    /// The statistics of columns, as far as they have been read.
+    pub statistics: Arc<ColumnStatisticsCache>,
 }
 
 /// A sequence's row of pg_sequence.
@@ -334,37 +337,6 @@ pub struct CastInfo {
     pub method: CastMethod,
 }
 
-/// Which ways to read, join and aggregate tables the session wants (enable_…).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PlannerSwitches {
-    pub seqscan: bool,
-    pub indexscan: bool,
-    pub bitmapscan: bool,
-    pub hashjoin: bool,
-    pub partitionwise_aggregate: bool,
-    pub partitionwise_join: bool,
-}
-
-impl Default for PlannerSwitches {
-    fn default() -> PlannerSwitches {
-        PlannerSwitches {
-            seqscan: true,
-            indexscan: true,
-            bitmapscan: true,
-            hashjoin: true,
-            partitionwise_aggregate: false,
-            partitionwise_join: false,
-        }
-    }
-}
-
-impl PlannerSwitches {
-    /// What is not wanted is done only where there is no other way.
-    pub fn penalty(self, wanted: bool) -> f64 {
-        if wanted { 0.0 } else { 1e10 }
-    }
-}
-
 /// The catalogs as one statement sees them. Name look-ups without a schema follow search_path.
 pub trait CatalogView {
     fn table_by_name(&self, schema: Option<&str>, name: &str) -> Result<Option<Arc<Table>>>;
@@ -389,8 +361,8 @@ pub trait CatalogView {
     fn has_operator_class(&self, _oid: Oid) -> Result<bool> {
         Ok(false)
     }
-    /// What ANALYZE says of the elements in a column.
-    fn element_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ElementStatistics>>> {
+    /// What ANALYZE says of a column.
+    fn column_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
         Ok(None)
     }
     /// The type's name as format_type prints it.
@@ -429,8 +401,8 @@ pub trait CatalogView {
     fn database_oid(&self) -> Oid {
         0
     }
-    fn planner_switches(&self) -> PlannerSwitches {
-        PlannerSwitches::default()
+    fn planner_settings(&self) -> PlannerSettings {
+        PlannerSettings::default()
     }
     /// The table of changed rows that has this name for the running trigger function, and whether it is that of new
     /// rows.

@@ -70,6 +70,7 @@ impl CatalogReader<'_> {
             triggers: if class.bool("relhastriggers") { self.load_triggers(oid)? } else { Vec::new() },
             view_sql: if has_rules { self.load_view(oid)? } else { None },
             reltuples: class.float4("reltuples"),
+            relpages: class.int("relpages") as i32,
             is_catalog: oid < FIRST_USER_OID,
             partition_key: if kind == TableKind::Partitioned {
                 self.load_partition_key(oid)?.map(Arc::new)
@@ -82,7 +83,7 @@ impl CatalogReader<'_> {
                 0
             },
             sequence: if kind == TableKind::Sequence { self.load_sequence(oid)? } else { None },
-            elements: Default::default(),
+            statistics: Default::default(),
         })))
     }
 
@@ -373,11 +374,12 @@ impl CatalogReader<'_> {
             triggers: Vec::new(),
             view_sql: None,
             reltuples: -1.0,
+            relpages: 0,
             is_catalog: true,
             partition_key: None,
             partition_of: 0,
             sequence: None,
-            elements: Default::default(),
+            statistics: Default::default(),
         }))
     }
 }

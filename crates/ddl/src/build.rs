@@ -305,8 +305,10 @@ impl Definitions<'_> {
             Some(sql) => RowValue::Expression(sql),
             None => RowValue::Column(k.attnum),
         });
+        // The rows are looked for in the heap: the index itself would lead to none.
+        let heap_alone = Arc::new(Table { indexes: Vec::new(), ..(**table).clone() });
         let query = TableQuery {
-            table,
+            table: &heap_alone,
             values: std::iter::once(RowValue::Place).chain(keys).collect(),
             condition: index.predicate_sql.as_deref().map_or(RowCondition::All, RowCondition::True),
             is_one: false,

@@ -1,18 +1,20 @@
-//! Rows found by inverted indexes.
+//! Rows found by indexes: inverted ones, and those of keys.
 //!
 //! Invariants
 //! 1. Pending rows are read before postings, all of an index's at once: a row that is merged meanwhile is found twice,
 //!    never not at all.
 //! 2. Whether a row that was found is wanted is for the scan's filter to say.
-//! 3. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowIdSet`]).
+//! 3. What a combination of conditions finds first may do for all: then other indexes are not read to their end.
+//! 4. A set that outgrows `work_mem` forgets which rows of a block were found ([`RowIdSet`]).
 
 use super::context::{ExecContext, MeasureStart, RunState};
 use super::expr::Evaluate;
+use super::index;
 use super::partition::LeafPartition;
 use super::row_set::{RowIdCollector, RowIdSet};
 use kilndb_base::park::Park;
 use kilndb_base::{Error, Result};
-use kilndb_plan::{Bitmap, InvertedAccess};
+use kilndb_plan::{Bitmap, IndexAccess, InvertedAccess};
 use kilndb_storage::{PendingTerms, TermScan};
 use kilndb_types::inverted::{InvertedClass, TermCondition, TermQuery, TermRange};
 use memchr::memmem::Finder;
@@ -24,17 +26,34 @@ pub(crate) enum BitmapRows {
     Rows(RowIdSet),
 }
 
+/// Once some rows are found, so many entries of another index are read for each of them, to tell which of them are
+/// wanted. Where an index has more, looking at the rows themselves costs less.
+const WORTHWHILE: usize = 16;
+
 pub fn rows(
     b: &Bitmap,
     leaf: Option<&Arc<LeafPartition>>,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<BitmapRows> {
-    let Some(begun) = rt.counters.is_some().then(MeasureStart::now) else { return find(b, leaf, rt, cx) };
-    let found = find(b, leaf, rt, cx)?;
+    rows_within(b, usize::MAX, leaf, rt, cx)
+}
+
+/// As [`rows`], unless more than `most` entries of a tree have to be read.
+fn rows_within(
+    b: &Bitmap,
+    most: usize,
+    leaf: Option<&Arc<LeafPartition>>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<BitmapRows> {
+    let Some(begun) = rt.counters.is_some().then(MeasureStart::now) else { return find(b, most, leaf, rt, cx) };
+    let found = find(b, most, leaf, rt, cx)?;
     let (node, rows) = match (b, &found) {
         (Bitmap::Index(access), BitmapRows::Rows(rows)) => (access.shown, rows.len()),
         (Bitmap::Index(access), BitmapRows::Everything) => (access.shown, 0),
+        (Bitmap::Keys(_, node), BitmapRows::Rows(rows)) => (*node, rows.len()),
+        (Bitmap::Keys(_, node), BitmapRows::Everything) => (*node, 0),
         // As in PostgreSQL, the rows of a combination (BitmapAnd, BitmapOr) are not counted.
         (Bitmap::All(_, node) | Bitmap::Any(_, node), _) => (*node, 0),
     };
@@ -45,16 +64,22 @@ pub fn rows(
 
 fn find(
     b: &Bitmap,
+    most: usize,
     leaf: Option<&Arc<LeafPartition>>,
     rt: &mut RunState,
     cx: &mut ExecContext<'_>,
 ) -> Result<BitmapRows> {
     let found = match b {
         Bitmap::Index(access) => index_rows(access, leaf, rt, cx)?,
+        Bitmap::Keys(access, node) => key_rows((access, *node), most, leaf, rt, cx)?,
         Bitmap::All(list, _) => {
             let mut all = None;
             for part in list {
-                all = match (all, rows(part, leaf, rt, cx)?) {
+                let most = match &all {
+                    Some(BitmapRows::Rows(rows)) => rows.len().saturating_mul(WORTHWHILE),
+                    _ => usize::MAX,
+                };
+                all = match (all, rows_within(part, most, leaf, rt, cx)?) {
                     (None, first) => Some(first),
                     (Some(BitmapRows::Everything), other) | (Some(other), BitmapRows::Everything) => Some(other),
                     (Some(BitmapRows::Rows(a)), BitmapRows::Rows(b)) => Some(BitmapRows::Rows(a.and(&b))),
@@ -151,6 +176,51 @@ fn index_rows(
     take_some(&mut rows, cx);
     cx.usage.scanned(oid, 1, rows.len() as u64, 0);
     Ok(BitmapRows::Rows(rows))
+}
+
+/// The rows of all entries that are looked for. Some may lead to rows with other keys by now: the scan's filter says.
+fn key_rows(
+    (access, node): (&IndexAccess, usize),
+    most: usize,
+    leaf: Option<&Arc<LeafPartition>>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<BitmapRows> {
+    let (oid, tree) = match (leaf, &access.relation) {
+        (Some(leaf), _) => {
+            let own = leaf.index(access.index.oid)?;
+            (own.oid, &own.relation)
+        }
+        (None, Some(tree)) => (access.index.oid, tree),
+        (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
+    };
+    let mut ranges = index::ranges(access, tree, rt, cx)?;
+    index::join_equal(tree.kind(), &mut ranges);
+    let mut found = RowIdCollector::new(cx.work_mem_bytes);
+    let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut searches, mut entries) = (0, 0_usize);
+    'ranges: for (lower, upper) in ranges {
+        let mut scan = tree.index_scan_for(&cx.snapshot, lower, upper, false, access.unique_point)?;
+        searches += 1;
+        loop {
+            keys.clear();
+            ends.clear();
+            rids.clear();
+            let has_more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
+            entries += rids.len();
+            if entries > most {
+                break 'ranges;
+            }
+            rids.iter().for_each(|rid| found.add(&[rid.to_u64()]));
+            cx.park.checkpoint()?;
+            if !has_more {
+                break;
+            }
+        }
+    }
+    rt.count_searches(node, searches);
+    cx.usage.scanned(oid, searches, entries as u64, 0);
+    Ok(if entries > most { BitmapRows::Everything } else { BitmapRows::Rows(found.done()) })
 }
 
 /// Leaves about gin_fuzzy_search_limit rows, chosen by chance, if more were found.

@@ -2,18 +2,20 @@
 
 use super::context::{ExecContext, RunState};
 use super::expr::Evaluate;
+use super::key_search::KeysAfter;
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::Index;
+use kilndb_catalog::key_range::prefix_range;
 pub use kilndb_catalog::key_range::{KeyRange, append};
-use kilndb_catalog::key_range::{prefix_range, successor};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{IndexAccess, IndexPlan};
-use kilndb_storage::RelationKind;
+use kilndb_storage::{Relation, RelationKind};
 use kilndb_types::{Datum, oids};
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// A value as the key's type holds it; None: no value of the key's type equals it (an integer out of range).
-fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
+pub(super) fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
     let wide = match (&d, ty) {
         (Datum::Int2(v), oids::INT4 | oids::INT8) => i64::from(*v),
         (Datum::Int4(v), oids::INT2 | oids::INT8) => i64::from(*v),
@@ -28,7 +30,12 @@ fn fit(ty: Oid, d: Datum) -> Result<Datum, i8> {
 }
 
 /// The ranges of keys to read; empty: no row can match.
-pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Vec<KeyRange>> {
+pub fn ranges(
+    a: &IndexAccess,
+    tree: &Arc<Relation>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<Vec<KeyRange>> {
     let mut prefix = Vec::with_capacity(24);
     for (k, e) in a.index.keys.iter().zip(&a.equal) {
         let v = e.eval(&[], rt, cx)?;
@@ -40,85 +47,18 @@ pub fn ranges(a: &IndexAccess, rt: &mut RunState, cx: &mut ExecContext<'_>) -> R
             Err(_) => return Ok(Vec::new()),
         }
     }
-    let Some(next) = a.index.keys.get(a.equal.len()) else { return Ok(vec![prefix_range(prefix)]) };
-    if let Some(e) = &a.any_of {
-        let Datum::Array(list) = e.eval(&[], rt, cx)? else { return Ok(Vec::new()) };
-        let mut keys = Vec::new();
-        for v in list.elements.iter().filter(|v| !v.is_null()) {
-            if let Ok(v) = fit(next.type_oid, v.clone()) {
-                let mut k = prefix.clone();
-                append(next, &v, &mut k)?;
-                keys.push(k);
-            }
+    match &a.search {
+        None => Ok(vec![prefix_range(prefix)]),
+        Some(search) => {
+            let search = KeysAfter { search, keys: &a.index.keys[a.equal.len()..], tree };
+            search.ranges(prefix, rt, cx)
         }
-        keys.sort();
-        keys.dedup();
-        return Ok(keys.into_iter().map(prefix_range).collect());
     }
-    if a.lower.is_none() && a.upper.is_none() && !a.not_null {
-        return Ok(vec![prefix_range(prefix)]);
-    }
-    let mut null_key = prefix.clone();
-    append(next, &Datum::Null, &mut null_key)?;
-    let after_null = successor(&null_key);
-    let nulls_low = next.nulls_first;
-    let whole = prefix_range(prefix.clone());
-    // A value beyond the type's range is below or above all keys; in a descending key the other way round.
-    let side = |s: i8| if next.descending { -s } else { s };
-    let lower = match &a.lower {
-        Some(b) => {
-            let v = b.value.eval(&[], rt, cx)?;
-            if v.is_null() {
-                return Ok(Vec::new());
-            }
-            match fit(next.type_oid, v) {
-                Ok(v) => {
-                    let mut k = prefix.clone();
-                    append(next, &v, &mut k)?;
-                    if b.inclusive {
-                        Bound::Included(k)
-                    } else {
-                        successor(&k).map_or(Bound::Unbounded, Bound::Included)
-                    }
-                }
-                Err(s) if side(s) > 0 => return Ok(Vec::new()),
-                Err(_) if nulls_low => after_null.clone().map_or(Bound::Unbounded, Bound::Included),
-                Err(_) => whole.0.clone(),
-            }
-        }
-        None if nulls_low => after_null.map_or(Bound::Unbounded, Bound::Included),
-        None => whole.0.clone(),
-    };
-    let upper = match &a.upper {
-        Some(b) => {
-            let v = b.value.eval(&[], rt, cx)?;
-            if v.is_null() {
-                return Ok(Vec::new());
-            }
-            match fit(next.type_oid, v) {
-                Ok(v) => {
-                    let mut k = prefix.clone();
-                    append(next, &v, &mut k)?;
-                    if b.inclusive {
-                        successor(&k).map_or(Bound::Unbounded, Bound::Excluded)
-                    } else {
-                        Bound::Excluded(k)
-                    }
-                }
-                Err(s) if side(s) < 0 => return Ok(Vec::new()),
-                Err(_) if !nulls_low => Bound::Excluded(null_key),
-                Err(_) => whole.1.clone(),
-            }
-        }
-        None if !nulls_low => Bound::Excluded(null_key),
-        None => whole.1,
-    };
-    Ok(vec![(lower, upper)])
 }
 
 /// The keys, all their columns, if `ranges` are those of an access that looks for nothing but whole keys.
 pub(crate) fn whole_keys(a: &IndexAccess, ranges: Vec<KeyRange>) -> Option<Vec<Vec<u8>>> {
-    if a.equal.len() + usize::from(a.any_of.is_some()) < a.index.keys.len() {
+    if !a.has_whole_keys() {
         return None;
     }
     ranges.into_iter().map(|(lower, _)| if let Bound::Included(key) = lower { Some(key) } else { None }).collect()
@@ -139,7 +79,7 @@ pub(crate) fn join_equal(kind: RelationKind, ranges: &mut Vec<KeyRange>) {
 
 /// In a tree that has entries of several heaps: where a heap's own are, if nothing but a whole key is looked for.
 pub(crate) fn narrow(a: &IndexAccess, ranges: &mut [KeyRange], suffix: &[u8]) {
-    if a.equal.len() < a.index.keys.len() {
+    if !a.has_whole_keys() {
         return;
     }
     for range in ranges {

@@ -26,6 +26,7 @@ mod index;
 mod inverted;
 mod join;
 pub mod key_ahead;
+mod key_search;
 mod lockrows;
 mod merge;
 mod modify;

@@ -374,9 +374,9 @@ fn with_entries(
     if !access.index.is_global || found.len() < 2 {
         return Ok(());
     }
-    let ranges = super::index::ranges(access, rt, cx)?;
-    let Some(keys) = super::index::whole_keys(access, ranges) else { return Ok(()) };
     let tree = relation(access.index.storage, cx)?;
+    let ranges = super::index::ranges(access, &tree, rt, cx)?;
+    let Some(keys) = super::index::whole_keys(access, ranges) else { return Ok(()) };
     let mut heaps = Vec::new();
     for key in keys {
         heaps.extend(tree.heaps_with(&cx.snapshot, &key)?);

@@ -691,7 +691,7 @@ impl ScanProgress {
         if !self.started {
             self.started = true;
             let c = &mut self.cursor;
-            c.ranges = index::ranges(access, rt, cx)?;
+            c.ranges = index::ranges(access, tree, rt, cx)?;
             if let Some(suffix) = &suffix {
                 index::narrow(access, &mut c.ranges, suffix);
             }

@@ -24,14 +24,25 @@ pub(crate) struct LimitState {
 }
 
 pub(crate) enum NodeState {
-    Result { node: Arc<PlanNode>, done: bool },
-    Values { node: Arc<PlanNode>, next: usize },
+    Result {
+        node: Arc<PlanNode>,
+        done: bool,
+    },
+    Values {
+        node: Arc<PlanNode>,
+        next: usize,
+    },
     Scan(Box<scan::ScanState>),
     Partitions(Box<super::partition_scan::PartitionsState>),
     ByPartition(Box<super::by_partition::ByPartitionState>),
     Function(Box<function::FunctionState>),
     CteScan(cte::CteScanState),
     Filter(UnaryInput),
+    /// `is_met`: what its condition says, once it has been asked.
+    OneTimeFilter {
+        unary: UnaryInput,
+        is_met: Option<bool>,
+    },
     Project(UnaryInput),
     ProjectSet(Box<function::ProjectSetState>),
     NestLoop(Box<join::NestLoopState>),
@@ -70,6 +81,7 @@ impl NodeState {
             Op::Function { .. } => NodeState::Function(Box::new(function::FunctionState::new(node))),
             Op::CteScan { .. } | Op::WorkTable { .. } => NodeState::CteScan(cte::CteScanState::new(node)),
             Op::Filter { input, .. } => NodeState::Filter(unary(input)),
+            Op::OneTimeFilter { input, .. } => NodeState::OneTimeFilter { unary: unary(input), is_met: None },
             Op::Project { input, .. } => NodeState::Project(unary(input)),
             Op::ProjectSet { input, .. } => {
                 NodeState::ProjectSet(Box::new(function::ProjectSetState::new(unary(input))))
@@ -134,6 +146,7 @@ impl NodeState {
             NodeState::Function(s) => s.node.id,
             NodeState::CteScan(s) => s.node.id,
             NodeState::Filter(u) | NodeState::Project(u) => u.node.id,
+            NodeState::OneTimeFilter { unary, .. } => unary.node.id,
             NodeState::ProjectSet(s) => s.unary.node.id,
             NodeState::NestLoop(s) => s.node.id,
             NodeState::HashJoin(s) => s.node.id,
@@ -187,6 +200,7 @@ impl NodeState {
             NodeState::Function(s) => s.next(out, rt, cx),
             NodeState::CteScan(s) => s.next(out, rt, cx),
             NodeState::Filter(u) => filter(u, out, rt, cx),
+            NodeState::OneTimeFilter { unary, is_met } => one_time_filter(unary, is_met, out, rt, cx),
             NodeState::Project(u) => project(u, out, rt, cx),
             NodeState::ProjectSet(s) => s.next(out, rt, cx),
             NodeState::NestLoop(s) => s.next(out, rt, cx),
@@ -228,6 +242,10 @@ impl NodeState {
             NodeState::Function(s) => s.rescan(),
             NodeState::CteScan(s) => s.rescan(),
             NodeState::Filter(u) | NodeState::Project(u) => u.rescan(rt),
+            NodeState::OneTimeFilter { unary, is_met } => {
+                *is_met = None;
+                unary.rescan(rt);
+            }
             NodeState::ProjectSet(s) => s.rescan(rt),
             NodeState::NestLoop(s) => s.rescan(rt),
             NodeState::HashJoin(s) => s.rescan(rt),
@@ -276,6 +294,22 @@ fn filter(u: &mut UnaryInput, out: &mut Batch, rt: &mut RunState, cx: &mut ExecC
         }
     }
     Ok(())
+}
+
+/// The input is not asked for a row unless the condition is met.
+fn one_time_filter(
+    u: &mut UnaryInput,
+    is_met: &mut Option<bool>,
+    out: &mut Batch,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<()> {
+    let Op::OneTimeFilter { condition, .. } = &u.node.op else { return Ok(()) };
+    let is_met = match is_met {
+        Some(known) => *known,
+        None => *is_met.insert(condition.is_true(&[], rt, cx)?),
+    };
+    if is_met { u.input.next(out, rt, cx) } else { Ok(()) }
 }
 
 fn project(u: &mut UnaryInput, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {

@@ -1,20 +1,60 @@
 //! Grouping and aggregates.
 
+use super::join::FromPlan;
+use super::scan::WantedRows;
 use super::*;
 use kilndb_bind::is_constant;
 
+/// The rows that are grouped.
+pub(crate) struct GroupInput {
+    pub planned: PlannedNode,
+    /// The rows of a group come one after the other.
+    pub is_sorted: bool,
+}
+
 impl Planner<'_> {
+    /// The rows of a query with GROUP BY and LIMIT in the order of an index, in which its first groups are complete
+    /// early, and which its ORDER BY asks for; None: there is no such index, or grouping all rows costs less.
+    pub(crate) fn groups_in_order(&self, q: &Query, whole: &FromPlan) -> Result<Option<FromPlan>> {
+        let limit = super::query::limit_of(q);
+        let is_plain = q.grouping_sets.is_none()
+            && q.windows.is_empty()
+            && !q.has_srf
+            && q.outer_aggs.is_empty()
+            && matches!(q.distinct, Distinct::No)
+            && limit.is_finite()
+            && !q.group_by.is_empty()
+            && !q.group_by.iter().any(Expr::is_volatile);
+        let is_group = |e: &Expr| q.group_by.iter().any(|g| kilndb_bind::same(g, e));
+        if !is_plain || !q.order_by.iter().all(|k| is_group(&k.expr)) {
+            return Ok(None);
+        }
+        let mut order = q.order_by.clone();
+        for group in &q.group_by {
+            if !order.iter().any(|k| kilndb_bind::same(&k.expr, group)) {
+                order.push(SortKey { expr: group.clone(), descending: false, nulls_first: false });
+            }
+        }
+        let groups = self.group_count(&q.group_by, whole.rows);
+        let passed = if q.having.is_some() { groups / 3.0 } else { groups };
+        let part = (limit / passed.max(1.0)).min(1.0);
+        let wanted = WantedRows { order: &order, limit: (whole.rows * part).max(1.0) };
+        let ordered = self.plan_from(q, wanted)?;
+        let hashed = whole.cost + self.costs().hash_groups(whole.rows, groups, q.group_by.len(), 1);
+        Ok(Some(ordered).filter(|p| p.sorted && p.cost < hashed))
+    }
+
     /// Replaces aggregates and grouped expressions above by columns of the aggregation's result.
     pub(crate) fn plan_aggregate(
         &self,
         q: &Query,
-        input: PlannedNode,
+        input: GroupInput,
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
         windows: &mut [WindowSpec],
     ) -> Result<PlannedNode> {
-        let mut input = input;
+        let GroupInput { planned: mut input, is_sorted } = input;
         let rel = self.new_rel();
         let groups: Vec<Expr> = q.group_by.clone();
         let mut aggs: Vec<Expr> = Vec::new();
@@ -53,13 +93,14 @@ impl Planner<'_> {
         }
         // Aggregates that sort their input do so for one group after the other.
         let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
+        let sorts = sorts || is_sorted;
         let sorted = sorts && !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
         let is_divided =
             !sorted && !groups.is_empty() && q.grouping_sets.is_none() && self.divides_groups(&input.node, &groups);
         if !is_divided {
             input = self.by_partition(input);
         }
-        if sorted {
+        if sorted && !is_sorted {
             let keys: Vec<SortKey> =
                 groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
             input = self.sort(input, &keys)?;
@@ -92,8 +133,10 @@ impl Planner<'_> {
         let group_exprs = groups.iter().map(|g| self.compile(g, &input.layout)).collect::<Result<Vec<_>>>()?;
         let types = groups.iter().map(|g| self.base_type(g.ty)).collect();
         let width = group_count + specs.len() + groupings.len();
-        let rows = if groups.is_empty() { 1.0 } else { (input.node.rows * 0.1).max(1.0) };
-        let cost = input.node.cost + input.node.rows * 0.02;
+        let rows = if groups.is_empty() { 1.0 } else { self.group_count(&groups, input.node.rows) };
+        let cost = input.node.cost + self.costs().hash_groups(input.node.rows, rows, group_count, specs.len());
+        // Of what HAVING says nothing is known.
+        let rows = if q.having.is_some() { (rows / 3.0).max(1.0) } else { rows };
         let label = match (groups.is_empty(), sorted) {
             (true, _) => "Aggregate",
             (false, true) => "GroupAggregate",

@@ -1,11 +1,13 @@
-//! Bitmap scans: rows found by inverted indexes, read in their order.
+//! Bitmap scans: rows found by indexes, several of them if need be, read in their order.
 //!
 //! Invariants
 //! 1. The indexes find a superset of the rows wanted: the scan's filter has all conditions.
 //!
 //! Must not know: terms.
 
+use super::cost::TableSize;
 use super::expression::CExpr;
+use super::key_bitmap::{KeyBitmap, may_find_keys};
 use super::scan::{ScanChoice, TableScan};
 use super::*;
 use kilndb_catalog::{Index, Table, inverted};
@@ -22,6 +24,8 @@ const QUERY_MATCHES_OLD: Oid = 3661;
 /// The rows to read, as combinations of index searches. Each combination has the number of the node that EXPLAIN shows.
 pub enum Bitmap {
     Index(InvertedAccess),
+    /// What is looked for in a tree, or another index of keys.
+    Keys(Box<IndexAccess>, usize),
     All(Vec<Bitmap>, usize),
     Any(Vec<Bitmap>, usize),
 }
@@ -44,23 +48,26 @@ pub struct InvertedCondition {
     pub value: CExpr,
 }
 
-/// A way to find rows with inverted indexes.
+/// A way to find rows with indexes.
 #[derive(Clone)]
 pub(crate) struct BitmapPath {
-    source: BitmapSource,
+    pub(super) source: BitmapSource,
     /// Positions of the conditions that it answers; of an alternative its own.
-    used: Vec<usize>,
-    rows: f64,
-    cost: f64,
+    pub(super) used: Vec<usize>,
+    /// Those of `used` that it answers only in part: EXPLAIN shows them as a filter.
+    pub(super) partial: Vec<usize>,
+    pub(super) rows: f64,
+    pub(super) cost: f64,
 }
 #[derive(Clone)]
-enum BitmapSource {
+pub(super) enum BitmapSource {
     Index(Arc<Index>, Vec<InvertedMatch>),
+    Keys(Arc<KeyBitmap>),
     All(Vec<BitmapPath>),
     Any(Vec<BitmapPath>),
 }
 #[derive(Clone)]
-struct InvertedMatch {
+pub(super) struct InvertedMatch {
     column: u8,
     class: InvertedClass,
     strategy: u16,
@@ -91,16 +98,47 @@ pub(super) struct Conditions<'a> {
     pub selectivities: &'a [f64],
 }
 
-/// How large a table is expected to be.
-#[derive(Clone, Copy)]
-pub(super) struct TableSize {
-    pub rows: f64,
-    pub pages: f64,
-}
-
 impl BitmapPath {
     pub(crate) fn scan_cost(&self, pages: f64) -> f64 {
         self.cost + heap_cost(self.rows, pages)
+    }
+    /// The cost as it is compared with that of an index scan. A bitmap of one index sorts its entries by their rows, and
+    /// yields no row before it is complete.
+    pub(crate) fn compared_cost(&self, pages: f64, limited: bool) -> f64 {
+        match self.source {
+            BitmapSource::Keys(_) if limited => f64::INFINITY,
+            BitmapSource::Keys(_) => self.scan_cost(pages) + self.rows * 0.003 + 0.05,
+            _ => self.scan_cost(pages),
+        }
+    }
+}
+
+/// The cheapest way to use one of these indexes or several at once.
+fn combined(mut paths: Vec<BitmapPath>, size: TableSize) -> Option<BitmapPath> {
+    let pages = size.pages;
+    paths.sort_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
+    let mut chosen: Vec<BitmapPath> = Vec::new();
+    let (mut rows, mut cost) = (size.rows, f64::INFINITY);
+    for path in paths {
+        // Another index is worth its cost if it saves more rows.
+        let adds = path.used.iter().any(|n| !chosen.iter().any(|c| c.used.contains(n)));
+        let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / size.rows.max(1.0)).max(1.0) };
+        let searched: f64 = chosen.iter().map(|c| c.cost).sum::<f64>() + path.cost;
+        if adds && searched + heap_cost(fewer, pages) < cost {
+            (rows, cost) = (fewer, searched + heap_cost(fewer, pages));
+            chosen.push(path);
+        }
+    }
+    match chosen.len() {
+        0 | 1 => chosen.pop(),
+        _ => {
+            let used = chosen.iter().flat_map(|c| c.used.clone()).collect();
+            // What one index answers in part another may answer.
+            let is_partial = |at: &usize| chosen.iter().all(|c| !c.used.contains(at) || c.partial.contains(at));
+            let partial = chosen.iter().flat_map(|c| c.partial.clone()).filter(is_partial).collect();
+            let cost = chosen.iter().map(|c| c.cost).sum();
+            Some(BitmapPath { source: BitmapSource::All(chosen), used, partial, rows, cost })
+        }
     }
 }
 
@@ -108,7 +146,7 @@ impl BitmapPath {
 pub(crate) fn heap_cost(rows: f64, pages: f64) -> f64 {
     let fetched = (2.0 * pages * rows / (2.0 * pages + rows)).min(pages).max(1.0);
     // The more of the table, the less is saved by leaving out the rest.
-    fetched * (0.9 + 0.05 * fetched / pages.max(1.0)) + rows * 0.02
+    fetched * (0.09 + 0.01 * fetched / pages.max(1.0)) + rows * 0.015
 }
 
 impl Planner<'_> {
@@ -120,41 +158,29 @@ impl Planner<'_> {
         conditions: Conditions<'_>,
         size: TableSize,
     ) -> Result<Option<BitmapPath>> {
-        let (preds, pages) = (conditions.preds, size.pages);
+        let preds = conditions.preds;
         let mut paths = Vec::new();
         for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
             if self.predicate_implied(rel, table, index, preds)? {
                 paths.extend(self.inverted_path(rel, table, index, conditions, size.rows)?);
             }
         }
+        let mut with_implied = preds.to_vec();
+        with_implied.extend(super::implied::implied(self, preds)?);
+        for index in table.indexes.iter().filter(|i| may_find_keys(table, i)) {
+            if self.predicate_implied(rel, table, index, preds)? {
+                paths.extend(self.key_path(rel, table, index, &with_implied, size)?);
+            }
+        }
         for (at, p) in preds.iter().enumerate() {
             if let ExprKind::Or(list) = &p.kind {
-                paths.extend(
-                    self.alternatives(rel, table, list, preds, size)?.map(|path| BitmapPath { used: vec![at], ..path }),
-                );
+                paths.extend(self.alternatives(rel, table, list, preds, size)?.map(|path| {
+                    let partial = if path.partial.is_empty() { Vec::new() } else { vec![at] };
+                    BitmapPath { used: vec![at], partial, ..path }
+                }));
             }
         }
-        paths.sort_by(|a, b| a.scan_cost(pages).total_cmp(&b.scan_cost(pages)));
-        let mut chosen: Vec<BitmapPath> = Vec::new();
-        let (mut rows, mut cost) = (size.rows, f64::INFINITY);
-        for path in paths {
-            // Another index is worth its cost if it saves more rows.
-            let adds = path.used.iter().any(|n| !chosen.iter().any(|c| c.used.contains(n)));
-            let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / size.rows.max(1.0)).max(1.0) };
-            let searched: f64 = chosen.iter().map(|c| c.cost).sum::<f64>() + path.cost;
-            if adds && searched + heap_cost(fewer, pages) < cost {
-                (rows, cost) = (fewer, searched + heap_cost(fewer, pages));
-                chosen.push(path);
-            }
-        }
-        Ok(match chosen.len() {
-            0 | 1 => chosen.pop(),
-            _ => {
-                let (used, cost) =
-                    (chosen.iter().flat_map(|c| c.used.clone()).collect(), chosen.iter().map(|c| c.cost).sum());
-                Some(BitmapPath { source: BitmapSource::All(chosen), used, rows, cost })
-            }
-        })
+        Ok(combined(paths, size))
     }
 
     fn inverted_path(
@@ -206,7 +232,8 @@ impl Planner<'_> {
         // A term of a path tells more than the terms of its keys and values.
         let each = if found.iter().all(|f| f.class == InvertedClass::JsonbPath) { 0.25 } else { 0.3 };
         let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
-        Ok(Some(BitmapPath { source: BitmapSource::Index(index.clone(), found), used, rows, cost }))
+        let source = BitmapSource::Index(index.clone(), found);
+        Ok(Some(BitmapPath { source, used, partial: Vec::new(), rows, cost }))
     }
 
     /// `a op b` as `b commutator a`.
@@ -231,33 +258,43 @@ impl Planner<'_> {
         size: TableSize,
     ) -> Result<Option<BitmapPath>> {
         let mut paths = Vec::new();
+        let mut answers_all = true;
         for e in list {
             let mut parts = Vec::new();
             e.clone().conjuncts(&mut parts);
+            let written = parts.len();
             // Conditions of the whole scan may imply the predicate of a partial index.
+            parts.extend(super::implied::implied(self, &parts)?);
             let own = parts.len();
             parts.extend(preds.iter().filter(|p| !matches!(p.kind, ExprKind::Or(_))).cloned());
-            let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.selectivity_in(rel, table, e)).collect();
+            let selectivities: Vec<f64> = parts[..own].iter().map(|e| self.condition_selectivity(rel.id, e)).collect();
             let conditions = Conditions { preds: &parts[..own], selectivities: &selectivities };
-            let mut found: Option<BitmapPath> = None;
+            let mut found = Vec::new();
             for index in table.indexes.iter().filter(|i| i.valid && i.has_terms()) {
                 if !self.predicate_implied(rel, table, index, &parts)? {
                     continue;
                 }
-                let path = self.inverted_path(rel, table, index, conditions, size.rows)?;
-                found = path
-                    .into_iter()
-                    .chain(found)
-                    .min_by(|a, b| a.scan_cost(size.pages).total_cmp(&b.scan_cost(size.pages)));
+                found.extend(self.inverted_path(rel, table, index, conditions, size.rows)?);
             }
-            match found {
-                Some(path) => paths.push(path),
+            for index in table.indexes.iter().filter(|i| may_find_keys(table, i)) {
+                if self.predicate_implied(rel, table, index, &parts)? {
+                    let path = self.key_path(rel, table, index, &parts, size)?;
+                    found.extend(path.filter(|path| path.used.iter().any(|at| *at < own)));
+                }
+            }
+            match combined(found, size) {
+                Some(path) => {
+                    answers_all &= (0..written).all(|at| path.used.contains(&at) && !path.partial.contains(&at));
+                    paths.push(path);
+                }
                 None => return Ok(None),
             }
         }
         let rows = paths.iter().map(|p| p.rows).sum::<f64>().min(size.rows);
         let cost = paths.iter().map(|p| p.cost).sum();
-        Ok(Some(BitmapPath { source: BitmapSource::Any(paths), used: Vec::new(), rows, cost }))
+        // The caller knows where the condition stands.
+        let partial = if answers_all { Vec::new() } else { vec![0] };
+        Ok(Some(BitmapPath { source: BitmapSource::Any(paths), used: Vec::new(), partial, rows, cost }))
     }
 
     pub(super) fn bitmap_scan(
@@ -270,11 +307,12 @@ impl Planner<'_> {
     ) -> Result<ScanChoice> {
         let TableScan { mut scan, layout } = table_scan;
         let layout = self.set_conditions(rel, &mut scan, layout, preds)?;
-        let (bitmap, shown) = self.bitmap_of(rel, path, scan.heap.is_some())?;
+        let (bitmap, shown) = self.bitmap_of(rel, path, &scan)?;
         let mut info = Vec::new();
         if self.explains() {
             info.push(format!("Recheck Cond: {}", self.conditions_text(rel, path)));
-            let rest = preds.iter().enumerate().filter(|(i, _)| !path.used.contains(i));
+            let is_left = |at: &usize| !path.used.contains(at) || path.partial.contains(at);
+            let rest = preds.iter().enumerate().filter(|(i, _)| is_left(i));
             info.extend(self.filter_text(rel, rest.map(|(_, e)| e)));
         }
         let label = format!("Bitmap Heap Scan on {}", self.scan_name(rel, &scan.table));
@@ -320,14 +358,9 @@ impl Planner<'_> {
         Ok(kept)
     }
 
-    fn bitmap_of(&self, rel: &Rel, path: &BitmapPath, has_storage: bool) -> Result<(Bitmap, Arc<PlanNode>)> {
+    fn bitmap_of(&self, rel: &Rel, path: &BitmapPath, scan: &Scan) -> Result<(Bitmap, Arc<PlanNode>)> {
         let several = |paths: &[BitmapPath]| -> Result<(Vec<Bitmap>, Vec<Arc<PlanNode>>)> {
-            Ok(paths
-                .iter()
-                .map(|p| self.bitmap_of(rel, p, has_storage))
-                .collect::<Result<Vec<_>>>()?
-                .into_iter()
-                .unzip())
+            Ok(paths.iter().map(|p| self.bitmap_of(rel, p, scan)).collect::<Result<Vec<_>>>()?.into_iter().unzip())
         };
         Ok(match &path.source {
             BitmapSource::All(paths) => {
@@ -352,6 +385,7 @@ impl Planner<'_> {
                 );
                 (Bitmap::Any(list, shown.id), shown)
             }
+            BitmapSource::Keys(found) => self.key_bitmap(rel, path, found, scan)?,
             BitmapSource::Index(index, found) => {
                 let info = if self.explains() {
                     vec![format!(
@@ -382,7 +416,7 @@ impl Planner<'_> {
                 };
                 let access = InvertedAccess {
                     index: index.clone(),
-                    relation: if has_storage { Some(self.relation(index.storage)?) } else { None },
+                    relation: if scan.heap.is_some() { Some(self.relation(index.storage)?) } else { None },
                     conditions: found.iter().map(condition).collect::<Result<_>>()?,
                     shown: shown.id,
                 };
@@ -403,6 +437,7 @@ impl Planner<'_> {
             BitmapSource::Index(_, found) => super::shown_text::and_text(
                 &found.iter().map(|f| self.show_scan(rel.id, &f.condition)).collect::<Vec<_>>(),
             ),
+            BitmapSource::Keys(found) => found.conditions_text(self, rel),
             BitmapSource::All(paths) => super::shown_text::and_text(&all(paths)),
             BitmapSource::Any(paths) => format!("({})", all(paths).join(" OR ")),
         }

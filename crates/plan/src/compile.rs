@@ -331,6 +331,10 @@ impl Planner<'_> {
                 let a = [constant(&args[0])?, constant(&args[1])?];
                 Some(if *strict && a.iter().any(Datum::is_null) { Ok(Datum::Null) } else { f(cx, &a) })
             }
+            CExpr::Call { f, strict, args } => {
+                let a: Vec<Datum> = args.iter().map(constant).collect::<Option<_>>()?;
+                Some(if *strict && a.iter().any(Datum::is_null) { Ok(Datum::Null) } else { f(cx, &a) })
+            }
             CExpr::Cast { f, typmod, explicit, arg } => {
                 let a = constant(arg)?;
                 let simple = matches!(

@@ -29,7 +29,7 @@ impl Planner<'_> {
             (source, rows, cost)
         } else {
             self.handed_on.borrow_mut().extend(self.columns_handed_on(q, d));
-            let p = self.plan_from(q, &[], false)?;
+            let p = self.plan_from(q, super::scan::WantedRows::ALL)?;
             let p = super::join::FromPlan { planned: self.by_partition(p.planned), ..p };
             (p.planned, p.rows, p.cost)
         };

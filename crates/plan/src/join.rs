@@ -1,18 +1,23 @@
-//! FROM and WHERE: predicates go down to where their columns are, joins are ordered greedily by cost.
+//! FROM and WHERE: conditions go down to where their columns are, joins are built in the order that
+//! [`super::join_order`] has found.
 
+use super::estimate::JoinSides;
 use super::expression::CExpr;
-use super::scan::selectivity;
+use super::join_order::{JoinCandidate, best_order};
+use super::one_time;
+use super::scan::WantedRows;
 use super::semijoin::{SemiJoin, semi_of};
+use super::sorted_join::JoinedItems;
 use super::*;
 use kilndb_base::Error;
 
 /// A relation, or an outer join as a unit.
-struct FromItem<'q> {
-    tree: &'q JoinTree,
-    rels: Vec<u32>,
+pub(super) struct FromItem<'q> {
+    pub tree: &'q JoinTree,
+    pub rels: Vec<u32>,
 }
 
-fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
+pub(super) fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
     match t {
         JoinTree::Rel(r) => out.push(*r),
         JoinTree::Join { left, right, .. } => {
@@ -49,7 +54,7 @@ pub(super) fn used_rels(e: &Expr, level: &[u32]) -> Vec<u32> {
     rels
 }
 
-fn within(small: &[u32], big: &[u32]) -> bool {
+pub(super) fn within(small: &[u32], big: &[u32]) -> bool {
     small.iter().all(|r| big.contains(r))
 }
 
@@ -87,19 +92,38 @@ pub(crate) struct FromPlan {
     pub sorted: bool,
 }
 
+impl FromPlan {
+    /// The same node once more: several joins are made of it, of which one is taken.
+    pub fn shared(&self) -> PlannedNode {
+        PlannedNode { node: self.planned.node.clone(), layout: self.planned.layout.clone() }
+    }
+}
+
+/// One item that joins those before it.
+struct JoinStep<'a> {
+    item: &'a FromItem<'a>,
+    /// The conditions on the item alone, and those that join it.
+    own: &'a [Expr],
+    joins: Vec<Expr>,
+    /// The relations that it needs values of.
+    depends: &'a [u32],
+}
+
 impl Planner<'_> {
     /// Plans the whole FROM clause with the whole WHERE clause.
-    pub(crate) fn plan_from(&self, q: &Query, wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+    pub(crate) fn plan_from(&self, q: &Query, wanted: WantedRows<'_>) -> Result<FromPlan> {
         let mut preds = Vec::new();
         if let Some(f) = &q.filter {
             f.clone().conjuncts(&mut preds);
         }
         if q.from.is_empty() {
+            let shown = if self.explains() { preds.clone() } else { Vec::new() };
             let filter = match Expr::and_all(preds) {
                 Some(e) => Some(self.compile(&e, &Layout::default())?),
                 None => None,
             };
-            let node = self.node(Op::Result { filter }, 0, 1.0, 0.0, "Result");
+            let info = Expr::and_all(shown).map_or_else(Vec::new, |e| self.one_time_text(&e));
+            let node = self.node_with(Op::Result { filter }, 0, Estimate { rows: 1.0, cost: 0.0 }, "Result", info);
             return Ok(FromPlan {
                 planned: PlannedNode { node, layout: Layout::default() },
                 rows: 1.0,
@@ -107,7 +131,12 @@ impl Planner<'_> {
                 sorted: false,
             });
         }
-        self.plan_trees(q, &q.from.iter().collect::<Vec<_>>(), preds, wanted, limited)
+        let once = one_time::take(q, &mut preds);
+        if one_time::is_never_met(&once) {
+            return self.no_rows(q, !wanted.order.is_empty());
+        }
+        let plan = self.plan_trees(q, &q.from.iter().collect::<Vec<_>>(), preds, wanted)?;
+        self.one_time_filter(plan, once)
     }
 
     pub(super) fn plan_trees(
@@ -115,8 +144,7 @@ impl Planner<'_> {
         q: &Query,
         trees: &[&JoinTree],
         mut preds: Vec<Expr>,
-        wanted: &[SortKey],
-        limited: bool,
+        wanted: WantedRows<'_>,
     ) -> Result<FromPlan> {
         let mut items = Vec::new();
         for t in trees {
@@ -143,59 +171,44 @@ impl Planner<'_> {
             }
         }
         let depends: Vec<Vec<u32>> = items.iter().map(|i| self.lateral_rels(q, i, &level)).collect();
-        let mut left: Vec<usize> = (0..items.len()).collect();
-        let single = items.len() == 1;
-        let mut first: Option<(usize, FromPlan)> = None;
-        for &i in &left {
-            if !depends[i].is_empty() {
-                continue;
-            }
-            let p = self.plan_item(q, &items[i], &own[i], &[], if single { wanted } else { &[] }, limited && single)?;
-            // The item with the fewest rows comes first.
-            if first.as_ref().is_none_or(|(_, f)| p.rows < f.rows) {
-                first = Some((i, p));
-            }
+        let limited = wanted.limit.is_finite();
+        let wanted_of_item = if items.len() == 1 { wanted } else { WantedRows::ALL };
+        let mut plans: Vec<FromPlan> = Vec::new();
+        for (item, own) in items.iter().zip(&own) {
+            plans.push(self.plan_item(q, item, own, &[], wanted_of_item)?);
         }
-        let Some((start, mut current)) = first else { return Err(Error::internal("no relation to begin with")) };
-        left.retain(|i| *i != start);
-        let mut joined = items[start].rels.clone();
-        current = self.join_semis(current, &mut semis, &joined, limited)?;
-        while !left.is_empty() {
-            let mut best: Option<(usize, FromPlan, Vec<usize>)> = None;
-            let connected: Vec<usize> = left
-                .iter()
-                .copied()
-                .filter(|i| within(&depends[*i], &joined))
-                .filter(|i| {
-                    joins.iter().flatten().any(|p| {
-                        let used = used_rels(p, &level);
-                        used.iter().any(|r| items[*i].rels.contains(r))
-                            && within(&used, &[joined.as_slice(), &items[*i].rels].concat())
-                    })
-                })
-                .collect();
-            let candidates = if connected.is_empty() {
-                left.iter().copied().filter(|i| within(&depends[*i], &joined)).collect()
-            } else {
-                connected
-            };
-            for i in candidates {
-                let both = [joined.as_slice(), &items[i].rels].concat();
-                let usable: Vec<usize> = (0..joins.len())
-                    .filter(|n| joins[*n].as_ref().is_some_and(|p| within(&used_rels(p, &level), &both)))
-                    .collect();
-                let list: Vec<Expr> = usable.iter().filter_map(|n| joins[*n].clone()).collect();
-                let p = self.join_step(q, &current, &items[i], &own[i], &list, &depends[i])?;
-                if best.as_ref().is_none_or(|b| p.cost < b.1.cost) {
-                    best = Some((i, p, usable));
+        let candidates: Vec<JoinCandidate> =
+            plans.iter().map(|p| JoinCandidate { rows: p.rows, cost: p.cost }).collect();
+        let order = best_order(self, q, &items, &own, &candidates, &joins)?;
+        // Few rows in an order that an index may have.
+        let may_keep_order = items.len() > 1 && limited && !wanted.order.is_empty() && semis.is_empty();
+        let all_joins: Vec<Expr> = joins.iter().filter(|_| may_keep_order).flatten().cloned().collect();
+        let mut plans: Vec<Option<FromPlan>> = plans.into_iter().map(Some).collect();
+        let mut joined: Vec<u32> = Vec::new();
+        let mut current: Option<FromPlan> = None;
+        for i in order {
+            let Some(plan) = plans[i].take() else { return Err(Error::internal("a relation is joined twice")) };
+            let mut now = match current.take() {
+                None => plan,
+                Some(left) => {
+                    let both = [joined.as_slice(), &items[i].rels].concat();
+                    let usable = joins
+                        .iter_mut()
+                        .filter(|j| j.as_ref().is_some_and(|p| within(&used_rels(p, &level), &both)))
+                        .filter_map(Option::take);
+                    let step =
+                        JoinStep { item: &items[i], own: &own[i], joins: usable.collect(), depends: &depends[i] };
+                    self.join_step(q, (&left, &joined), plan, &step)?
                 }
-            }
-            let Some((i, p, used)) = best else { return Err(Error::internal("join order")) };
-            current = p;
+            };
             joined.extend(&items[i].rels);
-            left.retain(|x| *x != i);
-            used.into_iter().for_each(|n| joins[n] = None);
-            current = self.join_semis(current, &mut semis, &joined, limited)?;
+            now = self.join_semis(now, &mut semis, &joined, limited)?;
+            current = Some(now);
+        }
+        let Some(mut current) = current else { return Err(Error::internal("no relation to begin with")) };
+        if may_keep_order {
+            let from = JoinedItems { items: &items, own: &own, joins: &all_joins, level: &level };
+            current = self.joins_in_order(q, from, wanted, &current)?.unwrap_or(current);
         }
         constant.extend(joins.into_iter().flatten());
         if let Some(e) = Expr::and_all(constant) {
@@ -252,11 +265,11 @@ impl Planner<'_> {
             all.extend(conditions);
         }
         let trees: Vec<&JoinTree> = items.iter().map(|i| i.tree).chain(&own_trees).collect();
-        self.plan_trees(&inner, &trees, all, &[], false).map(Some)
+        self.plan_trees(&inner, &trees, all, WantedRows::ALL).map(Some)
     }
 
     /// Relations of the same level whose values an item needs.
-    fn lateral_rels(&self, q: &Query, item: &FromItem<'_>, level: &[u32]) -> Vec<u32> {
+    pub(super) fn lateral_rels(&self, q: &Query, item: &FromItem<'_>, level: &[u32]) -> Vec<u32> {
         let mut out = Vec::new();
         for id in &item.rels {
             let Some(rel) = q.rels.iter().find(|r| r.id == *id) else { continue };
@@ -272,14 +285,13 @@ impl Planner<'_> {
     }
 
     /// `preds` may use columns of `outer`: they are parameters then.
-    fn plan_item(
+    pub(super) fn plan_item(
         &self,
         q: &Query,
         item: &FromItem<'_>,
         preds: &[Expr],
         joins: &[Expr],
-        wanted: &[SortKey],
-        limited: bool,
+        wanted: WantedRows<'_>,
     ) -> Result<FromPlan> {
         match item.tree {
             JoinTree::Rel(id) => {
@@ -287,7 +299,7 @@ impl Planner<'_> {
                     return Err(Error::internal("relation is missing"));
                 };
                 let all = [preds, joins].concat();
-                self.plan_rel(rel, &all, wanted, limited)
+                self.plan_rel(rel, &all, wanted)
             }
             JoinTree::Join { kind, left, right, on } => {
                 let all = [preds, joins].concat();
@@ -296,10 +308,10 @@ impl Planner<'_> {
         }
     }
 
-    fn plan_rel(&self, rel: &Rel, preds: &[Expr], wanted: &[SortKey], limited: bool) -> Result<FromPlan> {
+    fn plan_rel(&self, rel: &Rel, preds: &[Expr], wanted: WantedRows<'_>) -> Result<FromPlan> {
         let planned = match &rel.kind {
             RelKind::Table(t) => {
-                let c = self.plan_table(rel, t, preds, wanted, limited)?;
+                let c = self.plan_table(rel, t, preds, wanted)?;
                 return Ok(FromPlan { planned: c.planned, rows: c.rows, cost: c.cost, sorted: c.sorted });
             }
             RelKind::Subquery(s) => self.plan_query(s, rel.id)?,
@@ -308,10 +320,16 @@ impl Planner<'_> {
             RelKind::Function { calls, ordinality } => self.plan_function(rel, calls, *ordinality)?,
             RelKind::Pseudo => return Err(Error::internal("pseudo relation in FROM")),
         };
-        let (mut rows, cost) = (planned.node.rows, planned.node.cost);
+        let (mut rows, mut cost) = (planned.node.rows, planned.node.cost);
         let mut planned = planned;
+        match &rel.kind {
+            RelKind::Subquery(s) => self.note_subquery(rel.id, s, rows),
+            _ => self.note_relation(rel.id, rows),
+        }
         if let Some(e) = Expr::and_all(preds.to_vec()) {
-            rows = (rows * selectivity(&e)).max(1.0);
+            cost += self.costs().filter(rows, preds.len());
+            rows = (rows * self.restriction_selectivity(rel.id, preds)).max(1.0);
+            self.note_rows(rel.id, rows);
             planned = self.filter(planned, &e, rows)?;
         }
         Ok(FromPlan { planned, rows, cost, sorted: false })
@@ -324,7 +342,7 @@ impl Planner<'_> {
     pub(super) fn filter_as(&self, input: PlannedNode, e: &Expr, rows: f64, label: &str) -> Result<PlannedNode> {
         let condition = self.compile(e, &input.layout)?;
         let width = input.layout.0.len();
-        let cost = input.node.cost + input.node.rows * 0.0025;
+        let cost = input.node.cost + self.costs().filter(input.node.rows, 1);
         let info = if self.explains() { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
         let below = input.node.clone();
         let node =
@@ -347,25 +365,17 @@ impl Planner<'_> {
         out
     }
 
+    /// Joins one more item, whose plan by itself is `plain`, to what has been joined.
     fn join_step(
         &self,
         q: &Query,
-        left: &FromPlan,
-        item: &FromItem<'_>,
-        own: &[Expr],
-        joins: &[Expr],
-        depends: &[u32],
+        (left, joined): (&FromPlan, &[u32]),
+        plain: FromPlan,
+        step: &JoinStep<'_>,
     ) -> Result<FromPlan> {
-        let rows_guess = |inner: f64| {
-            let s: f64 = joins.iter().map(selectivity).product();
-            let equal = joins.iter().any(|j| matches!(&j.kind, ExprKind::Func(f) if &*f.name == "="));
-            if equal {
-                (left.rows * inner * s).max(left.rows.min(inner)).max(1.0)
-            } else {
-                (left.rows * inner * s).max(1.0)
-            }
-        };
-        let clone = |p: &FromPlan| PlannedNode { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
+        let JoinStep { item, own, joins, depends } = step;
+        let costs = self.costs();
+        let settings = self.catalog.planner_settings();
         // A lateral item runs once per left row.
         if !depends.is_empty() {
             let mut uses = Vec::new();
@@ -378,43 +388,54 @@ impl Planner<'_> {
                     }
                 }
             }
-            let inner = self.plan_item(q, item, own, &[], &[], false)?;
             own.iter().for_each(|e| e.columns(&mut uses));
-            let cost = left.cost + left.rows * inner.cost;
-            let inner = LoopInner::per_row(inner, &uses);
-            return self.nest_loop(clone(left), inner, JoinKind::Inner, joins, Estimate { rows: left.rows, cost });
+            let estimate = Estimate {
+                rows: (left.rows * plain.rows).max(1.0),
+                cost: left.cost + costs.loop_starts(left.rows) + left.rows * plain.cost,
+            };
+            let inner = LoopInner::per_row(plain, &uses);
+            return self.nest_loop(left.shared(), inner, JoinKind::Inner, joins, estimate);
         }
-        let plain = self.plan_item(q, item, own, &[], &[], false)?;
+        let sides = JoinSides { left: joined, right: &item.rels };
+        let rows = (left.rows * plain.rows * self.join_selectivity(joins, sides)).max(1.0);
         let mut best: Option<FromPlan> = None;
         // One way is an index of the inner table, with the join conditions as parameters.
         if let JoinTree::Rel(_) = item.tree
             && !joins.is_empty()
             && let Some(Rel { kind: RelKind::Table(_), .. }) = q.rels.iter().find(|r| r.id == item.rels[0])
         {
-            let inner = self.plan_item(q, item, own, joins, &[], false)?;
+            let inner = self.plan_item(q, item, own, joins, WantedRows::ALL)?;
             if inner.planned.node.op.is_probe() {
                 let mut uses = Vec::new();
                 joins.iter().for_each(|e| e.columns(&mut uses));
-                let cost = left.cost + left.rows * (inner.cost + 0.05);
-                let rows = (left.rows * inner.rows).max(1.0);
+                let cost = left.cost
+                    + costs.loop_starts(left.rows)
+                    + left.rows * inner.cost
+                    + settings.penalty(settings.nestloop);
                 let inner = LoopInner::per_row(inner, &uses);
-                best = Some(self.nest_loop(clone(left), inner, JoinKind::Inner, &[], Estimate { rows, cost })?);
+                best = Some(self.nest_loop(left.shared(), inner, JoinKind::Inner, &[], Estimate { rows, cost })?);
             }
         }
-        let rows = rows_guess(plain.rows);
-        if self.catalog.planner_switches().hashjoin
-            && let Some(condition) = self.hash_keys(joins, &left.planned.layout, &plain.planned.layout)
+        let hashed = |probe: &FromPlan, build: &FromPlan| {
+            left.cost
+                + plain.cost
+                + costs.hash_join(probe.rows, build.rows, rows, joins.len())
+                + settings.penalty(settings.hashjoin)
+        };
+        // The smaller side is hashed.
+        let (probe, build) = if hashed(&plain, left) < hashed(left, &plain) { (&plain, left) } else { (left, &plain) };
+        let cost = hashed(probe, build);
+        if best.as_ref().is_none_or(|b| cost < b.cost)
+            && let Some(condition) = self.hash_keys(joins, &probe.planned.layout, &build.planned.layout)
         {
-            let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015 + rows * 0.01;
-            if best.as_ref().is_none_or(|b| cost < b.cost) {
-                let estimate = Estimate { rows, cost };
-                best = Some(self.hash_join(clone(left), clone(&plain), JoinKind::Inner, condition, estimate)?);
-            }
+            let estimate = Estimate { rows, cost };
+            best = Some(self.hash_join(probe.shared(), build.shared(), JoinKind::Inner, condition, estimate)?);
         }
-        let cost = left.cost + plain.cost + left.rows * plain.rows * 0.01;
+        let pairs = costs.loop_pairs(left.rows, plain.rows, joins.len());
+        let cost = left.cost + plain.cost + pairs + settings.penalty(settings.nestloop);
         if best.as_ref().is_none_or(|b| cost < b.cost) {
             let inner = LoopInner::once(plain);
-            best = Some(self.nest_loop(clone(left), inner, JoinKind::Inner, joins, Estimate { rows, cost })?);
+            best = Some(self.nest_loop(left.shared(), inner, JoinKind::Inner, joins, Estimate { rows, cost })?);
         }
         best.ok_or_else(|| Error::internal("join"))
     }
@@ -544,7 +565,7 @@ impl Planner<'_> {
         Ok(FromPlan { planned: PlannedNode { node, layout }, rows, cost, sorted: false })
     }
 
-    /// A LEFT or FULL join; `above`: conditions of the level above on its columns.
+    /// A LEFT, anti or FULL join; `above`: conditions of the level above on its columns.
     fn plan_outer(
         &self,
         q: &Query,
@@ -566,27 +587,26 @@ impl Planner<'_> {
         if kind == JoinKind::Left && above.iter().any(|p| rejects_nulls(p, &right_rels)) {
             let mut preds = on_list;
             preds.extend(above);
-            return self.plan_trees(q, &[left, right], preds, &[], false);
+            return self.plan_trees(q, &[left, right], preds, WantedRows::ALL);
         }
+        let fills_right = matches!(kind, JoinKind::Left | JoinKind::Anti);
         let (mut push_left, mut push_right, mut rest, mut on_rest) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for p in above {
             let used = used_rels(&p, &level);
-            if kind == JoinKind::Left && within(&used, &left_rels) && !p.varies() {
-                push_left.push(p)
-            } else {
-                rest.push(p)
-            }
+            if fills_right && within(&used, &left_rels) && !p.varies() { push_left.push(p) } else { rest.push(p) }
         }
         for p in on_list {
             let used = used_rels(&p, &level);
-            if kind == JoinKind::Left && !used.is_empty() && within(&used, &right_rels) {
+            if fills_right && !used.is_empty() && within(&used, &right_rels) {
                 push_right.push(p)
             } else {
                 on_rest.push(p)
             }
         }
-        let outer = self.plan_trees(q, &[left], push_left, &[], false)?;
-        let right_item = |preds: Vec<Expr>| self.plan_trees(q, &[right], preds, &[], false);
+        let outer = self.plan_trees(q, &[left], push_left, WantedRows::ALL)?;
+        let right_item = |preds: Vec<Expr>| self.plan_trees(q, &[right], preds, WantedRows::ALL);
+        let costs = self.costs();
+        let settings = self.catalog.planner_settings();
         // The right side may have lateral references to the left one.
         let mut uses = Vec::new();
         for id in &right_rels {
@@ -601,29 +621,39 @@ impl Planner<'_> {
         uses.retain(|c| left_rels.contains(&c.rel));
         let planned = if !uses.is_empty() {
             let inner = right_item(push_right)?;
-            let cost = outer.cost + outer.rows * inner.cost;
-            let rows = outer.rows;
+            let cost = outer.cost + costs.loop_starts(outer.rows) + outer.rows * inner.cost;
+            let rows = (outer.rows * inner.rows).max(outer.rows);
             let inner = LoopInner::per_row(inner, &uses);
             self.nest_loop(outer.planned, inner, kind, &on_rest, Estimate { rows, cost })?
         } else {
             let inner = right_item(push_right.clone())?;
-            let rows = outer.rows.max(1.0);
+            let sides = JoinSides { left: &left_rels, right: &right_rels };
+            let matches = outer.rows * inner.rows * self.join_selectivity(&on_rest, sides);
+            let rows = match kind {
+                JoinKind::Full => matches.max(outer.rows).max(inner.rows),
+                JoinKind::Anti => outer.rows * (1.0 - self.semi_selectivity(&on_rest, sides, inner.rows)),
+                _ => matches.max(outer.rows),
+            }
+            .max(1.0);
             let mut best = None;
-            if kind == JoinKind::Left
+            if fills_right
                 && let JoinTree::Rel(id) = right
                 && q.rels.iter().any(|r| r.id == *id && matches!(r.kind, RelKind::Table(_)))
             {
                 let all = [push_right, on_rest.clone()].concat();
                 let probe = right_item(all)?;
-                let cost = outer.cost + outer.rows * (probe.cost + 0.05);
+                let cost = outer.cost
+                    + costs.loop_starts(outer.rows)
+                    + outer.rows * probe.cost
+                    + settings.penalty(settings.nestloop);
                 if probe.planned.node.op.is_probe() {
                     best = Some((cost, probe));
                 }
             }
             // A full join can only be a hash join.
-            let may_hash = self.catalog.planner_switches().hashjoin || kind != JoinKind::Left;
+            let may_hash = settings.hashjoin || !fills_right;
             let keys = self.hash_keys(&on_rest, &outer.planned.layout, &inner.planned.layout).filter(|_| may_hash);
-            let hash_cost = outer.cost + inner.cost + (outer.rows + inner.rows * 1.5) * 0.015;
+            let hash_cost = outer.cost + inner.cost + costs.hash_join(outer.rows, inner.rows, rows, on_rest.len());
             match (best, keys) {
                 (Some((cost, probe)), keys) if keys.is_none() || cost < hash_cost => {
                     let mut uses = Vec::new();
@@ -636,7 +666,7 @@ impl Planner<'_> {
                     self.hash_join(outer.planned, inner.planned, kind, condition, estimate)?
                 }
                 (_, None) => {
-                    let cost = outer.cost + inner.cost + outer.rows * inner.rows * 0.01;
+                    let cost = outer.cost + inner.cost + costs.loop_pairs(outer.rows, inner.rows, on_rest.len());
                     let inner = LoopInner::once(inner);
                     self.nest_loop(outer.planned, inner, kind, &on_rest, Estimate { rows, cost })?
                 }
@@ -645,8 +675,9 @@ impl Planner<'_> {
         match Expr::and_all(rest) {
             None => Ok(planned),
             Some(e) => {
-                let rows = (planned.rows * selectivity(&e)).max(1.0);
-                let cost = planned.cost;
+                let sides = JoinSides { left: &left_rels, right: &right_rels };
+                let rows = (planned.rows * self.join_selectivity(std::slice::from_ref(&e), sides)).max(1.0);
+                let cost = planned.cost + costs.filter(planned.rows, 1);
                 Ok(FromPlan { planned: self.filter(planned.planned, &e, rows)?, rows, cost, sorted: false })
             }
         }

@@ -63,6 +63,7 @@ impl KeyAhead {
                 if key.parts.first()?.attnum == *attnum { made(key, p.table.oid, value) } else { None }
             }
             Op::Filter { input, .. }
+            | Op::OneTimeFilter { input, .. }
             | Op::Project { input, .. }
             | Op::Limit { input, .. }
             | Op::Sort { input, .. }

@@ -16,25 +16,30 @@ mod access;
 mod agg;
 mod bitmap;
 mod compile;
+mod cost;
 mod cte;
 mod dml;
-mod element_selectivity;
+mod estimate;
 pub mod expression;
 mod implied;
 mod inline;
 mod join;
+mod join_order;
 pub mod key_ahead;
+mod key_bitmap;
 mod merge;
 mod minmax;
 pub mod node;
+mod one_time;
 pub mod partition;
 mod partitionwise;
 pub mod prune;
 mod query;
+mod rewrite;
 mod scan;
 mod semijoin;
 pub mod shown_text;
-mod simplify;
+mod sorted_join;
 mod trigger;
 mod window;
 
@@ -104,6 +109,10 @@ pub struct Planner<'a> {
     divisions: RefCell<HashMap<usize, partitionwise::PartitionDivision>>,
     /// The expressions that are compiled run outside of a plan, again and again.
     is_detached: bool,
+    /// What estimates know of the statement's relations, by number.
+    relations: RefCell<HashMap<u32, estimate::RelationFacts>>,
+    /// With other values of its parameters the statement may deserve another plan.
+    depends_on_values: Cell<bool>,
 }
 
 /// A planned node with the columns that it yields.
@@ -144,7 +153,7 @@ fn plan_in<'a>(
         BoundStatement::Explain { options, inner } => (inner, Some(options)),
     };
     inline::inline_functions(&mut query, catalog)?;
-    simplify::simplify(&mut query)?;
+    rewrite::rewrite(&mut query, catalog, engine)?;
     let names = explain.is_some().then(|| ShownNames::of_query(&query));
     let (mut needed, mut uses) = (HashSet::new(), HashMap::new());
     collect_needed(&query, &mut needed, &mut uses);
@@ -230,6 +239,7 @@ fn plan_in<'a>(
         names: Vec::new(),
         objects: Vec::new(),
         is_private: false,
+        depends_on_values: planner.depends_on_values.get(),
         reads_clock: false,
         places: Vec::new(),
         keeps_state,
@@ -328,6 +338,8 @@ impl<'a> Planner<'a> {
             eval: None,
             divisions: Default::default(),
             is_detached: false,
+            relations: Default::default(),
+            depends_on_values: Cell::new(false),
         }
     }
 }

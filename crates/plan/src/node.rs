@@ -90,6 +90,8 @@ pub struct Plan {
     pub objects: Vec<Oid>,
     /// The plan uses temporary objects, so it is of no use to another session, nor when these have changed.
     pub is_private: bool,
+    /// With other values of the parameters another plan may be better.
+    pub depends_on_values: bool,
     /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan:
     /// the same text means something else to others.
     pub reads_clock: bool,
@@ -107,7 +109,10 @@ pub struct Plan {
 pub(super) fn is_pipeline(node: &PlanNode) -> bool {
     match &node.op {
         Op::Result { .. } | Op::SeqScan(_) | Op::IndexScan { .. } => true,
-        Op::Filter { input, .. } | Op::Project { input, .. } | Op::Limit { input, .. } => is_pipeline(input),
+        Op::Filter { input, .. }
+        | Op::OneTimeFilter { input, .. }
+        | Op::Project { input, .. }
+        | Op::Limit { input, .. } => is_pipeline(input),
         _ => false,
     }
 }
@@ -188,29 +193,59 @@ pub enum IntWidth {
     Int8,
 }
 
-pub struct IndexBound {
-    pub value: CExpr,
-    pub inclusive: bool,
-}
-
+/// What a scan looks for in a tree.
 pub struct IndexAccess {
     pub index: Arc<Index>,
     /// None of a partitioned table.
     pub relation: Option<Arc<Relation>>,
     /// The values of the leading key columns.
     pub equal: Vec<CExpr>,
-    /// The bounds of the column after those in `equal`, already in the index's own direction.
-    pub lower: Option<IndexBound>,
-    pub upper: Option<IndexBound>,
-    /// `= ANY (array)` on the first column after `equal`: one range per element.
-    pub any_of: Option<CExpr>,
-    /// Entries with NULL in the column after `equal` are left out.
-    pub not_null: bool,
+    /// What is looked for in the columns after those of `equal`; None: whatever is there.
+    pub search: Option<Box<KeySearch>>,
     pub backward: bool,
     /// The access finds at most one row.
     pub unique_point: bool,
     /// Key expressions over a table row, for the recheck; empty: plain columns only.
     pub keys: Vec<CExpr>,
+}
+
+/// What an access looks for in the columns after its equal ones.
+pub struct KeySearch {
+    /// The values that each of the next columns may have: one range of keys for each combination of them.
+    pub points: Vec<KeyPoints>,
+    /// Bounds of the columns after these, all of which hold.
+    pub bounds: Vec<KeyBound>,
+    /// Entries with NULL in the column after the points are left out, as bounds leave them out.
+    pub not_null: bool,
+}
+
+/// The values that a key column may have.
+pub enum KeyPoints {
+    Equal(CExpr),
+    /// An element of an array.
+    AnyOf(CExpr),
+    Null,
+    /// Each value that entries have: the scan skips from one to the next.
+    Each,
+}
+
+/// A bound of a key column, or of several ones that are compared one after the other.
+pub struct KeyBound {
+    pub values: Vec<CExpr>,
+    /// In the index's own direction.
+    pub is_lower: bool,
+    pub is_inclusive: bool,
+}
+
+impl IndexAccess {
+    /// Does it look for nothing but keys in all their columns? Not if it looks for combinations of several arrays'
+    /// elements: there may be too many of these to be looked for one by one.
+    pub fn has_whole_keys(&self) -> bool {
+        let Some(search) = &self.search else { return self.equal.len() >= self.index.keys.len() };
+        let arrays = search.points.iter().filter(|p| matches!(p, KeyPoints::AnyOf(_))).count();
+        let skips = search.points.iter().any(|p| matches!(p, KeyPoints::Each));
+        arrays < 2 && !skips && self.equal.len() + search.points.len() >= self.index.keys.len()
+    }
 }
 
 pub struct SortSpec {
@@ -362,6 +397,11 @@ pub enum Op {
         cte: usize,
     },
     Filter {
+        input: Arc<PlanNode>,
+        condition: CExpr,
+    },
+    /// The input's rows, or none: the condition uses no column of the input and is judged before its first row.
+    OneTimeFilter {
         input: Arc<PlanNode>,
         condition: CExpr,
     },
@@ -761,6 +801,7 @@ impl PlanNode {
     pub fn children(&self) -> Vec<&Arc<PlanNode>> {
         match &self.op {
             Op::Filter { input, .. }
+            | Op::OneTimeFilter { input, .. }
             | Op::Project { input, .. }
             | Op::ProjectSet { input, .. }
             | Op::Aggregate { input, .. }

@@ -504,7 +504,7 @@ impl Planner<'_> {
             .and_then(|t| t.split_once(' '))
             .map_or(named.name.clone(), |(_, alias)| alias.to_string());
         let alias = if number == 0 { alias } else { format!("{alias}_{number}") };
-        let place = format!("{} {alias}", leaf.name);
+        let place = if alias == leaf.name { alias } else { format!("{} {alias}", leaf.name) };
         match &template.op {
             Op::IndexScan { access, .. } => {
                 let own =

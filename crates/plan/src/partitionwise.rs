@@ -65,7 +65,7 @@ impl Planner<'_> {
                 return Ok(());
             }
         }
-        let switches = self.catalog.planner_switches();
+        let switches = self.catalog.planner_settings();
         if !(switches.partitionwise_join || switches.partitionwise_aggregate) {
             return Ok(());
         }
@@ -99,7 +99,7 @@ impl Planner<'_> {
         kind: JoinKind,
         keys: &[(Expr, Expr)],
     ) -> Option<PartitionDivision> {
-        if !self.catalog.planner_switches().partitionwise_join {
+        if !self.catalog.planner_settings().partitionwise_join {
             return None;
         }
         let divisions = self.divisions.borrow();
@@ -135,7 +135,7 @@ impl Planner<'_> {
     pub(super) fn divides_groups(&self, input: &PlanNode, groups: &[Expr]) -> bool {
         let divisions = self.divisions.borrow();
         let Some(division) =
-            divisions.get(&input.id).filter(|_| self.catalog.planner_switches().partitionwise_aggregate)
+            divisions.get(&input.id).filter(|_| self.catalog.planner_settings().partitionwise_aggregate)
         else {
             return false;
         };
@@ -288,7 +288,7 @@ impl Planner<'_> {
 fn has_work(node: &PlanNode) -> bool {
     match &node.op {
         Op::HashJoin { .. } | Op::Aggregate { .. } => true,
-        Op::Filter { input, .. } => has_work(input),
+        Op::Filter { input, .. } | Op::OneTimeFilter { input, .. } => has_work(input),
         _ => false,
     }
 }

@@ -1,7 +1,9 @@
 //! Plans one query level: the clauses above FROM and WHERE.
 
+use super::agg::GroupInput;
 use super::expression::CExpr;
 use super::node::ShownFunction;
+use super::scan::WantedRows;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::format_type::quote_identifier;
@@ -93,15 +95,22 @@ impl Planner<'_> {
             && !q.has_srf
             && matches!(q.distinct, Distinct::No)
             && q.having.is_none();
-        let wanted: &[SortKey] = if plain { &q.order_by } else { &[] };
-        let from = self.plan_from(q, wanted, q.limit.is_some())?;
+        let wanted = WantedRows {
+            order: if plain { &q.order_by } else { &[] },
+            limit: if plain { limit_of(q) } else { f64::INFINITY },
+        };
+        let mut from = self.plan_from(q, wanted)?;
+        if let Some(ordered) = self.groups_in_order(q, &from)? {
+            from = ordered;
+        }
         let mut input = from.planned;
         let mut targets = q.targets.clone();
         let mut order = q.order_by.clone();
         let mut distinct = q.distinct.clone();
         let mut windows = q.windows.clone();
         if q.has_aggs || !q.group_by.is_empty() || q.having.is_some() || q.grouping_sets.is_some() {
-            input = self.plan_aggregate(q, input, &mut targets, &mut order, &mut distinct, &mut windows)?;
+            let grouped = GroupInput { planned: input, is_sorted: from.sorted };
+            input = self.plan_aggregate(q, grouped, &mut targets, &mut order, &mut distinct, &mut windows)?;
         } else {
             input = self.by_partition(input);
         }
@@ -151,8 +160,10 @@ impl Planner<'_> {
                     })
                     .collect();
                 let specs = self.sort_specs(&keys, &input.layout)?;
-                let (rows, cost, width) =
-                    (input.node.rows, input.node.cost + input.node.rows * 0.02, input.layout.0.len());
+                let results: Vec<Expr> = visible.iter().map(|t| t.expr.clone()).collect();
+                let rows = self.group_count(&results, input.node.rows);
+                let cost = input.node.cost + self.costs().hash_groups(input.node.rows, rows, results.len(), 0);
+                let width = input.layout.0.len();
                 let node = self.node(
                     Op::Distinct { input: input.node, keys: specs, sorted: false },
                     width,
@@ -234,7 +245,8 @@ impl Planner<'_> {
         let specs = self.sort_specs(keys, &input.layout)?;
         let width = input.layout.0.len();
         let rows = input.node.rows;
-        let cost = input.node.cost + rows * rows.max(2.0).log2() * 0.01;
+        let settings = self.catalog.planner_settings();
+        let cost = input.node.cost + self.costs().sort(rows) + settings.penalty(settings.sort);
         let mut info = Vec::new();
         if self.explains() {
             let text: Vec<String> = keys
@@ -335,7 +347,9 @@ impl Planner<'_> {
             }
         }
         let width = layout.0.len();
-        let (rows, cost) = (input.node.rows * 1000.0, input.node.cost);
+        let each = calls.iter().map(|(call, _)| self.function_rows(call)).fold(1.0, f64::max);
+        let rows = input.node.rows * each;
+        let cost = input.node.cost + rows * 0.01;
         let node = self.node(Op::ProjectSet { input: input.node, items }, width, rows, cost, "ProjectSet");
         Ok(PlannedNode { node, layout })
     }
@@ -390,12 +404,13 @@ impl Planner<'_> {
             .map(|c| self.function_call(&c.expr, c.columns, c.composite, &empty))
             .collect::<Result<Vec<_>>>()?;
         let width = rel.columns.len();
+        let rows = calls.iter().map(|c| self.function_rows(&c.expr)).fold(1.0, f64::max);
         let shown = self.explains().then(|| Box::new(self.shown_function(rel, calls)));
         let (label, info) = shown.as_ref().map_or_else(Default::default, |shown| self.function_text(shown, calls));
         let node = self.node_with(
             Op::Function { calls: compiled, ordinality, shown },
             width,
-            Estimate { rows: 1000.0, cost: 10.0 },
+            Estimate { rows, cost: rows * 0.01 },
             label,
             info,
         );
@@ -568,4 +583,16 @@ fn shallow(q: &Query, distinct: Distinct) -> Query {
         filter: if q.locks.is_empty() { None } else { q.filter.clone() },
         ..Query::default()
     }
+}
+
+/// How many rows of a query are wanted: those of LIMIT and OFFSET; infinitely many without LIMIT.
+pub(super) fn limit_of(q: &Query) -> f64 {
+    /// What a LIMIT is taken for that is known only when the plan runs.
+    const UNKNOWN: f64 = 100.0;
+    let count = |e: &Option<Expr>| match e.as_ref().map(|e| e.as_const()) {
+        Some(Some(kilndb_types::Datum::Int8(n))) => Some(*n as f64),
+        Some(Some(kilndb_types::Datum::Null)) | None => None,
+        Some(_) => Some(UNKNOWN),
+    };
+    count(&q.limit).map_or(f64::INFINITY, |limit| (limit + count(&q.offset).unwrap_or(0.0)).max(1.0))
 }

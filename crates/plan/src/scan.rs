@@ -1,7 +1,8 @@
 //! Access paths of one table.
 
 use super::access::{self, IndexMatch};
-use super::bitmap::{Conditions, TableSize};
+use super::bitmap::{BitmapPath, Conditions};
+use super::cost::{TableSize, TreeSearch};
 use super::expression::CExpr;
 use super::*;
 use kilndb_base::Error;
@@ -23,45 +24,61 @@ pub(super) struct TableScan {
     pub layout: Layout,
 }
 
+/// The order in which rows are wanted, and how many of them: infinitely many if all are.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedRows<'a> {
+    pub order: &'a [SortKey],
+    pub limit: f64,
+}
+
+impl WantedRows<'_> {
+    pub const ALL: WantedRows<'static> = WantedRows { order: &[], limit: f64::INFINITY };
+}
+
 /// An index that a scan may use.
-struct IndexPath {
+pub(super) struct IndexPath {
     index: Arc<Index>,
     conditions: IndexMatch,
-    estimate: Estimate,
     /// The path yields rows in the order wanted.
     sorted: bool,
 }
 
-pub(crate) fn table_rows(table: &Table, pages: f64) -> f64 {
-    if table.reltuples >= 0.0 && pages > 0.0 { f64::from(table.reltuples).max(1.0) } else { (pages.max(10.0)) * 60.0 }
+/// A way to the rows of a table.
+pub(super) enum AccessPath {
+    /// By row ids: their expressions, and the condition that they are of.
+    Tid {
+        tids: Vec<Expr>,
+        used: usize,
+    },
+    Seq,
+    Index(IndexPath),
+    Bitmap(BitmapPath),
 }
 
-pub(crate) fn selectivity(e: &Expr) -> f64 {
-    match &e.kind {
-        ExprKind::Func(f) => match &*f.name {
-            "=" => 0.005,
-            "<>" => 0.995,
-            "<" | "<=" | ">" | ">=" => 0.3333,
-            "~~" | "~~*" | "~" | "~*" => 0.05,
-            // This is PostgreSQL's estimate without statistics.
-            "@@" | "@@@" | "@>" | "<@" | "&&" => 0.005,
-            "?" | "?|" | "?&" | "@?" => 0.01,
-            _ => 0.3333,
-        },
-        ExprKind::ScalarArray { .. } => 0.02,
-        ExprKind::IsNull { negated, .. } => {
-            if *negated {
-                0.995
-            } else {
-                0.005
-            }
-        }
-        ExprKind::And(l) => l.iter().map(selectivity).product(),
-        ExprKind::Or(l) => l.iter().map(selectivity).sum::<f64>().min(1.0),
-        ExprKind::Not(a) => 1.0 - selectivity(a),
-        ExprKind::Const(kilndb_types::Datum::Bool(true)) => 1.0,
-        ExprKind::Const(_) => 0.0,
-        _ => 0.5,
+/// The cheapest way to the rows of a table.
+pub(super) struct ChosenAccess {
+    pub path: AccessPath,
+    pub estimate: Estimate,
+    /// Conditions that follow from those of the statement, of which an index may use some.
+    implied: Vec<Expr>,
+}
+
+impl ChosenAccess {
+    /// Does the path find its rows by values that are given to it?
+    pub fn is_probe(&self) -> bool {
+        !matches!(self.path, AccessPath::Seq)
+    }
+}
+
+/// How many rows a table of so many pages has: as many in a page as when they were last counted.
+pub(crate) fn table_rows(table: &Table, pages: f64) -> f64 {
+    let (rows, counted_pages) = (f64::from(table.reltuples), f64::from(table.relpages));
+    if rows < 0.0 || pages <= 0.0 {
+        pages.max(10.0) * 60.0
+    } else if counted_pages > 0.0 && table.partition_key.is_none() {
+        (rows / counted_pages * pages).round().max(1.0)
+    } else {
+        rows.max(1.0)
     }
 }
 
@@ -121,113 +138,205 @@ impl Planner<'_> {
         rel: &Rel,
         table: &Arc<Table>,
         preds: &[Expr],
-        wanted: &[SortKey],
-        limited: bool,
+        wanted: WantedRows<'_>,
     ) -> Result<ScanChoice> {
+        self.lock_table(table.oid, LockMode::AccessShare);
+        let chosen = self.choose_access(rel, table, preds, wanted)?;
+        self.build_access(rel, table, chosen, preds, wanted)
+    }
+
+    /// The size of a table, which its relation has from here on.
+    fn size_of(&self, rel: &Rel, table: &Arc<Table>) -> Result<TableSize> {
+        let known_pages = match table.partition_key {
+            None => f64::from(self.relation(table.storage)?.pages()),
+            Some(_) => self.partition_pages(table)?,
+        };
+        let pages = known_pages.max(if table.reltuples < 0.0 { 10.0 } else { 1.0 });
+        let rows = table_rows(table, pages);
+        self.note_table(rel.id, table, rows);
+        Ok(TableSize { rows, pages })
+    }
+
+    /// Compares the ways to the rows without building any.
+    pub(super) fn choose_access(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        preds: &[Expr],
+        wanted: WantedRows<'_>,
+    ) -> Result<ChosenAccess> {
         if table.kind == TableKind::Sequence {
             return Err(Error::unsupported(format!("reading sequence \"{}\" as a table", table.name)));
         }
-        self.lock_table(table.oid, LockMode::AccessShare);
+        let size = self.size_of(rel, table)?;
+        let rows = self.table_rows_left(rel, table, preds, size);
+        let (costs, settings) = (self.costs(), self.catalog.planner_settings());
+        if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
+            let several = |e: &Expr| e.ty != oids::TID;
+            let count: f64 = tids.iter().map(|e| if several(e) { 10.0 } else { 1.0 }).sum();
+            let estimate = Estimate { rows: count.min(rows.max(1.0)), cost: count * costs.row_by_id() };
+            return Ok(ChosenAccess { path: AccessPath::Tid { tids, used }, estimate, implied: Vec::new() });
+        }
+        let sort = match wanted.order {
+            [] => 0.0,
+            _ if wanted.limit < rows => costs.top_rows(rows, wanted.limit),
+            _ => costs.sort(rows),
+        };
+        // Without an order to keep, whoever wants few rows ends the scan when they are there.
+        let few = if wanted.order.is_empty() && wanted.limit < rows { wanted.limit / rows } else { 1.0 };
+        let of_seq_scan = |size| costs.seq_scan(size, preds.len()) * few + settings.penalty(settings.seqscan) + sort;
+        let (seq_cost, grown_cost) = (of_seq_scan(size), of_seq_scan(size.grown()));
+        let mut best =
+            ChosenAccess { path: AccessPath::Seq, estimate: Estimate { rows, cost: seq_cost }, implied: Vec::new() };
+        let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
+        let all: Vec<Expr> = preds.iter().chain(&implied).cloned().collect();
+        for index in &table.indexes {
+            let Some(path) = self.index_path(rel, table, index, &all, preds, wanted)? else { continue };
+            let search = self.tree_search(rel, table, index, &path.conditions, &all, size)?;
+            let search = TreeSearch { filters: all.len() - path.conditions.used.len(), ..search };
+            let whole = costs.index_scan(size, search);
+            let share = if path.sorted && wanted.limit < rows { wanted.limit / rows } else { few };
+            let cost = whole * share + settings.penalty(settings.indexscan) + if path.sorted { 0.0 } else { sort };
+            // Values to skip through may become many when the table grows.
+            let looks_up = path.conditions.has_conditions() && path.conditions.skipped_values() == 0.0;
+            let may_leave_out_rows = looks_up || path.sorted && wanted.limit.is_finite();
+            let rival = match best.path {
+                AccessPath::Seq if may_leave_out_rows => grown_cost,
+                _ => best.estimate.cost,
+            };
+            if cost < rival {
+                let estimate = Estimate { rows, cost };
+                best = ChosenAccess { path: AccessPath::Index(path), estimate, implied: implied.clone() };
+            }
+        }
+        let index_cost = if let AccessPath::Index(_) = best.path { Some(best.estimate.cost) } else { None };
+        if self.wants_bitmap(table, preds, index_cost, wanted.limit.is_finite()) {
+            let selectivities: Vec<f64> = preds.iter().map(|e| self.condition_selectivity(rel.id, e)).collect();
+            let conditions = Conditions { preds, selectivities: &selectivities };
+            if let Some(path) = self.bitmap_path(rel, table, conditions, size)? {
+                let limited = wanted.limit.is_finite();
+                let cost = path.compared_cost(size.pages, limited) + settings.penalty(settings.bitmapscan) + sort;
+                if cost < best.estimate.cost {
+                    let estimate = Estimate { rows, cost };
+                    best = ChosenAccess { path: AccessPath::Bitmap(path), estimate, implied: Vec::new() };
+                }
+            }
+        }
+        Ok(best)
+    }
+
+    /// How many rows of the table the conditions leave.
+    fn table_rows_left(&self, rel: &Rel, table: &Table, preds: &[Expr], size: TableSize) -> f64 {
+        let own: Vec<&Expr> = preds.iter().filter(|p| only_uses(p, rel.id)).collect();
+        let rows = size.rows * self.restriction_selectivity(rel.id, own.iter().copied());
+        self.note_rows(rel.id, rows.max(1.0));
+        let rows =
+            if own.len() == preds.len() { rows } else { size.rows * self.restriction_selectivity(rel.id, preds) };
+        let fixed = |attnum: i16| preds.iter().any(|p| is_fixed(p, rel.id, attnum));
+        let is_point = |i: &Arc<Index>| {
+            i.unique && i.valid && i.predicate_sql.is_none() && i.keys.iter().all(|k| k.attnum != 0 && fixed(k.attnum))
+        };
+        let most = if table.indexes.iter().any(is_point) { 1.0 } else { f64::INFINITY };
+        rows.min(most).max(1.0)
+    }
+
+    /// The index as a way to the rows, if it is one.
+    fn index_path(
+        &self,
+        rel: &Rel,
+        table: &Table,
+        index: &Arc<Index>,
+        all: &[Expr],
+        preds: &[Expr],
+        wanted: WantedRows<'_>,
+    ) -> Result<Option<IndexPath>> {
+        if !index.valid || !index.method.finds_keys {
+            return Ok(None);
+        }
+        if index.predicate_sql.is_some() && !self.predicate_implied(rel, table, index, preds)? {
+            return Ok(None);
+        }
+        let m = self.match_index(rel, table, index, all)?;
+        let has_whole_key = m.has_whole_key(index);
+        // A global index has one tree for all partitions: it is of use for a key, not for a range or an order.
+        if (!index.method.is_ordered || index.is_global) && !has_whole_key {
+            return Ok(None);
+        }
+        let sorted = self.order_of_index(rel, table, index, m.fixed_columns(), wanted.order)?.is_some();
+        // All of a partial index may be a small part of the table.
+        if !m.has_conditions() && !sorted && index.predicate_sql.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(IndexPath { index: index.clone(), conditions: m, sorted }))
+    }
+
+    /// What the search for these conditions reads of an index.
+    pub(super) fn tree_search(
+        &self,
+        rel: &Rel,
+        table: &Table,
+        index: &Index,
+        m: &IndexMatch,
+        all: &[Expr],
+        size: TableSize,
+    ) -> Result<TreeSearch> {
+        let used = m.used.iter().map(|i| &all[*i]);
+        let mut entries = size.rows * self.restriction_selectivity(rel.id, used);
+        if index.unique && m.equal.len() == index.keys.len() {
+            entries = 1.0;
+        }
+        if let Some(sql) = &index.predicate_sql {
+            let predicate = self.index_sql(sql, rel.id, table)?;
+            let of_predicate = self.condition_selectivity(rel.id, &predicate);
+            entries = entries.min(size.rows * of_predicate);
+        }
+        let of_array = |e: &Expr| match &e.kind {
+            ExprKind::Const(kilndb_types::Datum::Array(list)) => list.elements.len() as f64,
+            _ => 10.0,
+        };
+        let ranges = m.arrays().map(of_array).product::<f64>() * m.skipped_values().max(1.0);
+        let index_pages = match table.partition_key {
+            None => f64::from(self.relation(index.storage)?.pages()),
+            Some(_) => size.pages * 0.3,
+        };
+        let of_first = index.keys.first().filter(|k| k.attnum != 0).map_or(0.0, |k| {
+            let column = Expr::column(ColId { rel: rel.id, att: k.attnum }, k.type_oid, -1);
+            self.variable(&column).statistics.map_or(0.0, |s| s.correlation)
+        });
+        let correlation = if index.keys.len() > 1 { of_first * 0.75 } else { of_first };
+        Ok(TreeSearch { entries: entries.max(1.0), ranges: ranges.max(1.0), index_pages, correlation, filters: 0 })
+    }
+
+    fn build_access(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        chosen: ChosenAccess,
+        preds: &[Expr],
+        wanted: WantedRows<'_>,
+    ) -> Result<ScanChoice> {
         let (scan, layout) = self.make_scan(rel, table)?;
         let table_scan = TableScan { scan, layout };
-        let known_pages = match &table_scan.scan.heap {
-            Some(heap) => f64::from(heap.pages()),
-            None => self.partition_pages(table)?,
-        };
-        let pages = known_pages.max(if table.reltuples < 0.0 { 10.0 } else { 1.0 });
-        let total = table_rows(table, pages);
-        let selectivities: Vec<f64> = preds.iter().map(|e| self.selectivity_in(rel, table, e)).collect();
-        let all_selectivity: f64 = selectivities.iter().product();
-        let out_rows = (total * all_selectivity).max(1.0);
-        if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
-            let choice = self.tid_scan(rel, table_scan, &tids, used, preds)?;
-            return self.over_partitions(rel, table, choice, preds, &[]);
-        }
-        let switches = self.catalog.planner_switches();
-        let seq_cost = pages + total * 0.0125;
-        let sort_cost = if wanted.is_empty() { 0.0 } else { out_rows * (out_rows.max(2.0)).log2() * 0.01 };
-        let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
-        let all: Vec<Expr> =
-            if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
-        let all = if implied.is_empty() { preds } else { &all };
-        let mut best: Option<IndexPath> = None;
-        for index in &table.indexes {
-            if !index.valid || !index.method.finds_keys {
-                continue;
+        let estimate = chosen.estimate;
+        let choice = match chosen.path {
+            AccessPath::Tid { tids, used } => {
+                let choice = self.tid_scan(rel, table_scan, (&tids, used), preds, estimate)?;
+                return self.over_partitions(rel, table, choice, preds, &[]);
             }
-            if index.predicate_sql.is_some() && !self.predicate_implied(rel, table, index, preds)? {
-                continue;
-            }
-            let m = self.match_index(rel, table, index, all)?;
-            let has_whole_key = m.equal.len() + usize::from(m.any_of.is_some()) == index.keys.len();
-            if !index.method.is_ordered && !has_whole_key {
-                continue;
-            }
-            // A global index has one tree for all partitions: it is of use for a key, not for a range or an order.
-            if index.is_global && !has_whole_key {
-                continue;
-            }
-            let order = access::order_of(rel.id, index, m.equal.len(), wanted).filter(|_| index.method.is_ordered);
-            let useful_order = !wanted.is_empty() && order.is_some() && m.any_of.is_none();
-            if m.equal.is_empty() && m.lower.is_none() && m.upper.is_none() && m.any_of.is_none() && !useful_order {
-                continue;
-            }
-            let mut rows = total;
-            if index.unique && m.equal.len() == index.keys.len() {
-                rows = 1.0;
-            } else {
-                for _ in 0..m.equal.len() {
-                    rows *= 0.005;
-                }
-                if m.any_of.is_some() {
-                    rows *= 0.02;
-                }
-                if m.lower.is_some() && m.upper.is_some() {
-                    rows *= 0.02;
-                } else if m.lower.is_some() || m.upper.is_some() {
-                    rows *= 0.3333;
-                }
-            }
-            let rows = rows.max(1.0);
-            let fetched = if useful_order && limited { rows.min((rows * 0.05).max(10.0)) } else { rows };
-            let mut cost = 0.4 + fetched * 0.02 + fetched.min(pages * 2.0) * 0.9 + switches.penalty(switches.indexscan);
-            if !useful_order {
-                cost += sort_cost;
-            }
-            if best.as_ref().is_none_or(|b| cost < b.estimate.cost) {
-                let estimate = Estimate { rows, cost };
-                best = Some(IndexPath { index: index.clone(), conditions: m, estimate, sorted: useful_order });
-            }
-        }
-        let bitmap = match table.indexes.iter().any(|i| i.has_terms()) {
-            true => {
-                let conditions = Conditions { preds, selectivities: &selectivities };
-                self.bitmap_path(rel, table, conditions, TableSize { rows: total, pages })?
-            }
-            false => None,
-        };
-        let bitmap =
-            bitmap.map(|path| (path.scan_cost(pages) + switches.penalty(switches.bitmapscan) + sort_cost, path));
-        let seq_cost = seq_cost + switches.penalty(switches.seqscan);
-        let choice = match best {
-            _ if bitmap.as_ref().is_some_and(|(cost, _)| {
-                *cost < seq_cost + sort_cost && best.as_ref().is_none_or(|b| *cost < b.estimate.cost)
-            }) =>
-            {
-                let Some((cost, path)) = bitmap else { return Err(Error::internal("a bitmap scan without a bitmap")) };
-                self.bitmap_scan(rel, table_scan, &path, preds, Estimate { rows: out_rows, cost })
-            }
-            Some(mut path) if path.estimate.cost < seq_cost + sort_cost => {
+            AccessPath::Seq => self.seq_scan(rel, table_scan, preds, estimate),
+            AccessPath::Bitmap(path) => self.bitmap_scan(rel, table_scan, &path, preds, estimate),
+            AccessPath::Index(mut path) => {
+                let implied = &chosen.implied;
                 let kept =
-                    (!implied.is_empty()).then(|| super::implied::keep_used(preds, &implied, &mut path.conditions));
+                    (!implied.is_empty()).then(|| super::implied::keep_used(preds, implied, &mut path.conditions));
                 let preds = kept.as_deref().unwrap_or(preds);
-                let equal = path.conditions.equal.len();
-                let backward = path.sorted && access::order_of(rel.id, &path.index, equal, wanted) == Some(true);
-                self.index_scan(rel, table_scan, path, preds, backward)
+                let fixed = path.conditions.fixed_columns();
+                let order = self.order_of_index(rel, table, &path.index, fixed, wanted.order)?;
+                let backward = path.sorted && order == Some(true);
+                self.index_scan(rel, table_scan, (path, estimate), preds, backward)
             }
-            _ => self.seq_scan(rel, table_scan, preds, Estimate { rows: out_rows, cost: seq_cost }),
         };
-        self.over_partitions(rel, table, choice?, preds, wanted)
+        self.over_partitions(rel, table, choice?, preds, wanted.order)
     }
 
     pub(super) fn filter_of(
@@ -263,87 +372,50 @@ impl Planner<'_> {
         &self,
         rel: &Rel,
         table_scan: TableScan,
-        tids: &[Expr],
-        used: usize,
+        (tids, used): (&[Expr], usize),
         preds: &[Expr],
+        estimate: Estimate,
     ) -> Result<ScanChoice> {
         let TableScan { mut scan, layout } = table_scan;
         let values = tids.iter().map(|e| self.compile(e, &Layout::default())).collect::<Result<Vec<_>>>()?;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| *i != used).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         scan.filter = filter;
-        let several = |e: &Expr| e.ty != kilndb_types::oids::TID;
-        let count: f64 = tids.iter().map(|e| if several(e) { 10.0 } else { 1.0 }).sum();
         if self.explains() {
             info.insert(0, format!("TID Cond: {}", self.show_scan(rel.id, &preds[used])));
         }
         let label = format!("Tid Scan on {}", self.scan_name(rel, &scan.table));
         let width = layout.0.len();
-        let node = self.node_with(
-            Op::TidScan { scan, tids: values },
-            width,
-            Estimate { rows: count, cost: count },
-            label,
-            info,
-        );
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows: count, cost: count })
+        let node = self.node_with(Op::TidScan { scan, tids: values }, width, estimate, label, info);
+        let Estimate { rows, cost } = estimate;
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
     }
 
     fn index_scan(
         &self,
         rel: &Rel,
         table_scan: TableScan,
-        path: IndexPath,
+        (path, estimate): (IndexPath, Estimate),
         preds: &[Expr],
         backward: bool,
     ) -> Result<ScanChoice> {
         let TableScan { mut scan, layout } = table_scan;
-        let IndexPath { index, conditions: m, estimate, sorted } = path;
-        let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| !m.used.contains(i)).map(|(_, e)| e).collect();
+        let IndexPath { index, conditions: m, sorted } = path;
+        let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| m.is_filter(*i)).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
-        scan.filter = match index.method.is_ordered {
+        let checked = |i: &usize| !index.method.is_ordered || m.is_filter(*i) || m.unshown.contains(i);
+        scan.filter = match index.method.is_ordered && m.unshown.is_empty() {
             true => filter,
             // What is found may have another key than the one that is looked for.
-            false => self.filter_of(rel, &preds.iter().collect::<Vec<_>>(), &layout)?.0,
-        };
-        let empty = Layout::default();
-        let one = |e: &Expr| self.compile(e, &empty);
-        let equal = m.equal.iter().map(one).collect::<Result<Vec<_>>>()?;
-        let bound = |b: &Option<(Expr, bool)>| -> Result<Option<IndexBound>> {
-            b.as_ref().map(|(e, inclusive)| Ok(IndexBound { value: one(e)?, inclusive: *inclusive })).transpose()
-        };
-        let (mut lower, mut upper) = (bound(&m.lower)?, bound(&m.upper)?);
-        if index.keys.get(m.equal.len()).is_some_and(|k| k.descending) {
-            std::mem::swap(&mut lower, &mut upper);
-        }
-        let mut keys = Vec::new();
-        if index.keys.iter().any(|k| k.attnum == 0) {
-            let row = Layout(scan.table.columns.iter().map(|c| ColId { rel: rel.id, att: c.attnum }).collect());
-            for k in &index.keys {
-                keys.push(match &k.expression_sql {
-                    Some(sql) if k.attnum == 0 => self.compile(&self.index_sql(sql, rel.id, &scan.table)?, &row)?,
-                    _ => CExpr::Slot(usize::try_from(k.attnum - 1).unwrap_or(0)),
-                });
+            false => {
+                let checked: Vec<&Expr> =
+                    preds.iter().enumerate().filter(|(i, _)| checked(i)).map(|(_, e)| e).collect();
+                self.filter_of(rel, &checked, &layout)?.0
             }
-        }
-        let access = IndexAccess {
-            keys,
-            unique_point: index.unique
-                && !index.deferrable
-                && equal.len() == index.keys.len()
-                && !index.nulls_not_distinct,
-            index: index.clone(),
-            relation: if scan.heap.is_some() { Some(self.relation(index.storage)?) } else { None },
-            equal,
-            lower,
-            upper,
-            any_of: m.any_of.as_ref().map(one).transpose()?,
-            not_null: m.not_null,
-            backward,
         };
+        let access = self.index_access(rel, &scan, &index, &m, backward)?;
         if self.explains() && !m.used.is_empty() {
-            let text: Vec<String> = m.used.iter().map(|i| self.show_scan(rel.id, &preds[*i])).collect();
-            info.insert(0, format!("Index Cond: {}", super::shown_text::and_text(&text)));
+            info.insert(0, self.index_condition_text(rel, &m, preds));
         }
         let direction = if backward { " Backward" } else { "" };
         let label = format!("Index Scan{direction} using {} on {}", index.name, self.scan_name(rel, &scan.table));
@@ -358,72 +430,32 @@ impl Planner<'_> {
         let binder = kilndb_bind::Binder::new(self.catalog, Arc::from(""), Vec::new());
         let mut expr = binder.bind_catalog_sql(sql, table, rel)?;
         super::inline::inline_in_expression(&mut expr, self.catalog)?;
+        super::rewrite::fold_expression(&mut expr, self.catalog, self.engine)?;
         Ok(expr)
     }
 
     pub(super) fn predicate_implied(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<bool> {
         let Some(sql) = &index.predicate_sql else { return Ok(true) };
-        Ok(kilndb_bind::implies(self.catalog, preds, &self.index_sql(sql, rel.id, table)?))
+        let predicate = super::rewrite::canonical(self.index_sql(sql, rel.id, table)?);
+        Ok(kilndb_bind::implies(self.catalog, preds, &predicate))
     }
+}
 
-    pub(crate) fn match_index(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<IndexMatch> {
-        let mut m = IndexMatch::default();
-        for key in &index.keys {
-            let expression = match &key.expression_sql {
-                Some(sql) if key.attnum == 0 => Some(self.index_sql(sql, rel.id, table)?),
-                _ => None,
-            };
-            let mut equal = None;
-            let (mut lower, mut upper) = (None, None);
-            let mut any_of = None;
-            for (i, p) in preds.iter().enumerate() {
-                if m.used.contains(&i) {
-                    continue;
-                }
-                let Some((value, strategy, array)) = access::comparison(self, rel.id, key, expression.as_ref(), p)?
-                else {
-                    continue;
-                };
-                match (strategy, array) {
-                    (3, true) if any_of.is_none() => any_of = Some((i, value)),
-                    (_, true) => {}
-                    (3, false) if equal.is_none() => equal = Some((i, value)),
-                    (1, false) if upper.is_none() => upper = Some((i, (value, false))),
-                    (2, false) if upper.is_none() => upper = Some((i, (value, true))),
-                    (4, false) if lower.is_none() => lower = Some((i, (value, true))),
-                    (5, false) if lower.is_none() => lower = Some((i, (value, false))),
-                    _ => {}
-                }
-            }
-            if let Some((i, value)) = equal {
-                m.used.push(i);
-                m.equal.push(value);
-                continue;
-            }
-            if let Some((i, value)) = any_of {
-                m.used.push(i);
-                m.any_of = Some(value);
-                break;
-            }
-            if lower.is_none()
-                && upper.is_none()
-                && let Some(i) = preds.iter().position(|p| matches!(&p.kind, ExprKind::IsNull { arg, negated: true } if access::is_key(arg, rel.id, key, expression.as_ref())))
-            {
-                m.used.push(i);
-                m.not_null = true;
-            }
-            if let Some((i, b)) = lower {
-                m.used.push(i);
-                m.lower = Some(b);
-            }
-            if let Some((i, b)) = upper {
-                m.used.push(i);
-                m.upper = Some(b);
-            }
-            break;
-        }
-        Ok(m)
-    }
+/// Does a condition use no columns of other relations?
+fn only_uses(e: &Expr, rel: u32) -> bool {
+    let mut used = Vec::new();
+    e.columns(&mut used);
+    used.iter().all(|c| c.rel == rel)
+}
+
+/// Does a condition say that the column equals one value?
+fn is_fixed(e: &Expr, rel: u32, attnum: i16) -> bool {
+    let ExprKind::Func(f) = &e.kind else { return false };
+    let [l, r] = f.args.as_slice() else { return false };
+    let is_column = |e: &Expr| matches!(&access::strip(e).kind, ExprKind::Column(c) if c.rel == rel && c.att == attnum);
+    f.operator != 0
+        && &*f.name == "="
+        && (is_column(l) && access::foreign(r, rel) || is_column(r) && access::foreign(l, rel))
 }
 
 pub(crate) fn text_class(t: Oid) -> bool {

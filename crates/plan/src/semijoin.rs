@@ -5,7 +5,9 @@
 //! condition that cannot be taken apart in this way stays a subplan. NOT IN always does: its NULLs make it something
 //! else than an anti join.
 
+use super::estimate::JoinSides;
 use super::join::{FromPlan, LoopInner, used_rels};
+use super::scan::WantedRows;
 use super::*;
 use kilndb_base::Error;
 
@@ -24,7 +26,8 @@ pub(crate) fn only_joins(q: &Query) -> bool {
     only_conditions(q) && !q.from.is_empty()
 }
 
-fn only_conditions(q: &Query) -> bool {
+/// Do conditions alone decide which rows the query has, or that it has its only one?
+pub(crate) fn only_conditions(q: &Query) -> bool {
     matches!(q.body, QueryBody::Select)
         && q.ctes.is_empty()
         && !q.has_aggs
@@ -146,18 +149,26 @@ impl Planner<'_> {
     /// The cheapest semi or anti join of `left`. `limited`: the first rows in `left`'s order matter most.
     pub(crate) fn semi_step(&self, left: &FromPlan, semi: &SemiJoin, limited: bool) -> Result<FromPlan> {
         let trees: Vec<&JoinTree> = semi.query.from.iter().collect();
-        let again = |p: &FromPlan| PlannedNode { node: p.planned.node.clone(), layout: p.planned.layout.clone() };
-        let plain = self.plan_trees(&semi.query, &trees, semi.own.clone(), &[], false)?;
-        let rows = (left.rows * 0.5).max(1.0);
+        let plain = self.plan_trees(&semi.query, &trees, semi.own.clone(), WantedRows::ALL)?;
+        let mut inner_rels = Vec::new();
+        trees.iter().for_each(|t| super::join::rels_of(t, &mut inner_rels));
+        let sides = JoinSides { left: &semi.outer, right: &inner_rels };
+        let matched = self.semi_selectivity(&semi.joins, sides, plain.rows);
+        let share = if semi.kind == JoinKind::Anti { 1.0 - matched } else { matched };
+        let rows = (left.rows * share).max(1.0);
+        let costs = self.costs();
+        let settings = self.catalog.planner_settings();
         let mut best: Option<FromPlan> = None;
-        let bound = self.plan_trees(&semi.query, &trees, [semi.own.as_slice(), &semi.joins].concat(), &[], false)?;
+        let all = [semi.own.as_slice(), &semi.joins].concat();
+        let bound = self.plan_trees(&semi.query, &trees, all, WantedRows::ALL)?;
         // The nested loop pays off if the values of an outer row make the inner side cheaper, by an index for example.
         if bound.cost < plain.cost * 0.5 {
             let mut uses = Vec::new();
             semi.joins.iter().for_each(|e| e.columns(&mut uses));
-            let cost = left.cost + left.rows * (bound.cost + 0.05);
+            let cost =
+                left.cost + costs.loop_starts(left.rows) + left.rows * bound.cost + settings.penalty(settings.nestloop);
             let inner = LoopInner::per_row(bound, &uses);
-            let mut p = self.nest_loop(again(left), inner, semi.kind, &[], Estimate { rows, cost })?;
+            let mut p = self.nest_loop(left.shared(), inner, semi.kind, &[], Estimate { rows, cost })?;
             p.sorted = left.sorted;
             if left.sorted && limited {
                 return Ok(p);
@@ -165,16 +176,20 @@ impl Planner<'_> {
             best = Some(p);
         }
         if let Some(condition) = self.hash_keys(&semi.joins, &left.planned.layout, &plain.planned.layout) {
-            let cost = left.cost + plain.cost + (left.rows + plain.rows * 1.5) * 0.015;
+            let cost = left.cost
+                + plain.cost
+                + costs.hash_join(left.rows, plain.rows, rows, semi.joins.len())
+                + settings.penalty(settings.hashjoin);
             if best.as_ref().is_none_or(|b| cost < b.cost) {
                 let estimate = Estimate { rows, cost };
-                best = Some(self.hash_join(again(left), again(&plain), semi.kind, condition, estimate)?);
+                best = Some(self.hash_join(left.shared(), plain.shared(), semi.kind, condition, estimate)?);
             }
         }
-        let cost = left.cost + plain.cost + left.rows * plain.rows * 0.01;
+        let pairs = costs.loop_pairs(left.rows, plain.rows, semi.joins.len());
+        let cost = left.cost + plain.cost + pairs + settings.penalty(settings.nestloop);
         if best.as_ref().is_none_or(|b| cost < b.cost) {
             let inner = LoopInner::once(plain);
-            let mut p = self.nest_loop(again(left), inner, semi.kind, &semi.joins, Estimate { rows, cost })?;
+            let mut p = self.nest_loop(left.shared(), inner, semi.kind, &semi.joins, Estimate { rows, cost })?;
             p.sorted = left.sorted;
             best = Some(p);
         }

@@ -35,7 +35,8 @@ fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> Strin
             Err(_) => format!("{d:?}"),
         };
     match ty {
-        oids::INT4 | oids::NUMERIC | oids::FLOAT8 if !text.starts_with('-') => text,
+        oids::INT4 if !text.starts_with('-') => text,
+        oids::NUMERIC if text.starts_with(|c: char| c.is_ascii_digit()) && text.contains(['.', 'e', 'E']) => text,
         oids::BOOL => {
             if text == "t" {
                 "true".into()
@@ -161,12 +162,41 @@ impl ExpressionText<'_> {
             }
             ExprKind::Array { elements, .. } => format!("ARRAY[{}]", list(elements)),
             ExprKind::Row { fields, .. } => format!("ROW({})", list(fields)),
+            ExprKind::RowCompare { kind, left, right } => {
+                let operator = match kind {
+                    CompareKind::Lt => "<",
+                    CompareKind::Le => "<=",
+                    CompareKind::Ge => ">=",
+                    CompareKind::Gt => ">",
+                    CompareKind::Eq => "=",
+                    CompareKind::Ne => "<>",
+                };
+                format!("(ROW({}) {operator} ROW({}))", list(left), list(right))
+            }
             ExprKind::Collate { arg, name } => format!("({} COLLATE \"{name}\")", sub(arg)),
             ExprKind::SubLink(s) => self.sublink(s),
-            ExprKind::Case { .. } => "CASE".into(),
+            ExprKind::Case { arg, whens, otherwise } => self.case(arg.as_deref(), whens, otherwise.as_deref()),
+            ExprKind::BoolTest { arg, test } => format!("({} IS {})", sub(arg), test_name(*test)),
             ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
             _ => "(…)".into(),
         }
+    }
+
+    fn case(&self, arg: Option<&Expr>, whens: &[(Expr, Expr)], otherwise: Option<&Expr>) -> String {
+        let mut text = "CASE".to_string();
+        if let Some(arg) = arg {
+            text += &format!(" {}", self.of(arg));
+        }
+        for (when, then) in whens {
+            // With an argument, what is written is what it is compared with.
+            let when = match &when.kind {
+                ExprKind::Func(f) if arg.is_some() => f.args.get(1).unwrap_or(when),
+                _ => when,
+            };
+            text += &format!(" WHEN {} THEN {}", self.of(when), self.of(then));
+        }
+        let otherwise = otherwise.map_or_else(|| "NULL".to_string(), |e| self.of(e));
+        text + &format!(" ELSE {otherwise} END")
     }
 
     fn sublink(&self, s: &SubLink) -> String {
@@ -186,6 +216,17 @@ impl ExpressionText<'_> {
             }
             _ => format!("({name})"),
         }
+    }
+}
+
+fn test_name(test: BoolTestKind) -> &'static str {
+    match test {
+        BoolTestKind::True => "TRUE",
+        BoolTestKind::NotTrue => "NOT TRUE",
+        BoolTestKind::False => "FALSE",
+        BoolTestKind::NotFalse => "NOT FALSE",
+        BoolTestKind::Unknown => "UNKNOWN",
+        BoolTestKind::NotUnknown => "NOT UNKNOWN",
     }
 }
 

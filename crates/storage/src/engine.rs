@@ -159,6 +159,10 @@ impl Engine {
             checkpointer.run(core);
         })
     }
+    /// How many pages may be in memory at the same time.
+    pub fn buffer_pages(&self) -> u64 {
+        self.core.config.shared_buffers_bytes / crate::page::PAGE as u64
+    }
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }

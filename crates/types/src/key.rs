@@ -96,6 +96,47 @@ pub(crate) fn encode_value(type_oid: Oid, datum: &Datum, out: &mut Vec<u8>) -> R
     }
     Ok(())
 }
+/// How long the encoded values of a type are.
+enum EncodedLength {
+    Bytes(usize),
+    /// Up to a byte that no text has.
+    Text,
+}
+
+/// None: it takes more to tell where a value of the type ends.
+fn encoded_length(type_oid: Oid) -> Option<EncodedLength> {
+    Some(match type_oid {
+        oids::BOOL => EncodedLength::Bytes(1),
+        oids::INT2 => EncodedLength::Bytes(2),
+        oids::INT4 | oids::DATE | oids::OID => EncodedLength::Bytes(4),
+        oids::INT8 | oids::TIME | oids::TIMESTAMP | oids::TIMESTAMPTZ => EncodedLength::Bytes(8),
+        oids::FLOAT4 | oids::FLOAT8 => EncodedLength::Bytes(8),
+        oids::UUID => EncodedLength::Bytes(16),
+        oids::TEXT | oids::VARCHAR | oids::BPCHAR | oids::NAME => EncodedLength::Text,
+        _ => return None,
+    })
+}
+
+/// Does [`column_len`] tell where a column of this type ends?
+pub fn has_column_len(type_oid: Oid) -> bool {
+    encoded_length(type_oid).is_some()
+}
+
+/// How many bytes a key's first column takes, its marker with them; None: its type is not one of those of which that is
+/// easily told, or there is no such column.
+pub fn column_len(type_oid: Oid, key: &[u8], descending: bool) -> Option<usize> {
+    if *key.first()? != VALUE_MARKER {
+        return Some(1);
+    }
+    let value = match encoded_length(type_oid)? {
+        EncodedLength::Bytes(len) => len,
+        EncodedLength::Text => {
+            let end = if descending { 0xff } else { 0 };
+            key[1..].iter().position(|b| *b == end)? + 1
+        }
+    };
+    Some(1 + value).filter(|len| *len <= key.len())
+}
 fn flip32(v: i32) -> [u8; 4] {
     ((v as u32) ^ 0x8000_0000).to_be_bytes()
 }
@@ -299,6 +340,36 @@ mod tests {
         let mut out = Vec::new();
         encode_key(0, d, desc, false, &mut out).unwrap();
         out
+    }
+    #[test]
+    fn columns_end_where_their_length_says() {
+        let values = [
+            (oids::BOOL, Datum::Bool(true)),
+            (oids::INT2, Datum::Int2(-7)),
+            (oids::INT4, Datum::Int4(i32::MIN)),
+            (oids::DATE, Datum::Date(5)),
+            (oids::OID, Datum::Oid(9)),
+            (oids::INT8, Datum::Int8(-1)),
+            (oids::TIMESTAMPTZ, Datum::TimestampTz(0)),
+            (oids::FLOAT4, Datum::Float4(1.5)),
+            (oids::FLOAT8, Datum::Float8(-1.5)),
+            (oids::UUID, Datum::Uuid([7; 16])),
+            (oids::TEXT, Datum::Text("täxt".into())),
+            (oids::TEXT, Datum::Text("".into())),
+            (oids::BPCHAR, Datum::Text("a  ".into())),
+            (oids::INT4, Datum::Null),
+        ];
+        for (ty, value) in &values {
+            for descending in [false, true] {
+                let mut bytes = Vec::new();
+                encode_key(*ty, value, descending, descending, &mut bytes).unwrap();
+                let len = bytes.len();
+                assert_eq!(column_len(*ty, &bytes[..len - 1], descending).filter(|l| *l == len), None, "{value:?}");
+                encode_key(oids::INT4, &Datum::Int4(3), false, false, &mut bytes).unwrap();
+                assert_eq!(column_len(*ty, &bytes, descending), Some(len), "{value:?}");
+            }
+        }
+        assert_eq!(column_len(oids::NUMERIC, &key(&Datum::Int4(1), false), false), None);
     }
     #[test]
     fn memcmp_is_the_order() {

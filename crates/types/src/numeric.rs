@@ -324,7 +324,7 @@ impl Numeric {
     pub(crate) fn to_i64(&self) -> Option<i64> {
         i64::try_from(self.to_i128()?).ok()
     }
-    pub(crate) fn to_f64(&self) -> f64 {
+    pub fn to_f64(&self) -> f64 {
         match self.kind {
             NumericKind::NaN => f64::NAN,
             NumericKind::PosInf => f64::INFINITY,

@@ -5,7 +5,7 @@ use super::table::{Effect, SETTINGS, STATEMENT_MEM_LIMIT, TRIGRAM_SIMILARITY, TR
 use super::{LogSwitches, ServerSettings, unrecognized};
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
-use kilndb_catalog::PlannerSwitches;
+use kilndb_catalog::PlannerSettings;
 use kilndb_storage::CommitDelay;
 use kilndb_types::FormatSettings;
 use kilndb_types::context::{DateOrder, DateStyle, IntervalStyle};
@@ -81,7 +81,7 @@ pub struct SessionSettings {
     pub format: FormatSettings,
     /// Equal for sessions whose literals are read alike, and whose statements are planned alike.
     pub format_fingerprint: u64,
-    pub switches: PlannerSwitches,
+    pub switches: PlannerSettings,
     pub synchronous_commit: bool,
     pub commit_delay: CommitDelay,
     pub search_path: Vec<String>,
@@ -120,7 +120,7 @@ impl SessionSettings {
             untold: Vec::new(),
             format: FormatSettings::default(),
             format_fingerprint: 0,
-            switches: PlannerSwitches::default(),
+            switches: PlannerSettings::default(),
             synchronous_commit: true,
             commit_delay: CommitDelay::default(),
             search_path: Vec::new(),
@@ -442,7 +442,7 @@ impl SessionSettings {
     }
 
     /// To turn some of them.
-    pub(super) fn planner_switches(&mut self) -> &mut PlannerSwitches {
+    pub(super) fn planner_settings(&mut self) -> &mut PlannerSettings {
         self.format_fingerprint = STALE;
         &mut self.switches
     }

@@ -149,6 +149,9 @@ pub const STATEMENT_MEM_LIMIT: &str = "statement_mem_limit";
 fn whole(value: &str) -> u64 {
     value.parse::<f64>().unwrap_or(0.0).max(0.0) as u64
 }
+fn real(value: &str) -> f64 {
+    value.parse().unwrap_or(0.0)
+}
 fn is_on(value: &str) -> bool {
     value == "on"
 }
@@ -222,12 +225,19 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     format("bytea_output"),
     format("array_nulls"),
     // Plans.
-    setting("enable_seqscan").effect(|s, v| s.planner_switches().seqscan = is_on(v)),
-    setting("enable_indexscan").effect(|s, v| s.planner_switches().indexscan = is_on(v)),
-    setting("enable_bitmapscan").effect(|s, v| s.planner_switches().bitmapscan = is_on(v)),
-    setting("enable_hashjoin").effect(|s, v| s.planner_switches().hashjoin = is_on(v)),
-    setting("enable_partitionwise_aggregate").effect(|s, v| s.planner_switches().partitionwise_aggregate = is_on(v)),
-    setting("enable_partitionwise_join").effect(|s, v| s.planner_switches().partitionwise_join = is_on(v)),
+    setting("enable_seqscan").effect(|s, v| s.planner_settings().seqscan = is_on(v)),
+    setting("enable_indexscan").effect(|s, v| s.planner_settings().indexscan = is_on(v)),
+    setting("enable_bitmapscan").effect(|s, v| s.planner_settings().bitmapscan = is_on(v)),
+    setting("enable_hashjoin").effect(|s, v| s.planner_settings().hashjoin = is_on(v)),
+    setting("enable_nestloop").effect(|s, v| s.planner_settings().nestloop = is_on(v)),
+    setting("enable_sort").effect(|s, v| s.planner_settings().sort = is_on(v)),
+    setting("seq_page_cost").effect(|s, v| s.planner_settings().costs.seq_page = real(v)),
+    setting("random_page_cost").effect(|s, v| s.planner_settings().costs.random_page = real(v)),
+    setting("cpu_tuple_cost").effect(|s, v| s.planner_settings().costs.cpu_tuple = real(v)),
+    setting("cpu_index_tuple_cost").effect(|s, v| s.planner_settings().costs.cpu_index_tuple = real(v)),
+    setting("cpu_operator_cost").effect(|s, v| s.planner_settings().costs.cpu_operator = real(v)),
+    setting("enable_partitionwise_aggregate").effect(|s, v| s.planner_settings().partitionwise_aggregate = is_on(v)),
+    setting("enable_partitionwise_join").effect(|s, v| s.planner_settings().partitionwise_join = is_on(v)),
     setting("effective_io_concurrency").for_plans(),
     setting("maintenance_io_concurrency").for_plans(),
     setting("max_parallel_workers").renews(SessionSettings::renew_helpers).for_plans(),

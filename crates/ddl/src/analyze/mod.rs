@@ -16,7 +16,7 @@ use crate::client::{ProgressKind, Runtime};
 use compute::{Facts, Statistics};
 use elements::ElementKind;
 use kilndb_base::{Error, Oid, Result, Severity};
-use kilndb_catalog::element_statistics::{COMMON_ELEMENTS, ELEMENT_COUNTS};
+use kilndb_catalog::column_statistics::{COMMON_ELEMENTS, COMMON_VALUES, CORRELATION, ELEMENT_COUNTS, HISTOGRAM};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
 use kilndb_catalog::{CatalogView, Column, Table};
@@ -28,11 +28,6 @@ use std::sync::Arc;
 /// Rows of the sample per entry of the statistics target, after Chaudhuri, Motwani and Narasayya (1998).
 const ROWS_PER_TARGET: usize = 300;
 const FEWEST_ROWS: usize = 100;
-
-/// pg_statistic.stakindN.
-const COMMON: i16 = 1;
-const HISTOGRAM: i16 = 2;
-const CORRELATION: i16 = 3;
 
 /// What a text has that no collation is given for.
 const DEFAULT_COLLATION: Oid = 100;
@@ -258,7 +253,7 @@ fn slots(target: &Target, found: &Statistics) -> Vec<Slot> {
     let numbers = |list: &[f32]| array(oids::FLOAT4, list.iter().map(|v| Datum::Float4(*v)).collect());
     let values = |list: &[Datum]| array(target.facts.type_oid, list.to_vec());
     let common = found.common.iter().map(|c| Slot {
-        kind: COMMON,
+        kind: COMMON_VALUES,
         operator: target.equal,
         collation: target.collation,
         numbers: numbers(&c.frequencies),

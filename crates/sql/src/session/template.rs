@@ -319,11 +319,15 @@ pub(crate) fn lifted_values(
     })
 }
 
-/// False if a table of the plan has an index for which constants matter: on an expression, or partial.
+/// False if another plan may be better for other constants, or if a table of the plan has an index for which they
+/// matter: on an expression, or partial.
 fn literals_may_vary(context: &mut SessionContext, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
     use kilndb_catalog::CatalogView;
     if plan.param_types.is_empty() {
         return Ok(true);
+    }
+    if plan.depends_on_values {
+        return Ok(false);
     }
     let environment = context.environment(runtime)?;
     let host = environment.host();

@@ -8,15 +8,12 @@
 //!
 //! Must not know: what paths cost.
 
-use super::expression::CExpr;
-use super::scan::selectivity;
 use super::*;
-use kilndb_catalog::Table;
-use kilndb_catalog::element_statistics::ElementStatistics;
+use kilndb_catalog::column_statistics::{ColumnStatistics, ElementStatistics};
 use kilndb_fulltext::TsQuery;
 use kilndb_fulltext::query::{QueryItem, QueryOperator};
 use kilndb_types::key::compare;
-use kilndb_types::{Datum, EvalContext, oids};
+use kilndb_types::{Datum, oids};
 use std::cmp::Ordering;
 
 /// The selectivity of one element that is not known to be common.
@@ -35,63 +32,45 @@ enum ArrayRelationship {
 }
 
 impl Planner<'_> {
-    /// The share of a table's rows that satisfy a condition.
-    pub(crate) fn selectivity_in(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> f64 {
-        let each = |l: &[Expr]| l.iter().map(|e| self.selectivity_in(rel, table, e)).collect::<Vec<_>>();
+    /// The share of the rows that satisfy a condition on elements; None: it is none, or nothing is known.
+    pub(super) fn element_condition(&self, rel: u32, e: &Expr) -> Option<f64> {
         match &e.kind {
-            ExprKind::And(l) => each(l).iter().product(),
-            ExprKind::Or(l) => each(l).iter().sum::<f64>().min(1.0),
-            ExprKind::Not(inner) => 1.0 - self.selectivity_in(rel, table, inner),
             ExprKind::Func(f) if f.operator != 0 => match (f.args.as_slice(), &*f.name) {
-                ([l, r], "@@" | "@@@") => self.search_selectivity(rel, table, l, r),
-                ([l, r], "@>" | "<@" | "&&") => self.array_selectivity(rel, table, &f.name, l, r),
+                ([l, r], "@@" | "@@@") => self.search_selectivity(rel, l, r),
+                ([l, r], "@>" | "<@" | "&&") => self.array_selectivity(rel, &f.name, l, r),
                 _ => None,
-            }
-            .unwrap_or_else(|| selectivity(e)),
+            },
             ExprKind::ScalarArray { func, any } => match (func.args.as_slice(), &*func.name) {
-                ([l, r], "=" | "<>") => self.any_selectivity(rel, table, (l, r), &*func.name == "=", *any),
+                ([l, r], "=" | "<>") => self.any_selectivity(rel, (l, r), &*func.name == "=", *any),
                 _ => None,
-            }
-            .unwrap_or_else(|| selectivity(e)),
-            _ => selectivity(e),
-        }
-    }
-
-    /// The element statistics of an expression. None: it is no column of the table, or was not analyzed.
-    fn elements_of(&self, rel: &Rel, table: &Arc<Table>, e: &Expr) -> Option<Arc<ElementStatistics>> {
-        let ExprKind::Column(c) = &access::strip(e).kind else { return None };
-        if c.rel != rel.id || c.att <= 0 {
-            return None;
-        }
-        if table.partition_key.is_some() {
-            return self.elements_of_partition(table, c.att);
-        }
-        self.catalog.element_statistics(table, c.att).ok().flatten()
-    }
-
-    /// One partition stands for all: the first of a few that was analyzed.
-    fn elements_of_partition(&self, table: &Table, attnum: i16) -> Option<Arc<ElementStatistics>> {
-        let name = &table.columns.get(usize::try_from(attnum - 1).ok()?)?.name;
-        let map = self.catalog.partition_map(table.oid).ok()?;
-        let last = map.partitions.len().checked_sub(1)?;
-        [last / 2, 0, last].into_iter().filter(|at| !map.partitions[*at].is_partitioned).find_map(|at| {
-            let partition = self.catalog.table_by_oid(map.partitions[at].oid).ok()??;
-            let own = partition.columns.iter().find(|c| !c.dropped && c.name == *name)?;
-            self.catalog.element_statistics(&partition, own.attnum).ok().flatten()
-        })
-    }
-
-    /// The side that depends on the table, the value of the other one, and whether they stand in this order. None: the
-    /// other one has no value yet.
-    fn sides<'e>(&self, rel: &Rel, l: &'e Expr, r: &'e Expr) -> Option<(&'e Expr, Datum, bool)> {
-        match (access::foreign(l, rel.id), access::foreign(r, rel.id)) {
-            (false, true) => Some((l, self.known_value(r)?, true)),
-            (true, false) => Some((r, self.known_value(l)?, false)),
+            },
             _ => None,
         }
     }
 
-    fn search_selectivity(&self, rel: &Rel, table: &Arc<Table>, l: &Expr, r: &Expr) -> Option<f64> {
+    /// The element statistics of an expression. None: it is no column of the relation, or was not analyzed.
+    fn elements_of(&self, rel: u32, e: &Expr) -> Option<Arc<ColumnStatistics>> {
+        let variable = self.variable(e);
+        variable.statistics.filter(|_| variable.column.is_some_and(|c| c.rel == rel))
+    }
+
+    /// The side that depends on the table, the value of the other one, and whether they stand in this order. None: the
+    /// other one has no value yet.
+    fn sides<'e>(&self, rel: u32, l: &'e Expr, r: &'e Expr) -> Option<(&'e Expr, Datum, bool)> {
+        match (access::foreign(l, rel), access::foreign(r, rel)) {
+            (false, true) => Some((l, self.element_value(rel, l, r)?, true)),
+            (true, false) => Some((r, self.element_value(rel, r, l)?, false)),
+            _ => None,
+        }
+    }
+
+    /// The value that is compared with the elements of a column.
+    fn element_value(&self, rel: u32, column: &Expr, value: &Expr) -> Option<Datum> {
+        let has_common = self.elements_of(rel, column).is_some_and(|s| !s.elements.common.is_empty());
+        self.value_of(value, has_common)
+    }
+
+    fn search_selectivity(&self, rel: u32, l: &Expr, r: &Expr) -> Option<f64> {
         let (vector, value, _) = self.sides(rel, l, r)?;
         if vector.ty != oids::TSVECTOR {
             return None;
@@ -101,16 +80,16 @@ impl Planner<'_> {
             Datum::TsQuery(query) => query,
             _ => return None,
         };
-        let known = self.elements_of(rel, table, vector);
+        let known = self.elements_of(rel, vector);
         let common = known
             .as_ref()
-            .map(|k| Lexemes { words: &k.common, frequencies: &k.frequencies })
+            .map(|k| Lexemes { words: &k.elements.common, frequencies: &k.elements.frequencies })
             .filter(|c| c.frequencies.len() == c.words.len() + 2 && !c.words.is_empty());
         let share = if query.items.is_empty() { 0.0 } else { search(&query, 0, common.as_ref()) };
-        Some(share * (1.0 - known.map_or(0.0, |k| f64::from(k.null_fraction))))
+        Some(share * (1.0 - known.map_or(0.0, |k| k.null_fraction)))
     }
 
-    fn array_selectivity(&self, rel: &Rel, table: &Arc<Table>, operator: &str, l: &Expr, r: &Expr) -> Option<f64> {
+    fn array_selectivity(&self, rel: u32, operator: &str, l: &Expr, r: &Expr) -> Option<f64> {
         let element = self.element_type(l.ty);
         if element == 0 || element != self.element_type(r.ty) {
             return (self.base_type(l.ty) == oids::JSONB).then_some(0.01);
@@ -127,55 +106,24 @@ impl Planner<'_> {
             ("@>", true) | ("<@", false) => ArrayRelationship::Contains,
             _ => ArrayRelationship::Contained,
         };
-        let known = self.elements_of(rel, table, column);
-        Some(of_elements(relationship, element, wanted, known.as_deref()))
+        let known = self.elements_of(rel, column);
+        Some(of_elements(relationship, element, wanted, known.as_deref().map(|k| &k.elements)))
     }
 
     /// `value = ANY (column)`, and the like with `<>` and ALL.
-    fn any_selectivity(
-        &self,
-        rel: &Rel,
-        table: &Arc<Table>,
-        (value, column): (&Expr, &Expr),
-        is_equality: bool,
-        any: bool,
-    ) -> Option<f64> {
+    fn any_selectivity(&self, rel: u32, (value, column): (&Expr, &Expr), is_equality: bool, any: bool) -> Option<f64> {
         let element = self.element_type(column.ty);
-        if element == 0 || access::foreign(column, rel.id) || !access::foreign(value, rel.id) {
+        if element == 0 || access::foreign(column, rel) || !access::foreign(value, rel) {
             return None;
         }
-        let known = self.elements_of(rel, table, column);
-        let value = self.known_value(value)?;
+        let known = self.elements_of(rel, column);
+        let value = self.element_value(rel, column, value)?;
         if value.is_null() {
             return Some(0.0);
         }
         let relationship = if any == is_equality { ArrayRelationship::Contains } else { ArrayRelationship::Contained };
-        let share = of_elements(relationship, element, &[value], known.as_deref());
+        let share = of_elements(relationship, element, &[value], known.as_deref().map(|k| &k.elements));
         Some(if is_equality { share } else { 1.0 - share })
-    }
-
-    /// The value of an expression that asks nothing but what time it is and what the settings are.
-    fn known_value(&self, e: &Expr) -> Option<Datum> {
-        if let Some(value) = e.as_const() {
-            return Some(value.clone());
-        }
-        let value = self.compile(e, &Layout::default()).ok()?;
-        evaluated(&value, self.eval.as_ref())
-    }
-}
-
-/// Calls of built-in functions of constants; None: there is more to it, or it fails.
-fn evaluated(e: &CExpr, eval: Option<&EvalContext<'_>>) -> Option<Datum> {
-    let call = |f: kilndb_types::functions::ScalarFn, strict: bool, args: &[CExpr]| {
-        let args = args.iter().map(|a| evaluated(a, eval)).collect::<Option<Vec<Datum>>>()?;
-        if strict && args.iter().any(Datum::is_null) { Some(Datum::Null) } else { f(eval?, &args).ok() }
-    };
-    match e {
-        CExpr::Const(value) => Some(value.clone()),
-        CExpr::Call1 { f, strict, arg } => call(*f, *strict, std::slice::from_ref(&**arg)),
-        CExpr::Call2 { f, strict, args } => call(*f, *strict, &args[..]),
-        CExpr::Call { f, strict, args } => call(*f, *strict, args),
-        _ => None,
     }
 }
 

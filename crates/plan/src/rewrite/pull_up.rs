@@ -1,110 +1,24 @@
-//! Rewrites of bound queries: simple subqueries in FROM are merged into their parents, CTEs used once become
-//! subqueries.
+//! Simple subqueries in FROM are merged into the queries that they stand in.
 
-use super::semijoin::{forget_columns, only_joins};
-use kilndb_base::Result;
-use kilndb_base::hash::{HashMap, HashMapExt};
-use kilndb_bind::ir::*;
+use super::super::semijoin::{forget_columns, only_joins};
+use super::cte::inline_ctes;
+use super::*;
 
-pub(crate) fn simplify(q: &mut Query) -> Result<()> {
+/// Merges at all levels, the innermost first, after WITH queries have become subqueries where they can.
+pub(super) fn pull_up(q: &mut Query) -> Result<()> {
+    kilndb_base::stack::check()?;
     inline_ctes(q)?;
-    for c in &mut q.ctes {
-        simplify(&mut c.query)?;
-    }
-    match &mut q.body {
-        QueryBody::SetOp { left, right, .. } => {
-            simplify(left)?;
-            simplify(right)?;
-        }
-        QueryBody::Dml(d) => {
-            if let Some(s) = &mut d.source {
-                simplify(s)?;
-            }
-        }
-        _ => {}
-    }
-    for r in &mut q.rels {
-        if let RelKind::Subquery(s) = &mut r.kind {
-            simplify(s)?;
-        }
-    }
-    // Subqueries in expressions are simplified too.
-    let mut failed = Ok(());
-    let mut visit = |e: &mut Expr| -> Result<()> {
-        if let ExprKind::SubLink(s) = &mut e.kind {
-            inline_ctes(&mut s.query)?;
-            pull_up_all(&mut s.query)?;
+    q.for_subqueries_mut(&mut pull_up)?;
+    q.for_exprs_mut(&mut |e| {
+        for_sublinks(e, &mut |s| {
+            pull_up(&mut s.query)?;
             if s.kind == SubKind::Exists {
                 forget_columns(&mut s.query);
             }
-        }
-        Ok(())
-    };
-    if let Err(e) = q.rewrite(&mut visit) {
-        failed = Err(e);
-    }
-    failed?;
+            Ok(())
+        })
+    })?;
     pull_up_all(q)
-}
-
-/// A CTE that is used once, selects, and is not volatile, becomes a subquery where it is used.
-fn inline_ctes(q: &mut Query) -> Result<()> {
-    let mut moved: HashMap<u32, Query> = HashMap::new();
-    let mut kept = Vec::new();
-    for c in std::mem::take(&mut q.ctes) {
-        let plain = !c.recursive
-            && !matches!(c.query.body, QueryBody::Dml(_))
-            && c.query.locks.is_empty()
-            && (c.materialized == Some(false) && c.references == 1 || c.materialized.is_none() && c.references == 1)
-            && !c.query.is_volatile();
-        let unread = c.references == 0 && !matches!(c.query.body, QueryBody::Dml(_));
-        if plain {
-            moved.insert(c.id, c.query.into_inner());
-        } else if !unread {
-            kept.push(c);
-        }
-    }
-    q.ctes = kept;
-    if moved.is_empty() {
-        return Ok(());
-    }
-    // A subquery may use another one, so columns are replaced inside the moved ones too.
-    replace_in(q, &mut moved);
-    Ok(())
-}
-
-fn replace_in(q: &mut Query, moved: &mut HashMap<u32, Query>) {
-    for r in &mut q.rels {
-        if let RelKind::Cte { cte, recursive_self: false } = &r.kind
-            && let Some(mut inner) = moved.remove(cte)
-        {
-            replace_in(&mut inner, moved);
-            r.kind = RelKind::Subquery(SharedQuery::new(inner));
-        } else if let RelKind::Subquery(s) = &mut r.kind {
-            replace_in(s, moved);
-        }
-    }
-    for c in &mut q.ctes {
-        replace_in(&mut c.query, moved);
-    }
-    match &mut q.body {
-        QueryBody::SetOp { left, right, .. } => {
-            replace_in(left, moved);
-            replace_in(right, moved);
-        }
-        QueryBody::Dml(d) => {
-            if let Some(s) = &mut d.source {
-                replace_in(s, moved);
-            }
-        }
-        _ => {}
-    }
-    let _ = q.rewrite(&mut |e| {
-        if let ExprKind::SubLink(s) = &mut e.kind {
-            replace_in(&mut s.query, moved);
-        }
-        Ok(())
-    });
 }
 
 /// Can the relations of a subquery stand where it stands?
@@ -112,7 +26,7 @@ fn is_simple(q: &Query) -> bool {
     only_joins(q)
         && matches!(q.distinct, Distinct::No)
         && q.order_by.is_empty()
-        && !q.rels.iter().any(|r| matches!(r.kind, RelKind::Values(_)))
+        && !q.rels.iter().any(|r| matches!(&r.kind, RelKind::Values(rows) if rows.len() != 1))
         && !q.targets.iter().any(|t| t.expr.is_volatile() || t.expr.has_sublink())
 }
 
@@ -169,25 +83,31 @@ fn pull_up_all(q: &mut Query) -> Result<()> {
                     && !r.lateral
                     && (!filled.contains(&r.id)
                         || s.targets.iter().all(|t| t.junk || matches!(t.expr.kind, ExprKind::Column(_)))
-                            && s.filter.is_none())
+                            && (s.filter.is_none() || is_single(s) && q.from.iter().any(|t| is_right_side(t, r.id))))
             }
             _ => false,
         });
-        let Some(position) = position else { return Ok(()) };
+        let Some(position) = position else { return super::single_rows::absorb(q) };
         let rel = q.rels.remove(position);
         let RelKind::Subquery(inner) = rel.kind else { return Ok(()) };
-        pull_up(q, rel.id, inner.into_inner())?;
+        merge(q, rel.id, inner.into_inner())?;
     }
 }
 
-fn pull_up(q: &mut Query, id: u32, inner: Query) -> Result<()> {
+fn merge(q: &mut Query, id: u32, inner: Query) -> Result<()> {
     let outputs: Vec<Expr> = inner.targets.iter().filter(|t| !t.junk).map(|t| t.expr.clone()).collect();
     let mut tree = inner.from.into_iter();
     let Some(mut joined) = tree.next() else { return Ok(()) };
     for t in tree {
         joined = JoinTree::Join { kind: JoinKind::Inner, left: Box::new(joined), right: Box::new(t), on: None };
     }
-    if let Some(f) = inner.filter {
+    let condition_of_join = q.from.iter_mut().find_map(|t| condition_of_left_join(t, id));
+    if let (Some(f), Some(on)) = (&inner.filter, condition_of_join) {
+        // What the right side of a LEFT join must meet to be there may as well be met to be joined.
+        let mut all = take_conjuncts(on);
+        f.clone().conjuncts(&mut all);
+        *on = Expr::and_all(all);
+    } else if let Some(f) = inner.filter {
         // Kept with the join tree, so that outer joins above stay right.
         joined = attach(joined, f);
     }
@@ -238,6 +158,32 @@ fn replace_rel(t: &mut JoinTree, id: u32, with: &mut Option<JoinTree>) {
         JoinTree::Join { left, right, .. } => {
             replace_rel(left, id, with);
             replace_rel(right, id, with);
+        }
+    }
+}
+
+fn is_single(q: &Query) -> bool {
+    matches!(q.from.as_slice(), [JoinTree::Rel(_)])
+}
+
+/// Is the relation the right side of a LEFT join, by itself?
+fn is_right_side(t: &JoinTree, id: u32) -> bool {
+    match t {
+        JoinTree::Rel(_) => false,
+        JoinTree::Join { kind: JoinKind::Left, right, .. } if matches!(**right, JoinTree::Rel(r) if r == id) => true,
+        JoinTree::Join { left, right, .. } => is_right_side(left, id) || is_right_side(right, id),
+    }
+}
+
+/// The condition of the LEFT join that has the relation as its right side.
+fn condition_of_left_join(t: &mut JoinTree, id: u32) -> Option<&mut Option<Expr>> {
+    match t {
+        JoinTree::Rel(_) => None,
+        JoinTree::Join { kind: JoinKind::Left, right, on, .. } if matches!(**right, JoinTree::Rel(r) if r == id) => {
+            Some(on)
+        }
+        JoinTree::Join { left, right, .. } => {
+            condition_of_left_join(left, id).or_else(|| condition_of_left_join(right, id))
         }
     }
 }

@@ -1,22 +1,18 @@
 //! Which conditions an index can answer.
 
+mod build;
+mod condition;
+mod matching;
+mod order;
+mod prefix;
+mod row_comparison;
+
 use super::scan::text_class;
 use super::*;
-use kilndb_catalog::{Index, IndexKey};
+use kilndb_catalog::IndexKey;
 use kilndb_types::oids;
-
-#[derive(Default)]
-pub(crate) struct IndexMatch {
-    pub equal: Vec<Expr>,
-    /// Value and whether it is included; of the column after `equal`, in SQL's order.
-    pub lower: Option<(Expr, bool)>,
-    pub upper: Option<(Expr, bool)>,
-    pub any_of: Option<Expr>,
-    /// The condition says that the column after `equal` is not NULL.
-    pub not_null: bool,
-    /// Positions of the conditions that the index answers.
-    pub used: Vec<usize>,
-}
+pub(crate) use matching::IndexMatch;
+pub(crate) use prefix::{prefix_bounds, prefix_of};
 
 pub fn strip(e: &Expr) -> &Expr {
     match &e.kind {
@@ -122,38 +118,4 @@ fn tid_value(rel: u32, p: &Expr) -> Option<Expr> {
 fn tid_alternatives(rel: u32, p: &Expr) -> Option<Vec<Expr>> {
     let ExprKind::Or(list) = &p.kind else { return None };
     list.iter().map(|e| tid_value(rel, e)).collect()
-}
-
-/// Does the index give `wanted` order? Some(true): when read backward.
-pub(crate) fn order_of(rel: u32, index: &Index, equal: usize, wanted: &[SortKey]) -> Option<bool> {
-    if wanted.is_empty() {
-        return None;
-    }
-    let mut backward: Option<bool> = None;
-    let mut position = equal;
-    for w in wanted {
-        let ExprKind::Column(c) = &strip(&w.expr).kind else { return None };
-        if c.rel != rel {
-            return None;
-        }
-        // A column that is fixed by an equality is sorted anyway.
-        if index.keys[..equal].iter().any(|k| k.attnum == c.att) {
-            continue;
-        }
-        let key = index.keys.get(position)?;
-        if key.attnum != c.att || key.attnum == 0 {
-            return None;
-        }
-        let same = key.descending == w.descending && key.nulls_first == w.nulls_first;
-        let reverse = key.descending != w.descending && key.nulls_first != w.nulls_first;
-        match backward {
-            None if same => backward = Some(false),
-            None if reverse => backward = Some(true),
-            Some(false) if same => {}
-            Some(true) if reverse => {}
-            _ => return None,
-        }
-        position += 1;
-    }
-    Some(backward.unwrap_or(false))
 }

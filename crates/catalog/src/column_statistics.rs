@@ -1,0 +1,130 @@
+//! What ANALYZE has found out about the values of a column, as the planner wants it.
+//!
+//! Invariants
+//! 1. The statistics of a column are read when somebody asks for them and kept with the table object that they are
+//!    about, which ANALYZE replaces.
+//!
+//! Must not know: what is estimated with the statistics.
+
+use super::cache::CatalogReader;
+use super::ids::{PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX};
+use super::model::Table;
+use super::store::CatalogRow;
+use kilndb_base::Result;
+use kilndb_base::hash::HashMap;
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
+use kilndb_types::Datum;
+
+/// pg_statistic.stakindN.
+pub const COMMON_VALUES: i16 = 1;
+pub const HISTOGRAM: i16 = 2;
+pub const CORRELATION: i16 = 3;
+pub const COMMON_ELEMENTS: i16 = 4;
+pub const ELEMENT_COUNTS: i16 = 5;
+
+/// A row of pg_statistic.
+#[derive(Debug, Default)]
+pub struct ColumnStatistics {
+    /// The share of rows that are NULL.
+    pub null_fraction: f64,
+    /// The average size of a value in bytes.
+    pub width_bytes: f64,
+    /// The number of distinct values; negative: its share of the table's rows; 0: unknown.
+    pub distinct: f64,
+    /// The most common values, the most frequent first, and the share of the rows with each.
+    pub common: Vec<Datum>,
+    pub frequencies: Vec<f64>,
+    /// Bounds between parts of equal size of the values that are not common, in their order.
+    pub histogram: Vec<Datum>,
+    /// How far the order of the values is that of the rows in the table: from -1 to 1.
+    pub correlation: f64,
+    pub elements: ElementStatistics,
+}
+
+#[derive(Debug, Default)]
+pub struct ElementStatistics {
+    /// The share of rows that are NULL.
+    pub null_fraction: f32,
+    /// Common elements in their order (lexemes: by length first) and the share of the rows with each; behind those the
+    /// least and the greatest share, and of arrays the share of rows with NULLs in them.
+    pub common: Vec<Datum>,
+    pub frequencies: Vec<f32>,
+    /// Bounds of the number of different elements in an array, and the average behind them; empty for other types.
+    pub counts: Vec<f32>,
+}
+
+impl ColumnStatistics {
+    pub fn of_row(row: &CatalogRow) -> ColumnStatistics {
+        const SLOTS: [[&str; 3]; 5] = [
+            ["stakind1", "stanumbers1", "stavalues1"],
+            ["stakind2", "stanumbers2", "stavalues2"],
+            ["stakind3", "stanumbers3", "stavalues3"],
+            ["stakind4", "stanumbers4", "stavalues4"],
+            ["stakind5", "stanumbers5", "stavalues5"],
+        ];
+        let mut found = ColumnStatistics {
+            null_fraction: f64::from(row.float4("stanullfrac")),
+            width_bytes: row.int("stawidth") as f64,
+            distinct: f64::from(row.float4("stadistinct")),
+            ..ColumnStatistics::default()
+        };
+        found.elements.null_fraction = row.float4("stanullfrac");
+        for [kind, numbers, values] in SLOTS {
+            let (numbers, values) = (numbers_of(row, numbers), || values_of(row, values));
+            match row.int(kind) as i16 {
+                COMMON_VALUES => {
+                    found.common = values();
+                    found.frequencies = numbers.into_iter().map(f64::from).collect();
+                    found.frequencies.resize(found.common.len(), 0.0);
+                }
+                HISTOGRAM => found.histogram = values(),
+                CORRELATION => found.correlation = numbers.first().copied().map_or(0.0, f64::from),
+                COMMON_ELEMENTS => (found.elements.common, found.elements.frequencies) = (values(), numbers),
+                ELEMENT_COUNTS => found.elements.counts = numbers,
+                _ => {}
+            }
+        }
+        found
+    }
+}
+
+fn numbers_of(row: &CatalogRow, column: &str) -> Vec<f32> {
+    let number = |value: &Datum| if let Datum::Float4(n) = value { *n } else { 0.0 };
+    if let Datum::Array(list) = row.get(column) { list.elements.iter().map(number).collect() } else { Vec::new() }
+}
+
+fn values_of(row: &CatalogRow, column: &str) -> Vec<Datum> {
+    if let Datum::Array(list) = row.get(column) { list.elements.clone() } else { Vec::new() }
+}
+
+impl CatalogReader<'_> {
+    pub(super) fn statistics_of(&self, table: &Table, attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
+        table.statistics.get_or_read(attnum, || {
+            let rows = self.lookup(
+                PG_STATISTIC,
+                PG_STATISTIC_RELID_ATT_INH_INDEX,
+                &[Datum::Oid(table.oid), Datum::Int2(attnum)],
+            )?;
+            Ok(rows.first().map(ColumnStatistics::of_row))
+        })
+    }
+}
+
+/// The statistics of those columns of a table that somebody has asked for.
+#[derive(Debug, Default)]
+pub struct ColumnStatisticsCache(Mutex<HashMap<i16, Option<Arc<ColumnStatistics>>>>);
+
+impl ColumnStatisticsCache {
+    pub(crate) fn get_or_read(
+        &self,
+        attnum: i16,
+        read: impl FnOnce() -> Result<Option<ColumnStatistics>>,
+    ) -> Result<Option<Arc<ColumnStatistics>>> {
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&attnum) {
+            return Ok(known.clone());
+        }
+        let found = read()?.map(Arc::new);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(attnum, found.clone());
+        Ok(found)
+    }
+}

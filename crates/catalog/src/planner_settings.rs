@@ -1,0 +1,79 @@
+//! What a session's settings say to the planner: which ways it wants (enable_…), and what they cost.
+
+use std::hash::{Hash, Hasher};
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PlannerSettings {
+    pub seqscan: bool,
+    pub indexscan: bool,
+    pub bitmapscan: bool,
+    pub hashjoin: bool,
+    pub nestloop: bool,
+    pub sort: bool,
+    pub partitionwise_aggregate: bool,
+    pub partitionwise_join: bool,
+    pub costs: CostParameters,
+}
+
+impl Default for PlannerSettings {
+    fn default() -> PlannerSettings {
+        PlannerSettings {
+            seqscan: true,
+            indexscan: true,
+            bitmapscan: true,
+            hashjoin: true,
+            nestloop: true,
+            sort: true,
+            partitionwise_aggregate: false,
+            partitionwise_join: false,
+            costs: CostParameters::default(),
+        }
+    }
+}
+
+impl PlannerSettings {
+    /// What is not wanted is done only where there is no other way.
+    pub fn penalty(self, wanted: bool) -> f64 {
+        if wanted { 0.0 } else { 1e10 }
+    }
+}
+
+/// The settings of the chapter "Planner Cost Constants".
+#[derive(Clone, Copy, Debug)]
+pub struct CostParameters {
+    pub seq_page: f64,
+    pub random_page: f64,
+    pub cpu_tuple: f64,
+    pub cpu_index_tuple: f64,
+    pub cpu_operator: f64,
+}
+
+impl Default for CostParameters {
+    fn default() -> CostParameters {
+        CostParameters {
+            seq_page: 1.0,
+            random_page: 4.0,
+            cpu_tuple: 0.01,
+            cpu_index_tuple: 0.005,
+            cpu_operator: 0.0025,
+        }
+    }
+}
+
+impl CostParameters {
+    fn bits(&self) -> [u64; 5] {
+        [self.seq_page, self.random_page, self.cpu_tuple, self.cpu_index_tuple, self.cpu_operator].map(f64::to_bits)
+    }
+}
+
+impl PartialEq for CostParameters {
+    fn eq(&self, other: &CostParameters) -> bool {
+        self.bits() == other.bits()
+    }
+}
+impl Eq for CostParameters {}
+impl Hash for CostParameters {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.bits().hash(state);
+    }
+}

@@ -1,0 +1,68 @@
+//! How many groups rows fall into.
+
+use super::*;
+
+impl Planner<'_> {
+    /// The number of different combinations of these expressions' values among so many rows.
+    pub(crate) fn group_count(&self, expressions: &[Expr], input_rows: f64) -> f64 {
+        let mut by_relation: HashMap<Option<u32>, Vec<f64>> = HashMap::new();
+        let mut seen: Vec<ColId> = Vec::new();
+        for e in expressions {
+            self.add_distinct(e, &mut seen, &mut by_relation);
+        }
+        let relations = self.relations.borrow();
+        let mut groups = 1.0;
+        for (rel, distinct) in &by_relation {
+            let mut of_relation: f64 = distinct.iter().product();
+            if let Some(facts) = rel.and_then(|rel| relations.get(&rel)).filter(|facts| facts.total_rows > 0.0) {
+                let most = distinct.iter().copied().fold(1.0, f64::max);
+                // Columns of one table are seldom independent.
+                let limit = if distinct.len() > 1 { (facts.total_rows * 0.1).max(most) } else { facts.total_rows };
+                of_relation = of_relation.min(limit).max(1.0);
+                if facts.rows < facts.total_rows {
+                    let left_out = ((facts.total_rows - facts.rows) / facts.total_rows).clamp(0.0, 1.0);
+                    of_relation *= 1.0 - left_out.powf(facts.total_rows / of_relation);
+                }
+            }
+            groups *= of_relation.max(1.0);
+        }
+        groups.min(input_rows).max(1.0)
+    }
+
+    fn add_distinct(&self, e: &Expr, seen: &mut Vec<ColId>, by_relation: &mut HashMap<Option<u32>, Vec<f64>>) {
+        let e = access::strip(e);
+        if e.as_const().is_some() {
+            return;
+        }
+        if let ExprKind::Column(c) = &e.kind {
+            if !seen.contains(c) {
+                seen.push(*c);
+                by_relation.entry(Some(c.rel)).or_default().push(self.variable(e).distinct());
+            }
+            return;
+        }
+        if self.base_type(e.ty) == oids::BOOL {
+            by_relation.entry(None).or_default().push(2.0);
+            return;
+        }
+        // There are at most as many results as there are combinations of what they are made of.
+        let mut columns = Vec::new();
+        e.columns(&mut columns);
+        for c in columns {
+            if !seen.contains(&c) {
+                seen.push(c);
+                let column = Expr::column(c, self.type_of_column(c), -1);
+                by_relation.entry(Some(c.rel)).or_default().push(self.variable(&column).distinct());
+            }
+        }
+    }
+
+    fn type_of_column(&self, c: ColId) -> Oid {
+        let relations = self.relations.borrow();
+        let column = |facts: &RelationFacts| match &facts.table {
+            Some(table) => table.columns.get(usize::try_from(c.att - 1).ok()?).map(|column| column.type_oid),
+            None => facts.outputs.get(usize::try_from(c.att - 1).ok()?).map(|output| output.ty),
+        };
+        relations.get(&c.rel).and_then(column).unwrap_or(oids::TEXT)
+    }
+}

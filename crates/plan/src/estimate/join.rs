@@ -1,0 +1,223 @@
+//! The share of the pairs of rows of two relations that a join condition leaves.
+
+use super::ordering::order;
+use super::restriction::EQUAL;
+use super::*;
+use kilndb_types::key::compare;
+use std::cmp::Ordering;
+
+/// PostgreSQL's default of an inequality between two columns.
+const INEQUALITY: f64 = 1.0 / 3.0;
+
+/// Which relations stand on the two sides of a join.
+#[derive(Clone, Copy)]
+pub(crate) struct JoinSides<'a> {
+    pub left: &'a [u32],
+    pub right: &'a [u32],
+}
+
+impl Planner<'_> {
+    /// The share of the pairs of rows that satisfy all of the conditions of an inner join.
+    pub(crate) fn join_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>) -> f64 {
+        let all: f64 = conditions.iter().map(|e| self.pair_selectivity(e, sides)).product();
+        self.key_selectivity(conditions, sides).map_or(all, |of_key| all.max(of_key)).clamp(0.0, 1.0)
+    }
+
+    /// Where conditions fix all columns of a unique key of more than one column, at most one row of the key's table
+    /// belongs to a row of the other side, and with a foreign key exactly one: the columns are not independent.
+    fn key_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>) -> Option<f64> {
+        let mut fixed: Vec<ColId> = Vec::new();
+        for e in conditions {
+            let (l, r) = self.equal_sides(e, sides)?;
+            fixed.extend([l, r].into_iter().filter_map(|e| self.variable(e).column));
+        }
+        let relations = self.relations.borrow();
+        let keyed = fixed.iter().filter_map(|c| {
+            let facts = relations.get(&c.rel)?;
+            let table = facts.table.as_ref()?;
+            let of_table = |att: i16| fixed.contains(&ColId { rel: c.rel, att });
+            let is_key = |i: &Arc<kilndb_catalog::Index>| {
+                i.unique && i.keys.len() > 1 && i.predicate_sql.is_none() && i.keys.iter().all(|k| of_table(k.attnum))
+            };
+            table.indexes.iter().any(is_key).then_some(1.0 / facts.total_rows.max(1.0))
+        });
+        keyed.reduce(f64::max)
+    }
+
+    /// The two sides of an equality between the sides of a join, the left one's first.
+    fn equal_sides<'e>(&self, e: &'e Expr, sides: JoinSides<'_>) -> Option<(&'e Expr, &'e Expr)> {
+        let ExprKind::Func(f) = &e.kind else { return None };
+        let [l, r] = f.args.as_slice() else { return None };
+        if f.operator == 0 || &*f.name != "=" {
+            return None;
+        }
+        let on = |e: &Expr, rels: &[u32]| {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            !used.is_empty() && used.iter().all(|c| rels.contains(&c.rel))
+        };
+        if on(l, sides.left) && on(r, sides.right) {
+            Some((l, r))
+        } else if on(r, sides.left) && on(l, sides.right) {
+            Some((r, l))
+        } else {
+            None
+        }
+    }
+
+    fn pair_selectivity(&self, e: &Expr, sides: JoinSides<'_>) -> f64 {
+        let of = |e: &Expr| self.pair_selectivity(e, sides);
+        match &e.kind {
+            ExprKind::And(list) => return list.iter().map(of).product(),
+            ExprKind::Or(list) => {
+                let all = list.iter().map(of).fold(0.0, |sum, share| sum + share - sum * share);
+                return (all / self.restricted_share(list, sides)).min(1.0);
+            }
+            ExprKind::Not(inner) => return 1.0 - of(inner),
+            _ => {}
+        }
+        if let Some((l, r)) = self.equal_sides(e, sides) {
+            return equal_pairs(&self.variable(l), &self.variable(r));
+        }
+        // A condition on one of the relations alone.
+        let mut used = Vec::new();
+        e.columns(&mut used);
+        used.retain(|c| sides.left.contains(&c.rel) || sides.right.contains(&c.rel));
+        if let Some(first) = used.first()
+            && used.iter().all(|c| c.rel == first.rel)
+        {
+            return self.condition_selectivity(first.rel, e);
+        }
+        match &e.kind {
+            ExprKind::Func(f) if f.operator != 0 => match (self.strategy_of(f), &*f.name) {
+                (Some(strategy), _) if strategy != EQUAL => INEQUALITY,
+                (_, "<>") => 1.0 - 1.0 / DISTINCT_DEFAULT,
+                (_, "=") => 1.0 / DISTINCT_DEFAULT,
+                (_, "~~" | "~~*" | "~" | "~*") => 0.005,
+                (_, "@>" | "<@" | "&&" | "@@") => 0.005,
+                _ => INEQUALITY,
+            },
+            ExprKind::Const(Datum::Bool(true)) => 1.0,
+            ExprKind::Const(_) => 0.0,
+            ExprKind::RowCompare { .. } => INEQUALITY,
+            _ => 0.5,
+        }
+    }
+
+    /// The share of the pairs that is left by what alternatives say of each of the relations alone, which is judged
+    /// before the join.
+    fn restricted_share(&self, alternatives: &[Expr], sides: JoinSides<'_>) -> f64 {
+        let rels = sides.left.iter().chain(sides.right);
+        let restricted = rels.filter_map(|rel| Some((*rel, alternatives::restriction_on(&[*rel], alternatives)?)));
+        restricted.map(|(rel, e)| self.condition_selectivity(rel, &e)).product::<f64>().max(1e-6)
+    }
+
+    fn strategy_of(&self, f: &FuncExpr) -> Option<u8> {
+        self.catalog.btree_strategy(f.operator).ok().flatten()
+    }
+
+    /// The share of the left side's rows that have at least one row on the right side. `right_rows`: the rows of the
+    /// right side that its own conditions leave.
+    pub(crate) fn semi_selectivity(&self, conditions: &[Expr], sides: JoinSides<'_>, right_rows: f64) -> f64 {
+        let mut share = 1.0;
+        for e in conditions {
+            share *= match self.equal_sides(e, sides) {
+                Some((l, r)) => matched_share(&self.variable(l), &self.variable(r), right_rows),
+                // One of many rows will do.
+                None => 1.0 - (1.0 - self.pair_selectivity(e, sides)).powf(right_rows.clamp(1.0, 1e6)),
+            };
+        }
+        share.clamp(0.0, 1.0)
+    }
+}
+
+/// The share of all pairs of rows whose values are equal.
+fn equal_pairs(l: &Variable, r: &Variable) -> f64 {
+    let (not_null_l, not_null_r) = (1.0 - l.null_fraction(), 1.0 - r.null_fraction());
+    let (distinct_l, distinct_r) = (l.distinct(), r.distinct());
+    let plain = not_null_l * not_null_r / distinct_l.max(distinct_r);
+    let (Some(a), Some(b)) = (&l.statistics, &r.statistics) else { return plain };
+    if a.common.is_empty() || b.common.is_empty() {
+        return plain;
+    }
+    // Of common values the pairs are known; what is left is spread over the other distinct values.
+    let mut sorted: Vec<usize> = (0..b.common.len()).collect();
+    sorted.sort_by(|x, y| compare(r.ty, &b.common[*x], &b.common[*y]));
+    let (mut pairs, mut matched_l, mut matched_r, mut matches) = (0.0, 0.0, 0.0, 0);
+    for (value, frequency) in a.common.iter().zip(&a.frequencies) {
+        let at = sorted.binary_search_by(|i| order(r.ty, &b.common[*i], value).unwrap_or(Ordering::Less));
+        if let Ok(at) = at {
+            pairs += frequency * b.frequencies[sorted[at]];
+            matched_l += frequency;
+            matched_r += b.frequencies[sorted[at]];
+            matches += 1;
+        }
+    }
+    let unmatched = |all: &[f64], matched: f64| (all.iter().sum::<f64>() - matched).clamp(0.0, 1.0);
+    let (unmatched_l, unmatched_r) = (unmatched(&a.frequencies, matched_l), unmatched(&b.frequencies, matched_r));
+    let other_l = (not_null_l - matched_l - unmatched_l).clamp(0.0, 1.0);
+    let other_r = (not_null_r - matched_r - unmatched_r).clamp(0.0, 1.0);
+    // The values of one side among those of the other one.
+    let among = |unmatched: f64, other: f64, (distinct, common): (f64, usize), (their_unmatched, their_other)| {
+        let beside_common = distinct - common as f64;
+        let beside_matches = distinct - f64::from(matches);
+        let mut share = pairs;
+        if beside_common > 0.0 {
+            share += unmatched * their_other / beside_common;
+        }
+        if beside_matches > 0.0 {
+            share += other * (their_other + their_unmatched) / beside_matches;
+        }
+        share
+    };
+    let of_left = among(unmatched_l, other_l, (distinct_r, b.common.len()), (unmatched_r, other_r));
+    let of_right = among(unmatched_r, other_r, (distinct_l, a.common.len()), (unmatched_l, other_l));
+    of_left.min(of_right).clamp(0.0, 1.0)
+}
+
+/// The share of the left side's rows whose value is there on the right side.
+fn matched_share(l: &Variable, r: &Variable, right_rows: f64) -> f64 {
+    let not_null = 1.0 - l.null_fraction();
+    let is_known = |v: &Variable| v.statistics.is_some() || v.is_unique;
+    if !is_known(l) || !is_known(r) {
+        return 0.5 * not_null;
+    }
+    let distinct_r = r.distinct().min(right_rows.max(1.0));
+    not_null * (distinct_r / l.distinct()).min(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variable(distinct: f64, common: &[(i32, f64)]) -> Variable {
+        let (common, frequencies) = common.iter().map(|(v, f)| (Datum::Int4(*v), *f)).unzip();
+        let statistics = ColumnStatistics { distinct, common, frequencies, ..Default::default() };
+        Variable {
+            ty: oids::INT4,
+            column: None,
+            statistics: Some(Arc::new(statistics)),
+            total_rows: 1e6,
+            is_unique: false,
+            most_distinct: f64::INFINITY,
+        }
+    }
+
+    #[test]
+    fn common_values_meet() {
+        assert_eq!(equal_pairs(&variable(1000.0, &[]), &variable(10.0, &[])), 0.001);
+        // Half of one side and a tenth of the other side are the same value.
+        let skewed = equal_pairs(&variable(1000.0, &[(1, 0.5)]), &variable(1000.0, &[(1, 0.1)]));
+        assert!(skewed > 0.05 && skewed < 0.051, "{skewed}");
+        let apart = equal_pairs(&variable(1000.0, &[(1, 0.5)]), &variable(1000.0, &[(2, 0.5)]));
+        assert!(apart < 0.001, "{apart}");
+    }
+
+    #[test]
+    fn rows_without_partners() {
+        let (many, few) = (variable(1000.0, &[]), variable(10.0, &[]));
+        assert_eq!(matched_share(&many, &few, 1e6), 0.01);
+        assert_eq!(matched_share(&few, &many, 1e6), 1.0);
+        assert_eq!(matched_share(&few, &many, 5.0), 0.5);
+    }
+}
