@@ -300,7 +300,12 @@ impl Definitions<'_> {
                 row.set("relhasindex", Datum::Bool(true))
             })?;
         }
-        if is_partitioned || new.in_whole || self.is_index_of_nothing(table, storage, new.predicate.is_none())? {
+        if is_partitioned || new.in_whole {
+            return Ok(oid);
+        }
+        // The rows of a global temporary table are in storage of the session's own.
+        let is_shared = table.persistence != kilndb_catalog::global::GLOBAL;
+        if is_shared && self.is_index_of_nothing(table, storage, new.predicate.is_none())? {
             return Ok(oid);
         }
         let table = self.context_mut().table_by_oid(table.oid, runtime)?;

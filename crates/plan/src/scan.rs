@@ -147,9 +147,9 @@ impl Planner<'_> {
 
     /// The size of a table, which its relation has from here on.
     fn size_of(&self, rel: &Rel, table: &Arc<Table>) -> Result<TableSize> {
-        let known_pages = match table.partition_key {
-            None => f64::from(self.relation(table.storage)?.pages()),
-            Some(_) => self.partition_pages(table)?,
+        let known_pages = match self.heap_of(table)? {
+            Some(heap) => f64::from(heap.pages()),
+            None => self.partition_pages(table)?,
         };
         let pages = known_pages.max(if table.reltuples < 0.0 { 10.0 } else { 1.0 });
         let rows = table_rows(table, pages);
