@@ -170,6 +170,10 @@ impl SharedQuery {
     pub fn into_inner(self) -> Query {
         Arc::unwrap_or_clone(self.0)
     }
+    /// Are they copies of which none has been changed?
+    pub fn is_shared_with(&self, other: &SharedQuery) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 impl std::ops::Deref for SharedQuery {
     type Target = Query;

@@ -90,23 +90,42 @@ impl CachedObjects {
     }
     /// Forgets everything. The maps keep their room: a session's own cache is emptied after each row that it writes.
     fn clear(&mut self) {
-        self.tables.clear();
-        self.tables_of_indexes.clear();
-        self.tables_of_row_types.clear();
-        self.table_names.clear();
-        self.types.clear();
-        self.type_names.clear();
-        self.schemas.clear();
-        self.schema_names.clear();
-        self.functions.clear();
-        self.functions_by_oid.clear();
-        self.operators.clear();
-        self.operators_by_oid.clear();
-        self.referencing = None;
-        self.partition_maps.clear();
-        self.kept_partitions.clear();
-        self.text_search_configs.clear();
-        self.text_search_dictionaries.clear();
+        let CachedObjects {
+            tables,
+            tables_of_indexes,
+            tables_of_row_types,
+            table_names,
+            types,
+            type_names,
+            schemas,
+            schema_names,
+            functions,
+            functions_by_oid,
+            operators,
+            operators_by_oid,
+            referencing,
+            partition_maps,
+            kept_partitions,
+            text_search_configs,
+            text_search_dictionaries,
+        } = self;
+        tables.clear();
+        tables_of_indexes.clear();
+        tables_of_row_types.clear();
+        table_names.clear();
+        types.clear();
+        type_names.clear();
+        schemas.clear();
+        schema_names.clear();
+        functions.clear();
+        functions_by_oid.clear();
+        operators.clear();
+        operators_by_oid.clear();
+        *referencing = None;
+        partition_maps.clear();
+        kept_partitions.clear();
+        text_search_configs.clear();
+        text_search_dictionaries.clear();
     }
     /// Forgets what has changed.
     fn forget(&mut self, changes: &Changes) {

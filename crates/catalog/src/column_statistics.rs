@@ -41,10 +41,8 @@ pub struct ColumnStatistics {
     pub elements: ElementStatistics,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ElementStatistics {
-    /// The share of rows that are NULL.
-    pub null_fraction: f32,
     /// Common elements in their order (lexemes: by length first) and the share of the rows with each; behind those the
     /// least and the greatest share, and of arrays the share of rows with NULLs in them.
     pub common: Vec<Datum>,
@@ -68,7 +66,6 @@ impl ColumnStatistics {
             distinct: f64::from(row.float4("stadistinct")),
             ..ColumnStatistics::default()
         };
-        found.elements.null_fraction = row.float4("stanullfrac");
         for [kind, numbers, values] in SLOTS {
             let (numbers, values) = (numbers_of(row, numbers), || values_of(row, values));
             match row.int(kind) as i16 {

@@ -152,6 +152,10 @@ impl Index {
     pub fn storage_kind(&self) -> RelationKind {
         self.method.storage_kind()
     }
+    /// Do the index's columns tell all rows of the table apart, NULLs aside?
+    pub fn tells_rows_apart(&self) -> bool {
+        self.unique && self.valid && self.predicate_sql.is_none() && self.keys.iter().all(|k| k.attnum != 0)
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]

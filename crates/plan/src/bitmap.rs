@@ -5,7 +5,7 @@
 //!
 //! Must not know: terms.
 
-use super::cost::TableSize;
+use super::cost::{self, TableSize};
 use super::expression::CExpr;
 use super::key_bitmap::{KeyBitmap, may_find_keys};
 use super::scan::{ScanChoice, TableScan};
@@ -100,14 +100,14 @@ pub(super) struct Conditions<'a> {
 
 impl BitmapPath {
     pub(crate) fn scan_cost(&self, pages: f64) -> f64 {
-        self.cost + heap_cost(self.rows, pages)
+        self.cost + cost::rows_in_order(self.rows, pages)
     }
     /// The cost as it is compared with that of an index scan. A bitmap of one index sorts its entries by their rows, and
     /// yields no row before it is complete.
     pub(crate) fn compared_cost(&self, pages: f64, limited: bool) -> f64 {
         match self.source {
             BitmapSource::Keys(_) if limited => f64::INFINITY,
-            BitmapSource::Keys(_) => self.scan_cost(pages) + self.rows * 0.003 + 0.05,
+            BitmapSource::Keys(_) => self.scan_cost(pages) + cost::sorted_entries(self.rows),
             _ => self.scan_cost(pages),
         }
     }
@@ -124,8 +124,9 @@ fn combined(mut paths: Vec<BitmapPath>, size: TableSize) -> Option<BitmapPath> {
         let adds = path.used.iter().any(|n| !chosen.iter().any(|c| c.used.contains(n)));
         let fewer = if chosen.is_empty() { path.rows } else { (rows * path.rows / size.rows.max(1.0)).max(1.0) };
         let searched: f64 = chosen.iter().map(|c| c.cost).sum::<f64>() + path.cost;
-        if adds && searched + heap_cost(fewer, pages) < cost {
-            (rows, cost) = (fewer, searched + heap_cost(fewer, pages));
+        let whole = searched + cost::rows_in_order(fewer, pages);
+        if adds && whole < cost {
+            (rows, cost) = (fewer, whole);
             chosen.push(path);
         }
     }
@@ -142,20 +143,14 @@ fn combined(mut paths: Vec<BitmapPath>, size: TableSize) -> Option<BitmapPath> {
     }
 }
 
-/// The cost of reading that many rows of a table in order.
-pub(crate) fn heap_cost(rows: f64, pages: f64) -> f64 {
-    let fetched = (2.0 * pages * rows / (2.0 * pages + rows)).min(pages).max(1.0);
-    // The more of the table, the less is saved by leaving out the rest.
-    fetched * (0.09 + 0.01 * fetched / pages.max(1.0)) + rows * 0.015
-}
-
 impl Planner<'_> {
-    /// The cheapest bitmap for these conditions.
+    /// The cheapest bitmap for these conditions. `with_implied`: the conditions, and those that follow from them.
     pub(super) fn bitmap_path(
         &self,
         rel: &Rel,
         table: &Arc<Table>,
         conditions: Conditions<'_>,
+        with_implied: &[Expr],
         size: TableSize,
     ) -> Result<Option<BitmapPath>> {
         let preds = conditions.preds;
@@ -165,11 +160,9 @@ impl Planner<'_> {
                 paths.extend(self.inverted_path(rel, table, index, conditions, size.rows)?);
             }
         }
-        let mut with_implied = preds.to_vec();
-        with_implied.extend(super::implied::implied(self, preds)?);
         for index in table.indexes.iter().filter(|i| may_find_keys(table, i)) {
             if self.predicate_implied(rel, table, index, preds)? {
-                paths.extend(self.key_path(rel, table, index, &with_implied, size)?);
+                paths.extend(self.key_path(rel, table, index, with_implied, size)?);
             }
         }
         for (at, p) in preds.iter().enumerate() {
@@ -193,10 +186,7 @@ impl Planner<'_> {
     ) -> Result<Option<BitmapPath>> {
         let (mut found, mut used) = (Vec::new(), Vec::new());
         for (key, column) in index.keys.iter().zip(0..) {
-            let expression = match &key.expression_sql {
-                Some(sql) if key.attnum == 0 => Some(self.index_sql(sql, rel.id, table)?),
-                _ => None,
-            };
+            let expression = self.key_expression(rel, table, key)?;
             for (at, p) in preds.iter().enumerate() {
                 let ExprKind::Func(f) = &p.kind else { continue };
                 let [l, r] = f.args.as_slice() else { continue };
@@ -230,8 +220,8 @@ impl Planner<'_> {
         used.dedup();
         let rows = (total * used.iter().map(|n| selectivities[*n]).product::<f64>()).max(1.0);
         // A term of a path tells more than the terms of its keys and values.
-        let each = if found.iter().all(|f| f.class == InvertedClass::JsonbPath) { 0.25 } else { 0.3 };
-        let cost = 0.4 + each * found.len() as f64 + rows * 0.005;
+        let is_telling = found.iter().all(|f| f.class == InvertedClass::JsonbPath);
+        let cost = cost::inverted_search(found.len(), rows, is_telling);
         let source = BitmapSource::Index(index.clone(), found);
         Ok(Some(BitmapPath { source, used, partial: Vec::new(), rows, cost }))
     }

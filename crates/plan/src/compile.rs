@@ -38,6 +38,18 @@ fn is_int(ty: Oid) -> bool {
     matches!(ty, oids::INT2 | oids::INT4 | oids::INT8)
 }
 
+/// The subplan of a subquery that depends on columns outside of it.
+#[derive(Clone)]
+pub(crate) struct CorrelatedSubplan {
+    /// Which sub-link it is of, and its query then: rewriting gives copies of one sub-link queries of their own.
+    sublink: u32,
+    query: SharedQuery,
+    index: usize,
+    width: usize,
+    /// The WITH queries inside of it that depend on something outside of themselves.
+    ctes: Vec<usize>,
+}
+
 impl Planner<'_> {
     pub fn compile(&self, e: &Expr, layout: &Layout) -> Result<CExpr> {
         kilndb_base::stack::check()?;
@@ -500,13 +512,28 @@ impl Planner<'_> {
         Ok(CExpr::ScalarArray { f, strict: func.strict, any, args: Box::new(args) })
     }
 
+    /// The subplan of a subquery. A condition is compiled for each plan that is compared, and all have the same one.
+    fn subplan_of(&self, s: &SubLink, independent: bool) -> Result<CorrelatedSubplan> {
+        let is_same = |known: &&CorrelatedSubplan| known.sublink == s.id && known.query.is_shared_with(&s.query);
+        if let Some(known) = self.correlated_subplans.borrow().iter().find(is_same) {
+            return Ok(known.clone());
+        }
+        let first_cte = self.correlated_ctes.borrow().len();
+        let (index, width) = self.plan_sublink(s, independent)?;
+        let mut ctes: Vec<usize> = self.correlated_ctes.borrow().iter().skip(first_cte).map(|c| c.1).collect();
+        ctes.dedup();
+        let planned = CorrelatedSubplan { sublink: s.id, query: s.query.clone(), index, width, ctes };
+        // Of one that is independent the query level where it is used has to be told each time.
+        if !independent {
+            self.correlated_subplans.borrow_mut().push(planned.clone());
+        }
+        Ok(planned)
+    }
+
     #[inline(never)]
     fn compile_sublink(&self, s: &SubLink, ty: Oid, layout: &Layout) -> Result<CExpr> {
         let outer = self.outer_columns(&s.query);
-        let first_cte = self.correlated_ctes.borrow().len();
-        let (index, width) = self.plan_sublink(s, outer.is_empty())?;
-        let mut ctes: Vec<usize> = self.correlated_ctes.borrow().iter().skip(first_cte).map(|c| c.1).collect();
-        ctes.dedup();
+        let CorrelatedSubplan { index, width, ctes, .. } = self.subplan_of(s, outer.is_empty())?;
         let mut set = Vec::new();
         let mut depends = Vec::new();
         for c in &outer {

@@ -1,9 +1,8 @@
 //! Conditions that follow from others and that an index can answer: an address in a network lies between the network's
-//! first and last one, a text that begins with another between that one and the next, what equals one value or another
-//! is among the two, a date compared with a time of day is compared with its date.
+//! first and last one, a text that begins with another between that one and the next, a date compared with a time of
+//! day is compared with its date.
 //!
-//! Invariant: where a condition is true, so is what it implies; it is checked all the same, unless what it implies says
-//! as much.
+//! Invariant: where a condition is true, so is what it implies; the condition is checked all the same.
 
 use super::*;
 use kilndb_bind::Binder;
@@ -21,9 +20,6 @@ const NETWORK: Oid = 683;
 pub fn implied(planner: &Planner<'_>, preds: &[Expr]) -> Result<Vec<Expr>> {
     let mut out = Vec::new();
     for p in preds {
-        if let ExprKind::Or(alternatives) = &p.kind {
-            out.extend(as_any(planner, alternatives)?);
-        }
         let ExprKind::Func(f) = &p.kind else { continue };
         let [l, r] = f.args.as_slice() else { continue };
         if let Some(prefix) = access::prefix_of(f.oid, r) {
@@ -75,36 +71,6 @@ fn as_date<'e>(planner: &Planner<'_>, f: &'e FuncExpr) -> Result<Option<(&'e Exp
     Ok(Some((date, operator, day)))
 }
 
-/// `x = 1 OR x = 2` as `x = ANY ('{1,2}')`; None if the alternatives are not all of this form.
-fn as_any(planner: &Planner<'_>, alternatives: &[Expr]) -> Result<Option<Expr>> {
-    let Some(first) = alternatives.first() else { return Ok(None) };
-    let ExprKind::Func(f) = &first.kind else { return Ok(None) };
-    let [operand, value] = f.args.as_slice() else { return Ok(None) };
-    if f.operator == 0 || &*f.name != "=" || planner.catalog.btree_strategy(f.operator)? != Some(3) {
-        return Ok(None);
-    }
-    let element_type = value.ty;
-    let mut elements = Vec::with_capacity(alternatives.len());
-    for e in alternatives {
-        let ExprKind::Func(g) = &e.kind else { return Ok(None) };
-        match g.args.as_slice() {
-            [o, v] if g.operator == f.operator && v.ty == element_type && kilndb_bind::same(o, operand) => {
-                if !matches!(v.kind, ExprKind::Const(_) | ExprKind::Param(_)) {
-                    return Ok(None);
-                }
-                elements.push(v.clone());
-            }
-            _ => return Ok(None),
-        }
-    }
-    let Some(array_type) = planner.catalog.type_by_oid(element_type)?.map(|t| t.array).filter(|t| *t != 0) else {
-        return Ok(None);
-    };
-    let array = Expr::new(ExprKind::Array { elements, element_type, multidim: false }, array_type);
-    let func = FuncExpr { args: vec![operand.clone(), array], ..(**f).clone() };
-    Ok(Some(Expr::new(ExprKind::ScalarArray { func: Box::new(func), any: true }, oids::BOOL)))
-}
-
 /// The first and the last address of a network.
 fn ends(network: &Expr) -> (Expr, Expr) {
     if let ExprKind::Const(Datum::Inet(v)) = &access::strip(network).kind {
@@ -120,35 +86,14 @@ fn ends(network: &Expr) -> (Expr, Expr) {
     (call(NETWORK, "network", vec![network.clone()]), last)
 }
 
-/// The conditions without those that are implied and not used by the index. One of alternatives that the index answers
-/// is shown and checked as the index has it.
+/// The conditions without those that are implied and not used by the index.
 pub(crate) fn keep_used(preds: &[Expr], implied: &[Expr], m: &mut access::IndexMatch) -> Vec<Expr> {
     let mut kept = preds.to_vec();
     for (i, e) in implied.iter().enumerate() {
         if m.used.contains(&(preds.len() + i)) {
-            let same_as = preds.iter().position(|p| says_as_much(p, e));
-            m.renumber(preds.len() + i, same_as.unwrap_or(kept.len()));
-            match same_as {
-                Some(at) => kept[at] = e.clone(),
-                None => kept.push(e.clone()),
-            }
+            m.renumber(preds.len() + i, kept.len());
+            kept.push(e.clone());
         }
     }
     kept
-}
-
-/// Is `any` made of the alternatives of `p`?
-fn says_as_much(p: &Expr, any: &Expr) -> bool {
-    let (ExprKind::Or(alternatives), ExprKind::ScalarArray { func, any: true }) = (&p.kind, &any.kind) else {
-        return false;
-    };
-    let [operand, Expr { kind: ExprKind::Array { elements, .. }, .. }] = func.args.as_slice() else { return false };
-    elements.len() == alternatives.len()
-        && alternatives.iter().zip(elements).all(|(e, element)| match &e.kind {
-            ExprKind::Func(f) => match f.args.as_slice() {
-                [o, v] => f.oid == func.oid && kilndb_bind::same(o, operand) && kilndb_bind::same(v, element),
-                _ => false,
-            },
-            _ => false,
-        })
 }

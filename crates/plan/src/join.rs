@@ -157,7 +157,7 @@ impl Planner<'_> {
         let by_distinct = if semis.is_empty() { None } else { self.plan_distinct(q, &items, &preds, &semis, &level)? };
         // Each condition belongs to one item, or to a join.
         let mut own: Vec<Vec<Expr>> = items.iter().map(|_| Vec::new()).collect();
-        let mut joins: Vec<Option<Expr>> = Vec::new();
+        let mut joins: Vec<Expr> = Vec::new();
         let mut constant: Vec<Expr> = Vec::new();
         for p in preds {
             let used = used_rels(&p, &level);
@@ -167,7 +167,7 @@ impl Planner<'_> {
             }
             match items.iter().position(|i| within(&used, &i.rels)) {
                 Some(i) if !p.varies() || items.len() == 1 => own[i].push(p),
-                _ => joins.push(Some(p)),
+                _ => joins.push(p),
             }
         }
         let depends: Vec<Vec<u32>> = items.iter().map(|i| self.lateral_rels(q, i, &level)).collect();
@@ -179,10 +179,11 @@ impl Planner<'_> {
         }
         let candidates: Vec<JoinCandidate> =
             plans.iter().map(|p| JoinCandidate { rows: p.rows, cost: p.cost }).collect();
-        let order = best_order(self, q, &items, &own, &candidates, &joins)?;
+        let from = JoinedItems { items: &items, own: &own, joins: &joins, level: &level };
+        let order = best_order(self, q, from, &candidates)?;
         // Few rows in an order that an index may have.
         let may_keep_order = items.len() > 1 && limited && !wanted.order.is_empty() && semis.is_empty();
-        let all_joins: Vec<Expr> = joins.iter().filter(|_| may_keep_order).flatten().cloned().collect();
+        let mut left_joins = joins.clone();
         let mut plans: Vec<Option<FromPlan>> = plans.into_iter().map(Some).collect();
         let mut joined: Vec<u32> = Vec::new();
         let mut current: Option<FromPlan> = None;
@@ -192,12 +193,8 @@ impl Planner<'_> {
                 None => plan,
                 Some(left) => {
                     let both = [joined.as_slice(), &items[i].rels].concat();
-                    let usable = joins
-                        .iter_mut()
-                        .filter(|j| j.as_ref().is_some_and(|p| within(&used_rels(p, &level), &both)))
-                        .filter_map(Option::take);
-                    let step =
-                        JoinStep { item: &items[i], own: &own[i], joins: usable.collect(), depends: &depends[i] };
+                    let usable = left_joins.extract_if(.., |p| within(&used_rels(p, &level), &both)).collect();
+                    let step = JoinStep { item: &items[i], own: &own[i], joins: usable, depends: &depends[i] };
                     self.join_step(q, (&left, &joined), plan, &step)?
                 }
             };
@@ -207,10 +204,9 @@ impl Planner<'_> {
         }
         let Some(mut current) = current else { return Err(Error::internal("no relation to begin with")) };
         if may_keep_order {
-            let from = JoinedItems { items: &items, own: &own, joins: &all_joins, level: &level };
             current = self.joins_in_order(q, from, wanted, &current)?.unwrap_or(current);
         }
-        constant.extend(joins.into_iter().flatten());
+        constant.extend(left_joins);
         if let Some(e) = Expr::and_all(constant) {
             let condition = self.compile(&e, &current.planned.layout)?;
             let layout = current.planned.layout;
@@ -270,18 +266,8 @@ impl Planner<'_> {
 
     /// Relations of the same level whose values an item needs.
     pub(super) fn lateral_rels(&self, q: &Query, item: &FromItem<'_>, level: &[u32]) -> Vec<u32> {
-        let mut out = Vec::new();
-        for id in &item.rels {
-            let Some(rel) = q.rels.iter().find(|r| r.id == *id) else { continue };
-            let mut columns = Vec::new();
-            match &rel.kind {
-                RelKind::Subquery(s) => s.outer_columns(&mut columns),
-                RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut columns)),
-                _ => {}
-            }
-            out.extend(columns.into_iter().map(|c| c.rel).filter(|r| level.contains(r) && !item.rels.contains(r)));
-        }
-        out
+        let rels = lateral_columns(q, &item.rels).into_iter().map(|c| c.rel);
+        rels.filter(|r| level.contains(r) && !item.rels.contains(r)).collect()
     }
 
     /// `preds` may use columns of `outer`: they are parameters then.
@@ -378,20 +364,11 @@ impl Planner<'_> {
         let settings = self.catalog.planner_settings();
         // A lateral item runs once per left row.
         if !depends.is_empty() {
-            let mut uses = Vec::new();
-            for id in &item.rels {
-                if let Some(rel) = q.rels.iter().find(|r| r.id == *id) {
-                    match &rel.kind {
-                        RelKind::Subquery(s) => s.outer_columns(&mut uses),
-                        RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut uses)),
-                        _ => {}
-                    }
-                }
-            }
+            let mut uses = lateral_columns(q, &item.rels);
             own.iter().for_each(|e| e.columns(&mut uses));
             let estimate = Estimate {
                 rows: (left.rows * plain.rows).max(1.0),
-                cost: left.cost + costs.loop_starts(left.rows) + left.rows * plain.cost,
+                cost: left.cost + costs.loop_runs(left.rows, plain.cost),
             };
             let inner = LoopInner::per_row(plain, &uses);
             return self.nest_loop(left.shared(), inner, JoinKind::Inner, joins, estimate);
@@ -408,10 +385,7 @@ impl Planner<'_> {
             if inner.planned.node.op.is_probe() {
                 let mut uses = Vec::new();
                 joins.iter().for_each(|e| e.columns(&mut uses));
-                let cost = left.cost
-                    + costs.loop_starts(left.rows)
-                    + left.rows * inner.cost
-                    + settings.penalty(settings.nestloop);
+                let cost = left.cost + costs.loop_runs(left.rows, inner.cost) + settings.penalty(settings.nestloop);
                 let inner = LoopInner::per_row(inner, &uses);
                 best = Some(self.nest_loop(left.shared(), inner, JoinKind::Inner, &[], Estimate { rows, cost })?);
             }
@@ -583,8 +557,11 @@ impl Planner<'_> {
         if let Some(e) = on {
             e.clone().conjuncts(&mut on_list);
         }
-        // A condition above that no NULL-filled row can satisfy makes it an inner join.
-        if kind == JoinKind::Left && above.iter().any(|p| rejects_nulls(p, &right_rels)) {
+        // A condition above that no NULL-filled row can satisfy makes it an inner join. The statement's own conditions have
+        // done so already; those that the plan adds (of semi joins) have not.
+        let is_about =
+            |e: &Expr, rels: &[u32]| super::rewrite::not_null_relations(e).iter().any(|rel| rels.contains(rel));
+        if kind == JoinKind::Left && above.iter().any(|p| is_about(p, &right_rels)) {
             let mut preds = on_list;
             preds.extend(above);
             return self.plan_trees(q, &[left, right], preds, WantedRows::ALL);
@@ -608,20 +585,11 @@ impl Planner<'_> {
         let costs = self.costs();
         let settings = self.catalog.planner_settings();
         // The right side may have lateral references to the left one.
-        let mut uses = Vec::new();
-        for id in &right_rels {
-            if let Some(rel) = q.rels.iter().find(|r| r.id == *id) {
-                match &rel.kind {
-                    RelKind::Subquery(s) => s.outer_columns(&mut uses),
-                    RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut uses)),
-                    _ => {}
-                }
-            }
-        }
+        let mut uses = lateral_columns(q, &right_rels);
         uses.retain(|c| left_rels.contains(&c.rel));
         let planned = if !uses.is_empty() {
             let inner = right_item(push_right)?;
-            let cost = outer.cost + costs.loop_starts(outer.rows) + outer.rows * inner.cost;
+            let cost = outer.cost + costs.loop_runs(outer.rows, inner.cost);
             let rows = (outer.rows * inner.rows).max(outer.rows);
             let inner = LoopInner::per_row(inner, &uses);
             self.nest_loop(outer.planned, inner, kind, &on_rest, Estimate { rows, cost })?
@@ -642,10 +610,7 @@ impl Planner<'_> {
             {
                 let all = [push_right, on_rest.clone()].concat();
                 let probe = right_item(all)?;
-                let cost = outer.cost
-                    + costs.loop_starts(outer.rows)
-                    + outer.rows * probe.cost
-                    + settings.penalty(settings.nestloop);
+                let cost = outer.cost + costs.loop_runs(outer.rows, probe.cost) + settings.penalty(settings.nestloop);
                 if probe.planned.node.op.is_probe() {
                     best = Some((cost, probe));
                 }
@@ -684,6 +649,19 @@ impl Planner<'_> {
     }
 }
 
+/// The columns that subqueries and functions among these relations use of others.
+fn lateral_columns(q: &Query, rels: &[u32]) -> Vec<ColId> {
+    let mut uses = Vec::new();
+    for rel in q.rels.iter().filter(|r| rels.contains(&r.id)) {
+        match &rel.kind {
+            RelKind::Subquery(s) => s.outer_columns(&mut uses),
+            RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut uses)),
+            _ => {}
+        }
+    }
+    uses
+}
+
 fn int_pair(a: Oid, b: Oid) -> bool {
     use kilndb_types::oids::{INT2, INT4, INT8};
     matches!(a, INT2 | INT4 | INT8) && matches!(b, INT2 | INT4 | INT8)
@@ -697,26 +675,5 @@ fn widen(e: CExpr, int: bool, from: Oid) -> CExpr {
     match kilndb_types::cast::lookup_cast(from, INT8) {
         Some(f) => CExpr::Cast { f, typmod: -1, explicit: false, arg: Box::new(e) },
         None => e,
-    }
-}
-
-/// Is the condition never true when all columns of `rels` are NULL?
-fn rejects_nulls(e: &Expr, rels: &[u32]) -> bool {
-    fn strict_use(e: &Expr, rels: &[u32]) -> bool {
-        match &e.kind {
-            ExprKind::Column(c) => rels.contains(&c.rel),
-            ExprKind::Func(f) if f.strict => f.args.iter().any(|a| strict_use(a, rels)),
-            ExprKind::Cast { arg, .. } | ExprKind::Collate { arg, .. } => strict_use(arg, rels),
-            _ => false,
-        }
-    }
-    match &e.kind {
-        ExprKind::Func(f) if f.strict => f.args.iter().any(|a| strict_use(a, rels)),
-        ExprKind::IsNull { arg, negated: true } => strict_use(arg, rels),
-        ExprKind::ScalarArray { func, any: true } => func.args.first().is_some_and(|a| strict_use(a, rels)),
-        ExprKind::And(l) => l.iter().any(|x| rejects_nulls(x, rels)),
-        ExprKind::Or(l) => l.iter().all(|x| rejects_nulls(x, rels)),
-        ExprKind::Column(c) => rels.contains(&c.rel),
-        _ => false,
     }
 }

@@ -12,8 +12,9 @@
 //! Must not know: how a join is built.
 
 use super::estimate::JoinSides;
-use super::join::{FromItem, used_rels};
+use super::join::used_rels;
 use super::scan::WantedRows;
+use super::sorted_join::JoinedItems;
 use super::*;
 
 /// So many relations make at most some thousand sets.
@@ -43,70 +44,63 @@ struct JoinedSet {
     order: Vec<usize>,
 }
 
+/// What is the same for an item that joins by the same conditions, whatever it joins.
+#[derive(Clone, Copy)]
+struct JoinFacts {
+    /// The share of the pairs that the conditions leave.
+    share: f64,
+    can_hash: bool,
+    /// What one probe of the item's index costs, with values for the other side of the conditions; None: no index
+    /// serves.
+    probe: Option<f64>,
+}
+
 struct JoinSearch<'s, 'e> {
     planner: &'s Planner<'e>,
     query: &'s Query,
-    items: &'s [FromItem<'s>],
-    own: &'s [Vec<Expr>],
+    from: JoinedItems<'s>,
     candidates: &'s [JoinCandidate],
     conditions: Vec<JoinCondition<'s>>,
     /// By item: the items that it needs values of.
     depends: Vec<u64>,
-    /// By item and the set of conditions: what one probe of its index costs; None: no index serves.
-    probes: HashMap<(usize, u64), Option<f64>>,
-    /// By the set of conditions and the item that they join: the share of the pairs that they leave.
-    shares: HashMap<(usize, u64), f64>,
+    /// By item and the set of conditions that join it.
+    known: HashMap<(usize, u64), JoinFacts>,
 }
 
 /// The best order that is found of the items of a FROM clause.
 pub(super) fn best_order<'s>(
     planner: &'s Planner<'_>,
     query: &'s Query,
-    items: &'s [FromItem<'s>],
-    own: &'s [Vec<Expr>],
+    from: JoinedItems<'s>,
     candidates: &'s [JoinCandidate],
-    joins: &'s [Option<Expr>],
 ) -> Result<Vec<usize>> {
-    match items.len() {
-        0 | 1 => Ok((0..items.len()).collect()),
-        // What needs values of others stands behind them already.
-        n if n > COMPARED => Ok((0..n).collect()),
-        _ => JoinSearch::new(planner, query, items, own, candidates, joins).order(),
+    let items = from.items;
+    // What needs values of others stands behind them already.
+    if items.len() < 2 || items.len() > COMPARED {
+        return Ok((0..items.len()).collect());
     }
+    let of_rels = |rels: &[u32]| {
+        let positions = (0..items.len()).filter(|i| items[*i].rels.iter().any(|r| rels.contains(r)));
+        positions.fold(0u64, |set, i| set | 1 << i)
+    };
+    let conditions = from.joins.iter().take(COMPARED);
+    let conditions = conditions.map(|e| JoinCondition { condition: e, items: of_rels(&used_rels(e, from.level)) });
+    let search = JoinSearch {
+        planner,
+        query,
+        from,
+        candidates,
+        conditions: conditions.collect(),
+        depends: items.iter().map(|i| of_rels(&planner.lateral_rels(query, i, from.level))).collect(),
+        known: HashMap::new(),
+    };
+    search.order()
 }
 
-impl<'s, 'e> JoinSearch<'s, 'e> {
-    fn new(
-        planner: &'s Planner<'e>,
-        query: &'s Query,
-        items: &'s [FromItem<'s>],
-        own: &'s [Vec<Expr>],
-        candidates: &'s [JoinCandidate],
-        joins: &'s [Option<Expr>],
-    ) -> JoinSearch<'s, 'e> {
-        let level: Vec<u32> = items.iter().flat_map(|i| i.rels.iter().copied()).collect();
-        let of_rels = |rels: &[u32]| {
-            let positions = (0..items.len()).filter(|i| items[*i].rels.iter().any(|r| rels.contains(r)));
-            positions.fold(0u64, |set, i| set | 1 << i)
-        };
-        let conditions = joins.iter().flatten().take(COMPARED);
-        let conditions = conditions.map(|e| JoinCondition { condition: e, items: of_rels(&used_rels(e, &level)) });
-        JoinSearch {
-            planner,
-            query,
-            items,
-            own,
-            candidates,
-            conditions: conditions.collect(),
-            depends: items.iter().map(|i| of_rels(&planner.lateral_rels(query, i, &level))).collect(),
-            probes: HashMap::new(),
-            shares: HashMap::new(),
-        }
-    }
-
+impl JoinSearch<'_, '_> {
     /// The order in which the items are best joined.
     fn order(mut self) -> Result<Vec<usize>> {
-        if self.items.len() <= EXHAUSTIVE { self.exhaustive() } else { self.greedy() }
+        if self.from.items.len() <= EXHAUSTIVE { self.exhaustive() } else { self.greedy() }
     }
 
     fn single(&self, item: usize) -> JoinedSet {
@@ -115,7 +109,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
     }
 
     fn exhaustive(&mut self) -> Result<Vec<usize>> {
-        let all = self.items.len();
+        let all = self.from.items.len();
         let mut best: Vec<Option<JoinedSet>> = vec![None; 1 << all];
         for item in (0..all).filter(|i| self.depends[*i] == 0) {
             best[1 << item] = Some(self.single(item));
@@ -145,7 +139,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
     }
 
     fn greedy(&mut self) -> Result<Vec<usize>> {
-        let all = self.items.len();
+        let all = self.from.items.len();
         let first = (0..all)
             .filter(|i| self.depends[*i] == 0)
             .min_by(|a, b| self.candidates[*a].rows.total_cmp(&self.candidates[*b].rows));
@@ -171,7 +165,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
 
     /// The items that may be joined next: those that a condition ties to the set, or else all.
     fn next_items(&self, set: u64) -> Vec<usize> {
-        let free = (0..self.items.len()).filter(|i| set & (1 << i) == 0 && self.depends[*i] & !set == 0);
+        let free = (0..self.from.items.len()).filter(|i| set & (1 << i) == 0 && self.depends[*i] & !set == 0);
         let (tied, others): (Vec<usize>, Vec<usize>) =
             free.partition(|i| self.depends[*i] != 0 || self.usable(set, *i) != 0);
         if tied.is_empty() { others } else { tied }
@@ -196,73 +190,55 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         let mut order = joined.order.clone();
         order.push(item);
         if self.depends[item] != 0 {
-            let cost = joined.cost + costs.loop_starts(joined.rows) + joined.rows * cost;
+            let cost = joined.cost + costs.loop_runs(joined.rows, cost);
             return Ok(JoinedSet { rows: (joined.rows * rows).max(1.0), cost, order });
         }
-        let share = self.share(item, usable);
-        let matches = (joined.rows * rows * share).max(1.0);
+        let facts = self.facts(item, usable)?;
+        let matches = (joined.rows * rows * facts.share).max(1.0);
         let settings = self.planner.catalog.planner_settings();
         let loops = costs.loop_pairs(joined.rows, rows, usable.count_ones() as usize);
         let mut best = joined.cost + cost + loops + settings.penalty(settings.nestloop);
-        if usable != 0 {
-            let conditions = self.expressions(usable);
-            let sides = (self.layout_of(set), self.layout_of(1 << item));
-            if self.planner.hash_keys(&conditions, &sides.0, &sides.1).is_some() {
-                let one_way = costs.hash_join(joined.rows, rows, matches, 1);
-                let other_way = costs.hash_join(rows, joined.rows, matches, 1);
-                let hashed = joined.cost + cost + one_way.min(other_way) + settings.penalty(settings.hashjoin);
-                best = best.min(hashed);
-            }
-            if let Some(probe) = self.probe(item, usable)? {
-                let probed = joined.cost + costs.loop_starts(joined.rows) + joined.rows * probe;
-                best = best.min(probed + settings.penalty(settings.nestloop));
-            }
+        if facts.can_hash {
+            let one_way = costs.hash_join(joined.rows, rows, matches, 1);
+            let other_way = costs.hash_join(rows, joined.rows, matches, 1);
+            let hashed = joined.cost + cost + one_way.min(other_way) + settings.penalty(settings.hashjoin);
+            best = best.min(hashed);
+        }
+        if let Some(probe) = facts.probe {
+            let probed = joined.cost + costs.loop_runs(joined.rows, probe);
+            best = best.min(probed + settings.penalty(settings.nestloop));
         }
         Ok(JoinedSet { rows: matches, cost: best, order })
     }
 
-    /// The columns of a set of items that conditions use.
-    fn layout_of(&self, set: u64) -> Layout {
-        let rels: Vec<u32> = (0..self.items.len())
-            .filter(|i| set & (1 << i) != 0)
-            .flat_map(|i| self.items[i].rels.iter().copied())
-            .collect();
-        let mut columns = Vec::new();
-        self.conditions.iter().for_each(|c| c.condition.columns(&mut columns));
-        columns.retain(|c| rels.contains(&c.rel));
-        Layout(columns)
-    }
-
-    fn share(&mut self, item: usize, usable: u64) -> f64 {
+    fn facts(&mut self, item: usize, usable: u64) -> Result<JoinFacts> {
         if usable == 0 {
-            return 1.0;
+            return Ok(JoinFacts { share: 1.0, can_hash: false, probe: None });
         }
-        if let Some(known) = self.shares.get(&(item, usable)) {
-            return *known;
-        }
-        let others: Vec<u32> =
-            (0..self.items.len()).filter(|i| *i != item).flat_map(|i| self.items[i].rels.iter().copied()).collect();
-        let sides = JoinSides { left: &others, right: &self.items[item].rels };
-        let share = self.planner.join_selectivity(&self.expressions(usable), sides);
-        self.shares.insert((item, usable), share);
-        share
-    }
-
-    /// What one probe of the item costs, with values for the other side of these conditions.
-    fn probe(&mut self, item: usize, usable: u64) -> Result<Option<f64>> {
-        if let Some(known) = self.probes.get(&(item, usable)) {
+        if let Some(known) = self.known.get(&(item, usable)) {
             return Ok(*known);
         }
-        let JoinTree::Rel(id) = self.items[item].tree else { return Ok(None) };
-        let found = match self.query.rels.iter().find(|r| r.id == *id) {
-            Some(rel @ Rel { kind: RelKind::Table(table), .. }) => {
-                let all = [self.own[item].as_slice(), &self.expressions(usable)].concat();
-                let chosen = self.planner.choose_access(rel, table, &all, WantedRows::ALL)?;
-                chosen.is_probe().then_some(chosen.estimate.cost)
-            }
-            _ => None,
+        let conditions = self.expressions(usable);
+        let own = &self.from.items[item].rels;
+        let others: Vec<u32> = self.from.level.iter().copied().filter(|rel| !own.contains(rel)).collect();
+        let mut columns = Vec::new();
+        conditions.iter().for_each(|e| e.columns(&mut columns));
+        let (of_item, of_others) = columns.into_iter().partition(|c| own.contains(&c.rel));
+        let facts = JoinFacts {
+            share: self.planner.join_selectivity(&conditions, JoinSides { left: &others, right: own }),
+            can_hash: self.planner.hash_keys(&conditions, &Layout(of_others), &Layout(of_item)).is_some(),
+            probe: self.probe(item, &conditions)?,
         };
-        self.probes.insert((item, usable), found);
-        Ok(found)
+        self.known.insert((item, usable), facts);
+        Ok(facts)
+    }
+
+    fn probe(&self, item: usize, conditions: &[Expr]) -> Result<Option<f64>> {
+        let JoinTree::Rel(id) = self.from.items[item].tree else { return Ok(None) };
+        let Some(rel) = self.query.rels.iter().find(|r| r.id == *id) else { return Ok(None) };
+        let RelKind::Table(table) = &rel.kind else { return Ok(None) };
+        let all = [self.from.own[item].as_slice(), conditions].concat();
+        let chosen = self.planner.choose_access(rel, table, &all, WantedRows::ALL)?;
+        Ok(chosen.is_probe().then_some(chosen.estimate.cost))
     }
 }

@@ -111,6 +111,12 @@ pub struct Planner<'a> {
     is_detached: bool,
     /// What estimates know of the statement's relations, by number.
     relations: RefCell<HashMap<u32, estimate::RelationFacts>>,
+    /// The statistics of columns of partitioned tables, by table and column.
+    merged_statistics: RefCell<HashMap<(Oid, i16), Option<Arc<kilndb_catalog::column_statistics::ColumnStatistics>>>>,
+    /// Index expressions and predicates, by relation and text.
+    index_expressions: RefCell<HashMap<(u32, String), Expr>>,
+    /// The subplans of subqueries that depend on columns outside of them.
+    correlated_subplans: RefCell<Vec<compile::CorrelatedSubplan>>,
     /// With other values of its parameters the statement may deserve another plan.
     depends_on_values: Cell<bool>,
 }
@@ -339,6 +345,9 @@ impl<'a> Planner<'a> {
             divisions: Default::default(),
             is_detached: false,
             relations: Default::default(),
+            merged_statistics: Default::default(),
+            index_expressions: Default::default(),
+            correlated_subplans: Default::default(),
             depends_on_values: Cell::new(false),
         }
     }

@@ -169,7 +169,7 @@ impl Planner<'_> {
             return Err(Error::unsupported(format!("reading sequence \"{}\" as a table", table.name)));
         }
         let size = self.size_of(rel, table)?;
-        let rows = self.table_rows_left(rel, table, preds, size);
+        let rows = self.table_rows_left(rel, table, preds, size)?;
         let (costs, settings) = (self.costs(), self.catalog.planner_settings());
         if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
             let several = |e: &Expr| e.ty != oids::TID;
@@ -189,10 +189,12 @@ impl Planner<'_> {
         let mut best =
             ChosenAccess { path: AccessPath::Seq, estimate: Estimate { rows, cost: seq_cost }, implied: Vec::new() };
         let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
-        let all: Vec<Expr> = preds.iter().chain(&implied).cloned().collect();
+        let with_implied: Vec<Expr> =
+            if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
+        let all = if implied.is_empty() { preds } else { &with_implied };
         for index in &table.indexes {
-            let Some(path) = self.index_path(rel, table, index, &all, preds, wanted)? else { continue };
-            let search = self.tree_search(rel, table, index, &path.conditions, &all, size)?;
+            let Some(path) = self.index_path(rel, table, index, all, preds, wanted)? else { continue };
+            let search = self.tree_search(rel, table, index, &path.conditions, all, size)?;
             let search = TreeSearch { filters: all.len() - path.conditions.used.len(), ..search };
             let whole = costs.index_scan(size, search);
             let share = if path.sorted && wanted.limit < rows { wanted.limit / rows } else { few };
@@ -206,14 +208,14 @@ impl Planner<'_> {
             };
             if cost < rival {
                 let estimate = Estimate { rows, cost };
-                best = ChosenAccess { path: AccessPath::Index(path), estimate, implied: implied.clone() };
+                best = ChosenAccess { path: AccessPath::Index(path), estimate, implied: Vec::new() };
             }
         }
         let index_cost = if let AccessPath::Index(_) = best.path { Some(best.estimate.cost) } else { None };
         if self.wants_bitmap(table, preds, index_cost, wanted.limit.is_finite()) {
             let selectivities: Vec<f64> = preds.iter().map(|e| self.condition_selectivity(rel.id, e)).collect();
             let conditions = Conditions { preds, selectivities: &selectivities };
-            if let Some(path) = self.bitmap_path(rel, table, conditions, size)? {
+            if let Some(path) = self.bitmap_path(rel, table, conditions, all, size)? {
                 let limited = wanted.limit.is_finite();
                 let cost = path.compared_cost(size.pages, limited) + settings.penalty(settings.bitmapscan) + sort;
                 if cost < best.estimate.cost {
@@ -222,22 +224,26 @@ impl Planner<'_> {
                 }
             }
         }
+        if let AccessPath::Index(_) = best.path {
+            best.implied = implied;
+        }
         Ok(best)
     }
 
     /// How many rows of the table the conditions leave.
-    fn table_rows_left(&self, rel: &Rel, table: &Table, preds: &[Expr], size: TableSize) -> f64 {
+    fn table_rows_left(&self, rel: &Rel, table: &Table, preds: &[Expr], size: TableSize) -> Result<f64> {
         let own: Vec<&Expr> = preds.iter().filter(|p| only_uses(p, rel.id)).collect();
         let rows = size.rows * self.restriction_selectivity(rel.id, own.iter().copied());
         self.note_rows(rel.id, rows.max(1.0));
         let rows =
             if own.len() == preds.len() { rows } else { size.rows * self.restriction_selectivity(rel.id, preds) };
-        let fixed = |attnum: i16| preds.iter().any(|p| is_fixed(p, rel.id, attnum));
-        let is_point = |i: &Arc<Index>| {
-            i.unique && i.valid && i.predicate_sql.is_none() && i.keys.iter().all(|k| k.attnum != 0 && fixed(k.attnum))
-        };
+        let mut fixed = Vec::new();
+        for p in preds {
+            fixed.extend(access::fixed_column(p, rel.id, self.catalog)?);
+        }
+        let is_point = |i: &Arc<Index>| i.tells_rows_apart() && i.keys.iter().all(|k| fixed.contains(&k.attnum));
         let most = if table.indexes.iter().any(is_point) { 1.0 } else { f64::INFINITY };
-        rows.min(most).max(1.0)
+        Ok(rows.min(most).max(1.0))
     }
 
     /// The index as a way to the rows, if it is one.
@@ -300,8 +306,9 @@ impl Planner<'_> {
             Some(_) => size.pages * 0.3,
         };
         let of_first = index.keys.first().filter(|k| k.attnum != 0).map_or(0.0, |k| {
-            let column = Expr::column(ColId { rel: rel.id, att: k.attnum }, k.type_oid, -1);
-            self.variable(&column).statistics.map_or(0.0, |s| s.correlation)
+            self.column_variable(ColId { rel: rel.id, att: k.attnum }, k.type_oid)
+                .statistics
+                .map_or(0.0, |s| s.correlation)
         });
         let correlation = if index.keys.len() > 1 { of_first * 0.75 } else { of_first };
         Ok(TreeSearch { entries: entries.max(1.0), ranges: ranges.max(1.0), index_pages, correlation, filters: 0 })
@@ -427,10 +434,15 @@ impl Planner<'_> {
 
     /// Index expressions and predicates, bound over `rel`.
     pub(crate) fn index_sql(&self, sql: &str, rel: u32, table: &Table) -> Result<Expr> {
+        let key = (rel, sql.to_string());
+        if let Some(known) = self.index_expressions.borrow().get(&key) {
+            return Ok(known.clone());
+        }
         let binder = kilndb_bind::Binder::new(self.catalog, Arc::from(""), Vec::new());
         let mut expr = binder.bind_catalog_sql(sql, table, rel)?;
         super::inline::inline_in_expression(&mut expr, self.catalog)?;
         super::rewrite::fold_expression(&mut expr, self.catalog, self.engine)?;
+        self.index_expressions.borrow_mut().insert(key, expr.clone());
         Ok(expr)
     }
 
@@ -446,16 +458,6 @@ fn only_uses(e: &Expr, rel: u32) -> bool {
     let mut used = Vec::new();
     e.columns(&mut used);
     used.iter().all(|c| c.rel == rel)
-}
-
-/// Does a condition say that the column equals one value?
-fn is_fixed(e: &Expr, rel: u32, attnum: i16) -> bool {
-    let ExprKind::Func(f) = &e.kind else { return false };
-    let [l, r] = f.args.as_slice() else { return false };
-    let is_column = |e: &Expr| matches!(&access::strip(e).kind, ExprKind::Column(c) if c.rel == rel && c.att == attnum);
-    f.operator != 0
-        && &*f.name == "="
-        && (is_column(l) && access::foreign(r, rel) || is_column(r) && access::foreign(l, rel))
 }
 
 pub(crate) fn text_class(t: Oid) -> bool {

@@ -116,12 +116,7 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
     if plain && let Some((query, own, mut joins)) = take_apart(&s.query, level) {
         let mut test = test.clone();
         let replaced = test.rewrite(&mut |e| {
-            if let ExprKind::Column(c) = &e.kind
-                && c.rel == s.test_rel
-                && let Some(x) = usize::try_from(c.att - 1).ok().and_then(|i| outputs.get(i))
-            {
-                *e = (*x).clone().at(e.loc);
-            }
+            super::rewrite::put_value(e, s.test_rel, &outputs);
             Ok(())
         });
         replaced.ok()?;
@@ -165,8 +160,7 @@ impl Planner<'_> {
         if bound.cost < plain.cost * 0.5 {
             let mut uses = Vec::new();
             semi.joins.iter().for_each(|e| e.columns(&mut uses));
-            let cost =
-                left.cost + costs.loop_starts(left.rows) + left.rows * bound.cost + settings.penalty(settings.nestloop);
+            let cost = left.cost + costs.loop_runs(left.rows, bound.cost) + settings.penalty(settings.nestloop);
             let inner = LoopInner::per_row(bound, &uses);
             let mut p = self.nest_loop(left.shared(), inner, semi.kind, &[], Estimate { rows, cost })?;
             p.sorted = left.sorted;

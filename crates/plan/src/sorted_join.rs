@@ -45,7 +45,7 @@ impl Planner<'_> {
             let sides = JoinSides { left: &joined, right: &item.rels };
             let rows = plan.rows * self.rows_of(item) * self.join_selectivity(&conditions, sides);
             let costs = self.costs();
-            let cost = plan.cost + part * (costs.loop_starts(plan.rows) + plan.rows * step.probe.cost);
+            let cost = plan.cost + part * costs.loop_runs(plan.rows, step.probe.cost);
             let mut uses = Vec::new();
             conditions.iter().for_each(|e| e.columns(&mut uses));
             let inner = LoopInner::per_row(step.probe, &uses);

@@ -193,13 +193,13 @@ impl Planner<'_> {
 
     /// How many values a key has in the table's rows, NULL among them; None: nothing is known of it.
     fn distinct_values(&self, rel: &Rel, key: &IndexKey) -> Option<f64> {
-        let variable = self.variable(&Expr::column(ColId { rel: rel.id, att: key.attnum }, key.type_oid, -1));
+        let variable = self.column_variable(ColId { rel: rel.id, att: key.attnum }, key.type_oid);
         let is_known = key.attnum != 0 && variable.statistics.is_some() || key.type_oid == oids::BOOL;
         is_known.then(|| variable.distinct() + 1.0)
     }
 
     /// The expression of a key that is no column.
-    pub(super) fn key_expression(&self, rel: &Rel, table: &Table, key: &IndexKey) -> Result<Option<Expr>> {
+    pub(crate) fn key_expression(&self, rel: &Rel, table: &Table, key: &IndexKey) -> Result<Option<Expr>> {
         match &key.expression_sql {
             Some(sql) if key.attnum == 0 => Ok(Some(self.index_sql(sql, rel.id, table)?)),
             _ => Ok(None),

@@ -10,6 +10,7 @@ mod row_comparison;
 use super::scan::text_class;
 use super::*;
 use kilndb_catalog::IndexKey;
+use kilndb_catalog::operator_class::EQUAL;
 use kilndb_types::oids;
 pub(crate) use matching::IndexMatch;
 pub(crate) use prefix::{prefix_bounds, prefix_of};
@@ -47,6 +48,20 @@ pub fn foreign(e: &Expr, rel: u32) -> bool {
     let mut used = Vec::new();
     e.columns(&mut used);
     !used.iter().any(|c| c.rel == rel) && !e.varies()
+}
+
+/// The column of `rel` that the condition says the only value of.
+pub fn fixed_column(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> Result<Option<i16>> {
+    let ExprKind::Func(f) = &e.kind else { return Ok(None) };
+    let [l, r] = f.args.as_slice() else { return Ok(None) };
+    if f.operator == 0 || catalog.btree_strategy(f.operator)? != Some(EQUAL) {
+        return Ok(None);
+    }
+    let of = |column: &Expr, value: &Expr| match &strip(column).kind {
+        ExprKind::Column(c) if c.rel == rel && c.att > 0 && foreign(value, rel) => Some(c.att),
+        _ => None,
+    };
+    Ok(of(l, r).or_else(|| of(r, l)))
 }
 
 /// (value, btree strategy, value is an array) if `p` compares the key with something else.

@@ -107,7 +107,7 @@ impl Planner<'_> {
             _ => ArrayRelationship::Contained,
         };
         let known = self.elements_of(rel, column);
-        Some(of_elements(relationship, element, wanted, known.as_deref().map(|k| &k.elements)))
+        Some(of_elements(relationship, element, wanted, known.as_deref()))
     }
 
     /// `value = ANY (column)`, and the like with `<>` and ALL.
@@ -122,7 +122,7 @@ impl Planner<'_> {
             return Some(0.0);
         }
         let relationship = if any == is_equality { ArrayRelationship::Contains } else { ArrayRelationship::Contained };
-        let share = of_elements(relationship, element, &[value], known.as_deref().map(|k| &k.elements));
+        let share = of_elements(relationship, element, &[value], known.as_deref());
         Some(if is_equality { share } else { 1.0 - share })
     }
 }
@@ -195,7 +195,7 @@ fn of_elements(
     relationship: ArrayRelationship,
     element: Oid,
     wanted: &[Datum],
-    known: Option<&ElementStatistics>,
+    known: Option<&ColumnStatistics>,
 ) -> f64 {
     let has_null = wanted.iter().any(Datum::is_null);
     if has_null && relationship == ArrayRelationship::Contains {
@@ -204,14 +204,15 @@ fn of_elements(
     let mut items: Vec<&Datum> = wanted.iter().filter(|v| !v.is_null()).collect();
     items.sort_by(|a, b| compare(element, a, b));
     items.dedup_by(|a, b| compare(element, a, b) == Ordering::Equal);
-    let usable = known.filter(|k| !k.common.is_empty() && k.frequencies.len() == k.common.len() + 3);
+    let usable =
+        known.map(|k| &k.elements).filter(|k| !k.common.is_empty() && k.frequencies.len() == k.common.len() + 3);
     let share = match relationship {
         ArrayRelationship::Contained => {
             usable.filter(|k| k.counts.len() >= 3).map_or(ELEMENT, |k| f64::from(contained(element, &items, k)))
         }
         _ => contains_or_overlaps(relationship, element, &items, usable),
     };
-    share.clamp(0.0, 1.0) * (1.0 - known.map_or(0.0, |k| f64::from(k.null_fraction)))
+    share.clamp(0.0, 1.0) * (1.0 - known.map_or(0.0, |k| k.null_fraction))
 }
 
 fn contains_or_overlaps(
@@ -327,13 +328,13 @@ fn count_shares(histogram: &[f32], most: usize) -> Vec<f32> {
 mod tests {
     use super::*;
 
-    fn known() -> ElementStatistics {
-        ElementStatistics {
-            null_fraction: 0.0,
+    fn known() -> ColumnStatistics {
+        let elements = ElementStatistics {
             common: [1, 2, 3].map(Datum::Int4).to_vec(),
             frequencies: vec![0.5, 0.5, 1.0, 0.5, 1.0, 0.0],
             counts: vec![2.0, 2.0, 2.0, 2.0],
-        }
+        };
+        ColumnStatistics { elements, ..Default::default() }
     }
 
     /// Every row has 3, and 1 or 2.

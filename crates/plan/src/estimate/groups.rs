@@ -51,18 +51,8 @@ impl Planner<'_> {
         for c in columns {
             if !seen.contains(&c) {
                 seen.push(c);
-                let column = Expr::column(c, self.type_of_column(c), -1);
-                by_relation.entry(Some(c.rel)).or_default().push(self.variable(&column).distinct());
+                by_relation.entry(Some(c.rel)).or_default().push(self.column_variable(c, oids::TEXT).distinct());
             }
         }
-    }
-
-    fn type_of_column(&self, c: ColId) -> Oid {
-        let relations = self.relations.borrow();
-        let column = |facts: &RelationFacts| match &facts.table {
-            Some(table) => table.columns.get(usize::try_from(c.att - 1).ok()?).map(|column| column.type_oid),
-            None => facts.outputs.get(usize::try_from(c.att - 1).ok()?).map(|output| output.ty),
-        };
-        relations.get(&c.rel).and_then(column).unwrap_or(oids::TEXT)
     }
 }

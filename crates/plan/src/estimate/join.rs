@@ -37,7 +37,7 @@ impl Planner<'_> {
             let table = facts.table.as_ref()?;
             let of_table = |att: i16| fixed.contains(&ColId { rel: c.rel, att });
             let is_key = |i: &Arc<kilndb_catalog::Index>| {
-                i.unique && i.keys.len() > 1 && i.predicate_sql.is_none() && i.keys.iter().all(|k| of_table(k.attnum))
+                i.keys.len() > 1 && i.tells_rows_apart() && i.keys.iter().all(|k| of_table(k.attnum))
             };
             table.indexes.iter().any(is_key).then_some(1.0 / facts.total_rows.max(1.0))
         });
@@ -71,7 +71,7 @@ impl Planner<'_> {
             ExprKind::And(list) => return list.iter().map(of).product(),
             ExprKind::Or(list) => {
                 let all = list.iter().map(of).fold(0.0, |sum, share| sum + share - sum * share);
-                return (all / self.restricted_share(list, sides)).min(1.0);
+                return (all / self.restricted_share(e, sides)).min(1.0);
             }
             ExprKind::Not(inner) => return 1.0 - of(inner),
             _ => {}
@@ -104,12 +104,11 @@ impl Planner<'_> {
         }
     }
 
-    /// The share of the pairs that is left by what alternatives say of each of the relations alone, which is judged
-    /// before the join.
-    fn restricted_share(&self, alternatives: &[Expr], sides: JoinSides<'_>) -> f64 {
-        let rels = sides.left.iter().chain(sides.right);
-        let restricted = rels.filter_map(|rel| Some((*rel, alternatives::restriction_on(&[*rel], alternatives)?)));
-        restricted.map(|(rel, e)| self.condition_selectivity(rel, &e)).product::<f64>().max(1e-6)
+    /// The share of the pairs that is left by what an OR says of each of the relations alone, which [`super::super::rewrite`]
+    /// has made conditions of their own.
+    fn restricted_share(&self, e: &Expr, sides: JoinSides<'_>) -> f64 {
+        let restrictions = super::super::rewrite::said_of_each(e, &[sides.left, sides.right].concat());
+        restrictions.iter().map(|(rel, e)| self.condition_selectivity(*rel, e)).product::<f64>().max(1e-6)
     }
 
     fn strategy_of(&self, f: &FuncExpr) -> Option<u8> {

@@ -9,7 +9,6 @@
 //!
 //! Must not know: what paths cost, how anything is run.
 
-mod alternatives;
 pub(crate) mod elements;
 mod functions;
 mod groups;
@@ -111,18 +110,29 @@ impl Planner<'_> {
 
     /// What is known of an expression's values.
     pub(crate) fn variable(&self, e: &Expr) -> Variable {
-        let unknown = Variable {
-            ty: self.base_type(e.ty),
+        match &access::strip(e).kind {
+            ExprKind::Column(c) => self.column_variable(*c, e.ty),
+            _ => self.unknown_variable(e.ty),
+        }
+    }
+
+    fn unknown_variable(&self, ty: Oid) -> Variable {
+        Variable {
+            ty: self.base_type(ty),
             column: None,
             statistics: None,
             total_rows: f64::INFINITY,
             is_unique: false,
             most_distinct: f64::INFINITY,
-        };
-        let ExprKind::Column(c) = &access::strip(e).kind else { return unknown };
+        }
+    }
+
+    /// What is known of a column's values, which are of type `ty`.
+    pub(crate) fn column_variable(&self, c: ColId, ty: Oid) -> Variable {
+        let unknown = self.unknown_variable(ty);
         let relations = self.relations.borrow();
         let Some(facts) = relations.get(&c.rel) else { return unknown };
-        let of_relation = Variable { column: Some(*c), total_rows: facts.total_rows, ..unknown };
+        let of_relation = Variable { column: Some(c), total_rows: facts.total_rows, ..unknown };
         match (&facts.table, usize::try_from(c.att - 1).ok().and_then(|i| facts.outputs.get(i))) {
             (Some(table), _) if c.att > 0 => Variable {
                 statistics: self.statistics_of(table, c.att),
@@ -136,7 +146,7 @@ impl Planner<'_> {
                 // A join in the subquery may show a value that is unique below more than once.
                 let inner = self.variable(&output);
                 let most_distinct = inner.distinct().min(rows.max(1.0));
-                Variable { column: Some(*c), is_unique: false, most_distinct, ..inner }
+                Variable { column: Some(c), is_unique: false, most_distinct, ..inner }
             }
             _ => of_relation,
         }
@@ -147,6 +157,15 @@ impl Planner<'_> {
         if table.partition_key.is_none() {
             return self.catalog.column_statistics(table, attnum).ok().flatten();
         }
+        if let Some(known) = self.merged_statistics.borrow().get(&(table.oid, attnum)) {
+            return known.clone();
+        }
+        let merged = self.statistics_of_partitions(table, attnum);
+        self.merged_statistics.borrow_mut().insert((table.oid, attnum), merged.clone());
+        merged
+    }
+
+    fn statistics_of_partitions(&self, table: &Arc<Table>, attnum: i16) -> Option<Arc<ColumnStatistics>> {
         let column = table.columns.get(usize::try_from(attnum - 1).ok()?)?;
         let map = self.catalog.partition_map(table.oid).ok()?;
         let leaves: Vec<Oid> = map.partitions.iter().filter(|p| !p.is_partitioned).map(|p| p.oid).collect();
@@ -180,7 +199,6 @@ const PARTITIONS_READ: usize = 16;
 
 /// Is there an index that lets no value of the column be there twice?
 fn is_unique(table: &Table, attnum: i16) -> bool {
-    table.indexes.iter().any(|i| {
-        i.unique && i.valid && i.predicate_sql.is_none() && matches!(i.keys.as_slice(), [key] if key.attnum == attnum)
-    })
+    let is_only_key = |key: &[kilndb_catalog::IndexKey]| matches!(key, [key] if key.attnum == attnum);
+    table.indexes.iter().any(|i| i.tells_rows_apart() && is_only_key(&i.keys))
 }

@@ -101,12 +101,9 @@ pub(super) fn merged(
         width_bytes: average(&|s| s.width_bytes),
         distinct: merged_distinct(parts, divided),
         correlation: average(&|s| s.correlation),
+        elements: first.elements.clone(),
         ..ColumnStatistics::default()
     };
-    whole.elements.null_fraction = first.elements.null_fraction;
-    whole.elements.common = first.elements.common.clone();
-    whole.elements.frequencies = first.elements.frequencies.clone();
-    whole.elements.counts = first.elements.counts.clone();
     let mut common: Vec<(Datum, f64)> = Vec::new();
     let mut bounds: Vec<(Datum, f64)> = Vec::new();
     for (rows, s) in parts {

@@ -297,7 +297,7 @@ impl Planner<'_> {
         if column.rel != rel || !e.is_self_contained() {
             return None;
         }
-        let variable = self.variable(&first_column(e)?);
+        let variable = self.column_variable(*column, e.ty);
         let s = variable.statistics.as_ref()?;
         let sample = s.histogram.len();
         if s.common.is_empty() && sample < BOUNDS_FOR_PATTERN {
@@ -379,16 +379,6 @@ fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&Datum>) -> 
         None => 0.5,
     };
     (of_common + rest * share).clamp(0.0, 1.0)
-}
-
-/// The first column in an expression.
-fn first_column(e: &Expr) -> Option<Expr> {
-    if matches!(e.kind, ExprKind::Column(_)) {
-        return Some(e.clone());
-    }
-    let mut found = None;
-    e.for_children(&mut |child| found = found.take().or_else(|| first_column(child)));
-    found
 }
 
 /// Calls of built-in functions of constants, and of `column` in the place of the only column; None: there is more to

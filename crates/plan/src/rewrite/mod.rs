@@ -30,6 +30,9 @@ mod single_rows;
 mod strictness;
 mod useless_joins;
 
+pub(super) use or_restrictions::said_of_each;
+pub(super) use strictness::not_null_relations;
+
 pub(super) use conditions::canonical;
 
 use super::Planner;
@@ -37,6 +40,7 @@ use kilndb_base::Result;
 use kilndb_bind::ir::*;
 use kilndb_catalog::CatalogView;
 use kilndb_storage::Engine;
+use std::borrow::Borrow;
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -81,6 +85,16 @@ impl Rewriter<'_> {
             push_down::push_down(q)?;
         }
         q.for_subqueries_mut(&mut |inner| self.level(inner))
+    }
+}
+
+/// Puts the value of a column of `rel` in the place of the column: `values` has that of the first one first.
+pub(super) fn put_value(e: &mut Expr, rel: u32, values: &[impl Borrow<Expr>]) {
+    if let ExprKind::Column(c) = &e.kind
+        && c.rel == rel
+        && let Some(value) = usize::try_from(c.att - 1).ok().and_then(|i| values.get(i))
+    {
+        *e = value.borrow().clone().at(e.loc);
     }
 }
 

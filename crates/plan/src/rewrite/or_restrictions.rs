@@ -34,12 +34,7 @@ fn add_implied(condition: &mut Option<Expr>, level: &[u32], wanted: &[u32]) {
     };
     let mut added: Vec<Expr> = Vec::new();
     for e in conjuncts {
-        let ExprKind::Or(alternatives) = &e.kind else { continue };
-        let rels = used_rels(e, level);
-        if rels.len() < 2 {
-            continue;
-        }
-        for e in rels.iter().filter(|r| wanted.contains(r)).filter_map(|r| of_relation(alternatives, *r, level)) {
+        for (_, e) in said_of_each(e, level).into_iter().filter(|(rel, _)| wanted.contains(rel)) {
             if !conjuncts.iter().chain(&added).any(|x| kilndb_bind::same(x, &e)) {
                 added.push(e);
             }
@@ -50,6 +45,16 @@ fn add_implied(condition: &mut Option<Expr>, level: &[u32], wanted: &[u32]) {
         all.extend(added);
         *condition = Expr::and_all(all);
     }
+}
+
+/// What an OR over several relations of the level says of each of them alone.
+pub(in super::super) fn said_of_each(e: &Expr, level: &[u32]) -> Vec<(u32, Expr)> {
+    let ExprKind::Or(alternatives) = &e.kind else { return Vec::new() };
+    let rels = used_rels(e, level);
+    if rels.len() < 2 {
+        return Vec::new();
+    }
+    rels.into_iter().filter_map(|rel| Some((rel, of_relation(alternatives, rel, level)?))).collect()
 }
 
 /// What all alternatives together say of the relation; None if one of them says nothing.
@@ -64,4 +69,28 @@ fn of_relation(alternatives: &[Expr], rel: u32, level: &[u32]) -> Option<Expr> {
     };
     let list: Vec<Expr> = alternatives.iter().map(said).collect::<Option<_>>()?;
     Some(Expr::new(ExprKind::Or(list), kilndb_types::oids::BOOL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kilndb_types::oids;
+
+    fn and(list: &[u32]) -> Expr {
+        let column = |rel: &u32| Expr::column(ColId { rel: *rel, att: 1 }, oids::BOOL, -1);
+        Expr::and_all(list.iter().map(column).collect()).expect("conditions")
+    }
+    fn said(alternatives: &[&[u32]]) -> Vec<u32> {
+        let e = Expr::new(ExprKind::Or(alternatives.iter().map(|list| and(list)).collect()), oids::BOOL);
+        said_of_each(&e, &[1, 2, 3]).into_iter().map(|(rel, _)| rel).collect()
+    }
+
+    #[test]
+    fn each_alternative_has_to_say_something() {
+        assert_eq!(said(&[&[1, 2], &[1, 2, 2]]), [1, 2]);
+        assert_eq!(said(&[&[1, 2], &[1]]), [1]);
+        assert_eq!(said(&[&[1], &[2]]), [0; 0]);
+        // It is a condition on one relation itself.
+        assert_eq!(said(&[&[1], &[1, 1]]), [0; 0]);
+    }
 }

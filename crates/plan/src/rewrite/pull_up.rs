@@ -116,13 +116,7 @@ fn merge(q: &mut Query, id: u32, inner: Query) -> Result<()> {
     }
     q.rels.extend(inner.rels);
     q.rewrite(&mut |e| {
-        if let ExprKind::Column(c) = &e.kind
-            && c.rel == id
-            && let Some(x) = usize::try_from(c.att - 1).ok().and_then(|i| outputs.get(i))
-        {
-            let loc = e.loc;
-            *e = x.clone().at(loc);
-        }
+        put_value(e, id, &outputs);
         Ok(())
     })
 }

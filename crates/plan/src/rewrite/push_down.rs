@@ -150,12 +150,7 @@ fn add(q: &mut Query, mut e: Expr, rel: u32) -> Result<()> {
         return add(right, e, rel);
     }
     e.rewrite(&mut |x| {
-        if let ExprKind::Column(c) = &x.kind
-            && c.rel == rel
-            && let Some(value) = usize::try_from(c.att - 1).ok().and_then(|i| values.get(i))
-        {
-            *x = value.clone().at(x.loc);
-        }
+        put_value(x, rel, &values);
         Ok(())
     })?;
     let is_grouped = q.has_aggs || !q.group_by.is_empty() || q.having.is_some();

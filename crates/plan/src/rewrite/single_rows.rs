@@ -37,12 +37,7 @@ pub(super) fn absorb(q: &mut Query) -> Result<()> {
     q.from.iter_mut().for_each(|t| take_out(t, &is_absorbed));
     q.rels.retain(|r| !is_absorbed(r.id));
     q.rewrite(&mut |e| {
-        if let ExprKind::Column(c) = &e.kind
-            && let Some((_, values)) = absorbed.iter().find(|(id, _)| *id == c.rel)
-            && let Some(value) = usize::try_from(c.att - 1).ok().and_then(|i| values.get(i))
-        {
-            *e = value.clone().at(e.loc);
-        }
+        absorbed.iter().for_each(|(rel, values)| put_value(e, *rel, values));
         Ok(())
     })
 }

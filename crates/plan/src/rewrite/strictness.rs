@@ -51,7 +51,7 @@ fn of_all(list: &[Expr], on_top: bool) -> Vec<ColId> {
 }
 
 /// The relations that cannot be filled with NULLs in rows for which the condition is true.
-pub(super) fn not_null_relations(e: &Expr) -> Vec<u32> {
+pub(in super::super) fn not_null_relations(e: &Expr) -> Vec<u32> {
     let mut rels: Vec<u32> = relations_in(e, true);
     rels.sort_unstable();
     rels.dedup();

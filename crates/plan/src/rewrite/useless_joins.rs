@@ -3,9 +3,10 @@
 //! A table whose columns nobody looks at, joined by a key of it, has one row at most for each row of the left side, and
 //! where it has none the row is kept.
 
+use super::super::access;
 use super::strictness::not_null_relations;
 use super::*;
-use kilndb_catalog::{Table, TableKind};
+use kilndb_catalog::{Index, Table, TableKind};
 
 /// Removes such joins from the FROM clause, until none is left.
 pub(super) fn remove(q: &mut Query, catalog: &dyn CatalogView) -> Result<()> {
@@ -88,43 +89,14 @@ fn joined_by_key(q: &Query, rel: u32, catalog: &dyn CatalogView) -> Result<bool>
     on.clone().conjuncts(&mut conditions);
     let mut fixed = Vec::new();
     for e in &conditions {
-        fixed.extend(fixed_column(e, rel, catalog)?);
+        fixed.extend(access::fixed_column(e, rel, catalog)?);
     }
     Ok(has_unique_key(table, &fixed))
 }
 
-/// The column of `rel` that the condition says the only value of.
-fn fixed_column(e: &Expr, rel: u32, catalog: &dyn CatalogView) -> Result<Option<i16>> {
-    let ExprKind::Func(f) = &e.kind else { return Ok(None) };
-    let [l, r] = f.args.as_slice() else { return Ok(None) };
-    if f.operator == 0 || catalog.btree_strategy(f.operator)? != Some(3) {
-        return Ok(None);
-    }
-    let is_free = |e: &Expr| {
-        let mut used = Vec::new();
-        e.columns(&mut used);
-        !used.iter().any(|c| c.rel == rel)
-    };
-    for (column, other) in [(l, r), (r, l)] {
-        if let ExprKind::Column(c) = &super::super::access::strip(column).kind
-            && c.rel == rel
-            && c.att > 0
-            && is_free(other)
-        {
-            return Ok(Some(c.att));
-        }
-    }
-    Ok(None)
-}
-
 fn has_unique_key(table: &Table, fixed: &[i16]) -> bool {
-    table.indexes.iter().any(|index| {
-        index.unique
-            && index.valid
-            && !index.deferrable
-            && index.predicate_sql.is_none()
-            && index.keys.iter().all(|k| k.attnum != 0 && fixed.contains(&k.attnum))
-    })
+    let is_fixed = |index: &Arc<Index>| index.keys.iter().all(|k| fixed.contains(&k.attnum));
+    table.indexes.iter().any(|index| index.tells_rows_apart() && !index.deferrable && is_fixed(index))
 }
 
 fn take_out(t: &mut JoinTree, rel: u32) {
