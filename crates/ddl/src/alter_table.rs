@@ -7,7 +7,7 @@ use super::sequence::ColumnTable;
 use crate::client::Runtime;
 use crate::host::NullSink;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_bind::engine_query::{FillColumn, FillValue, RowCondition, ValueQuery, ValueSource};
+use kilndb_bind::engine_query::{ColumnChange, FillColumn, FillValue, RowCondition, ValueQuery, ValueSource};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
@@ -33,8 +33,11 @@ impl Definitions<'_> {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }
         // Attaching, and detaching concurrently, let others go on with the table.
-        let mode = super::partition_detach::lock_for_partitions(s).unwrap_or(LockMode::AccessExclusive);
-        self.lock_for_ddl(&table, mode, runtime)?;
+        match super::partition_detach::lock_for_partitions(s) {
+            Some(mode) => self.lock_for_ddl(&table, mode, runtime)?,
+            None if super::online::is_long(s) => self.lock_online(&table, LockMode::AccessExclusive, runtime)?,
+            None => self.lock_for_ddl(&table, lock_of(s), runtime)?,
+        };
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
             let now = self.context_mut().table_by_oid(table.oid, runtime)?;
@@ -174,6 +177,10 @@ impl Definitions<'_> {
             }
         }
         for k in &all {
+            if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_FOREIGN {
+                // References are compared with the rows of another table, which would have to be followed too.
+                self.finish_online(runtime)?;
+            }
             self.add_constraint(table.oid, k, Some(&column.name), &all, source, runtime)?;
         }
         Ok(())
@@ -194,8 +201,14 @@ impl Definitions<'_> {
         // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
-        let has_rows = !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
-            && self.table_with_row(table, RowCondition::All, runtime)?.is_some();
+        // Beside others rows may come at any time, until the lock is there.
+        let needs_lock = self.is_online(table) && !self.is_filled_row_by_row(&column, identity, runtime)?;
+        if needs_lock {
+            self.finish_online(runtime)?;
+        }
+        let has_rows = self.is_online(table)
+            || !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
+                && self.table_with_row(table, RowCondition::All, runtime)?.is_some();
         let has_domain = self.type_info(column.type_oid, runtime)?.kind == b'd';
         if table.kind == TableKind::Table && self.has_own_value(&column, identity, runtime)? {
             self.refuse_stored_rows(table, runtime)?;
@@ -233,14 +246,41 @@ impl Definitions<'_> {
                 (0, identity, Some(sequence)) if identity != 0 => FillValue::Sequence(sequence),
                 _ => FillValue::Default,
             };
-            let table = self.context_mut().table_by_oid(table.oid, runtime)?;
-            self.rows_into(&FillColumn { table: &table, attnum, value }, runtime, &mut NullSink)?;
+            if self.is_online(table) {
+                self.move_rows_with(table, ColumnChange::Added { attnum, value }, runtime)?;
+            } else {
+                let table = self.context_mut().table_by_oid(table.oid, runtime)?;
+                self.rows_into(&FillColumn { table: &table, attnum, value }, runtime, &mut NullSink)?;
+            }
         }
         if identity != 0 {
             self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
         }
         self.follow_row_type(table.oid, runtime)?;
         Ok(attnum)
+    }
+
+    /// Whether each row gets a value of its own for a new column, so that all are written anew.
+    fn is_filled_row_by_row(
+        &mut self,
+        column: &super::create_table::NewColumn,
+        identity: u8,
+        runtime: &dyn Runtime,
+    ) -> Result<bool> {
+        if column.generated != 0 || identity != 0 || column.sequence.is_some() {
+            return Ok(true);
+        }
+        match &column.default_sql {
+            Some(sql) => self.is_volatile(sql, (column.type_oid, column.typmod), runtime),
+            None => Ok(false),
+        }
+    }
+
+    fn is_volatile(&mut self, sql: &str, ty: (u32, i32), runtime: &dyn Runtime) -> Result<bool> {
+        self.context_mut().with_catalog(runtime, |host| {
+            let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some(ty))?;
+            Ok(bound.expr.is_volatile())
+        })
     }
 
     /// Whether rows get another value than NULL for a new column, or one that its domain must be asked about.
@@ -274,11 +314,7 @@ impl Definitions<'_> {
         typmod: i32,
         runtime: &dyn Runtime,
     ) -> Result<Option<Datum>> {
-        let volatile = self.context_mut().with_catalog(runtime, |host| {
-            let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some((type_oid, typmod)))?;
-            Ok(bound.expr.is_volatile())
-        })?;
-        if volatile {
+        if self.is_volatile(sql, (type_oid, typmod), runtime)? {
             return Ok(None);
         }
         let mismatch = |from: &str| Error::internal(format!("a default of type {from}"));
@@ -381,6 +417,16 @@ impl Definitions<'_> {
         })?;
         let now = self.context_mut().table_by_oid(table.oid, runtime)?;
         self.follow_recovery(&now, runtime)
+    }
+}
+
+/// The lock that a command's parts need: VALIDATE looks at rows that are checked when they are written.
+fn lock_of(s: &nodes::AlterTableStmt) -> LockMode {
+    let is_validation =
+        |node: Node<'_>| matches!(node, Node::AlterTableCmd(c) if c.subtype == A::AT_ValidateConstraint);
+    match s.cmds().iter().all(is_validation) {
+        true => LockMode::ShareUpdateExclusive,
+        false => LockMode::AccessExclusive,
     }
 }
 

@@ -12,10 +12,9 @@ use super::Definitions;
 use super::alter_table::column_of;
 use super::constraint::{key_pair, operator_columns};
 use crate::client::Runtime;
-use crate::host::{NullSink, StatementHost};
+use crate::host::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_bind::engine_query::{EngineQuery, RowCondition, RowValue, TableQuery, insert_rows};
-use kilndb_bind::ir::BoundStatement;
+use kilndb_bind::engine_query::{ColumnChange, RowCondition};
 use kilndb_bind::names::{BoundText, VisibleColumns};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_bind::{Binder, bind_expression, bind_expression_node, is_untyped_literal};
@@ -41,25 +40,6 @@ struct TypeChange<'a> {
 impl TypeChange<'_> {
     fn column_reference(&self) -> ObjectAddress {
         ObjectAddress::column(self.table.oid, self.column.attnum)
-    }
-}
-
-/// The rows of a table as they are, but for one column; they are read from the old storage and entered in the new one,
-/// whose indexes, checks and keys are seen to afterwards.
-struct RewriteQuery<'a> {
-    change: &'a TypeChange<'a>,
-    new: Arc<Table>,
-}
-
-impl EngineQuery for RewriteQuery<'_> {
-    fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
-        let TypeChange { table, column, type_oid, typmod, value } = *self.change;
-        let values = table.columns.iter().filter(|c| !c.dropped).map(|c| match c.attnum == column.attnum {
-            true => RowValue::Assigned(value, (type_oid, typmod)),
-            false => RowValue::Column(c.attnum),
-        });
-        let rows = TableQuery { table, values: values.collect(), condition: RowCondition::All, is_one: false };
-        insert_rows(rows.bind(catalog)?, &self.new, catalog)
     }
 }
 
@@ -97,6 +77,10 @@ impl Definitions<'_> {
         self.refuse_stored_rows(table, runtime)?;
         let users = self.expressions_of(change, runtime)?;
         let keys = keys_of(table, column.attnum);
+        if keys.all().next().is_some() {
+            // References are compared with the rows of another table, which would have to be followed too.
+            self.finish_online(runtime)?;
+        }
         let default = self.converted_default(change, runtime)?;
         self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
         self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
@@ -108,7 +92,9 @@ impl Definitions<'_> {
         self.bind_expressions_again(change, &users, runtime)?;
         self.retype_keys(table.oid, &keys, runtime)?;
         if table.kind != TableKind::Partitioned {
-            self.rewrite(change, runtime)?;
+            let converted =
+                ColumnChange::Converted { attnum: column.attnum, value: change.value, ty: (type_oid, typmod) };
+            self.move_rows_with(table, converted, runtime)?;
             self.validate_again(change, &users, &keys, runtime)?;
         }
         Ok(())
@@ -279,21 +265,17 @@ impl Definitions<'_> {
     }
 
     /// The rows in new storage, and the indexes over them.
-    fn rewrite(&mut self, change: &TypeChange<'_>, runtime: &dyn Runtime) -> Result<()> {
-        let now = self.context_mut().table_by_oid(change.table.oid, runtime)?;
+    pub(super) fn move_rows_with(
+        &mut self,
+        source: &Arc<Table>,
+        change: ColumnChange<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let now = self.context_mut().table_by_oid(source.oid, runtime)?;
         self.empty_table(&now, runtime)?;
         let table = self.context_mut().table_by_oid(now.oid, runtime)?;
-        let mut bare = Table::clone(&table);
-        (bare.indexes, bare.checks, bare.foreign_keys, bare.triggers) = Default::default();
-        bare.columns.iter_mut().for_each(|c| c.not_null = false);
-        self.rows_into(&RewriteQuery { change, new: Arc::new(bare) }, runtime, &mut NullSink)?;
-        if let Some(txn) = &mut self.context_mut().transaction.txn {
-            txn.next_command();
-        }
-        for index in &table.indexes {
-            self.build_index(&table, index, runtime)?;
-        }
-        Ok(())
+        self.copy_table(source, &table, change, runtime)?;
+        table.indexes.iter().try_for_each(|index| self.build_index(&table, index, runtime))
     }
 
     /// What holds for the new values as it did for the old: NOT NULL, checks, foreign keys.

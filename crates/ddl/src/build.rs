@@ -12,7 +12,7 @@ use kilndb_catalog::inverted::inverted_class;
 use kilndb_catalog::{Index, Table};
 use kilndb_exec::RowSink;
 use kilndb_plan::Plan;
-use kilndb_storage::{Relation, RowBatch, Snapshot};
+use kilndb_storage::{Fetched, Relation, RowBatch, Snapshot};
 use kilndb_types::Datum;
 use kilndb_types::inverted::InvertedClass;
 use kilndb_types::key::encode_key;
@@ -32,6 +32,15 @@ const BLOCKS_TOTAL: usize = 15;
 const BLOCKS_DONE: usize = 16;
 const CREATE_INDEX: i64 = 1;
 pub(super) const REINDEX: i64 = 3;
+
+/// Which rows' keys are gathered.
+#[derive(Clone, Copy, Default)]
+pub(super) struct KeysOf<'a> {
+    /// What sees the rows; None: all that is there now.
+    pub snapshot: Option<&'a Snapshot>,
+    /// Only those in these places.
+    pub rows: Option<&'a [RowId]>,
+}
 
 struct KeySink<'a> {
     sorter: &'a mut KeySorter,
@@ -84,12 +93,49 @@ struct KeyScan {
 /// Smaller tables are read before a helper has begun.
 const BLOCKS_PER_HELPER: u32 = 1024;
 
+/// Buffers that are kept from one row to the next.
+struct KeyScratch {
+    needed: Vec<ColumnFetch>,
+    values: Vec<Datum>,
+    keys: Vec<Datum>,
+    key: Vec<u8>,
+}
+
+impl KeyScratch {
+    fn of(scan: &KeyScan) -> KeyScratch {
+        let mut needed = vec![ColumnFetch::Nothing; scan.table.columns.len()];
+        scan.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = ColumnFetch::Value);
+        KeyScratch { needed, values: Vec::new(), keys: Vec::new(), key: Vec::new() }
+    }
+}
+
 impl KeyScan {
+    fn push_row(&self, rid: RowId, bytes: &[u8], s: &mut KeyScratch, sorter: &mut KeySorter) -> Result<()> {
+        s.values.clear();
+        decode_row(&self.table.descriptor, bytes, Some(&s.needed), &mut s.values)?;
+        let stored = stored_column_count(bytes)?;
+        s.keys.clear();
+        for k in &self.index.keys {
+            let at = k.attnum as usize - 1;
+            s.keys.push(if at >= stored { self.table.columns[at].missing.clone() } else { s.values[at].clone() });
+        }
+        push_entries(&self.index, &self.classes, &s.keys, rid, &mut s.key, sorter)
+    }
+
+    /// The keys of the rows in these places alone.
+    fn collect_among(&self, rows: &[RowId], sorter: &mut KeySorter) -> Result<()> {
+        let (mut bytes, mut scratch) = (Vec::new(), KeyScratch::of(self));
+        for rid in rows {
+            if self.heap.fetch(*rid, &self.snapshot, &mut bytes)? != Fetched::Invisible {
+                self.push_row(*rid, &bytes, &mut scratch, sorter)?;
+            }
+        }
+        Ok(())
+    }
+
     /// `progress`: where it is told how far all are.
     fn collect(&self, sorter: &mut KeySorter, park: &dyn Park, progress: Option<&ProgressSlot>) -> Result<()> {
-        let mut needed = vec![ColumnFetch::Nothing; self.table.columns.len()];
-        self.index.keys.iter().for_each(|k| needed[k.attnum as usize - 1] = ColumnFetch::Value);
-        let (mut batch, mut values, mut keys, mut key) = (RowBatch::default(), Vec::new(), Vec::new(), Vec::new());
+        let (mut batch, mut scratch) = (RowBatch::default(), KeyScratch::of(self));
         loop {
             let block = self.next_block.fetch_add(1, Ordering::Relaxed);
             if block >= self.heap.pages() {
@@ -99,16 +145,7 @@ impl KeyScan {
             batch.rows.clear();
             self.heap.scan_block(block, &self.snapshot, &mut batch)?;
             for (rid, start, end) in &batch.rows {
-                let bytes = &batch.bytes[*start as usize..*end as usize];
-                values.clear();
-                decode_row(&self.table.descriptor, bytes, Some(&needed), &mut values)?;
-                let stored = stored_column_count(bytes)?;
-                keys.clear();
-                for k in &self.index.keys {
-                    let at = k.attnum as usize - 1;
-                    keys.push(if at >= stored { self.table.columns[at].missing.clone() } else { values[at].clone() });
-                }
-                push_entries(&self.index, &self.classes, &keys, *rid, &mut key, sorter)?;
+                self.push_row(*rid, &batch.bytes[*start as usize..*end as usize], &mut scratch, sorter)?;
             }
             if block.is_multiple_of(16) {
                 progress.inspect(|p| p.set(BLOCKS_DONE, i64::from(block)));
@@ -150,6 +187,21 @@ impl Definitions<'_> {
     ) -> Result<u64> {
         let plan = self.context_mut().plan_engine_query(query, runtime)?;
         self.run_at_newest(&plan, runtime, sink)
+    }
+
+    /// As [`Definitions::rows_into`], on what the snapshot sees.
+    pub(crate) fn rows_at(
+        &mut self,
+        query: &dyn EngineQuery,
+        snapshot: Snapshot,
+        runtime: &dyn Runtime,
+        sink: &mut dyn RowSink,
+    ) -> Result<u64> {
+        let context = self.context_mut();
+        let plan = context.plan_engine_query(query, runtime)?;
+        context.check_read_only(&plan)?;
+        context.lock_tables(&plan, runtime)?;
+        self.host.run_plan(&plan, snapshot, runtime, sink)
     }
 
     /// The table, or of a partitioned one the partition, that some row fulfilling the condition is in. None: there is no
@@ -218,13 +270,17 @@ impl Definitions<'_> {
             true => heap.pages() == 0,
             false => self.is_index_of_nothing(table, index.storage, index.predicate_sql.is_none())?,
         };
-        if is_empty {
+        let follows = self.is_online(table);
+        if is_empty && !follows {
             return Ok(());
         }
         let progress = &runtime.control().progress;
         progress.begin(ProgressKind::CreateIndex, table.oid);
         progress.set(COMMAND, command);
         let built = self.build_index_now(table, index, heap.pages(), runtime);
+        if follows && built.is_ok() {
+            self.follow_with_index(index);
+        }
         progress.end();
         built
     }
@@ -245,7 +301,9 @@ impl Definitions<'_> {
         if index.is_in_whole {
             return self.enter_rows(table, index, runtime);
         }
-        let mut sorters = self.gather_keys(table, index, runtime)?;
+        let followed = if self.is_online(table) { Some(self.followed_snapshot(runtime)?) } else { None };
+        let of = KeysOf { snapshot: followed.as_ref(), rows: None };
+        let mut sorters = self.gather_keys(table, index, &of, runtime)?;
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
         progress.set(ROWS_TOTAL, sorters.iter().map(|s| s.count as i64).sum());
@@ -284,15 +342,16 @@ impl Definitions<'_> {
         }
     }
 
-    /// The keys of all rows, to be merged.
+    /// The keys of rows, to be merged.
     pub(super) fn gather_keys(
         &mut self,
         table: &Arc<Table>,
         index: &Arc<Index>,
+        of: &KeysOf<'_>,
         runtime: &dyn Runtime,
     ) -> Result<Vec<KeySorter>> {
         if index.predicate_sql.is_none() && index.keys.iter().all(|k| k.attnum != 0) {
-            return self.collect_column_keys(table, index, runtime);
+            return self.collect_column_keys(table, index, of, runtime);
         }
         if index.is_in_whole
             && self.context().transaction.txn.as_ref().is_some_and(|txn| txn.isolation().keeps_snapshot())
@@ -310,12 +369,20 @@ impl Definitions<'_> {
         let query = TableQuery {
             table: &heap_alone,
             values: std::iter::once(RowValue::Place).chain(keys).collect(),
-            condition: index.predicate_sql.as_deref().map_or(RowCondition::All, RowCondition::True),
+            condition: match (index.predicate_sql.as_deref(), of.rows) {
+                (None, None) => RowCondition::All,
+                (Some(sql), None) => RowCondition::True(sql),
+                (None, Some(rows)) => RowCondition::Among(rows),
+                (Some(sql), Some(rows)) => RowCondition::TrueAmong(sql, rows),
+            },
             is_one: false,
         };
         let classes = self.inverted_classes(index, runtime)?;
         let mut sink = KeySink { sorter: &mut sorter, index, classes: &classes, key: Vec::new() };
-        self.rows_into(&query, runtime, &mut sink)?;
+        match of.snapshot {
+            Some(snapshot) => self.rows_at(&query, snapshot.clone(), runtime, &mut sink)?,
+            None => self.rows_into(&query, runtime, &mut sink)?,
+        };
         Ok(vec![sorter])
     }
 
@@ -324,6 +391,7 @@ impl Definitions<'_> {
         &mut self,
         table: &Arc<Table>,
         index: &Arc<Index>,
+        of: &KeysOf<'_>,
         runtime: &dyn Runtime,
     ) -> Result<Vec<KeySorter>> {
         let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
@@ -334,10 +402,16 @@ impl Definitions<'_> {
             .txn
             .as_mut()
             .ok_or_else(|| Error::internal("no transaction to build an index in"))?;
-        // All that is there now, whatever the transaction's snapshot: others will look for it here.
-        txn.next_command();
-        let snapshot = txn.catalog_snapshot();
-        let shared = matches!(table.persistence, b'p' | b'u') && heap.pages() >= BLOCKS_PER_HELPER;
+        let snapshot = match of.snapshot {
+            Some(snapshot) => snapshot.clone(),
+            // All that is there now, whatever the transaction's snapshot: others will look for it here.
+            None => {
+                txn.next_command();
+                txn.catalog_snapshot()
+            }
+        };
+        let is_large = of.rows.is_none() && heap.pages() >= BLOCKS_PER_HELPER;
+        let shared = matches!(table.persistence, b'p' | b'u') && is_large;
         let helpers = if shared { self.context().settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
         let part = Arc::new(KeyScan {
@@ -358,6 +432,10 @@ impl Definitions<'_> {
             })
         };
         let mut sorter = new_sorter();
+        if let Some(rows) = of.rows {
+            part.collect_among(rows, &mut sorter)?;
+            return Ok(vec![sorter]);
+        }
         part.collect(&mut sorter, runtime, Some(&runtime.control().progress))?;
         let mut sorters = vec![sorter];
         if let Some(team) = team {
@@ -374,7 +452,7 @@ impl Definitions<'_> {
     }
 
     /// Makes sorters, so many of which share the memory that maintenance may take.
-    fn new_key_sorter(&self, sharers: usize) -> impl Fn() -> KeySorter + Clone + Send + Sync + 'static {
+    pub(super) fn new_key_sorter(&self, sharers: usize) -> impl Fn() -> KeySorter + Clone + Send + Sync + 'static {
         let (env, folder) = (self.context().cluster.env.clone(), self.context().cluster.data_dir.clone());
         let budget_bytes = self.context().settings.maintenance_work_mem_bytes as usize / sharers;
         move || KeySorter::new(env.clone(), &folder, budget_bytes)

@@ -10,6 +10,7 @@
 //! Must not know: how entries name their heaps.
 
 use super::Definitions;
+use super::build::KeysOf;
 use super::index::NewIndex;
 use super::key_sort::MergedKeys;
 use crate::client::Runtime;
@@ -182,7 +183,7 @@ impl Definitions<'_> {
     /// Enters the rows of a partition whose index has become a part.
     pub(super) fn enter_rows(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
         let (tree, heap) = self.tree_and_heap(table, index)?;
-        let mut sorters = self.gather_keys(table, index, runtime)?;
+        let mut sorters = self.gather_keys(table, index, &KeysOf::default(), runtime)?;
         let txn = self
             .context_mut()
             .transaction
@@ -238,7 +239,7 @@ impl Definitions<'_> {
 
     fn retire_rows_of(&mut self, table: &Arc<Table>, index: &Arc<Index>, runtime: &dyn Runtime) -> Result<()> {
         let (tree, heap) = self.tree_and_heap(table, index)?;
-        let mut sorters = self.gather_keys(table, index, runtime)?;
+        let mut sorters = self.gather_keys(table, index, &KeysOf::default(), runtime)?;
         let txn = self
             .context_mut()
             .transaction

@@ -63,7 +63,7 @@ impl Definitions<'_> {
         }
         let method = index_class::method_of(s.access_method())?;
         index_class::check_method(s, method)?;
-        let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
+        let table = self.lock_online(&table, self.table_lock(), runtime)?;
         let mut keys = Vec::new();
         let mut names = Vec::new();
         for element in s.index_params() {
@@ -305,7 +305,8 @@ impl Definitions<'_> {
         }
         // The rows of a global temporary table are in storage of the session's own.
         let is_shared = table.persistence != kilndb_catalog::global::GLOBAL;
-        if is_shared && self.is_index_of_nothing(table, storage, new.predicate.is_none())? {
+        let is_alone = is_shared && !self.is_online(table);
+        if is_alone && self.is_index_of_nothing(table, storage, new.predicate.is_none())? {
             return Ok(oid);
         }
         let table = self.context_mut().table_by_oid(table.oid, runtime)?;

@@ -35,6 +35,7 @@ mod index_class;
 mod key_sort;
 mod like;
 mod not_null;
+mod online;
 mod operator_class;
 mod operator_class_objects;
 mod partition;
@@ -143,6 +144,8 @@ pub struct Definitions<'a> {
     deleted: BTreeSet<(Oid, Oid)>,
     /// Relations that have lost attributes, and whose rows may be stored in columns of others.
     narrowed: BTreeSet<Oid>,
+    /// What the command does beside others.
+    online: Option<online::OnlineChange>,
 }
 
 impl<'a> Definitions<'a> {
@@ -155,6 +158,7 @@ impl<'a> Definitions<'a> {
             created: BTreeSet::new(),
             deleted: BTreeSet::new(),
             narrowed: BTreeSet::new(),
+            online: None,
         }
     }
 }
@@ -173,6 +177,7 @@ impl Definitions<'_> {
             txn.next_command();
         }
         let tag = done?;
+        self.finish_online(runtime)?;
         self.settle_dependencies(runtime)?;
         Ok(tag)
     }

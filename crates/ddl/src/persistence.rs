@@ -9,6 +9,7 @@ use super::create_table::KEPT;
 use crate::client::Runtime;
 use crate::host::SequenceState;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
+use kilndb_bind::engine_query::ColumnChange;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{Table, TableKind};
@@ -71,6 +72,8 @@ impl Definitions<'_> {
             return Ok(());
         }
         self.move_table(table, letter, runtime)?;
+        // Sequences do not follow what others draw from them, so they move in the last step.
+        self.finish_online(runtime)?;
         self.move_owned(table, letter, runtime)
     }
 
@@ -122,6 +125,8 @@ impl Definitions<'_> {
         self.refuse_stored_rows(table, runtime)?;
         let letter = storage_letter(to, &self.options_of(table.oid)?);
         self.move_table(table, letter, runtime)?;
+        // Sequences do not follow what others draw from them, so they move in the last step.
+        self.finish_online(runtime)?;
         self.move_owned(table, letter, runtime)
     }
 
@@ -174,8 +179,10 @@ impl Definitions<'_> {
     ) -> Result<RelationId> {
         let (oid, old) = relation;
         let new = self.new_storage(kind, letter)?;
-        self.context().cluster.engine.move_read_locks(old, new)?;
-        self.drop_storage(old)?;
+        if !self.replace_later(old, new) {
+            self.context().cluster.engine.move_read_locks(old, new)?;
+            self.drop_storage(old)?;
+        }
         let shown = if letter == KEPT { UNLOGGED } else { letter };
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relfilenode", Datum::Oid(new.0));
@@ -190,8 +197,11 @@ impl Definitions<'_> {
         for index in &table.indexes {
             self.replace_with((index.oid, index.storage), index.storage_kind(), letter, runtime)?;
         }
-        self.move_rows(table.storage, new, runtime)?;
         let moved = self.context_mut().table_by_oid(table.oid, runtime)?;
+        match self.is_online(table) {
+            true => self.copy_table(table, &moved, ColumnChange::None, runtime)?,
+            false => self.move_rows(table.storage, new, runtime)?,
+        }
         for index in &moved.indexes {
             self.build_index(&moved, index, runtime)?;
         }

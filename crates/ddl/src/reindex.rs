@@ -50,13 +50,7 @@ impl Definitions<'_> {
         if index.oid < FIRST_USER_OID {
             return Err(Error::unsupported("REINDEX of system catalogs is not supported"));
         }
-        let rows = self.context_mut().catalog_lookup(
-            PG_INDEX,
-            PG_INDEX_INDEXRELID_INDEX,
-            &[kilndb_types::Datum::Oid(index.oid)],
-        )?;
-        let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
-        let table = self.context_mut().table_by_oid(row.oid("indrelid"), runtime)?;
+        let table = self.table_of_index(index.oid, runtime)?;
         if let Some((whole, shared)) = self.tree_of_part(&table, index.oid, runtime)? {
             let whole = self.lock_for_ddl(&whole, self.table_lock(), runtime)?;
             return self.rebuild_index(&whole, shared, runtime);
@@ -64,8 +58,15 @@ impl Definitions<'_> {
         if table.kind == TableKind::Partitioned {
             self.context().refuse_in_block("REINDEX INDEX")?;
         }
-        let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
+        let table = self.lock_online(&table, self.table_lock(), runtime)?;
         self.rebuild_index(&table, index.oid, runtime)
+    }
+
+    pub(super) fn table_of_index(&mut self, index: Oid, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        let key = [kilndb_types::Datum::Oid(index)];
+        let rows = self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &key)?;
+        let row = rows.first().ok_or_else(|| Error::internal("an index without a row in pg_index"))?;
+        self.context_mut().table_by_oid(row.oid("indrelid"), runtime)
     }
 
     /// The table and the index whose tree has the entries of a partition's part, which cannot be told from the others'
@@ -98,6 +99,10 @@ impl Definitions<'_> {
         if table.kind == TableKind::Partitioned {
             self.context().refuse_in_block("REINDEX TABLE")?;
         }
+        let table = match table.kind {
+            TableKind::Table => self.lock_online(&table, self.table_lock(), runtime)?,
+            _ => table,
+        };
         if !self.rebuild_indexes(&table, runtime)? {
             self.context().notice(Severity::Notice, format!("table \"{}\" has no indexes to reindex", table.name));
         }
@@ -144,7 +149,10 @@ impl Definitions<'_> {
 
     /// False if there are none. Of a partitioned table: those of its partitions, and trees that these share.
     fn rebuild_indexes(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
-        let table = self.lock_for_ddl(table, self.table_lock(), runtime)?;
+        let table = match self.is_online(table) {
+            true => table.clone(),
+            false => self.lock_for_ddl(table, self.table_lock(), runtime)?,
+        };
         let mut any = false;
         for index in
             table.indexes.iter().filter(|i| !i.is_in_whole && (i.is_global || table.kind != TableKind::Partitioned))

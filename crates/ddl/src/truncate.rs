@@ -140,10 +140,12 @@ impl Definitions<'_> {
             return Ok(new);
         }
         let new = self.new_storage_like(kind, persistence, old)?;
-        if !is_private(old) {
-            self.context().cluster.engine.move_read_locks(old, new)?;
+        if !self.replace_later(old, new) {
+            if !is_private(old) {
+                self.context().cluster.engine.move_read_locks(old, new)?;
+            }
+            self.drop_storage(old)?;
         }
-        self.drop_storage(old)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relfilenode", Datum::Oid(new.0));
             row.set("reltuples", Datum::Float4(-1.0));

@@ -13,6 +13,7 @@ use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
 use crate::buffer::WriteGuard;
 use crate::core::Core;
+use crate::heap::changed_rows::ChangedRows;
 use crate::image::RelationImage;
 use crate::page::{self, PageView, at};
 use crate::space::Space;
@@ -116,6 +117,8 @@ pub struct Relation {
     pub(crate) kind: RelationKind,
     pub(crate) persistence: Persistence,
     pub(crate) dropped: AtomicBool,
+    /// Somebody wants to know which rows change: see [`crate::heap::changed_rows`].
+    pub(crate) is_watched: AtomicBool,
     pub(crate) blocks: AtomicU32,
     /// The heap of an index, if known (for the checker).
     pub(crate) heap: AtomicU32,
@@ -144,6 +147,7 @@ pub struct Relation {
     pub(crate) reads: RelationReads,
     /// The relation is an index with exactly one entry for each row of its heap or heaps, which the checker relies on.
     pub(crate) has_all_rows: AtomicBool,
+    pub(crate) changed_rows: Mutex<Option<Arc<ChangedRows>>>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Relation, extents) == LINE_BYTES);
@@ -382,6 +386,8 @@ impl Directory {
             hints: Mutex::default(),
             unseen: Mutex::default(),
             dropped: AtomicBool::new(false),
+            is_watched: AtomicBool::new(false),
+            changed_rows: Mutex::default(),
             initial: Mutex::default(),
             image: (persistence == Persistence::Kept).then(|| Box::new(RelationImage::new(&core.config.data_dir, id))),
             dead_prefixes: DeadPrefixes::default(),

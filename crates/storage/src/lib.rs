@@ -68,6 +68,7 @@ pub use btree::scan::IndexScan;
 pub use check::{check, check_report};
 pub use directory::Relation;
 pub use engine::Engine;
+pub use heap::changed_rows::ChangeWatch;
 pub use heap::lock::RowAccess;
 pub use heap::write::RetiredKey;
 pub use inspect::{Inspector, LineSink, LogRange};

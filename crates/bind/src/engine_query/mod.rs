@@ -16,7 +16,7 @@ pub use key::{KeyAction, KeyQuery, NewKeyValue};
 pub use key_join::KeyJoin;
 pub use table::{RowCondition, RowValue, TableQuery};
 pub use value::{CallQuery, ValueQuery, ValueSource};
-pub use write::{FillColumn, FillValue, insert_rows};
+pub use write::{ColumnChange, CopyRows, DeleteRows, FillColumn, FillValue, insert_rows};
 
 use super::Binder;
 use super::from::table_columns;

@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain;
 use kilndb_base::RowId;
+use kilndb_types::datum::Array;
 
 /// A value of each row.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,10 @@ pub enum RowCondition<'a> {
     Null(i16),
     /// The row that is there.
     At(RowId),
+    /// The rows that are there.
+    Among(&'a [RowId]),
+    /// Of the rows that are there those for which the kept condition is true.
+    TrueAmong(&'a str, &'a [RowId]),
     /// The value of whose column (by its number) a domain's kept check is false for.
     DomainFalse {
         attnum: i16,
@@ -113,6 +118,8 @@ impl TableQuery<'_> {
                 let wanted = Expr::new(ExprKind::Const(Datum::Tid(rid.block, rid.slot)), oids::TID);
                 Some(binder.make_operator(Some("pg_catalog"), "=", Some(place), wanted, -1)?)
             }
+            RowCondition::Among(rows) => Some(among(rows, rel, binder)?),
+            RowCondition::TrueAmong(sql, rows) => Expr::and_all(vec![among(rows, rel, binder)?, condition(sql)?]),
             RowCondition::DomainFalse { attnum, base, check } => {
                 let mut check = domain::check(check, base, binder.catalog)?;
                 let column = value_of(column_of(self.table, attnum)?, rel).kind;
@@ -126,4 +133,14 @@ impl TableQuery<'_> {
             }
         })
     }
+}
+
+/// `ctid = ANY (…)`: the rows in these places.
+pub(super) fn among(rows: &[RowId], rel: u32, binder: &Binder<'_>) -> Result<Expr> {
+    let place = Expr::column(ColId { rel, att: ATT_CTID }, oids::TID, -1);
+    let elements: Vec<Datum> = rows.iter().map(|rid| Datum::Tid(rid.block, rid.slot)).collect();
+    let dims = if rows.is_empty() { Vec::new() } else { vec![(1, rows.len() as u32)] };
+    let array = Datum::Array(Arc::new(Array { element_type: oids::TID, dims, elements }));
+    let wanted = Expr::new(ExprKind::Const(array), binder.array_of(oids::TID));
+    binder.scalar_array(Some("pg_catalog"), "=", place, wanted, true, -1)
 }

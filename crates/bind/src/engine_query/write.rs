@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::dml::next_value;
+use kilndb_base::RowId;
 
 /// The numbers of an insert's relations begin here: the binder counts from 1 upwards, the planner from the highest
 /// number downwards.
@@ -26,6 +27,106 @@ pub fn insert_rows(source: BoundStatement, table: &Arc<Table>, catalog: &dyn Cat
     Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
 }
 
+/// The difference between the rows of a table and their copies.
+#[derive(Clone, Copy, Debug)]
+pub enum ColumnChange<'a> {
+    None,
+    /// The column of that number is of another type, which the kept expression over the old row has the value for.
+    Converted {
+        attnum: i16,
+        value: &'a str,
+        ty: (Oid, i32),
+    },
+    /// The column of that number is new.
+    Added {
+        attnum: i16,
+        value: FillValue,
+    },
+}
+
+/// Enters rows of one table in another, which has the same columns but for one.
+#[derive(Clone, Debug)]
+pub struct CopyRows<'a> {
+    pub source: &'a Arc<Table>,
+    pub target: &'a Arc<Table>,
+    pub change: ColumnChange<'a>,
+    pub condition: RowCondition<'a>,
+    /// The result's rows are to tell each row's old place, its new one, and the table that it is in now.
+    pub tells_places: bool,
+}
+
+impl EngineQuery for CopyRows<'_> {
+    fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+        let added =
+            |column: &Column| matches!(self.change, ColumnChange::Added { attnum, .. } if attnum == column.attnum);
+        let columns = || self.target.columns.iter().enumerate().filter(|(_, c)| !c.dropped);
+        let mut values: Vec<RowValue<'_>> = Vec::new();
+        for (_, column) in columns().filter(|(_, c)| !added(c)) {
+            values.push(match self.change {
+                ColumnChange::Converted { attnum, value, ty } if attnum == column.attnum => {
+                    RowValue::Assigned(value, ty)
+                }
+                _ => RowValue::Column(column.attnum),
+            });
+        }
+        values.push(RowValue::Place);
+        let place = values.len() as i16;
+        let rows = TableQuery { table: self.source, values, condition: self.condition, is_one: false };
+        let BoundStatement::Query(source) = rows.bind(catalog)? else {
+            return Err(Error::internal("the rows of a table are no query"));
+        };
+        let binder = binder_of(catalog);
+        binder.next_rel.set(FIRST_INSERT_REL);
+        let mut dml = binder.new_dml(DmlKind::Insert, self.target.clone());
+        let mut outputs = (1..).zip(source.targets.iter().filter(|t| !t.junk));
+        for (at, column) in columns() {
+            let value = match self.change {
+                ColumnChange::Added { attnum, value } if attnum == column.attnum => {
+                    // A generated column's value is among the row's rules.
+                    if column.generated != 0 {
+                        continue;
+                    }
+                    value.bind(&binder, self.target, column, dml.new_rel)?
+                }
+                _ => {
+                    let Some((n, output)) = outputs.next() else { break };
+                    let id = ColId { rel: dml.source_rel, att: n };
+                    binder.assign(Expr::column(id, output.expr.ty, output.expr.typmod), column, self.target)?
+                }
+            };
+            dml.assignments.push(Assignment { column: at, expr: value });
+        }
+        if self.tells_places {
+            let system = |rel, att, ty| Expr::column(ColId { rel, att }, ty, -1);
+            dml.returning = vec![
+                target(system(dml.source_rel, place, oids::TID), "old"),
+                target(system(dml.new_rel, ATT_CTID, oids::TID), "new"),
+                target(system(dml.new_rel, ATT_TABLEOID, oids::OID), "tableoid"),
+            ];
+        }
+        dml.source = Some(source);
+        binder.row_rules(self.target, dml.new_rel, &mut dml)?;
+        Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
+    }
+}
+
+/// Deletes the rows of a table that are in these places.
+#[derive(Clone, Debug)]
+pub struct DeleteRows<'a> {
+    pub table: &'a Arc<Table>,
+    pub rows: &'a [RowId],
+}
+
+impl EngineQuery for DeleteRows<'_> {
+    fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+        let binder = binder_of(catalog);
+        let mut dml = binder.new_dml(DmlKind::Delete, self.table.clone());
+        dml.indexes = binder.bind_indexes(self.table, dml.new_rel)?;
+        let filter = super::table::among(self.rows, dml.rel, &binder)?;
+        Ok(change_of(dml, Some(filter)))
+    }
+}
+
 /// What rows get in a column that is new.
 #[derive(Clone, Copy, Debug)]
 pub enum FillValue {
@@ -33,6 +134,15 @@ pub enum FillValue {
     Default,
     /// The next value of a sequence, for an identity column.
     Sequence(Oid),
+}
+
+impl FillValue {
+    fn bind(self, binder: &Binder<'_>, table: &Table, column: &Column, rel: u32) -> Result<Expr> {
+        match self {
+            FillValue::Default => binder.default_of(table, column, rel),
+            FillValue::Sequence(sequence) => binder.assign(next_value(sequence), column, table),
+        }
+    }
 }
 
 /// Gives every row of a table a value in one column.
@@ -53,10 +163,7 @@ impl EngineQuery for FillColumn<'_> {
         let column = &self.table.columns[place];
         // A generated column's value is among the row's rules.
         if column.generated == 0 {
-            let expr = match self.value {
-                FillValue::Default => binder.default_of(self.table, column, dml.rel)?,
-                FillValue::Sequence(sequence) => binder.assign(next_value(sequence), column, self.table)?,
-            };
+            let expr = self.value.bind(&binder, self.table, column, dml.rel)?;
             dml.assignments.push(Assignment { column: place, expr });
         }
         binder.row_rules(self.table, dml.new_rel, &mut dml)?;

@@ -97,6 +97,8 @@ pub struct SessionSettings {
     /// Threads that may help with a query, and with making an index.
     pub helpers_per_query: usize,
     pub helpers_per_index: usize,
+    /// Long changes of tables are made beside the load.
+    pub online_ddl: bool,
     pub maintenance_work_mem_bytes: u64,
     pub log: LogSwitches,
     pub default_isolation: IsolationName,
@@ -134,6 +136,7 @@ impl SessionSettings {
             hash_mem_bytes: 0,
             helpers_per_query: 0,
             helpers_per_index: 0,
+            online_ddl: true,
             maintenance_work_mem_bytes: 0,
             log: LogSwitches::default(),
             default_isolation: "read committed",

@@ -255,6 +255,11 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     setting("maintenance_work_mem").effect(|s, v| s.maintenance_work_mem_bytes = whole(v) * 1024),
     // Frames are larger than PostgreSQL's, and so are the stacks.
     setting("max_stack_depth").default("40960").check(checks::stack_depth),
+    setting("online_ddl").default("on").effect(|s, v| s.online_ddl = is_on(v)).own(
+        Kind::Bool,
+        Context::User,
+        "Client Connection Defaults / Statement Behavior",
+    ),
     setting(STATEMENT_MEM_LIMIT).default("0").own(Kind::Integer, Context::User, MEMORY).range(Some("kB"), 0.0, KB_MAX),
     setting("server_mem_limit").default("0").own(Kind::Integer, Context::Postmaster, MEMORY).range(
         Some("kB"),

@@ -3,6 +3,7 @@
 //! Must not know: columns, keys, which statement changes a row.
 
 pub mod bulk;
+pub mod changed_rows;
 pub mod lock;
 pub mod many;
 pub mod page;

@@ -132,7 +132,7 @@ impl Relation {
         Ok(self.row_word(rid)? != Some(word))
     }
     /// The word of a row's slot.
-    fn row_word(&self, rid: RowId) -> Result<Option<u64>> {
+    pub(super) fn row_word(&self, rid: RowId) -> Result<Option<u64>> {
         let id = self.id;
         self.core.pool.read(self.pid(rid.block)?, |v| {
             if v.is(crate::page::KIND_HEAP, id, rid.block) { hp::word(v, usize::from(rid.slot)) } else { None }
@@ -209,7 +209,7 @@ impl Relation {
         }
     }
     /// Calls `f` for each row item of the block: slot, word, payload. Restarts when the page changed meanwhile.
-    fn items<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
+    pub(super) fn items<R>(&self, block: u32, mut f: impl FnMut(PageView) -> R) -> Result<Option<R>> {
         if block >= self.pages() {
             return Ok(None);
         }

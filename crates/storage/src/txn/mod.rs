@@ -767,6 +767,9 @@ impl Transaction {
         let done = core.emit_undoable(relation, ReservedUndo { place, record, body: &mut body }, &ops, which, pages);
         self.body = body;
         done?;
+        if relation.is_watched.load(SeqCst) {
+            relation.note_changed(record);
+        }
         Ok(address)
     }
     /// Keeps undo and snapshots' horizon where they are while it lives.

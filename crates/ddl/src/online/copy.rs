@@ -1,0 +1,220 @@
+//! A table's new heap that follows the rows of the old one.
+//!
+//! A copied row has another place, so a tree of its own keeps for each old place the table that the row is in now (of a
+//! table that becomes partitioned one of several) and its place there. A row that has changed is deleted and copied once
+//! more, with its entries in the new indexes.
+
+use super::{Definitions, ROWS_AT_ONCE};
+use crate::client::Runtime;
+use crate::key_sort::{KeySorter, MergedKeys};
+use crate::persistence::UNLOGGED;
+use kilndb_base::{Error, Oid, RelationId, Result, RowId};
+use kilndb_bind::engine_query::{ColumnChange, CopyRows, DeleteRows, FillValue, RowCondition};
+use kilndb_catalog::{AccessMethod, Table};
+use kilndb_exec::RowSink;
+use kilndb_storage::{IndexInsert, Snapshot, Uniqueness};
+use kilndb_types::Datum;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+/// The access method of the tree that keeps places.
+const BTREE: Oid = 403;
+
+/// A copy of a table, which follows it.
+pub(crate) struct CopiedTable {
+    pub source: Arc<Table>,
+    /// The OID of the table that the copies are in; its description is read anew in each round.
+    pub target: Oid,
+    pub change: OwnedChange,
+    /// The tree of places.
+    pub places: RelationId,
+}
+
+/// A [`ColumnChange`] that outlives the command's parts.
+#[derive(Clone, Debug)]
+pub(crate) enum OwnedChange {
+    None,
+    Converted { attnum: i16, value: String, ty: (Oid, i32) },
+    Added { attnum: i16, value: FillValue },
+}
+
+impl OwnedChange {
+    fn of(change: &ColumnChange<'_>) -> OwnedChange {
+        match *change {
+            ColumnChange::None => OwnedChange::None,
+            ColumnChange::Converted { attnum, value, ty } => {
+                OwnedChange::Converted { attnum, value: value.to_string(), ty }
+            }
+            ColumnChange::Added { attnum, value } => OwnedChange::Added { attnum, value },
+        }
+    }
+    fn borrowed(&self) -> ColumnChange<'_> {
+        match self {
+            OwnedChange::None => ColumnChange::None,
+            OwnedChange::Converted { attnum, value, ty } => ColumnChange::Converted { attnum: *attnum, value, ty: *ty },
+            OwnedChange::Added { attnum, value } => ColumnChange::Added { attnum: *attnum, value: *value },
+        }
+    }
+}
+
+/// The tree's key of a copied row, and the row's new place.
+fn place_key(old: RowId, table: Oid) -> [u8; 12] {
+    let mut key = [0; 12];
+    key[..8].copy_from_slice(&old.to_u64().to_be_bytes());
+    key[8..].copy_from_slice(&table.to_be_bytes());
+    key
+}
+
+struct PlaceSink<'a>(&'a mut dyn FnMut(&[u8], RowId) -> Result<()>);
+
+impl RowSink for PlaceSink<'_> {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        let [Datum::Tid(block, slot), Datum::Tid(new_block, new_slot), Datum::Oid(table)] = values else {
+            return Err(Error::internal("a copied row without its places"));
+        };
+        let old = RowId { block: *block, slot: *slot };
+        (self.0)(&place_key(old, *table), RowId { block: *new_block, slot: *new_slot })
+    }
+}
+
+impl Definitions<'_> {
+    /// Copies all rows of `source` into the new storage that `target` describes. Indexes and what else holds for the rows
+    /// are the caller's business; beside others the copy follows the source from now on.
+    pub(crate) fn copy_table(
+        &mut self,
+        source: &Arc<Table>,
+        target: &Arc<Table>,
+        change: ColumnChange<'_>,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let bare = Arc::new(bare(target));
+        let follows = self.is_online(source);
+        let query = CopyRows { source, target: &bare, change, condition: RowCondition::All, tells_places: follows };
+        if !follows {
+            self.rows_into(&query, runtime, &mut crate::host::NullSink)?;
+            return self.next_command();
+        }
+        let snapshot = self.followed_snapshot(runtime)?;
+        let mut sorter = self.new_key_sorter(1)();
+        self.rows_at(&query, snapshot, runtime, &mut PlaceSink(&mut |key, new| sorter.push(key, new, false)))?;
+        self.next_command()?;
+        let places = self.tree_of_places(sorter, runtime)?;
+        let (source, change) = (source.clone(), OwnedChange::of(&change));
+        self.follow_with_copy(CopiedTable { source, target: target.oid, change, places });
+        Ok(())
+    }
+
+    fn tree_of_places(&mut self, sorter: KeySorter, runtime: &dyn Runtime) -> Result<RelationId> {
+        let places = self.new_storage(AccessMethod::of(BTREE).storage_kind(), UNLOGGED)?;
+        let tree = self.context().cluster.engine.relation(places)?;
+        let mut sorters = [sorter];
+        let mut entries = MergedKeys::new(&mut sorters)?.map(|entry| entry.map(|(key, rid, _)| (key, rid)));
+        tree.index_build(self.writer()?, &mut entries, runtime)?;
+        Ok(places)
+    }
+
+    /// The copies of these rows become what the snapshot sees.
+    pub(super) fn follow_copy(
+        &mut self,
+        copy: &CopiedTable,
+        rows: &[RowId],
+        now: &Snapshot,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        // All old copies go before the first new one comes: a key may have gone from one row to another.
+        for rows in rows.chunks(ROWS_AT_ONCE) {
+            self.delete_copies(copy, rows, runtime)?;
+        }
+        let target = self.context_mut().table_by_oid(copy.target, runtime)?;
+        let target = Arc::new(without_references(&target));
+        for rows in rows.chunks(ROWS_AT_ONCE) {
+            let query = CopyRows {
+                source: &copy.source,
+                target: &target,
+                change: copy.change.borrowed(),
+                condition: RowCondition::Among(rows),
+                tells_places: true,
+            };
+            let mut made = Vec::new();
+            let mut sink = |key: &[u8], new| {
+                made.push((key.to_vec(), new));
+                Ok(())
+            };
+            self.rows_at(&query, now.clone(), runtime, &mut PlaceSink(&mut sink))?;
+            self.next_command()?;
+            self.note_places(copy.places, &made, runtime)?;
+        }
+        Ok(())
+    }
+
+    fn note_places(&mut self, places: RelationId, made: &[(Vec<u8>, RowId)], runtime: &dyn Runtime) -> Result<()> {
+        let tree = self.context().cluster.engine.relation(places)?;
+        for (key, new) in made {
+            // The tree has no heap: its entries lead nowhere.
+            let inserted = tree.index_insert(self.writer()?, &tree, key, *new, Uniqueness::NotUnique, runtime)?;
+            assert!(inserted == IndexInsert::Inserted, "the place of a copied row is noted once");
+        }
+        Ok(())
+    }
+
+    fn delete_copies(&mut self, copy: &CopiedTable, rows: &[RowId], runtime: &dyn Runtime) -> Result<()> {
+        let tree = self.context().cluster.engine.relation(copy.places)?;
+        let mut of_tables: BTreeMap<Oid, Vec<RowId>> = BTreeMap::new();
+        for old in rows {
+            let (lower, upper) = (place_key(*old, 0).to_vec(), place_key(*old, Oid::MAX).to_vec());
+            let mut scan = tree.index_scan(Bound::Included(lower), Bound::Included(upper), false);
+            let (mut keys, mut ends, mut rids) = (Vec::new(), Vec::new(), Vec::new());
+            loop {
+                let has_more = scan.next_batch(&mut keys, &mut ends, &mut rids)?;
+                let mut start = 0;
+                for (n, (rid, end)) in rids.iter().zip(&ends).enumerate() {
+                    let key = &keys[start..*end as usize];
+                    start = *end as usize;
+                    let table = key.last_chunk().map_or(0, |oid| Oid::from_be_bytes(*oid));
+                    if !scan.is_retired(n) {
+                        of_tables.entry(table).or_default().push(*rid);
+                        tree.index_retire(self.writer()?, key, *rid)?;
+                    }
+                }
+                keys.clear();
+                ends.clear();
+                rids.clear();
+                if !has_more {
+                    break;
+                }
+            }
+        }
+        for (table, rows) in of_tables {
+            let table = self.context_mut().table_by_oid(table, runtime)?;
+            let table = Arc::new(without_references(&table));
+            for rows in rows.chunks(ROWS_AT_ONCE) {
+                self.rows_into(&DeleteRows { table: &table, rows }, runtime, &mut crate::host::NullSink)?;
+            }
+            self.next_command()?;
+        }
+        Ok(())
+    }
+
+    fn next_command(&mut self) -> Result<()> {
+        self.writer()?.next_command();
+        Ok(())
+    }
+}
+
+/// The table as its first copies need it: all that holds for its rows is seen to afterwards.
+fn bare(table: &Table) -> Table {
+    let mut bare = without_references(table);
+    (bare.indexes, bare.checks) = Default::default();
+    bare.columns.iter_mut().for_each(|c| c.not_null = false);
+    bare
+}
+
+/// The table without what concerns other tables: the rows are those that it has had, so their references hold.
+fn without_references(table: &Table) -> Table {
+    let mut alone = table.clone();
+    (alone.foreign_keys, alone.referenced_by, alone.triggers) = Default::default();
+    // Rows that were there before a constraint need not fulfil it.
+    alone.checks.retain(|check| check.validated);
+    alone
+}

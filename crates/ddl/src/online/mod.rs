@@ -1,0 +1,225 @@
+//! Changes of a table's structure beside the load: what takes long (copying rows, filling an index) is done while others
+//! read and write, and follows what they change; the lock that the command needs is taken for the last step alone.
+//! (PostgreSQL has nothing like it but CREATE INDEX and REINDEX CONCURRENTLY.)
+//!
+//! Invariants
+//! 1. Everything happens in one transaction. Nobody sees any of it before its commit, and a crash, an error or a cancel
+//!    at any moment leaves the table as it was.
+//! 2. Until the last step the command holds SHARE UPDATE EXCLUSIVE: no other definition of the table, but any statement.
+//! 3. A follower (an index, a copy) is what the snapshot of the last round says: all rows that have changed since are
+//!    noted by the watch ([`kilndb_storage::ChangeWatch`]). With the lock held and no row noted it is up to date.
+//! 4. What others use (the old storage, its read locks) is touched only with the lock held.
+//!
+//! Must not know: what a command changes in the system tables.
+
+mod copy;
+mod index;
+mod lock;
+
+pub(crate) use copy::CopiedTable;
+
+use super::Definitions;
+use crate::client::Runtime;
+use crate::context::Block;
+use kilndb_base::{Oid, RelationId, Result};
+use kilndb_catalog::{Index, Table, TableKind};
+use kilndb_storage::{ChangeWatch, LockMode, Snapshot, WaitPolicy, is_private};
+use kilndb_syntax::raw::{AlterTableType as A, ConstrType};
+use kilndb_syntax::{Node, nodes};
+use std::sync::Arc;
+
+/// With so few changed rows in a round the rest is left to the last step.
+const FEW_ROWS: usize = 200;
+/// Rounds before the last step, if writers are as fast as this follows them.
+const MOST_ROUNDS: usize = 30;
+/// Rows that one plan looks up by their places.
+const ROWS_AT_ONCE: usize = 1024;
+
+/// A change beside the load that has begun.
+pub(crate) struct OnlineChange {
+    /// The table as others have it.
+    source: Arc<Table>,
+    /// The lock that the last step takes.
+    lock: LockMode,
+    watch: Option<Watched>,
+    followers: Vec<Follower>,
+    /// Storage that others use until the last step, and what takes its place.
+    replaced: Vec<(RelationId, RelationId)>,
+}
+
+/// The table's heap is watched.
+pub(crate) struct Watched {
+    watch: ChangeWatch,
+    /// The snapshot that the followers are up to date with.
+    seen: Snapshot,
+}
+
+/// What follows the table's rows.
+enum Follower {
+    /// An index that is new, or has new storage, on the table's own heap.
+    Index(Oid),
+    /// The table's new heap, with its indexes.
+    Copy(CopiedTable),
+}
+
+/// Whether an ALTER TABLE has one part, and that may read or write all rows.
+pub(super) fn is_long(s: &nodes::AlterTableStmt) -> bool {
+    let mut parts = s.cmds().iter();
+    let (Some(Node::AlterTableCmd(c)), None) = (parts.next(), parts.next()) else { return false };
+    match (c.subtype, c.def()) {
+        (A::AT_AddColumn | A::AT_AlterColumnType | A::AT_SetLogged | A::AT_SetUnLogged, _) => true,
+        (A::AT_AddConstraint, Node::Constraint(k)) => {
+            matches!(k.contype, ConstrType::CONSTR_PRIMARY | ConstrType::CONSTR_UNIQUE) && k.indexname().is_none()
+        }
+        _ => false,
+    }
+}
+
+impl Definitions<'_> {
+    /// Locks a table for a command that needs the lock `full`, for its last step alone if it can do the rest beside
+    /// others.
+    pub(super) fn lock_online(&mut self, table: &Table, full: LockMode, runtime: &dyn Runtime) -> Result<Arc<Table>> {
+        if !self.may_be_online(table) {
+            return self.lock_for_ddl(table, full, runtime);
+        }
+        self.refuse_if_running(table, full)?;
+        // Who has a lock that only this one conflicts with, and not the one that the command is known for, is not waited
+        // for.
+        let weak = LockMode::ShareUpdateExclusive;
+        if !self.context_mut().lock_table(table.oid, weak, WaitPolicy::NoWait, runtime)? {
+            return self.lock_for_ddl(table, full, runtime);
+        }
+        let source = self.context_mut().table_by_oid(table.oid, runtime)?;
+        if !self.may_be_online(&source) {
+            return self.lock_for_ddl(table, full, runtime);
+        }
+        self.online = Some(OnlineChange {
+            source: source.clone(),
+            lock: full,
+            watch: None,
+            followers: Vec::new(),
+            replaced: Vec::new(),
+        });
+        Ok(source)
+    }
+
+    /// Whether a command about the table can be done beside others: by itself, not in a block whose later statements
+    /// would find a lock that they did not ask for.
+    fn may_be_online(&self, table: &Table) -> bool {
+        let context = self.context();
+        let is_alone = context.transaction.block == Block::Implicit && context.routine_depth == 0;
+        context.settings.online_ddl
+            && is_alone
+            && self.online.is_none()
+            && table.kind == TableKind::Table
+            && matches!(table.persistence, b'p' | b'u')
+            && !table.is_catalog
+            && !is_private(table.storage)
+            && !table.indexes.iter().any(|index| index.is_in_whole || index.is_global)
+    }
+
+    /// Whether the heap that this description of the table has is one that others go on writing to.
+    pub(super) fn is_online(&self, table: &Table) -> bool {
+        self.online.as_ref().is_some_and(|online| online.source.storage == table.storage)
+    }
+
+    /// The snapshot of the watched table that a follower begins with.
+    pub(super) fn followed_snapshot(&mut self, runtime: &dyn Runtime) -> Result<Snapshot> {
+        let internal = || kilndb_base::Error::internal("no change of a table is going on beside others");
+        let online = self.online.as_ref().ok_or_else(internal)?;
+        if let Some(watched) = &online.watch {
+            return Ok(watched.seen.clone());
+        }
+        let heap = self.context().cluster.engine.relation(online.source.storage)?;
+        let watch = heap.watch_changes()?;
+        let seen = self.newest_snapshot()?;
+        watch.note_unsettled(&seen, runtime)?;
+        if let Some(online) = &mut self.online {
+            online.watch = Some(Watched { watch, seen: seen.clone() });
+        }
+        Ok(seen)
+    }
+
+    /// All that is committed by now, and what the transaction has done itself.
+    fn newest_snapshot(&mut self) -> Result<Snapshot> {
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
+            txn.next_command();
+        }
+        self.context_mut().catalog_snapshot()
+    }
+
+    /// The index is filled with what the first snapshot has, and is kept up to date from now on.
+    pub(super) fn follow_with_index(&mut self, index: &Index) {
+        if let Some(online) = &mut self.online {
+            online.followers.push(Follower::Index(index.oid));
+        }
+    }
+
+    /// The copy is filled with what the first snapshot has, and is kept up to date from now on.
+    pub(super) fn follow_with_copy(&mut self, copy: CopiedTable) {
+        if let Some(online) = &mut self.online {
+            online.followers.push(Follower::Copy(copy));
+        }
+    }
+
+    /// Old storage goes with the last step. False: nobody else uses it, so it can go now.
+    pub(super) fn replace_later(&mut self, old: RelationId, new: RelationId) -> bool {
+        let Some(online) = &mut self.online else { return false };
+        let is_used = online.source.storage == old || online.source.indexes.iter().any(|index| index.storage == old);
+        if is_used {
+            online.replaced.push((old, new));
+        }
+        is_used
+    }
+
+    /// The last step: the lock, what has changed since the last round, and the end of the old storage.
+    pub(super) fn finish_online(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let Some(mut online) = self.online.take() else { return Ok(()) };
+        self.catch_up(&mut online, runtime)?;
+        self.take_full_lock(&mut online, runtime)?;
+        while online.watch.as_ref().is_some_and(|watched| !watched.watch.is_empty()) {
+            self.follow_changes(&mut online, runtime)?;
+        }
+        for (old, new) in std::mem::take(&mut online.replaced) {
+            self.context().cluster.engine.move_read_locks(old, new)?;
+            self.drop_storage(old)?;
+        }
+        for follower in online.followers {
+            if let Follower::Copy(copy) = follower {
+                self.drop_storage(copy.places)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Rounds until little is left.
+    fn catch_up(&mut self, online: &mut OnlineChange, runtime: &dyn Runtime) -> Result<()> {
+        if online.watch.is_none() {
+            return Ok(());
+        }
+        for _ in 0..MOST_ROUNDS {
+            if self.follow_changes(online, runtime)? <= FEW_ROWS {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// A round: the followers become what the newest snapshot says. Returns how many rows were looked at.
+    fn follow_changes(&mut self, online: &mut OnlineChange, runtime: &dyn Runtime) -> Result<usize> {
+        let Some(watched) = &mut online.watch else { return Ok(0) };
+        let now = self.newest_snapshot()?;
+        let rows = watched.watch.take();
+        for follower in &online.followers {
+            match follower {
+                Follower::Index(index) => self.follow_index(*index, &rows, (&watched.seen, &now), runtime)?,
+                Follower::Copy(copy) => self.follow_copy(copy, &rows, &now, runtime)?,
+            }
+        }
+        for rid in &rows {
+            watched.watch.note_if_unsettled(*rid, &now)?;
+        }
+        watched.seen = now;
+        Ok(rows.len())
+    }
+}
