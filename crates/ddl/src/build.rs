@@ -2,6 +2,7 @@
 
 use super::Definitions;
 use super::key_sort::{KeySorter, MergedKeys};
+use super::older_keys::OlderKeys;
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
 use crate::host::RowsSink;
 use kilndb_base::park::Park;
@@ -49,7 +50,7 @@ struct KeySink<'a> {
     key: Vec<u8>,
 }
 
-/// The key of a row, or in an index of terms, whose classes these are, its terms.
+/// The key of a row, or in an index of terms, whose classes these are, its terms: as the index keeps them.
 fn push_entries(
     index: &Index,
     classes: &[InvertedClass],
@@ -301,8 +302,12 @@ impl Definitions<'_> {
         if index.is_in_whole {
             return self.enter_rows(table, index, runtime);
         }
-        let followed = if self.is_online(table) { Some(self.followed_snapshot(runtime)?) } else { None };
-        let of = KeysOf { snapshot: followed.as_ref(), rows: None };
+        // All that is there now, whatever the transaction's snapshot: others will look for it here.
+        let seen = match self.is_online(table) {
+            true => self.followed_snapshot(runtime)?,
+            false => self.newest_snapshot()?,
+        };
+        let of = KeysOf { snapshot: Some(&seen), rows: None };
         let mut sorters = self.gather_keys(table, index, &of, runtime)?;
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
@@ -336,10 +341,11 @@ impl Definitions<'_> {
             Ok((key, rid))
         });
         let built = tree.index_build(txn, &mut entries, runtime);
-        match duplicate {
-            Some(rid) => Err(self.duplicate_error(table, index, rid, runtime)?),
-            None => built,
+        if let Some(rid) = duplicate {
+            return Err(self.duplicate_error(table, index, rid, runtime)?);
         }
+        built?;
+        self.add_older_keys(table, index, OlderKeys { than: &seen, since: None }, runtime)
     }
 
     /// The keys of rows, to be merged.

@@ -35,6 +35,7 @@ mod index_class;
 mod key_sort;
 mod like;
 mod not_null;
+mod older_keys;
 mod online;
 mod operator_class;
 mod operator_class_objects;

@@ -144,6 +144,9 @@ fn index_rows(
         (None, Some(tree)) => (access.index.oid, tree),
         (None, None) => return Err(Error::internal("an index of a partitioned table has no entries of its own")),
     };
+    if tree.is_newer_than(&cx.snapshot) {
+        return Ok(BitmapRows::Everything);
+    }
     let mut scan = tree.term_scan(&cx.snapshot)?;
     rt.count_searches(access.shown, 1);
     let pending: Vec<PendingTerm> = all.wanted.iter().map(|w| PendingTerm::of(w, &*scan)).collect();

@@ -12,8 +12,8 @@
 use crate::api::{Persistence, RelationKind};
 use crate::btree::dead_prefix::DeadPrefixes;
 use crate::buffer::WriteGuard;
+use crate::changed_rows::ChangedRows;
 use crate::core::Core;
-use crate::heap::changed_rows::ChangedRows;
 use crate::image::RelationImage;
 use crate::page::{self, PageView, at};
 use crate::space::Space;
@@ -117,7 +117,7 @@ pub struct Relation {
     pub(crate) kind: RelationKind,
     pub(crate) persistence: Persistence,
     pub(crate) dropped: AtomicBool,
-    /// Somebody wants to know which rows change: see [`crate::heap::changed_rows`].
+    /// Somebody wants to know which rows change: see [`crate::heap::watch`].
     pub(crate) is_watched: AtomicBool,
     pub(crate) blocks: AtomicU32,
     /// The heap of an index, if known (for the checker).
@@ -148,6 +148,8 @@ pub struct Relation {
     /// The relation is an index with exactly one entry for each row of its heap or heaps, which the checker relies on.
     pub(crate) has_all_rows: AtomicBool,
     pub(crate) changed_rows: Mutex<Option<Arc<ChangedRows>>>,
+    /// The relation is an index that was made of what this CSN sees: see [`Relation::set_made_of`].
+    pub(crate) made_of_csn: AtomicU64,
 }
 
 const _: () = assert!(std::mem::offset_of!(Relation, extents) == LINE_BYTES);
@@ -388,6 +390,7 @@ impl Directory {
             dropped: AtomicBool::new(false),
             is_watched: AtomicBool::new(false),
             changed_rows: Mutex::default(),
+            made_of_csn: AtomicU64::new(0),
             initial: Mutex::default(),
             image: (persistence == Persistence::Kept).then(|| Box::new(RelationImage::new(&core.config.data_dir, id))),
             dead_prefixes: DeadPrefixes::default(),

@@ -23,8 +23,8 @@ use crate::ssi::locks::{ReadLockInfo, ReadLockLimits};
 use crate::stats::{ACTORS, IoActor, IoObject, Stats, StatsGroup, act_as};
 use crate::sync_switch::SyncSwitch;
 use crate::tuning::Tuning;
-use crate::txn::Transaction;
 use crate::txn::table::{FIRST_CSN, XidTable};
+use crate::txn::{Snapshot, Transaction};
 use crate::undo::Undo;
 use crate::wal::Log;
 use crate::wal::frame::SEGMENT;
@@ -260,6 +260,13 @@ impl Engine {
     pub fn move_read_locks(&self, from: RelationId, to: RelationId) -> Result<()> {
         self.core.ssi.move_locks(from.0, &*self.relation(to)?);
         Ok(())
+    }
+    /// The snapshots of others that are older than this one, as of now: each with its CSN, and with this one's own
+    /// changes. What one of them sees may go as soon as its owner ends; then it sees something newer.
+    pub fn older_snapshots(&self, than: &Snapshot) -> Vec<Snapshot> {
+        let csns = self.core.snapshots.live(than.csn).csns();
+        let older = csns.into_iter().filter(|csn| *csn < than.csn);
+        older.map(|csn| Snapshot { csn, reader: None, ..than.clone() }).collect()
     }
     pub fn checkpoint(&self, park: &dyn Park) -> Result<()> {
         self.checkpointer.request(0, park)

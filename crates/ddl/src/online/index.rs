@@ -4,6 +4,7 @@ use super::{Definitions, ROWS_AT_ONCE};
 use crate::build::KeysOf;
 use crate::client::Runtime;
 use crate::key_sort::{KeySorter, MergedKeys};
+use crate::older_keys::OlderKeys;
 use kilndb_base::{Error, Result, RowId, sqlstate};
 use kilndb_base::{Oid, hash::HashMap};
 use kilndb_catalog::{Index, Table};
@@ -32,6 +33,7 @@ impl Definitions<'_> {
                 self.follow_terms(&storage, rows, terms)?;
                 runtime.checkpoint()?;
             }
+            storage.set_made_of(now);
             return Ok(());
         }
         // All old entries go before the first new one comes: a key may have gone from one row to another.
@@ -48,7 +50,8 @@ impl Definitions<'_> {
         }
         let mut added = self.new_key_sorter(1)();
         self.retire_keys(&storage, (&mut old, &mut new), &mut added)?;
-        self.insert_keys(&table, &index, &storage, added, runtime)
+        self.insert_keys(&table, &index, &storage, added, runtime)?;
+        self.add_older_keys(&table, &index, OlderKeys { than: now, since: Some((before, rows)) }, runtime)
     }
 
     fn followed_index(&mut self, index: Oid, runtime: &dyn Runtime) -> Result<(Arc<Table>, Arc<Index>)> {
@@ -75,7 +78,7 @@ impl Definitions<'_> {
                 (Some(gone), Some(come)) => (&gone.0, gone.1).cmp(&(&come.0, come.1)),
             };
             match (order, &gone, &come) {
-                (Ordering::Less, Some((key, rid, _)), _) => storage.index_retire(self.writer()?, key, *rid)?,
+                (Ordering::Less, Some((key, rid, _)), _) => storage.index_retire_kept(self.writer()?, key, *rid)?,
                 (Ordering::Greater, _, Some((key, rid, has_null))) => added.push(key, *rid, *has_null)?,
                 _ => {}
             }
@@ -104,7 +107,8 @@ impl Definitions<'_> {
             }
             let is_unique = index.unique && !has_null;
             let uniqueness = if is_unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
-            if storage.index_insert(self.writer()?, &heap, &key, rid, uniqueness, runtime)? != IndexInsert::Inserted {
+            let entry = (&*key, rid);
+            if storage.index_insert_kept(self.writer()?, &heap, entry, uniqueness, runtime)? != IndexInsert::Inserted {
                 return Err(self.duplicate_error(table, index, rid, runtime)?);
             }
         }
@@ -123,11 +127,6 @@ impl Definitions<'_> {
             storage.change_terms(self.writer()?, *rid, TermChange::Updated(terms))?;
         }
         Ok(())
-    }
-
-    pub(super) fn writer(&mut self) -> Result<&mut kilndb_storage::Transaction> {
-        let txn = self.context_mut().transaction.txn.as_mut();
-        txn.ok_or_else(|| Error::internal("no transaction to follow a table in"))
     }
 }
 

@@ -141,7 +141,7 @@ impl Definitions<'_> {
     }
 
     /// All that is committed by now, and what the transaction has done itself.
-    fn newest_snapshot(&mut self) -> Result<Snapshot> {
+    pub(super) fn newest_snapshot(&mut self) -> Result<Snapshot> {
         if let Some(txn) = &mut self.context_mut().transaction.txn {
             txn.next_command();
         }

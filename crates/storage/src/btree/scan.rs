@@ -48,6 +48,8 @@ pub struct IndexScan {
     reader: Option<Arc<Reader>>,
     /// Places in the last batch of entries that are retired, in order.
     retired: Vec<u32>,
+    /// The index is newer than the snapshot, so that entries may lead to versions with other keys.
+    compares_all: bool,
 }
 
 /// Over entries at the start of a scan whose rows are deleted.
@@ -95,6 +97,7 @@ impl Relation {
             walk: None,
             reader: None,
             retired: Vec::new(),
+            compares_all: false,
         }
     }
     /// As [`Relation::index_scan`], with bounds that are keys of rows, for reads that a serializable transaction answers for.
@@ -111,6 +114,7 @@ impl Relation {
         let snapshot = snapshot.of(self)?;
         let (lower, upper) = self.kept_bounds(lower, upper);
         let mut scan = self.index_scan(lower, upper, backward);
+        scan.compares_all = self.is_newer_than(snapshot);
         if let Some(reader) = self.watched(&snapshot.reader)? {
             if whole_key {
                 self.note_key(reader, &scan.from.0);
@@ -219,10 +223,11 @@ impl IndexScan {
     fn before_end(&self, e: &node::NodeEntry<'_>) -> bool {
         self.to.as_ref().is_none_or(|to| node::compare(e, KeyAndRow(&to.0, to.1)) == Ordering::Less)
     }
-    /// Whether the entry whose row id is at this place in `rids`, after the last [`IndexScan::next_batch`], is retired.
+    /// Whether the entry whose row id is at this place in `rids`, after the last [`IndexScan::next_batch`], is retired, or
+    /// may be for the snapshot.
     #[inline]
     pub fn is_retired(&self, at: usize) -> bool {
-        !self.retired.is_empty() && self.retired.binary_search(&(at as u32)).is_ok()
+        self.compares_all || !self.retired.is_empty() && self.retired.binary_search(&(at as u32)).is_ok()
     }
     /// Appends up to about one leaf's entries: keys into `keys` (end offsets in `ends`) and row ids. False at the end.
     pub fn next_batch(&mut self, keys: &mut Vec<u8>, ends: &mut Vec<u32>, rids: &mut Vec<RowId>) -> Result<bool> {
@@ -269,6 +274,7 @@ impl IndexScan {
             walk: None,
             reader: None,
             retired: Vec::new(),
+            compares_all: false,
         };
         self.retired.clear();
         while again.read_batch(keys, ends, rids)? {

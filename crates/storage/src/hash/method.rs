@@ -68,6 +68,12 @@ impl IndexMethod for Hash {
     fn insert(index: &Relation, txn: &mut Transaction, new: &NewKey<'_>, park: &dyn Park) -> Result<IndexInsert> {
         index.tree_insert(txn, &NewKey { key: &code_of(new.key), ..*new }, park)
     }
+    fn insert_kept(index: &Relation, txn: &mut Transaction, new: &NewKey<'_>, park: &dyn Park) -> Result<IndexInsert> {
+        index.tree_insert(txn, new, park)
+    }
+    fn retire_kept(index: &Relation, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
+        TreeMethod::retire(index, txn, key, rid)
+    }
     fn insert_many(
         index: &Relation,
         txn: &mut Transaction,

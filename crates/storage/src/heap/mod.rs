@@ -3,11 +3,11 @@
 //! Must not know: columns, keys, which statement changes a row.
 
 pub mod bulk;
-pub mod changed_rows;
 pub mod lock;
 pub mod many;
 pub mod page;
 pub mod pieces;
 pub mod prune;
 pub mod read;
+pub mod watch;
 pub mod write;

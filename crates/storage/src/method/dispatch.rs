@@ -94,6 +94,30 @@ macro_rules! make_dispatch {
                     RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "take keys")),
                 }
             }
+            /// As [`Relation::index_insert`], of a key as the index keeps it.
+            pub fn index_insert_kept(
+                &self,
+                txn: &mut Transaction,
+                heap: &Relation,
+                (key, rid): (&[u8], RowId),
+                uniqueness: Uniqueness,
+                park: &dyn Park,
+            ) -> Result<IndexInsert> {
+                let new = NewKey { heap, key, rid, uniqueness };
+                match self.kind {
+                    $(RelationKind::$kind => <crate::$($method)::+>::insert_kept(self, txn, &new, park),)*
+                    RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "take keys")),
+                }
+            }
+            /// The row, which stays, is no longer to be found by this key, which is as the index keeps it.
+            pub fn index_retire_kept(&self, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
+                let txn = txn.of(self)?;
+                txn.begin_removal()?;
+                match self.kind {
+                    $(RelationKind::$kind => <crate::$($method)::+>::retire_kept(self, txn, key, rid),)*
+                    RelationKind::Heap | RelationKind::Cell => Err(cannot(self, "retire keys")),
+                }
+            }
             /// As [`Relation::index_insert`] for one entry after the other (keys, and the row ids that they lead to).
             /// The result is the first entry that could not be inserted, and why; those before it are in.
             pub fn index_insert_many(

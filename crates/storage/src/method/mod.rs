@@ -100,6 +100,10 @@ pub(crate) trait IndexMethod {
     fn insert(index: &Relation, _: &mut Transaction, _: &NewKey<'_>, _: &dyn Park) -> Result<IndexInsert> {
         Err(cannot(index, "take keys"))
     }
+    /// As `insert`, of a key as the index keeps it.
+    fn insert_kept(index: &Relation, txn: &mut Transaction, new: &NewKey<'_>, park: &dyn Park) -> Result<IndexInsert> {
+        Self::insert(index, txn, new, park)
+    }
     /// As `insert` for one entry after the other. The result is the first entry that could not be inserted, and why;
     /// those before it are in. `new` has what is the same for all.
     fn insert_many(
@@ -115,6 +119,11 @@ pub(crate) trait IndexMethod {
     /// The row, which stays or has just been changed by the transaction, has this key no longer.
     fn retire(index: &Relation, _: &mut Transaction, _key: &[u8], _: RowId) -> Result<()> {
         Err(cannot(index, "retire keys"))
+    }
+
+    /// As `retire`, of a key as the index keeps it.
+    fn retire_kept(index: &Relation, txn: &mut Transaction, key: &[u8], rid: RowId) -> Result<()> {
+        Self::retire(index, txn, key, rid)
     }
 
     // ---- methods with terms

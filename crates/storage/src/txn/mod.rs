@@ -768,7 +768,7 @@ impl Transaction {
         self.body = body;
         done?;
         if relation.is_watched.load(SeqCst) {
-            relation.note_changed(record);
+            note_changed(relation, record);
         }
         Ok(address)
     }
@@ -795,6 +795,27 @@ impl Transaction {
         self.assign_xid()?;
         self.pin();
         Ok(())
+    }
+}
+
+/// Notes the rows of a watched heap that a record of a change is about. The change has just been made, and its page is
+/// latched.
+#[cold]
+fn note_changed(relation: &Relation, record: &UndoRecord) {
+    let Some(rows) = crate::lock(&relation.changed_rows).clone() else { return };
+    let first = usize::from(record.slot);
+    match record.kind {
+        UndoKind::Insert | UndoKind::Update | UndoKind::Delete => rows.note(record.block, std::iter::once(first)),
+        UndoKind::InsertRange => {
+            let last = record.data.first_chunk().map_or(first, |last| usize::from(u16::from_le_bytes(*last)));
+            rows.note(record.block, first..=last);
+        }
+        UndoKind::UpdateMany | UndoKind::DeleteMany => {
+            let slots = record.rows();
+            assert!(slots.is_some(), "a record of several rows names them");
+            slots.into_iter().for_each(|slots| rows.note(record.block, slots.iter()));
+        }
+        _ => {}
     }
 }
 

@@ -292,6 +292,9 @@ impl LiveSnapshots {
     pub fn oldest(&self, newest: u64) -> u64 {
         self.csns.first().copied().unwrap_or(newest)
     }
+    pub fn csns(self) -> Vec<u64> {
+        self.csns
+    }
     pub fn contains(&self, csn: u64) -> bool {
         self.csns.binary_search(&csn).is_ok()
     }

@@ -206,3 +206,17 @@ impl Core {
         if word & ADDRESS != 0 && self.undo.is_gone(word & ADDRESS) { word & !ADDRESS } else { word }
     }
 }
+
+/// An index and snapshots that are older than what it was made of.
+impl Relation {
+    /// Notes that the index was made of the rows that the snapshot sees. An older snapshot may see rows with other keys:
+    /// it finds them through retired entries, if those were added, and has to compare the key of every row that it comes
+    /// to with the entry's. After a restart there is no older snapshot.
+    pub fn set_made_of(&self, snapshot: &Snapshot) {
+        self.made_of_csn.store(snapshot.csn, Release);
+    }
+    /// Whether the snapshot is older than what the index was made of.
+    pub fn is_newer_than(&self, snapshot: &Snapshot) -> bool {
+        snapshot.csn < self.made_of_csn.load(Acquire)
+    }
+}
