@@ -247,7 +247,7 @@ impl Definitions<'_> {
                 _ => FillValue::Default,
             };
             if self.is_online(table) {
-                self.move_rows_with(table, ColumnChange::Added { attnum, value }, runtime)?;
+                self.move_rows_with(table, (ColumnChange::Added { attnum, value }, &[]), runtime)?;
             } else {
                 let table = self.context_mut().table_by_oid(table.oid, runtime)?;
                 self.rows_into(&FillColumn { table: &table, attnum, value }, runtime, &mut NullSink)?;

@@ -21,7 +21,7 @@ use kilndb_bind::{Binder, bind_expression, bind_expression_node, is_untyped_lite
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::vector;
-use kilndb_catalog::{CatalogView, Column, ForeignKey, Index, Table, TableKind};
+use kilndb_catalog::{CatalogView, Column, ForeignKey, Index, IndexKey, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -94,7 +94,7 @@ impl Definitions<'_> {
         if table.kind != TableKind::Partitioned {
             let converted =
                 ColumnChange::Converted { attnum: column.attnum, value: change.value, ty: (type_oid, typmod) };
-            self.move_rows_with(table, converted, runtime)?;
+            self.move_rows_with(table, (converted, &[]), runtime)?;
             self.validate_again(change, &users, &keys, runtime)?;
         }
         Ok(())
@@ -264,11 +264,11 @@ impl Definitions<'_> {
         })
     }
 
-    /// The rows in new storage, and the indexes over them.
+    /// The rows in new storage, in the order of these keys if there are any, and the indexes over them.
     pub(super) fn move_rows_with(
         &mut self,
         source: &Arc<Table>,
-        change: ColumnChange<'_>,
+        change: (ColumnChange<'_>, &[IndexKey]),
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let now = self.context_mut().table_by_oid(source.oid, runtime)?;

@@ -199,7 +199,7 @@ impl Definitions<'_> {
         }
         let moved = self.context_mut().table_by_oid(table.oid, runtime)?;
         match self.is_online(table) {
-            true => self.copy_table(table, &moved, ColumnChange::None, runtime)?,
+            true => self.copy_table(table, &moved, (ColumnChange::None, &[]), runtime)?,
             false => self.move_rows(table.storage, new, runtime)?,
         }
         for index in &moved.indexes {

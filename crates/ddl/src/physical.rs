@@ -17,7 +17,7 @@ fn invalid(message: String) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
 }
 
-fn index_named<'t>(table: &'t Table, name: &str) -> Result<&'t Arc<Index>> {
+pub(super) fn index_named<'t>(table: &'t Table, name: &str) -> Result<&'t Arc<Index>> {
     table.indexes.iter().find(|i| i.name == name).ok_or_else(|| {
         Error::new(sqlstate::UNDEFINED_OBJECT, format!("index \"{name}\" for table \"{}\" does not exist", table.name))
     })

@@ -96,6 +96,7 @@ const CHANGES: &[&str] = &[
     "alter table acc alter tags type bigint[] using tags::bigint[]",
     "alter table acc add n int generated always as identity",
     "reindex index concurrently acc_some",
+    "cluster acc using acc_v",
     "alter table acc drop n",
     "alter table acc drop u",
     "alter table acc alter k type int",

@@ -22,7 +22,7 @@ use super::Binder;
 use super::from::table_columns;
 use super::ir::*;
 use kilndb_base::{Error, Oid, Result};
-use kilndb_catalog::{CatalogView, Column, Table};
+use kilndb_catalog::{CatalogView, Column, IndexKey, Table};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 

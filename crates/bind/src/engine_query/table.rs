@@ -60,24 +60,38 @@ pub struct TableQuery<'a> {
 
 impl EngineQuery for TableQuery<'_> {
     fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
+        Ok(statement(self.in_order(&[], catalog)?))
+    }
+}
+
+impl TableQuery<'_> {
+    /// The query with its rows in the order of an index's keys.
+    pub(super) fn in_order(&self, order: &[IndexKey], catalog: &dyn CatalogView) -> Result<Query> {
         let binder = binder_of(catalog);
         let rel = binder.new_rel();
         let mut targets = Vec::with_capacity(self.values.len());
         for value in &self.values {
             targets.push(self.target(value, rel, &binder)?);
         }
-        Ok(statement(Query {
+        let mut order_by = Vec::new();
+        for key in order {
+            let expr = match &key.expression_sql {
+                Some(sql) => self.expression(sql, rel, None, &binder)?,
+                None => value_of(column_of(self.table, key.attnum)?, rel),
+            };
+            order_by.push(SortKey { expr, descending: key.descending, nulls_first: key.nulls_first });
+        }
+        Ok(Query {
             rels: vec![table_rel(rel, self.table)],
             from: vec![JoinTree::Rel(rel)],
             filter: self.filter(rel, &binder)?,
             targets,
+            order_by,
             limit: if self.is_one { one_row() } else { None },
             ..Query::default()
-        }))
+        })
     }
-}
 
-impl TableQuery<'_> {
     fn target(&self, value: &RowValue<'_>, rel: u32, binder: &Binder<'_>) -> Result<Target> {
         let system = |att: i16, ty| Expr::column(ColId { rel, att }, ty, -1);
         Ok(match *value {

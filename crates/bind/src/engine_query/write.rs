@@ -51,6 +51,8 @@ pub struct CopyRows<'a> {
     pub target: &'a Arc<Table>,
     pub change: ColumnChange<'a>,
     pub condition: RowCondition<'a>,
+    /// The rows come in the order of these keys of an index.
+    pub order: &'a [IndexKey],
     /// The result's rows are to tell each row's old place, its new one, and the table that it is in now.
     pub tells_places: bool,
 }
@@ -72,9 +74,7 @@ impl EngineQuery for CopyRows<'_> {
         values.push(RowValue::Place);
         let place = values.len() as i16;
         let rows = TableQuery { table: self.source, values, condition: self.condition, is_one: false };
-        let BoundStatement::Query(source) = rows.bind(catalog)? else {
-            return Err(Error::internal("the rows of a table are no query"));
-        };
+        let source = rows.in_order(self.order, catalog)?;
         let binder = binder_of(catalog);
         binder.next_rel.set(FIRST_INSERT_REL);
         let mut dml = binder.new_dml(DmlKind::Insert, self.target.clone());
@@ -104,7 +104,7 @@ impl EngineQuery for CopyRows<'_> {
                 target(system(dml.new_rel, ATT_TABLEOID, oids::OID), "tableoid"),
             ];
         }
-        dml.source = Some(source);
+        dml.source = Some(SharedQuery::new(source));
         binder.row_rules(self.target, dml.new_rel, &mut dml)?;
         Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
     }

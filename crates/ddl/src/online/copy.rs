@@ -10,7 +10,7 @@ use crate::key_sort::{KeySorter, MergedKeys};
 use crate::persistence::UNLOGGED;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId};
 use kilndb_bind::engine_query::{ColumnChange, CopyRows, DeleteRows, FillValue, RowCondition};
-use kilndb_catalog::{AccessMethod, Table};
+use kilndb_catalog::{AccessMethod, IndexKey, Table};
 use kilndb_exec::RowSink;
 use kilndb_storage::{IndexInsert, Snapshot, Uniqueness};
 use kilndb_types::Datum;
@@ -79,18 +79,20 @@ impl RowSink for PlaceSink<'_> {
 }
 
 impl Definitions<'_> {
-    /// Copies all rows of `source` into the new storage that `target` describes. Indexes and what else holds for the rows
+    /// Copies all rows of `source`, in the order of these keys if there are any, into the new storage that `target`
+    /// describes. Indexes and what else holds for the rows
     /// are the caller's business; beside others the copy follows the source from now on.
     pub(crate) fn copy_table(
         &mut self,
         source: &Arc<Table>,
         target: &Arc<Table>,
-        change: ColumnChange<'_>,
+        (change, order): (ColumnChange<'_>, &[IndexKey]),
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let bare = Arc::new(bare(target));
         let follows = self.is_online(source);
-        let query = CopyRows { source, target: &bare, change, condition: RowCondition::All, tells_places: follows };
+        let query =
+            CopyRows { source, target: &bare, change, condition: RowCondition::All, order, tells_places: follows };
         if !follows {
             self.rows_into(&query, runtime, &mut crate::host::NullSink)?;
             return self.next_command();
@@ -134,6 +136,7 @@ impl Definitions<'_> {
                 target: &target,
                 change: copy.change.borrowed(),
                 condition: RowCondition::Among(rows),
+                order: &[],
                 tells_places: true,
             };
             let mut made = Vec::new();

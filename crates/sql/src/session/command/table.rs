@@ -280,7 +280,12 @@ commands! {
         lock: [Some(LockMode::AccessExclusive)],
         handler: [define(d, call) d.reindex(s, call.runtime)],
     }
-    ClusterStmt(_) => DEFINITION { tag: ["CLUSTER"], handler: [unsupported("CLUSTER")] }
+    ClusterStmt(s) => DEFINITION {
+        tag: ["CLUSTER"],
+        logged: [Logged::As(LoggedStatements::Ddl)],
+        access: [Access::Allowed],
+        handler: [define(d, call) d.cluster(s, call.runtime)],
+    }
 
     // Tables, indexes, sequences, views.
     CreateStmt(s) => DEFINITION {
