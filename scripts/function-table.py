@@ -3,7 +3,7 @@
 and crates/context/src/host/session_function/table.rs (the handlers of the session's own). With --check it writes nothing and
 fails if one of them is not as it would write it.
 
-What PostgreSQL says of a function is in crates/catalog/data/pg_proc.tsv (extension_proc.tsv for extensions). What it
+What PostgreSQL says of a function is in crates/catalog/data/pg_proc.tsv (extension_proc.tsv for extensions, own_proc.tsv for what PostgreSQL does not have). What it
 runs is found in the sources:
 
   crates/types/src/functions/*.rs           `fn prosrc(ctx; a: text) = ...` in scalars!, or a plain ScalarFn
@@ -78,7 +78,7 @@ WINDOW = ("row_number rank dense_rank percent_rank cume_dist ntile lag lag_with_
 # Functions that run statements or are triggers, those that the binder replaces, and those that the executor computes
 # from more than their arguments.
 ELSEWHERE = {
-    **dict.fromkeys((3685, 3689, 3690, 3752, 3753), "Routine"),
+    **dict.fromkeys((3685, 3689, 3690, 3752, 3753, 9901, 9902), "Routine"),
     **dict.fromkeys((1619, 3528, 3529, 3531), "Binder"),
     5028: "HashPartition",
 }
@@ -261,9 +261,9 @@ def descriptors():
     inner = session("Session", scalar_session, current_of)
     if inner:
         rows.append((current_of, inner))
-    for extension, name in ((False, "pg_proc"), (True, "extension_proc")):
+    for extension, name in ((False, "pg_proc"), (False, "own_proc"), (True, "extension_proc")):
         for p in rows_of(name):
-            kind = kind_of(p, extension) if p["prokind"] in "faw" else None
+            kind = kind_of(p, extension) if p["prokind"] in "fawp" else None
             if kind:
                 rows.append((p, kind))
     lost = [k for k in [*scalars, *sets, *(key for key, _ in scalar_session + set_session)] if k not in used]

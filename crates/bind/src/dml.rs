@@ -183,6 +183,7 @@ impl Binder<'_> {
             merge_on: None,
             returning: Vec::new(),
             row_filter: None,
+            moves_rows: false,
             triggers: Vec::new(),
             old_values_rel: if has_triggers { self.new_rel() } else { rel },
             indexes: Vec::new(),

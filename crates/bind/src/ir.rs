@@ -604,6 +604,8 @@ pub struct Dml {
     pub returning: Vec<Target>,
     /// COPY FROM … WHERE, over `new_rel`: other rows are left out.
     pub row_filter: Option<Expr>,
+    /// The rows are those that the table has had, and move: no trigger fires, and references hold as they are.
+    pub moves_rows: bool,
     pub triggers: Vec<super::trigger::BoundTrigger>,
     /// The row before the change, for conditions of triggers.
     pub old_values_rel: u32,

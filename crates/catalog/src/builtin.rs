@@ -49,7 +49,7 @@ macro_rules! tsv_files {
     };
 }
 tsv_files! {
-    pg_proc = "pg_proc"; pg_type = "pg_type"; pg_operator = "pg_operator"; pg_cast = "pg_cast";
+    pg_proc = "pg_proc"; own_proc = "own_proc"; pg_type = "pg_type"; pg_operator = "pg_operator"; pg_cast = "pg_cast";
     pg_aggregate = "pg_aggregate"; pg_opclass = "pg_opclass"; pg_opfamily = "pg_opfamily"; pg_amop = "pg_amop";
     pg_amproc = "pg_amproc"; pg_collation = "pg_collation"; catalog_columns = "catalog_columns";
     catalog_indexes = "catalog_indexes"; pg_settings = "pg_settings"; pg_ts_config = "pg_ts_config";
@@ -255,8 +255,8 @@ fn load_functions() -> Vec<(&'static str, Arc<FunctionInfo>)> {
         c("prosrc"),
         c("prolang"),
     );
-    file.rows
-        .iter()
+    let rows_of_both = file.rows.iter().chain(&FILES.own_proc.rows);
+    rows_of_both
         .filter(|r| number::<Oid>(r[oid]) < 12000)
         .map(|r| {
             let info = FunctionInfo {

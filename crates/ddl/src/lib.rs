@@ -44,6 +44,7 @@ mod partition;
 mod partition_attach;
 pub mod partition_detach;
 mod partition_keys;
+pub mod partition_table;
 mod persistence;
 mod physical;
 mod range_type;
@@ -252,7 +253,10 @@ impl Definitions<'_> {
             ));
         }
         self.refuse_if_running(table, mode)?;
-        self.context_mut().lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
+        // Of a table that is changed beside others the last step takes the lock.
+        if !self.online.as_ref().is_some_and(|online| online.is_of(table.oid)) {
+            self.context_mut().lock_table(table.oid, mode, WaitPolicy::Wait, runtime)?;
+        }
         let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         if table.persistence == GLOBAL
             && mode > LockMode::RowExclusive

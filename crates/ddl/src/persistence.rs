@@ -179,9 +179,8 @@ impl Definitions<'_> {
     ) -> Result<RelationId> {
         let (oid, old) = relation;
         let new = self.new_storage(kind, letter)?;
-        if !self.replace_later(old, new) {
-            self.context().cluster.engine.move_read_locks(old, new)?;
-            self.drop_storage(old)?;
+        if !self.replace_later(old, &[new]) {
+            self.drop_replaced(old, &[new])?;
         }
         let shown = if letter == KEPT { UNLOGGED } else { letter };
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {

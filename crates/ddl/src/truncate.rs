@@ -140,11 +140,9 @@ impl Definitions<'_> {
             return Ok(new);
         }
         let new = self.new_storage_like(kind, persistence, old)?;
-        if !self.replace_later(old, new) {
-            if !is_private(old) {
-                self.context().cluster.engine.move_read_locks(old, new)?;
-            }
-            self.drop_storage(old)?;
+        if !self.replace_later(old, &[new]) {
+            let new = [new];
+            self.drop_replaced(old, if is_private(old) { &[] } else { &new })?;
         }
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relfilenode", Datum::Oid(new.0));

@@ -682,7 +682,8 @@ fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &Exec
             ConflictPlan::positions(&own, &rules.indexes)
         }
     };
-    let triggers = m.partition_triggers(leaf.columns.as_deref(), rules);
+    let moves_rows = m.statement.moves_rows;
+    let triggers = if moves_rows { None } else { m.partition_triggers(leaf.columns.as_deref(), rules) };
     let (mut changed, old_columns) = match &leaf.columns {
         None => (m.changed.clone(), m.old_columns.clone()),
         Some(columns) => {
@@ -709,8 +710,8 @@ fn target_of(m: &ModifyPlan, leaf: &LeafPartition, rules: &TableRules, cx: &Exec
         generated: rules.generated.clone(),
         checks: rules.checks.clone(),
         not_null,
-        foreign_keys: rules.foreign_keys.clone(),
-        referenced_by: rules.referenced_by.clone(),
+        foreign_keys: if moves_rows { Arc::default() } else { rules.foreign_keys.clone() },
+        referenced_by: if moves_rows { Arc::default() } else { rules.referenced_by.clone() },
         columns: leaf.columns.clone(),
         triggers,
         must_belong: false,

@@ -201,6 +201,7 @@ impl Planner<'_> {
             assigned: Self::assigned(d).into(),
             recheck: Arc::new(recheck),
             row_filter: row_filter.map(Arc::new),
+            moves_rows: d.moves_rows,
             conflict: conflict.map(Arc::new),
             returning,
             key_update,
@@ -214,9 +215,13 @@ impl Planner<'_> {
             generated: generated.into(),
             checks: checks.into(),
             not_null,
-            foreign_keys: if d.kind == DmlKind::Delete { Vec::new() } else { self.foreign_key_plans(table, &changed)? }
-                .into(),
-            referenced_by: self.referenced_plans(d, &changed)?.into(),
+            foreign_keys: match d.kind {
+                _ if d.moves_rows => Vec::new(),
+                DmlKind::Delete => Vec::new(),
+                _ => self.foreign_key_plans(table, &changed)?,
+            }
+            .into(),
+            referenced_by: if d.moves_rows { Vec::new() } else { self.referenced_plans(d, &changed)? }.into(),
             changed,
             at_once,
             arbiters,

@@ -656,6 +656,8 @@ pub struct ModifyStatement {
     pub recheck: Arc<RowRecheck>,
     /// COPY FROM … WHERE, over a table row with its defaults.
     pub row_filter: Option<Arc<CExpr>>,
+    /// The rows are those that the table has had, and move: no trigger fires, and references hold as they are.
+    pub moves_rows: bool,
     pub conflict: Option<Arc<ConflictPlan>>,
     pub returning: Option<Arc<[CExpr]>>,
     /// A key column of some unique index that may be referenced changes.

@@ -138,7 +138,7 @@ pub struct TargetKey {
 impl TargetKey {
     /// None: the plan depends on more than these properties.
     pub fn of(plan: &ModifyPlan) -> Option<TargetKey> {
-        if plan.triggers.as_ref().is_some_and(|t| t.captures_any()) {
+        if plan.triggers.as_ref().is_some_and(|t| t.captures_any()) || plan.statement.moves_rows {
             return None;
         }
         let conflict = plan.statement.conflict.as_ref();

@@ -21,6 +21,7 @@ fn run(client: &mut Client, sql: &str) {
 
 /// All that is added to `k` of rows is in `moves`.
 fn make_tables(client: &mut Client) {
+    run(client, "drop table if exists acc, moves");
     run(client, "create table moves (d bigint)");
     run(client, "create table acc (id int primary key, k int not null check (k > -1000000), v text, tags int[])");
     run(client, "create unique index acc_v on acc (v)");
@@ -103,8 +104,11 @@ const CHANGES: &[&str] = &[
     "create index concurrently if not exists acc_both on acc (v, id)",
     "alter table acc alter tags type int[] using tags::int[]",
     "drop index if exists acc_k, acc_both",
+    // There is always something that keeps ids apart.
+    "alter table acc add constraint acc_id unique (id)",
     "alter table acc drop constraint acc_pkey",
     "alter table acc add primary key (id)",
+    "alter table acc drop constraint acc_id",
 ];
 
 /// Makes one change after the other. What a kill has left undone, or done, need not be done again.
@@ -187,4 +191,59 @@ fn changes_beside_the_load_lose_nothing() {
     assert!(server.stop().expect("a clean stop").success());
     process::check_kilndb(&data).expect("the check finds nothing");
     println!("{rounds} rounds, {done} transactions beside {turn} changes");
+}
+
+#[test]
+fn a_table_is_partitioned_beside_the_load() {
+    let rounds = std::env::var("KILNDB_CRASH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
+    let folder = TempDir::new("partitioned").expect("a temporary folder");
+    let data = folder.path().join("data");
+    let port = process::free_port().expect("a free port");
+    let mut server = process::start_kilndb(&data, port, &[]).expect("the server starts");
+    let (done, partitioned) = (AtomicU64::new(0), AtomicU64::new(0));
+    for round in 0..rounds {
+        let mut client = connect(&server);
+        make_tables(&mut client);
+        if round % 4 < 2 {
+            // Otherwise one tree keeps it unique in all partitions.
+            run(&mut client, "drop index acc_v; create index acc_v on acc (v)");
+        }
+        let killed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (server, killed, done) = (&server, &killed, &done);
+            let guard = KillAtEnd { server, killed };
+            for writer in 0..WRITERS {
+                scope.spawn(move || write(server, killed, 1000 + round * WRITERS + writer, done));
+            }
+            let to_be_killed = round % 2 == 1;
+            let change = scope.spawn(move || {
+                let Some(mut client) = connect_unless(server, killed) else { return };
+                std::thread::sleep(Duration::from_millis(200));
+                let answer = client.query("call kiln_partition_table('acc', 'hash (id)', 7)");
+                assert!(answer.is_ok() || killed.load(Ordering::SeqCst), "{answer:?}");
+            });
+            if to_be_killed {
+                std::thread::sleep(Duration::from_millis(400 + 171 * (round % 5)));
+            } else {
+                change.join().expect("the table becomes partitioned");
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            drop(guard);
+        });
+        server.kill().expect("the server is gone");
+        server = process::start_kilndb(&data, port, &[]).expect("the server starts");
+        let mut client = connect(&server);
+        is_consistent(&mut client);
+        let kind = client.value("select relkind from pg_class where oid = 'acc'::regclass").expect("a table");
+        partitioned.fetch_add(u64::from(kind.as_deref() == Some("p")), Ordering::SeqCst);
+        assert!(server.stop().expect("a clean stop").success());
+        process::check_kilndb(&data).expect("the check finds nothing");
+        server = process::start_kilndb(&data, port, &[]).expect("the server starts");
+    }
+    let (done, partitioned) = (done.load(Ordering::SeqCst), partitioned.load(Ordering::SeqCst));
+    assert!(
+        done > 0 && partitioned >= rounds / 2,
+        "{done} transactions, partitioned in {partitioned} of {rounds} rounds"
+    );
+    println!("{rounds} rounds, {done} transactions, partitioned in {partitioned}");
 }

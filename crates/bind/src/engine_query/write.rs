@@ -44,7 +44,7 @@ pub enum ColumnChange<'a> {
     },
 }
 
-/// Enters rows of one table in another, which has the same columns but for one.
+/// Enters rows of one table in another, or in new storage of the same one, which has the same columns but for one.
 #[derive(Clone, Debug)]
 pub struct CopyRows<'a> {
     pub source: &'a Arc<Table>,
@@ -104,6 +104,7 @@ impl EngineQuery for CopyRows<'_> {
                 target(system(dml.new_rel, ATT_TABLEOID, oids::OID), "tableoid"),
             ];
         }
+        dml.moves_rows = true;
         dml.source = Some(SharedQuery::new(source));
         binder.row_rules(self.target, dml.new_rel, &mut dml)?;
         Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
@@ -121,6 +122,7 @@ impl EngineQuery for DeleteRows<'_> {
     fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
         let binder = binder_of(catalog);
         let mut dml = binder.new_dml(DmlKind::Delete, self.table.clone());
+        dml.moves_rows = true;
         dml.indexes = binder.bind_indexes(self.table, dml.new_rel)?;
         let filter = super::table::among(self.rows, dml.rel, &binder)?;
         Ok(change_of(dml, Some(filter)))

@@ -129,7 +129,7 @@ impl Definitions<'_> {
             self.delete_copies(copy, rows, runtime)?;
         }
         let target = self.context_mut().table_by_oid(copy.target, runtime)?;
-        let target = Arc::new(without_references(&target));
+        let target = Arc::new(with_valid_checks(&target));
         for rows in rows.chunks(ROWS_AT_ONCE) {
             let query = CopyRows {
                 source: &copy.source,
@@ -190,7 +190,6 @@ impl Definitions<'_> {
         }
         for (table, rows) in of_tables {
             let table = self.context_mut().table_by_oid(table, runtime)?;
-            let table = Arc::new(without_references(&table));
             for rows in rows.chunks(ROWS_AT_ONCE) {
                 self.rows_into(&DeleteRows { table: &table, rows }, runtime, &mut crate::host::NullSink)?;
             }
@@ -207,17 +206,15 @@ impl Definitions<'_> {
 
 /// The table as its first copies need it: all that holds for its rows is seen to afterwards.
 fn bare(table: &Table) -> Table {
-    let mut bare = without_references(table);
+    let mut bare = table.clone();
     (bare.indexes, bare.checks) = Default::default();
     bare.columns.iter_mut().for_each(|c| c.not_null = false);
     bare
 }
 
-/// The table without what concerns other tables: the rows are those that it has had, so their references hold.
-fn without_references(table: &Table) -> Table {
-    let mut alone = table.clone();
-    (alone.foreign_keys, alone.referenced_by, alone.triggers) = Default::default();
-    // Rows that were there before a constraint need not fulfil it.
-    alone.checks.retain(|check| check.validated);
-    alone
+/// Rows that were there before a constraint need not fulfil it.
+fn with_valid_checks(table: &Table) -> Table {
+    let mut valid = table.clone();
+    valid.checks.retain(|check| check.validated);
+    valid
 }

@@ -44,7 +44,13 @@ pub(crate) struct OnlineChange {
     watch: Option<Watched>,
     followers: Vec<Follower>,
     /// Storage that others use until the last step, and what takes its place.
-    replaced: Vec<(RelationId, RelationId)>,
+    replaced: Vec<(RelationId, Vec<RelationId>)>,
+}
+
+impl OnlineChange {
+    pub(crate) fn is_of(&self, table: Oid) -> bool {
+        self.source.oid == table
+    }
 }
 
 /// The table's heap is watched.
@@ -79,7 +85,18 @@ impl Definitions<'_> {
     /// Locks a table for a command that needs the lock `full`, for its last step alone if it can do the rest beside
     /// others.
     pub(super) fn lock_online(&mut self, table: &Table, full: LockMode, runtime: &dyn Runtime) -> Result<Arc<Table>> {
-        if !self.may_be_online(table) {
+        self.lock_online_at(0, table, full, runtime)
+    }
+
+    /// As [`Definitions::lock_online`], for a command that is so many routines deep.
+    pub(super) fn lock_online_at(
+        &mut self,
+        depth: usize,
+        table: &Table,
+        full: LockMode,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Table>> {
+        if !self.may_be_online(table, depth) {
             return self.lock_for_ddl(table, full, runtime);
         }
         self.refuse_if_running(table, full)?;
@@ -90,7 +107,7 @@ impl Definitions<'_> {
             return self.lock_for_ddl(table, full, runtime);
         }
         let source = self.context_mut().table_by_oid(table.oid, runtime)?;
-        if !self.may_be_online(&source) {
+        if !self.may_be_online(&source, depth) {
             return self.lock_for_ddl(table, full, runtime);
         }
         self.online = Some(OnlineChange {
@@ -105,9 +122,9 @@ impl Definitions<'_> {
 
     /// Whether a command about the table can be done beside others: by itself, not in a block whose later statements
     /// would find a lock that they did not ask for.
-    fn may_be_online(&self, table: &Table) -> bool {
+    fn may_be_online(&self, table: &Table, depth: usize) -> bool {
         let context = self.context();
-        let is_alone = context.transaction.block == Block::Implicit && context.routine_depth == 0;
+        let is_alone = context.transaction.block == Block::Implicit && context.routine_depth == depth;
         context.settings.online_ddl
             && is_alone
             && self.online.is_none()
@@ -163,11 +180,11 @@ impl Definitions<'_> {
     }
 
     /// Old storage goes with the last step. False: nobody else uses it, so it can go now.
-    pub(super) fn replace_later(&mut self, old: RelationId, new: RelationId) -> bool {
+    pub(super) fn replace_later(&mut self, old: RelationId, new: &[RelationId]) -> bool {
         let Some(online) = &mut self.online else { return false };
         let is_used = online.source.storage == old || online.source.indexes.iter().any(|index| index.storage == old);
         if is_used {
-            online.replaced.push((old, new));
+            online.replaced.push((old, new.to_vec()));
         }
         is_used
     }
@@ -181,8 +198,7 @@ impl Definitions<'_> {
             self.follow_changes(&mut online, runtime)?;
         }
         for (old, new) in std::mem::take(&mut online.replaced) {
-            self.context().cluster.engine.move_read_locks(old, new)?;
-            self.drop_storage(old)?;
+            self.drop_replaced(old, &new)?;
         }
         for follower in online.followers {
             if let Follower::Copy(copy) = follower {
@@ -190,6 +206,14 @@ impl Definitions<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Storage goes with the commit. Who has read of it has read of what takes its place.
+    pub(super) fn drop_replaced(&mut self, old: RelationId, new: &[RelationId]) -> Result<()> {
+        for new in new {
+            self.context().cluster.engine.move_read_locks(old, *new)?;
+        }
+        self.drop_storage(old)
     }
 
     /// Rounds until little is left.

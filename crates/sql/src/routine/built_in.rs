@@ -6,6 +6,7 @@ use super::spi::*;
 use crate::host::functions::reg_lookup;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::functions::*;
+use kilndb_ddl::partition_table::{NewPartitions, PartitioningRequest};
 use kilndb_exec::RowSink;
 use kilndb_fulltext::TsQuery;
 use kilndb_fulltext::config::DocumentWords;
@@ -37,9 +38,33 @@ impl CompiledRoutine for BuiltIn {
             REWRITE => rewrite(call.arguments, spi),
             STATISTICS | STATISTICS_OF_WEIGHTS => statistics(call, spi),
             UPDATE_BY_NAME | UPDATE_BY_COLUMN => update(call, spi),
+            PARTITION_TABLE | PARTITION_TABLE_BY_HASH => partition_table(call, spi),
             oid => Err(Error::internal(format!("function {oid} is no routine"))),
         }
     }
+}
+
+/// CALL kiln_partition_table(table, by, partitions).
+fn partition_table(call: &Call<'_>, spi: &mut Spi<'_>) -> Result<Datum> {
+    let [table, by, partitions] = call.arguments else { return Err(Error::internal("an argument is missing")) };
+    let null = || Error::new(sqlstate::NULL_VALUE_NOT_ALLOWED, "arguments of kiln_partition_table must not be null");
+    if table.is_null() || by.is_null() || partitions.is_null() {
+        return Err(null());
+    }
+    let partitions = match partitions {
+        Datum::Array(list) => {
+            let texts = list.elements.iter().map(|text| if text.is_null() { Err(null()) } else { get::text(text) });
+            NewPartitions::Listed(texts.map(|text| text.map(str::to_string)).collect::<Result<_>>()?)
+        }
+        count => NewPartitions::ByHash(get::int4(count)?),
+    };
+    let request =
+        PartitioningRequest { table: get::oid(table)?, by: get::text(by)?, partitions, is_alone: !spi.is_atomic() };
+    let runtime = spi.runtime;
+    let mut definitions = spi.session.definitions("CALL");
+    let done = definitions.partition_table(&request, runtime).map(|()| String::new());
+    definitions.finish_command(done, runtime)?;
+    Ok(Datum::Null)
 }
 
 fn invalid(message: &str) -> Error {

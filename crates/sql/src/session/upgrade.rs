@@ -7,8 +7,11 @@ use crate::client::Runtime;
 use crate::instance::Instance;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Oid, Result, Severity};
-use kilndb_catalog::bootstrap::note_catalog_version;
+use kilndb_catalog::bootstrap::{add_own_procedures, note_catalog_version};
 use kilndb_catalog::cache::Database;
+use kilndb_catalog::functions::PARTITION_TABLE;
+use kilndb_catalog::ids::{PG_PROC, PG_PROC_OID_INDEX};
+use kilndb_types::Datum;
 
 /// Writes what pg_depend lacks for definitions of an earlier build. A definition that cannot be bound any more stays as
 /// it is, and the log says so.
@@ -27,6 +30,7 @@ pub(crate) fn upgrade_catalog(instance: Arc<Instance>, database: Arc<Database>) 
 
 fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runtime) -> Result<Vec<String>> {
     session.begin_block(runtime)?;
+    add_missing_procedures(session, runtime)?;
     let problems = session.definitions("").settle_all_definitions(runtime)?;
     let engine = session.context.cluster.engine.clone();
     if let Some(txn) = &mut session.context.transaction.txn {
@@ -34,6 +38,18 @@ fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runti
     }
     session.commit(runtime)?;
     Ok(problems)
+}
+
+/// Procedures of this server's own that an earlier build did not have.
+fn add_missing_procedures(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+    let key = [Datum::Oid(PARTITION_TABLE)];
+    if !session.context.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &key)?.is_empty() {
+        return Ok(());
+    }
+    let environment = session.context.environment(runtime)?;
+    let eval = environment.host();
+    let eval = eval.eval();
+    session.context.write_catalog(runtime, |writer| add_own_procedures(writer, &eval))?.0
 }
 
 /// Definitions of a database whose stored dependencies are not those that binding them finds.
@@ -54,7 +70,6 @@ mod tests {
     use kilndb_catalog::ids::PG_DEPEND;
     use kilndb_catalog::store::CatalogRow;
     use kilndb_syntax::Node;
-    use kilndb_types::Datum;
 
     fn create_views(session: &mut Session, sql: &str, runtime: &StartRuntime) -> Result<()> {
         let script = kilndb_syntax::parse(sql)?;

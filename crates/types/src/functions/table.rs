@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2093] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2095] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2085,6 +2085,8 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2093] = [
     f(6428, "uuidv4", Volatile, true, Scalar(bytea::gen_random_uuid), Plain),
     f(6429, "uuidv7", Volatile, true, Scalar(bytea::uuidv7), Plain),
     f(6430, "uuidv7", Volatile, true, Scalar(bytea::uuidv7_interval), Plain),
+    f(9901, "kiln_partition_table", Volatile, false, Routine, Plain),
+    f(9902, "kiln_partition_table", Volatile, false, Routine, Plain),
     f(15000, "set_limit", Volatile, true, Session(SessionFunction(300)), Plain),
     f(15001, "show_limit", Stable, true, Session(SessionFunction(301)), Plain),
     f(15002, "show_trgm", Immutable, true, Scalar(trigram::show_trgm), Plain),
