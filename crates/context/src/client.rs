@@ -122,6 +122,8 @@ pub enum ProgressKind {
     Copy = 1,
     CreateIndex,
     Analyze,
+    /// A table's rows go into new storage.
+    Cluster,
 }
 
 impl ProgressSlot {
@@ -153,6 +155,7 @@ impl ProgressSlot {
             "COPY" => ProgressKind::Copy,
             "CREATE INDEX" => ProgressKind::CreateIndex,
             "ANALYZE" => ProgressKind::Analyze,
+            "CLUSTER" => ProgressKind::Cluster,
             _ => return None,
         };
         if self.kind.load(Ordering::Acquire) != wanted as u8 {

@@ -88,6 +88,16 @@ fn long_work_tells_how_far_it_is() {
 
     let seen = watch(
         &server,
+        "alter table watched alter a type bigint",
+        "select heap_tuples_scanned, heap_tuples_written from pg_stat_progress_cluster \
+         where relid = 'watched'::regclass and command = 'ALTER TABLE' and phase = 'seq scanning heap'",
+    );
+    is_progress(&seen, 0, ROWS);
+    let blocks =
+        client.integer("select pg_relation_size('watched') / current_setting('block_size')::int").expect("a size");
+
+    let seen = watch(
+        &server,
         "analyze watched",
         "select sample_blks_scanned, sample_blks_total from pg_stat_progress_analyze where relid = 'watched'::regclass",
     );

@@ -317,7 +317,7 @@ SELECT s.pid, s.datid, d.datname, s.relid,
 FROM pg_stat_get_progress_info('VACUUM') s LEFT JOIN pg_catalog.pg_database d ON d.oid = s.datid;
 
 CREATE VIEW pg_catalog.pg_stat_progress_cluster AS
-SELECT s.pid, s.datid, d.datname, s.relid, CASE s.param1 WHEN 1 THEN 'CLUSTER' WHEN 2 THEN 'VACUUM FULL' END AS command,
+SELECT s.pid, s.datid, d.datname, s.relid, CASE s.param1 WHEN 1 THEN 'CLUSTER' WHEN 2 THEN 'VACUUM FULL' WHEN 3 THEN 'ALTER TABLE' WHEN 4 THEN 'CALL' END AS command,
        CASE s.param2 WHEN 0 THEN 'initializing' WHEN 1 THEN 'seq scanning heap' WHEN 2 THEN 'index scanning heap' WHEN 3 THEN 'sorting tuples'
             WHEN 4 THEN 'writing new heap' WHEN 5 THEN 'swapping relation files' WHEN 6 THEN 'rebuilding index'
             WHEN 7 THEN 'performing final cleanup' END AS phase,

@@ -4,6 +4,7 @@
 //! table that becomes partitioned one of several) and its place there. A row that has changed is deleted and copied once
 //! more, with its entries in the new indexes.
 
+use super::progress::count_row;
 use super::{Definitions, ROWS_AT_ONCE};
 use crate::client::Runtime;
 use crate::key_sort::{KeySorter, MergedKeys};
@@ -91,16 +92,27 @@ impl Definitions<'_> {
     ) -> Result<()> {
         let bare = Arc::new(bare(target));
         let follows = self.is_online(source);
-        let query =
-            CopyRows { source, target: &bare, change, condition: RowCondition::All, order, tells_places: follows };
-        if !follows {
-            self.rows_into(&query, runtime, &mut crate::host::NullSink)?;
-            return self.next_command();
-        }
-        let snapshot = self.followed_snapshot(runtime)?;
+        let query = CopyRows { source, target: &bare, change, condition: RowCondition::All, order, tells_places: true };
+        let snapshot = match follows {
+            true => self.followed_snapshot(runtime)?,
+            false => self.newest_snapshot()?,
+        };
+        let context = self.context();
+        let heap = context.shared.temporary.relation(&context.cluster.engine, source.storage);
+        let blocks = heap.map_or(0, |heap| heap.pages());
+        self.begin_copying(source.oid, blocks, runtime);
         let mut sorter = self.new_key_sorter(1)();
-        self.rows_at(&query, snapshot, runtime, &mut PlaceSink(&mut |key, new| sorter.push(key, new, false)))?;
+        let mut sink = |key: &[u8], new| {
+            count_row(runtime);
+            if follows { sorter.push(key, new, false) } else { Ok(()) }
+        };
+        let copied = self.rows_at(&query, snapshot, runtime, &mut PlaceSink(&mut sink));
+        runtime.control().progress.end();
+        copied?;
         self.next_command()?;
+        if !follows {
+            return Ok(());
+        }
         let places = self.tree_of_places(sorter, runtime)?;
         let (source, change) = (source.clone(), OwnedChange::of(&change));
         self.follow_with_copy(CopiedTable { source, target: target.oid, change, places });

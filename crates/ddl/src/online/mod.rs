@@ -15,6 +15,7 @@
 mod copy;
 mod index;
 mod lock;
+mod progress;
 
 pub(crate) use copy::CopiedTable;
 
@@ -191,7 +192,14 @@ impl Definitions<'_> {
 
     /// The last step: the lock, what has changed since the last round, and the end of the old storage.
     pub(super) fn finish_online(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        let Some(mut online) = self.online.take() else { return Ok(()) };
+        let Some(online) = self.online.take() else { return Ok(()) };
+        self.begin_catching_up(&online, runtime);
+        let done = self.take_last_step(online, runtime);
+        runtime.control().progress.end();
+        done
+    }
+
+    fn take_last_step(&mut self, mut online: OnlineChange, runtime: &dyn Runtime) -> Result<()> {
         self.catch_up(&mut online, runtime)?;
         self.take_full_lock(&mut online, runtime)?;
         while online.watch.as_ref().is_some_and(|watched| !watched.watch.is_empty()) {
