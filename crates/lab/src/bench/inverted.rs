@@ -2,10 +2,10 @@
 
 use super::BenchOptions;
 use super::figures::{Better, median};
+use super::per_second::{PerSecondFigures, by_second};
 use super::pgbench::PgbenchLoad;
 use super::turns::{BenchStage, ServerTurn, execute};
 use kilndb_lab::process::TempDir;
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const DOCUMENTS: u32 = 50_000;
@@ -33,15 +33,6 @@ const SEARCHES: [(&str, &str); 4] = [
     ("a phrase", "select count(*) from test where info @@ to_tsquery('fb <-> dc')"),
     ("a prefix", "select count(*) from test where info @@ to_tsquery('fbcad:*')"),
 ];
-
-/// What a run was like, second by second.
-struct PerSecondFigures {
-    tps: f64,
-    median: f64,
-    worst: f64,
-    worst_latency_ms: f64,
-    empty: usize,
-}
 
 pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     let mut stages = vec![build(), searches(""), searches(", much of it pending").begin(pend).end(clean)];
@@ -234,35 +225,4 @@ fn run(
         running.join().map_err(|_| "pgbench was not waited for".to_string())?
     })?;
     Ok(PerSecondFigures { tps: run.tps, ..by_second(&logs)? })
-}
-
-/// Reads the logs of all threads: second, transactions, sum and sum of squares of latencies, least and greatest latency
-/// in µs.
-fn by_second(logs: &TempDir) -> Result<PerSecondFigures, String> {
-    let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-    let mut worst_us = 0u64;
-    for file in std::fs::read_dir(logs.path()).map_err(|e| e.to_string())?.flatten() {
-        let text = std::fs::read_to_string(file.path()).map_err(|e| e.to_string())?;
-        for line in text.lines() {
-            let fields: Vec<u64> = line.split(' ').map_while(|f| f.parse().ok()).collect();
-            if let [second, count, _, _, _, greatest, ..] = fields[..] {
-                *counts.entry(second).or_default() += count;
-                worst_us = worst_us.max(greatest);
-            }
-        }
-    }
-    // The first and the last are parts of seconds; in a very short run they are all there is.
-    let (first, last) = match (counts.keys().next(), counts.keys().next_back()) {
-        (Some(first), Some(last)) if last - first >= 2 => (first + 1, last - 1),
-        (Some(first), Some(last)) => (*first, *last),
-        _ => return Err("pgbench has logged nothing".into()),
-    };
-    let seconds: Vec<f64> = (first..=last).map(|s| counts.get(&s).copied().unwrap_or(0) as f64).collect();
-    Ok(PerSecondFigures {
-        tps: 0.0,
-        worst: seconds.iter().copied().fold(f64::INFINITY, f64::min),
-        empty: seconds.iter().filter(|s| **s == 0.0).count(),
-        median: median(seconds),
-        worst_latency_ms: worst_us as f64 / 1000.0,
-    })
 }

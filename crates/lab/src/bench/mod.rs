@@ -6,7 +6,9 @@ mod hot;
 mod inverted;
 mod latency;
 mod load;
+mod online;
 mod partitions;
+mod per_second;
 mod pgbench;
 mod plans;
 mod turns;
@@ -36,8 +38,8 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
-    /// (experiments 4 and 5), `inverted` (experiment 2) and `plans`; None: all but `plans`, which measures queries and
-    /// not loads.
+    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load) and `plans`; None:
+    /// all but `online`, whose turns are long, and `plans`, which measures queries and not loads.
     parts: Option<Vec<String>>,
     /// The rows of the tables that are filled, changed and emptied as a whole.
     rows: u32,
@@ -46,6 +48,9 @@ pub(crate) struct BenchOptions {
 }
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
+/// Parts that run only if they are named.
+const NAMED_PARTS: [&str; 2] = [ONLINE, PLANS];
+const ONLINE: &str = "online";
 /// The part that compares queries and their plans; it has tables of its own.
 const PLANS: &str = "plans";
 
@@ -53,12 +58,12 @@ impl BenchOptions {
     fn has(&self, part: &str) -> bool {
         self.parts.as_ref().is_none_or(|parts| parts.iter().any(|p| p == part))
     }
-    fn has_plans(&self) -> bool {
-        self.parts.is_some() && self.has(PLANS)
+    fn has_named(&self, part: &str) -> bool {
+        self.parts.is_some() && self.has(part)
     }
     /// There is something beside `plans`.
     fn has_loads(&self) -> bool {
-        PARTS.into_iter().any(|part| self.has(part))
+        PARTS.into_iter().any(|part| self.has(part)) || self.has_named(ONLINE)
     }
 }
 
@@ -70,7 +75,7 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let sides = sides(&options)?;
     let mut figures = Figures::default();
     let failed = if options.has_loads() { measure(&sides, &options, &mut figures) } else { Vec::new() };
-    let mut wrong = if options.has_plans() { plans::run(&sides, &options) } else { Vec::new() };
+    let mut wrong = if options.has_named(PLANS) { plans::run(&sides, &options) } else { Vec::new() };
     let checked = end(sides, &options);
     let (base, other) = names(&options);
     let mut names = vec![base, other];
@@ -139,6 +144,9 @@ fn stages(options: &BenchOptions) -> Vec<BenchStage> {
             _ => inverted::stages(options),
         });
     }
+    if options.has_named(ONLINE) {
+        stages.extend(online::stages());
+    }
     stages
 }
 
@@ -176,8 +184,9 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
     if options.pairs < PAIRS_MIN {
         return Err(format!("--pairs: at least {PAIRS_MIN}"));
     }
-    if let Some(part) = options.parts.iter().flatten().find(|part| !PARTS.contains(&part.as_str()) && **part != PLANS) {
-        return Err(format!("unknown part {part}: there are {}, {PLANS}", PARTS.join(", ")));
+    let is_known = |part: &&String| PARTS.contains(&part.as_str()) || NAMED_PARTS.contains(&part.as_str());
+    if let Some(part) = options.parts.iter().flatten().find(|part| !is_known(part)) {
+        return Err(format!("unknown part {part}: there are {}, {}", PARTS.join(", "), NAMED_PARTS.join(", ")));
     }
     if let Some(before) = options.before.as_ref().filter(|before| !before.is_file()) {
         return Err(format!("--before: {} is no file", before.display()));
