@@ -3,6 +3,7 @@
 use super::Definitions;
 use super::key_sort::{KeySorter, MergedKeys};
 use super::older_keys::OlderKeys;
+use super::online::{COPYING, PacedRuntime};
 use crate::client::{ProgressKind, ProgressSlot, Runtime};
 use crate::host::RowsSink;
 use kilndb_base::park::Park;
@@ -278,7 +279,10 @@ impl Definitions<'_> {
         let progress = &runtime.control().progress;
         progress.begin(ProgressKind::CreateIndex, table.oid);
         progress.set(COMMAND, command);
-        let built = self.build_index_now(table, index, heap.pages(), runtime);
+        // Of a copy that follows its table too.
+        let paced = PacedRuntime::new(runtime, COPYING);
+        let pace: &dyn Runtime = if self.online.is_some() { &paced } else { runtime };
+        let built = self.build_index_now(table, index, heap.pages(), pace);
         if follows && built.is_ok() {
             self.follow_with_index(index);
         }
@@ -418,6 +422,8 @@ impl Definitions<'_> {
         };
         let is_large = of.rows.is_none() && heap.pages() >= BLOCKS_PER_HELPER;
         let shared = matches!(table.persistence, b'p' | b'u') && is_large;
+        // Beside others it takes no more than its part of one processor.
+        let shared = shared && self.online.is_none();
         let helpers = if shared { self.context().settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
         let part = Arc::new(KeyScan {

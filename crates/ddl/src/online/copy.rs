@@ -4,6 +4,7 @@
 //! table that becomes partitioned one of several) and its place there. A row that has changed is deleted and copied once
 //! more, with its entries in the new indexes.
 
+use super::pace::{COPYING, PacedRuntime};
 use super::progress::count_row;
 use super::{Definitions, ROWS_AT_ONCE};
 use crate::client::Runtime;
@@ -106,14 +107,16 @@ impl Definitions<'_> {
             count_row(runtime);
             if follows { sorter.push(key, new, false) } else { Ok(()) }
         };
-        let copied = self.rows_at(&query, snapshot, runtime, &mut PlaceSink(&mut sink));
+        let paced = PacedRuntime::new(runtime, COPYING);
+        let pace: &dyn Runtime = if follows { &paced } else { runtime };
+        let copied = self.rows_at(&query, snapshot, pace, &mut PlaceSink(&mut sink));
         runtime.control().progress.end();
         copied?;
         self.next_command()?;
         if !follows {
             return Ok(());
         }
-        let places = self.tree_of_places(sorter, runtime)?;
+        let places = self.tree_of_places(sorter, &paced)?;
         let (source, change) = (source.clone(), OwnedChange::of(&change));
         self.follow_with_copy(CopiedTable { source, target: target.oid, change, places });
         Ok(())

@@ -15,9 +15,11 @@
 mod copy;
 mod index;
 mod lock;
+mod pace;
 mod progress;
 
 pub(crate) use copy::CopiedTable;
+pub(crate) use pace::{COPYING, PacedRuntime};
 
 use super::Definitions;
 use crate::client::Runtime;
@@ -151,7 +153,7 @@ impl Definitions<'_> {
         let heap = self.context().cluster.engine.relation(online.source.storage)?;
         let watch = heap.watch_changes()?;
         let seen = self.newest_snapshot()?;
-        watch.note_unsettled(&seen, runtime)?;
+        watch.note_unsettled(&seen, &PacedRuntime::new(runtime, COPYING))?;
         if let Some(online) = &mut self.online {
             online.watch = Some(Watched { watch, seen: seen.clone() });
         }
@@ -229,6 +231,7 @@ impl Definitions<'_> {
         if online.watch.is_none() {
             return Ok(());
         }
+        let runtime = &PacedRuntime::new(runtime, pace::FOLLOWING);
         for _ in 0..MOST_ROUNDS {
             if self.follow_changes(online, runtime)? <= FEW_ROWS {
                 break;
