@@ -38,6 +38,9 @@ impl Definitions<'_> {
             None if super::online::is_long(s) => self.lock_online(&table, LockMode::AccessExclusive, runtime)?,
             None => self.lock_for_ddl(&table, lock_of(s), runtime)?,
         };
+        if super::alter_type::has_several_types(s) {
+            self.begin_type_rewrite(table.oid, runtime)?;
+        }
         for node in s.cmds() {
             let Node::AlterTableCmd(c) = node else { continue };
             let now = self.context_mut().table_by_oid(table.oid, runtime)?;
@@ -46,6 +49,7 @@ impl Definitions<'_> {
             }
             self.alter_tree(&now, c, super::partition::says_only(r), false, source, runtime)?;
         }
+        self.finish_type_rewrite(runtime)?;
         Ok(tag)
     }
 
@@ -247,7 +251,7 @@ impl Definitions<'_> {
                 _ => FillValue::Default,
             };
             if self.is_online(table) {
-                self.move_rows_with(table, (ColumnChange::Added { attnum, value }, &[]), runtime)?;
+                self.move_rows_with(table, (&[ColumnChange::Added { attnum, value }], &[]), runtime)?;
             } else {
                 let table = self.context_mut().table_by_oid(table.oid, runtime)?;
                 self.rows_into(&FillColumn { table: &table, attnum, value }, runtime, &mut NullSink)?;

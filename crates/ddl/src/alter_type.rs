@@ -11,6 +11,7 @@
 use super::Definitions;
 use super::alter_table::column_of;
 use super::constraint::{key_pair, operator_columns};
+use super::online::OwnedChange;
 use crate::client::Runtime;
 use crate::host::StatementHost;
 use kilndb_base::{Error, Oid, Result, sqlstate};
@@ -23,6 +24,7 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::store::vector;
 use kilndb_catalog::{CatalogView, Column, ForeignKey, Index, IndexKey, Table, TableKind};
 use kilndb_storage::LockMode;
+use kilndb_syntax::raw::AlterTableType as A;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -64,7 +66,8 @@ impl Definitions<'_> {
             return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
         }
         let using = definition.raw_default();
-        self.check_conversion(table, column, (type_oid, typmod), (using, source), runtime)?;
+        let (old, old_column) = self.before_other_types(table, column)?;
+        self.check_conversion(&old, &old_column, (type_oid, typmod), (using, source), runtime)?;
         let value = match using {
             Node::None => quote_identifier(name),
             node => kilndb_syntax::expression_sql(node)?,
@@ -91,13 +94,44 @@ impl Definitions<'_> {
         }
         self.bind_expressions_again(change, &users, runtime)?;
         self.retype_keys(table.oid, &keys, runtime)?;
-        if table.kind != TableKind::Partitioned {
-            let converted =
-                ColumnChange::Converted { attnum: column.attnum, value: change.value, ty: (type_oid, typmod) };
-            self.move_rows_with(table, (converted, &[]), runtime)?;
-            self.validate_again(change, &users, &keys, runtime)?;
+        if table.kind == TableKind::Partitioned {
+            return Ok(());
+        }
+        let converted = ColumnChange::Converted { attnum: column.attnum, value: change.value, ty: (type_oid, typmod) };
+        let retyped = RetypedColumn { column: column.clone(), users, keys };
+        if let Some(rewrite) = &mut self.type_rewrite {
+            rewrite.changes.push(OwnedChange::of(&converted));
+            rewrite.columns.push(retyped);
+            return Ok(());
+        }
+        self.move_rows_with(table, (&[converted], &[]), runtime)?;
+        self.validate_again(table.oid, &retyped, runtime)
+    }
+
+    /// Several columns of a table get other types: its rows are written anew once.
+    pub(super) fn begin_type_rewrite(&mut self, table: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let source = self.context_mut().table_by_oid(table, runtime)?;
+        if source.kind == TableKind::Table {
+            self.type_rewrite = Some(TypeRewrite { source, changes: Vec::new(), columns: Vec::new() });
         }
         Ok(())
+    }
+
+    pub(super) fn finish_type_rewrite(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let Some(TypeRewrite { source, changes, columns }) = self.type_rewrite.take() else { return Ok(()) };
+        let changes: Vec<ColumnChange<'_>> = changes.iter().map(OwnedChange::borrowed).collect();
+        self.move_rows_with(&source, (&changes, &[]), runtime)?;
+        columns.iter().try_for_each(|retyped| self.validate_again(source.oid, retyped, runtime))
+    }
+
+    /// The table and the column as they were before the command: what other parts of it say of types is not seen by
+    /// USING.
+    fn before_other_types(&self, table: &Arc<Table>, column: &Column) -> Result<(Arc<Table>, Column)> {
+        let Some(rewrite) = &self.type_rewrite else { return Ok((table.clone(), column.clone())) };
+        if rewrite.columns.iter().any(|retyped| retyped.column.attnum == column.attnum) {
+            return Err(Error::unsupported(format!("cannot alter type of column \"{}\" twice", column.name)));
+        }
+        Ok((rewrite.source.clone(), column_of(&rewrite.source, &column.name)?.clone()))
     }
 
     /// 42804 if the old values, or those of USING, do not become the new type by assignment.
@@ -268,7 +302,7 @@ impl Definitions<'_> {
     pub(super) fn move_rows_with(
         &mut self,
         source: &Arc<Table>,
-        change: (ColumnChange<'_>, &[IndexKey]),
+        change: (&[ColumnChange<'_>], &[IndexKey]),
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let now = self.context_mut().table_by_oid(source.oid, runtime)?;
@@ -279,15 +313,9 @@ impl Definitions<'_> {
     }
 
     /// What holds for the new values as it did for the old: NOT NULL, checks, foreign keys.
-    fn validate_again(
-        &mut self,
-        change: &TypeChange<'_>,
-        users: &ExpressionUsers,
-        keys: &ColumnKeys,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let table = self.context_mut().table_by_oid(change.table.oid, runtime)?;
-        let column = change.column;
+    fn validate_again(&mut self, table: Oid, retyped: &RetypedColumn, runtime: &dyn Runtime) -> Result<()> {
+        let table = self.context_mut().table_by_oid(table, runtime)?;
+        let RetypedColumn { column, users, keys } = retyped;
         if column.not_null && self.table_with_row(&table, RowCondition::Null(column.attnum), runtime)?.is_some() {
             let message = format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name);
             return Err(Error::new(sqlstate::NOT_NULL_VIOLATION, message).with_table(&table.schema_name, &table.name));
@@ -421,6 +449,31 @@ impl Definitions<'_> {
             "You must specify an operator class for the index or define a default operator class for the data type.",
         ))
     }
+}
+
+/// The columns of one table that get other types by one command.
+pub(super) struct TypeRewrite {
+    /// The table as it was before.
+    source: Arc<Table>,
+    changes: Vec<OwnedChange>,
+    columns: Vec<RetypedColumn>,
+}
+
+/// A column as it was, and what has to hold for its new values as it did for the old ones.
+struct RetypedColumn {
+    column: Column,
+    users: ExpressionUsers,
+    keys: ColumnKeys,
+}
+
+/// Whether an ALTER TABLE changes the types of several columns and does nothing else.
+pub(super) fn has_several_types(s: &nodes::AlterTableStmt) -> bool {
+    s.cmds().len() > 1 && all_change_types(s)
+}
+
+/// Whether an ALTER TABLE does nothing but change types.
+pub(super) fn all_change_types(s: &nodes::AlterTableStmt) -> bool {
+    s.cmds().iter().all(|node| matches!(node, Node::AlterTableCmd(c) if c.subtype == A::AT_AlterColumnType))
 }
 
 /// Checks and indexes, by OID, whose expressions name a column.

@@ -4,7 +4,6 @@ use super::Definitions;
 use super::physical::index_named;
 use crate::client::Runtime;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_bind::engine_query::ColumnChange;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_storage::LockMode;
@@ -93,7 +92,7 @@ impl Definitions<'_> {
                 format!("clustering \"{}.{}\" using index scan on \"{}\"", table.schema_name, table.name, index.name);
             self.context().notice(Severity::Info, message);
         }
-        self.move_rows_with(table, (ColumnChange::None, &index.keys), runtime)
+        self.move_rows_with(table, (&[], &index.keys), runtime)
     }
 
     /// The index that the table was clustered by.

@@ -149,6 +149,8 @@ pub struct Definitions<'a> {
     narrowed: BTreeSet<Oid>,
     /// What the command does beside others.
     online: Option<online::OnlineChange>,
+    /// Types that the command changes together.
+    type_rewrite: Option<alter_type::TypeRewrite>,
 }
 
 impl<'a> Definitions<'a> {
@@ -162,6 +164,7 @@ impl<'a> Definitions<'a> {
             deleted: BTreeSet::new(),
             narrowed: BTreeSet::new(),
             online: None,
+            type_rewrite: None,
         }
     }
 }

@@ -4,7 +4,6 @@
 use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_bind::engine_query::ColumnChange;
 use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{Table, TableKind};
@@ -71,7 +70,7 @@ impl Definitions<'_> {
             self.create_table(create, statement.source(), runtime).map_err(without_position)?;
         }
         let target = self.context_mut().table_by_oid(source.oid, runtime)?;
-        self.copy_table(&source, &target, (ColumnChange::None, &[]), runtime)?;
+        self.copy_table(&source, &target, (&[], &[]), runtime)?;
         self.leave_storage(&source, runtime)
     }
 

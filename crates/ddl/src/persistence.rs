@@ -9,7 +9,6 @@ use super::create_table::KEPT;
 use crate::client::Runtime;
 use crate::host::SequenceState;
 use kilndb_base::{Error, Oid, RelationId, Result, sqlstate};
-use kilndb_bind::engine_query::ColumnChange;
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{Table, TableKind};
@@ -198,7 +197,7 @@ impl Definitions<'_> {
         }
         let moved = self.context_mut().table_by_oid(table.oid, runtime)?;
         match self.is_online(table) {
-            true => self.copy_table(table, &moved, (ColumnChange::None, &[]), runtime)?,
+            true => self.copy_table(table, &moved, (&[], &[]), runtime)?,
             false => self.move_rows(table.storage, new, runtime)?,
         }
         for index in &moved.indexes {

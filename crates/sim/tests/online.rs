@@ -102,7 +102,8 @@ const CHANGES: &[&str] = &[
     "alter table acc drop u",
     "alter table acc alter k type int",
     "create index concurrently if not exists acc_both on acc (v, id)",
-    "alter table acc alter tags type int[] using tags::int[]",
+    "alter table acc alter tags type int[] using tags::int[], alter v type varchar",
+    "alter table acc alter v type text",
     "drop index if exists acc_k, acc_both",
     // There is always something that keeps ids apart.
     "alter table acc add constraint acc_id unique (id)",

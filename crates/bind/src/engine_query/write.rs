@@ -27,29 +27,22 @@ pub fn insert_rows(source: BoundStatement, table: &Arc<Table>, catalog: &dyn Cat
     Ok(statement(Query { body: QueryBody::Dml(Box::new(dml)), ..Query::default() }))
 }
 
-/// The difference between the rows of a table and their copies.
+/// What is different in a column of a table's rows and of their copies.
 #[derive(Clone, Copy, Debug)]
 pub enum ColumnChange<'a> {
-    None,
     /// The column of that number is of another type, which the kept expression over the old row has the value for.
-    Converted {
-        attnum: i16,
-        value: &'a str,
-        ty: (Oid, i32),
-    },
+    Converted { attnum: i16, value: &'a str, ty: (Oid, i32) },
     /// The column of that number is new.
-    Added {
-        attnum: i16,
-        value: FillValue,
-    },
+    Added { attnum: i16, value: FillValue },
 }
 
-/// Enters rows of one table in another, or in new storage of the same one, which has the same columns but for one.
+/// Enters rows of one table in another, or in new storage of the same one, which has the same columns but for
+/// some.
 #[derive(Clone, Debug)]
 pub struct CopyRows<'a> {
     pub source: &'a Arc<Table>,
     pub target: &'a Arc<Table>,
-    pub change: ColumnChange<'a>,
+    pub changes: &'a [ColumnChange<'a>],
     pub condition: RowCondition<'a>,
     /// The rows come in the order of these keys of an index.
     pub order: &'a [IndexKey],
@@ -57,19 +50,30 @@ pub struct CopyRows<'a> {
     pub tells_places: bool,
 }
 
+impl ColumnChange<'_> {
+    fn attnum(&self) -> i16 {
+        match *self {
+            ColumnChange::Converted { attnum, .. } | ColumnChange::Added { attnum, .. } => attnum,
+        }
+    }
+}
+
+impl<'a> CopyRows<'a> {
+    fn change_of(&self, column: &Column) -> Option<ColumnChange<'a>> {
+        self.changes.iter().find(|change| change.attnum() == column.attnum).copied()
+    }
+}
+
 impl EngineQuery for CopyRows<'_> {
     fn bind(&self, catalog: &dyn CatalogView) -> Result<BoundStatement> {
-        let added =
-            |column: &Column| matches!(self.change, ColumnChange::Added { attnum, .. } if attnum == column.attnum);
         let columns = || self.target.columns.iter().enumerate().filter(|(_, c)| !c.dropped);
         let mut values: Vec<RowValue<'_>> = Vec::new();
-        for (_, column) in columns().filter(|(_, c)| !added(c)) {
-            values.push(match self.change {
-                ColumnChange::Converted { attnum, value, ty } if attnum == column.attnum => {
-                    RowValue::Assigned(value, ty)
-                }
-                _ => RowValue::Column(column.attnum),
-            });
+        for (_, column) in columns() {
+            match self.change_of(column) {
+                None => values.push(RowValue::Column(column.attnum)),
+                Some(ColumnChange::Converted { value, ty, .. }) => values.push(RowValue::Assigned(value, ty)),
+                Some(ColumnChange::Added { .. }) => {}
+            }
         }
         values.push(RowValue::Place);
         let place = values.len() as i16;
@@ -80,8 +84,8 @@ impl EngineQuery for CopyRows<'_> {
         let mut dml = binder.new_dml(DmlKind::Insert, self.target.clone());
         let mut outputs = (1..).zip(source.targets.iter().filter(|t| !t.junk));
         for (at, column) in columns() {
-            let value = match self.change {
-                ColumnChange::Added { attnum, value } if attnum == column.attnum => {
+            let value = match self.change_of(column) {
+                Some(ColumnChange::Added { value, .. }) => {
                     // A generated column's value is among the row's rules.
                     if column.generated != 0 {
                         continue;

@@ -28,7 +28,7 @@ pub(crate) struct CopiedTable {
     pub source: Arc<Table>,
     /// The OID of the table that the copies are in; its description is read anew in each round.
     pub target: Oid,
-    pub change: OwnedChange,
+    pub changes: Vec<OwnedChange>,
     /// The tree of places.
     pub places: RelationId,
 }
@@ -36,24 +36,21 @@ pub(crate) struct CopiedTable {
 /// A [`ColumnChange`] that outlives the command's parts.
 #[derive(Clone, Debug)]
 pub(crate) enum OwnedChange {
-    None,
     Converted { attnum: i16, value: String, ty: (Oid, i32) },
     Added { attnum: i16, value: FillValue },
 }
 
 impl OwnedChange {
-    fn of(change: &ColumnChange<'_>) -> OwnedChange {
+    pub fn of(change: &ColumnChange<'_>) -> OwnedChange {
         match *change {
-            ColumnChange::None => OwnedChange::None,
             ColumnChange::Converted { attnum, value, ty } => {
                 OwnedChange::Converted { attnum, value: value.to_string(), ty }
             }
             ColumnChange::Added { attnum, value } => OwnedChange::Added { attnum, value },
         }
     }
-    fn borrowed(&self) -> ColumnChange<'_> {
+    pub fn borrowed(&self) -> ColumnChange<'_> {
         match self {
-            OwnedChange::None => ColumnChange::None,
             OwnedChange::Converted { attnum, value, ty } => ColumnChange::Converted { attnum: *attnum, value, ty: *ty },
             OwnedChange::Added { attnum, value } => ColumnChange::Added { attnum: *attnum, value: *value },
         }
@@ -88,12 +85,13 @@ impl Definitions<'_> {
         &mut self,
         source: &Arc<Table>,
         target: &Arc<Table>,
-        (change, order): (ColumnChange<'_>, &[IndexKey]),
+        (changes, order): (&[ColumnChange<'_>], &[IndexKey]),
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let bare = Arc::new(bare(target));
         let follows = self.is_online(source);
-        let query = CopyRows { source, target: &bare, change, condition: RowCondition::All, order, tells_places: true };
+        let query =
+            CopyRows { source, target: &bare, changes, condition: RowCondition::All, order, tells_places: true };
         let snapshot = match follows {
             true => self.followed_snapshot(runtime)?,
             false => self.newest_snapshot()?,
@@ -117,8 +115,8 @@ impl Definitions<'_> {
             return Ok(());
         }
         let places = self.tree_of_places(sorter, &paced)?;
-        let (source, change) = (source.clone(), OwnedChange::of(&change));
-        self.follow_with_copy(CopiedTable { source, target: target.oid, change, places });
+        let (source, changes) = (source.clone(), changes.iter().map(OwnedChange::of).collect());
+        self.follow_with_copy(CopiedTable { source, target: target.oid, changes, places });
         Ok(())
     }
 
@@ -145,11 +143,12 @@ impl Definitions<'_> {
         }
         let target = self.context_mut().table_by_oid(copy.target, runtime)?;
         let target = Arc::new(with_valid_checks(&target));
+        let changes: Vec<ColumnChange<'_>> = copy.changes.iter().map(OwnedChange::borrowed).collect();
         for rows in rows.chunks(ROWS_AT_ONCE) {
             let query = CopyRows {
                 source: &copy.source,
                 target: &target,
-                change: copy.change.borrowed(),
+                changes: &changes,
                 condition: RowCondition::Among(rows),
                 order: &[],
                 tells_places: true,

@@ -18,7 +18,7 @@ mod lock;
 mod pace;
 mod progress;
 
-pub(crate) use copy::CopiedTable;
+pub(crate) use copy::{CopiedTable, OwnedChange};
 pub(crate) use pace::{COPYING, PacedRuntime};
 
 use super::Definitions;
@@ -71,8 +71,11 @@ enum Follower {
     Copy(CopiedTable),
 }
 
-/// Whether an ALTER TABLE has one part, and that may read or write all rows.
+/// Whether an ALTER TABLE changes types, or has one part, and that may read or write all rows.
 pub(super) fn is_long(s: &nodes::AlterTableStmt) -> bool {
+    if super::alter_type::all_change_types(s) {
+        return true;
+    }
     let mut parts = s.cmds().iter();
     let (Some(Node::AlterTableCmd(c)), None) = (parts.next(), parts.next()) else { return false };
     match (c.subtype, c.def()) {

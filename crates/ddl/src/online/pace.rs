@@ -55,7 +55,8 @@ impl<'a> PacedRuntime<'a> {
             self.given_nanos.set(given);
             return Ok(());
         }
-        (self.worked_nanos.take(), self.given_nanos.take());
+        self.worked_nanos.set(0);
+        self.given_nanos.set(0);
         if given >= worked / BUSY_PART {
             let until = after + (worked * self.pause).saturating_sub(given);
             while process_monotonic_nanos() < until {
