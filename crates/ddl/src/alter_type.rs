@@ -40,6 +40,15 @@ struct TypeChange<'a> {
 }
 
 impl TypeChange<'_> {
+    /// Values are equal to those of other columns if they were before: an integer becomes a wider one.
+    fn keeps_equality(&self) -> bool {
+        let widens = matches!(
+            (self.column.type_oid, self.type_oid),
+            (oids::INT2, oids::INT2 | oids::INT4 | oids::INT8) | (oids::INT4, oids::INT4 | oids::INT8)
+        );
+        widens && self.value == quote_identifier(&self.column.name)
+    }
+
     fn column_reference(&self) -> ObjectAddress {
         ObjectAddress::column(self.table.oid, self.column.attnum)
     }
@@ -80,7 +89,7 @@ impl Definitions<'_> {
         self.refuse_stored_rows(table, runtime)?;
         let users = self.expressions_of(change, runtime)?;
         let keys = keys_of(table, column.attnum);
-        if keys.all().next().is_some() {
+        if keys.all().next().is_some() && !change.keeps_equality() {
             // References are compared with the rows of another table, which would have to be followed too.
             self.finish_online(runtime)?;
         }
@@ -98,7 +107,8 @@ impl Definitions<'_> {
             return Ok(());
         }
         let converted = ColumnChange::Converted { attnum: column.attnum, value: change.value, ty: (type_oid, typmod) };
-        let retyped = RetypedColumn { column: column.clone(), users, keys };
+        let keeps_equality = change.keeps_equality();
+        let retyped = RetypedColumn { column: column.clone(), users, keys, keeps_equality };
         if let Some(rewrite) = &mut self.type_rewrite {
             rewrite.changes.push(OwnedChange::of(&converted));
             rewrite.columns.push(retyped);
@@ -315,7 +325,7 @@ impl Definitions<'_> {
     /// What holds for the new values as it did for the old: NOT NULL, checks, foreign keys.
     fn validate_again(&mut self, table: Oid, retyped: &RetypedColumn, runtime: &dyn Runtime) -> Result<()> {
         let table = self.context_mut().table_by_oid(table, runtime)?;
-        let RetypedColumn { column, users, keys } = retyped;
+        let RetypedColumn { column, users, keys, keeps_equality } = retyped;
         if column.not_null && self.table_with_row(&table, RowCondition::Null(column.attnum), runtime)?.is_some() {
             let message = format!("column \"{}\" of relation \"{}\" contains null values", column.name, table.name);
             return Err(Error::new(sqlstate::NOT_NULL_VIOLATION, message).with_table(&table.schema_name, &table.name));
@@ -324,7 +334,7 @@ impl Definitions<'_> {
         for check in checks.filter(|check| check.enforced && check.validated) {
             self.validate_check(&table, &check.name, &check.sql, runtime)?;
         }
-        for key in keys.all().filter(|key| key.enforced && key.validated) {
+        for key in keys.all().filter(|key| key.enforced && key.validated && !keeps_equality) {
             let (referencing, referenced) = self.key_tables(key, runtime)?;
             if referencing.kind == TableKind::Partitioned || self.is_part_of_tree_key(&table, key)? {
                 continue;
@@ -364,7 +374,7 @@ impl Definitions<'_> {
         for key in keys.all() {
             let (referencing, referenced) = self.key_tables(key, runtime)?;
             for other in [&referencing, &referenced] {
-                if other.oid != table {
+                if other.oid != table && !self.lock_later(other.oid, LockMode::ShareRowExclusive) {
                     self.lock_for_ddl(other, LockMode::ShareRowExclusive, runtime)?;
                 }
             }
@@ -464,6 +474,8 @@ struct RetypedColumn {
     column: Column,
     users: ExpressionUsers,
     keys: ColumnKeys,
+    /// References hold as they did.
+    keeps_equality: bool,
 }
 
 /// Whether an ALTER TABLE changes the types of several columns and does nothing else.

@@ -248,3 +248,95 @@ fn a_table_is_partitioned_beside_the_load() {
     );
     println!("{rounds} rounds, {done} transactions, partitioned in {partitioned}");
 }
+
+/// Writes to a table and to one that references it.
+fn write_references(server: &Server, killed: &AtomicBool, seed: u64, done: &AtomicU64) {
+    let Some(mut client) = connect_unless(server, killed) else { return };
+    let mut random = Random(seed + 1);
+    loop {
+        let id = random.below(500);
+        let sql = match random.below(6) {
+            0 => format!("insert into parent values ({id}) on conflict do nothing"),
+            1 => format!("delete from parent where id = {id}"),
+            2 => {
+                format!("begin; insert into child (parent) values ({id}); delete from parent where id = {id}; rollback")
+            }
+            3 => format!("update child set parent = {} where id % 100 = {}", random.below(500), random.below(100)),
+            _ => format!("insert into child (parent) values ({id})"),
+        };
+        match client.query(&sql) {
+            Ok(_) => _ = done.fetch_add(1, Ordering::SeqCst),
+            Err(ClientError::Server(e)) if ["23503", "40P01", "40001"].contains(&e.code.as_str()) => {
+                if client.query("rollback").is_err() {
+                    return;
+                }
+            }
+            Err(e) => {
+                assert!(killed.load(Ordering::SeqCst), "{sql}: {e}");
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_and_references_get_wider_beside_the_load() {
+    let rounds = std::env::var("KILNDB_CRASH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
+    let folder = TempDir::new("references").expect("a temporary folder");
+    let data = folder.path().join("data");
+    let port = process::free_port().expect("a free port");
+    let mut server = process::start_kilndb(&data, port, &[]).expect("the server starts");
+    let mut client = connect(&server);
+    run(&mut client, "create table parent (id int primary key)");
+    run(&mut client, "create table child (id serial primary key, parent int references parent on delete cascade)");
+    run(&mut client, "create index child_parent on child (parent)");
+    run(&mut client, "insert into parent select generate_series(0, 499)");
+    run(&mut client, "insert into child (parent) select g % 500 from generate_series(1, 20000) g");
+    let (done, changed) = (AtomicU64::new(0), AtomicU64::new(0));
+    for round in 0..rounds {
+        let killed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (server, killed, done, changed) = (&server, &killed, &done, &changed);
+            let guard = KillAtEnd { server, killed };
+            for writer in 0..WRITERS {
+                scope.spawn(move || write_references(server, killed, 2000 + round * WRITERS + writer, done));
+            }
+            scope.spawn(move || {
+                let Some(mut client) = connect_unless(server, killed) else { return };
+                loop {
+                    // Types are those that are there after a kill; the first changes may change nothing then.
+                    for sql in [
+                        "alter table parent alter id type bigint",
+                        "alter table child alter parent type bigint, alter id type bigint",
+                        "alter table child alter parent type int, alter id type int",
+                        "alter table parent alter id type int",
+                    ] {
+                        match client.query(sql) {
+                            Ok(_) => _ = changed.fetch_add(1, Ordering::SeqCst),
+                            Err(ClientError::Server(e)) if e.code == "40P01" => {}
+                            Err(e) => {
+                                assert!(killed.load(Ordering::SeqCst), "{sql}: {e}");
+                                return;
+                            }
+                        }
+                    }
+                }
+            });
+            std::thread::sleep(Duration::from_millis(1700 + 413 * (round % 5)));
+            drop(guard);
+        });
+        server.kill().expect("the server is gone");
+        server = process::start_kilndb(&data, port, &[]).expect("the server starts");
+        let mut client = connect(&server);
+        let dangling = "select count(*) from child c where not exists (select from parent p where p.id = c.parent)";
+        assert_eq!(client.integer(dangling).expect("a count"), 0, "rows that reference nothing");
+        let twice = "select count(*) - count(distinct id) from parent";
+        assert_eq!(client.integer(twice).expect("a count"), 0, "keys that are there twice");
+        assert!(server.stop().expect("a clean stop").success());
+        process::check_kilndb(&data).expect("the check finds nothing");
+        server = process::start_kilndb(&data, port, &[]).expect("the server starts");
+    }
+    let (done, changed) = (done.load(Ordering::SeqCst), changed.load(Ordering::SeqCst));
+    assert!(done > 0 && changed >= 2, "{done} transactions beside {changed} changes");
+    println!("{rounds} rounds, {done} transactions beside {changed} changes");
+}

@@ -22,12 +22,13 @@ impl Definitions<'_> {
         let mut patience = PATIENCE_NANOS;
         loop {
             let until = process_monotonic_nanos() + patience;
-            let brief = BriefWait { runtime, until };
-            let wait = WaitPolicy::Wait;
-            match self.context_mut().lock_table(online.source.oid, online.lock, wait, &brief) {
+            let before = self.writer()?.savepoint();
+            match self.take_locks(online, &BriefWait { runtime, until }) {
                 Err(e) if e.sqlstate() == sqlstate::LOCK_NOT_AVAILABLE => {}
-                taken => return taken.map(|_| ()),
+                taken => return taken,
             }
+            // Of several locks some were there, perhaps.
+            self.writer()?.rollback_to(&before, runtime)?;
             if limit != 0 && process_monotonic_nanos() - begun >= limit {
                 return Err(Error::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"));
             }
@@ -38,6 +39,16 @@ impl Definitions<'_> {
             patience = (patience * 2).min(MOST_PATIENCE_NANOS);
             self.catch_up(online, runtime)?;
         }
+    }
+}
+
+impl Definitions<'_> {
+    fn take_locks(&mut self, online: &OnlineChange, wait: &BriefWait<'_>) -> Result<()> {
+        self.context_mut().lock_table(online.source.oid, online.lock, WaitPolicy::Wait, wait)?;
+        for (table, mode) in &online.other_locks {
+            self.context_mut().lock_table(*table, *mode, WaitPolicy::Wait, wait)?;
+        }
+        Ok(())
     }
 }
 

@@ -42,8 +42,9 @@ const ROWS_AT_ONCE: usize = 1024;
 pub(crate) struct OnlineChange {
     /// The table as others have it.
     source: Arc<Table>,
-    /// The lock that the last step takes.
+    /// The lock that the last step takes, and those that it takes on other tables.
     lock: LockMode,
+    other_locks: Vec<(Oid, LockMode)>,
     watch: Option<Watched>,
     followers: Vec<Follower>,
     /// Storage that others use until the last step, and what takes its place.
@@ -119,6 +120,7 @@ impl Definitions<'_> {
         self.online = Some(OnlineChange {
             source: source.clone(),
             lock: full,
+            other_locks: Vec::new(),
             watch: None,
             followers: Vec::new(),
             replaced: Vec::new(),
@@ -183,6 +185,13 @@ impl Definitions<'_> {
         if let Some(online) = &mut self.online {
             online.followers.push(Follower::Copy(copy));
         }
+    }
+
+    /// Another table is locked in the last step too. False: there is no last step, so it is to be locked now.
+    pub(super) fn lock_later(&mut self, table: Oid, mode: LockMode) -> bool {
+        let Some(online) = &mut self.online else { return false };
+        online.other_locks.push((table, mode));
+        true
     }
 
     /// Old storage goes with the last step. False: nobody else uses it, so it can go now.
