@@ -66,6 +66,12 @@ bugs! {
     PlacesOfXidsTakenTwice,
     /// A folder without its control file is taken for an empty one.
     NoControlNoCluster,
+    /// A copy does not look again at rows whose newest version its snapshot does not see.
+    UnsettledRowsForgotten,
+    /// A copy does not look for rows that had been changed before it began to watch.
+    RowsChangedBeforeForgotten,
+    /// An index has nothing of the keys that older snapshots see.
+    OlderKeysForgotten,
 }
 
 #[cfg(feature = "simulation")]

@@ -4,6 +4,7 @@
 //! A new one is a file here and a row in [`WORKLOADS`].
 
 mod bulk;
+mod changed_table;
 mod counters;
 mod documents;
 mod jobs;
@@ -28,7 +29,7 @@ pub struct Workload {
     pub check: fn(&mut dyn Connection, &mut Random) -> WorkloadResult,
 }
 
-pub(crate) const WORKLOADS: [Workload; 7] = [
+pub(crate) const WORKLOADS: [Workload; 8] = [
     documents::WORKLOAD,
     queue::WORKLOAD,
     bulk::WORKLOAD,
@@ -36,6 +37,7 @@ pub(crate) const WORKLOADS: [Workload; 7] = [
     counters::WORKLOAD,
     undecided::WORKLOAD,
     report::WORKLOAD,
+    changed_table::WORKLOAD,
 ];
 
 /// What no server may do.

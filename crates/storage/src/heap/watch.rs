@@ -19,6 +19,7 @@ use crate::page::at;
 use crate::txn::Snapshot;
 use crate::txn::visibility::NewestVersion;
 use kilndb_base::park::Park;
+use kilndb_base::planted::{self, PlantedBug};
 use kilndb_base::sync::atomic::Ordering::SeqCst;
 use kilndb_base::{Error, Result, RowId};
 use std::sync::Arc;
@@ -101,6 +102,9 @@ impl ChangeWatch {
     /// Notes all rows of which the snapshot does not see the newest version. To be called with the first snapshot, which
     /// was taken after the watch had begun.
     pub fn note_unsettled(&self, snapshot: &Snapshot, park: &dyn Park) -> Result<()> {
+        if planted::is(PlantedBug::RowsChangedBeforeForgotten) {
+            return Ok(());
+        }
         let rows = self.heap.rows_unsettled_for(snapshot, park)?;
         rows.iter().for_each(|rid| self.note(*rid));
         Ok(())
@@ -113,7 +117,7 @@ impl ChangeWatch {
     /// Notes a row again of which the snapshot does not see the newest version. To be called after the row was read with
     /// the snapshot.
     pub fn note_if_unsettled(&self, rid: RowId, snapshot: &Snapshot) -> Result<()> {
-        if !self.heap.is_settled_for(rid, snapshot)? {
+        if !self.heap.is_settled_for(rid, snapshot)? && !planted::is(PlantedBug::UnsettledRowsForgotten) {
             self.note(rid);
         }
         Ok(())
