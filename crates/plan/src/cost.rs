@@ -130,6 +130,13 @@ impl CostModel {
         2.0 * self.parameters.cpu_operator * rows.max(2.0) * limit.clamp(2.0, rows.max(2.0)).log2()
     }
 
+    /// Sorting rows that come in so many groups, each of which is sorted by itself.
+    pub fn sort_in_groups(&self, rows: f64, groups: f64) -> f64 {
+        let per_group = (rows / groups).max(2.0);
+        let p = &self.parameters;
+        groups * (self.sort(per_group) + p.cpu_tuple) + rows * p.cpu_operator
+    }
+
     /// Hashing `build` rows and looking `probe` rows up, of which `matches` pairs come out.
     pub fn hash_join(&self, probe: f64, build: f64, matches: f64, keys: usize) -> f64 {
         let p = &self.parameters;
@@ -145,6 +152,24 @@ impl CostModel {
     /// Running the inner side of a nested loop, which costs `inner` each time, once per outer row.
     pub fn loop_runs(&self, outer: f64, inner: f64) -> f64 {
         outer * (self.parameters.cpu_tuple * HANDED_ON + inner)
+    }
+
+    /// Merging two sides that are sorted, of which `matches` pairs come out.
+    pub fn merge_join(&self, left: f64, right: f64, matches: f64, keys: usize) -> f64 {
+        let p = &self.parameters;
+        (left + right) * (self.filters(keys) + p.cpu_tuple * HANDED_ON) + matches * p.cpu_tuple * HANDED_ON
+    }
+
+    /// Looking up what was found with the same values before; `found` rows are kept of each.
+    pub fn cached_runs(&self, calls: f64, misses: f64, inner: f64, found: f64) -> f64 {
+        let p = &self.parameters;
+        let kept = misses * (p.cpu_tuple + found * p.cpu_tuple * HANDED_ON);
+        calls * (p.cpu_tuple + p.cpu_operator) + misses * inner + kept
+    }
+
+    /// Grouping rows whose groups follow one another.
+    pub fn sorted_groups(&self, rows: f64, groups: f64, keys: usize, aggregates: usize) -> f64 {
+        rows * (self.filters(keys) + self.filters(aggregates)) + groups * self.parameters.cpu_tuple
     }
 
     /// Hashing rows into groups.

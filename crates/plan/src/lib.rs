@@ -21,10 +21,13 @@ mod cte;
 mod dml;
 mod estimate;
 pub mod expression;
+mod finished_cost;
 mod implied;
 mod inline;
 mod join;
-mod join_order;
+mod join_build;
+mod join_search;
+mod join_ways;
 pub mod key_ahead;
 mod key_bitmap;
 mod merge;
@@ -36,10 +39,10 @@ mod partitionwise;
 pub mod prune;
 mod query;
 mod rewrite;
+mod row_order;
 mod scan;
 mod semijoin;
 pub mod shown_text;
-mod sorted_join;
 mod trigger;
 mod window;
 
@@ -122,6 +125,7 @@ pub struct Planner<'a> {
 }
 
 /// A planned node with the columns that it yields.
+#[derive(Clone)]
 pub struct PlannedNode {
     pub node: Arc<PlanNode>,
     pub layout: Layout,
@@ -383,10 +387,7 @@ impl Planner<'_> {
     pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<PlanNode> {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
-        let startup = match &op {
-            Op::Sort { .. } | Op::Aggregate { .. } | Op::HashJoin { .. } => cost,
-            _ => 0.0,
-        };
+        let startup = startup_of(&op, cost);
         Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
     }
     /// Makes a node with its EXPLAIN lines.
@@ -401,7 +402,8 @@ impl Planner<'_> {
         let Estimate { rows, cost } = estimate;
         let id = self.next_node.get();
         self.next_node.set(id + 1);
-        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
+        let startup = startup_of(&op, cost);
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info, label: label.into() })
     }
     pub fn lock_table(&self, oid: Oid, mode: LockMode) {
         let mut locks = self.locks.borrow_mut();
@@ -474,6 +476,28 @@ impl Planner<'_> {
     pub(crate) fn shown_relation(&self, rel: &Rel) -> String {
         let shown = self.names.as_ref().and_then(|names| names.relation(rel.id));
         shown.unwrap_or(&rel.alias).to_string()
+    }
+}
+
+/// What is spent before the first row of a node comes.
+fn startup_of(op: &Op, cost: f64) -> f64 {
+    match op {
+        Op::Sort { presorted: 0, .. } | Op::Aggregate { sorted: false, .. } => cost,
+        Op::HashJoin { probe, build, .. } => (build.cost + probe.startup).min(cost),
+        Op::MergeJoin { outer, inner, .. } => (outer.startup + inner.startup).min(cost),
+        Op::NestLoop { outer, .. } => outer.startup.min(cost),
+        Op::Sort { input, .. }
+        | Op::Aggregate { input, .. }
+        | Op::Filter { input, .. }
+        | Op::OneTimeFilter { input, .. }
+        | Op::Project { input, .. }
+        | Op::ProjectSet { input, .. }
+        | Op::Limit { input, .. }
+        | Op::Distinct { input, .. }
+        | Op::Window { input, .. }
+        | Op::Memoize { input, .. }
+        | Op::LockRows { input, .. } => input.startup.min(cost),
+        _ => 0.0,
     }
 }
 

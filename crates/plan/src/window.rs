@@ -1,5 +1,6 @@
 //! Window functions.
 
+use super::row_order::RowOrder;
 use super::*;
 use kilndb_types::{functions, oids};
 
@@ -7,12 +8,12 @@ impl Planner<'_> {
     pub(crate) fn plan_windows(
         &self,
         windows: &[WindowSpec],
-        input: PlannedNode,
+        (input, rows_order): (PlannedNode, RowOrder),
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
-    ) -> Result<PlannedNode> {
-        let mut input = input;
+    ) -> Result<(PlannedNode, RowOrder)> {
+        let (mut input, mut rows_order) = (input, rows_order);
         for (number, w) in windows.iter().enumerate() {
             let rel = self.new_rel();
             let mut calls: Vec<Expr> = Vec::new();
@@ -52,7 +53,10 @@ impl Planner<'_> {
             let order_specs = self.sort_specs(&w.order, &input.layout)?;
             keys.extend(w.order.iter().cloned());
             if !keys.is_empty() {
-                input = self.sort(input, &keys)?;
+                input = self.sort(input, &keys, &rows_order)?;
+                if !rows_order.gives(&keys) {
+                    rows_order = RowOrder::of_keys(&keys);
+                }
             }
             let mut list = Vec::new();
             for c in &calls {
@@ -105,7 +109,7 @@ impl Planner<'_> {
             let node = self.node(Op::Window { input: input.node, plan }, width, rows, cost, "WindowAgg");
             input = PlannedNode { node, layout };
         }
-        Ok(input)
+        Ok((input, rows_order))
     }
 }
 
