@@ -111,6 +111,8 @@ pub(super) struct JoinSearch<'s, 'e> {
     needs: Vec<u64>,
     /// What inner joins make equal, once all are made.
     pub equal: Vec<Vec<Expr>>,
+    /// The equalities of each class of what is equal: one of them is enough for a join.
+    alike: Vec<u128>,
     /// What merge joins may compare: expressions that conditions say are equal, and the items that these join.
     merged: Vec<(Vec<Expr>, u64)>,
     sets: HashMap<u64, JoinSet>,
@@ -153,12 +155,14 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             wanted,
             needs,
             equal: Vec::new(),
+            alike: Vec::new(),
             merged: Vec::new(),
             sets: HashMap::new(),
             known: RefCell::default(),
             joins_all: false,
         };
         search.equal = search.equal_expressions(|c| c.of.is_none()).into_iter().map(|(class, _)| class).collect();
+        search.derive_equalities();
         search.merged = search.equal_expressions(|_| true);
         (search, left)
     }
@@ -184,6 +188,52 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             classes.push(joined);
         }
         classes
+    }
+
+    /// `a = b AND b = c` says that `a = c`, by which `a` and `c` may be joined before `b`. Only classes with one expression
+    /// of each item count: two of the same item are not equal before the item is joined.
+    fn derive_equalities(&mut self) {
+        let level = self.rels_of(u64::MAX >> (64 - self.items.len()));
+        for class in self.equal.clone() {
+            let of: Vec<u64> = class.iter().map(|e| items_of(&self.items, &used_rels(e, &level))).collect();
+            let is_apart = of.iter().fold(Some(0u64), |seen, items| match seen {
+                Some(seen) if items.count_ones() == 1 && seen & items == 0 => Some(seen | items),
+                _ => None,
+            });
+            if is_apart.is_none() {
+                continue;
+            }
+            let mut alike = 0u128;
+            for (n, c) in self.conditions.iter().enumerate().filter(|(_, c)| c.of.is_none()) {
+                if self.planner.merged_sides(&c.condition).is_some_and(|(l, _)| has_same(&class, l)) {
+                    alike |= 1 << n;
+                }
+            }
+            for (x, a) in class.iter().enumerate() {
+                for (y, b) in class.iter().enumerate().skip(x + 1) {
+                    let items = of[x] | of[y];
+                    let is_there = |n: &usize| alike & (1 << n) != 0 && self.conditions[*n].items == items;
+                    if self.conditions.len() >= MOST_CONDITIONS || (0..self.conditions.len()).any(|n| is_there(&n)) {
+                        continue;
+                    }
+                    if let Some(condition) = self.equality(alike, a, b) {
+                        alike |= 1 << self.conditions.len();
+                        self.conditions.push(SearchCondition { condition, items, of: None });
+                    }
+                }
+            }
+            self.alike.push(alike);
+        }
+    }
+
+    /// `a = b`, by the operator of one of these conditions.
+    fn equality(&self, conditions: u128, a: &Expr, b: &Expr) -> Option<Expr> {
+        self.expressions(conditions).into_iter().find_map(|mut e| {
+            let ExprKind::Func(f) = &mut e.kind else { return None };
+            let is_alike = matches!(f.args.as_slice(), [l, r] if l.ty == a.ty && r.ty == b.ty);
+            f.args = vec![a.clone(), b.clone()];
+            is_alike.then_some(e)
+        })
     }
 
     /// Adds the plans of tables that yield them in an order which is of use: the wanted one, or one for a merge join.
@@ -374,6 +424,11 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         };
         let found =
             (0..self.conditions.len()).filter(|n| fits(&self.conditions[*n])).fold(0, |found, n| found | 1 << n);
+        // Of one class each side has equal values already: one equality says that those of both are equal.
+        let found = self.alike.iter().fold(found, |found, class| {
+            let of_class = found & class;
+            found & !of_class | of_class & of_class.wrapping_neg()
+        });
         let is_tied = found != 0 || right.count_ones() == 1 && self.needs[right.trailing_zeros() as usize] != 0;
         (is_tied || self.joins_all).then_some(found)
     }

@@ -147,7 +147,13 @@ impl Planner<'_> {
         let mut rels = Vec::new();
         trees.iter().for_each(|t| super::join::rels_of(t, &mut rels));
         let all = [semi.own.as_slice(), &semi.joins].concat();
-        let bound = self.plan_trees(&semi.query, &trees, all, WantedRows::ALL)?;
+        let mut bound = self.plan_trees(&semi.query, &trees, all.clone(), WantedRows::ALL)?;
+        if bound.planned.node.op.is_probe() {
+            // One row of each run is enough.
+            let first = WantedRows { limit: 1.0, ..WantedRows::ALL };
+            let sooner = self.plan_trees(&semi.query, &trees, all, first)?;
+            bound = if sooner.planned.node.op.is_probe() { sooner } else { bound };
+        }
         let is_table = |id: &u32| semi.query.rels.iter().any(|r| r.id == *id && matches!(r.kind, RelKind::Table(_)));
         let tree = match trees.as_slice() {
             [tree @ JoinTree::Rel(id)] if is_table(id) => Some(*tree),
