@@ -189,7 +189,7 @@ pub(crate) fn rows_in_order(rows: f64, pages: f64) -> f64 {
 
 /// Sorting the entries of one index by their rows, for a bitmap.
 pub(crate) fn sorted_entries(entries: f64) -> f64 {
-    entries * 0.003 + 0.05
+    entries * 0.003 + 0.6
 }
 
 /// Looking for so many conditions in an inverted index. `is_telling`: their terms leave few rows each.

@@ -229,7 +229,9 @@ impl Planner<'_> {
             let selectivities: Vec<f64> = preds.iter().map(|e| self.condition_selectivity(rel.id, e)).collect();
             let conditions = Conditions { preds, selectivities: &selectivities };
             if let Some(path) = self.bitmap_path(rel, table, conditions, all, size)? {
-                let own = path.compared_cost(size.pages, wanted.limit.is_finite());
+                // All conditions are judged for each row.
+                let filters = costs.filter(path.rows, preds.len());
+                let own = path.compared_cost(size.pages, wanted.limit.is_finite()) + filters;
                 // A bitmap is complete before its first row.
                 let cost = self.finished_cost(wanted, PathCost { rows, first: own, cost: own }, 0)
                     + settings.penalty(settings.bitmapscan);
