@@ -227,7 +227,7 @@ impl NodeState {
     }
 
     /// Says that no more than `rows` rows will be asked for before the next start (None: not known).
-    fn set_bound(&mut self, rows: Option<u64>) {
+    pub(crate) fn set_bound(&mut self, rows: Option<u64>) {
         match self {
             NodeState::Sort(s) => s.set_bound(rows),
             NodeState::Project(u) => u.input.set_bound(rows),

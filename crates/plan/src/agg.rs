@@ -44,7 +44,14 @@ impl Planner<'_> {
         }
         let is_group = |e: &Expr| expressions.iter().any(|g| kilndb_bind::same(g, e));
         let in_order = !q.order_by.is_empty() && q.order_by.iter().all(|k| is_group(&k.expr));
-        let mut keys = if in_order { q.order_by.clone() } else { self.index_order(q, expressions) };
+        let settings = self.catalog.planner_settings();
+        let may_reorder =
+            if q.group_by.is_empty() { settings.distinct_reordering } else { settings.group_by_reordering };
+        let mut keys = match in_order {
+            true => q.order_by.clone(),
+            false if may_reorder => self.index_order(q, expressions),
+            false => Vec::new(),
+        };
         for group in expressions {
             if !keys.iter().any(|k| kilndb_bind::same(&k.expr, group)) {
                 keys.push(SortKey { expr: group.clone(), descending: false, nulls_first: false });

@@ -2,7 +2,8 @@
 //!
 //! Must not know: what the joins cost, apart from what the paths say.
 
-use super::join::{FromItem, FromPlan, HashCondition, LoopInner, lateral_columns};
+use super::join::{FromItem, FromPlan, lateral_columns};
+use super::join_nodes::{HashCondition, LoopInner};
 use super::join_search::{JoinMethod, JoinPath, JoinSearch, PathWay};
 use super::join_ways::sort_keys;
 use super::row_order::RowOrder;

@@ -196,10 +196,9 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         let level = self.rels_of(u64::MAX >> (64 - self.items.len()));
         for class in self.equal.clone() {
             let of: Vec<u64> = class.iter().map(|e| items_of(&self.items, &used_rels(e, &level))).collect();
-            let is_apart = of.iter().fold(Some(0u64), |seen, items| match seen {
-                Some(seen) if items.count_ones() == 1 && seen & items == 0 => Some(seen | items),
-                _ => None,
-            });
+            let is_apart = of
+                .iter()
+                .try_fold(0u64, |seen, items| (items.count_ones() == 1 && seen & items == 0).then_some(seen | items));
             if is_apart.is_none() {
                 continue;
             }

@@ -4,7 +4,7 @@
 
 use super::estimate::JoinSides;
 use super::finished_cost::PathCost;
-use super::join::HashCondition;
+use super::join_nodes::HashCondition;
 use super::join_search::{JoinMethod, JoinPath, JoinSearch};
 use super::row_order::RowOrder;
 use super::scan::WantedRows;
@@ -200,8 +200,10 @@ impl JoinSearch<'_, '_> {
         let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
         let penalty = settings.penalty(settings.nestloop);
         let pairs = costs.loop_pairs(left.cost.rows, right.cost.rows, pair.facts.conditions);
-        let all = right.cost.cost + pairs + penalty;
-        ways.push(self.loop_way(pair, left, right, JoinMethod::Pairs, (right.cost.cost + penalty, all)));
+        // The right side's rows are kept, or it runs again for each row of the left one.
+        let runs = if settings.material { right.cost.cost } else { costs.loop_runs(left.cost.rows, right.cost.cost) };
+        let first = right.cost.cost + penalty;
+        ways.push(self.loop_way(pair, left, right, JoinMethod::Pairs, (first, runs + pairs + penalty)));
         let Some(probe) = pair.facts.probe.filter(|_| pair.kind != JoinKind::Full) else { return };
         let calls = left.cost.rows;
         let runs = costs.loop_runs(calls, probe.cost) + penalty;

@@ -26,6 +26,7 @@ mod implied;
 mod inline;
 mod join;
 mod join_build;
+mod join_nodes;
 mod join_search;
 mod join_ways;
 pub mod key_ahead;
@@ -43,6 +44,7 @@ mod row_order;
 mod scan;
 mod semijoin;
 pub mod shown_text;
+mod sort;
 mod trigger;
 mod window;
 
@@ -122,6 +124,8 @@ pub struct Planner<'a> {
     correlated_subplans: RefCell<Vec<compile::CorrelatedSubplan>>,
     /// With other values of its parameters the statement may deserve another plan.
     depends_on_values: Cell<bool>,
+    /// What is known, before a subquery is planned, of the window functions whose rows are of use.
+    run_conditions: RefCell<Vec<window::RunBound>>,
 }
 
 /// A planned node with the columns that it yields.
@@ -353,6 +357,7 @@ impl<'a> Planner<'a> {
             index_expressions: Default::default(),
             correlated_subplans: Default::default(),
             depends_on_values: Cell::new(false),
+            run_conditions: Default::default(),
         }
     }
 }
@@ -388,7 +393,9 @@ impl Planner<'_> {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
         let startup = startup_of(&op, cost);
-        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
+        let label = label.into();
+        let info = if self.explains() { self.marked_disabled(&label, Vec::new()) } else { Vec::new() };
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info, label })
     }
     /// Makes a node with its EXPLAIN lines.
     pub(crate) fn node_with(
@@ -403,7 +410,30 @@ impl Planner<'_> {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
         let startup = startup_of(&op, cost);
-        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info, label: label.into() })
+        let label = label.into();
+        let info = if self.explains() { self.marked_disabled(&label, info) } else { info };
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info, label })
+    }
+    /// The EXPLAIN lines of a node, with one more if a setting turns such nodes off.
+    fn marked_disabled(&self, label: &str, mut info: Vec<String>) -> Vec<String> {
+        const DISABLED: &str = "Disabled: true";
+        let is_join = label.ends_with("Join") || label == "Nested Loop";
+        let s = self.catalog.planner_settings();
+        let is_wanted = match label.split(' ').next() {
+            Some("Seq") => s.seqscan,
+            Some("Index") => s.indexscan,
+            Some("Bitmap") if label.starts_with("Bitmap Heap Scan") => s.bitmapscan,
+            Some("Nested") if is_join => s.nestloop,
+            Some("Hash") if is_join => s.hashjoin,
+            Some("Merge") if is_join => s.mergejoin,
+            Some("Sort") => s.sort,
+            Some("HashAggregate") => s.hashagg,
+            _ => true,
+        };
+        if !is_wanted && info.first().is_none_or(|line| line != DISABLED) {
+            info.insert(0, DISABLED.to_string());
+        }
+        info
     }
     pub fn lock_table(&self, oid: Oid, mode: LockMode) {
         let mut locks = self.locks.borrow_mut();

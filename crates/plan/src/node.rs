@@ -331,6 +331,16 @@ pub struct WindowPlan {
     pub range_minus: Option<kilndb_types::functions::ScalarFn>,
     pub exclude: u8,
     pub functions: Vec<WindowFn>,
+    /// Rows are of use as long as these functions, which never sink within a partition, are within bounds.
+    pub run: Vec<RunCondition>,
+}
+
+/// A bound of a window function's value.
+pub struct RunCondition {
+    /// The position among the window's functions.
+    pub function: usize,
+    pub most: CExpr,
+    pub is_inclusive: bool,
 }
 
 pub struct LockTarget {

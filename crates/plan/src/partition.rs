@@ -354,7 +354,9 @@ impl Planner<'_> {
 
     fn prune_all(&self, rel: &Rel, table: &Table, preds: &[Expr]) -> Result<PruneCondition> {
         let mut parts = Vec::new();
-        preds.iter().for_each(|p| p.clone().conjuncts(&mut parts));
+        if self.catalog.planner_settings().partition_pruning {
+            preds.iter().for_each(|p| p.clone().conjuncts(&mut parts));
+        }
         let mut all = Vec::new();
         for p in &parts {
             all.extend(self.prune_by(rel, table, p)?);

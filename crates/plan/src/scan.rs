@@ -187,7 +187,9 @@ impl Planner<'_> {
         let size = self.size_of(rel, table)?;
         let rows = self.table_rows_left(rel, table, preds, size)?;
         let (costs, settings) = (self.costs(), self.catalog.planner_settings());
-        if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
+        if settings.tidscan
+            && let Some((tids, used)) = access::tid_condition(rel.id, preds)
+        {
             let several = |e: &Expr| e.ty != oids::TID;
             let count: f64 = tids.iter().map(|e| if several(e) { 10.0 } else { 1.0 }).sum();
             let estimate = Estimate { rows: count.min(rows.max(1.0)), cost: count * costs.row_by_id() };

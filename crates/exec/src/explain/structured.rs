@@ -288,7 +288,8 @@ impl PropertyBuilder<'_> {
         if let Some(c) = &counter {
             self.actual(c, &mut made);
         }
-        made.push(("Disabled", PropertyValue::Bare("false".into())));
+        let is_disabled = n.info.first().is_some_and(|line| line == "Disabled: true");
+        made.push(("Disabled", PropertyValue::Bare(is_disabled.to_string())));
         for line in &n.info {
             made.extend(property_of(line));
             // What is looked for in a tree is found exactly.
@@ -366,6 +367,7 @@ fn property_of(line: &str) -> Option<(&'static str, PropertyValue)> {
         "Merge Cond",
         "Cache Key",
         "Cache Mode",
+        "Run Condition",
     ];
     let key = known.into_iter().find(|k| *k == key)?;
     Some((
