@@ -24,6 +24,8 @@ use std::rc::Rc;
 
 /// So many items make at most a thousand sets, and some ten thousand pairs of them.
 const EXHAUSTIVE: usize = 10;
+/// With more items two joins are joined only if few conditions tie the items.
+const MOST_TIED: usize = 7;
 /// Of costs that differ by less the number of rows in the outermost loop decides, and then the statement's order.
 const CLEARLY_LESS: f64 = 0.99;
 /// A set of items has a bit for each.
@@ -363,6 +365,9 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
     }
 
     fn exhaustive(&mut self, whole: u64) -> Result<()> {
+        // Where nearly all items are tied to all others there are too many pairs of joins, and little to be won by them.
+        let items = self.items.len();
+        let joins_joins = items <= MOST_TIED || self.conditions.len() <= 2 * items;
         for set in 1..=whole {
             if set.count_ones() < 2 {
                 continue;
@@ -371,7 +376,10 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             let mut joined: Option<JoinSet> = None;
             let mut right = (set - 1) & set;
             while right != 0 {
-                self.join_sets(set & !right, right, &mut joined)?;
+                let smaller = right.count_ones().min((set & !right).count_ones());
+                if smaller == 1 || joins_joins {
+                    self.join_sets(set & !right, right, &mut joined)?;
+                }
                 right = (right - 1) & set;
             }
             if let Some(joined) = joined {
@@ -455,6 +463,11 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         for way in self.ways(&pair) {
             let JoinWay { left: l, right: r, method, order, cost } = way;
             let outermost = l.outermost;
+            // Most ways are worse than one that is there, and have no order that would count.
+            let is_worse = |known: &Rc<JoinPath>| known.cost.cost * 1.01 < cost.cost && known.cost.first <= cost.first;
+            if order.keys.is_empty() && joined.paths.iter().any(is_worse) {
+                continue;
+            }
             // What the join makes equal its rows are sorted by too.
             let order = match kind == JoinKind::Inner && !order.keys.is_empty() && !facts.equal.is_empty() {
                 true => Rc::new(RowOrder::clone(&order).with_equal(&facts.equal)),

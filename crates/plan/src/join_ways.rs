@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// A cache of what was found with the same values pays off from so many calls on.
 const FEWEST_CALLS: f64 = 2.0;
+/// A hash table of so many rows may not fit into memory.
+const MANY_ROWS: f64 = 100_000.0;
 /// What a cache must save of the calls.
 const WORTHWHILE: f64 = 0.1;
 
@@ -253,7 +255,11 @@ impl JoinSearch<'_, '_> {
         if all.is_empty() {
             return;
         }
-        self.merge(pair, left, right, all.clone(), ways);
+        // Hashing is cheaper than sorting both sides, unless an order is wanted or the table would not fit into memory.
+        let hashes = self.planner.catalog.planner_settings().hashjoin;
+        if !hashes || !self.wanted.order.is_empty() || left.cost.rows.min(right.cost.rows) > MANY_ROWS {
+            self.merge(pair, left, right, all.clone(), ways);
+        }
         for sorted in pair.left.iter().filter(|p| !p.order.keys.is_empty()) {
             let keys = keys_in_order(all, &sorted.order, |(l, _)| l);
             if !keys.is_empty() {
