@@ -151,7 +151,8 @@ impl Planner<'_> {
             let own = PathCost { rows: p.rows, first: p.first, cost: p.cost };
             self.finished_cost(wanted, own, p.order.presorted(wanted.order))
         };
-        cost(a) < cost(b)
+        // If they are nearly the same, the one that does less is the better one.
+        cost(a) < cost(b) * 0.8
     }
 
     /// Conditions that no join could judge.

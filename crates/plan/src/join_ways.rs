@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// A cache of what was found with the same values pays off from so many calls on.
 const FEWEST_CALLS: f64 = 2.0;
+/// Few rows may be so many when the plan is used again.
+const GROWN_ROWS: f64 = 64.0;
 /// A hash table of so many rows may not fit into memory.
 const MANY_ROWS: f64 = 100_000.0;
 /// What a cache must save of the calls.
@@ -201,7 +203,10 @@ impl JoinSearch<'_, '_> {
     fn loops(&self, pair: &JoinPair<'_>, left: &Rc<JoinPath>, right: &Rc<JoinPath>, ways: &mut Vec<JoinWay>) {
         let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
         let penalty = settings.penalty(settings.nestloop);
-        let pairs = costs.loop_pairs(left.cost.rows, right.cost.rows, pair.facts.conditions);
+        // Of small tables that may be hashed too it is not taken for granted that they stay small.
+        let may_grow = pair.facts.keys.is_some() && left.cost.rows > 1.0 && right.cost.rows > 1.0;
+        let grown = |rows: f64| if may_grow { rows.max(GROWN_ROWS) } else { rows };
+        let pairs = costs.loop_pairs(grown(left.cost.rows), grown(right.cost.rows), pair.facts.conditions);
         // The right side's rows are kept, or it runs again for each row of the left one.
         let runs = if settings.material { right.cost.cost } else { costs.loop_runs(left.cost.rows, right.cost.cost) };
         let first = right.cost.cost + penalty;

@@ -198,7 +198,8 @@ impl Planner<'_> {
         let unsorted = |cost| self.finished_cost(wanted, PathCost { rows, first: 0.0, cost }, 0);
         let of_seq_scan = |size| unsorted(costs.seq_scan(size, preds.len())) + settings.penalty(settings.seqscan);
         let (mut best_cost, grown_cost) = (of_seq_scan(size), of_seq_scan(size.grown()));
-        let cost = self.cost_of_share(wanted, costs.seq_scan(size, preds.len()), rows);
+        let cost =
+            self.cost_of_share(wanted, costs.seq_scan(size, preds.len()), rows) + settings.penalty(settings.seqscan);
         let estimate = Estimate { rows, cost };
         let mut best = ChosenAccess { path: AccessPath::Seq, estimate, implied: Vec::new() };
         let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
@@ -221,7 +222,8 @@ impl Planner<'_> {
                 _ => best_cost,
             };
             if cost < rival {
-                let estimate = Estimate { rows, cost: self.cost_of_share(wanted, whole, rows) };
+                let own = self.cost_of_share(wanted, whole, rows) + settings.penalty(settings.indexscan);
+                let estimate = Estimate { rows, cost: own };
                 best_cost = cost;
                 best = ChosenAccess { path: AccessPath::Index(path), estimate, implied: Vec::new() };
             }
@@ -238,7 +240,7 @@ impl Planner<'_> {
                 let cost = self.finished_cost(wanted, PathCost { rows, first: own, cost: own }, 0)
                     + settings.penalty(settings.bitmapscan);
                 if cost < best_cost {
-                    let estimate = Estimate { rows, cost: own };
+                    let estimate = Estimate { rows, cost: own + settings.penalty(settings.bitmapscan) };
                     best = ChosenAccess { path: AccessPath::Bitmap(path), estimate, implied: Vec::new() };
                 }
             }
@@ -271,6 +273,8 @@ impl Planner<'_> {
             if path.presorted == 0 {
                 continue;
             }
+            // Of a table that may grow all rows are not taken for few.
+            let size = if path.conditions.has_conditions() { size } else { size.grown() };
             let search = self.tree_search(rel, table, index, &path.conditions, preds, size)?;
             let search = TreeSearch { filters: preds.len().saturating_sub(path.conditions.used.len()), ..search };
             let cost = costs.index_scan(size, search) + settings.penalty(settings.indexscan);
