@@ -142,7 +142,7 @@ impl CostModel {
         let p = &self.parameters;
         let key = keys as f64 * p.cpu_operator;
         // Measured: a row costs a lookup in a table that is in no cache of the processor.
-        build * (key + p.cpu_tuple * 4.0) + probe * (key + p.cpu_tuple * 1.5) + matches * p.cpu_tuple
+        build * (key + p.cpu_tuple * 2.0) + probe * (key + p.cpu_tuple * 1.5) + matches * p.cpu_tuple
     }
 
     /// Judging each pair of rows, the inner ones kept in memory.
