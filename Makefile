@@ -11,7 +11,7 @@ SETUP = ./scripts/setup.sh
 flag = $(if $($(call upper,$(1))),--$(1) $($(call upper,$(1))))
 upper = $(shell echo $(1) | tr a-z A-Z)
 
-.PHONY: run build test test-postgres conformance crash power history simulate runaway bench
+.PHONY: run build test test-postgres differential conformance crash power history simulate runaway bench
 
 run: build
 	@./scripts/client-hint.sh
@@ -33,6 +33,12 @@ test-postgres:
 	cargo build --locked -p kilndb-server
 	cargo test --locked -p kilndb-lab --test dump
 	cargo test --locked -p kilndb-lab --test sql --test isolation --test protocol -- --postgres
+
+# Joins, orders and groups made at random, against PostgreSQL and with enable_* settings off: SEEDS= times a hundred statements, from SEED on.
+differential:
+	$(SETUP) build test postgres
+	cargo build --locked -p kilndb-server
+	KILNDB_DIFFERENTIAL=1 KILNDB_SEED=$(or $(SEED),1) KILNDB_SEEDS=$(or $(SEEDS),20) cargo test --locked -p kilndb-lab --test differential
 
 # PostgreSQL's own regression suite and isolation specs, held against tests/conformance/scores.json: MIRROR= names a git directory or
 # work tree of PostgreSQL's repository with REL_18_STABLE. RECORD=1 writes higher scores.

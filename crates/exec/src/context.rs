@@ -262,6 +262,20 @@ pub enum NodeReport {
         deleted: u64,
         skipped: u64,
     },
+    /// A sort of rows that some keys' order was there of.
+    IncrementalSort {
+        groups: u64,
+        method: &'static str,
+        average: u64,
+        peak: u64,
+    },
+    Memoize {
+        hits: u64,
+        misses: u64,
+        evictions: u64,
+        overflows: u64,
+        memory: u64,
+    },
     /// The blocks of a bitmap scan: those of which some rows were looked at, and those of which all were.
     Blocks {
         exact: u64,

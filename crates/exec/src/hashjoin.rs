@@ -12,7 +12,7 @@ use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, PlanNode};
-use kilndb_spill::{SpillCursor, SpillFile, SpillIo, SpillPartitions, row_bytes};
+use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillIo, SpillPartitions, row_bytes};
 use kilndb_types::{Datum, key, row};
 use std::sync::Arc;
 
@@ -108,6 +108,10 @@ pub(crate) struct HashJoinState {
     chain: u32,
     active: bool,
     row_matched: bool,
+    /// The number of the present row of the probe side, if its order counts and both sides are in partitions.
+    probe_number: i64,
+    /// The result in the order of the probe side, if that counts and did not stay.
+    sorted: Option<Sorter>,
     /// The present source of probe rows is at its end.
     probe_done: bool,
     tail: usize,
@@ -152,6 +156,11 @@ fn keeps_unmatched(kind: JoinKind) -> bool {
     matches!(kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti)
 }
 
+/// Does a row of the table without a partner belong to the result?
+fn keeps_table(kind: JoinKind) -> bool {
+    matches!(kind, JoinKind::Right | JoinKind::Full)
+}
+
 impl HashJoinState {
     pub fn new(node: &Arc<PlanNode>, probe: &Arc<PlanNode>, build: &Arc<PlanNode>) -> HashJoinState {
         HashJoinState {
@@ -165,6 +174,8 @@ impl HashJoinState {
             chain: NONE,
             active: false,
             row_matched: false,
+            probe_number: 0,
+            sorted: None,
             probe_done: false,
             tail: 0,
             key: Vec::new(),
@@ -184,6 +195,7 @@ impl HashJoinState {
         self.reset_probe();
         self.pending.clear();
         self.pass = None;
+        self.sorted = None;
         self.spilled = false;
     }
     fn reset_probe(&mut self) {
@@ -205,7 +217,7 @@ impl HashJoinState {
         while self.build.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
                 key_of(build_keys, types, b.row(i), &mut self.key, rt, cx)?;
-                if self.key.is_empty() && *kind != JoinKind::Full {
+                if self.key.is_empty() && !keeps_table(*kind) {
                     continue;
                 }
                 match &mut parts {
@@ -227,7 +239,7 @@ impl HashJoinState {
             self.spilled = true;
             self.partition_probe(parts, rt, cx)?;
             self.probe_done = true;
-        } else if self.table.count == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi) {
+        } else if self.table.count == 0 && matches!(kind, JoinKind::Inner | JoinKind::Semi | JoinKind::Right) {
             self.probe_done = true;
         }
         Ok(())
@@ -255,15 +267,25 @@ impl HashJoinState {
 
     fn partition_probe(&mut self, build: SpillPartitions, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::HashJoin { probe, probe_keys, types, kind, .. } = &node.op else { return Ok(()) };
+        let Op::HashJoin { probe, probe_keys, types, kind, keeps_order, .. } = &node.op else { return Ok(()) };
         let io = cx.io();
+        let (mut number, mut numbered) = (0, Vec::new());
         let build = build.finish(io)?;
         let mut parts = SpillPartitions::new(0, cx.hash_mem_bytes);
         let mut b = Batch::new(probe.width);
         while self.probe.fill(&mut b, rt, cx)? {
             for i in 0..b.rows {
                 key_of(probe_keys, types, b.row(i), &mut self.key, rt, cx)?;
-                if !self.key.is_empty() || keeps_unmatched(*kind) {
+                if self.key.is_empty() && !keeps_unmatched(*kind) {
+                    continue;
+                }
+                if *keeps_order {
+                    number += 1;
+                    numbered.clear();
+                    numbered.extend_from_slice(b.row(i));
+                    numbered.push(Datum::Int8(number));
+                    parts.push(&self.key, &numbered, io)?;
+                } else {
                     parts.push(&self.key, b.row(i), io)?;
                 }
             }
@@ -277,7 +299,7 @@ impl HashJoinState {
         for (build, probe) in build.into_iter().zip(probe) {
             self.disk_bytes += build.disk_bytes() + probe.disk_bytes();
             let wanted = probe.records > 0 && (build.records > 0 || keeps_unmatched(kind))
-                || build.records > 0 && kind == JoinKind::Full;
+                || build.records > 0 && keeps_table(kind);
             if wanted {
                 self.pending.push(SpilledPair { build, probe, level, parent });
             }
@@ -349,6 +371,40 @@ impl HashJoinState {
         if !self.started {
             self.start(rt, cx)?;
         }
+        let node = self.node.clone();
+        match &node.op {
+            Op::HashJoin { keeps_order: true, .. } if self.spilled => self.next_in_order(out, rt, cx),
+            _ => self.next_joined(out, rt, cx),
+        }
+    }
+
+    /// The rows of a join of partitions, in the order of the probe side.
+    fn next_in_order(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        if self.sorted.is_none() {
+            let mut sorter = Sorter::new(cx.work_mem_bytes);
+            // One row at a time, so that its number is known.
+            let mut row = Batch::with_max(out.width, 1);
+            loop {
+                row.clear();
+                self.next_joined(&mut row, rt, cx)?;
+                if row.rows == 0 {
+                    break;
+                }
+                sorter.push(&self.probe_number.to_be_bytes(), row.row(0), cx.io())?;
+            }
+            sorter.finish(cx.io())?;
+            self.sorted = Some(sorter);
+        }
+        let Some(sorter) = &mut self.sorted else { return Ok(()) };
+        while !out.full() {
+            let Some((_, bytes)) = sorter.advance(cx.io())? else { break };
+            row::decode_self_describing(bytes, out.width, &mut out.data)?;
+            out.end_row();
+        }
+        Ok(())
+    }
+
+    fn next_joined(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         loop {
             self.join(out, rt, cx)?;
             if out.full() {
@@ -381,7 +437,12 @@ impl HashJoinState {
             if !pass.probe_cursor.advance(&pass.probe, cx.io())? {
                 return Ok(false);
             }
-            row::decode_self_describing(pass.probe_cursor.row(), self.probe_batch.width, &mut self.probe_batch.data)?;
+            let is_numbered = matches!(self.node.op, Op::HashJoin { keeps_order: true, .. });
+            let width = self.probe_batch.width + usize::from(is_numbered);
+            row::decode_self_describing(pass.probe_cursor.row(), width, &mut self.probe_batch.data)?;
+            if is_numbered && let Some(Datum::Int8(number)) = self.probe_batch.data.pop() {
+                self.probe_number = number;
+            }
             self.probe_batch.end_row();
             self.key.clear();
             self.key.extend_from_slice(pass.probe_cursor.key());
@@ -423,7 +484,7 @@ impl HashJoinState {
             if !self.active {
                 if self.probe_done || !self.next_probe_row(probe_keys, types, rt, cx)? {
                     self.probe_done = true;
-                    if *kind == JoinKind::Full {
+                    if keeps_table(*kind) {
                         self.unmatched(out);
                     }
                     return Ok(());

@@ -58,6 +58,7 @@ impl NestLoopState {
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.outer.rescan(rt);
+        self.inner.forget();
         self.outer_batch.clear();
         self.outer_next = 0;
         self.active = false;

@@ -50,61 +50,133 @@ pub(crate) fn compare_keys(keys: &[SortSpec], a: &[Datum], b: &[Datum]) -> Order
     Ordering::Equal
 }
 
-/// Input sorted by keys: all of it, or (top-N) the first rows only.
+/// Input sorted by keys: all of it, or (top-N) the first rows only. Of input that is sorted by the first keys already, as
+/// many rows at a time as have these keys alike.
 pub(crate) struct SortState {
     pub unary: UnaryInput,
     sorter: Option<Sorter>,
     top: Option<TopRows>,
     /// The number of rows that the consumer takes at most.
     bound: Option<u64>,
+    /// How many of them it has been given.
+    given: u64,
     sorted: bool,
+    /// The next row of the input's batch.
+    position: usize,
+    input_done: bool,
+    key: Vec<u8>,
+    report: GroupsReport,
 }
+
+/// What is told of a sort in groups.
+#[derive(Default)]
+struct GroupsReport {
+    groups: u64,
+    bytes: u64,
+    peak: u64,
+    on_disk: bool,
+}
+
+/// Groups of fewer rows are sorted together.
+const SMALL_GROUP: u64 = 32;
 
 impl SortState {
     pub fn new(unary: UnaryInput) -> SortState {
-        SortState { unary, sorter: None, top: None, bound: None, sorted: false }
+        SortState {
+            unary,
+            sorter: None,
+            top: None,
+            bound: None,
+            given: 0,
+            sorted: false,
+            position: 0,
+            input_done: false,
+            key: Vec::new(),
+            report: GroupsReport::default(),
+        }
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
         self.unary.rescan(rt);
         self.sorter = None;
         self.top = None;
-        self.sorted = false;
+        (self.sorted, self.input_done) = (false, false);
+        (self.position, self.given) = (0, 0);
     }
     /// Says that no more than `rows` rows will be asked for.
     pub(crate) fn set_bound(&mut self, rows: Option<u64>) {
         self.bound = rows;
     }
 
+    /// The key of the present row in `key`; the length of the part that the input is sorted by.
+    fn read_key(
+        &mut self,
+        keys: &[SortSpec],
+        presorted: usize,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<usize> {
+        let row = self.unary.buffer.row(self.position);
+        let mut beginning = 0;
+        self.key.clear();
+        for (n, k) in keys.iter().enumerate() {
+            let d = match &k.expr {
+                CExpr::Slot(s) => &row[*s],
+                e => &e.eval(row, rt, cx)?,
+            };
+            key::encode_key(k.ty, d, k.descending, k.nulls_first, &mut self.key)?;
+            if n + 1 == presorted {
+                beginning = self.key.len();
+            }
+        }
+        Ok(beginning)
+    }
+
+    /// Sorts what is left of the input, or the next groups of it.
     fn sort(&mut self, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
-        let Op::Sort { keys, .. } = &node.op else { return Ok(()) };
+        let Op::Sort { keys, presorted, .. } = &node.op else { return Ok(()) };
         let io = cx.io();
-        let mut top = self.bound.map(|n| TopRows::new(n, cx.work_mem_bytes));
+        let bound = self.bound.map(|n| n.saturating_sub(self.given));
+        let mut top = bound.map(|n| TopRows::new(n, cx.work_mem_bytes));
         let mut sorter = Sorter::new(cx.work_mem_bytes);
-        let mut key = Vec::new();
+        let mut group: Vec<u8> = Vec::new();
         let mut count = 0u64;
-        while self.unary.fill(BATCH_ROWS, rt, cx)? {
-            for i in 0..self.unary.buffer.rows {
-                let row = self.unary.buffer.row(i);
-                key.clear();
-                for k in keys {
-                    let d = match &k.expr {
-                        CExpr::Slot(s) => &row[*s],
-                        e => &e.eval(row, rt, cx)?,
-                    };
-                    key::encode_key(k.ty, d, k.descending, k.nulls_first, &mut key)?;
-                }
-                count += 1;
-                match &mut top {
-                    Some(t) => {
-                        if !t.offer(&key, row) {
-                            t.give_to(&mut sorter, io)?;
-                            top = None;
-                        }
-                    }
-                    None => sorter.push(&key, row, io)?,
+        // Whoever wants few rows does not want many more of the input.
+        let max = match bound {
+            Some(n) if *presorted > 0 => {
+                usize::try_from(n).unwrap_or(BATCH_ROWS).clamp(SMALL_GROUP as usize, BATCH_ROWS)
+            }
+            _ => BATCH_ROWS,
+        };
+        loop {
+            if self.position >= self.unary.buffer.rows {
+                self.position = 0;
+                if !self.unary.fill(max, rt, cx)? {
+                    self.unary.buffer.clear();
+                    self.input_done = true;
+                    break;
                 }
             }
+            let beginning = self.read_key(keys, *presorted, rt, cx)?;
+            if *presorted > 0 && (count == 0 || group != self.key[..beginning]) {
+                if count >= SMALL_GROUP.min(bound.unwrap_or(SMALL_GROUP)).max(1) {
+                    break;
+                }
+                group.clear();
+                group.extend_from_slice(&self.key[..beginning]);
+            }
+            let row = self.unary.buffer.row(self.position);
+            count += 1;
+            match &mut top {
+                Some(t) => {
+                    if !t.offer(&self.key, row) {
+                        t.give_to(&mut sorter, io)?;
+                        top = None;
+                    }
+                }
+                None => sorter.push(&self.key, row, io)?,
+            }
+            self.position += 1;
         }
         let report = match &mut top {
             Some(t) => {
@@ -120,6 +192,7 @@ impl SortState {
                 }
             }
         };
+        let report = if *presorted > 0 { self.report.add(report) } else { report };
         rt.report(node.id, report);
         self.sorter = top.is_none().then_some(sorter);
         self.top = top;
@@ -131,6 +204,15 @@ impl SortState {
         if !self.sorted {
             self.sort(rt, cx)?;
         }
+        self.hand_out(out, cx)?;
+        while !out.full() && !self.input_done && self.bound.is_none_or(|n| self.given < n) {
+            self.sort(rt, cx)?;
+            self.hand_out(out, cx)?;
+        }
+        Ok(())
+    }
+
+    fn hand_out(&mut self, out: &mut Batch, cx: &mut ExecContext<'_>) -> Result<()> {
         let io = cx.io();
         while !out.full() {
             if let Some(top) = &mut self.top {
@@ -141,8 +223,27 @@ impl SortState {
                 row::decode_self_describing(bytes, out.width, &mut out.data)?;
             }
             out.end_row();
+            self.given += 1;
         }
         Ok(())
+    }
+}
+
+impl GroupsReport {
+    /// Adds the sort of some groups.
+    fn add(&mut self, report: NodeReport) -> NodeReport {
+        if let NodeReport::Sort { on_disk, bytes, .. } = report {
+            self.groups += 1;
+            self.bytes += bytes;
+            self.peak = self.peak.max(bytes);
+            self.on_disk |= on_disk;
+        }
+        NodeReport::IncrementalSort {
+            groups: self.groups,
+            method: if self.on_disk { "external merge" } else { "quicksort" },
+            average: self.bytes / self.groups.max(1),
+            peak: self.peak,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, modify, scan, setop, sort};
+use super::{aggregate, cte, function, hash, hashjoin, join, lockrows, memoize, mergejoin, modify, scan, setop, sort};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, PlanNode};
@@ -47,6 +47,8 @@ pub(crate) enum NodeState {
     ProjectSet(Box<function::ProjectSetState>),
     NestLoop(Box<join::NestLoopState>),
     HashJoin(Box<hashjoin::HashJoinState>),
+    MergeJoin(Box<mergejoin::MergeJoinState>),
+    Memoize(Box<memoize::MemoizeState>),
     Aggregate(Box<aggregate::AggregateState>),
     Sort(Box<sort::SortState>),
     Limit(Box<LimitState>),
@@ -92,6 +94,10 @@ impl NodeState {
             Op::HashJoin { probe, build, .. } => {
                 NodeState::HashJoin(Box::new(hashjoin::HashJoinState::new(node, probe, build)))
             }
+            Op::MergeJoin { outer, inner, .. } => {
+                NodeState::MergeJoin(Box::new(mergejoin::MergeJoinState::new(node, outer, inner)))
+            }
+            Op::Memoize { input, .. } => NodeState::Memoize(Box::new(memoize::MemoizeState::new(unary(input)))),
             Op::Aggregate { input, .. } => NodeState::Aggregate(Box::new(aggregate::AggregateState::new(unary(input)))),
             Op::Sort { input, .. } => NodeState::Sort(Box::new(sort::SortState::new(unary(input)))),
             Op::Limit { input, .. } => NodeState::Limit(Box::new(LimitState {
@@ -150,6 +156,8 @@ impl NodeState {
             NodeState::ProjectSet(s) => s.unary.node.id,
             NodeState::NestLoop(s) => s.node.id,
             NodeState::HashJoin(s) => s.node.id,
+            NodeState::MergeJoin(s) => s.node.id,
+            NodeState::Memoize(s) => s.unary.node.id,
             NodeState::Aggregate(s) => s.unary.node.id,
             NodeState::Sort(s) => s.unary.node.id,
             NodeState::Limit(s) => s.unary.node.id,
@@ -205,6 +213,8 @@ impl NodeState {
             NodeState::ProjectSet(s) => s.next(out, rt, cx),
             NodeState::NestLoop(s) => s.next(out, rt, cx),
             NodeState::HashJoin(s) => s.next(out, rt, cx),
+            NodeState::MergeJoin(s) => s.next(out, rt, cx),
+            NodeState::Memoize(s) => s.next(out, rt, cx),
             NodeState::Aggregate(s) => s.next(out, rt, cx),
             NodeState::Sort(s) => s.next(out, rt, cx),
             NodeState::Limit(s) => s.next(out, rt, cx),
@@ -217,11 +227,18 @@ impl NodeState {
     }
 
     /// Says that no more than `rows` rows will be asked for before the next start (None: not known).
-    fn set_bound(&mut self, rows: Option<u64>) {
+    pub(crate) fn set_bound(&mut self, rows: Option<u64>) {
         match self {
             NodeState::Sort(s) => s.set_bound(rows),
             NodeState::Project(u) => u.input.set_bound(rows),
             _ => {}
+        }
+    }
+
+    /// Says that values which the node depends on, beside those that its loop sets, may be others.
+    pub(crate) fn forget(&mut self) {
+        if let NodeState::Memoize(s) = self {
+            s.forget();
         }
     }
 
@@ -249,6 +266,8 @@ impl NodeState {
             NodeState::ProjectSet(s) => s.rescan(rt),
             NodeState::NestLoop(s) => s.rescan(rt),
             NodeState::HashJoin(s) => s.rescan(rt),
+            NodeState::MergeJoin(s) => s.rescan(rt),
+            NodeState::Memoize(s) => s.rescan(),
             NodeState::Aggregate(s) => s.rescan(rt),
             NodeState::Sort(s) => s.rescan(rt),
             NodeState::Limit(s) => {

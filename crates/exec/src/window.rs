@@ -2,11 +2,11 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::sort::compare_keys;
+use super::sort::{compare_keys, compare_values};
 use super::state::UnaryInput;
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::FrameMode;
-use kilndb_plan::{CFrameBound, Op, SortSpec, WindowFn, WindowPlan};
+use kilndb_plan::{CFrameBound, Op, RunCondition, SortSpec, WindowFn, WindowPlan};
 use kilndb_types::aggregates::Accumulator;
 use kilndb_types::functions::{FunctionKind, descriptor::WindowFunction};
 use kilndb_types::{Datum, key, oids};
@@ -20,9 +20,65 @@ pub(crate) struct WindowState {
     results: Vec<Datum>,
     count: usize,
     next: usize,
+    /// The input is at its end, or no more rows are of use.
     done: bool,
+    /// The next row of the input's batch.
+    position: usize,
+    numbers: RowNumbers,
+    /// The bounds of the run conditions; None: no value is within them.
+    most: Vec<Option<i64>>,
     /// How many rows were looked at since the last checkpoint.
     looked: std::cell::Cell<usize>,
+}
+
+/// The present row's numbers in its partition.
+#[derive(Default)]
+struct RowNumbers {
+    /// The keys of the partition, and of the row's group of peers.
+    partition: Vec<Datum>,
+    order: Vec<Datum>,
+    row: i64,
+    rank: i64,
+    dense_rank: i64,
+    /// No more rows of the partition are of use.
+    is_over: bool,
+}
+
+/// Are all functions numbers of rows, which need no frame?
+fn numbers_rows(plan: &WindowPlan) -> bool {
+    use WindowFunction as W;
+    let is_number = |f: &WindowFn| {
+        matches!(f.function, Some(FunctionKind::Window(W::RowNumber | W::Rank | W::DenseRank))) && !f.is_aggregate
+    };
+    let has_offset = |b: &CFrameBound| matches!(b, CFrameBound::Preceding(_) | CFrameBound::Following(_));
+    plan.functions.iter().all(is_number) && !has_offset(&plan.start) && !has_offset(&plan.end)
+}
+
+fn most_of(run: &RunCondition, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<Option<i64>> {
+    Ok(match run.most.eval(&[], rt, cx)? {
+        Datum::Int2(n) => Some(n.into()),
+        Datum::Int4(n) => Some(n.into()),
+        Datum::Int8(n) => Some(n),
+        _ => None,
+    })
+}
+
+/// Makes `keys` those of the row; were they equal to the ones that it had?
+fn read_keys(
+    specs: &[SortSpec],
+    row: &[Datum],
+    keys: &mut Vec<Datum>,
+    rt: &mut RunState,
+    cx: &mut ExecContext<'_>,
+) -> Result<bool> {
+    let mut is_same = keys.len() == specs.len();
+    keys.resize(specs.len(), Datum::Null);
+    for (spec, key) in specs.iter().zip(keys) {
+        let value = spec.expr.eval(row, rt, cx)?;
+        is_same &= compare_values(spec.ty, key, &value, spec.descending, spec.nulls_first) == Ordering::Equal;
+        *key = value;
+    }
+    Ok(is_same)
 }
 
 /// One partition: rows `from..to`, and per row the ends of its group of peers.
@@ -99,6 +155,9 @@ impl WindowState {
             count: 0,
             next: 0,
             done: false,
+            position: 0,
+            numbers: RowNumbers::default(),
+            most: Vec::new(),
             looked: Default::default(),
         }
     }
@@ -109,69 +168,174 @@ impl WindowState {
         self.count = 0;
         self.next = 0;
         self.done = false;
+        self.position = 0;
+        self.numbers = RowNumbers::default();
+        self.most.clear();
     }
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.unary.node.clone();
         let Op::Window { plan, .. } = &node.op else { return Ok(()) };
-        let (width, extra) = (self.width, plan.functions.len());
-        if !self.done {
-            self.compute(plan, rt, cx)?;
-            self.done = true;
+        if self.most.len() != plan.run.len() {
+            self.most = plan.run.iter().map(|run| most_of(run, rt, cx)).collect::<Result<_>>()?;
+            self.unary.input.set_bound(self.rows_of_use(plan));
         }
-        while !out.full() && self.next < self.count {
+        if numbers_rows(plan) {
+            return self.number_rows(plan, out, rt, cx);
+        }
+        let (width, extra) = (self.width, plan.functions.len());
+        while !out.full() {
+            if self.next >= self.count {
+                if self.done || !self.next_partition(plan, rt, cx)? {
+                    break;
+                }
+                continue;
+            }
             let i = self.next;
             self.next += 1;
+            let results = &self.results[i * extra..(i + 1) * extra];
+            if !self.is_within(plan, results) {
+                // The functions do not sink again before the partition's end.
+                self.next = self.count;
+                self.done |= plan.partition.is_empty();
+                continue;
+            }
             out.data.extend_from_slice(&self.rows[i * width..(i + 1) * width]);
-            out.data.extend_from_slice(&self.results[i * extra..(i + 1) * extra]);
+            out.data.extend_from_slice(results);
             out.end_row();
         }
         Ok(())
     }
 
-    fn compute(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
-        let mut partition_keys = Vec::new();
-        let mut order_keys = Vec::new();
-        while self.unary.fill(BATCH_ROWS, rt, cx)? {
-            for i in 0..self.unary.buffer.rows {
-                let row = self.unary.buffer.row(i);
-                for (list, out) in [(&plan.partition, &mut partition_keys), (&plan.order, &mut order_keys)] {
-                    for k in list {
-                        out.push(k.expr.eval(row, rt, cx)?);
-                    }
-                }
-                self.count += 1;
-            }
-            self.rows.append(&mut self.unary.buffer.data);
+    /// How many rows of the input are of use at most, if that is known.
+    fn rows_of_use(&self, plan: &WindowPlan) -> Option<u64> {
+        if !plan.partition.is_empty() || !numbers_rows(plan) {
+            return None;
         }
-        let same = |specs: &[SortSpec], keys: &[Datum], a: usize, b: usize| {
-            let n = specs.len();
-            compare_keys(specs, &keys[a * n..(a + 1) * n], &keys[b * n..(b + 1) * n]) == Ordering::Equal
-        };
-        assert!(self.rows.len() == self.count * self.width, "the input consists of whole rows");
-        self.results = vec![Datum::Null; self.count * plan.functions.len()];
-        let mut from = 0;
-        while from < self.count {
-            let mut to = from + 1;
-            while to < self.count && same(&plan.partition, &partition_keys, from, to) {
-                to += 1;
-            }
-            let mut groups = Vec::with_capacity(to - from);
-            let (mut start, mut number) = (from, 0);
-            while start < to {
-                let mut end = start + 1;
-                while end < to && same(&plan.order, &order_keys, start, end) {
-                    end += 1;
+        let of_rows = plan.run.iter().zip(&self.most).filter(|(run, _)| {
+            let function = plan.functions.get(run.function).and_then(|f| f.function);
+            matches!(function, Some(FunctionKind::Window(WindowFunction::RowNumber)))
+        });
+        of_rows.filter_map(|(_, most)| most.map(|n| u64::try_from(n).unwrap_or(0))).min()
+    }
+
+    /// Are the run conditions met?
+    fn is_within(&self, plan: &WindowPlan, results: &[Datum]) -> bool {
+        plan.run.iter().zip(&self.most).all(|(run, most)| match (results.get(run.function), most) {
+            (Some(Datum::Int8(n)), Some(most)) => n < most || run.is_inclusive && n == most,
+            _ => false,
+        })
+    }
+
+    /// Rows get their numbers as they come; nothing is kept of a partition.
+    fn number_rows(
+        &mut self,
+        plan: &WindowPlan,
+        out: &mut Batch,
+        rt: &mut RunState,
+        cx: &mut ExecContext<'_>,
+    ) -> Result<()> {
+        while !out.full() && !self.done {
+            if self.position >= self.unary.buffer.rows {
+                self.position = 0;
+                if !self.unary.fill(out.max, rt, cx)? {
+                    self.unary.buffer.clear();
+                    self.done = true;
+                    break;
                 }
-                number += 1;
-                groups.extend(std::iter::repeat_n((start, number, end), end - start));
-                start = end;
             }
-            let p = Partition { from, to, groups };
-            self.partition(&FrameFinder { plan, partition: &p, order: &order_keys }, rt, cx)?;
-            from = to;
+            let at = self.position;
+            self.position += 1;
+            let row = self.unary.buffer.row(at);
+            let numbers = &mut self.numbers;
+            if !read_keys(&plan.partition, row, &mut numbers.partition, rt, cx)? || numbers.row == 0 {
+                *numbers = RowNumbers { partition: std::mem::take(&mut numbers.partition), ..RowNumbers::default() };
+            }
+            if numbers.is_over {
+                continue;
+            }
+            let is_peer = read_keys(&plan.order, row, &mut numbers.order, rt, cx)? && numbers.row > 0;
+            numbers.row += 1;
+            if !is_peer {
+                numbers.rank = numbers.row;
+                numbers.dense_rank += 1;
+            }
+            out.data.extend_from_slice(self.unary.buffer.row(at));
+            for f in &plan.functions {
+                out.data.push(Datum::Int8(match f.function {
+                    Some(FunctionKind::Window(WindowFunction::Rank)) => self.numbers.rank,
+                    Some(FunctionKind::Window(WindowFunction::DenseRank)) => self.numbers.dense_rank,
+                    _ => self.numbers.row,
+                }));
+            }
+            let from = out.data.len() - plan.functions.len();
+            if self.is_within(plan, &out.data[from..]) {
+                out.end_row();
+            } else {
+                out.cancel_row();
+                self.numbers.is_over = true;
+                self.done = plan.partition.is_empty();
+            }
         }
         Ok(())
+    }
+
+    /// Reads the next partition and computes the functions for it; false: there is none.
+    fn next_partition(&mut self, plan: &WindowPlan, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        let mut order_keys = Vec::new();
+        let mut key = Vec::new();
+        self.rows.clear();
+        (self.count, self.next) = (0, 0);
+        loop {
+            if self.position >= self.unary.buffer.rows {
+                self.position = 0;
+                if !self.unary.fill(BATCH_ROWS, rt, cx)? {
+                    self.unary.buffer.clear();
+                    self.done = true;
+                    break;
+                }
+            }
+            let row = self.unary.buffer.row(self.position);
+            if self.count == 0 {
+                key.clear();
+                read_keys(&plan.partition, row, &mut key, rt, cx)?;
+            } else if !plan.partition.is_empty() {
+                let mut own = key.clone();
+                if !read_keys(&plan.partition, row, &mut own, rt, cx)? {
+                    break;
+                }
+            }
+            for k in &plan.order {
+                order_keys.push(k.expr.eval(row, rt, cx)?);
+            }
+            self.rows.extend_from_slice(row);
+            self.count += 1;
+            self.position += 1;
+        }
+        if self.count == 0 {
+            return Ok(false);
+        }
+        let same = |a: usize, b: usize| {
+            let n = plan.order.len();
+            let (a, b) = (&order_keys[a * n..(a + 1) * n], &order_keys[b * n..(b + 1) * n]);
+            compare_keys(&plan.order, a, b) == Ordering::Equal
+        };
+        self.results.clear();
+        self.results.resize(self.count * plan.functions.len(), Datum::Null);
+        let mut groups = Vec::with_capacity(self.count);
+        let (mut start, mut number) = (0, 0);
+        while start < self.count {
+            let mut end = start + 1;
+            while end < self.count && same(start, end) {
+                end += 1;
+            }
+            number += 1;
+            groups.extend(std::iter::repeat_n((start, number, end), end - start));
+            start = end;
+        }
+        let p = Partition { from: 0, to: self.count, groups };
+        self.partition(&FrameFinder { plan, partition: &p, order: &order_keys }, rt, cx)?;
+        Ok(true)
     }
 
     /// Computes the functions for all rows of a partition.

@@ -1,60 +1,109 @@
 //! Grouping and aggregates.
 
-use super::join::FromPlan;
-use super::scan::WantedRows;
+use super::finished_cost::PathCost;
+use super::row_order::RowOrder;
+use super::scan::{WantedGroups, WantedRows};
 use super::*;
 use kilndb_bind::is_constant;
 
 /// The rows that are grouped.
-pub(crate) struct GroupInput {
+pub(crate) struct GroupInput<'a> {
     pub planned: PlannedNode,
-    /// The rows of a group come one after the other.
-    pub is_sorted: bool,
+    /// As the rows are sorted.
+    pub order: RowOrder,
+    /// The order in which groups follow one another, if they can.
+    pub wanted: WantedRows<'a>,
+}
+
+/// The order in which rows can be grouped one group after the other.
+pub(crate) struct GroupOrder {
+    pub keys: Vec<SortKey>,
+    pub groups: WantedGroups,
+    /// How many groups are wanted.
+    pub limit: f64,
+}
+
+impl GroupOrder {
+    pub fn wanted(&self) -> WantedRows<'_> {
+        WantedRows { order: &self.keys, limit: self.limit, groups: Some(self.groups) }
+    }
 }
 
 impl Planner<'_> {
-    /// The rows of a query with GROUP BY and LIMIT in the order of an index, in which its first groups are complete
-    /// early, and which its ORDER BY asks for; None: there is no such index, or grouping all rows costs less.
-    pub(crate) fn groups_in_order(&self, q: &Query, whole: &FromPlan) -> Result<Option<FromPlan>> {
-        let limit = super::query::limit_of(q);
-        let is_plain = q.grouping_sets.is_none()
-            && q.windows.is_empty()
-            && !q.has_srf
-            && q.outer_aggs.is_empty()
-            && matches!(q.distinct, Distinct::No)
-            && limit.is_finite()
-            && !q.group_by.is_empty()
-            && !q.group_by.iter().any(Expr::is_volatile);
-        let is_group = |e: &Expr| q.group_by.iter().any(|g| kilndb_bind::same(g, e));
-        if !is_plain || !q.order_by.iter().all(|k| is_group(&k.expr)) {
+    /// The order that groups of a query's rows, or its distinct rows, come one after the other in; None: they are
+    /// hashed whatever the order.
+    pub(crate) fn group_order(&self, q: &Query, expressions: &[Expr]) -> Result<Option<GroupOrder>> {
+        let varies = |e: &Expr| e.is_volatile() || e.has_sublink() || e.has_srf();
+        if expressions.is_empty() || q.grouping_sets.is_some() || expressions.iter().any(varies) {
             return Ok(None);
         }
-        let mut order = q.order_by.clone();
-        for group in &q.group_by {
-            if !order.iter().any(|k| kilndb_bind::same(&k.expr, group)) {
-                order.push(SortKey { expr: group.clone(), descending: false, nulls_first: false });
+        for e in expressions {
+            if self.catalog.ordering_operators(self.base_type(e.ty))?.is_none() {
+                return Ok(None);
             }
         }
-        let groups = self.group_count(&q.group_by, whole.rows);
-        let passed = if q.having.is_some() { groups / 3.0 } else { groups };
-        let part = (limit / passed.max(1.0)).min(1.0);
-        let wanted = WantedRows { order: &order, limit: (whole.rows * part).max(1.0) };
-        let ordered = self.plan_from(q, wanted)?;
-        let hashed = whole.cost + self.costs().hash_groups(whole.rows, groups, q.group_by.len(), 1);
-        Ok(Some(ordered).filter(|p| p.sorted && p.cost < hashed))
+        let is_group = |e: &Expr| expressions.iter().any(|g| kilndb_bind::same(g, e));
+        let in_order = !q.order_by.is_empty() && q.order_by.iter().all(|k| is_group(&k.expr));
+        let settings = self.catalog.planner_settings();
+        let may_reorder =
+            if q.group_by.is_empty() { settings.distinct_reordering } else { settings.group_by_reordering };
+        let mut keys = match in_order {
+            true => q.order_by.clone(),
+            false if may_reorder => self.index_order(q, expressions),
+            false => Vec::new(),
+        };
+        for group in expressions {
+            if !keys.iter().any(|k| kilndb_bind::same(&k.expr, group)) {
+                keys.push(SortKey { expr: group.clone(), descending: false, nulls_first: false });
+            }
+        }
+        let mut aggregates = Vec::new();
+        let all = q.targets.iter().map(|t| &t.expr).chain(&q.having).chain(q.order_by.iter().map(|k| &k.expr));
+        all.for_each(|e| collect_aggregates(e, &mut aggregates));
+        let sorts = aggregates.iter().any(|a| a.distinct || !a.order.is_empty());
+        let ends_early = q.windows.is_empty() && !q.has_srf && (in_order || q.order_by.is_empty());
+        let ends_early = ends_early && (q.group_by.is_empty() || matches!(q.distinct, Distinct::No));
+        let groups = WantedGroups {
+            aggregates: aggregates.len(),
+            may_hash: !sorts,
+            in_order,
+            passing: if q.having.is_some() { 1.0 / 3.0 } else { 1.0 },
+        };
+        let limit = if ends_early { super::query::limit_of(q) } else { f64::INFINITY };
+        Ok(Some(GroupOrder { keys, groups, limit }))
+    }
+
+    /// The order of the index that begins with most of these expressions.
+    fn index_order(&self, q: &Query, expressions: &[Expr]) -> Vec<SortKey> {
+        let mut best: Vec<SortKey> = Vec::new();
+        for rel in &q.rels {
+            let RelKind::Table(table) = &rel.kind else { continue };
+            for index in table.indexes.iter().filter(|i| i.method.is_ordered) {
+                let of_key = |k: &kilndb_catalog::IndexKey| {
+                    let is_it = |e: &&Expr| k.attnum != 0 && access::is_key(e, rel.id, k, None);
+                    let expr = expressions.iter().find(is_it)?.clone();
+                    Some(SortKey { expr, descending: k.descending, nulls_first: k.nulls_first })
+                };
+                let keys: Vec<SortKey> = index.keys.iter().map_while(of_key).collect();
+                if keys.len() > best.len() {
+                    best = keys;
+                }
+            }
+        }
+        best
     }
 
     /// Replaces aggregates and grouped expressions above by columns of the aggregation's result.
     pub(crate) fn plan_aggregate(
         &self,
         q: &Query,
-        input: GroupInput,
+        input: GroupInput<'_>,
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
         windows: &mut [WindowSpec],
-    ) -> Result<PlannedNode> {
-        let GroupInput { planned: mut input, is_sorted } = input;
+    ) -> Result<(PlannedNode, RowOrder)> {
+        let GroupInput { planned: mut input, order: rows_order, wanted } = input;
         let rel = self.new_rel();
         let groups: Vec<Expr> = q.group_by.clone();
         let mut aggs: Vec<Expr> = Vec::new();
@@ -91,19 +140,36 @@ impl Planner<'_> {
             w.partition.iter_mut().for_each(|e| columns.replace_key(e));
             w.order.iter_mut().for_each(|k| columns.replace_key(&mut k.expr));
         }
+        let own = PathCost { rows: input.node.rows, first: input.node.startup, cost: input.node.cost };
+        let presorted = rows_order.presorted(wanted.order);
         // Aggregates that sort their input do so for one group after the other.
         let sorts = aggs.iter().any(|a| matches!(&a.kind, ExprKind::Agg(c) if c.distinct || !c.order.is_empty()));
-        let sorts = sorts || is_sorted;
-        let sorted = sorts && !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
+        let may_sort = !groups.is_empty() && q.grouping_sets.is_none() && !groups.iter().any(Expr::is_volatile);
+        let sorted = may_sort && (sorts || wanted.groups.is_some() && self.groups_sorted(wanted, own, presorted));
         let is_divided =
             !sorted && !groups.is_empty() && q.grouping_sets.is_none() && self.divides_groups(&input.node, &groups);
+        let mut rows_order = rows_order;
         if !is_divided {
+            let whole = input.node.id;
             input = self.by_partition(input);
+            if input.node.id != whole {
+                rows_order = RowOrder::default();
+            }
         }
-        if sorted && !is_sorted {
-            let keys: Vec<SortKey> =
-                groups.iter().map(|g| SortKey { expr: g.clone(), descending: false, nulls_first: false }).collect();
-            input = self.sort(input, &keys)?;
+        let mut made_order = RowOrder::default();
+        if sorted {
+            let ascending = |g: &Expr| SortKey { expr: g.clone(), descending: false, nulls_first: false };
+            let keys = match wanted.groups {
+                Some(_) => wanted.order.to_vec(),
+                None => groups.iter().map(ascending).collect(),
+            };
+            input = self.sort(input, &keys, &rows_order)?;
+            let column = |k: &SortKey| {
+                let at = groups.iter().position(|g| kilndb_bind::same(g, &k.expr))?;
+                let id = ColId { rel, att: at as i16 + 1 };
+                Some(SortKey { expr: Expr::column(id, k.expr.ty, k.expr.typmod), ..k.clone() })
+            };
+            made_order = RowOrder::of_keys(&keys.iter().map_while(column).collect::<Vec<_>>());
         }
         let mut specs = Vec::new();
         for a in &aggs {
@@ -134,7 +200,12 @@ impl Planner<'_> {
         let types = groups.iter().map(|g| self.base_type(g.ty)).collect();
         let width = group_count + specs.len() + groupings.len();
         let rows = if groups.is_empty() { 1.0 } else { self.group_count(&groups, input.node.rows) };
-        let cost = input.node.cost + self.costs().hash_groups(input.node.rows, rows, group_count, specs.len());
+        let costs = self.costs();
+        let grouped = match sorted {
+            true => costs.sorted_groups(input.node.rows, rows, group_count, specs.len()),
+            false => costs.hash_groups(input.node.rows, rows, group_count, specs.len()),
+        };
+        let cost = input.node.cost + grouped;
         // Of what HAVING says nothing is known.
         let rows = if q.having.is_some() { (rows / 3.0).max(1.0) } else { rows };
         let label = match (groups.is_empty(), sorted) {
@@ -187,13 +258,21 @@ impl Planner<'_> {
             // EXPLAIN shows the condition with the aggregate.
             planned = self.filter_as(planned, &h, rows, "")?;
         }
-        Ok(self.by_partition(planned))
+        Ok((self.by_partition(planned), made_order))
     }
 
     fn is_ordered_set(&self, oid: Oid) -> bool {
         // mode, percentile_*, rank family: the aggregates of kinds 'o' and 'h'.
         matches!(oid, 3972..=3996 | 4010..=4060)
     }
+}
+
+fn collect_aggregates<'e>(e: &'e Expr, out: &mut Vec<&'e AggCall>) {
+    if let ExprKind::Agg(call) = &e.kind {
+        out.push(call);
+        return;
+    }
+    e.for_children(&mut |c| collect_aggregates(c, out));
 }
 
 fn is_whole_table(op: &Op) -> bool {

@@ -309,7 +309,12 @@ impl Planner<'_> {
         let width = layout.0.len();
         let node = self.node_with(Op::BitmapScan { scan, bitmap, shown: vec![shown] }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
+        Ok(ScanChoice {
+            planned: PlannedNode { node, layout },
+            order: super::row_order::RowOrder::default(),
+            rows,
+            cost,
+        })
     }
 
     /// The filter of a scan that reads whole rows, and its tests of stored documents; the columns without those that

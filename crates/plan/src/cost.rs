@@ -15,7 +15,7 @@ use kilndb_catalog::planner_settings::CostParameters;
 /// A page that is in memory, whether it is the next one or any.
 const RESIDENT_PAGE: f64 = 0.1;
 /// The search from the root of a tree to a leaf, in operators. PostgreSQL charges 50 for each page on the way.
-const DESCENT_OPERATORS: f64 = 130.0;
+const DESCENT_OPERATORS: f64 = 80.0;
 /// A tuple that an operator hands on, as a share of one that a scan reads.
 const HANDED_ON: f64 = 0.5;
 /// Rows of a sort that find room in memory (work_mem is not known here).
@@ -130,11 +130,19 @@ impl CostModel {
         2.0 * self.parameters.cpu_operator * rows.max(2.0) * limit.clamp(2.0, rows.max(2.0)).log2()
     }
 
+    /// Sorting rows that come in so many groups, each of which is sorted by itself.
+    pub fn sort_in_groups(&self, rows: f64, groups: f64) -> f64 {
+        let per_group = (rows / groups).max(2.0);
+        let p = &self.parameters;
+        groups * (self.sort(per_group) + p.cpu_tuple) + rows * p.cpu_operator
+    }
+
     /// Hashing `build` rows and looking `probe` rows up, of which `matches` pairs come out.
     pub fn hash_join(&self, probe: f64, build: f64, matches: f64, keys: usize) -> f64 {
         let p = &self.parameters;
         let key = keys as f64 * p.cpu_operator;
-        build * (key + p.cpu_tuple * 1.5) + probe * (key + p.cpu_tuple * HANDED_ON) + matches * p.cpu_tuple * HANDED_ON
+        // Measured: a row costs a lookup in a table that is in no cache of the processor.
+        build * (key + p.cpu_tuple * 2.0) + probe * (key + p.cpu_tuple * 1.5) + matches * p.cpu_tuple
     }
 
     /// Judging each pair of rows, the inner ones kept in memory.
@@ -145,6 +153,24 @@ impl CostModel {
     /// Running the inner side of a nested loop, which costs `inner` each time, once per outer row.
     pub fn loop_runs(&self, outer: f64, inner: f64) -> f64 {
         outer * (self.parameters.cpu_tuple * HANDED_ON + inner)
+    }
+
+    /// Merging two sides that are sorted, of which `matches` pairs come out.
+    pub fn merge_join(&self, left: f64, right: f64, matches: f64, keys: usize) -> f64 {
+        let p = &self.parameters;
+        (left + right) * (self.filters(keys) + p.cpu_tuple * HANDED_ON) + matches * p.cpu_tuple * HANDED_ON
+    }
+
+    /// Looking up what was found with the same values before; `found` rows are kept of each.
+    pub fn cached_runs(&self, calls: f64, misses: f64, inner: f64, found: f64) -> f64 {
+        let p = &self.parameters;
+        let kept = misses * (p.cpu_tuple + found * p.cpu_tuple * HANDED_ON);
+        calls * (p.cpu_tuple + p.cpu_operator) + misses * inner + kept
+    }
+
+    /// Grouping rows whose groups follow one another.
+    pub fn sorted_groups(&self, rows: f64, groups: f64, keys: usize, aggregates: usize) -> f64 {
+        rows * (self.filters(keys) + self.filters(aggregates)) + groups * self.parameters.cpu_tuple
     }
 
     /// Hashing rows into groups.
@@ -163,7 +189,7 @@ pub(crate) fn rows_in_order(rows: f64, pages: f64) -> f64 {
 
 /// Sorting the entries of one index by their rows, for a bitmap.
 pub(crate) fn sorted_entries(entries: f64) -> f64 {
-    entries * 0.003 + 0.05
+    entries * 0.003 + 0.6
 }
 
 /// Looking for so many conditions in an inverted index. `is_telling`: their terms leave few rows each.

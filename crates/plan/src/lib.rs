@@ -21,10 +21,14 @@ mod cte;
 mod dml;
 mod estimate;
 pub mod expression;
+mod finished_cost;
 mod implied;
 mod inline;
 mod join;
-mod join_order;
+mod join_build;
+mod join_nodes;
+mod join_search;
+mod join_ways;
 pub mod key_ahead;
 mod key_bitmap;
 mod merge;
@@ -36,10 +40,11 @@ mod partitionwise;
 pub mod prune;
 mod query;
 mod rewrite;
+mod row_order;
 mod scan;
 mod semijoin;
 pub mod shown_text;
-mod sorted_join;
+mod sort;
 mod trigger;
 mod window;
 
@@ -119,9 +124,12 @@ pub struct Planner<'a> {
     correlated_subplans: RefCell<Vec<compile::CorrelatedSubplan>>,
     /// With other values of its parameters the statement may deserve another plan.
     depends_on_values: Cell<bool>,
+    /// What is known, before a subquery is planned, of the window functions whose rows are of use.
+    run_conditions: RefCell<Vec<window::RunBound>>,
 }
 
 /// A planned node with the columns that it yields.
+#[derive(Clone)]
 pub struct PlannedNode {
     pub node: Arc<PlanNode>,
     pub layout: Layout,
@@ -349,6 +357,7 @@ impl<'a> Planner<'a> {
             index_expressions: Default::default(),
             correlated_subplans: Default::default(),
             depends_on_values: Cell::new(false),
+            run_conditions: Default::default(),
         }
     }
 }
@@ -383,11 +392,10 @@ impl Planner<'_> {
     pub fn node(&self, op: Op, width: usize, rows: f64, cost: f64, label: impl Into<String>) -> Arc<PlanNode> {
         let id = self.next_node.get();
         self.next_node.set(id + 1);
-        let startup = match &op {
-            Op::Sort { .. } | Op::Aggregate { .. } | Op::HashJoin { .. } => cost,
-            _ => 0.0,
-        };
-        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info: Vec::new(), label: label.into() })
+        let startup = startup_of(&op, cost);
+        let label = label.into();
+        let info = if self.explains() { self.marked_disabled(&label, Vec::new()) } else { Vec::new() };
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info, label })
     }
     /// Makes a node with its EXPLAIN lines.
     pub(crate) fn node_with(
@@ -401,7 +409,31 @@ impl Planner<'_> {
         let Estimate { rows, cost } = estimate;
         let id = self.next_node.get();
         self.next_node.set(id + 1);
-        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup: 0.0, cost, info, label: label.into() })
+        let startup = startup_of(&op, cost);
+        let label = label.into();
+        let info = if self.explains() { self.marked_disabled(&label, info) } else { info };
+        Arc::new(PlanNode { id, op, width, rows: rows.max(1.0), startup, cost, info, label })
+    }
+    /// The EXPLAIN lines of a node, with one more if a setting turns such nodes off.
+    fn marked_disabled(&self, label: &str, mut info: Vec<String>) -> Vec<String> {
+        const DISABLED: &str = "Disabled: true";
+        let is_join = label.ends_with("Join") || label == "Nested Loop";
+        let s = self.catalog.planner_settings();
+        let is_wanted = match label.split(' ').next() {
+            Some("Seq") => s.seqscan,
+            Some("Index") => s.indexscan,
+            Some("Bitmap") if label.starts_with("Bitmap Heap Scan") => s.bitmapscan,
+            Some("Nested") if is_join => s.nestloop,
+            Some("Hash") if is_join => s.hashjoin,
+            Some("Merge") if is_join => s.mergejoin,
+            Some("Sort") => s.sort,
+            Some("HashAggregate") => s.hashagg,
+            _ => true,
+        };
+        if !is_wanted && info.first().is_none_or(|line| line != DISABLED) {
+            info.insert(0, DISABLED.to_string());
+        }
+        info
     }
     pub fn lock_table(&self, oid: Oid, mode: LockMode) {
         let mut locks = self.locks.borrow_mut();
@@ -474,6 +506,28 @@ impl Planner<'_> {
     pub(crate) fn shown_relation(&self, rel: &Rel) -> String {
         let shown = self.names.as_ref().and_then(|names| names.relation(rel.id));
         shown.unwrap_or(&rel.alias).to_string()
+    }
+}
+
+/// What is spent before the first row of a node comes.
+fn startup_of(op: &Op, cost: f64) -> f64 {
+    match op {
+        Op::Sort { presorted: 0, .. } | Op::Aggregate { sorted: false, .. } => cost,
+        Op::HashJoin { probe, build, .. } => (build.cost + probe.startup).min(cost),
+        Op::MergeJoin { outer, inner, .. } => (outer.startup + inner.startup).min(cost),
+        Op::NestLoop { outer, .. } => outer.startup.min(cost),
+        Op::Sort { input, .. }
+        | Op::Aggregate { input, .. }
+        | Op::Filter { input, .. }
+        | Op::OneTimeFilter { input, .. }
+        | Op::Project { input, .. }
+        | Op::ProjectSet { input, .. }
+        | Op::Limit { input, .. }
+        | Op::Distinct { input, .. }
+        | Op::Window { input, .. }
+        | Op::Memoize { input, .. }
+        | Op::LockRows { input, .. } => input.startup.min(cost),
+        _ => 0.0,
     }
 }
 

@@ -110,8 +110,8 @@ impl Planner<'_> {
         // NULLs are excluded by a condition, so it does not matter where they would be sorted.
         for nulls_first in [max, !max] {
             let key = SortKey { expr: arg.clone(), descending: max, nulls_first };
-            let first_row = WantedRows { order: std::slice::from_ref(&key), limit: 1.0 };
-            if self.plan_table(&own, table, &conditions, first_row)?.sorted {
+            let first_row = WantedRows { order: std::slice::from_ref(&key), limit: 1.0, groups: None };
+            if self.plan_table(&own, table, &conditions, first_row)?.order.gives(first_row.order) {
                 let target = Target { expr: arg, name: String::new(), junk: false, table_oid: 0, attnum: 0 };
                 return Ok(Some(Query {
                     from: vec![JoinTree::Rel(own.id)],

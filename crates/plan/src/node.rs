@@ -331,6 +331,16 @@ pub struct WindowPlan {
     pub range_minus: Option<kilndb_types::functions::ScalarFn>,
     pub exclude: u8,
     pub functions: Vec<WindowFn>,
+    /// Rows are of use as long as these functions, which never sink within a partition, are within bounds.
+    pub run: Vec<RunCondition>,
+}
+
+/// A bound of a window function's value.
+pub struct RunCondition {
+    /// The position among the window's functions.
+    pub function: usize,
+    pub most: CExpr,
+    pub is_inclusive: bool,
 }
 
 pub struct LockTarget {
@@ -430,6 +440,25 @@ pub enum Op {
         build_keys: Vec<CExpr>,
         types: Vec<Oid>,
         on: Option<CExpr>,
+        /// The rows come in the order of the probe side.
+        keeps_order: bool,
+    },
+    /// Both sides are sorted by their keys, ascending with NULL last.
+    MergeJoin {
+        outer: Arc<PlanNode>,
+        inner: Arc<PlanNode>,
+        kind: JoinKind,
+        outer_keys: Vec<CExpr>,
+        inner_keys: Vec<CExpr>,
+        types: Vec<Oid>,
+        on: Option<CExpr>,
+    },
+    /// The inner side of a nested loop, whose rows are kept by the values of the parameters that it depends on.
+    Memoize {
+        input: Arc<PlanNode>,
+        params: Vec<usize>,
+        /// One row of each run is enough.
+        single: bool,
     },
     Aggregate {
         input: Arc<PlanNode>,
@@ -444,9 +473,11 @@ pub enum Op {
         /// Several threads may each aggregate a part of the table that is the input.
         in_parts: bool,
     },
+    /// `presorted`: the input is sorted by so many of the first keys.
     Sort {
         input: Arc<PlanNode>,
         keys: Vec<SortSpec>,
+        presorted: usize,
     },
     Limit {
         input: Arc<PlanNode>,
@@ -811,7 +842,9 @@ impl PlanNode {
             | Op::Limit { input, .. }
             | Op::Distinct { input, .. }
             | Op::Window { input, .. }
+            | Op::Memoize { input, .. }
             | Op::LockRows { input, .. } => vec![input],
+            Op::MergeJoin { outer, inner, .. } => vec![outer, inner],
             Op::NestLoop { outer, inner, .. } => vec![outer, inner],
             Op::HashJoin { probe, build, .. } => vec![probe, build],
             Op::SetOp { left, right, .. } => vec![left, right],

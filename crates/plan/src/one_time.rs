@@ -3,6 +3,7 @@
 
 use super::expression::CExpr;
 use super::join::{FromPlan, used_rels};
+use super::row_order::RowOrder;
 use super::*;
 use kilndb_bind::ir::{ATT_CTID, ATT_TABLEOID};
 use kilndb_types::Datum;
@@ -40,8 +41,8 @@ impl Planner<'_> {
     }
 
     /// No row, in the place of those of a FROM clause if one of its conditions is never met. The tables are locked all
-    /// the same, as they are by whoever reads them. `sorted`: the rows are wanted in an order, which they have.
-    pub(crate) fn no_rows(&self, q: &Query, sorted: bool) -> Result<FromPlan> {
+    /// the same, as they are by whoever reads them. They have the `order` that is wanted.
+    pub(crate) fn no_rows(&self, q: &Query, order: &[SortKey]) -> Result<FromPlan> {
         let mut layout = Layout::default();
         for rel in &q.rels {
             match &rel.kind {
@@ -58,7 +59,8 @@ impl Planner<'_> {
         let info = self.one_time_text(&Expr::bool(false));
         let op = Op::Result { filter: Some(CExpr::Const(Datum::Bool(false))) };
         let node = self.node_with(op, layout.0.len(), Estimate { rows: 1.0, cost: 0.0 }, "Result", info);
-        Ok(FromPlan { planned: PlannedNode { node, layout }, rows: 1.0, cost: 0.0, sorted })
+        let planned = PlannedNode { node, layout };
+        Ok(FromPlan { order: RowOrder::of_keys(order), ..FromPlan::of(planned, Estimate { rows: 1.0, cost: 0.0 }) })
     }
 }
 

@@ -8,6 +8,7 @@
 use super::access;
 use super::expression::CExpr;
 use super::prune::PruneValues;
+use super::row_order::RowOrder;
 use super::scan::ScanChoice;
 use super::*;
 use kilndb_base::sync::OnceLock;
@@ -310,7 +311,8 @@ impl Planner<'_> {
         let prune = self.prune_all(rel, table, preds)?;
         let template = choice.planned.node;
         let (width, rows, cost) = (template.width, template.rows, template.cost);
-        let sorted = choice.sorted && !wanted.is_empty();
+        let wanted = &wanted[..choice.order.presorted(wanted)];
+        let sorted = !wanted.is_empty();
         let order = match sorted {
             true => Some(PartitionOrder {
                 keys: self.sort_specs(wanted, &choice.planned.layout)?,
@@ -331,14 +333,15 @@ impl Planner<'_> {
         let scan = PartitionScan { table: table.clone(), template, prune, order, shown };
         let node = self.node_with(Op::Partitions(Box::new(scan)), width, Estimate { rows, cost }, label, info);
         self.note_divided_scan(&node, rel, table)?;
-        Ok(ScanChoice { planned: PlannedNode { node, layout: choice.planned.layout }, sorted, ..choice })
+        let order = RowOrder::of_keys(wanted);
+        Ok(ScanChoice { planned: PlannedNode { node, layout: choice.planned.layout }, order, ..choice })
     }
 
     fn has_plain_ranges(&self, table: &Table) -> bool {
         self.catalog.partition_map(table.oid).is_ok_and(|map| map.has_plain_ranges())
     }
 
-    fn show_key(&self, k: &SortKey) -> String {
+    pub(crate) fn show_key(&self, k: &SortKey) -> String {
         let mut text = super::shown_text::bare(self.show(&k.expr));
         if k.descending {
             text.push_str(" DESC");
@@ -351,7 +354,9 @@ impl Planner<'_> {
 
     fn prune_all(&self, rel: &Rel, table: &Table, preds: &[Expr]) -> Result<PruneCondition> {
         let mut parts = Vec::new();
-        preds.iter().for_each(|p| p.clone().conjuncts(&mut parts));
+        if self.catalog.planner_settings().partition_pruning {
+            preds.iter().for_each(|p| p.clone().conjuncts(&mut parts));
+        }
         let mut all = Vec::new();
         for p in &parts {
             all.extend(self.prune_by(rel, table, p)?);

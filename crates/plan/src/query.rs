@@ -2,8 +2,11 @@
 
 use super::agg::GroupInput;
 use super::expression::CExpr;
+use super::finished_cost::PathCost;
 use super::node::ShownFunction;
+use super::row_order::RowOrder;
 use super::scan::WantedRows;
+use super::sort::distinct_order;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::format_type::quote_identifier;
@@ -60,7 +63,8 @@ impl Planner<'_> {
             QueryBody::Dml(d) => self.plan_dml(q, d, out_rel),
             QueryBody::SetOp { op, all, left, right, rel } => {
                 let input = self.plan_set_op(*op, *all, left, right, *rel)?;
-                self.finish(q, input, q.targets.clone(), q.order_by.clone(), false, out_rel)
+                let result = (q.targets.clone(), q.order_by.clone());
+                self.finish(q, (input, RowOrder::default()), result, None, out_rel)
             }
             QueryBody::Select | QueryBody::Values(_) => self.plan_select(q, out_rel),
         }
@@ -83,58 +87,72 @@ impl Planner<'_> {
     }
 
     fn plan_select(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
+        let runs = std::mem::take(&mut *self.run_conditions.borrow_mut());
         if let Some(p) = self.count_only(q, out_rel)? {
             return Ok(p);
         }
         if let Some(rewritten) = self.min_max_by_index(q)? {
             return self.plan_select(&rewritten, out_rel);
         }
-        let plain = !q.has_aggs
-            && q.group_by.is_empty()
-            && q.windows.is_empty()
-            && !q.has_srf
-            && matches!(q.distinct, Distinct::No)
-            && q.having.is_none();
-        let wanted = WantedRows {
-            order: if plain { &q.order_by } else { &[] },
-            limit: if plain { limit_of(q) } else { f64::INFINITY },
+        let aggregates = q.has_aggs || !q.group_by.is_empty() || q.having.is_some() || q.grouping_sets.is_some();
+        let is_distinct = matches!(q.distinct, Distinct::All) && !aggregates && q.windows.is_empty() && !q.has_srf;
+        let grouping = if aggregates {
+            self.group_order(q, &q.group_by)?
+        } else if is_distinct {
+            let visible = q.targets.iter().filter(|t| !t.junk).map(|t| t.expr.clone());
+            self.group_order(q, &visible.collect::<Vec<_>>())?
+        } else {
+            None
         };
-        let mut from = self.plan_from(q, wanted)?;
-        if let Some(ordered) = self.groups_in_order(q, &from)? {
-            from = ordered;
-        }
+        let order = if aggregates { Vec::new() } else { self.wanted_order(q) };
+        let is_plain = !aggregates && q.windows.is_empty() && !q.has_srf && matches!(q.distinct, Distinct::No);
+        let limit = if is_plain { limit_of(q) } else { f64::INFINITY };
+        let wanted = match &grouping {
+            Some(grouping) => grouping.wanted(),
+            None => WantedRows { order: &order, limit, groups: None },
+        };
+        let from = self.plan_from(q, wanted)?;
+        let mut rows_order = from.order;
         let mut input = from.planned;
         let mut targets = q.targets.clone();
         let mut order = q.order_by.clone();
         let mut distinct = q.distinct.clone();
         let mut windows = q.windows.clone();
-        if q.has_aggs || !q.group_by.is_empty() || q.having.is_some() || q.grouping_sets.is_some() {
-            let grouped = GroupInput { planned: input, is_sorted: from.sorted };
-            input = self.plan_aggregate(q, grouped, &mut targets, &mut order, &mut distinct, &mut windows)?;
+        if aggregates {
+            let grouped = GroupInput { planned: input, order: rows_order, wanted };
+            (input, rows_order) =
+                self.plan_aggregate(q, grouped, &mut targets, &mut order, &mut distinct, &mut windows)?;
         } else {
+            let divided = input.node.id;
             input = self.by_partition(input);
+            if input.node.id != divided {
+                rows_order = RowOrder::default();
+            }
         }
         if !windows.is_empty() {
-            input = self.plan_windows(&windows, input, &mut targets, &mut order, &mut distinct)?;
+            (input, rows_order) =
+                self.plan_windows((&windows, &runs), (input, rows_order), &mut targets, &mut order, &mut distinct)?;
         }
         if targets.iter().any(|t| t.expr.has_srf()) {
             input = self.plan_project_set(input, &mut targets, &mut order, &mut distinct)?;
         }
         let level = Query { targets: Vec::new(), ..shallow(q, distinct) };
-        self.finish(&level, input, targets, order, from.sorted, out_rel)
+        let distinct_wanted = (is_distinct && grouping.is_some()).then_some(wanted);
+        self.finish(&level, (input, rows_order), (targets, order), distinct_wanted, out_rel)
     }
 
-    /// DISTINCT, ORDER BY, row locks, LIMIT and the projection.
+    /// DISTINCT, ORDER BY, row locks, LIMIT and the projection. `distinct_wanted`: the order in which rows that are the
+    /// same may follow one another.
     fn finish(
         &self,
         q: &Query,
-        input: PlannedNode,
-        targets: Vec<Target>,
-        order: Vec<SortKey>,
-        sorted: bool,
+        (input, rows_order): (PlannedNode, RowOrder),
+        (targets, order): (Vec<Target>, Vec<SortKey>),
+        distinct_wanted: Option<WantedRows<'_>>,
         out_rel: u32,
     ) -> Result<PlannedNode> {
         let mut input = input;
+        let mut rows_order = rows_order;
         let visible: Vec<&Target> = targets.iter().filter(|t| !t.junk).collect();
         let out_layout = Layout((0..visible.len()).map(|i| ColId { rel: out_rel, att: i as i16 + 1 }).collect());
         let mut order = order;
@@ -142,6 +160,18 @@ impl Planner<'_> {
         match &q.distinct {
             Distinct::No => {}
             Distinct::All => {
+                let by_order = distinct_wanted.filter(|wanted| {
+                    let own = PathCost { rows: input.node.rows, first: input.node.startup, cost: input.node.cost };
+                    self.groups_sorted(*wanted, own, rows_order.presorted(wanted.order))
+                });
+                if let Some(wanted) = by_order {
+                    input = self.sort(input, wanted.order, &rows_order)?;
+                    let column = |k: &SortKey| {
+                        let at = visible.iter().position(|t| kilndb_bind::same(&t.expr, &k.expr))?;
+                        Some(SortKey { expr: Expr::column(out_layout.0[at], k.expr.ty, k.expr.typmod), ..k.clone() })
+                    };
+                    rows_order = RowOrder::of_keys(&wanted.order.iter().map_while(column).collect::<Vec<_>>());
+                }
                 input = self.project(input, &visible, &out_layout)?;
                 projected = true;
                 // The sort keys are among the outputs.
@@ -162,31 +192,20 @@ impl Planner<'_> {
                 let specs = self.sort_specs(&keys, &input.layout)?;
                 let results: Vec<Expr> = visible.iter().map(|t| t.expr.clone()).collect();
                 let rows = self.group_count(&results, input.node.rows);
-                let cost = input.node.cost + self.costs().hash_groups(input.node.rows, rows, results.len(), 0);
-                let width = input.layout.0.len();
-                let node = self.node(
-                    Op::Distinct { input: input.node, keys: specs, sorted: false },
-                    width,
-                    rows,
-                    cost,
-                    "HashAggregate",
-                );
+                let sorted = by_order.is_some();
+                let grouped = match sorted {
+                    true => self.costs().sorted_groups(input.node.rows, rows, results.len(), 0),
+                    false => self.costs().hash_groups(input.node.rows, rows, results.len(), 0),
+                };
+                let (cost, width) = (input.node.cost + grouped, input.layout.0.len());
+                let label = if sorted { "Unique" } else { "HashAggregate" };
+                let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted }, width, rows, cost, label);
                 input = PlannedNode { node, layout: input.layout };
             }
             Distinct::On(exprs) => {
                 // Sorted by the expressions, in the order that ORDER BY asks for.
-                let mut keys: Vec<SortKey> = Vec::new();
-                for k in &order {
-                    keys.push(k.clone());
-                }
-                for e in exprs {
-                    if !keys.iter().any(|k| kilndb_bind::same(&k.expr, e)) {
-                        let at =
-                            keys.iter().take_while(|k| exprs.iter().any(|x| kilndb_bind::same(x, &k.expr))).count();
-                        keys.insert(at, SortKey { expr: e.clone(), descending: false, nulls_first: false });
-                    }
-                }
-                input = self.sort(input, &keys)?;
+                let keys = distinct_order(&order, exprs);
+                input = self.sort(input, &keys, &rows_order)?;
                 let on: Vec<SortKey> =
                     exprs.iter().map(|e| SortKey { expr: e.clone(), descending: false, nulls_first: false }).collect();
                 let specs = self.sort_specs(&on, &input.layout)?;
@@ -202,8 +221,8 @@ impl Planner<'_> {
                 order.clear();
             }
         }
-        if !order.is_empty() && !sorted {
-            input = self.sort(input, &order)?;
+        if !order.is_empty() {
+            input = self.sort(input, &order, &rows_order)?;
         }
         if !q.locks.is_empty() {
             input = self.lock_rows(q, input)?;
@@ -239,34 +258,6 @@ impl Planner<'_> {
         let width = exprs.len();
         let node = self.node(Op::Project { input: input.node, exprs }, width, rows, cost, "Project");
         Ok(PlannedNode { node, layout: out.clone() })
-    }
-
-    pub fn sort(&self, input: PlannedNode, keys: &[SortKey]) -> Result<PlannedNode> {
-        let specs = self.sort_specs(keys, &input.layout)?;
-        let width = input.layout.0.len();
-        let rows = input.node.rows;
-        let settings = self.catalog.planner_settings();
-        let cost = input.node.cost + self.costs().sort(rows) + settings.penalty(settings.sort);
-        let mut info = Vec::new();
-        if self.explains() {
-            let text: Vec<String> = keys
-                .iter()
-                .map(|k| {
-                    let mut s = super::shown_text::bare(self.show(&k.expr));
-                    if k.descending {
-                        s.push_str(" DESC");
-                    }
-                    if k.nulls_first != k.descending {
-                        s.push_str(if k.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
-                    }
-                    s
-                })
-                .collect();
-            info.push(format!("Sort Key: {}", text.join(", ")));
-        }
-        let node =
-            self.node_with(Op::Sort { input: input.node, keys: specs }, width, Estimate { rows, cost }, "Sort", info);
-        Ok(PlannedNode { node, layout: input.layout })
     }
 
     /// The plan of `SELECT count(*) FROM t`, which counts rows in storage.

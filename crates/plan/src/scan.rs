@@ -4,6 +4,8 @@ use super::access::{self, IndexMatch};
 use super::bitmap::{BitmapPath, Conditions};
 use super::cost::{TableSize, TreeSearch};
 use super::expression::CExpr;
+use super::finished_cost::PathCost;
+use super::row_order::RowOrder;
 use super::*;
 use kilndb_base::Error;
 use kilndb_catalog::{Index, Table, TableKind};
@@ -12,7 +14,7 @@ use kilndb_types::row::ColumnFetch;
 
 pub(crate) struct ScanChoice {
     pub planned: PlannedNode,
-    pub sorted: bool,
+    pub order: RowOrder,
     /// Rows that one probe yields, and what it costs.
     pub rows: f64,
     pub cost: f64,
@@ -29,18 +31,32 @@ pub(super) struct TableScan {
 pub(crate) struct WantedRows<'a> {
     pub order: &'a [SortKey],
     pub limit: f64,
+    /// The order serves to group rows: the limit is one of groups.
+    pub groups: Option<WantedGroups>,
+}
+
+/// What is done with rows that are wanted in an order so that they can be grouped.
+#[derive(Clone, Copy)]
+pub(crate) struct WantedGroups {
+    pub aggregates: usize,
+    /// They may be grouped by hashing too.
+    pub may_hash: bool,
+    /// The groups are wanted in the order.
+    pub in_order: bool,
+    /// The share of the groups that pass HAVING.
+    pub passing: f64,
 }
 
 impl WantedRows<'_> {
-    pub const ALL: WantedRows<'static> = WantedRows { order: &[], limit: f64::INFINITY };
+    pub const ALL: WantedRows<'static> = WantedRows { order: &[], limit: f64::INFINITY, groups: None };
 }
 
 /// An index that a scan may use.
 pub(super) struct IndexPath {
     index: Arc<Index>,
     conditions: IndexMatch,
-    /// The path yields rows in the order wanted.
-    sorted: bool,
+    /// How many keys of the order wanted the path sorts its rows by.
+    presorted: usize,
 }
 
 /// A way to the rows of a table.
@@ -171,23 +187,21 @@ impl Planner<'_> {
         let size = self.size_of(rel, table)?;
         let rows = self.table_rows_left(rel, table, preds, size)?;
         let (costs, settings) = (self.costs(), self.catalog.planner_settings());
-        if let Some((tids, used)) = access::tid_condition(rel.id, preds) {
+        if settings.tidscan
+            && let Some((tids, used)) = access::tid_condition(rel.id, preds)
+        {
             let several = |e: &Expr| e.ty != oids::TID;
             let count: f64 = tids.iter().map(|e| if several(e) { 10.0 } else { 1.0 }).sum();
             let estimate = Estimate { rows: count.min(rows.max(1.0)), cost: count * costs.row_by_id() };
             return Ok(ChosenAccess { path: AccessPath::Tid { tids, used }, estimate, implied: Vec::new() });
         }
-        let sort = match wanted.order {
-            [] => 0.0,
-            _ if wanted.limit < rows => costs.top_rows(rows, wanted.limit),
-            _ => costs.sort(rows),
-        };
-        // Without an order to keep, whoever wants few rows ends the scan when they are there.
-        let few = if wanted.order.is_empty() && wanted.limit < rows { wanted.limit / rows } else { 1.0 };
-        let of_seq_scan = |size| costs.seq_scan(size, preds.len()) * few + settings.penalty(settings.seqscan) + sort;
-        let (seq_cost, grown_cost) = (of_seq_scan(size), of_seq_scan(size.grown()));
-        let mut best =
-            ChosenAccess { path: AccessPath::Seq, estimate: Estimate { rows, cost: seq_cost }, implied: Vec::new() };
+        let unsorted = |cost| self.finished_cost(wanted, PathCost { rows, first: 0.0, cost }, 0);
+        let of_seq_scan = |size| unsorted(costs.seq_scan(size, preds.len())) + settings.penalty(settings.seqscan);
+        let (mut best_cost, grown_cost) = (of_seq_scan(size), of_seq_scan(size.grown()));
+        let cost =
+            self.cost_of_share(wanted, costs.seq_scan(size, preds.len()), rows) + settings.penalty(settings.seqscan);
+        let estimate = Estimate { rows, cost };
+        let mut best = ChosenAccess { path: AccessPath::Seq, estimate, implied: Vec::new() };
         let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
         let with_implied: Vec<Expr> =
             if implied.is_empty() { Vec::new() } else { preds.iter().chain(&implied).cloned().collect() };
@@ -197,29 +211,36 @@ impl Planner<'_> {
             let search = self.tree_search(rel, table, index, &path.conditions, all, size)?;
             let search = TreeSearch { filters: all.len() - path.conditions.used.len(), ..search };
             let whole = costs.index_scan(size, search);
-            let share = if path.sorted && wanted.limit < rows { wanted.limit / rows } else { few };
-            let cost = whole * share + settings.penalty(settings.indexscan) + if path.sorted { 0.0 } else { sort };
+            let is_ordered = path.presorted > 0;
+            let own = PathCost { rows, first: 0.0, cost: whole };
+            let cost = self.finished_cost(wanted, own, path.presorted) + settings.penalty(settings.indexscan);
             // Values to skip through may become many when the table grows.
             let looks_up = path.conditions.has_conditions() && path.conditions.skipped_values() == 0.0;
-            let may_leave_out_rows = looks_up || path.sorted && wanted.limit.is_finite();
+            let may_leave_out_rows = looks_up || is_ordered && wanted.limit.is_finite();
             let rival = match best.path {
                 AccessPath::Seq if may_leave_out_rows => grown_cost,
-                _ => best.estimate.cost,
+                _ => best_cost,
             };
             if cost < rival {
-                let estimate = Estimate { rows, cost };
+                let own = self.cost_of_share(wanted, whole, rows) + settings.penalty(settings.indexscan);
+                let estimate = Estimate { rows, cost: own };
+                best_cost = cost;
                 best = ChosenAccess { path: AccessPath::Index(path), estimate, implied: Vec::new() };
             }
         }
-        let index_cost = if let AccessPath::Index(_) = best.path { Some(best.estimate.cost) } else { None };
+        let index_cost = if let AccessPath::Index(_) = best.path { Some(best_cost) } else { None };
         if self.wants_bitmap(table, preds, index_cost, wanted.limit.is_finite()) {
             let selectivities: Vec<f64> = preds.iter().map(|e| self.condition_selectivity(rel.id, e)).collect();
             let conditions = Conditions { preds, selectivities: &selectivities };
             if let Some(path) = self.bitmap_path(rel, table, conditions, all, size)? {
-                let limited = wanted.limit.is_finite();
-                let cost = path.compared_cost(size.pages, limited) + settings.penalty(settings.bitmapscan) + sort;
-                if cost < best.estimate.cost {
-                    let estimate = Estimate { rows, cost };
+                // All conditions are judged for each row.
+                let filters = costs.filter(path.rows, preds.len());
+                let own = path.compared_cost(size.pages, wanted.limit.is_finite()) + filters;
+                // A bitmap is complete before its first row.
+                let cost = self.finished_cost(wanted, PathCost { rows, first: own, cost: own }, 0)
+                    + settings.penalty(settings.bitmapscan);
+                if cost < best_cost {
+                    let estimate = Estimate { rows, cost: own + settings.penalty(settings.bitmapscan) };
                     best = ChosenAccess { path: AccessPath::Bitmap(path), estimate, implied: Vec::new() };
                 }
             }
@@ -228,6 +249,48 @@ impl Planner<'_> {
             best.implied = implied;
         }
         Ok(best)
+    }
+
+    /// The cheapest way to all rows by an index that sorts them by the first of these keys, or more of them; None: there
+    /// is no such index.
+    pub(super) fn ordered_table(
+        &self,
+        rel: &Rel,
+        table: &Arc<Table>,
+        preds: &[Expr],
+        order: &[SortKey],
+    ) -> Result<Option<ScanChoice>> {
+        if table.kind == TableKind::Sequence || access::tid_condition(rel.id, preds).is_some() {
+            return Ok(None);
+        }
+        let size = self.size_of(rel, table)?;
+        let rows = self.table_rows_left(rel, table, preds, size)?;
+        let (costs, settings) = (self.costs(), self.catalog.planner_settings());
+        let wanted = WantedRows { order, ..WantedRows::ALL };
+        let mut best: Option<(IndexPath, f64)> = None;
+        for index in &table.indexes {
+            let Some(path) = self.index_path(rel, table, index, preds, preds, wanted)? else { continue };
+            if path.presorted == 0 {
+                continue;
+            }
+            // Of a table that may grow all rows are not taken for few.
+            let size = if path.conditions.has_conditions() { size } else { size.grown() };
+            let search = self.tree_search(rel, table, index, &path.conditions, preds, size)?;
+            let search = TreeSearch { filters: preds.len().saturating_sub(path.conditions.used.len()), ..search };
+            let cost = costs.index_scan(size, search) + settings.penalty(settings.indexscan);
+            let is_better = |(known, least): &(IndexPath, f64)| {
+                path.presorted > known.presorted || path.presorted == known.presorted && cost < *least
+            };
+            if best.as_ref().is_none_or(is_better) {
+                best = Some((path, cost));
+            }
+        }
+        let Some((path, cost)) = best else { return Ok(None) };
+        self.lock_table(table.oid, LockMode::AccessShare);
+        let order = &order[..path.presorted];
+        let chosen =
+            ChosenAccess { path: AccessPath::Index(path), estimate: Estimate { rows, cost }, implied: Vec::new() };
+        self.build_access(rel, table, chosen, preds, WantedRows { order, ..WantedRows::ALL }).map(Some)
     }
 
     /// How many rows of the table the conditions leave.
@@ -268,12 +331,12 @@ impl Planner<'_> {
         if (!index.method.is_ordered || index.is_global) && !has_whole_key {
             return Ok(None);
         }
-        let sorted = self.order_of_index(rel, table, index, m.fixed_columns(), wanted.order)?.is_some();
+        let (presorted, _) = self.order_of_index(rel, table, index, m.fixed_columns(), wanted.order)?;
         // All of a partial index may be a small part of the table.
-        if !m.has_conditions() && !sorted && index.predicate_sql.is_none() {
+        if !m.has_conditions() && presorted == 0 && index.predicate_sql.is_none() {
             return Ok(None);
         }
-        Ok(Some(IndexPath { index: index.clone(), conditions: m, sorted }))
+        Ok(Some(IndexPath { index: index.clone(), conditions: m, presorted }))
     }
 
     /// What the search for these conditions reads of an index.
@@ -338,9 +401,12 @@ impl Planner<'_> {
                     (!implied.is_empty()).then(|| super::implied::keep_used(preds, implied, &mut path.conditions));
                 let preds = kept.as_deref().unwrap_or(preds);
                 let fixed = path.conditions.fixed_columns();
-                let order = self.order_of_index(rel, table, &path.index, fixed, wanted.order)?;
-                let backward = path.sorted && order == Some(true);
-                self.index_scan(rel, table_scan, (path, estimate), preds, backward)
+                let (presorted, backward) = self.order_of_index(rel, table, &path.index, fixed, wanted.order)?;
+                let order = match presorted {
+                    0 => RowOrder::default(),
+                    _ => self.rows_of_index(rel, table, &path.index, fixed, backward)?,
+                };
+                self.index_scan(rel, table_scan, (path, estimate), preds, backward).map(|c| ScanChoice { order, ..c })
             }
         };
         self.over_partitions(rel, table, choice?, preds, wanted.order)
@@ -372,7 +438,7 @@ impl Planner<'_> {
         let width = layout.0.len();
         let node = self.node_with(Op::SeqScan(scan), width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, order: RowOrder::default(), rows, cost })
     }
 
     fn tid_scan(
@@ -395,7 +461,7 @@ impl Planner<'_> {
         let width = layout.0.len();
         let node = self.node_with(Op::TidScan { scan, tids: values }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted: false, rows, cost })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, order: RowOrder::default(), rows, cost })
     }
 
     fn index_scan(
@@ -407,7 +473,7 @@ impl Planner<'_> {
         backward: bool,
     ) -> Result<ScanChoice> {
         let TableScan { mut scan, layout } = table_scan;
-        let IndexPath { index, conditions: m, sorted } = path;
+        let IndexPath { index, conditions: m, .. } = path;
         let rest: Vec<&Expr> = preds.iter().enumerate().filter(|(i, _)| m.is_filter(*i)).map(|(_, e)| e).collect();
         let (filter, mut info) = self.filter_of(rel, &rest, &layout)?;
         let checked = |i: &usize| !index.method.is_ordered || m.is_filter(*i) || m.unshown.contains(i);
@@ -429,7 +495,7 @@ impl Planner<'_> {
         let width = layout.0.len();
         let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
-        Ok(ScanChoice { planned: PlannedNode { node, layout }, sorted, rows, cost })
+        Ok(ScanChoice { planned: PlannedNode { node, layout }, order: RowOrder::default(), rows, cost })
     }
 
     /// Index expressions and predicates, bound over `rel`.

@@ -5,18 +5,17 @@
 //! condition that cannot be taken apart in this way stays a subplan. NOT IN always does: its NULLs make it something
 //! else than an anti join.
 
-use super::estimate::JoinSides;
-use super::join::{FromPlan, LoopInner, used_rels};
+use super::join::used_rels;
+use super::join_search::SearchItem;
 use super::scan::WantedRows;
 use super::*;
-use kilndb_base::Error;
 
 pub(crate) struct SemiJoin {
     kind: JoinKind,
     /// The FROM clause of the subquery, without conditions.
     query: Query,
     own: Vec<Expr>,
-    joins: Vec<Expr>,
+    pub joins: Vec<Expr>,
     /// The relations of the level that `joins` use.
     pub outer: Vec<u32>,
 }
@@ -141,53 +140,37 @@ fn any_parts(s: &SubLink, test: &Expr, level: &[u32]) -> Option<(Query, Vec<Expr
 }
 
 impl Planner<'_> {
-    /// The cheapest semi or anti join of `left`. `limited`: the first rows in `left`'s order matter most.
-    pub(crate) fn semi_step(&self, left: &FromPlan, semi: &SemiJoin, limited: bool) -> Result<FromPlan> {
+    /// The inner side of a semi or anti join, as an item of the search for the best joins.
+    pub(super) fn semi_item<'q>(&self, semi: &'q SemiJoin) -> Result<SearchItem<'q>> {
         let trees: Vec<&JoinTree> = semi.query.from.iter().collect();
         let plain = self.plan_trees(&semi.query, &trees, semi.own.clone(), WantedRows::ALL)?;
-        let mut inner_rels = Vec::new();
-        trees.iter().for_each(|t| super::join::rels_of(t, &mut inner_rels));
-        let sides = JoinSides { left: &semi.outer, right: &inner_rels };
-        let matched = self.semi_selectivity(&semi.joins, sides, plain.rows);
-        let share = if semi.kind == JoinKind::Anti { 1.0 - matched } else { matched };
-        let rows = (left.rows * share).max(1.0);
-        let costs = self.costs();
-        let settings = self.catalog.planner_settings();
-        let mut best: Option<FromPlan> = None;
+        let mut rels = Vec::new();
+        trees.iter().for_each(|t| super::join::rels_of(t, &mut rels));
         let all = [semi.own.as_slice(), &semi.joins].concat();
-        let bound = self.plan_trees(&semi.query, &trees, all, WantedRows::ALL)?;
-        // The nested loop pays off if the values of an outer row make the inner side cheaper, by an index for example.
-        if bound.cost < plain.cost * 0.5 {
-            let mut uses = Vec::new();
-            semi.joins.iter().for_each(|e| e.columns(&mut uses));
-            let cost = left.cost + costs.loop_runs(left.rows, bound.cost) + settings.penalty(settings.nestloop);
-            let inner = LoopInner::per_row(bound, &uses);
-            let mut p = self.nest_loop(left.shared(), inner, semi.kind, &[], Estimate { rows, cost })?;
-            p.sorted = left.sorted;
-            if left.sorted && limited {
-                return Ok(p);
-            }
-            best = Some(p);
+        let mut bound = self.plan_trees(&semi.query, &trees, all.clone(), WantedRows::ALL)?;
+        if bound.planned.node.op.is_probe() {
+            // One row of each run is enough.
+            let first = WantedRows { limit: 1.0, ..WantedRows::ALL };
+            let sooner = self.plan_trees(&semi.query, &trees, all, first)?;
+            bound = if sooner.planned.node.op.is_probe() { sooner } else { bound };
         }
-        if let Some(condition) = self.hash_keys(&semi.joins, &left.planned.layout, &plain.planned.layout) {
-            let cost = left.cost
-                + plain.cost
-                + costs.hash_join(left.rows, plain.rows, rows, semi.joins.len())
-                + settings.penalty(settings.hashjoin);
-            if best.as_ref().is_none_or(|b| cost < b.cost) {
-                let estimate = Estimate { rows, cost };
-                best = Some(self.hash_join(left.shared(), plain.shared(), semi.kind, condition, estimate)?);
-            }
-        }
-        let pairs = costs.loop_pairs(left.rows, plain.rows, semi.joins.len());
-        let cost = left.cost + plain.cost + pairs + settings.penalty(settings.nestloop);
-        if best.as_ref().is_none_or(|b| cost < b.cost) {
-            let inner = LoopInner::once(plain);
-            let mut p = self.nest_loop(left.shared(), inner, semi.kind, &semi.joins, Estimate { rows, cost })?;
-            p.sorted = left.sorted;
-            best = Some(p);
-        }
-        best.ok_or_else(|| Error::internal("semi join"))
+        let is_table = |id: &u32| semi.query.rels.iter().any(|r| r.id == *id && matches!(r.kind, RelKind::Table(_)));
+        let tree = match trees.as_slice() {
+            [tree @ JoinTree::Rel(id)] if is_table(id) => Some(*tree),
+            _ => None,
+        };
+        Ok(SearchItem {
+            query: &semi.query,
+            kind: semi.kind,
+            rels,
+            tree,
+            own: semi.own.clone(),
+            needs: semi.outer.clone(),
+            is_lateral: false,
+            // The nested loop pays off if the values of an outer row make the inner side cheaper, by an index for example.
+            bound: (bound.cost < plain.cost * 0.5).then_some(bound),
+            plans: vec![plain],
+        })
     }
 
     /// A semi join as an ordinary join with the distinct values of the subquery, which may then come first: the new

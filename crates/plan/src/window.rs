@@ -1,18 +1,19 @@
 //! Window functions.
 
+use super::row_order::RowOrder;
 use super::*;
 use kilndb_types::{functions, oids};
 
 impl Planner<'_> {
     pub(crate) fn plan_windows(
         &self,
-        windows: &[WindowSpec],
-        input: PlannedNode,
+        (windows, runs): (&[WindowSpec], &[RunBound]),
+        (input, rows_order): (PlannedNode, RowOrder),
         targets: &mut [Target],
         order: &mut [SortKey],
         distinct: &mut Distinct,
-    ) -> Result<PlannedNode> {
-        let mut input = input;
+    ) -> Result<(PlannedNode, RowOrder)> {
+        let (mut input, mut rows_order) = (input, rows_order);
         for (number, w) in windows.iter().enumerate() {
             let rel = self.new_rel();
             let mut calls: Vec<Expr> = Vec::new();
@@ -52,7 +53,10 @@ impl Planner<'_> {
             let order_specs = self.sort_specs(&w.order, &input.layout)?;
             keys.extend(w.order.iter().cloned());
             if !keys.is_empty() {
-                input = self.sort(input, &keys)?;
+                input = self.sort(input, &keys, &rows_order)?;
+                if !rows_order.gives(&keys) {
+                    rows_order = RowOrder::of_keys(&keys);
+                }
             }
             let mut list = Vec::new();
             for c in &calls {
@@ -97,15 +101,110 @@ impl Planner<'_> {
                 range_minus: minus,
                 exclude: w.exclude,
                 functions: list,
+                run: self.run_of(runs, &calls)?,
             };
             let mut layout = input.layout.clone();
             layout.0.extend((0..calls.len()).map(|i| ColId { rel, att: i as i16 + 1 }));
             let (rows, cost) = (input.node.rows, input.node.cost + input.node.rows * 0.02);
             let width = layout.0.len();
-            let node = self.node(Op::Window { input: input.node, plan }, width, rows, cost, "WindowAgg");
+            let info = self.run_text(runs);
+            let op = Op::Window { input: input.node, plan };
+            let node = self.node_with(op, width, Estimate { rows, cost }, "WindowAgg", info);
             input = PlannedNode { node, layout };
         }
-        Ok(input)
+        Ok((input, rows_order))
+    }
+}
+
+/// `function < most` of a subquery's only window.
+#[derive(Clone)]
+pub(crate) struct RunBound {
+    function: Expr,
+    most: Expr,
+    is_inclusive: bool,
+}
+
+impl Planner<'_> {
+    /// The conditions on a subquery's rows that say up to which value of a window function they are of use, and the
+    /// conditions that are to be judged above it.
+    pub(crate) fn run_bounds(&self, q: &Query, rel: u32, conditions: &[Expr]) -> (Vec<RunBound>, Vec<Expr>) {
+        let is_plain = matches!(q.body, QueryBody::Select)
+            && q.windows.len() == 1
+            && q.ctes.is_empty()
+            && !q.has_srf
+            && q.limit.is_none()
+            && q.offset.is_none()
+            && q.locks.is_empty()
+            && matches!(q.distinct, Distinct::No);
+        let (mut bounds, mut left) = (Vec::new(), Vec::new());
+        for condition in conditions {
+            let bound = if is_plain { self.run_bound(q, rel, condition) } else { None };
+            let (bound, is_exact) = bound.unzip();
+            bounds.extend(bound);
+            if is_exact != Some(true) {
+                left.push(condition.clone());
+            }
+        }
+        (bounds, left)
+    }
+
+    /// The bound that a condition sets; true: it says no more than that.
+    fn run_bound(&self, q: &Query, rel: u32, condition: &Expr) -> Option<(RunBound, bool)> {
+        let ExprKind::Func(f) = &condition.kind else { return None };
+        let [l, r] = f.args.as_slice() else { return None };
+        let is_builtin = f.operator != 0 && f.operator < kilndb_catalog::builtin::FIRST_USER_OID;
+        let strategy = self.catalog.btree_strategy(f.operator).ok().flatten().filter(|_| is_builtin)?;
+        let of_rel = |e: &Expr| matches!(e.kind, ExprKind::Column(c) if c.rel == rel);
+        let (column, most, strategy) = match (of_rel(l), of_rel(r)) {
+            (true, false) => (l, r, strategy),
+            (false, true) => (r, l, 6 - strategy),
+            _ => return None,
+        };
+        let mut used = Vec::new();
+        most.columns(&mut used);
+        let is_number = matches!(most.ty, oids::INT2 | oids::INT4 | oids::INT8);
+        if !used.is_empty() || !is_number || most.is_volatile() || most.has_sublink() || !(1..=3).contains(&strategy) {
+            return None;
+        }
+        let ExprKind::Column(c) = column.kind else { return None };
+        let at = usize::try_from(c.att - 1).ok()?;
+        let function = &q.targets.iter().filter(|t| !t.junk).nth(at)?.expr;
+        let ExprKind::Window(call) = &function.kind else { return None };
+        let spec = q.windows.get(call.window)?;
+        let counts = matches!(call.oid, 2803 | 2147) && spec.exclude == 0;
+        let grows = counts && matches!(spec.start, FrameBound::UnboundedPreceding);
+        // row_number, rank, dense_rank, count.
+        if !(matches!(call.oid, 3100..=3102) || grows) {
+            return None;
+        }
+        let bound = RunBound { function: function.clone(), most: most.clone(), is_inclusive: strategy > 1 };
+        Some((bound, strategy < 3))
+    }
+
+    fn run_of(&self, runs: &[RunBound], calls: &[Expr]) -> Result<Vec<RunCondition>> {
+        let mut found = Vec::new();
+        for run in runs {
+            let Some(function) = calls.iter().position(|c| kilndb_bind::same(c, &run.function)) else {
+                return Err(kilndb_base::Error::internal("a window function is not computed"));
+            };
+            let most = self.compile(&run.most, &Layout::default())?;
+            found.push(RunCondition { function, most, is_inclusive: run.is_inclusive });
+        }
+        Ok(found)
+    }
+
+    fn run_text(&self, runs: &[RunBound]) -> Vec<String> {
+        if !self.explains() || runs.is_empty() {
+            return Vec::new();
+        }
+        let text = |run: &RunBound| {
+            let operator = if run.is_inclusive { "<=" } else { "<" };
+            let ExprKind::Window(call) = &run.function.kind else { return String::new() };
+            let argument = if call.star { "*".to_string() } else { call.args.iter().map(|a| self.show(a)).collect() };
+            format!("({}({argument}) OVER w1 {operator} {})", call.name, self.show(&run.most))
+        };
+        let all: Vec<String> = runs.iter().map(text).collect();
+        vec![format!("Run Condition: {}", super::shown_text::and_text(&all))]
     }
 }
 

@@ -169,6 +169,10 @@ impl PropertyBuilder<'_> {
                 join(&mut after);
                 "Hash Join"
             }
+            Op::MergeJoin { .. } => {
+                join(&mut after);
+                "Merge Join"
+            }
             Op::Aggregate { .. } | Op::Distinct { .. } => {
                 let strategy = match label {
                     "HashAggregate" => "Hashed",
@@ -284,7 +288,8 @@ impl PropertyBuilder<'_> {
         if let Some(c) = &counter {
             self.actual(c, &mut made);
         }
-        made.push(("Disabled", PropertyValue::Bare("false".into())));
+        let is_disabled = n.info.first().is_some_and(|line| line == "Disabled: true");
+        made.push(("Disabled", PropertyValue::Bare(is_disabled.to_string())));
         for line in &n.info {
             made.extend(property_of(line));
             // What is looked for in a tree is found exactly.
@@ -359,9 +364,16 @@ fn property_of(line: &str) -> Option<(&'static str, PropertyValue)> {
         "Sort Key",
         "Group Key",
         "Presorted Key",
+        "Merge Cond",
+        "Cache Key",
+        "Cache Mode",
+        "Run Condition",
     ];
     let key = known.into_iter().find(|k| *k == key)?;
-    Some((key, if key.ends_with("Key") { PropertyValue::Texts(split_list(value)) } else { text(value) }))
+    Some((
+        key,
+        if key.ends_with("Key") && key != "Cache Key" { PropertyValue::Texts(split_list(value)) } else { text(value) },
+    ))
 }
 
 /// Splits at commas outside of parentheses and quotes.
@@ -398,6 +410,32 @@ fn report(report: &NodeReport, made: &mut Properties) {
             if disk > 0 {
                 made.push(("Disk Usage", kilobytes(disk)));
             }
+        }
+        NodeReport::IncrementalSort { groups, method, average, peak } => {
+            made.push((
+                "Full-sort Groups",
+                PropertyValue::Group(vec![
+                    ("Group Count", PropertyValue::Bare(groups.to_string())),
+                    ("Sort Methods Used", PropertyValue::Texts(vec![method.to_string()])),
+                    (
+                        "Sort Space Memory",
+                        PropertyValue::Group(vec![
+                            ("Average Sort Space Used", kilobytes(average)),
+                            ("Peak Sort Space Used", kilobytes(peak)),
+                        ]),
+                    ),
+                ]),
+            ));
+        }
+        NodeReport::Memoize { hits, misses, evictions, overflows, memory } => {
+            let counts = [
+                ("Cache Hits", hits),
+                ("Cache Misses", misses),
+                ("Cache Evictions", evictions),
+                ("Cache Overflows", overflows),
+            ];
+            made.extend(counts.map(|(name, n)| (name, PropertyValue::Bare(n.to_string()))));
+            made.push(("Peak Memory Usage", kilobytes(memory)));
         }
         NodeReport::Merge { inserted, updated, deleted, skipped } => {
             let counts = [

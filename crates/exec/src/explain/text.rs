@@ -93,6 +93,15 @@ fn report_text(report: &NodeReport) -> Option<String> {
             }
             Some(text)
         }
+        NodeReport::IncrementalSort { groups, method, average, peak } => Some(format!(
+            "Full-sort Groups: {groups}  Sort Method: {method}  Average Memory: {}kB  Peak Memory: {}kB",
+            kilobytes(average),
+            kilobytes(peak)
+        )),
+        NodeReport::Memoize { hits, misses, evictions, overflows, memory } => Some(format!(
+            "Hits: {hits}  Misses: {misses}  Evictions: {evictions}  Overflows: {overflows}  Memory Usage: {}kB",
+            kilobytes(memory)
+        )),
         NodeReport::Merge { inserted, updated, deleted, skipped } => {
             let counts = [("inserted", inserted), ("updated", updated), ("deleted", deleted), ("skipped", skipped)];
             let shown: Vec<String> =

@@ -1,12 +1,13 @@
 //! The order in which an index yields rows.
 
+use super::super::row_order::{OrderKey, RowOrder};
 use super::super::*;
 use super::{is_key, strip};
 use kilndb_catalog::{Index, IndexKey, Table};
 
 impl Planner<'_> {
-    /// Does the index, whose first `fixed` columns have one value each, give `wanted` order? Some(true): when read
-    /// backward.
+    /// How many of the `wanted` keys the index, whose first `fixed` columns have one value each, sorts its rows by; true:
+    /// when read backward.
     pub(crate) fn order_of_index(
         &self,
         rel: &Rel,
@@ -14,24 +15,26 @@ impl Planner<'_> {
         index: &Index,
         fixed: usize,
         wanted: &[SortKey],
-    ) -> Result<Option<bool>> {
+    ) -> Result<(usize, bool)> {
         if wanted.is_empty() || !index.method.is_ordered {
-            return Ok(None);
+            return Ok((0, false));
         }
         let mut backward: Option<bool> = None;
         let mut position = fixed;
-        for w in wanted {
+        for (n, w) in wanted.iter().enumerate() {
             // A column that is fixed by an equality is sorted anyway.
             let mut is_fixed = false;
-            for key in &index.keys[..fixed] {
+            for key in &index.keys[..position] {
                 is_fixed |= self.sorts_by_key(rel, table, key, &w.expr)?;
             }
             if is_fixed {
                 continue;
             }
-            let Some(key) = index.keys.get(position) else { return Ok(None) };
+            // Constants at the beginning alone are no order.
+            let so_far = (if position == fixed { 0 } else { n }, backward.unwrap_or(false));
+            let Some(key) = index.keys.get(position) else { return Ok(so_far) };
             if !self.sorts_by_key(rel, table, key, &w.expr)? {
-                return Ok(None);
+                return Ok(so_far);
             }
             let same = key.descending == w.descending && key.nulls_first == w.nulls_first;
             let reverse = key.descending != w.descending && key.nulls_first != w.nulls_first;
@@ -40,11 +43,42 @@ impl Planner<'_> {
                 None if reverse => backward = Some(true),
                 Some(false) if same => {}
                 Some(true) if reverse => {}
-                _ => return Ok(None),
+                _ => return Ok(so_far),
             }
             position += 1;
         }
-        Ok(Some(backward.unwrap_or(false)))
+        Ok((wanted.len(), backward.unwrap_or(false)))
+    }
+
+    /// The order in which the index yields rows, if its first `fixed` columns have one value each.
+    pub(crate) fn rows_of_index(
+        &self,
+        rel: &Rel,
+        table: &Table,
+        index: &Index,
+        fixed: usize,
+        backward: bool,
+    ) -> Result<RowOrder> {
+        let mut order = RowOrder::default();
+        if !index.method.is_ordered {
+            return Ok(order);
+        }
+        for (position, key) in index.keys.iter().enumerate() {
+            let expression = match self.key_expression(rel, table, key)? {
+                Some(e) => e,
+                None => Expr::column(ColId { rel: rel.id, att: key.attnum }, key.type_oid, -1),
+            };
+            if position < fixed {
+                order.fixed.push(expression);
+                continue;
+            }
+            order.keys.push(OrderKey {
+                expressions: vec![expression],
+                descending: key.descending != backward,
+                nulls_first: key.nulls_first != backward,
+            });
+        }
+        Ok(order)
     }
 
     fn sorts_by_key(&self, rel: &Rel, table: &Table, key: &IndexKey, wanted: &Expr) -> Result<bool> {

@@ -117,7 +117,9 @@ pub(super) fn merged(
         bounds.extend(s.histogram.iter().map(|b| (b.clone(), rest / s.histogram.len() as f64)));
     }
     common.sort_by(|a, b| b.1.total_cmp(&a.1));
-    common.truncate(MERGED_VALUES);
+    // What is not kept as a common value is a part of what the histogram describes.
+    let cut_off = common.split_off(common.len().min(MERGED_VALUES));
+    bounds.extend(cut_off.into_iter().map(|(value, frequency)| (value, frequency * all)));
     (whole.common, whole.frequencies) = common.into_iter().unzip();
     whole.histogram = merged_histogram(ty, bounds);
     Some(Arc::new(whole))
@@ -187,5 +189,25 @@ mod tests {
         assert_eq!((whole.distinct, whole.frequencies[0]), (80.0, 0.5));
         let below = share_below(oids::INT4, &whole.histogram, &Datum::Int4(1000)).expect("a place");
         assert!((below - 0.5).abs() < 0.02, "{below}");
+    }
+
+    /// Each part has common values alone, and all of them are more than are kept.
+    #[test]
+    fn common_values_that_are_too_many_make_a_histogram() {
+        let part = |from: i32| {
+            let common: Vec<Datum> = (0..60).map(|i| Datum::Int4(from + i)).collect();
+            let frequencies = vec![1.0 / 60.0; 60];
+            (1000.0, Arc::new(ColumnStatistics { distinct: 60.0, common, frequencies, ..Default::default() }))
+        };
+        let parts: Vec<_> = (0..6).map(|n| part(n * 60)).collect();
+        let whole = merged(oids::INT4, &parts, Some(6)).expect("there are parts");
+        let common: f64 = whole.frequencies.iter().sum();
+        let of_common = |below: i32| {
+            let is_below = |(value, _): &(&Datum, &f64)| matches!(value, Datum::Int4(n) if *n < below);
+            whole.common.iter().zip(&whole.frequencies).filter(is_below).map(|(_, f)| f).sum::<f64>()
+        };
+        let below = share_below(oids::INT4, &whole.histogram, &Datum::Int4(180)).expect("a place");
+        let share = of_common(180) + (1.0 - common) * below;
+        assert!((share - 0.5).abs() < 0.05, "{share}");
     }
 }

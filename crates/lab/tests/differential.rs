@@ -1,0 +1,349 @@
+//! Joins, orders, groups and windows made at random: every way to run a statement has the answer of every other one.
+//!
+//! Each statement runs with several sets of `enable_*` settings turned off and with little memory. With a PostgreSQL to
+//! compare with (`make differential`) the answers must be its answers too; without one they must be the same whatever is
+//! turned off. `KILNDB_SEED` and `KILNDB_SEEDS` say which statements, a hundred for each seed.
+
+use kilndb_lab::client::{Address, Client, ClientError};
+use kilndb_lab::process::{self, TempDir};
+use kilndb_lab::{postgres, process::Server};
+use std::fmt::Write;
+
+const STATEMENTS_OF_SEED: usize = 100;
+/// The tables of tests/differential/schema.sql: name, columns, and those of them that are integers.
+const TABLES: [(&str, &[&str], &[&str]); 4] = [
+    ("t", &["id", "a", "b", "c"], &["id", "a", "b"]),
+    ("u", &["id", "t_id", "v", "w"], &["id", "t_id", "v", "w"]),
+    ("d", &["k", "name", "g"], &["k", "g"]),
+    ("e", &["x", "y", "z"], &["x", "y", "z"]),
+];
+const SWITCHES: [&str; 11] = [
+    "hashjoin",
+    "mergejoin",
+    "nestloop",
+    "sort",
+    "incremental_sort",
+    "hashagg",
+    "memoize",
+    "seqscan",
+    "indexscan",
+    "bitmapscan",
+    "material",
+];
+
+/// Numbers that follow from a seed (SplitMix64).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+    fn one_in(&mut self, n: usize) -> bool {
+        self.below(n) == 0
+    }
+    fn pick<'t>(&mut self, list: &[&'t str]) -> &'t str {
+        list[self.below(list.len())]
+    }
+}
+
+/// A statement, and whether the order of its rows is said.
+struct Statement {
+    sql: String,
+    is_ordered: bool,
+}
+
+struct Generator {
+    random: Random,
+    /// The tables of the statement's FROM clause, as positions in [`TABLES`]; they are called r0, r1, …
+    tables: Vec<usize>,
+}
+
+impl Generator {
+    fn integer(&mut self, table: usize) -> String {
+        format!("r{table}.{}", self.random.pick(TABLES[self.tables[table]].2))
+    }
+    fn any_integer(&mut self) -> String {
+        let table = self.random.below(self.tables.len());
+        self.integer(table)
+    }
+    fn any_column(&mut self) -> String {
+        let table = self.random.below(self.tables.len());
+        format!("r{table}.{}", self.random.pick(TABLES[self.tables[table]].1))
+    }
+    fn columns(&mut self, most: usize) -> Vec<String> {
+        let mut columns: Vec<String> = Vec::new();
+        for _ in 0..=self.random.below(most) {
+            let column = self.any_column();
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        }
+        columns
+    }
+    fn all_columns(&self) -> Vec<String> {
+        let of = |(n, table): (usize, &usize)| TABLES[*table].1.iter().map(move |c| format!("r{n}.{c}"));
+        self.tables.iter().enumerate().flat_map(of).collect()
+    }
+    fn direction(&mut self) -> &'static str {
+        self.random.pick(&["", "", " desc", " nulls first", " desc nulls last"])
+    }
+
+    fn from(&mut self) -> String {
+        let count = 1 + self.random.below(5).min(self.random.below(5));
+        self.tables = (0..count).map(|_| self.random.below(TABLES.len())).collect();
+        let mut sql = format!("{} r0", TABLES[self.tables[0]].0);
+        for n in 1..count {
+            let kind = self.random.pick(&["join", "join", "join", "left join", "left join", "full join", "right join"]);
+            let other = self.random.below(n);
+            let mut on = format!("{} = {}", self.integer(other), self.integer(n));
+            if self.random.one_in(3) {
+                let other = self.random.below(n);
+                write!(on, " and {} = {}", self.integer(other), self.integer(n)).expect("text");
+            }
+            if kind != "full join" && self.random.one_in(4) {
+                let operator = self.random.pick(&["<", ">", "<>"]);
+                write!(on, " and {} {operator} {}", self.integer(n), self.random.below(40)).expect("text");
+            }
+            if kind != "full join" && self.random.one_in(10) {
+                write!(on, " and {} < {}", self.integer(other), self.integer(n)).expect("text");
+            }
+            write!(sql, " {kind} {} r{n} on {on}", TABLES[self.tables[n]].0).expect("text");
+        }
+        sql
+    }
+
+    fn filter(&mut self) -> String {
+        let mut conditions = Vec::new();
+        for n in 0..self.tables.len() {
+            if self.random.one_in(2) {
+                let operator = self.random.pick(&["<", ">", "=", "<="]);
+                conditions.push(format!("{} {operator} {}", self.integer(n), self.random.below(60)));
+            }
+        }
+        if self.random.one_in(8) {
+            conditions.push(format!("{} is null", self.any_integer()));
+        }
+        if self.random.one_in(8) {
+            let (a, b) = (self.any_integer(), self.any_integer());
+            conditions.push(format!("({a} < {} or {b} > {})", self.random.below(20), 20 + self.random.below(20)));
+        }
+        if self.random.one_in(3) {
+            let (table, _, columns) = TABLES[self.random.below(TABLES.len())];
+            let not = self.random.pick(&["", "", "not "]);
+            let (inner, own) = (self.random.pick(columns), self.random.pick(columns));
+            let (outer, limit) = (self.any_integer(), self.random.below(50));
+            conditions.push(match self.random.one_in(2) {
+                true => {
+                    format!("{not}exists (select 1 from {table} s where s.{inner} = {outer} and s.{own} < {limit})")
+                }
+                false => format!("{outer} {not}in (select s.{inner} from {table} s where s.{own} < {limit})"),
+            });
+        }
+        if conditions.is_empty() { String::new() } else { format!(" where {}", conditions.join(" and ")) }
+    }
+
+    fn ordered(&mut self, columns: &[String]) -> String {
+        let keys: Vec<String> = columns.iter().map(|c| format!("{c}{}", self.direction())).collect();
+        format!(" order by {}", keys.join(", "))
+    }
+
+    fn limit(&mut self) -> String {
+        if self.random.one_in(2) { format!(" limit {}", 1 + self.random.below(20)) } else { String::new() }
+    }
+
+    fn grouped(&mut self, source: &str) -> Statement {
+        let groups = self.columns(3);
+        let (a, b) = (self.any_integer(), self.any_integer());
+        let aggregates = [
+            "count(*)".to_string(),
+            format!("sum({a})"),
+            format!("count(distinct {a})"),
+            format!("min({a}), max({b})"),
+            format!("count({a}) filter (where {b} > 9)"),
+        ];
+        let aggregate = &aggregates[self.random.below(aggregates.len())];
+        let having = self.random.pick(&["", "", " having count(*) > 1"]);
+        let list = groups.join(", ");
+        let mut sql = format!("select {list}, {aggregate} from {source} group by {list}{having}");
+        let is_ordered = self.random.one_in(2);
+        if is_ordered {
+            let mut keys = groups;
+            let turn = self.random.below(keys.len());
+            keys.rotate_left(turn);
+            sql += &self.ordered(&keys);
+            sql += &self.limit();
+        }
+        Statement { sql, is_ordered }
+    }
+
+    fn distinct(&mut self, source: &str) -> Statement {
+        let columns = self.columns(2);
+        let mut sql = format!("select distinct {} from {source}", columns.join(", "));
+        let is_ordered = self.random.one_in(2);
+        if is_ordered {
+            sql += &self.ordered(&columns);
+            sql += &self.limit();
+        }
+        Statement { sql, is_ordered }
+    }
+
+    /// The first row of each value of a column.
+    fn first_rows(&mut self, source: &str) -> Statement {
+        let all = self.all_columns().join(", ");
+        let key = self.any_integer();
+        let direction = self.direction();
+        let limit = self.limit();
+        let sql = format!("select distinct on ({key}) {all} from {source} order by {key}{direction}, {all}{limit}");
+        Statement { sql, is_ordered: true }
+    }
+
+    fn windows(&mut self, source: &str) -> Statement {
+        let all = self.all_columns().join(", ");
+        let (partition, order, direction) = (self.any_integer(), self.any_integer(), self.direction());
+        let windows = format!(
+            "sum(1) over (partition by {partition} order by {order}), count(*) over (partition by {partition}), \
+             rank() over (order by {order}{direction})"
+        );
+        if self.random.one_in(2) {
+            let (function, most) =
+                (self.random.pick(&["rank()", "dense_rank()", "count(*)"]), 1 + self.random.below(5));
+            let partition = if self.random.one_in(3) { String::new() } else { format!("partition by {partition} ") };
+            let window = format!("{function} over ({partition}order by {order}{direction}) as place");
+            let names: Vec<String> = (0..self.all_columns().len()).map(|n| format!("c{n}")).collect();
+            let named: Vec<String> =
+                self.all_columns().iter().zip(&names).map(|(column, name)| format!("{column} as {name}")).collect();
+            let sql =
+                format!("select * from (select {}, {window} from {source}) x where place <= {most}", named.join(", "));
+            return Statement { sql, is_ordered: false };
+        }
+        let limit = self.limit();
+        let sql = match limit.as_str() {
+            "" => format!("select {all}, {windows} from {source}"),
+            limit => format!("select {all}, {windows} from {source} order by {all}{limit}"),
+        };
+        Statement { sql, is_ordered: !limit.is_empty() }
+    }
+
+    fn plain(&mut self, source: &str) -> Statement {
+        let all = self.all_columns();
+        let mut sql = format!("select {} from {source}", all.join(", "));
+        let is_ordered = self.random.one_in(2);
+        if is_ordered {
+            let mut keys = self.columns(2);
+            let rest = all.iter().filter(|c| !keys.contains(c)).cloned().collect::<Vec<_>>();
+            sql += &self.ordered(&keys);
+            keys.clear();
+            rest.iter().for_each(|c| sql += &format!(", {c}"));
+            sql += &self.limit();
+        }
+        Statement { sql, is_ordered }
+    }
+
+    fn statement(&mut self) -> Statement {
+        let source = self.from();
+        let source = source + &self.filter();
+        match self.random.below(8) {
+            0 | 1 => self.grouped(&source),
+            2 => self.distinct(&source),
+            3 => self.first_rows(&source),
+            4 => self.windows(&source),
+            _ => self.plain(&source),
+        }
+    }
+}
+
+fn connect(server: &Server) -> Client {
+    let address: &Address = server.address();
+    let mut client = Client::connect(address, "postgres").expect("a connection");
+    let schema = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/differential/schema.sql");
+    client.query(&std::fs::read_to_string(schema).expect("the schema")).expect("the tables");
+    client
+}
+
+/// The rows of a statement as text; None: it took too long. Those that have no order are sorted.
+fn rows_of(client: &mut Client, statement: &Statement) -> Option<Vec<String>> {
+    let answers = match client.query(&statement.sql) {
+        Err(ClientError::Server(e)) if e.code == "57014" => return None,
+        answers => answers.unwrap_or_else(|e| panic!("{}: {e}", statement.sql)),
+    };
+    let mut rows: Vec<String> = answers.iter().flat_map(|a| &a.rows).map(|row| format!("{row:?}")).collect();
+    if !statement.is_ordered {
+        rows.sort();
+    }
+    Some(rows)
+}
+
+/// What is turned off for a run.
+fn variants(random: &mut Random) -> Vec<Vec<&'static str>> {
+    let mut all =
+        vec![Vec::new(), vec!["hashjoin", "nestloop"], vec!["hashagg", "hashjoin"], vec!["mergejoin", "hashjoin"]];
+    for _ in 0..2 {
+        all.push((0..=random.below(4)).map(|_| random.pick(&SWITCHES)).collect());
+    }
+    all
+}
+
+fn compare(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) {
+    let mut generator = Generator { random: Random(seed), tables: Vec::new() };
+    let statements: Vec<Statement> = (0..STATEMENTS_OF_SEED).map(|_| generator.statement()).collect();
+    let mut expected: Vec<Option<Vec<String>>> = match postgres {
+        Some(postgres) => {
+            postgres.query("set statement_timeout = 4000").expect("a setting");
+            statements.iter().map(|s| rows_of(postgres, s)).collect()
+        }
+        None => statements.iter().map(|_| None).collect(),
+    };
+    for off in variants(&mut generator.random) {
+        let memory = generator.random.pick(&["64kB", "4MB"]);
+        let mut settings = format!("reset all; set statement_timeout = 4000; set work_mem = '{memory}'");
+        off.iter().for_each(|name| settings += &format!("; set enable_{name} = off"));
+        kilndb.query(&settings).expect("settings");
+        for (statement, expected) in statements.iter().zip(&mut expected) {
+            let Some(found) = rows_of(kilndb, statement) else { continue };
+            match expected {
+                Some(expected) => assert!(
+                    *expected == found,
+                    "seed {seed}, {settings}:\n{}\nexpected {} rows: {:?} …\nfound {} rows: {:?} …",
+                    statement.sql,
+                    expected.len(),
+                    expected.iter().take(5).collect::<Vec<_>>(),
+                    found.len(),
+                    found.iter().take(5).collect::<Vec<_>>(),
+                ),
+                None => *expected = Some(found),
+            }
+        }
+    }
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().map_or(default, |n| n.parse().unwrap_or_else(|_| panic!("{name} is no number: {n}")))
+}
+
+#[test]
+fn every_way_has_the_same_answer() {
+    let temp = TempDir::new("differential").expect("a folder");
+    let port = process::free_port().expect("a free port");
+    let server = process::start_kilndb(&temp.path().join("data"), port, &[]).expect("KilnDB");
+    let mut kilndb = connect(&server);
+    let with_postgres = std::env::var_os("KILNDB_DIFFERENTIAL").is_some();
+    let other_temp = TempDir::new("differential-postgres").expect("a folder");
+    let other = with_postgres.then(|| {
+        let port = process::free_port().expect("a free port");
+        postgres::start(other_temp.path(), port, &[]).expect("PostgreSQL")
+    });
+    let mut postgres = other.as_ref().map(connect);
+    let first = number("KILNDB_SEED", 1);
+    for seed in first..first + number("KILNDB_SEEDS", 2) {
+        compare(&mut kilndb, postgres.as_mut(), seed);
+    }
+    drop((kilndb, postgres, other));
+    server.stop().expect("an orderly end");
+}

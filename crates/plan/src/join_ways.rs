@@ -1,0 +1,340 @@
+//! The ways to join two sets of items, and what each costs.
+//!
+//! Must not know: which sets are joined, and why.
+
+use super::estimate::JoinSides;
+use super::finished_cost::PathCost;
+use super::join_nodes::HashCondition;
+use super::join_search::{JoinMethod, JoinPath, JoinSearch};
+use super::row_order::RowOrder;
+use super::scan::WantedRows;
+use super::*;
+use std::rc::Rc;
+
+/// A cache of what was found with the same values pays off from so many calls on.
+const FEWEST_CALLS: f64 = 2.0;
+/// Few rows may be so many when the plan is used again.
+const GROWN_ROWS: f64 = 64.0;
+/// A hash table of so many rows may not fit into memory.
+const MANY_ROWS: f64 = 100_000.0;
+/// What a cache must save of the calls.
+const WORTHWHILE: f64 = 0.1;
+
+/// What is the same for two sides that are joined by the same conditions.
+pub(super) struct JoinFacts {
+    /// The share of the pairs that the conditions leave.
+    share: f64,
+    /// Of semi and anti joins: the share of the left rows that have a partner.
+    matched: f64,
+    keys: Option<HashCondition>,
+    /// Those of `keys` that a merge join can compare.
+    merged: Vec<(Expr, Expr)>,
+    /// What the conditions say is equal.
+    pub equal: Vec<Vec<Expr>>,
+    conditions: usize,
+    probe: Option<Probe>,
+}
+
+/// The right side, looked up with values of the left one.
+#[derive(Clone, Copy)]
+struct Probe {
+    cost: f64,
+    rows: f64,
+    /// How many different values there are to look up; None: the results cannot be kept.
+    distinct: Option<f64>,
+}
+
+impl JoinFacts {
+    pub fn rows(&self, kind: JoinKind, left: f64, right: f64) -> f64 {
+        let matches = left * right * self.share;
+        let rows = match kind {
+            JoinKind::Inner | JoinKind::Right => matches,
+            JoinKind::Left => matches.max(left),
+            JoinKind::Full => matches.max(left).max(right),
+            JoinKind::Semi => left * self.matched,
+            JoinKind::Anti => left * (1.0 - self.matched),
+        };
+        rows.max(1.0)
+    }
+}
+
+/// Two sides to be joined.
+pub(super) struct JoinPair<'p> {
+    pub left: &'p [Rc<JoinPath>],
+    pub right: &'p [Rc<JoinPath>],
+    /// The right side, if it is one item.
+    pub item: Option<usize>,
+    pub kind: JoinKind,
+    pub facts: &'p JoinFacts,
+    pub rows: f64,
+}
+
+pub(super) struct JoinWay {
+    pub left: Rc<JoinPath>,
+    pub right: Rc<JoinPath>,
+    pub method: JoinMethod,
+    pub order: Rc<RowOrder>,
+    pub cost: PathCost,
+}
+
+fn cheapest(paths: &[Rc<JoinPath>]) -> Option<&Rc<JoinPath>> {
+    paths.iter().min_by(|a, b| a.cost.cost.total_cmp(&b.cost.cost))
+}
+
+fn columns_of(conditions: &[Expr]) -> Vec<ColId> {
+    let mut columns = Vec::new();
+    conditions.iter().for_each(|e| e.columns(&mut columns));
+    columns
+}
+
+impl JoinSearch<'_, '_> {
+    pub(super) fn facts(&self, left: u64, right: u64, item: Option<usize>, conditions: u128) -> Result<Rc<JoinFacts>> {
+        let used = (0..self.conditions.len()).filter(|n| conditions & (1 << n) != 0);
+        let items = used.fold(0, |items, n| items | self.conditions[n].items);
+        // One item may be looked up, and others of the same columns may not.
+        let key = (conditions, right & items, item);
+        if let Some(known) = self.known.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let list = self.expressions(conditions);
+        let (left_rels, right_rels) = (self.rels_of(left), self.rels_of(right));
+        let (of_right, of_left) = columns_of(&list).into_iter().partition(|c| right_rels.contains(&c.rel));
+        let (of_left, of_right) = (Layout(of_left), Layout(of_right));
+        let sides = JoinSides { left: &left_rels, right: &right_rels };
+        let keys = self.planner.hash_keys(&list, &of_left, &of_right);
+        let is_merged = |pair: &&(Expr, Expr)| {
+            list.iter().any(|e| {
+                self.planner.merged_sides(e).is_some_and(|(l, r)| {
+                    kilndb_bind::same(l, &pair.0) && kilndb_bind::same(r, &pair.1)
+                        || kilndb_bind::same(r, &pair.0) && kilndb_bind::same(l, &pair.1)
+                })
+            })
+        };
+        let merged: Vec<(Expr, Expr)> = keys.iter().flat_map(|k| &k.keys).filter(is_merged).cloned().collect();
+        let equal = merged.iter().map(|(l, r)| vec![l.clone(), r.clone()]).collect();
+        let right_rows = item.and_then(|i| self.items[i].plans.first()).map_or(1.0, |p| p.rows);
+        let kind = item.map_or(JoinKind::Inner, |i| self.items[i].kind);
+        let matched = match kind {
+            JoinKind::Semi | JoinKind::Anti => self.planner.semi_selectivity(&list, sides, right_rows),
+            _ => 1.0,
+        };
+        let facts = JoinFacts {
+            share: if list.is_empty() { 1.0 } else { self.planner.join_selectivity(&list, sides) },
+            matched,
+            keys,
+            merged,
+            equal,
+            conditions: list.len(),
+            probe: match item {
+                Some(item) if !list.is_empty() => self.probe(item, &list, &of_left)?,
+                _ => None,
+            },
+        };
+        let facts = Rc::new(facts);
+        self.known.borrow_mut().insert(key, facts.clone());
+        Ok(facts)
+    }
+
+    fn probe(&self, item: usize, conditions: &[Expr], outer: &Layout) -> Result<Option<Probe>> {
+        let item = &self.items[item];
+        if item.is_lateral {
+            return Ok(None);
+        }
+        let values = outer.0.iter().map(|c| Expr::column(*c, 0, -1)).collect::<Vec<_>>();
+        let is_table = item.tree.is_some_and(|t| matches!(t, JoinTree::Rel(id) if has_table(item.query, *id)));
+        let can_keep = is_table && !conditions.iter().chain(&item.own).any(|e| e.is_volatile() || e.has_sublink());
+        let distinct = can_keep.then(|| self.planner.group_count(&values, f64::MAX));
+        if let Some(bound) = &item.bound {
+            return Ok(Some(Probe { cost: bound.cost, rows: bound.rows, distinct }));
+        }
+        let Some(JoinTree::Rel(id)) = item.tree else { return Ok(None) };
+        let Some(rel) = item.query.rels.iter().find(|r| r.id == *id) else { return Ok(None) };
+        let RelKind::Table(table) = &rel.kind else { return Ok(None) };
+        let all = [item.own.as_slice(), conditions].concat();
+        let chosen = self.planner.choose_access(rel, table, &all, WantedRows::ALL)?;
+        let Estimate { rows, cost } = chosen.estimate;
+        Ok(chosen.is_probe().then_some(Probe { cost, rows, distinct }))
+    }
+
+    pub(super) fn ways(&self, pair: &JoinPair<'_>) -> Vec<JoinWay> {
+        let mut ways = Vec::new();
+        let Some(right) = cheapest(pair.right) else { return ways };
+        if pair.item.is_some_and(|i| self.items[i].is_lateral) {
+            for left in pair.left {
+                let runs = self.planner.costs().loop_runs(left.cost.rows, right.cost.cost);
+                ways.push(self.loop_way(pair, left, right, JoinMethod::PerRow, (right.cost.first, runs)));
+            }
+            return ways;
+        }
+        for left in pair.left {
+            self.loops(pair, left, right, &mut ways);
+            self.hashed(pair, left, right, false, &mut ways);
+        }
+        if matches!(pair.kind, JoinKind::Inner | JoinKind::Full | JoinKind::Left)
+            && let Some(left) = cheapest(pair.left)
+        {
+            for right in pair.right {
+                self.hashed(pair, left, right, true, &mut ways);
+            }
+        }
+        self.merges(pair, &mut ways);
+        ways
+    }
+
+    /// A loop over `left`, whose order it keeps. `inner`: what is spent before its first row beside `left`, and in all.
+    fn loop_way(
+        &self,
+        pair: &JoinPair<'_>,
+        left: &Rc<JoinPath>,
+        right: &Rc<JoinPath>,
+        method: JoinMethod,
+        (first, cost): (f64, f64),
+    ) -> JoinWay {
+        let keeps_order = pair.kind != JoinKind::Full;
+        JoinWay {
+            left: left.clone(),
+            right: right.clone(),
+            method,
+            order: if keeps_order { left.order.clone() } else { Rc::default() },
+            cost: PathCost { rows: pair.rows, first: left.cost.first + first, cost: left.cost.cost + cost },
+        }
+    }
+
+    fn loops(&self, pair: &JoinPair<'_>, left: &Rc<JoinPath>, right: &Rc<JoinPath>, ways: &mut Vec<JoinWay>) {
+        let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
+        let penalty = settings.penalty(settings.nestloop);
+        // Of small tables that may be hashed too it is not taken for granted that they stay small.
+        let may_grow = pair.facts.keys.is_some() && left.cost.rows > 1.0 && right.cost.rows > 1.0;
+        let grown = |rows: f64| if may_grow { rows.max(GROWN_ROWS) } else { rows };
+        let pairs = costs.loop_pairs(grown(left.cost.rows), grown(right.cost.rows), pair.facts.conditions);
+        // The right side's rows are kept, or it runs again for each row of the left one.
+        let runs = if settings.material { right.cost.cost } else { costs.loop_runs(left.cost.rows, right.cost.cost) };
+        let first = right.cost.cost + penalty;
+        ways.push(self.loop_way(pair, left, right, JoinMethod::Pairs, (first, runs + pairs + penalty)));
+        let Some(probe) = pair.facts.probe.filter(|_| pair.kind != JoinKind::Full) else { return };
+        let calls = left.cost.rows;
+        let runs = costs.loop_runs(calls, probe.cost) + penalty;
+        ways.push(self.loop_way(pair, left, right, JoinMethod::Probe { memoize: false }, (penalty, runs)));
+        let Some(distinct) = probe.distinct.filter(|_| settings.memoize) else { return };
+        let misses = distinct.min(calls);
+        if calls >= FEWEST_CALLS && misses < calls * (1.0 - WORTHWHILE) {
+            let runs = costs.loop_runs(calls, 0.0) + costs.cached_runs(calls, misses, probe.cost, probe.rows) + penalty;
+            ways.push(self.loop_way(pair, left, right, JoinMethod::Probe { memoize: true }, (penalty, runs)));
+        }
+    }
+
+    fn hashed(
+        &self,
+        pair: &JoinPair<'_>,
+        left: &Rc<JoinPath>,
+        right: &Rc<JoinPath>,
+        flipped: bool,
+        ways: &mut Vec<JoinWay>,
+    ) {
+        let Some(condition) = &pair.facts.keys else { return };
+        let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
+        let (probe, build) = if flipped { (right, left) } else { (left, right) };
+        let hashed = costs.hash_join(probe.cost.rows, build.cost.rows, pair.rows, condition.keys.len());
+        let residual = costs.filter(pair.rows, condition.residual.len());
+        let penalty = settings.penalty(settings.hashjoin);
+        let table = costs.hash_join(0.0, build.cost.rows, 0.0, condition.keys.len());
+        // The unmatched rows of the table come last.
+        let keeps_order = !(flipped && pair.kind == JoinKind::Left) && pair.kind != JoinKind::Full;
+        ways.push(JoinWay {
+            left: left.clone(),
+            right: right.clone(),
+            method: JoinMethod::Hash { flipped },
+            order: if keeps_order { probe.order.clone() } else { Rc::default() },
+            cost: PathCost {
+                rows: pair.rows,
+                first: probe.cost.first + build.cost.cost + table + penalty,
+                cost: probe.cost.cost + build.cost.cost + hashed + residual + penalty,
+            },
+        });
+    }
+
+    /// Merge joins: of sides that have an order, or are sorted for it.
+    fn merges(&self, pair: &JoinPair<'_>, ways: &mut Vec<JoinWay>) {
+        let all = &pair.facts.merged;
+        let (Some(left), Some(right)) = (cheapest(pair.left), cheapest(pair.right)) else { return };
+        if all.is_empty() {
+            return;
+        }
+        // Hashing is cheaper than sorting both sides, unless an order is wanted or the table would not fit into memory.
+        let hashes = self.planner.catalog.planner_settings().hashjoin;
+        if !hashes || !self.wanted.order.is_empty() || left.cost.rows.min(right.cost.rows) > MANY_ROWS {
+            self.merge(pair, left, right, all.clone(), ways);
+        }
+        for sorted in pair.left.iter().filter(|p| !p.order.keys.is_empty()) {
+            let keys = keys_in_order(all, &sorted.order, |(l, _)| l);
+            if !keys.is_empty() {
+                self.merge(pair, sorted, right, keys.clone(), ways);
+                for other in pair.right.iter().filter(|p| !p.order.keys.is_empty()) {
+                    self.merge(pair, sorted, other, keys.clone(), ways);
+                }
+            }
+        }
+        for sorted in pair.right.iter().filter(|p| !p.order.keys.is_empty()) {
+            let keys = keys_in_order(all, &sorted.order, |(_, r)| r);
+            if !keys.is_empty() {
+                self.merge(pair, left, sorted, keys, ways);
+            }
+        }
+    }
+
+    fn merge(
+        &self,
+        pair: &JoinPair<'_>,
+        left: &Rc<JoinPath>,
+        right: &Rc<JoinPath>,
+        keys: Vec<(Expr, Expr)>,
+        ways: &mut Vec<JoinWay>,
+    ) {
+        let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
+        let (by_left, by_right) = (sort_keys(&keys, |k| &k.0), sort_keys(&keys, |k| &k.1));
+        let sorted =
+            |path: &JoinPath, keys: &[SortKey]| self.planner.sorted_cost(keys, path.cost, path.order.presorted(keys));
+        let (l, r) = (sorted(left, &by_left), sorted(right, &by_right));
+        let merged = costs.merge_join(l.rows, r.rows, pair.rows, keys.len());
+        let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()));
+        let penalty = settings.penalty(settings.mergejoin);
+        let order = match pair.kind {
+            JoinKind::Full | JoinKind::Right => Rc::default(),
+            _ if left.order.gives(&by_left) => left.order.clone(),
+            _ => Rc::new(RowOrder::of_keys(&by_left)),
+        };
+        ways.push(JoinWay {
+            left: left.clone(),
+            right: right.clone(),
+            method: JoinMethod::Merge { keys },
+            order,
+            cost: PathCost {
+                rows: pair.rows,
+                first: l.first + r.first + penalty,
+                cost: l.cost + r.cost + merged + residual + penalty,
+            },
+        });
+    }
+}
+
+fn has_table(query: &Query, rel: u32) -> bool {
+    query.rels.iter().any(|r| r.id == rel && matches!(r.kind, RelKind::Table(_)))
+}
+
+pub(super) fn sort_keys(keys: &[(Expr, Expr)], side: impl Fn(&(Expr, Expr)) -> &Expr) -> Vec<SortKey> {
+    let key = |k| SortKey { expr: side(k).clone(), descending: false, nulls_first: false };
+    keys.iter().map(key).collect()
+}
+
+/// The keys that a merge join can compare if one side has this order.
+fn keys_in_order(keys: &[(Expr, Expr)], order: &RowOrder, side: impl Fn(&(Expr, Expr)) -> &Expr) -> Vec<(Expr, Expr)> {
+    let mut found: Vec<(Expr, Expr)> = Vec::new();
+    for own in order.keys.iter().take_while(|k| !k.descending && !k.nulls_first) {
+        let is_new =
+            |k: &&(Expr, Expr)| !found.iter().any(|f| kilndb_bind::same(&f.0, &k.0) && kilndb_bind::same(&f.1, &k.1));
+        let is_next = |k: &&(Expr, Expr)| super::row_order::has_same(&own.expressions, side(k)) && is_new(k);
+        let Some(key) = keys.iter().find(is_next) else { break };
+        found.push(key.clone());
+    }
+    found
+}
