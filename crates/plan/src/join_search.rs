@@ -210,18 +210,28 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
                     alike |= 1 << n;
                 }
             }
+            let mut derived = Vec::new();
+            let mut is_complete = true;
             for (x, a) in class.iter().enumerate() {
                 for (y, b) in class.iter().enumerate().skip(x + 1) {
                     let items = of[x] | of[y];
                     let is_there = |n: &usize| alike & (1 << n) != 0 && self.conditions[*n].items == items;
-                    if self.conditions.len() >= MOST_CONDITIONS || (0..self.conditions.len()).any(|n| is_there(&n)) {
+                    if (0..self.conditions.len()).any(|n| is_there(&n)) {
                         continue;
                     }
-                    if let Some(condition) = self.equality(alike, a, b) {
-                        alike |= 1 << self.conditions.len();
-                        self.conditions.push(SearchCondition { condition, items, of: None });
+                    match self.equality(alike, a, b) {
+                        Some(condition) => derived.push(SearchCondition { condition, items, of: None }),
+                        None => is_complete = false,
                     }
                 }
+            }
+            // One equality is enough for a join only if there is one for any two sets, whichever are joined first.
+            if !is_complete || self.conditions.len() + derived.len() > MOST_CONDITIONS {
+                continue;
+            }
+            for condition in derived {
+                alike |= 1 << self.conditions.len();
+                self.conditions.push(condition);
             }
             self.alike.push(alike);
         }
