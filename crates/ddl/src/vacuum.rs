@@ -56,6 +56,37 @@ impl Definitions<'_> {
         Ok(word.to_string())
     }
 
+    /// ANALYZE of a table that has changed, in a transaction that the caller ends. False: somebody else has the table,
+    /// it is gone, or it is none that is analyzed.
+    pub fn analyze_by_itself(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<bool> {
+        if !self.context_mut().lock_table(oid, LockMode::ShareUpdateExclusive, WaitPolicy::SkipLocked, runtime)? {
+            return Ok(false);
+        }
+        match self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+            Some(table) if is_analyzed(&table) => {
+                self.analyze_and_count(&table, &[], (false, Maintenance::AutoAnalyze), runtime)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn analyze_and_count(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[&str],
+        (verbose, what): (bool, Maintenance),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let began = self.context().now();
+        let rows = self.analyze_table(table, columns, verbose, runtime)?;
+        let ended = self.context().now();
+        let took_ms = (ended - began) as f64 / 1000.0;
+        let context = self.context();
+        context.cluster.statistics.maintained(context.database.oid, table.oid, what, ended, took_ms, Some(rows));
+        Ok(())
+    }
+
     fn vacuum_targets<'a>(
         &mut self,
         s: &'a nodes::VacuumStmt,
@@ -151,20 +182,8 @@ impl Definitions<'_> {
             return Ok(());
         }
         check_columns(&table, columns)?;
-        let began = self.context().now();
-        // What one session has in a global temporary table says nothing about the others'.
-        if options.analyze && !table.is_catalog && table.persistence != GLOBAL {
-            let rows = self.analyze_table(&table, columns, options.verbose, runtime)?;
-            let ended = self.context().now();
-            let took_ms = (ended - began) as f64 / 1000.0;
-            self.context().cluster.statistics.maintained(
-                self.context().database.oid,
-                oid,
-                Maintenance::Analyze,
-                ended,
-                took_ms,
-                Some(rows),
-            );
+        if options.analyze && is_analyzed(&table) {
+            self.analyze_and_count(&table, columns, (options.verbose, Maintenance::Analyze), runtime)?;
         }
         if options.vacuum && table.persistence != GLOBAL {
             for index in table.indexes.iter().filter(|i| i.has_terms()) {
@@ -240,6 +259,11 @@ impl Definitions<'_> {
         let value = target.map_or(Datum::Null, |t| Datum::Int2(t.min(MOST) as i16));
         self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attstattarget", value))
     }
+}
+
+/// What one session has in a global temporary table says nothing about the others'.
+fn is_analyzed(table: &Table) -> bool {
+    table.kind == TableKind::Table && !table.is_catalog && table.persistence != GLOBAL
 }
 
 fn check_columns(table: &Table, columns: &[&str]) -> Result<()> {

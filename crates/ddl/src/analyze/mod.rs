@@ -3,7 +3,8 @@
 //! Invariants
 //! 1. Everything is written in the session's own transaction; rows about a temporary table go into the session's own
 //!    catalog.
-//! 2. The caller holds SHARE UPDATE EXCLUSIVE: nobody else writes the same rows of pg_statistic.
+//! 2. Rows of system tables are written when everything is computed: others wait for them only briefly.
+//! 3. The caller holds SHARE UPDATE EXCLUSIVE: nobody else writes the same rows of pg_statistic.
 //!
 //! Must not know: what the planner makes of statistics.
 
@@ -22,7 +23,7 @@ use kilndb_catalog::store::array;
 use kilndb_catalog::{CatalogView, Column, Table};
 use kilndb_types::types::{StatisticsKind, descriptor};
 use kilndb_types::{Datum, oids, row};
-use sample::Sample;
+use sample::{Sample, SampledHeap};
 use std::sync::Arc;
 
 /// Rows of the sample per entry of the statistics target, after Chaudhuri, Motwani and Narasayya (1998).
@@ -79,21 +80,27 @@ impl Definitions<'_> {
         let most = targets.iter().map(|t| t.facts.target).max().unwrap_or(0);
         let wanted = FEWEST_ROWS.max(ROWS_PER_TARGET * most);
         let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
-        let snapshot = self.context_mut().take_snapshot(runtime)?.untracked();
         progress.set(PHASE, 1);
-        let sample =
-            sample::take(&heap, &snapshot, wanted, self.context().cluster.env.random_u64(), runtime, progress)?;
+        let sampled = SampledHeap { heap: &heap, wanted, seed: self.context().cluster.env.random_u64() };
+        let mut snapshot = || Ok(self.context_mut().take_snapshot(runtime)?.untracked());
+        let sample = sample::take(&sampled, &mut snapshot, runtime, progress)?;
+        if let Some(txn) = &mut self.context_mut().transaction.txn {
+            txn.release_snapshot();
+        }
         if verbose {
             self.tell_of_sample(table, &sample);
         }
         progress.set(PHASE, 3);
+        let mut computed = Vec::with_capacity(targets.len());
         for target in &targets {
             let values = column_values(table, target.attnum, &sample, runtime)?;
-            if let Some(found) = compute::compute(&target.facts, values, sample.total_rows, &|| runtime.checkpoint())? {
-                self.write_statistics(table.oid, target, &found, runtime)?;
-            }
+            let found = compute::compute(&target.facts, values, sample.total_rows, &|| runtime.checkpoint())?;
+            computed.extend(found.map(|found| (target, found)));
         }
         progress.set(PHASE, 5);
+        for (target, found) in &computed {
+            self.write_statistics(table.oid, target, found, runtime)?;
+        }
         self.write_size(table, &sample, runtime)?;
         Ok(sample.total_rows as i64)
     }

@@ -2,7 +2,8 @@
 //! chance.
 //!
 //! Invariants
-//! 1. All rows are of one snapshot.
+//! 1. A snapshot serves for a few blocks, unless the transaction keeps its own: old versions do not pile up behind a
+//!    long sample. Rows keep their places, so none comes twice.
 //! 2. Memory holds the sample and one block, whatever the table's size. Every block ends with a checkpoint.
 //! 3. Rows come in their physical order, which the correlation is measured against.
 
@@ -39,15 +40,26 @@ impl Random {
     }
 }
 
+/// Blocks that are read with one snapshot.
+const BLOCKS_PER_SNAPSHOT: u32 = 64;
+
+/// What a sample is taken of.
+pub(super) struct SampledHeap<'a> {
+    pub heap: &'a Relation,
+    pub wanted: usize,
+    pub seed: u64,
+}
+
+/// `snapshot` gives the newest one; the one before is not used any more.
 pub(super) fn take(
-    heap: &Relation,
-    snapshot: &Snapshot,
-    wanted: usize,
-    seed: u64,
+    sampled: &SampledHeap<'_>,
+    snapshot: &mut dyn FnMut() -> Result<Snapshot>,
     park: &dyn Park,
     progress: &ProgressSlot,
 ) -> Result<Sample> {
+    let SampledHeap { heap, wanted, seed } = *sampled;
     let blocks = heap.pages();
+    let mut current = None;
     let mut random = Random(seed);
     let mut blocks_wanted = u64::from(blocks).min(wanted as u64);
     progress.set(super::BLOCKS_TOTAL, blocks_wanted as i64);
@@ -63,7 +75,14 @@ pub(super) fn take(
         sample.blocks_read += 1;
         progress.set(super::BLOCKS_DONE, i64::from(sample.blocks_read));
         batch.clear();
-        heap.scan_block(block, snapshot, &mut batch)?;
+        if sample.blocks_read % BLOCKS_PER_SNAPSHOT == 1 {
+            current = None;
+        }
+        let visible = match &current {
+            Some(visible) => visible,
+            None => current.insert(snapshot()?),
+        };
+        heap.scan_block(block, visible, &mut batch)?;
         for (rid, start, end) in &batch.rows {
             let row = || Box::from(&batch.bytes[*start as usize..*end as usize]);
             sample.rows_seen += 1;
