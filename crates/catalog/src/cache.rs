@@ -507,7 +507,15 @@ impl CatalogView for CatalogReader<'_> {
         table: &Table,
         attnum: i16,
     ) -> Result<Option<Arc<super::column_statistics::ColumnStatistics>>> {
-        self.statistics_of(table, attnum)
+        self.statistics_of(table, table.oid, attnum)
+    }
+    fn index_statistics(
+        &self,
+        table: &Table,
+        index: Oid,
+        attnum: i16,
+    ) -> Result<Option<Arc<super::column_statistics::ColumnStatistics>>> {
+        self.statistics_of(table, index, attnum)
     }
     fn schema_exists(&self, name: &str) -> Result<bool> {
         Ok(self.schema_oid(name)?.is_some())

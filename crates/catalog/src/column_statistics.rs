@@ -10,9 +10,9 @@ use super::cache::CatalogReader;
 use super::ids::{PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX};
 use super::model::Table;
 use super::store::CatalogRow;
-use kilndb_base::Result;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
+use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 
 /// pg_statistic.stakindN.
@@ -95,33 +95,36 @@ fn values_of(row: &CatalogRow, column: &str) -> Vec<Datum> {
 }
 
 impl CatalogReader<'_> {
-    pub(super) fn statistics_of(&self, table: &Table, attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
-        table.statistics.get_or_read(attnum, || {
-            let rows = self.lookup(
-                PG_STATISTIC,
-                PG_STATISTIC_RELID_ATT_INH_INDEX,
-                &[Datum::Oid(table.oid), Datum::Int2(attnum)],
-            )?;
+    /// `relation`: the table itself, or one of its indexes.
+    pub(super) fn statistics_of(
+        &self,
+        table: &Table,
+        relation: Oid,
+        attnum: i16,
+    ) -> Result<Option<Arc<ColumnStatistics>>> {
+        table.statistics.get_or_read((relation, attnum), || {
+            let key = [Datum::Oid(relation), Datum::Int2(attnum)];
+            let rows = self.lookup(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &key)?;
             Ok(rows.first().map(ColumnStatistics::of_row))
         })
     }
 }
 
-/// The statistics of those columns of a table that somebody has asked for.
+/// The statistics of those columns of a table and its indexes that somebody has asked for.
 #[derive(Debug, Default)]
-pub struct ColumnStatisticsCache(Mutex<HashMap<i16, Option<Arc<ColumnStatistics>>>>);
+pub struct ColumnStatisticsCache(Mutex<HashMap<(Oid, i16), Option<Arc<ColumnStatistics>>>>);
 
 impl ColumnStatisticsCache {
     pub(crate) fn get_or_read(
         &self,
-        attnum: i16,
+        column: (Oid, i16),
         read: impl FnOnce() -> Result<Option<ColumnStatistics>>,
     ) -> Result<Option<Arc<ColumnStatistics>>> {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&attnum) {
+        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&column) {
             return Ok(known.clone());
         }
         let found = read()?.map(Arc::new);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(attnum, found.clone());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(column, found.clone());
         Ok(found)
     }
 }

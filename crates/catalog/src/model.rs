@@ -369,6 +369,10 @@ pub trait CatalogView {
     fn column_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
         Ok(None)
     }
+    /// What ANALYZE says of an expression that is a column of one of the table's indexes.
+    fn index_statistics(&self, _table: &Table, _index: Oid, _attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
+        Ok(None)
+    }
     /// The type's name as format_type prints it.
     fn format_type(&self, oid: Oid, typmod: i32) -> String;
     fn schema_name_of(&self, oid: Oid) -> Option<String>;

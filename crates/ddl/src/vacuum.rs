@@ -206,17 +206,24 @@ impl Definitions<'_> {
         Ok(())
     }
 
-    /// Statistics of an index's column: PostgreSQL has them of expressions, here there are none.
-    fn refuse_index_statistics(&self, index: &Table, number: i32) -> Error {
+    /// ALTER INDEX … ALTER COLUMN … SET STATISTICS: the column must be an expression.
+    fn expression_column(&mut self, index: &Table, number: i32) -> Result<i16> {
         let Some(column) = index.columns.iter().find(|c| i32::from(c.attnum) == number) else {
             let message = format!("column number {number} of relation \"{}\" does not exist", index.name);
-            return Error::new(sqlstate::UNDEFINED_COLUMN, message);
+            return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
         };
-        Error::unsupported(format!(
-            "statistics of column \"{}\" of index \"{}\" are not supported",
-            column.name, index.name
-        ))
-        .with_hint("Alter statistics on table column instead.")
+        let key = [Datum::Oid(index.oid)];
+        let row = self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &key)?.pop();
+        let (keys, count) = row.map_or((Vec::new(), 0), |row| (row.numbers("indkey"), row.int("indnkeyatts")));
+        let words = format!("column \"{}\" of index \"{}\"", column.name, index.name);
+        if i64::from(number) > count {
+            return Err(Error::unsupported(format!("cannot alter statistics on included {words}")));
+        }
+        if keys.get(number as usize - 1) != Some(&0) {
+            let e = Error::unsupported(format!("cannot alter statistics on non-expression {words}"));
+            return Err(e.with_hint("Alter statistics on table column instead."));
+        }
+        Ok(column.attnum)
     }
 
     /// ALTER TABLE … ALTER COLUMN … SET STATISTICS.
@@ -228,12 +235,9 @@ impl Definitions<'_> {
     ) -> Result<()> {
         /// PostgreSQL's limit.
         const MOST: i32 = 10_000;
-        let Some(name) = c.name() else {
-            if table.kind != TableKind::Index {
-                return Err(Error::unsupported("cannot refer to non-index column by number"));
-            }
-            return Err(self.refuse_index_statistics(table, i32::from(c.num)));
-        };
+        if c.name().is_none() && table.kind != TableKind::Index {
+            return Err(Error::unsupported("cannot refer to non-index column by number"));
+        }
         let target = match c.def() {
             Node::Integer(i) if i.ival != -1 => Some(i.ival),
             _ => None,
@@ -252,12 +256,22 @@ impl Definitions<'_> {
                 message,
             ));
         }
-        let column = super::alter_table::column_of(table, name)?;
-        if column.generated == b'v' {
-            return Err(Error::unsupported(format!("cannot alter statistics on virtual generated column \"{name}\"")));
-        }
+        let attnum = match c.name() {
+            None => self.expression_column(table, i32::from(c.num))?,
+            Some(name) => {
+                let column = super::alter_table::column_of(table, name)?;
+                if column.generated == b'v' {
+                    let message = format!("cannot alter statistics on virtual generated column \"{name}\"");
+                    return Err(Error::unsupported(message));
+                }
+                match table.kind {
+                    TableKind::Index => self.expression_column(table, i32::from(column.attnum))?,
+                    _ => column.attnum,
+                }
+            }
+        };
         let value = target.map_or(Datum::Null, |t| Datum::Int2(t.min(MOST) as i16));
-        self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attstattarget", value))
+        self.update_attribute(table.oid, attnum, runtime, |row| row.set("attstattarget", value))
     }
 }
 

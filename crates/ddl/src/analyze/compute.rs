@@ -29,6 +29,8 @@ pub(super) struct Facts {
     pub target: usize,
     /// It has a default btree operator class, and its values as a whole are of interest.
     pub is_ordered: bool,
+    /// Values come from functions, with the long length words that PostgreSQL's have in memory.
+    pub is_computed: bool,
     pub elements: ElementKind,
 }
 
@@ -85,7 +87,8 @@ pub(super) fn compute(
             continue;
         }
         if facts.len < 0 {
-            width_sum += stored_width(facts.type_oid, &value) as f64;
+            let width = if facts.is_computed { plain_width } else { stored_width };
+            width_sum += width(facts.type_oid, &value) as f64;
             if facts.is_ordered && plain_width(facts.type_oid, &value) > WIDEST_BYTES {
                 counts.too_wide += 1;
                 continue;
@@ -286,7 +289,14 @@ mod tests {
     use kilndb_types::oids;
 
     fn of(values: impl IntoIterator<Item = i32>, target: usize, total_rows: f64) -> Statistics {
-        let facts = Facts { type_oid: oids::INT4, len: 4, target, is_ordered: true, elements: ElementKind::None };
+        let facts = Facts {
+            type_oid: oids::INT4,
+            len: 4,
+            target,
+            is_ordered: true,
+            is_computed: false,
+            elements: ElementKind::None,
+        };
         compute(&facts, values.into_iter().map(Datum::Int4).collect(), total_rows, &|| Ok(()))
             .expect("computed")
             .expect("not empty")

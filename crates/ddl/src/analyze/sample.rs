@@ -15,6 +15,8 @@ use kilndb_storage::{Relation, RowBatch, Snapshot};
 pub(super) struct Sample {
     /// As they are stored.
     pub rows: Vec<Box<[u8]>>,
+    /// Where they are, in the same order.
+    pub places: Vec<RowId>,
     /// Rows of the table: counted if all blocks were read, else estimated.
     pub total_rows: f64,
     pub blocks: u32,
@@ -63,7 +65,8 @@ pub(super) fn take(
     let mut random = Random(seed);
     let mut blocks_wanted = u64::from(blocks).min(wanted as u64);
     progress.set(super::BLOCKS_TOTAL, blocks_wanted as i64);
-    let mut sample = Sample { rows: Vec::new(), total_rows: 0.0, blocks, blocks_read: 0, rows_seen: 0 };
+    let mut sample =
+        Sample { rows: Vec::new(), places: Vec::new(), total_rows: 0.0, blocks, blocks_read: 0, rows_seen: 0 };
     let mut chosen: Vec<(RowId, Box<[u8]>)> = Vec::new();
     let mut batch = RowBatch::default();
     for block in 0..blocks {
@@ -104,6 +107,6 @@ pub(super) fn take(
         read => (sample.rows_seen as f64 / f64::from(read) * f64::from(blocks) + 0.5).floor(),
     };
     chosen.sort_unstable_by_key(|(rid, _)| *rid);
-    sample.rows = chosen.into_iter().map(|(_, row)| row).collect();
+    (sample.places, sample.rows) = chosen.into_iter().unzip();
     Ok(sample)
 }

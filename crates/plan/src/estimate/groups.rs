@@ -41,13 +41,18 @@ impl Planner<'_> {
             }
             return;
         }
+        let mut columns = Vec::new();
+        e.columns(&mut columns);
+        let variable = self.variable(e);
+        if let Some(first) = columns.first().filter(|_| variable.statistics.is_some() || variable.is_unique) {
+            by_relation.entry(Some(first.rel)).or_default().push(variable.distinct());
+            return;
+        }
         if self.base_type(e.ty) == oids::BOOL {
             by_relation.entry(None).or_default().push(2.0);
             return;
         }
         // There are at most as many results as there are combinations of what they are made of.
-        let mut columns = Vec::new();
-        e.columns(&mut columns);
         for c in columns {
             if !seen.contains(&c) {
                 seen.push(c);

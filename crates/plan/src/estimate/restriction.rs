@@ -62,24 +62,26 @@ impl ColumnBounds {
 impl Planner<'_> {
     /// The share of the rows of `rel` that satisfy all of these conditions.
     pub(crate) fn restriction_selectivity<'e>(&self, rel: u32, conditions: impl IntoIterator<Item = &'e Expr>) -> f64 {
-        let mut bounds: HashMap<ColId, ColumnBounds> = HashMap::new();
+        let mut bounds: Vec<(&Expr, ColumnBounds)> = Vec::new();
         let mut share = 1.0;
         for condition in conditions {
             let selectivity = self.condition_selectivity(rel, condition);
-            let bounded = self.variable_comparison(rel, condition).filter(|c| c.strategy != EQUAL).and_then(|c| {
-                let ExprKind::Column(id) = &access::strip(c.variable).kind else { return None };
-                Some((*id, c))
-            });
-            let Some((id, comparison)) = bounded else {
+            let bounded = self.variable_comparison(rel, condition).filter(|c| c.strategy != EQUAL);
+            let Some(comparison) = bounded else {
                 share *= selectivity;
                 continue;
             };
-            let entry = bounds.entry(id).or_default();
+            let variable = access::strip(comparison.variable);
+            let at = bounds.iter().position(|(known, _)| kilndb_bind::same(known, variable)).unwrap_or_else(|| {
+                bounds.push((variable, ColumnBounds::default()));
+                bounds.len() - 1
+            });
+            let entry = &mut bounds[at].1;
             entry.null_fraction = self.variable(comparison.variable).null_fraction();
             let bound = if comparison.strategy < EQUAL { &mut entry.upper } else { &mut entry.lower };
             *bound = Some(bound.map_or(selectivity, |before| before.min(selectivity)));
         }
-        (share * bounds.values().map(ColumnBounds::selectivity).product::<f64>()).clamp(0.0, 1.0)
+        (share * bounds.iter().map(|(_, b)| b.selectivity()).product::<f64>()).clamp(0.0, 1.0)
     }
 
     /// The share of the rows of `rel` that satisfy one condition.
