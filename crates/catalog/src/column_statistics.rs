@@ -7,6 +7,7 @@
 //! Must not know: what is estimated with the statistics.
 
 use super::cache::CatalogReader;
+use super::extended_statistics::ExtendedStatistics;
 use super::ids::{PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX};
 use super::model::Table;
 use super::store::CatalogRow;
@@ -110,9 +111,13 @@ impl CatalogReader<'_> {
     }
 }
 
-/// The statistics of those columns of a table and its indexes that somebody has asked for.
+/// The statistics of a table that somebody has asked for: of its columns, of those of its indexes and statistics objects,
+/// and what these objects hold.
 #[derive(Debug, Default)]
-pub struct ColumnStatisticsCache(Mutex<HashMap<(Oid, i16), Option<Arc<ColumnStatistics>>>>);
+pub struct ColumnStatisticsCache {
+    columns: Mutex<HashMap<(Oid, i16), Option<Arc<ColumnStatistics>>>>,
+    extended: Mutex<Option<Arc<[ExtendedStatistics]>>>,
+}
 
 impl ColumnStatisticsCache {
     pub(crate) fn get_or_read(
@@ -120,11 +125,23 @@ impl ColumnStatisticsCache {
         column: (Oid, i16),
         read: impl FnOnce() -> Result<Option<ColumnStatistics>>,
     ) -> Result<Option<Arc<ColumnStatistics>>> {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&column) {
+        if let Some(known) = self.columns.lock().unwrap_or_else(PoisonError::into_inner).get(&column) {
             return Ok(known.clone());
         }
         let found = read()?.map(Arc::new);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(column, found.clone());
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner).insert(column, found.clone());
+        Ok(found)
+    }
+
+    pub(crate) fn extended_or_read(
+        &self,
+        read: impl FnOnce() -> Result<Arc<[ExtendedStatistics]>>,
+    ) -> Result<Arc<[ExtendedStatistics]>> {
+        if let Some(known) = &*self.extended.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(known.clone());
+        }
+        let found = read()?;
+        *self.extended.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
         Ok(found)
     }
 }

@@ -8,9 +8,11 @@
 //!
 //! Must not know: what the planner makes of statistics.
 
+mod combinations;
 mod compute;
 mod elements;
 mod expressions;
+mod extended;
 mod sample;
 
 use super::Definitions;
@@ -111,8 +113,10 @@ impl Definitions<'_> {
         let targets = self.targets(table, columns, runtime)?;
         // As PostgreSQL: expressions are left alone by whoever names columns.
         let indexes = if columns.is_empty() { self.expression_targets(table, runtime)? } else { Vec::new() };
-        let of_indexes = indexes.iter().flat_map(|i| &i.targets);
-        let most = targets.iter().chain(of_indexes).map(|t| t.facts.target).max().unwrap_or(0);
+        let objects = self.object_targets(table, columns, runtime)?;
+        let expressions = indexes.iter().flat_map(|i| &i.targets).chain(objects.iter().flat_map(|o| &o.targets));
+        let of_columns = targets.iter().chain(expressions).map(|t| t.facts.target);
+        let most = of_columns.chain(objects.iter().map(|o| o.most)).max().unwrap_or(0);
         let wanted = FEWEST_ROWS.max(ROWS_PER_TARGET * most);
         let heap = self.context().shared.temporary.relation(&self.context().cluster.engine, table.storage)?;
         progress.set(PHASE, 1);
@@ -135,10 +139,18 @@ impl Definitions<'_> {
         for index in &indexes {
             self.compute_expressions(table, index, &sample, &mut computed, runtime)?;
         }
+        let mut object_rows = Vec::new();
+        for object in &objects {
+            let row = self.compute_object(table, object, &sample, &mut computed, runtime)?;
+            object_rows.extend(row.map(|row| (object, row)));
+        }
         let shares = self.predicate_shares(table, &sample, runtime)?;
         progress.set(PHASE, 5);
         for (target, found) in &computed {
             self.write_statistics(target, found, runtime)?;
+        }
+        for (object, row) in &object_rows {
+            self.write_object(object, row, runtime)?;
         }
         self.write_size(table, &sample, &shares, runtime)?;
         Ok(sample.total_rows as i64)

@@ -10,6 +10,7 @@
 //! Must not know: what paths cost, how anything is run.
 
 pub(crate) mod elements;
+mod extended;
 mod functions;
 mod groups;
 mod join;
@@ -116,7 +117,7 @@ impl Planner<'_> {
         }
     }
 
-    /// What is known of the values of an expression over one table, one of whose indexes has it as a column.
+    /// What is known of the values of an expression over one table, one of whose indexes or statistics objects has it.
     fn expression_variable(&self, e: &Expr) -> Option<Variable> {
         let mut columns = Vec::new();
         e.columns(&mut columns);
@@ -126,10 +127,10 @@ impl Planner<'_> {
             let facts = relations.get(&rel)?;
             (facts.table.clone()?, facts.total_rows)
         };
-        let of_expressions = |i: &&Arc<Index>| i.keys.iter().any(|k| k.attnum == 0);
-        if columns.iter().any(|c| c.rel != rel) || !table.indexes.iter().any(|i| of_expressions(&i)) {
+        if columns.iter().any(|c| c.rel != rel) {
             return None;
         }
+        let of_expressions = |i: &&Arc<Index>| i.keys.iter().any(|k| k.attnum == 0);
         for index in table.indexes.iter().filter(of_expressions) {
             for (key, attnum) in index.keys.iter().zip(1..).filter(|(key, _)| key.attnum == 0) {
                 let Some(sql) = &key.expression_sql else { continue };
@@ -145,7 +146,8 @@ impl Planner<'_> {
                 }
             }
         }
-        None
+        let statistics = Some(self.object_expression(e, rel)?);
+        Some(Variable { statistics, total_rows, ..self.unknown_variable(e.ty) })
     }
 
     fn unknown_variable(&self, ty: Oid) -> Variable {

@@ -62,6 +62,14 @@ impl ColumnBounds {
 impl Planner<'_> {
     /// The share of the rows of `rel` that satisfy all of these conditions.
     pub(crate) fn restriction_selectivity<'e>(&self, rel: u32, conditions: impl IntoIterator<Item = &'e Expr>) -> f64 {
+        let conditions: Vec<&Expr> = conditions.into_iter().collect();
+        let (share, answered) = self.combined_selectivity(rel, &conditions);
+        let open = conditions.into_iter().zip(answered).filter(|(_, answered)| !answered).map(|(c, _)| c);
+        (share * self.independent_selectivity(rel, open)).clamp(0.0, 1.0)
+    }
+
+    /// The same, as if columns were independent of one another.
+    pub(super) fn independent_selectivity<'e>(&self, rel: u32, conditions: impl IntoIterator<Item = &'e Expr>) -> f64 {
         let mut bounds: Vec<(&Expr, ColumnBounds)> = Vec::new();
         let mut share = 1.0;
         for condition in conditions {
@@ -383,17 +391,62 @@ fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&Datum>) -> 
     (of_common + rest * share).clamp(0.0, 1.0)
 }
 
-/// Calls of built-in functions of constants, and of `column` in the place of the only column; None: there is more to
-/// it, or it fails.
+/// As [`evaluated_row`], over one column at most.
 fn evaluated(e: &CExpr, eval: Option<&EvalContext<'_>>, column: Option<&Datum>) -> Option<Datum> {
-    let of = |e: &CExpr| evaluated(e, eval, column);
+    evaluated_row(e, eval, column.map_or(&[], std::slice::from_ref))
+}
+
+/// Calls of built-in functions of constants and of a row's values; None: there is more to it, or it fails.
+pub(super) fn evaluated_row(e: &CExpr, eval: Option<&EvalContext<'_>>, row: &[Datum]) -> Option<Datum> {
+    let of = |e: &CExpr| evaluated_row(e, eval, row);
     let call = |f: kilndb_types::functions::ScalarFn, strict: bool, args: &[CExpr]| {
         let args = args.iter().map(of).collect::<Option<Vec<Datum>>>()?;
         if strict && args.iter().any(Datum::is_null) { Some(Datum::Null) } else { f(eval?, &args).ok() }
     };
     match e {
         CExpr::Const(value) => Some(value.clone()),
-        CExpr::Slot(0) => column.cloned(),
+        CExpr::Slot(i) => row.get(*i).cloned(),
+        CExpr::ScalarArray { f, strict, any, args } => {
+            let (value, list) = (of(&args[0])?, of(&args[1])?);
+            let Datum::Array(list) = list else { return Some(Datum::Null) };
+            let compared = |element: &Datum| {
+                let operands = [value.clone(), element.clone()];
+                if *strict && operands.iter().any(Datum::is_null) {
+                    Some(Datum::Null)
+                } else {
+                    f(eval?, &operands).ok()
+                }
+            };
+            all_of(list.elements.iter().map(compared), *any)
+        }
+        CExpr::InSet { ty, arg, set, has_null, negated } => {
+            let value = of(arg)?;
+            let mut key = Vec::new();
+            kilndb_types::key::hash_equal_key(*ty, &value, &mut key).ok()?;
+            let is_in = set.contains(&key);
+            Some(if value.is_null() || !is_in && *has_null { Datum::Null } else { Datum::Bool(is_in != *negated) })
+        }
+        CExpr::BoolTest { arg, test } => {
+            let value = match of(arg)? {
+                Datum::Bool(b) => Some(b),
+                _ => None,
+            };
+            Some(Datum::Bool(match test {
+                BoolTestKind::True => value == Some(true),
+                BoolTestKind::NotTrue => value != Some(true),
+                BoolTestKind::False => value == Some(false),
+                BoolTestKind::NotFalse => value != Some(false),
+                BoolTestKind::Unknown => value.is_none(),
+                BoolTestKind::NotUnknown => value.is_some(),
+            }))
+        }
+        CExpr::And(list) => all_of(list.iter().map(of), false),
+        CExpr::Or(list) => all_of(list.iter().map(of), true),
+        CExpr::Not(arg) => match of(arg)? {
+            Datum::Bool(b) => Some(Datum::Bool(!b)),
+            Datum::Null => Some(Datum::Null),
+            _ => None,
+        },
         CExpr::Once { arg, .. } => of(arg),
         CExpr::Call1 { f, strict, arg } => call(*f, *strict, std::slice::from_ref(&**arg)),
         CExpr::Call2 { f, strict, args } => call(*f, *strict, &args[..]),
@@ -417,4 +470,17 @@ fn evaluated(e: &CExpr, eval: Option<&EvalContext<'_>>, column: Option<&Datum>) 
         }
         _ => None,
     }
+}
+
+/// AND, or with `wanted` OR: one that is `wanted` decides, else one that is NULL.
+fn all_of(values: impl Iterator<Item = Option<Datum>>, wanted: bool) -> Option<Datum> {
+    let mut has_null = false;
+    for value in values {
+        match value? {
+            Datum::Bool(b) if b == wanted => return Some(Datum::Bool(wanted)),
+            Datum::Null => has_null = true,
+            _ => {}
+        }
+    }
+    Some(if has_null { Datum::Null } else { Datum::Bool(!wanted) })
 }
