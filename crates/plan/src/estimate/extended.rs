@@ -115,7 +115,7 @@ impl Planner<'_> {
         let mut columns = Vec::new();
         condition.columns(&mut columns);
         let is_answered = !columns.is_empty() && columns.iter().all(|c| c.rel == rel && c.att >= FIRST_MEMBER);
-        if !is_answered || !condition.is_self_contained() {
+        if !is_answered || condition.varies() {
             return None;
         }
         self.value_of(e, true);
