@@ -22,6 +22,8 @@ pub const HISTOGRAM: i16 = 2;
 pub const CORRELATION: i16 = 3;
 pub const COMMON_ELEMENTS: i16 = 4;
 pub const ELEMENT_COUNTS: i16 = 5;
+pub const RANGE_LENGTHS: i16 = 6;
+pub const RANGE_BOUNDS: i16 = 7;
 
 /// A row of pg_statistic.
 #[derive(Debug, Default)]
@@ -40,6 +42,11 @@ pub struct ColumnStatistics {
     /// How far the order of the values is that of the rows in the table: from -1 to 1.
     pub correlation: f64,
     pub elements: ElementStatistics,
+    /// Of ranges: ranges whose bounds divide all bounds into parts of equal size, lengths that do so with all lengths,
+    /// and the share of empty ones among those that are not NULL.
+    pub bounds: Vec<Datum>,
+    pub lengths: Vec<f64>,
+    pub empty_fraction: f64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -79,6 +86,12 @@ impl ColumnStatistics {
                 CORRELATION => found.correlation = numbers.first().copied().map_or(0.0, f64::from),
                 COMMON_ELEMENTS => (found.elements.common, found.elements.frequencies) = (values(), numbers),
                 ELEMENT_COUNTS => found.elements.counts = numbers,
+                RANGE_LENGTHS => {
+                    let length = |value: &Datum| if let Datum::Float8(n) = value { *n } else { 0.0 };
+                    found.lengths = values().iter().map(length).collect();
+                    found.empty_fraction = numbers.first().copied().map_or(0.0, f64::from);
+                }
+                RANGE_BOUNDS => found.bounds = values(),
                 _ => {}
             }
         }

@@ -9,6 +9,7 @@
 //! Must not know: catalogs, sessions, storage.
 
 use super::elements::{self, ElementKind, ElementStatistics};
+use super::ranges::{self, RangeStatistics};
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 use kilndb_types::key::compare;
@@ -32,6 +33,8 @@ pub(super) struct Facts {
     /// Values come from functions, with the long length words that PostgreSQL's have in memory.
     pub is_computed: bool,
     pub elements: ElementKind,
+    /// Ranges and multiranges have statistics of their own.
+    pub is_range: bool,
 }
 
 /// A row of pg_statistic.
@@ -44,6 +47,7 @@ pub(super) struct Statistics {
     pub histogram: Option<Vec<Datum>>,
     pub correlation: Option<f32>,
     pub elements: Option<ElementStatistics>,
+    pub ranges: Option<RangeStatistics>,
 }
 #[derive(Debug)]
 pub(super) struct Common {
@@ -75,6 +79,9 @@ pub(super) fn compute(
 ) -> Result<Option<Statistics>> {
     if values.is_empty() {
         return Ok(None);
+    }
+    if facts.is_range {
+        return ranges::compute(facts, &values, checkpoint).map(Some);
     }
     let mut counts = Counts { sample_rows: values.len() as f64, total_rows, nulls: 0, too_wide: 0 };
     let (mut width_sum, mut kept) = (0.0, Vec::with_capacity(values.len()));
@@ -296,6 +303,7 @@ mod tests {
             is_ordered: true,
             is_computed: false,
             elements: ElementKind::None,
+            is_range: false,
         };
         compute(&facts, values.into_iter().map(Datum::Int4).collect(), total_rows, &|| Ok(()))
             .expect("computed")

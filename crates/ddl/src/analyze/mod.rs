@@ -13,6 +13,7 @@ mod compute;
 mod elements;
 mod expressions;
 mod extended;
+mod ranges;
 mod sample;
 
 use super::Definitions;
@@ -21,12 +22,15 @@ use compute::{Facts, Statistics};
 use elements::ElementKind;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Error, Oid, Result, Severity};
-use kilndb_catalog::column_statistics::{COMMON_ELEMENTS, COMMON_VALUES, CORRELATION, ELEMENT_COUNTS, HISTOGRAM};
+use kilndb_catalog::column_statistics::{
+    COMMON_ELEMENTS, COMMON_VALUES, CORRELATION, ELEMENT_COUNTS, HISTOGRAM, RANGE_BOUNDS, RANGE_LENGTHS,
+};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
 use kilndb_catalog::{CatalogView, Column, Table};
 use kilndb_types::types::{StatisticsKind, descriptor};
 use kilndb_types::{Datum, oids, row};
+use ranges::RangeStatistics;
 use sample::{Sample, SampledHeap};
 use std::sync::Arc;
 
@@ -201,10 +205,21 @@ impl Definitions<'_> {
         let (elements, element) = self.element_kind(&column, runtime)?;
         let is_ordered = operators.is_some() && elements != ElementKind::Lexemes;
         let (type_oid, is_computed) = (column.type_oid, column.is_computed);
-        let facts = Facts { type_oid, len: info.len, target, is_ordered, is_computed, elements };
+        let is_range = self.is_range(type_oid, runtime)?;
+        let facts = Facts { type_oid, len: info.len, target, is_ordered, is_computed, elements, is_range };
         let (equal, less) = operators.map_or((0, 0), |o| (o.equal, o.less));
         let TargetColumn { relation, attnum, collation, .. } = column;
         Ok(Target { relation, attnum, collation, facts, equal, less, element })
+    }
+
+    fn is_range(&mut self, type_oid: Oid, runtime: &dyn Runtime) -> Result<bool> {
+        self.context_mut().with_catalog(runtime, |host| {
+            let mut info = host.reader.type_by_oid(type_oid)?;
+            while let Some(domain) = info.as_ref().filter(|t| t.kind == b'd') {
+                info = host.reader.type_by_oid(domain.base_type)?;
+            }
+            Ok(info.is_some_and(|t| matches!(t.kind, b'r' | b'm')))
+        })
     }
 
     fn element_kind(&mut self, column: &TargetColumn, runtime: &dyn Runtime) -> Result<(ElementKind, (Oid, Oid, Oid))> {
@@ -351,7 +366,22 @@ fn slots(target: &Target, found: &Statistics) -> Vec<Slot> {
         numbers: numbers(counts),
         values: Datum::Null,
     });
-    common.chain(histogram).chain(correlation).chain(elements).chain(counts).collect()
+    let all = common.chain(histogram).chain(correlation).chain(elements).chain(counts);
+    all.chain(found.ranges.iter().flat_map(range_slots)).collect()
+}
+
+fn range_slots(found: &RangeStatistics) -> Vec<Slot> {
+    /// `<` of double precision.
+    const LESS: Oid = 672;
+    let mut slots = Vec::new();
+    if let Some(Datum::Range(first)) = found.bounds.first() {
+        let values = array(first.ty.oid, found.bounds.clone());
+        slots.push(Slot { kind: RANGE_BOUNDS, values, ..Slot::default() });
+    }
+    let values = if found.lengths.is_empty() { Datum::Null } else { array(oids::FLOAT8, found.lengths.clone()) };
+    let numbers = array(oids::FLOAT4, vec![Datum::Float4(found.empty_fraction)]);
+    slots.push(Slot { kind: RANGE_LENGTHS, operator: LESS, numbers, values, ..Slot::default() });
+    slots
 }
 
 /// One column of the sample's rows.

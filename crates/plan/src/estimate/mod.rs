@@ -15,6 +15,7 @@ mod functions;
 mod groups;
 mod join;
 mod ordering;
+mod ranges;
 mod restriction;
 
 use super::*;

@@ -74,7 +74,9 @@ impl Planner<'_> {
         let mut share = 1.0;
         for condition in conditions {
             let selectivity = self.condition_selectivity(rel, condition);
-            let bounded = self.variable_comparison(rel, condition).filter(|c| c.strategy != EQUAL);
+            let bounded = self
+                .variable_comparison(rel, condition)
+                .filter(|c| c.strategy != EQUAL && !self.is_range(c.variable.ty));
             let Some(comparison) = bounded else {
                 share *= selectivity;
                 continue;
@@ -172,6 +174,9 @@ impl Planner<'_> {
     }
 
     fn function_selectivity(&self, rel: u32, f: &FuncExpr, e: &Expr) -> f64 {
+        if let Some(share) = self.range_selectivity(rel, f) {
+            return share;
+        }
         if let Some(c) = self.variable_comparison(rel, e) {
             let variable = self.variable(c.variable);
             if c.strategy == EQUAL {
@@ -299,7 +304,7 @@ impl Planner<'_> {
 
     /// The share of the rows that satisfy a condition on one column, as the known values of that column do. None: there
     /// are none, or the condition needs more than built-in functions of that column and constants.
-    fn observed_selectivity(&self, rel: u32, e: &Expr) -> Option<f64> {
+    pub(super) fn observed_selectivity(&self, rel: u32, e: &Expr) -> Option<f64> {
         let mut columns = Vec::new();
         e.columns(&mut columns);
         columns.dedup();
