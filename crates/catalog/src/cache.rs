@@ -468,7 +468,7 @@ impl CatalogReader<'_> {
 /// Several expressions in one text column are kept apart by this.
 pub const EXPRESSION_SEPARATOR: char = '\u{1f}';
 
-pub(super) fn split_expressions(text: &str) -> Vec<String> {
+pub fn split_expressions(text: &str) -> Vec<String> {
     text.split(EXPRESSION_SEPARATOR).map(str::to_string).collect()
 }
 
@@ -507,7 +507,18 @@ impl CatalogView for CatalogReader<'_> {
         table: &Table,
         attnum: i16,
     ) -> Result<Option<Arc<super::column_statistics::ColumnStatistics>>> {
-        self.statistics_of(table, attnum)
+        self.statistics_of(table, table.oid, attnum)
+    }
+    fn extended_statistics(&self, table: &Table) -> Result<Arc<[super::extended_statistics::ExtendedStatistics]>> {
+        self.extended_statistics_of(table)
+    }
+    fn index_statistics(
+        &self,
+        table: &Table,
+        index: Oid,
+        attnum: i16,
+    ) -> Result<Option<Arc<super::column_statistics::ColumnStatistics>>> {
+        self.statistics_of(table, index, attnum)
     }
     fn schema_exists(&self, name: &str) -> Result<bool> {
         Ok(self.schema_oid(name)?.is_some())

@@ -94,7 +94,9 @@ impl Changes {
                     self.objects.insert(oid("refobjid"));
                 }
             }
-            PG_DESCRIPTION | PG_STATISTIC => {}
+            PG_STATISTIC_EXT => self.note_one(oid("stxrelid")),
+            // What ANALYZE writes there comes with a new row of pg_class.
+            PG_DESCRIPTION | PG_STATISTIC | PG_STATISTIC_EXT_DATA => {}
             _ => self.everything = true,
         }
     }

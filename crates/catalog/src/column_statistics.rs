@@ -7,12 +7,13 @@
 //! Must not know: what is estimated with the statistics.
 
 use super::cache::CatalogReader;
+use super::extended_statistics::ExtendedStatistics;
 use super::ids::{PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX};
 use super::model::Table;
 use super::store::CatalogRow;
-use kilndb_base::Result;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
+use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 
 /// pg_statistic.stakindN.
@@ -21,6 +22,8 @@ pub const HISTOGRAM: i16 = 2;
 pub const CORRELATION: i16 = 3;
 pub const COMMON_ELEMENTS: i16 = 4;
 pub const ELEMENT_COUNTS: i16 = 5;
+pub const RANGE_LENGTHS: i16 = 6;
+pub const RANGE_BOUNDS: i16 = 7;
 
 /// A row of pg_statistic.
 #[derive(Debug, Default)]
@@ -39,6 +42,11 @@ pub struct ColumnStatistics {
     /// How far the order of the values is that of the rows in the table: from -1 to 1.
     pub correlation: f64,
     pub elements: ElementStatistics,
+    /// Of ranges: ranges whose bounds divide all bounds into parts of equal size, lengths that do so with all lengths,
+    /// and the share of empty ones among those that are not NULL.
+    pub bounds: Vec<Datum>,
+    pub lengths: Vec<f64>,
+    pub empty_fraction: f64,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -78,6 +86,12 @@ impl ColumnStatistics {
                 CORRELATION => found.correlation = numbers.first().copied().map_or(0.0, f64::from),
                 COMMON_ELEMENTS => (found.elements.common, found.elements.frequencies) = (values(), numbers),
                 ELEMENT_COUNTS => found.elements.counts = numbers,
+                RANGE_LENGTHS => {
+                    let length = |value: &Datum| if let Datum::Float8(n) = value { *n } else { 0.0 };
+                    found.lengths = values().iter().map(length).collect();
+                    found.empty_fraction = numbers.first().copied().map_or(0.0, f64::from);
+                }
+                RANGE_BOUNDS => found.bounds = values(),
                 _ => {}
             }
         }
@@ -95,33 +109,52 @@ fn values_of(row: &CatalogRow, column: &str) -> Vec<Datum> {
 }
 
 impl CatalogReader<'_> {
-    pub(super) fn statistics_of(&self, table: &Table, attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
-        table.statistics.get_or_read(attnum, || {
-            let rows = self.lookup(
-                PG_STATISTIC,
-                PG_STATISTIC_RELID_ATT_INH_INDEX,
-                &[Datum::Oid(table.oid), Datum::Int2(attnum)],
-            )?;
+    /// `relation`: the table itself, or one of its indexes.
+    pub(super) fn statistics_of(
+        &self,
+        table: &Table,
+        relation: Oid,
+        attnum: i16,
+    ) -> Result<Option<Arc<ColumnStatistics>>> {
+        table.statistics.get_or_read((relation, attnum), || {
+            let key = [Datum::Oid(relation), Datum::Int2(attnum)];
+            let rows = self.lookup(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &key)?;
             Ok(rows.first().map(ColumnStatistics::of_row))
         })
     }
 }
 
-/// The statistics of those columns of a table that somebody has asked for.
+/// The statistics of a table that somebody has asked for: of its columns, of those of its indexes and statistics objects,
+/// and what these objects hold.
 #[derive(Debug, Default)]
-pub struct ColumnStatisticsCache(Mutex<HashMap<i16, Option<Arc<ColumnStatistics>>>>);
+pub struct ColumnStatisticsCache {
+    columns: Mutex<HashMap<(Oid, i16), Option<Arc<ColumnStatistics>>>>,
+    extended: Mutex<Option<Arc<[ExtendedStatistics]>>>,
+}
 
 impl ColumnStatisticsCache {
     pub(crate) fn get_or_read(
         &self,
-        attnum: i16,
+        column: (Oid, i16),
         read: impl FnOnce() -> Result<Option<ColumnStatistics>>,
     ) -> Result<Option<Arc<ColumnStatistics>>> {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&attnum) {
+        if let Some(known) = self.columns.lock().unwrap_or_else(PoisonError::into_inner).get(&column) {
             return Ok(known.clone());
         }
         let found = read()?.map(Arc::new);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(attnum, found.clone());
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner).insert(column, found.clone());
+        Ok(found)
+    }
+
+    pub(crate) fn extended_or_read(
+        &self,
+        read: impl FnOnce() -> Result<Arc<[ExtendedStatistics]>>,
+    ) -> Result<Arc<[ExtendedStatistics]>> {
+        if let Some(known) = &*self.extended.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(known.clone());
+        }
+        let found = read()?;
+        *self.extended.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
         Ok(found)
     }
 }

@@ -15,6 +15,7 @@ pub mod cache;
 pub mod changes;
 pub mod column_statistics;
 pub mod definition_rows;
+pub mod extended_statistics;
 pub mod extension;
 pub mod format_type;
 pub mod functions;

@@ -2,6 +2,7 @@
 
 use super::access_method::AccessMethod;
 use super::column_statistics::{ColumnStatistics, ColumnStatisticsCache};
+use super::extended_statistics::ExtendedStatistics;
 use super::known_partitions::CachedPartition;
 use super::planner_settings::PlannerSettings;
 use kilndb_base::{Oid, RelationId, Result};
@@ -367,6 +368,14 @@ pub trait CatalogView {
     }
     /// What ANALYZE says of a column.
     fn column_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
+        Ok(None)
+    }
+    /// The statistics objects of a table.
+    fn extended_statistics(&self, _table: &Table) -> Result<Arc<[ExtendedStatistics]>> {
+        Ok(Arc::new([]))
+    }
+    /// What ANALYZE says of an expression that is a column of one of the table's indexes or statistics objects.
+    fn index_statistics(&self, _table: &Table, _index: Oid, _attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
         Ok(None)
     }
     /// The type's name as format_type prints it.

@@ -165,6 +165,8 @@ fn owner_columns(table: Oid) -> &'static [&'static str] {
         PG_DESCRIPTION => &["objoid"],
         PG_DEPEND => &["objid", "refobjid"],
         PG_STATISTIC => &["starelid"],
+        PG_STATISTIC_EXT => &["oid"],
+        PG_STATISTIC_EXT_DATA => &["stxoid"],
         PG_INHERITS => &["inhrelid"],
         PG_PARTITIONED_TABLE => &["partrelid"],
         PG_TRIGGER => &["tgrelid"],

@@ -167,9 +167,29 @@ impl ProgressSlot {
     }
 }
 
+/// Whose session it is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum BackendKind {
+    #[default]
+    Client,
+    /// One of the server's own, which analyzes tables.
+    Autoanalyze,
+}
+
+impl BackendKind {
+    /// PostgreSQL's word for it, in pg_stat_activity.
+    pub fn words(self) -> &'static str {
+        match self {
+            BackendKind::Client => "client backend",
+            BackendKind::Autoanalyze => "autovacuum worker",
+        }
+    }
+}
+
 /// A row of pg_stat_activity.
 #[derive(Clone, Debug, Default)]
 pub struct Activity {
+    pub kind: BackendKind,
     pub database_oid: Oid,
     pub database: String,
     pub user_oid: Oid,

@@ -5,7 +5,7 @@
 use crate::client::SessionControl;
 use crate::log::LogSink;
 use crate::settings::ServerSettings;
-use kilndb_base::env::Env;
+use kilndb_base::env::{Env, OpenMode};
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::park::ThreadPark;
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -16,7 +16,7 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{CatalogRow, CatalogStore};
 use kilndb_catalog::temporary::TEMPORARY_OIDS;
 use kilndb_exec::helpers::HelperPool;
-use kilndb_exec::stats::Statistics;
+use kilndb_exec::stats::{Statistics, StoredStatistics};
 use kilndb_spill::TempSpace;
 use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, StorageLimits, Tuning};
 use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
@@ -210,6 +210,7 @@ impl Cluster {
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
             log: options.log,
         });
+        cluster.resume_statistics();
         let is_new = !map.contains_key(&bootstrap::POSTGRES);
         Ok((cluster, is_new.then_some(map)))
     }
@@ -238,7 +239,36 @@ impl Cluster {
     }
 
     pub fn shutdown(&self) -> Result<()> {
+        if let Err(e) = self.keep_statistics() {
+            // They are lost, as they are in a crash.
+            self.log(Severity::Warning, &format!("could not keep the statistics of use: {e}"));
+        }
         self.engine.shutdown()
+    }
+
+    fn statistics_path(&self) -> PathBuf {
+        self.data_dir.join("statistics")
+    }
+    /// Writes the counters for the next start. A file that is not whole is recognized as such.
+    fn keep_statistics(&self) -> std::io::Result<()> {
+        let file = self.env.open(&self.statistics_path(), OpenMode::Truncate)?;
+        file.write_at(&self.statistics.to_stored().to_bytes(), 0)?;
+        file.sync_data()
+    }
+    /// Reads what an orderly stop has left. After a crash there is nothing: the file goes before anything is counted.
+    fn resume_statistics(&self) {
+        let path = self.statistics_path();
+        let read = || {
+            let file = self.env.open(&path, OpenMode::ReadOnly)?;
+            let mut bytes = vec![0; file.len()? as usize];
+            let filled = file.read_at(&mut bytes, 0)?;
+            bytes.truncate(filled);
+            self.env.remove_file(&path)?;
+            std::io::Result::Ok(bytes)
+        };
+        if let Some(stored) = read().ok().as_deref().and_then(StoredStatistics::from_bytes) {
+            self.statistics.resume(stored);
+        }
     }
     pub fn log(&self, severity: Severity, message: &str) {
         self.log.tell(severity, message);

@@ -1,8 +1,10 @@
 //! CREATE DATABASE, DROP DATABASE.
 
 use super::Definitions;
-use crate::client::Runtime;
-use kilndb_base::{Error, Result, Severity, sqlstate};
+use crate::client::{BackendKind, Runtime, SessionControl};
+use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::sync::Arc;
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogWriter;
@@ -69,6 +71,28 @@ impl Definitions<'_> {
         self.finish_implicit(runtime)
     }
 
+    fn connected_to(&self, database: Oid, kind: BackendKind) -> Vec<Arc<SessionControl>> {
+        let is_there = |c: &Arc<SessionControl>| {
+            let activity = c.activity.lock().unwrap_or_else(|e| e.into_inner());
+            activity.database_oid == database && activity.kind == kind
+        };
+        self.context().cluster.sessions().all().into_iter().filter(is_there).collect()
+    }
+
+    /// ANALYZE by itself holds nobody up: it ends, and is waited for.
+    fn end_analysis_of(&self, database: Oid, runtime: &dyn Runtime) -> Result<()> {
+        /// Between two looks whether it has ended.
+        const PAUSE_NANOS: u64 = 2_000_000;
+        loop {
+            let analyzing = self.connected_to(database, BackendKind::Autoanalyze);
+            if analyzing.is_empty() {
+                return Ok(());
+            }
+            analyzing.iter().for_each(|c| c.request_terminate());
+            runtime.park(Some(process_monotonic_nanos() + PAUSE_NANOS))?;
+        }
+    }
+
     pub fn drop_database(&mut self, s: &nodes::DropdbStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.dbname().unwrap_or("").to_string();
         let force = s.options().iter().any(|o| matches!(o, Node::DefElem(d) if d.defname() == Some("force")));
@@ -86,14 +110,8 @@ impl Definitions<'_> {
         if row.bool("datistemplate") {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, "cannot drop a template database"));
         }
-        let connected: Vec<_> = self
-            .context()
-            .cluster
-            .sessions()
-            .all()
-            .into_iter()
-            .filter(|c| c.activity.lock().unwrap_or_else(|e| e.into_inner()).database_oid == oid)
-            .collect();
+        self.end_analysis_of(oid, runtime)?;
+        let connected = self.connected_to(oid, BackendKind::Client);
         if force {
             connected.iter().for_each(|c| c.request_terminate());
         } else if !connected.is_empty() {

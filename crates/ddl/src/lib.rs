@@ -57,6 +57,7 @@ mod routine_objects;
 mod row_type_users;
 mod schema;
 mod sequence;
+mod statistics_object;
 mod stored_text;
 mod table_as;
 mod temporary_objects;

@@ -21,6 +21,7 @@ const OWNERS: &[(Oid, &str)] = &[
     (PG_OPCLASS, "opcowner"),
     (PG_OPFAMILY, "opfowner"),
     (PG_EXTENSION, "extowner"),
+    (PG_STATISTIC_EXT, "stxowner"),
     (PG_TS_CONFIG, "cfgowner"),
     (PG_TS_DICT, "dictowner"),
     (PG_DATABASE, "datdba"),

@@ -40,13 +40,14 @@ const fn texts(table: Oid, key: &'static str, index: Oid, columns: &'static [&'s
     TextTable { table, key, index, columns }
 }
 
-const TEXT_TABLES: [TextTable; 9] = [
+const TEXT_TABLES: [TextTable; 10] = [
     texts(PG_CLASS, "oid", PG_CLASS_OID_INDEX, &["relpartbound"]),
     texts(PG_REWRITE, "oid", PG_REWRITE_OID_INDEX, &["ev_action"]),
     texts(PG_ATTRDEF, "oid", PG_ATTRDEF_OID_INDEX, &["adbin"]),
     texts(PG_CONSTRAINT, "oid", PG_CONSTRAINT_OID_INDEX, &["conbin"]),
     texts(PG_INDEX, "indexrelid", PG_INDEX_INDEXRELID_INDEX, &["indexprs", "indpred"]),
     texts(PG_PARTITIONED_TABLE, "partrelid", PG_PARTITIONED_TABLE_PARTRELID_INDEX, &["partexprs"]),
+    texts(PG_STATISTIC_EXT, "oid", PG_STATISTIC_EXT_OID_INDEX, &["stxexprs"]),
     texts(PG_TRIGGER, "oid", PG_TRIGGER_OID_INDEX, &["tgqual"]),
     texts(PG_TYPE, "oid", PG_TYPE_OID_INDEX, &["typdefault", "typdefaultbin"]),
     texts(PG_PROC, "oid", PG_PROC_OID_INDEX, &["proargdefaults", "prosqlbody"]),
@@ -257,6 +258,7 @@ pub(super) fn bound_parts<'t>(
         PG_ATTRDEF => row.oid("adrelid"),
         PG_CONSTRAINT => row.oid("conrelid"),
         PG_INDEX => row.oid("indrelid"),
+        PG_STATISTIC_EXT => row.oid("stxrelid"),
         PG_PARTITIONED_TABLE => row.oid("partrelid"),
         PG_TRIGGER => row.oid("tgrelid"),
         _ => 0,

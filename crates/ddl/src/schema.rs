@@ -178,6 +178,7 @@ impl Definitions<'_> {
             }
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.rename_type(s, &new_name, runtime),
             O::OBJECT_DOMCONSTRAINT => self.rename_domain_constraint(s, &new_name, runtime),
+            O::OBJECT_STATISTIC_EXT => self.rename_statistics(s, &new_name, runtime),
             O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),
             other => match (kind_of(other), operator_class_objects::kind_of(other)) {
@@ -303,6 +304,9 @@ impl Definitions<'_> {
         if matches!(s.object_type, O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE) {
             return self.move_routine(s, runtime);
         }
+        if s.object_type == O::OBJECT_STATISTIC_EXT {
+            return self.move_statistics(s, runtime);
+        }
         if s.object_type == O::OBJECT_EXTENSION {
             return self.move_extension(s, runtime);
         }
@@ -364,6 +368,7 @@ impl Definitions<'_> {
                 })?;
                 Ok("ALTER SCHEMA".to_string())
             }
+            O::OBJECT_STATISTIC_EXT => self.give_statistics(s, owner, runtime),
             O::OBJECT_DATABASE => self.give_database(s.object().as_str().unwrap_or(""), owner, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.give_routine(s, owner, runtime),
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.give_type(s, owner, runtime),

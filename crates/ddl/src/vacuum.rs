@@ -56,6 +56,37 @@ impl Definitions<'_> {
         Ok(word.to_string())
     }
 
+    /// ANALYZE of a table that has changed, in a transaction that the caller ends. False: somebody else has the table,
+    /// it is gone, or it is none that is analyzed.
+    pub fn analyze_by_itself(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<bool> {
+        if !self.context_mut().lock_table(oid, LockMode::ShareUpdateExclusive, WaitPolicy::SkipLocked, runtime)? {
+            return Ok(false);
+        }
+        match self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+            Some(table) if is_analyzed(&table) => {
+                self.analyze_and_count(&table, &[], (false, Maintenance::AutoAnalyze), runtime)?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn analyze_and_count(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[&str],
+        (verbose, what): (bool, Maintenance),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let began = self.context().now();
+        let rows = self.analyze_table(table, columns, verbose, runtime)?;
+        let ended = self.context().now();
+        let took_ms = (ended - began) as f64 / 1000.0;
+        let context = self.context();
+        context.cluster.statistics.maintained(context.database.oid, table.oid, what, ended, took_ms, Some(rows));
+        Ok(())
+    }
+
     fn vacuum_targets<'a>(
         &mut self,
         s: &'a nodes::VacuumStmt,
@@ -151,20 +182,8 @@ impl Definitions<'_> {
             return Ok(());
         }
         check_columns(&table, columns)?;
-        let began = self.context().now();
-        // What one session has in a global temporary table says nothing about the others'.
-        if options.analyze && !table.is_catalog && table.persistence != GLOBAL {
-            let rows = self.analyze_table(&table, columns, options.verbose, runtime)?;
-            let ended = self.context().now();
-            let took_ms = (ended - began) as f64 / 1000.0;
-            self.context().cluster.statistics.maintained(
-                self.context().database.oid,
-                oid,
-                Maintenance::Analyze,
-                ended,
-                took_ms,
-                Some(rows),
-            );
+        if options.analyze && is_analyzed(&table) {
+            self.analyze_and_count(&table, columns, (options.verbose, Maintenance::Analyze), runtime)?;
         }
         if options.vacuum && table.persistence != GLOBAL {
             for index in table.indexes.iter().filter(|i| i.has_terms()) {
@@ -187,17 +206,24 @@ impl Definitions<'_> {
         Ok(())
     }
 
-    /// Statistics of an index's column: PostgreSQL has them of expressions, here there are none.
-    fn refuse_index_statistics(&self, index: &Table, number: i32) -> Error {
+    /// ALTER INDEX … ALTER COLUMN … SET STATISTICS: the column must be an expression.
+    fn expression_column(&mut self, index: &Table, number: i32) -> Result<i16> {
         let Some(column) = index.columns.iter().find(|c| i32::from(c.attnum) == number) else {
             let message = format!("column number {number} of relation \"{}\" does not exist", index.name);
-            return Error::new(sqlstate::UNDEFINED_COLUMN, message);
+            return Err(Error::new(sqlstate::UNDEFINED_COLUMN, message));
         };
-        Error::unsupported(format!(
-            "statistics of column \"{}\" of index \"{}\" are not supported",
-            column.name, index.name
-        ))
-        .with_hint("Alter statistics on table column instead.")
+        let key = [Datum::Oid(index.oid)];
+        let row = self.context_mut().catalog_lookup(PG_INDEX, PG_INDEX_INDEXRELID_INDEX, &key)?.pop();
+        let (keys, count) = row.map_or((Vec::new(), 0), |row| (row.numbers("indkey"), row.int("indnkeyatts")));
+        let words = format!("column \"{}\" of index \"{}\"", column.name, index.name);
+        if i64::from(number) > count {
+            return Err(Error::unsupported(format!("cannot alter statistics on included {words}")));
+        }
+        if keys.get(number as usize - 1) != Some(&0) {
+            let e = Error::unsupported(format!("cannot alter statistics on non-expression {words}"));
+            return Err(e.with_hint("Alter statistics on table column instead."));
+        }
+        Ok(column.attnum)
     }
 
     /// ALTER TABLE … ALTER COLUMN … SET STATISTICS.
@@ -209,12 +235,9 @@ impl Definitions<'_> {
     ) -> Result<()> {
         /// PostgreSQL's limit.
         const MOST: i32 = 10_000;
-        let Some(name) = c.name() else {
-            if table.kind != TableKind::Index {
-                return Err(Error::unsupported("cannot refer to non-index column by number"));
-            }
-            return Err(self.refuse_index_statistics(table, i32::from(c.num)));
-        };
+        if c.name().is_none() && table.kind != TableKind::Index {
+            return Err(Error::unsupported("cannot refer to non-index column by number"));
+        }
         let target = match c.def() {
             Node::Integer(i) if i.ival != -1 => Some(i.ival),
             _ => None,
@@ -233,13 +256,28 @@ impl Definitions<'_> {
                 message,
             ));
         }
-        let column = super::alter_table::column_of(table, name)?;
-        if column.generated == b'v' {
-            return Err(Error::unsupported(format!("cannot alter statistics on virtual generated column \"{name}\"")));
-        }
+        let attnum = match c.name() {
+            None => self.expression_column(table, i32::from(c.num))?,
+            Some(name) => {
+                let column = super::alter_table::column_of(table, name)?;
+                if column.generated == b'v' {
+                    let message = format!("cannot alter statistics on virtual generated column \"{name}\"");
+                    return Err(Error::unsupported(message));
+                }
+                match table.kind {
+                    TableKind::Index => self.expression_column(table, i32::from(column.attnum))?,
+                    _ => column.attnum,
+                }
+            }
+        };
         let value = target.map_or(Datum::Null, |t| Datum::Int2(t.min(MOST) as i16));
-        self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attstattarget", value))
+        self.update_attribute(table.oid, attnum, runtime, |row| row.set("attstattarget", value))
     }
+}
+
+/// What one session has in a global temporary table says nothing about the others'.
+fn is_analyzed(table: &Table) -> bool {
+    table.kind == TableKind::Table && !table.is_catalog && table.persistence != GLOBAL
 }
 
 fn check_columns(table: &Table, columns: &[&str]) -> Result<()> {

@@ -60,6 +60,8 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
     };
     let instance = Instance::open(cluster, vec![Arc::new(kilndb_plpgsql::PlPgSql)])?;
 
+    instance.start_autoanalyze()?;
+
     let shared = Arc::new(ServerShared::new(instance.clone(), env.clone()));
     let mut inboxes = Vec::new();
     let mut threads = Vec::new();
@@ -92,7 +94,7 @@ pub fn serve(options: ServeOptions, handover: Handover) -> Result<()> {
             log.tell(Severity::Warning, "a worker thread failed");
         }
     }
-    instance.cluster.shutdown()?;
+    instance.shutdown()?;
     log.tell(Severity::Log, "database system is shut down");
     log.flush();
     Ok(())

@@ -366,7 +366,8 @@ impl Process {
             limits: options.limits,
         };
         let instance = Instance::open(cluster, vec![Arc::new(kilndb_plpgsql::PlPgSql)]);
-        instance.map_err(|e| format!("{} {}", e.sqlstate().as_str(), e.message()))
+        let started = instance.and_then(|instance| instance.start_autoanalyze().map(|()| instance));
+        started.map_err(|e| format!("{} {}", e.sqlstate().as_str(), e.message()))
     }
 
     /// None while it is starting.

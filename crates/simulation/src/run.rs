@@ -432,7 +432,7 @@ impl Machine {
         let stopped: Arc<Mutex<Option<ClientOutcome>>> = Arc::default();
         let told = stopped.clone();
         let body = move || {
-            let done = instance.cluster.shutdown().map_err(|e| e.message().to_string());
+            let done = instance.shutdown().map_err(|e| e.message().to_string());
             *told.lock().unwrap_or_else(|e| e.into_inner()) = Some(done);
         };
         let task = scheduler::spawn("stop", Some(process.life), body).map_err(|e| e.to_string())?;

@@ -501,3 +501,67 @@ SELECT u.oid AS umid, s.oid AS srvid, s.srvname, u.umuser, CASE WHEN u.umuser = 
 FROM pg_catalog.pg_user_mapping u
      JOIN pg_catalog.pg_foreign_server s ON u.umserver = s.oid
      LEFT JOIN pg_catalog.pg_authid a ON a.oid = u.umuser;
+
+CREATE VIEW pg_catalog.pg_stats_ext AS
+SELECT cn.nspname AS schemaname, c.relname AS tablename, sn.nspname AS statistics_schemaname, s.stxname AS statistics_name,
+       pg_get_userbyid(s.stxowner) AS statistics_owner,
+       (SELECT array_agg(a.attname ORDER BY a.attnum)
+        FROM unnest(s.stxkeys) k(attnum) JOIN pg_catalog.pg_attribute a ON a.attrelid = s.stxrelid AND a.attnum = k.attnum) AS attnames,
+       pg_get_statisticsobjdef_expressions(s.oid) AS exprs, s.stxkind AS kinds, sd.stxdinherit AS inherited,
+       sd.stxdndistinct AS n_distinct, sd.stxddependencies AS dependencies,
+       m.most_common_vals, m.most_common_val_nulls, m.most_common_freqs, m.most_common_base_freqs
+FROM pg_catalog.pg_statistic_ext s
+     JOIN pg_catalog.pg_class c ON c.oid = s.stxrelid
+     JOIN pg_catalog.pg_statistic_ext_data sd ON s.oid = sd.stxoid
+     LEFT JOIN pg_catalog.pg_namespace cn ON cn.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_namespace sn ON sn.oid = s.stxnamespace
+     LEFT JOIN LATERAL (SELECT array_agg(i.values) AS most_common_vals, array_agg(i.nulls) AS most_common_val_nulls,
+                               array_agg(i.frequency) AS most_common_freqs, array_agg(i.base_frequency) AS most_common_base_freqs
+                        FROM pg_mcv_list_items(sd.stxdmcv) i) m ON sd.stxdmcv IS NOT NULL;
+
+CREATE VIEW pg_catalog.pg_stats_ext_exprs AS
+SELECT cn.nspname AS schemaname, c.relname AS tablename, sn.nspname AS statistics_schemaname, s.stxname AS statistics_name,
+       pg_get_userbyid(s.stxowner) AS statistics_owner, e.expr, sd.stxdinherit AS inherited, a.stanullfrac AS null_frac,
+       a.stawidth AS avg_width, a.stadistinct AS n_distinct,
+       CASE WHEN a.stakind1 = 1 THEN a.stavalues1
+            WHEN a.stakind2 = 1 THEN a.stavalues2
+            WHEN a.stakind3 = 1 THEN a.stavalues3
+            WHEN a.stakind4 = 1 THEN a.stavalues4
+            WHEN a.stakind5 = 1 THEN a.stavalues5 END AS most_common_vals,
+       CASE WHEN a.stakind1 = 1 THEN a.stanumbers1
+            WHEN a.stakind2 = 1 THEN a.stanumbers2
+            WHEN a.stakind3 = 1 THEN a.stanumbers3
+            WHEN a.stakind4 = 1 THEN a.stanumbers4
+            WHEN a.stakind5 = 1 THEN a.stanumbers5 END AS most_common_freqs,
+       CASE WHEN a.stakind1 = 2 THEN a.stavalues1
+            WHEN a.stakind2 = 2 THEN a.stavalues2
+            WHEN a.stakind3 = 2 THEN a.stavalues3
+            WHEN a.stakind4 = 2 THEN a.stavalues4
+            WHEN a.stakind5 = 2 THEN a.stavalues5 END AS histogram_bounds,
+       CASE WHEN a.stakind1 = 3 THEN a.stanumbers1[1]
+            WHEN a.stakind2 = 3 THEN a.stanumbers2[1]
+            WHEN a.stakind3 = 3 THEN a.stanumbers3[1]
+            WHEN a.stakind4 = 3 THEN a.stanumbers4[1]
+            WHEN a.stakind5 = 3 THEN a.stanumbers5[1] END AS correlation,
+       CASE WHEN a.stakind1 = 4 THEN a.stavalues1
+            WHEN a.stakind2 = 4 THEN a.stavalues2
+            WHEN a.stakind3 = 4 THEN a.stavalues3
+            WHEN a.stakind4 = 4 THEN a.stavalues4
+            WHEN a.stakind5 = 4 THEN a.stavalues5 END AS most_common_elems,
+       CASE WHEN a.stakind1 = 4 THEN a.stanumbers1
+            WHEN a.stakind2 = 4 THEN a.stanumbers2
+            WHEN a.stakind3 = 4 THEN a.stanumbers3
+            WHEN a.stakind4 = 4 THEN a.stanumbers4
+            WHEN a.stakind5 = 4 THEN a.stanumbers5 END AS most_common_elem_freqs,
+       CASE WHEN a.stakind1 = 5 THEN a.stanumbers1
+            WHEN a.stakind2 = 5 THEN a.stanumbers2
+            WHEN a.stakind3 = 5 THEN a.stanumbers3
+            WHEN a.stakind4 = 5 THEN a.stanumbers4
+            WHEN a.stakind5 = 5 THEN a.stanumbers5 END AS elem_count_histogram
+FROM pg_catalog.pg_statistic_ext s
+     JOIN pg_catalog.pg_class c ON c.oid = s.stxrelid
+     LEFT JOIN pg_catalog.pg_statistic_ext_data sd ON s.oid = sd.stxoid
+     LEFT JOIN pg_catalog.pg_namespace cn ON cn.oid = c.relnamespace
+     LEFT JOIN pg_catalog.pg_namespace sn ON sn.oid = s.stxnamespace
+     CROSS JOIN LATERAL unnest(pg_get_statisticsobjdef_expressions(s.oid)) WITH ORDINALITY AS e(expr, n)
+     LEFT JOIN pg_catalog.pg_statistic a ON a.starelid = s.oid AND a.staattnum = e.n;

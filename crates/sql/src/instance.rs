@@ -1,10 +1,11 @@
 //! A cluster and what its sessions share of plans and routines.
 
+use crate::autoanalyze::Autoanalyzer;
 use crate::routine::{ProceduralLanguage, RoutinesByDatabase};
 use crate::session::{self, StatementCache, TemplateCache};
 use kilndb_base::Result;
 use kilndb_base::park::ThreadPark;
-use kilndb_base::sync::Arc;
+use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_catalog::bootstrap;
 use kilndb_context::cluster::{Cluster, ClusterOptions};
 
@@ -14,6 +15,7 @@ pub struct Instance {
     pub(crate) templates: TemplateCache,
     pub(crate) routines: RoutinesByDatabase,
     languages: Vec<Arc<dyn ProceduralLanguage>>,
+    autoanalyzer: Mutex<Option<Autoanalyzer>>,
 }
 
 impl Instance {
@@ -26,6 +28,7 @@ impl Instance {
             templates: Default::default(),
             routines: Default::default(),
             languages,
+            autoanalyzer: Mutex::default(),
         });
         if let Some(map) = new_map {
             // System views in template1, then the other two databases.
@@ -34,6 +37,22 @@ impl Instance {
         }
         instance.upgrade_catalogs()?;
         Ok(instance)
+    }
+
+    /// From now on tables are analyzed when they have changed much, until [`Instance::shutdown`].
+    pub fn start_autoanalyze(self: &Arc<Instance>) -> Result<()> {
+        let started = Autoanalyzer::start(self)?;
+        *self.autoanalyzer.lock().unwrap_or_else(PoisonError::into_inner) = Some(started);
+        Ok(())
+    }
+
+    /// An orderly stop; its sessions have ended.
+    pub fn shutdown(&self) -> Result<()> {
+        let autoanalyzer = self.autoanalyzer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(autoanalyzer) = autoanalyzer {
+            autoanalyzer.end();
+        }
+        self.cluster.shutdown()
     }
 
     pub(crate) fn language(&self, name: &str) -> Option<&Arc<dyn ProceduralLanguage>> {

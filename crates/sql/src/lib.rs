@@ -5,6 +5,7 @@
 //!
 //! Must not know: sockets, protocol messages, coroutines (it waits through `kilndb_base::park::Park`).
 
+mod autoanalyze;
 mod copy;
 #[cfg(test)]
 mod golden;

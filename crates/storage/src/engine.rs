@@ -232,6 +232,10 @@ impl Engine {
     pub fn waits_in_line(&self, owner: u64) -> bool {
         self.core.waits.is_in_line(owner)
     }
+    /// Whether somebody waits for a lock: whoever holds it and can come back later gives it up.
+    pub fn is_lock_waited_for(&self, tag: &LockTag) -> bool {
+        self.core.locks.is_waited_for(tag)
+    }
     pub fn locks_snapshot(&self) -> Vec<LockInfo> {
         self.core.locks.snapshot()
     }

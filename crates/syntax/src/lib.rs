@@ -14,6 +14,12 @@ pub use pg_raw_parse::list::{CastNodeList, NodeList};
 pub use pg_raw_parse::{ConstValue, Node, Owned, StmtList, nodes, raw};
 use std::sync::Arc;
 
+/// The list with whatever is in it: the grammar allows more in some places than a list's type says.
+pub fn nodes_of<T>(list: &CastNodeList<T>) -> &NodeList {
+    // SAFETY: a CastNodeList is transparent over a NodeList.
+    unsafe { &*std::ptr::from_ref(list).cast::<NodeList>() }
+}
+
 /// A parsed script: statements with their places in the text. Cheap to clone, shared between threads.
 #[derive(Clone)]
 pub struct Script {

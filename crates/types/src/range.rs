@@ -127,7 +127,31 @@ pub(crate) fn is_discrete(ty: Oid) -> bool {
     matches!(ty, INT4RANGE | INT8RANGE | DATERANGE)
 }
 
+/// How far one value of a range's subtype lies behind another, as PostgreSQL's subdiff functions say it; None: the type
+/// has no such function.
+pub fn distance(subtype: Oid, from: &Datum, to: &Datum) -> Option<f64> {
+    let seconds = |micros: i64| micros as f64 / 1e6;
+    Some(match (subtype, from, to) {
+        (INT4, Datum::Int4(a), Datum::Int4(b)) => f64::from(*b) - f64::from(*a),
+        (INT8, Datum::Int8(a), Datum::Int8(b)) => *b as f64 - *a as f64,
+        (FLOAT8, Datum::Float8(a), Datum::Float8(b)) => b - a,
+        (NUMERIC, Datum::Numeric(a), Datum::Numeric(b)) => b.sub(a).to_f64(),
+        (DATE, Datum::Date(a), Datum::Date(b)) => f64::from(*b) - f64::from(*a),
+        (TIMESTAMP, Datum::Timestamp(a), Datum::Timestamp(b)) => seconds(b.wrapping_sub(*a)),
+        (TIMESTAMPTZ, Datum::TimestampTz(a), Datum::TimestampTz(b)) => seconds(b.wrapping_sub(*a)),
+        _ => return None,
+    })
+}
+
 impl Range {
+    /// The distance between the bounds; infinite without one of them, and one where the type has no distances.
+    pub fn length(&self) -> f64 {
+        match &self.bounds {
+            Some((lower, upper)) if lower.is_infinite() || upper.is_infinite() => f64::INFINITY,
+            Some((lower, upper)) => distance(self.ty.subtype, &lower.value, &upper.value).unwrap_or(1.0),
+            None => 0.0,
+        }
+    }
     pub fn empty(ty: RangeType) -> Range {
         Range { ty, bounds: None }
     }

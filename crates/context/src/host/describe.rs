@@ -21,9 +21,9 @@ session_functions! {
     fn pg_opclass_is_visible(call) = is_visible(call, PG_OPCLASS, ["opcname", "opcnamespace"], &["opcmethod"]);
     fn pg_opfamily_is_visible(call) = is_visible(call, PG_OPFAMILY, ["opfname", "opfnamespace"], &["opfmethod"]);
     fn pg_collation_is_visible(call) = is_visible(call, PG_COLLATION, ["collname", "collnamespace"], &[]);
-    // Nobody can make conversions or statistics objects.
+    fn pg_statistics_obj_is_visible(call) = is_visible(call, PG_STATISTIC_EXT, ["stxname", "stxnamespace"], &[]);
+    // Nobody can make conversions.
     fn pg_conversion_is_visible(_call) = Ok(Datum::Null);
-    fn pg_statistics_obj_is_visible(_call) = Ok(Datum::Null);
 }
 
 /// `name`, or `schema.name` if the name alone would not find it.
@@ -112,6 +112,7 @@ pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Res
         PG_DATABASE => named(host, table, oid, "datname", "database")?,
         PG_TABLESPACE => named(host, table, oid, "spcname", "tablespace")?,
         PG_COLLATION => in_schema(host, table, oid, ("collname", "collnamespace"), "collation")?,
+        PG_STATISTIC_EXT => in_schema(host, table, oid, ("stxname", "stxnamespace"), "statistics object")?,
         PG_TS_CONFIG => in_schema(host, table, oid, ("cfgname", "cfgnamespace"), "text search configuration")?,
         PG_TS_DICT => in_schema(host, table, oid, ("dictname", "dictnamespace"), "text search dictionary")?,
         PG_TS_PARSER => in_schema(host, table, oid, ("prsname", "prsnamespace"), "text search parser")?,

@@ -178,10 +178,8 @@ session_functions! {
     };
     fn pg_sequence_parameters(call) = sequence_parameters(call.host, call.oid(0));
     fn pg_trigger_depth(call) = Ok(Datum::Int4(call.host.scratch.trigger_depth.get()));
-    // There are no rules and no extended statistics.
+    // There are no rules.
     fn pg_get_ruledef(_call) = Ok(Datum::Null);
-    fn pg_get_statisticsobjdef(_call) = Ok(Datum::Null);
-    fn pg_get_statisticsobjdef_columns(_call) = Ok(Datum::Null);
     fn pg_get_function_arg_default(_call) = Ok(Datum::Null);
     fn pg_tablespace_location(_call) = Ok(Datum::Null);
     fn pg_relation_is_publishable(_call) = Ok(Datum::Bool(true));

@@ -20,6 +20,7 @@ mod sequence;
 mod sequence_functions;
 pub mod session_function;
 mod statistics;
+mod statistics_objects;
 mod text_search;
 mod trigger_text;
 mod type_host;

@@ -61,7 +61,7 @@ session_functions! {
     fn pg_stat_get_checkpointer_num_performed(call) = Ok(count(checkpoints(call).done));
 
     // Of a table or an index. Rows keep their place, there are no heap-only tuples; old versions are in undo, and go by
-    // themselves; nobody vacuums or analyzes by himself.
+    // themselves: nobody vacuums by himself.
     fn pg_stat_get_numscans(call) = Ok(count(relation(call).usage.scans));
     fn pg_stat_get_tuples_returned(call) = Ok(count(relation(call).usage.read));
     fn pg_stat_get_tuples_fetched(call) = Ok(count(relation(call).usage.fetched));
@@ -75,12 +75,13 @@ session_functions! {
     fn pg_stat_get_tuples_hot_updated(_call) = Ok(count(0));
     fn pg_stat_get_last_vacuum_time(call) = Ok(time(relation(call).last_vacuum));
     fn pg_stat_get_last_analyze_time(call) = Ok(time(relation(call).last_analyze));
+    fn pg_stat_get_last_autoanalyze_time(call) = Ok(time(relation(call).last_autoanalyze));
     fn pg_stat_get_live_tuples(call) = Ok(count(relation(call).usage.live.max(0) as u64));
     fn pg_stat_get_dead_tuples(_call) = Ok(count(0));
     fn pg_stat_get_vacuum_count(call) = Ok(count(relation(call).vacuums));
     fn pg_stat_get_autovacuum_count(_call) = Ok(count(0));
     fn pg_stat_get_analyze_count(call) = Ok(count(relation(call).analyzes));
-    fn pg_stat_get_autoanalyze_count(_call) = Ok(count(0));
+    fn pg_stat_get_autoanalyze_count(call) = Ok(count(relation(call).autoanalyzes));
     fn pg_stat_get_mod_since_analyze(call) = Ok(Datum::Int8(relation(call).modified_since_analyze));
     fn pg_stat_get_ins_since_vacuum(call) = Ok(Datum::Int8(relation(call).inserted_since_vacuum));
     fn pg_stat_get_tuples_newpage_updated(_call) = Ok(count(0));
@@ -88,7 +89,7 @@ session_functions! {
     fn pg_stat_get_total_vacuum_time(call) = Ok(Datum::Float8(relation(call).vacuum_ms));
     fn pg_stat_get_total_autovacuum_time(_call) = Ok(Datum::Float8(0.0));
     fn pg_stat_get_total_analyze_time(call) = Ok(Datum::Float8(relation(call).analyze_ms));
-    fn pg_stat_get_total_autoanalyze_time(_call) = Ok(Datum::Float8(0.0));
+    fn pg_stat_get_total_autoanalyze_time(call) = Ok(Datum::Float8(relation(call).autoanalyze_ms));
 
     // Of a database. There are no standbys and no parallel workers.
     fn pg_stat_get_db_numbackends(call) = Ok(Datum::Int4(backends(call)));
@@ -124,7 +125,6 @@ session_functions! {
     fn pg_stat_get_db_blocks_fetched(_call) = Ok(Datum::Null);
     fn pg_stat_get_db_blocks_hit(_call) = Ok(Datum::Null);
     fn pg_stat_get_last_autovacuum_time(_call) = Ok(Datum::Null);
-    fn pg_stat_get_last_autoanalyze_time(_call) = Ok(Datum::Null);
     fn pg_stat_get_db_blk_read_time(_call) = Ok(Datum::Null);
     fn pg_stat_get_db_blk_write_time(_call) = Ok(Datum::Null);
     fn pg_stat_get_archiver(_call) = Ok(Datum::Null);

@@ -174,7 +174,7 @@ fn activity(host: &StatementHost<'_>, args: &[Datum]) -> Result<Vec<Vec<Datum>>>
             port,
             null.clone(),
             null.clone(),
-            Datum::text("client backend"),
+            Datum::text(a.kind.words()),
             Datum::Bool(false),
             null.clone(),
             null.clone(),

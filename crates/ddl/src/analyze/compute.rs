@@ -9,6 +9,7 @@
 //! Must not know: catalogs, sessions, storage.
 
 use super::elements::{self, ElementKind, ElementStatistics};
+use super::ranges::{self, RangeStatistics};
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 use kilndb_types::key::compare;
@@ -29,7 +30,11 @@ pub(super) struct Facts {
     pub target: usize,
     /// It has a default btree operator class, and its values as a whole are of interest.
     pub is_ordered: bool,
+    /// Values come from functions, with the long length words that PostgreSQL's have in memory.
+    pub is_computed: bool,
     pub elements: ElementKind,
+    /// Ranges and multiranges have statistics of their own.
+    pub is_range: bool,
 }
 
 /// A row of pg_statistic.
@@ -42,6 +47,7 @@ pub(super) struct Statistics {
     pub histogram: Option<Vec<Datum>>,
     pub correlation: Option<f32>,
     pub elements: Option<ElementStatistics>,
+    pub ranges: Option<RangeStatistics>,
 }
 #[derive(Debug)]
 pub(super) struct Common {
@@ -74,6 +80,9 @@ pub(super) fn compute(
     if values.is_empty() {
         return Ok(None);
     }
+    if facts.is_range {
+        return ranges::compute(facts, &values, checkpoint).map(Some);
+    }
     let mut counts = Counts { sample_rows: values.len() as f64, total_rows, nulls: 0, too_wide: 0 };
     let (mut width_sum, mut kept) = (0.0, Vec::with_capacity(values.len()));
     for (i, value) in values.into_iter().enumerate() {
@@ -85,7 +94,8 @@ pub(super) fn compute(
             continue;
         }
         if facts.len < 0 {
-            width_sum += stored_width(facts.type_oid, &value) as f64;
+            let width = if facts.is_computed { plain_width } else { stored_width };
+            width_sum += width(facts.type_oid, &value) as f64;
             if facts.is_ordered && plain_width(facts.type_oid, &value) > WIDEST_BYTES {
                 counts.too_wide += 1;
                 continue;
@@ -286,7 +296,15 @@ mod tests {
     use kilndb_types::oids;
 
     fn of(values: impl IntoIterator<Item = i32>, target: usize, total_rows: f64) -> Statistics {
-        let facts = Facts { type_oid: oids::INT4, len: 4, target, is_ordered: true, elements: ElementKind::None };
+        let facts = Facts {
+            type_oid: oids::INT4,
+            len: 4,
+            target,
+            is_ordered: true,
+            is_computed: false,
+            elements: ElementKind::None,
+            is_range: false,
+        };
         compute(&facts, values.into_iter().map(Datum::Int4).collect(), total_rows, &|| Ok(()))
             .expect("computed")
             .expect("not empty")

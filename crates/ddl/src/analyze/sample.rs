@@ -2,7 +2,8 @@
 //! chance.
 //!
 //! Invariants
-//! 1. All rows are of one snapshot.
+//! 1. A snapshot serves for a few blocks, unless the transaction keeps its own: old versions do not pile up behind a
+//!    long sample. Rows keep their places, so none comes twice.
 //! 2. Memory holds the sample and one block, whatever the table's size. Every block ends with a checkpoint.
 //! 3. Rows come in their physical order, which the correlation is measured against.
 
@@ -14,6 +15,8 @@ use kilndb_storage::{Relation, RowBatch, Snapshot};
 pub(super) struct Sample {
     /// As they are stored.
     pub rows: Vec<Box<[u8]>>,
+    /// Where they are, in the same order.
+    pub places: Vec<RowId>,
     /// Rows of the table: counted if all blocks were read, else estimated.
     pub total_rows: f64,
     pub blocks: u32,
@@ -39,19 +42,31 @@ impl Random {
     }
 }
 
+/// Blocks that are read with one snapshot.
+const BLOCKS_PER_SNAPSHOT: u32 = 64;
+
+/// What a sample is taken of.
+pub(super) struct SampledHeap<'a> {
+    pub heap: &'a Relation,
+    pub wanted: usize,
+    pub seed: u64,
+}
+
+/// `snapshot` gives the newest one; the one before is not used any more.
 pub(super) fn take(
-    heap: &Relation,
-    snapshot: &Snapshot,
-    wanted: usize,
-    seed: u64,
+    sampled: &SampledHeap<'_>,
+    snapshot: &mut dyn FnMut() -> Result<Snapshot>,
     park: &dyn Park,
     progress: &ProgressSlot,
 ) -> Result<Sample> {
+    let SampledHeap { heap, wanted, seed } = *sampled;
     let blocks = heap.pages();
+    let mut current = None;
     let mut random = Random(seed);
     let mut blocks_wanted = u64::from(blocks).min(wanted as u64);
     progress.set(super::BLOCKS_TOTAL, blocks_wanted as i64);
-    let mut sample = Sample { rows: Vec::new(), total_rows: 0.0, blocks, blocks_read: 0, rows_seen: 0 };
+    let mut sample =
+        Sample { rows: Vec::new(), places: Vec::new(), total_rows: 0.0, blocks, blocks_read: 0, rows_seen: 0 };
     let mut chosen: Vec<(RowId, Box<[u8]>)> = Vec::new();
     let mut batch = RowBatch::default();
     for block in 0..blocks {
@@ -63,7 +78,14 @@ pub(super) fn take(
         sample.blocks_read += 1;
         progress.set(super::BLOCKS_DONE, i64::from(sample.blocks_read));
         batch.clear();
-        heap.scan_block(block, snapshot, &mut batch)?;
+        if sample.blocks_read % BLOCKS_PER_SNAPSHOT == 1 {
+            current = None;
+        }
+        let visible = match &current {
+            Some(visible) => visible,
+            None => current.insert(snapshot()?),
+        };
+        heap.scan_block(block, visible, &mut batch)?;
         for (rid, start, end) in &batch.rows {
             let row = || Box::from(&batch.bytes[*start as usize..*end as usize]);
             sample.rows_seen += 1;
@@ -85,6 +107,6 @@ pub(super) fn take(
         read => (sample.rows_seen as f64 / f64::from(read) * f64::from(blocks) + 0.5).floor(),
     };
     chosen.sort_unstable_by_key(|(rid, _)| *rid);
-    sample.rows = chosen.into_iter().map(|(_, row)| row).collect();
+    (sample.places, sample.rows) = chosen.into_iter().unzip();
     Ok(sample)
 }

@@ -85,6 +85,7 @@ impl Definitions<'_> {
             PG_NAMESPACE => self.delete_object(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, oid, runtime),
             PG_EXTENSION => self.delete_object(PG_EXTENSION, PG_EXTENSION_OID_INDEX, oid, runtime),
             PG_OPFAMILY => self.delete_family(oid, runtime),
+            PG_STATISTIC_EXT => self.delete_statistics_object(oid, runtime),
             PG_TS_CONFIG => self.delete_text_search(TextSearchKind::Config, oid, runtime),
             PG_TS_DICT => self.delete_text_search(TextSearchKind::Dictionary, oid, runtime),
             PG_TS_PARSER => self.delete_text_search(TextSearchKind::Parser, oid, runtime),

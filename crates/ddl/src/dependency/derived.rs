@@ -49,6 +49,7 @@ pub(crate) fn dependencies_of<'h, 's>(
         PG_OPCLASS => (PG_OPCLASS_OID_INDEX, Derivation::operator_class),
         PG_OPFAMILY => (PG_OPFAMILY_OID_INDEX, Derivation::operator_family),
         PG_EXTENSION => (PG_EXTENSION_OID_INDEX, Derivation::extension),
+        PG_STATISTIC_EXT => (PG_STATISTIC_EXT_OID_INDEX, Derivation::statistics_object),
         PG_TS_CONFIG => (PG_TS_CONFIG_OID_INDEX, Derivation::configuration),
         PG_TS_DICT => (PG_TS_DICT_OID_INDEX, Derivation::dictionary),
         PG_TS_PARSER => (PG_TS_PARSER_OID_INDEX, Derivation::parser),
@@ -376,6 +377,13 @@ impl Derivation<'_, '_> {
     fn operator_family(&mut self, row: &CatalogRow) -> Result<()> {
         self.needs_object(PG_NAMESPACE, row.oid("opfnamespace"), NORMAL);
         Ok(())
+    }
+
+    fn statistics_object(&mut self, row: &CatalogRow) -> Result<()> {
+        let table = row.oid("stxrelid");
+        self.needs_object(PG_NAMESPACE, row.oid("stxnamespace"), NORMAL);
+        self.needs_columns(table, &row.numbers("stxkeys"), AUTO);
+        self.needs_named(row, &["stxexprs"], (table, AUTO), NORMAL)
     }
 
     fn extension(&mut self, row: &CatalogRow) -> Result<()> {

@@ -224,7 +224,8 @@ fn start(name: &'static str, kilndb: Option<PathBuf>, options: &BenchOptions) ->
     let buffers = format!("shared_buffers={}", options.shared_buffers);
     let sockets = socket_folder()?;
     let socket = format!("unix_socket_directories={}", sockets.path().display());
-    let settings = [buffers.as_str(), "max_connections=2000", &socket];
+    // As servers run by default: what they do in the background counts.
+    let settings = [buffers.as_str(), "max_connections=2000", "autovacuum=on", &socket];
     let (started, data) = match &kilndb {
         None => (pg::start(folder.path(), port, &settings), folder.path().join("pg")),
         Some(program) => {

@@ -19,6 +19,8 @@ use std::cmp::Ordering;
 /// The selectivity of one element that is not known to be common.
 const ELEMENT: f64 = 0.005;
 const OVERLAP: f64 = 0.01;
+/// Of an operator that is like a match, where nothing is known.
+const MATCHING: f64 = 0.01;
 /// A prefix takes the common lexemes for samples of all if there are so many.
 const LEXEMES_FOR_PREFIX: usize = 100;
 /// Estimates of `<@` take about this many steps for a common element.
@@ -37,6 +39,10 @@ impl Planner<'_> {
         match &e.kind {
             ExprKind::Func(f) if f.operator != 0 => match (f.args.as_slice(), &*f.name) {
                 ([l, r], "@@" | "@@@") => self.search_selectivity(rel, l, r),
+                // Of jsonb the common values and the histogram's bounds are tried.
+                ([l, _], "@>" | "<@") if self.base_type(l.ty) == oids::JSONB => {
+                    Some(self.observed_selectivity(rel, e).unwrap_or(MATCHING))
+                }
                 ([l, r], "@>" | "<@" | "&&") => self.array_selectivity(rel, &f.name, l, r),
                 _ => None,
             },
@@ -92,7 +98,7 @@ impl Planner<'_> {
     fn array_selectivity(&self, rel: u32, operator: &str, l: &Expr, r: &Expr) -> Option<f64> {
         let element = self.element_type(l.ty);
         if element == 0 || element != self.element_type(r.ty) {
-            return (self.base_type(l.ty) == oids::JSONB).then_some(0.01);
+            return None;
         }
         let default = if operator == "&&" { OVERLAP } else { ELEMENT };
         let Some((column, value, is_left)) = self.sides(rel, l, r) else { return Some(default) };

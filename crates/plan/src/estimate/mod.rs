@@ -10,16 +10,18 @@
 //! Must not know: what paths cost, how anything is run.
 
 pub(crate) mod elements;
+mod extended;
 mod functions;
 mod groups;
 mod join;
 mod ordering;
+mod ranges;
 mod restriction;
 
 use super::*;
 pub(crate) use join::JoinSides;
-use kilndb_catalog::Table;
 use kilndb_catalog::column_statistics::ColumnStatistics;
+use kilndb_catalog::{Index, Table};
 use kilndb_types::{Datum, oids};
 
 /// The number of distinct values of which nothing is known.
@@ -112,8 +114,41 @@ impl Planner<'_> {
     pub(crate) fn variable(&self, e: &Expr) -> Variable {
         match &access::strip(e).kind {
             ExprKind::Column(c) => self.column_variable(*c, e.ty),
-            _ => self.unknown_variable(e.ty),
+            _ => self.expression_variable(e).unwrap_or_else(|| self.unknown_variable(e.ty)),
         }
+    }
+
+    /// What is known of the values of an expression over one table, one of whose indexes or statistics objects has it.
+    fn expression_variable(&self, e: &Expr) -> Option<Variable> {
+        let mut columns = Vec::new();
+        e.columns(&mut columns);
+        let rel = columns.first()?.rel;
+        let (table, total_rows) = {
+            let relations = self.relations.borrow();
+            let facts = relations.get(&rel)?;
+            (facts.table.clone()?, facts.total_rows)
+        };
+        if columns.iter().any(|c| c.rel != rel) {
+            return None;
+        }
+        let of_expressions = |i: &&Arc<Index>| i.keys.iter().any(|k| k.attnum == 0);
+        for index in table.indexes.iter().filter(of_expressions) {
+            for (key, attnum) in index.keys.iter().zip(1..).filter(|(key, _)| key.attnum == 0) {
+                let Some(sql) = &key.expression_sql else { continue };
+                let Ok(expression) = self.index_sql(sql, rel, &table) else { continue };
+                if !access::is_key(e, rel, key, Some(&expression)) {
+                    continue;
+                }
+                let statistics = self.catalog.index_statistics(&table, index.oid, attnum).ok().flatten();
+                let is_unique = index.unique && index.valid && index.predicate_sql.is_none() && index.keys.len() == 1;
+                if statistics.is_some() || is_unique {
+                    let unknown = self.unknown_variable(e.ty);
+                    return Some(Variable { statistics, total_rows, is_unique, ..unknown });
+                }
+            }
+        }
+        let statistics = Some(self.object_expression(e, rel)?);
+        Some(Variable { statistics, total_rows, ..self.unknown_variable(e.ty) })
     }
 
     fn unknown_variable(&self, ty: Oid) -> Variable {

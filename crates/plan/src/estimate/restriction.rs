@@ -62,24 +62,36 @@ impl ColumnBounds {
 impl Planner<'_> {
     /// The share of the rows of `rel` that satisfy all of these conditions.
     pub(crate) fn restriction_selectivity<'e>(&self, rel: u32, conditions: impl IntoIterator<Item = &'e Expr>) -> f64 {
-        let mut bounds: HashMap<ColId, ColumnBounds> = HashMap::new();
+        let conditions: Vec<&Expr> = conditions.into_iter().collect();
+        let (share, answered) = self.combined_selectivity(rel, &conditions);
+        let open = conditions.into_iter().zip(answered).filter(|(_, answered)| !answered).map(|(c, _)| c);
+        (share * self.independent_selectivity(rel, open)).clamp(0.0, 1.0)
+    }
+
+    /// The same, as if columns were independent of one another.
+    pub(super) fn independent_selectivity<'e>(&self, rel: u32, conditions: impl IntoIterator<Item = &'e Expr>) -> f64 {
+        let mut bounds: Vec<(&Expr, ColumnBounds)> = Vec::new();
         let mut share = 1.0;
         for condition in conditions {
             let selectivity = self.condition_selectivity(rel, condition);
-            let bounded = self.variable_comparison(rel, condition).filter(|c| c.strategy != EQUAL).and_then(|c| {
-                let ExprKind::Column(id) = &access::strip(c.variable).kind else { return None };
-                Some((*id, c))
-            });
-            let Some((id, comparison)) = bounded else {
+            let bounded = self
+                .variable_comparison(rel, condition)
+                .filter(|c| c.strategy != EQUAL && !self.is_range(c.variable.ty));
+            let Some(comparison) = bounded else {
                 share *= selectivity;
                 continue;
             };
-            let entry = bounds.entry(id).or_default();
+            let variable = access::strip(comparison.variable);
+            let at = bounds.iter().position(|(known, _)| kilndb_bind::same(known, variable)).unwrap_or_else(|| {
+                bounds.push((variable, ColumnBounds::default()));
+                bounds.len() - 1
+            });
+            let entry = &mut bounds[at].1;
             entry.null_fraction = self.variable(comparison.variable).null_fraction();
             let bound = if comparison.strategy < EQUAL { &mut entry.upper } else { &mut entry.lower };
             *bound = Some(bound.map_or(selectivity, |before| before.min(selectivity)));
         }
-        (share * bounds.values().map(ColumnBounds::selectivity).product::<f64>()).clamp(0.0, 1.0)
+        (share * bounds.iter().map(|(_, b)| b.selectivity()).product::<f64>()).clamp(0.0, 1.0)
     }
 
     /// The share of the rows of `rel` that satisfy one condition.
@@ -162,6 +174,9 @@ impl Planner<'_> {
     }
 
     fn function_selectivity(&self, rel: u32, f: &FuncExpr, e: &Expr) -> f64 {
+        if let Some(share) = self.range_selectivity(rel, f) {
+            return share;
+        }
         if let Some(c) = self.variable_comparison(rel, e) {
             let variable = self.variable(c.variable);
             if c.strategy == EQUAL {
@@ -289,7 +304,7 @@ impl Planner<'_> {
 
     /// The share of the rows that satisfy a condition on one column, as the known values of that column do. None: there
     /// are none, or the condition needs more than built-in functions of that column and constants.
-    fn observed_selectivity(&self, rel: u32, e: &Expr) -> Option<f64> {
+    pub(super) fn observed_selectivity(&self, rel: u32, e: &Expr) -> Option<f64> {
         let mut columns = Vec::new();
         e.columns(&mut columns);
         columns.dedup();
@@ -381,17 +396,62 @@ fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&Datum>) -> 
     (of_common + rest * share).clamp(0.0, 1.0)
 }
 
-/// Calls of built-in functions of constants, and of `column` in the place of the only column; None: there is more to
-/// it, or it fails.
+/// As [`evaluated_row`], over one column at most.
 fn evaluated(e: &CExpr, eval: Option<&EvalContext<'_>>, column: Option<&Datum>) -> Option<Datum> {
-    let of = |e: &CExpr| evaluated(e, eval, column);
+    evaluated_row(e, eval, column.map_or(&[], std::slice::from_ref))
+}
+
+/// Calls of built-in functions of constants and of a row's values; None: there is more to it, or it fails.
+pub(super) fn evaluated_row(e: &CExpr, eval: Option<&EvalContext<'_>>, row: &[Datum]) -> Option<Datum> {
+    let of = |e: &CExpr| evaluated_row(e, eval, row);
     let call = |f: kilndb_types::functions::ScalarFn, strict: bool, args: &[CExpr]| {
         let args = args.iter().map(of).collect::<Option<Vec<Datum>>>()?;
         if strict && args.iter().any(Datum::is_null) { Some(Datum::Null) } else { f(eval?, &args).ok() }
     };
     match e {
         CExpr::Const(value) => Some(value.clone()),
-        CExpr::Slot(0) => column.cloned(),
+        CExpr::Slot(i) => row.get(*i).cloned(),
+        CExpr::ScalarArray { f, strict, any, args } => {
+            let (value, list) = (of(&args[0])?, of(&args[1])?);
+            let Datum::Array(list) = list else { return Some(Datum::Null) };
+            let compared = |element: &Datum| {
+                let operands = [value.clone(), element.clone()];
+                if *strict && operands.iter().any(Datum::is_null) {
+                    Some(Datum::Null)
+                } else {
+                    f(eval?, &operands).ok()
+                }
+            };
+            all_of(list.elements.iter().map(compared), *any)
+        }
+        CExpr::InSet { ty, arg, set, has_null, negated } => {
+            let value = of(arg)?;
+            let mut key = Vec::new();
+            kilndb_types::key::hash_equal_key(*ty, &value, &mut key).ok()?;
+            let is_in = set.contains(&key);
+            Some(if value.is_null() || !is_in && *has_null { Datum::Null } else { Datum::Bool(is_in != *negated) })
+        }
+        CExpr::BoolTest { arg, test } => {
+            let value = match of(arg)? {
+                Datum::Bool(b) => Some(b),
+                _ => None,
+            };
+            Some(Datum::Bool(match test {
+                BoolTestKind::True => value == Some(true),
+                BoolTestKind::NotTrue => value != Some(true),
+                BoolTestKind::False => value == Some(false),
+                BoolTestKind::NotFalse => value != Some(false),
+                BoolTestKind::Unknown => value.is_none(),
+                BoolTestKind::NotUnknown => value.is_some(),
+            }))
+        }
+        CExpr::And(list) => all_of(list.iter().map(of), false),
+        CExpr::Or(list) => all_of(list.iter().map(of), true),
+        CExpr::Not(arg) => match of(arg)? {
+            Datum::Bool(b) => Some(Datum::Bool(!b)),
+            Datum::Null => Some(Datum::Null),
+            _ => None,
+        },
         CExpr::Once { arg, .. } => of(arg),
         CExpr::Call1 { f, strict, arg } => call(*f, *strict, std::slice::from_ref(&**arg)),
         CExpr::Call2 { f, strict, args } => call(*f, *strict, &args[..]),
@@ -415,4 +475,17 @@ fn evaluated(e: &CExpr, eval: Option<&EvalContext<'_>>, column: Option<&Datum>) 
         }
         _ => None,
     }
+}
+
+/// AND, or with `wanted` OR: one that is `wanted` decides, else one that is NULL.
+fn all_of(values: impl Iterator<Item = Option<Datum>>, wanted: bool) -> Option<Datum> {
+    let mut has_null = false;
+    for value in values {
+        match value? {
+            Datum::Bool(b) if b == wanted => return Some(Datum::Bool(wanted)),
+            Datum::Null => has_null = true,
+            _ => {}
+        }
+    }
+    Some(if has_null { Datum::Null } else { Datum::Bool(!wanted) })
 }

@@ -53,7 +53,7 @@ impl<'a> LineFacts<'a> {
         match &self.session {
             None => "postmaster",
             Some(session) if session.activity.user.is_empty() => "not initialized",
-            Some(_) => "client backend",
+            Some(session) => session.activity.kind.words(),
         }
     }
     /// The transaction's virtual id as `pg_locks.virtualtransaction` has it.

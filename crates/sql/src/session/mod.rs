@@ -203,7 +203,14 @@ impl Session {
         let missing = || Error::internal("the role that owns the cluster is missing");
         let name = instance.cluster.role_name(BOOTSTRAP_SUPERUSER)?.ok_or_else(missing)?;
         let role = instance.cluster.role_row(&name)?.ok_or_else(missing)?;
-        let options = StartupOptions { user: name, database: database.name.clone(), settings: Vec::new() };
+        // What clients' transactions are to be like by default is not for the server's.
+        let own = [
+            ("default_transaction_isolation", "read committed"),
+            ("default_transaction_read_only", "off"),
+            ("transaction_timeout", "0"),
+        ];
+        let settings = own.into_iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let options = StartupOptions { user: name, database: database.name.clone(), settings };
         Session::begin(instance, options, &role, database, runtime)
     }
 

@@ -95,6 +95,9 @@ impl Session {
     fn after_end(&mut self, committed: bool) {
         if self.context.transaction.block != Block::None {
             let (database, now) = (self.context.database.oid, self.context.transaction.statement_timestamp);
+            if !self.context.settings.track_counts {
+                self.context.transaction.usage.forget_relations();
+            }
             self.context.cluster.statistics.transaction_ended(
                 self.context.worker,
                 database,

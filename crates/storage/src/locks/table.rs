@@ -350,6 +350,10 @@ impl LockTable {
         woken.iter().for_each(|w| w.wake());
         true
     }
+    /// Whether somebody waits for the tag.
+    pub(crate) fn is_waited_for(&self, tag: &LockTag) -> bool {
+        crate::lock(self.shard(tag)).get(tag).is_some_and(|entry| !entry.queue.is_empty())
+    }
     pub fn snapshot(&self) -> Vec<LockInfo> {
         let mut all = Vec::new();
         self.fast.each(|owner, tag, mode| all.push(LockInfo { tag, owner, mode, granted: true, fast: true }));

@@ -291,6 +291,15 @@ impl Transaction {
         let private = self.private.as_mut().map(|p| Arc::new(p.take_snapshot()));
         Snapshot { registered, csn, xid: self.xid, command: self.command, reader: self.reader.clone(), private }
     }
+    /// READ COMMITTED, while none of its snapshots lives: old versions may go until it takes the next one.
+    pub fn release_snapshot(&mut self) {
+        if self.isolation.keeps_snapshot() || self.xid != 0 {
+            return;
+        }
+        if let Some(r) = self.registered.take() {
+            self.unflushed = self.unflushed.max(r.unflushed.load(Relaxed));
+        }
+    }
     /// REPEATABLE READ, before the first snapshot: reads as of another transaction's. False: it is too late, or of
     /// another kind.
     pub fn adopt_snapshot(&mut self, other: &Snapshot) -> bool {

@@ -18,6 +18,9 @@ fn utf8(bytes: &[u8]) -> Result<&str> {
     }
     std::str::from_utf8(bytes).map_err(|e| bad(e.valid_up_to()))
 }
+fn refused(type_name: &str) -> Error {
+    Error::new(sqlstate::FEATURE_NOT_SUPPORTED, format!("cannot accept a value of type {type_name}"))
+}
 fn text_in(text: &str, _: i32, _: &EvalContext<'_>) -> Result<Datum> {
     shared::text(text).map(Datum::Text)
 }
@@ -164,6 +167,34 @@ pub(super) const TYPES: &[TypeDescriptor] = &[
         is_ordered: false,
         held_as: HeldAs::Itself,
         ..TEXTUAL
+    },
+    // Values of statistics objects: made by ANALYZE alone, and shown.
+    TypeDescriptor {
+        oid: PG_NDISTINCT,
+        input: |_, _, _| Err(refused("pg_ndistinct")),
+        receive: |_, _, _| Err(refused("pg_ndistinct")),
+        is_ordered: false,
+        is_hashed: false,
+        held_as: HeldAs::Itself,
+        ..TEXTUAL
+    },
+    TypeDescriptor {
+        oid: PG_DEPENDENCIES,
+        input: |_, _, _| Err(refused("pg_dependencies")),
+        receive: |_, _, _| Err(refused("pg_dependencies")),
+        is_ordered: false,
+        is_hashed: false,
+        held_as: HeldAs::Itself,
+        ..TEXTUAL
+    },
+    TypeDescriptor {
+        oid: PG_MCV_LIST,
+        input: |_, _, _| Err(refused("pg_mcv_list")),
+        receive: |_, _, _| Err(refused("pg_mcv_list")),
+        storage: P::Bytea,
+        is_ordered: false,
+        is_hashed: false,
+        ..PLAIN
     },
     TypeDescriptor { oid: REFCURSOR, held_as: HeldAs::Itself, ..TEXTUAL },
     TypeDescriptor {

@@ -4,7 +4,7 @@ use super::{SessionFn, SessionRowsFn};
 use kilndb_base::Oid;
 
 #[rustfmt::skip]
-pub(super) static FUNCTIONS: [(Oid, SessionFn); 302] = [
+pub(super) static FUNCTIONS: [(Oid, SessionFn); 303] = [
     (0, crate::host::functions::p0_current_of),
     (89, crate::host::functions::version),
     (315, crate::host::functions::pg_jit_available),
@@ -249,7 +249,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 302] = [
     (3352, crate::host::definitions::pg_get_partkeydef),
     (3403, crate::host::describe::pg_statistics_obj_is_visible),
     (3408, crate::host::definitions::pg_get_partition_constraintdef),
-    (3415, crate::host::functions::pg_get_statisticsobjdef),
+    (3415, crate::host::statistics_objects::pg_get_statisticsobjdef),
     (3424, crate::host::definitions::pg_partition_root),
     (3426, crate::host::statistics::pg_stat_get_db_checksum_failures),
     (3428, crate::host::statistics::pg_stat_get_db_checksum_last_failure),
@@ -278,7 +278,8 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 302] = [
     (5059, crate::host::functions::pg_current_xact_id),
     (5060, crate::host::functions::pg_current_xact_id_if_assigned),
     (6121, crate::host::functions::pg_relation_is_publishable),
-    (6174, crate::host::functions::pg_get_statisticsobjdef_columns),
+    (6173, crate::host::statistics_objects::pg_get_statisticsobjdef_expressions),
+    (6174, crate::host::statistics_objects::pg_get_statisticsobjdef_columns),
     (6185, crate::host::statistics::pg_stat_get_db_session_time),
     (6186, crate::host::statistics::pg_stat_get_db_active_time),
     (6187, crate::host::statistics::pg_stat_get_db_idle_in_transaction_time),
@@ -310,7 +311,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 302] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static ROWS: [(Oid, SessionRowsFn); 22] = [
+pub(super) static ROWS: [(Oid, SessionRowsFn); 23] = [
     (1371, crate::host::views::pg_lock_status),
     (1689, crate::host::views::aclexplode),
     (2022, crate::host::views::pg_stat_get_activity),
@@ -326,6 +327,7 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 22] = [
     (3322, crate::host::text_search::p3322_tsvector_unnest),
     (3423, crate::host::views::pg_partition_tree),
     (3425, crate::host::views::pg_partition_ancestors),
+    (3427, crate::host::statistics_objects::pg_mcv_list_items),
     (3713, crate::host::text_search::p3713_ts_token_type_byid),
     (3714, crate::host::text_search::p3714_ts_token_type_byname),
     (3715, crate::host::text_search::p3715_ts_parse_byid),

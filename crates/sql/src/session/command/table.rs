@@ -340,8 +340,14 @@ commands! {
         tag: ["ALTER TABLE"],
         handler: [unsupported("ALTER TABLE ALL IN TABLESPACE")],
     }
-    CreateStatsStmt(_) => DEFINITION { tag: ["CREATE STATISTICS"], handler: [unsupported("CREATE STATISTICS")] }
-    AlterStatsStmt(_) => DEFINITION { tag: ["ALTER STATISTICS"], handler: [unsupported("ALTER STATISTICS")] }
+    CreateStatsStmt(s) => DEFINITION {
+        tag: ["CREATE STATISTICS"],
+        handler: [define(d, call) d.create_statistics(s, call.runtime)],
+    }
+    AlterStatsStmt(s) => DEFINITION {
+        tag: ["ALTER STATISTICS"],
+        handler: [define(d, call) d.alter_statistics(s, call.runtime)],
+    }
 
     // Triggers, rules, policies.
     CreateTrigStmt(s) => DEFINITION {
@@ -632,6 +638,7 @@ fn altered(kind: O::Type) -> &'static str {
         O::OBJECT_TSPARSER => "ALTER TEXT SEARCH PARSER",
         O::OBJECT_TSTEMPLATE => "ALTER TEXT SEARCH TEMPLATE",
         O::OBJECT_EXTENSION => "ALTER EXTENSION",
+        O::OBJECT_STATISTIC_EXT => "ALTER STATISTICS",
         O::OBJECT_OPCLASS => "ALTER OPERATOR CLASS",
         O::OBJECT_OPFAMILY => "ALTER OPERATOR FAMILY",
         _ => "ALTER TABLE",
@@ -657,6 +664,7 @@ fn dropped(kind: O::Type) -> &'static str {
         O::OBJECT_TSPARSER => "DROP TEXT SEARCH PARSER",
         O::OBJECT_TSTEMPLATE => "DROP TEXT SEARCH TEMPLATE",
         O::OBJECT_EXTENSION => "DROP EXTENSION",
+        O::OBJECT_STATISTIC_EXT => "DROP STATISTICS",
         O::OBJECT_OPCLASS => "DROP OPERATOR CLASS",
         O::OBJECT_OPFAMILY => "DROP OPERATOR FAMILY",
         _ => "DROP",

@@ -5,14 +5,18 @@
 //!    What a transaction has counted goes into the part of its own worker ([`Statistics`]) when it ends, so no two
 //!    threads write to the same cache line.
 //! 2. A reader of the statistics adds up the workers' parts.
-//! 3. Counters begin with the server's start, or with their reset.
+//! 3. Counters begin with the cluster's first start, with one after a crash, or with their reset: an orderly stop keeps
+//!    them in a file ([`StoredStatistics`]).
 //!
 //! Must not know: plans, pages, how the figures are shown.
+
+mod stored;
 
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::sync::{Mutex, MutexGuard};
 use kilndb_catalog::temporary::is_temporary;
+pub use stored::StoredStatistics;
 
 /// The counters of one transaction for one relation (for an index: scans, entries read, rows fetched).
 #[derive(Clone, Copy, Default, Debug)]
@@ -94,8 +98,13 @@ impl Usage {
     pub fn emptied(&mut self, relation: Oid) {
         if let Some(usage) = self.of(relation) {
             usage.live = 0;
+            usage.modified = 0;
             usage.emptied = true;
         }
+    }
+    /// Leaves what was done to relations uncounted (track_counts = off).
+    pub fn forget_relations(&mut self) {
+        self.relations.clear();
     }
     pub fn dropped(&mut self, relation: Oid) {
         self.dropped.push(relation);
@@ -121,10 +130,13 @@ pub struct RelationTotals {
     pub last_scan: i64,
     pub last_vacuum: i64,
     pub last_analyze: i64,
+    pub last_autoanalyze: i64,
     pub vacuums: u64,
     pub analyzes: u64,
+    pub autoanalyzes: u64,
     pub vacuum_ms: f64,
     pub analyze_ms: f64,
+    pub autoanalyze_ms: f64,
 }
 
 #[derive(Clone, Copy, Default, Debug)]
@@ -147,6 +159,8 @@ pub struct DatabaseTotals {
 pub enum Maintenance {
     Vacuum,
     Analyze,
+    /// ANALYZE that nobody has asked for.
+    AutoAnalyze,
 }
 
 #[derive(Default)]
@@ -368,7 +382,7 @@ impl Statistics {
             let Some(totals) = part.relations.get_mut(&(database, relation)) else { return };
             match what {
                 Maintenance::Vacuum => totals.inserted_since_vacuum = 0,
-                Maintenance::Analyze => totals.modified_since_analyze = 0,
+                Maintenance::Analyze | Maintenance::AutoAnalyze => totals.modified_since_analyze = 0,
             }
             if rows.is_some() {
                 totals.usage.live = 0;
@@ -381,12 +395,30 @@ impl Statistics {
         let (last, count, ms) = match what {
             Maintenance::Vacuum => (&mut totals.last_vacuum, &mut totals.vacuums, &mut totals.vacuum_ms),
             Maintenance::Analyze => (&mut totals.last_analyze, &mut totals.analyzes, &mut totals.analyze_ms),
+            Maintenance::AutoAnalyze => {
+                (&mut totals.last_autoanalyze, &mut totals.autoanalyzes, &mut totals.autoanalyze_ms)
+            }
         };
         *last = now;
         *count += 1;
         *ms += took_ms;
     }
 
+    /// The relations of a database that were changed since their last ANALYZE.
+    pub fn changed_relations(&self, database: Oid) -> Vec<Oid> {
+        let mut changed: HashMap<Oid, i64> = HashMap::new();
+        self.each(|part| {
+            for ((_, relation), place) in part.relations.places.iter().filter(|((d, _), _)| *d == database) {
+                let modified = part.relations.totals[*place as usize].modified_since_analyze;
+                if modified != 0 {
+                    *changed.entry(*relation).or_default() += modified;
+                }
+            }
+        });
+        let mut changed: Vec<Oid> = changed.into_iter().filter(|(_, n)| *n > 0).map(|(oid, _)| oid).collect();
+        changed.sort_unstable();
+        changed
+    }
     pub fn relation(&self, database: Oid, relation: Oid) -> RelationTotals {
         let mut sum = RelationTotals::default();
         self.each(|part| part.relations.get(&(database, relation)).into_iter().for_each(|t| sum.merge(t)));
@@ -454,10 +486,13 @@ impl RelationTotals {
         self.last_scan = self.last_scan.max(other.last_scan);
         self.last_vacuum = self.last_vacuum.max(other.last_vacuum);
         self.last_analyze = self.last_analyze.max(other.last_analyze);
+        self.last_autoanalyze = self.last_autoanalyze.max(other.last_autoanalyze);
         self.vacuums += other.vacuums;
         self.analyzes += other.analyzes;
+        self.autoanalyzes += other.autoanalyzes;
         self.vacuum_ms += other.vacuum_ms;
         self.analyze_ms += other.analyze_ms;
+        self.autoanalyze_ms += other.autoanalyze_ms;
     }
 }
 
