@@ -25,8 +25,9 @@ use super::Definitions;
 use crate::client::Runtime;
 use crate::context::Block;
 use kilndb_base::{Oid, RelationId, Result};
+use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::{Index, Table, TableKind};
-use kilndb_storage::{ChangeWatch, LockMode, Snapshot, WaitPolicy, is_private};
+use kilndb_storage::{ChangeWatch, LockMode, LockTag, Snapshot, WaitPolicy, is_private};
 use kilndb_syntax::raw::{AlterTableType as A, ConstrType};
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
@@ -107,11 +108,14 @@ impl Definitions<'_> {
             return self.lock_for_ddl(table, full, runtime);
         }
         self.refuse_if_running(table, full)?;
-        // Who has a lock that only this one conflicts with, and not the one that the command is known for, is not waited
-        // for.
         let weak = LockMode::ShareUpdateExclusive;
         if !self.context_mut().lock_table(table.oid, weak, WaitPolicy::NoWait, runtime)? {
-            return self.lock_for_ddl(table, full, runtime);
+            // Who has a lock that this one alone conflicts with, and not the one that the command is known for, is not
+            // waited for.
+            if full == LockMode::Share && self.is_shared_alone(table.oid) {
+                return self.lock_for_ddl(table, full, runtime);
+            }
+            self.context_mut().lock_table(table.oid, weak, WaitPolicy::Wait, runtime)?;
         }
         let source = self.context_mut().table_by_oid(table.oid, runtime)?;
         if !self.may_be_online(&source, depth) {
@@ -126,6 +130,14 @@ impl Definitions<'_> {
             replaced: Vec::new(),
         });
         Ok(source)
+    }
+
+    /// Whether all who hold more than a writer's lock on the table hold SHARE.
+    fn is_shared_alone(&self, table: Oid) -> bool {
+        let tag = LockTag(RELATION_LOCK, u64::from(self.context().database.oid), u64::from(table));
+        let held = self.context().cluster.engine.locks_snapshot().into_iter();
+        held.filter(|lock| lock.granted && lock.tag == tag && lock.mode > LockMode::RowExclusive)
+            .all(|lock| lock.mode == LockMode::Share)
     }
 
     /// Whether a command about the table can be done beside others: by itself, not in a block whose later statements
