@@ -98,8 +98,10 @@ impl JoinSearch<'_, '_> {
         }
         let list = self.expressions(conditions);
         let (left_rels, right_rels) = (self.rels_of(left), self.rels_of(right));
-        let (of_right, of_left) = columns_of(&list).into_iter().partition(|c| right_rels.contains(&c.rel));
-        let (of_left, of_right) = (Layout(of_left), Layout(of_right));
+        // Columns of queries outside are of neither side.
+        let columns = columns_of(&list);
+        let of = |rels: &[u32]| Layout(columns.iter().copied().filter(|c| rels.contains(&c.rel)).collect());
+        let (of_left, of_right) = (of(&left_rels), of(&right_rels));
         let sides = JoinSides { left: &left_rels, right: &right_rels };
         let keys = self.planner.hash_keys(&list, &of_left, &of_right);
         let is_merged = |pair: &&(Expr, Expr)| {
