@@ -180,26 +180,34 @@ pub fn bind_node(
     Ok(bound)
 }
 
-/// EXPLAIN EXECUTE: what was prepared, to be explained as this statement says, for these values of its parameters if
-/// they are given.
+/// EXPLAIN EXECUTE: what was prepared, to be explained as this statement says.
 pub fn explained(
     x: &kilndb_syntax::nodes::ExplainStmt,
     source: &Arc<str>,
     bound: BoundStatement,
-    values: Option<&[kilndb_types::Datum]>,
     catalog: &dyn CatalogView,
 ) -> Result<BoundStatement> {
     let options = explain_options(&Binder::new(catalog, source.clone(), Vec::new()), x)?;
-    let (BoundStatement::Query(mut inner) | BoundStatement::Explain { mut inner, .. }) = bound;
-    inner.rewrite(&mut |e| {
+    let (BoundStatement::Query(inner) | BoundStatement::Explain { inner, .. }) = bound;
+    Ok(BoundStatement::Explain { options, inner })
+}
+
+/// The statement with values in the place of its parameters, of which `value_of` has the number (from 0); one without
+/// a value stays a parameter.
+pub fn with_values(
+    mut bound: BoundStatement,
+    value_of: &dyn Fn(u32) -> Result<Option<kilndb_types::Datum>>,
+) -> Result<BoundStatement> {
+    let (BoundStatement::Query(query) | BoundStatement::Explain { inner: query, .. }) = &mut bound;
+    query.rewrite(&mut |e| {
         if let ExprKind::Param(n) = &e.kind
-            && let Some(value) = values.and_then(|values| values.get(*n as usize))
+            && let Some(value) = value_of(*n)?
         {
-            e.kind = ExprKind::Const(value.clone());
+            e.kind = ExprKind::Const(value);
         }
         Ok(())
     })?;
-    Ok(BoundStatement::Explain { options, inner })
+    Ok(bound)
 }
 
 /// Binds as [`bind_node`] does a statement of a routine: its parameters are the variables that it uses.

@@ -46,6 +46,7 @@ mod semijoin;
 pub mod shown_text;
 mod sort;
 mod trigger;
+mod values;
 mod window;
 
 pub use bitmap::{Bitmap, InvertedAccess, InvertedCondition};
@@ -173,6 +174,7 @@ fn plan_in<'a>(
     collect_needed(&query, &mut needed, &mut uses);
     let verbose = explain.as_ref().is_some_and(|o| o.verbose);
     let planner = Planner { uses, verbose, eval, ..Planner::new(catalog, engine, needed, names) };
+    let values_may_simplify = values::decide_about(&query);
     let root = planner.plan_query(&query, 0)?;
     let (targets, tag, has_returning) = match &query.body {
         QueryBody::Dml(d) => {
@@ -254,6 +256,8 @@ fn plan_in<'a>(
         objects: Vec::new(),
         is_private: false,
         depends_on_values: planner.depends_on_values.get(),
+        values_may_simplify,
+        relations: planner.relations.into_inner().len(),
         reads_clock: false,
         places: Vec::new(),
         keeps_state,

@@ -92,6 +92,10 @@ pub struct Plan {
     pub is_private: bool,
     /// With other values of the parameters another plan may be better.
     pub depends_on_values: bool,
+    /// With known values of the parameters a condition or a LIMIT may become another one.
+    pub values_may_simplify: bool,
+    /// How many relations there were to find the best way for.
+    pub relations: usize,
     /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan:
     /// the same text means something else to others.
     pub reads_clock: bool,
@@ -795,6 +799,10 @@ impl Plan {
     /// Prefetches all parts of the plan at once. They are about to be read, each by way of the one before.
     pub fn fetch_ahead(&self) {
         self.parts.iter().for_each(|part| ahead::fetch_range(*part, PART_BYTES));
+    }
+    /// A plan for known values of the parameters may be a better one.
+    pub fn is_better_for_values(&self) -> bool {
+        self.depends_on_values || self.values_may_simplify
     }
     /// Is the plan a SELECT whose WITH queries change nothing?
     pub fn is_query(&self) -> bool {

@@ -227,10 +227,11 @@ impl Planner<'_> {
         if !q.locks.is_empty() {
             input = self.lock_rows(q, input)?;
         }
-        if q.limit.is_some() || q.offset.is_some() {
+        let (limit, offset) = (row_limit(q), rows_to_skip(q));
+        if limit.is_some() || offset.is_some() {
             let empty = Layout::default();
-            let one = |e: &Option<Expr>| e.as_ref().map(|e| self.compile(e, &empty)).transpose();
-            let (limit, offset) = (one(&q.limit)?, one(&q.offset)?);
+            let one = |e: Option<&Expr>| e.map(|e| self.compile(e, &empty)).transpose();
+            let (limit, offset) = (one(limit)?, one(offset)?);
             let ties = if q.with_ties { Some(self.sort_specs(&order, &input.layout)?) } else { None };
             let width = input.layout.0.len();
             let rows = match q.limit.as_ref().and_then(|e| e.as_const()) {
@@ -574,6 +575,17 @@ fn shallow(q: &Query, distinct: Distinct) -> Query {
         filter: if q.locks.is_empty() { None } else { q.filter.clone() },
         ..Query::default()
     }
+}
+
+/// LIMIT, if there is one: LIMIT NULL is none.
+fn row_limit(q: &Query) -> Option<&Expr> {
+    q.limit.as_ref().filter(|e| q.with_ties || !e.as_const().is_some_and(kilndb_types::Datum::is_null))
+}
+
+/// OFFSET, if it leaves any row out.
+fn rows_to_skip(q: &Query) -> Option<&Expr> {
+    use kilndb_types::Datum;
+    q.offset.as_ref().filter(|e| !matches!(e.as_const(), Some(Datum::Null | Datum::Int8(0))))
 }
 
 /// How many rows of a query are wanted: those of LIMIT and OFFSET; infinitely many without LIMIT.

@@ -515,7 +515,12 @@ impl Planner<'_> {
     pub(super) fn predicate_implied(&self, rel: &Rel, table: &Table, index: &Index, preds: &[Expr]) -> Result<bool> {
         let Some(sql) = &index.predicate_sql else { return Ok(true) };
         let predicate = super::rewrite::canonical(self.index_sql(sql, rel.id, table)?);
-        Ok(kilndb_bind::implies(self.catalog, preds, &predicate))
+        let is_implied = kilndb_bind::implies(self.catalog, preds, &predicate);
+        if !is_implied && preds.iter().any(super::values::has_parameter) {
+            // A value may be one that the predicate admits.
+            self.depends_on_values.set(true);
+        }
+        Ok(is_implied)
     }
 }
 

@@ -2,7 +2,6 @@
 //! CURSOR), as they were when it began: plans get values in the place of parameters.
 
 use kilndb_base::{Error, Result};
-use kilndb_bind::ir::{BoundStatement, ExprKind};
 use kilndb_bind::variables::{Variable, VariableConflict, VariableScope};
 use kilndb_catalog::routine::TupleDescriptor;
 use kilndb_types::Datum;
@@ -39,22 +38,4 @@ impl VariableScope for HeldVariables {
         let found = self.values.iter().find(|v| v.0 == variable);
         found.map(|v| v.1.clone()).ok_or_else(|| Error::internal("a variable without a value"))
     }
-}
-
-/// Puts values in the place of parameters.
-pub(crate) fn with_values(
-    mut bound: BoundStatement,
-    used: &[Variable],
-    held: &HeldVariables,
-) -> Result<BoundStatement> {
-    let (BoundStatement::Query(query) | BoundStatement::Explain { inner: query, .. }) = &mut bound;
-    query.rewrite(&mut |e| {
-        if let ExprKind::Param(n) = &e.kind
-            && let Some(v) = used.get(*n as usize)
-        {
-            e.kind = ExprKind::Const(held.value(v.number)?);
-        }
-        Ok(())
-    })?;
-    Ok(bound)
 }

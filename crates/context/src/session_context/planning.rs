@@ -8,6 +8,7 @@ use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::engine_query::{EngineQuery, insert_rows};
 use kilndb_bind::ir::{BoundStatement, LockStrength};
 use kilndb_bind::lifting::Lifting;
+use kilndb_bind::variables::VariableScope;
 use kilndb_catalog::changes::PlanDependencies;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::temporary::is_temporary;
@@ -23,7 +24,6 @@ use kilndb_types::{Datum, EvalContext};
 pub struct Explained<'a> {
     pub statement: &'a nodes::ExplainStmt,
     pub source: &'a Arc<str>,
-    pub values: Option<&'a [Datum]>,
 }
 
 /// What a plan is wanted of.
@@ -35,6 +35,8 @@ pub struct PlanRequest<'a> {
     /// Literals become parameters.
     pub lifting: Option<&'a Lifting>,
     pub explained: Option<Explained<'a>>,
+    /// The plan is wanted for these values of the parameters alone.
+    pub values: Option<&'a [Datum]>,
     /// The rows are to tell where they are, for cursors.
     pub tells_places: bool,
     /// The rows are to be entered in this table.
@@ -49,6 +51,7 @@ impl<'a> PlanRequest<'a> {
             declared_types: &[],
             lifting: None,
             explained: None,
+            values: None,
             tells_places: false,
             insert_into: None,
         }
@@ -180,7 +183,8 @@ impl SessionContext {
         asked: &PlanDependencies,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
-        let PlanRequest { node, source, declared_types, lifting, explained, tells_places, insert_into } = *request;
+        let PlanRequest { node, source, declared_types, lifting, explained, values, tells_places, insert_into } =
+            *request;
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let mut host = environment.host();
@@ -192,12 +196,16 @@ impl SessionContext {
                 let variables = kilndb_bind::variables::Variables::new(&**held);
                 let bound =
                     kilndb_bind::bind_with_variables(node, source.clone(), &host.reader, &variables, Some(&eval))?;
-                super::held::with_values(bound, &variables.used(), held)?
+                let used = variables.used();
+                kilndb_bind::with_values(bound, &|n| used.get(n as usize).map(|v| held.value(v.number)).transpose())?
             }
             None => kilndb_bind::bind_node(node, source.clone(), &host.reader, &mut param_types, lifting, Some(&eval))?,
         };
+        if let Some(values) = values {
+            bound = kilndb_bind::with_values(bound, &|n| Ok(values.get(n as usize).cloned()))?;
+        }
         if let Some(by) = explained {
-            bound = kilndb_bind::explained(by.statement, by.source, bound, by.values, &host.reader)?;
+            bound = kilndb_bind::explained(by.statement, by.source, bound, &host.reader)?;
         }
         if let Some(table) = insert_into {
             bound = insert_rows(bound, table, &host.reader)?;

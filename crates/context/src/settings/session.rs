@@ -2,7 +2,7 @@
 
 use super::registry::{Context, Definition, check_value, definition, definitions, show_value};
 use super::table::{Effect, SETTINGS, STATEMENT_MEM_LIMIT, TRIGRAM_SIMILARITY, TRIGRAM_STRICT_WORD, TRIGRAM_WORD};
-use super::{LogSwitches, ServerSettings, unrecognized};
+use super::{LogSwitches, PlanCacheMode, ServerSettings, unrecognized};
 use kilndb_base::hash::{HashMap, HashMapExt, HashSet, HashSetExt};
 use kilndb_base::{Error, Result, sqlstate};
 use kilndb_catalog::PlannerSettings;
@@ -82,6 +82,7 @@ pub struct SessionSettings {
     /// Equal for sessions whose literals are read alike, and whose statements are planned alike.
     pub format_fingerprint: u64,
     pub switches: PlannerSettings,
+    pub plan_cache_mode: PlanCacheMode,
     pub synchronous_commit: bool,
     pub track_counts: bool,
     pub commit_delay: CommitDelay,
@@ -124,6 +125,7 @@ impl SessionSettings {
             format: FormatSettings::default(),
             format_fingerprint: 0,
             switches: PlannerSettings::default(),
+            plan_cache_mode: PlanCacheMode::default(),
             synchronous_commit: true,
             track_counts: true,
             commit_delay: CommitDelay::default(),

@@ -5,6 +5,7 @@
 //! here. A setting of our own has all its facts here.
 
 use super::checks;
+use super::plan_cache_mode::PlanCacheMode;
 use super::registry::{Context, Definition, Kind};
 use super::session::{SessionSettings, isolation_name, parse_search_path};
 use kilndb_base::Result;
@@ -226,6 +227,7 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     format("bytea_output"),
     format("array_nulls"),
     // Plans.
+    setting("plan_cache_mode").effect(|s, v| s.plan_cache_mode = PlanCacheMode::of_setting(v)),
     setting("enable_seqscan").effect(|s, v| s.planner_settings().seqscan = is_on(v)),
     setting("enable_indexscan").effect(|s, v| s.planner_settings().indexscan = is_on(v)),
     setting("enable_bitmapscan").effect(|s, v| s.planner_settings().bitmapscan = is_on(v)),

@@ -26,7 +26,7 @@ use kilndb_types::{Datum, oids};
 
 /// The number of distinct values of which nothing is known.
 const DISTINCT_DEFAULT: f64 = 200.0;
-/// A most common value that is so many times as frequent as the average one makes a plan depend on the value.
+/// A value that is so many times as frequent as the average one, or as rare, makes a plan depend on the value.
 const OUTSTANDING: f64 = 4.0;
 
 /// What is known of a relation of the statement while it is planned.
@@ -75,11 +75,15 @@ impl Variable {
         };
         distinct.round().min(rows).min(self.most_distinct).max(1.0)
     }
-    /// Is some value so frequent that it deserves a plan of its own?
+    /// Is some value so frequent, or so rare, that it deserves a plan of its own?
     fn has_outstanding_values(&self) -> bool {
         let Some(s) = self.statistics.as_ref().filter(|_| !self.is_unique) else { return false };
         let average = (1.0 - self.null_fraction()) / self.distinct();
-        s.frequencies.first().is_some_and(|most| *most > OUTSTANDING * average)
+        let most = s.frequencies.first().is_some_and(|most| *most > OUTSTANDING * average);
+        let least = s.frequencies.last().is_some_and(|least| OUTSTANDING * least < average);
+        let others = self.distinct() - s.common.len() as f64;
+        let rest = 1.0 - s.frequencies.iter().sum::<f64>() - self.null_fraction();
+        most || least || others >= 1.0 && OUTSTANDING * rest < average * others
     }
     fn has_histogram(&self) -> bool {
         self.statistics.as_ref().is_some_and(|s| !s.histogram.is_empty() || !s.common.is_empty())

@@ -199,6 +199,11 @@ impl Planner<'_> {
                 };
                 if &*f.name == "<>" { 1.0 - share - self.null_share(e) } else { share }
             }
+            // The beginning of a known pattern may be a range of an index.
+            (_, "~~" | "~~*" | "~" | "~*" | "^@") if f.operator != 0 => {
+                self.value_of(e, true);
+                self.observed_selectivity(rel, e).unwrap_or_else(|| default_of(&f.name, true))
+            }
             _ => self.observed_selectivity(rel, e).unwrap_or_else(|| default_of(&f.name, f.operator != 0)),
         }
     }

@@ -25,6 +25,7 @@ mod statement;
 mod text;
 mod trigger;
 pub(crate) mod types;
+mod value_plans;
 pub mod variable_expression;
 
 pub(crate) use cache::RoutinesByDatabase;

@@ -12,6 +12,7 @@ use super::text::{SELECT, UPDATE, in_text};
 use super::variable_expression::{self, VariableExpression};
 use crate::client::Runtime;
 use crate::context::SessionContext;
+use crate::session::plan_choice::ValuePlanCosts;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, PoisonError};
 use kilndb_base::{Error, Oid, Result};
@@ -47,6 +48,17 @@ pub(super) struct SpiPlan {
     pub(super) quick: Option<IntegerExpression>,
     pub(super) direct: Option<VariableExpression>,
     pub(super) row: Option<Arc<TupleDescriptor>>,
+    /// Made for the values that the variables had.
+    pub(super) is_for_values: bool,
+}
+
+/// What a statement's plan is wanted for.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PlanKind {
+    /// Its rows are to tell where they are, for CURRENT OF.
+    pub(super) tells_places: bool,
+    /// It is for the values that the variables have now.
+    pub(super) for_values: bool,
 }
 
 /// An expression without a query around it.
@@ -73,10 +85,17 @@ pub(super) struct Epoch {
 pub(super) struct CachedPlan {
     pub(super) epoch: Epoch,
     pub(super) plan: Arc<SpiPlan>,
+    pub(super) value_plans: ValuePlanCosts,
     /// Room for evaluating it.
     pub(super) run: Option<Box<RunState>>,
     /// An execution that has ended, to be run again.
     pub(super) execution: Option<Box<Execution>>,
+}
+
+impl CachedPlan {
+    fn new(epoch: Epoch, plan: Arc<SpiPlan>) -> CachedPlan {
+        CachedPlan { epoch, plan, value_plans: ValuePlanCosts::default(), run: None, execution: None }
+    }
 }
 
 /// The plans that a session's routines have used.
@@ -137,11 +156,10 @@ impl RoutinePlans {
         }
     }
 
-    /// `tells_places`: its rows are to tell where they are, for CURRENT OF.
     pub(super) fn make_plan(
         prepared: &SpiPrepared,
         scope: &dyn VariableScope,
-        tells_places: bool,
+        kind: PlanKind,
         context: &mut SessionContext,
         runtime: &dyn Runtime,
     ) -> Result<Arc<SpiPlan>> {
@@ -149,7 +167,7 @@ impl RoutinePlans {
             return Ok(Arc::default());
         }
         context.plan_or_lock(runtime, |context, asked| {
-            Self::make_plan_at_once(prepared, scope, (tells_places, asked), context, runtime)
+            Self::make_plan_at_once(prepared, scope, (kind, asked), context, runtime)
         })
     }
 
@@ -157,7 +175,7 @@ impl RoutinePlans {
     fn make_plan_at_once(
         prepared: &SpiPrepared,
         scope: &dyn VariableScope,
-        (tells_places, asked): (bool, &PlanDependencies),
+        (wanted, asked): (PlanKind, &PlanDependencies),
         context: &mut SessionContext,
         runtime: &dyn Runtime,
     ) -> Result<Arc<SpiPlan>> {
@@ -189,7 +207,12 @@ impl RoutinePlans {
             _ => kilndb_bind::bind_with_variables(node, source, &host.reader, &variables, Some(&eval)),
         };
         let mut bound = bound.map_err(in_own_text)?;
-        let places = if tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
+        if wanted.for_values {
+            let used = variables.used();
+            bound =
+                kilndb_bind::with_values(bound, &|n| used.get(n as usize).map(|v| scope.checked_value(v)).transpose())?;
+        }
+        let places = if wanted.tells_places { kilndb_bind::current_of::add_places(&mut bound) } else { Vec::new() };
         let expression = match &bound {
             ir::BoundStatement::Query(q) => only_expression(q),
             _ => None,
@@ -218,7 +241,8 @@ impl RoutinePlans {
             .filter(|s| s.is_of_moment && is_timeless && !of_settings)
             .and_then(|s| VariableExpression::of(&s.expr, &uses, s.type_oid, s.typmod));
         let row = row_of_plan(&plan);
-        Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, direct, row }))
+        let is_for_values = wanted.for_values;
+        Ok(Arc::new(SpiPlan { plan: Some(plan), catalog_version, uses, simple, quick, direct, row, is_for_values }))
     }
 
     /// The plan as things are now.
@@ -247,7 +271,7 @@ impl RoutinePlans {
         let plan = match may_use {
             Some(s) => s.plan,
             None => {
-                let plan = Self::make_plan(prepared, scope, false, context, runtime)?;
+                let plan = Self::make_plan(prepared, scope, PlanKind::default(), context, runtime)?;
                 if !context.catalogs.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_clock) {
                     let shared = SharedPlan {
                         catalog_version: epoch.catalog_version,
@@ -263,7 +287,7 @@ impl RoutinePlans {
         if self.statements.len() >= PLANS_MAX {
             self.statements.clear();
         }
-        self.statements.insert(prepared.id, CachedPlan { epoch, plan: plan.clone(), run: None, execution: None });
+        self.statements.insert(prepared.id, CachedPlan::new(epoch, plan.clone()));
         Ok(plan)
     }
 
@@ -335,7 +359,7 @@ impl RoutinePlans {
             None => SpiPlan::default(),
         };
         let plan = planned.plan.clone();
-        self.conversions.insert(key, CachedPlan { epoch, plan: Arc::new(planned), run: None, execution: None });
+        self.conversions.insert(key, CachedPlan::new(epoch, Arc::new(planned)));
         Ok(plan)
     }
 

@@ -7,7 +7,7 @@
 
 use super::collect::Collector;
 use super::integer_expression::{IntegerExpression, VariableValues};
-use super::plans::{RoutinePlans, SharedPlan, SpiPlan};
+use super::plans::{PlanKind, RoutinePlans, SharedPlan, SpiPlan};
 use super::spi::*;
 use super::text::{in_text, parse};
 use super::variable_expression::{Stop, VariableExpression};
@@ -217,11 +217,14 @@ impl Spi<'_> {
         let mut planned = self.session.routines.plans.plan(&mut self.session.context, prepared, scope, self.runtime)?;
         // Rows that are locked may be named by CURRENT OF. (A cursor that only reads is not planned again for that.)
         if planned.plan.as_ref().is_some_and(|p| !p.is_read_only && p.command == "SELECT") {
-            planned = RoutinePlans::make_plan(prepared, scope, true, &mut self.session.context, self.runtime)?;
+            let kind = PlanKind { tells_places: true, ..PlanKind::default() };
+            planned = RoutinePlans::make_plan(prepared, scope, kind, &mut self.session.context, self.runtime)?;
         }
-        let plan = planned
-            .plan
-            .clone()
+        if let Some(generic) = &planned.plan {
+            self.session.context.lock_tables(generic, self.runtime)?;
+        }
+        let plan = self
+            .choose_plan(prepared, &planned, scope)?
             .ok_or_else(|| Error::new(sqlstate::INVALID_CURSOR_DEFINITION, "cannot open utility query as cursor"))?;
         Ok((plan, values_of(&planned.uses, scope)?))
     }
@@ -256,7 +259,9 @@ impl Spi<'_> {
         limit: u64,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        let Some(plan) = &planned.plan else { return Err(Error::internal("a plan vanished")) };
+        let Some(plan) = &self.choose_plan(prepared, planned, scope)? else {
+            return Err(Error::internal("a plan vanished"));
+        };
         // Whoever runs the same statement meanwhile (recursion) finds none.
         let mut execution = match self.session.routines.plans.statements.get_mut(&prepared.id) {
             Some(known) => known.execution.take().filter(|e| Arc::ptr_eq(e.plan(), plan)),
@@ -390,7 +395,8 @@ impl Spi<'_> {
         limit: u64,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
-        let prepared = self.session.find_prepared(s.name().unwrap_or(""))?;
+        let name = s.name().unwrap_or("");
+        let prepared = self.session.find_prepared(name)?;
         let params = self.session.evaluate_arguments(s, source, &prepared.param_types.clone(), self.runtime)?;
         let Some(inner) = &prepared.statement else {
             return Ok(Outcome { command: Command::Utility, processed: 0, row: None });
@@ -398,7 +404,7 @@ impl Spi<'_> {
         if !crate::session::is_plannable(&inner.node()) {
             return self.run_command(&inner.clone(), &NoVariables, limit, sink);
         }
-        let plan = prepared.plan_in(&mut self.session.context, self.runtime)?;
+        let plan = self.session.choose_plan(name, &prepared, &params, self.runtime)?.plan;
         let processed = self.run_plan(&plan, &params, limit, sink)?;
         Ok(Outcome { command: command_of(&inner.node()), processed, row: row_of_plan(&plan) })
     }
@@ -462,7 +468,9 @@ impl Spi<'_> {
             if matches!(prepared.statement.node(), Node::TransactionStmt(_)) {
                 return Err(Error::unsupported("EXECUTE of transaction commands is not implemented"));
             }
-            let planned = RoutinePlans::make_plan(&prepared, &scope, false, &mut self.session.context, self.runtime)?;
+            // It runs but once.
+            let kind = PlanKind { for_values: true, ..PlanKind::default() };
+            let planned = RoutinePlans::make_plan(&prepared, &scope, kind, &mut self.session.context, self.runtime)?;
             outcome = self.run_planned(&prepared, &planned, &scope, limit, sink)?;
         }
         Ok(outcome)
@@ -543,7 +551,7 @@ impl Spi<'_> {
                 else {
                     return Ok(None);
                 };
-                let plan = prepared.plan_in(&mut self.session.context, self.runtime)?;
+                let plan = self.session.choose_plan(name, &prepared, &params, self.runtime)?.plan;
                 let processed = self.run_plan(&plan, &params, limit, sink)?;
                 Ok(Some(Outcome { command: command_of_plan(&plan), processed, row: row_of_plan(&plan) }))
             }
@@ -585,6 +593,10 @@ impl Spi<'_> {
         self.hold_snapshot()?;
         let mut sink = OneRow::default();
         let params = values_of(&planned.uses, scope)?;
+        self.session.context.lock_tables(plan, self.runtime)?;
+        let Some(plan) = &self.choose_plan(prepared, &planned, scope)? else {
+            return Err(Error::internal("a plan vanished"));
+        };
         let done = self.run_plan(plan, &params, 2, &mut sink);
         done.map_err(|mut e| {
             if planned.simple.is_none() {

@@ -234,9 +234,8 @@ impl Session {
             return Err(missing(name));
         };
         if let PortalState::Ready { version } = portal.state {
-            if let Some(again) = self
-                .context
-                .lock_or_replan(&plan, version, runtime, |context| portal.prepared.plan_in(context, runtime))?
+            if let Some(again) =
+                self.context.lock_or_replan(&plan, version, runtime, |context| portal.plan_again(context, runtime))?
             {
                 plan = again;
             }

@@ -5,7 +5,7 @@ use super::command::{is_plannable, may_run_when_failed};
 use super::kept_rows::KeptRows;
 use super::logging::LoggedStep;
 use super::portal::{Portal, PortalState};
-use super::prepared::{CacheKey, Prepared, row_columns};
+use super::prepared::{CacheKey, ChosenPlan, Prepared, row_columns};
 use super::run::PlanRun;
 use super::run::{Format, SinkMaker, check_parameter_count, check_result_formats, command_tag, describe, known_format};
 use crate::client::{Client, Runtime};
@@ -99,6 +99,19 @@ impl Session {
         })
     }
 
+    /// The plan for an execution of the statement of that name with these values of its parameters.
+    pub(crate) fn choose_plan(
+        &mut self,
+        name: &str,
+        prepared: &Prepared,
+        values: &[Datum],
+        runtime: &dyn Runtime,
+    ) -> Result<ChosenPlan> {
+        let chosen = prepared.plan_for(values, &mut self.context, runtime)?;
+        self.statements.prepared.count(name, chosen.is_for_values);
+        Ok(chosen)
+    }
+
     pub fn bind(&mut self, request: &BindRequest<'_>, runtime: &dyn Runtime, _client: &mut dyn Client) -> Result<()> {
         let prepared = self.find_prepared(request.statement)?;
         self.note_command("BIND", runtime);
@@ -126,7 +139,7 @@ impl Session {
             self.context.begin_statement(runtime)?;
             self.context.fix_snapshot(runtime)?;
             params = self.decode_params(&prepared, request, runtime)?;
-            let planned = prepared.plan_in(&mut self.context, runtime)?;
+            let planned = self.choose_plan(request.statement, &prepared, &params, runtime)?.plan;
             if let Some(columns) = row_columns(&planned) {
                 check_result_formats(request.result_formats, columns)?;
             }
@@ -303,7 +316,7 @@ impl Session {
             PortalState::Ready { version } => {
                 if let Some(again) = self
                     .context
-                    .lock_or_replan(plan, version, runtime, |context| portal.prepared.plan_in(context, runtime))?
+                    .lock_or_replan(plan, version, runtime, |context| portal.plan_again(context, runtime))?
                 {
                     *plan = again;
                 }

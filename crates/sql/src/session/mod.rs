@@ -17,6 +17,7 @@ mod kept_rows;
 mod logging;
 mod named;
 mod notifications;
+pub(crate) mod plan_choice;
 mod portal;
 mod prepared;
 mod reported;

@@ -1,7 +1,7 @@
 //! A session's prepared statements by name.
 //!
 //! Invariants
-//! 1. `last` is one of `named`, or nothing.
+//! 1. `last` is one of `named`, or nothing; what it counts is added to that one before another takes its place.
 
 use super::prepared::Prepared;
 use kilndb_base::hash::HashMap;
@@ -22,9 +22,38 @@ impl ShortName {
         bytes.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
         Some(ShortName { length: u8::try_from(name.len()).ok()?, bytes })
     }
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or("")
+    }
     fn is(&self, name: &str) -> bool {
         self.bytes.get(..usize::from(self.length)) == Some(name.as_bytes())
     }
+}
+
+/// How often a statement ran by the plan for all values of its parameters, and by plans for its values.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct PlanRuns {
+    pub generic: u64,
+    pub custom: u64,
+}
+
+impl PlanRuns {
+    fn add(&mut self, other: PlanRuns) {
+        self.generic += other.generic;
+        self.custom += other.custom;
+    }
+}
+
+struct NamedStatement {
+    prepared: Arc<Prepared>,
+    runs: PlanRuns,
+}
+
+struct LastUsed {
+    name: ShortName,
+    prepared: Arc<Prepared>,
+    /// Those that [`NamedStatement::runs`] does not have yet.
+    runs: PlanRuns,
 }
 
 /// The unnamed one and the one used last are found without a hash, in memory that the session touches anyway: with
@@ -32,8 +61,22 @@ impl ShortName {
 #[derive(Default)]
 struct Names {
     unnamed: Option<Arc<Prepared>>,
-    named: HashMap<String, Arc<Prepared>>,
-    last: Option<(ShortName, Arc<Prepared>)>,
+    named: HashMap<String, NamedStatement>,
+    last: Option<LastUsed>,
+}
+
+impl Names {
+    /// Adds to a statement's runs, if there is one of that name.
+    fn add_runs(&mut self, name: &str, runs: PlanRuns) {
+        if let Some(known) = self.named.get_mut(name) {
+            known.runs.add(runs);
+        }
+    }
+    fn forget_last(&mut self) {
+        if let Some(last) = self.last.take() {
+            self.add_runs(last.name.text(), last.runs);
+        }
+    }
 }
 
 /// Functions prepare and forget statements while the statement that calls them runs.
@@ -50,14 +93,26 @@ impl PreparedByName {
         if name.is_empty() {
             return names.unnamed.clone();
         }
-        if let Some((last, prepared)) = &names.last
-            && last.is(name)
+        if let Some(last) = &names.last
+            && last.name.is(name)
         {
-            return Some(prepared.clone());
+            return Some(last.prepared.clone());
         }
-        let prepared = names.named.get(name)?.clone();
-        names.last = ShortName::new(name).map(|short| (short, prepared.clone()));
+        let prepared = names.named.get(name)?.prepared.clone();
+        names.forget_last();
+        let last = |name| LastUsed { name, prepared: prepared.clone(), runs: PlanRuns::default() };
+        names.last = ShortName::new(name).map(last);
         Some(prepared)
+    }
+    /// An execution of the statement has taken a plan for its values, or the one for all.
+    pub fn count(&self, name: &str, is_for_values: bool) {
+        let mut names = self.0.borrow_mut();
+        let run = PlanRuns { generic: u64::from(!is_for_values), custom: u64::from(is_for_values) };
+        match &mut names.last {
+            Some(last) if last.name.is(name) => last.runs.add(run),
+            _ if name.is_empty() => {}
+            _ => names.add_runs(name, run),
+        }
     }
     /// In place of one of that name.
     pub fn insert(&self, name: &str, prepared: Arc<Prepared>) {
@@ -65,8 +120,8 @@ impl PreparedByName {
         if name.is_empty() {
             names.unnamed = Some(prepared);
         } else {
-            names.named.insert(name.to_string(), prepared);
-            names.last = None;
+            names.forget_last();
+            names.named.insert(name.to_string(), NamedStatement { prepared, runs: PlanRuns::default() });
         }
     }
     pub fn remove(&self, name: &str) {
@@ -74,14 +129,16 @@ impl PreparedByName {
         if name.is_empty() {
             names.unnamed = None;
         } else {
+            names.forget_last();
             names.named.remove(name);
-            names.last = None;
         }
     }
     pub fn clear(&self) {
         self.0.take();
     }
-    pub fn named(&self) -> Vec<(String, Arc<Prepared>)> {
-        self.0.borrow().named.iter().map(|(name, prepared)| (name.clone(), prepared.clone())).collect()
+    pub fn named(&self) -> Vec<(String, Arc<Prepared>, PlanRuns)> {
+        let mut names = self.0.borrow_mut();
+        names.forget_last();
+        names.named.iter().map(|(name, known)| (name.clone(), known.prepared.clone(), known.runs)).collect()
     }
 }

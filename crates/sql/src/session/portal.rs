@@ -2,6 +2,9 @@
 
 use super::kept_rows::KeptRows;
 use super::prepared::Prepared;
+use crate::client::Runtime;
+use crate::context::SessionContext;
+use kilndb_base::Result;
 use kilndb_base::hash::HashMap;
 use kilndb_exec::Execution;
 use kilndb_plan::Plan;
@@ -42,6 +45,10 @@ pub(crate) enum PortalState {
 }
 
 impl Portal {
+    /// A plan for the portal's values, as the definitions are now.
+    pub fn plan_again(&self, context: &mut SessionContext, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        Ok(self.prepared.plan_for(&self.params, context, runtime)?.plan)
+    }
     /// WITH HOLD cursors outlive their transaction once their rows are stored.
     pub fn holds(&self) -> bool {
         self.cursor.as_ref().is_some_and(|c| c.is_held())

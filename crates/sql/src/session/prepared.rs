@@ -1,15 +1,18 @@
 //! Prepared statements: parsed once, planned once per catalog version, shared between sessions.
 
 use super::command::{is_plannable, may_run_when_failed};
+use super::plan_choice::ValuePlanCosts;
 use crate::client::Runtime;
 use crate::context::{Explained, PlanRequest, SessionContext};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_context::settings::PlanCacheMode;
 use kilndb_plan::Plan;
 use kilndb_plan::node::OutputColumn;
 use kilndb_syntax::Statement;
+use kilndb_types::Datum;
 use std::hash::BuildHasher;
 
 /// A named or unnamed statement. Without a statement it is the empty query.
@@ -38,7 +41,16 @@ struct Planned {
     path: Arc<[Oid]>,
     /// Of the temporary objects, for a plan that uses any.
     generation: u64,
+    /// For all values of the parameters.
     plan: Arc<Plan>,
+    value_plans: ValuePlanCosts,
+}
+
+/// The plan that an execution takes.
+pub(crate) struct ChosenPlan {
+    pub plan: Arc<Plan>,
+    /// It was made for the values of this execution.
+    pub is_for_values: bool,
 }
 
 /// Prepared statements by text, shared by all sessions: parsing, binding and planning happen once per text and catalog
@@ -178,7 +190,37 @@ impl Prepared {
         Ok(self)
     }
 
-    /// The plan, made anew if the catalogs have changed.
+    /// The plan for an execution with these values of the parameters.
+    pub(crate) fn plan_for(
+        &self,
+        values: &[Datum],
+        context: &mut SessionContext,
+        runtime: &dyn Runtime,
+    ) -> Result<ChosenPlan> {
+        let generic = self.plan_in(context, runtime)?;
+        if !self.prefers_values(&generic, context) {
+            return Ok(ChosenPlan { plan: generic, is_for_values: false });
+        }
+        let statement = self.statement()?;
+        let plan =
+            self.plan_again(&PlanRequest { values: Some(values), ..self.request(&statement) }, context, runtime)?;
+        let cpu_operator_cost = context.settings.switches.costs.cpu_operator;
+        if let Some(known) = &mut *self.planned.lock().unwrap_or_else(|e| e.into_inner()) {
+            known.value_plans.note(&plan, cpu_operator_cost);
+        }
+        Ok(ChosenPlan { plan, is_for_values: true })
+    }
+
+    fn prefers_values(&self, generic: &Plan, context: &SessionContext) -> bool {
+        let mode = context.settings.plan_cache_mode;
+        if generic.param_types.is_empty() || mode == PlanCacheMode::Auto && !generic.is_better_for_values() {
+            return false;
+        }
+        let known = self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.value_plans);
+        known.unwrap_or_default().prefer_values(generic, mode)
+    }
+
+    /// The plan for all values, made anew if the catalogs have changed.
     pub(crate) fn plan_in(&self, context: &mut SessionContext, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
         if let Some(known) = &mut *self.planned.lock().unwrap_or_else(|e| e.into_inner())
             && !context.catalogs.has_ddl
@@ -192,9 +234,24 @@ impl Prepared {
         }
         let statement = self.statement()?;
         let catalog_version = context.database.version();
-        let plan = context.plan_with(&self.request(&statement), runtime)?;
-        self.refuse_other_result(&plan)?;
+        let plan = self.plan_again(&self.request(&statement), context, runtime)?;
         self.remember(plan.clone(), catalog_version, context);
+        Ok(plan)
+    }
+
+    fn plan_again(
+        &self,
+        request: &PlanRequest<'_>,
+        context: &mut SessionContext,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
+        let made = context.plan_with(request, runtime).map_err(|mut e| {
+            // It would be one in the text of PREPARE; the client looks at that of EXECUTE.
+            e.0.position.take_if(|_| self.from_sql);
+            e
+        });
+        let plan = made?;
+        self.refuse_other_result(&plan)?;
         Ok(plan)
     }
 
@@ -202,11 +259,12 @@ impl Prepared {
     pub(super) fn plan_to_explain(
         &self,
         by: Explained<'_>,
+        values: Option<&[Datum]>,
         context: &mut SessionContext,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
         let statement = self.statement()?;
-        context.plan_with(&PlanRequest { explained: Some(by), ..self.request(&statement) }, runtime)
+        context.plan_with(&PlanRequest { explained: Some(by), values, ..self.request(&statement) }, runtime)
     }
 
     /// As [`SessionContext::fits_temporary`], of what another session has prepared.
@@ -222,7 +280,7 @@ impl Prepared {
         if !context.catalogs.has_ddl && is_for_all {
             let (path, generation) = (context.search_path(), context.shared.temporary.generation());
             *self.planned.lock().unwrap_or_else(|e| e.into_inner()) =
-                Some(Planned { catalog_version, path, generation, plan });
+                Some(Planned { catalog_version, path, generation, plan, value_plans: ValuePlanCosts::default() });
         }
     }
 

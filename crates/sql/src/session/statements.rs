@@ -21,10 +21,10 @@ impl NamedStatements for ClientStatements {
     fn prepared_rows(&self) -> Vec<Vec<Datum>> {
         let types = |list: &[Oid]| array(oids::REGTYPE, list.iter().map(|t| Datum::Oid(*t)).collect());
         let mut named = self.prepared.named();
-        named.sort_by(|(a, _), (b, _)| a.cmp(b));
+        named.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         named
             .into_iter()
-            .map(|(name, p)| {
+            .map(|(name, p, runs)| {
                 vec![
                     Datum::text(name),
                     Datum::text(&*p.sql),
@@ -32,8 +32,8 @@ impl NamedStatements for ClientStatements {
                     types(&p.param_types),
                     p.result_types().map_or(Datum::Null, |t| types(&t)),
                     Datum::Bool(p.from_sql),
-                    Datum::Int8(0),
-                    Datum::Int8(0),
+                    Datum::Int8(runs.generic as i64),
+                    Datum::Int8(runs.custom as i64),
                 ]
             })
             .collect()

@@ -12,6 +12,7 @@ use crate::context::settings::given_value;
 use crate::settings::{SettingScope, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{ValueQuery, ValueSource};
+use kilndb_context::settings::PlanCacheMode;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
 use kilndb_syntax::{Node, Statement, nodes};
@@ -179,7 +180,8 @@ impl Session {
         client: &mut dyn Client,
     ) -> Result<String> {
         self.context.begin_statement(runtime)?;
-        let prepared = self.find_prepared(s.name().unwrap_or(""))?;
+        let name = s.name().unwrap_or("");
+        let prepared = self.find_prepared(name)?;
         let params = self.evaluate_arguments(s, source, &prepared.param_types.clone(), runtime)?;
         let Some(inner) = &prepared.statement else { return Ok("EXECUTE".to_string()) };
         if !is_plannable(&inner.node()) {
@@ -187,9 +189,10 @@ impl Session {
         }
         let before = self.context.take_snapshot(runtime)?;
         let version = self.context.database.version();
-        let plan = prepared.plan_in(&mut self.context, runtime)?;
-        let again =
-            self.context.lock_or_replan(&plan, version, runtime, |context| prepared.plan_in(context, runtime))?;
+        let plan = self.choose_plan(name, &prepared, &params, runtime)?.plan;
+        let again = self.context.lock_or_replan(&plan, version, runtime, |context| {
+            prepared.plan_for(&params, context, runtime).map(|chosen| chosen.plan)
+        })?;
         let plan = again.unwrap_or(plan);
         // As in PostgreSQL: a query sees the tables as they were before it waited for them, a change as they are.
         let snapshot = if plan.is_query() { before } else { self.context.take_snapshot(runtime)? };
@@ -408,21 +411,20 @@ impl Session {
         statement: &Statement,
         runtime: &dyn Runtime,
     ) -> Result<(Arc<kilndb_plan::Plan>, Vec<kilndb_types::Datum>)> {
-        let prepared = self.find_prepared(e.name().unwrap_or(""))?;
+        let name = e.name().unwrap_or("");
+        let prepared = self.find_prepared(name)?;
         let params = self.evaluate_arguments(e, statement.source(), &prepared.param_types.clone(), runtime)?;
         if !prepared.statement.as_ref().is_some_and(|inner| is_plannable(&inner.node())) {
             return Err(Error::unsupported("EXPLAIN of a utility statement is not supported"));
         }
-        // It says what the EXECUTE would run into.
-        prepared.plan_in(&mut self.context, runtime)?;
-        // As PostgreSQL's first executions: with values in place of parameters.
-        let is_generic = self.context.settings.get("plan_cache_mode") == Some("force_generic_plan");
-        let by = crate::context::Explained {
-            statement: s,
-            source: statement.source(),
-            values: (!is_generic).then_some(&params),
-        };
-        let plan = prepared.plan_to_explain(by, &mut self.context, runtime)?;
+        // It says what the EXECUTE would run into, and which kind of plan that would take. A plan that all values have
+        // shows them too, as PostgreSQL's first plans do.
+        let chosen = self.choose_plan(name, &prepared, &params, runtime)?;
+        let is_generic = self.context.settings.plan_cache_mode == PlanCacheMode::ForceGenericPlan
+            || !chosen.is_for_values && chosen.plan.is_better_for_values();
+        let values = (!is_generic).then_some(params.as_slice());
+        let by = crate::context::Explained { statement: s, source: statement.source() };
+        let plan = prepared.plan_to_explain(by, values, &mut self.context, runtime)?;
         Ok((plan, params))
     }
 

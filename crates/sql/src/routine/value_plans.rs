@@ -1,0 +1,41 @@
+//! Statements of routines that are planned for the values of their variables (plan_cache_mode).
+
+use super::plans::{PlanKind, RoutinePlans, SpiPlan};
+use super::spi::*;
+use kilndb_base::Result;
+use kilndb_base::sync::Arc;
+use kilndb_context::settings::PlanCacheMode;
+use kilndb_plan::Plan;
+
+impl Spi<'_> {
+    /// The plan of an execution with the variables' values as they are: one for them alone, or `planned`'s, which is
+    /// the one for all values. None: the statement has no plan. The locks of `planned` are held already.
+    pub(super) fn choose_plan(
+        &mut self,
+        prepared: &SpiPrepared,
+        planned: &SpiPlan,
+        scope: &dyn VariableScope,
+    ) -> Result<Option<Arc<Plan>>> {
+        let Some(generic) = &planned.plan else { return Ok(None) };
+        if planned.uses.is_empty() || planned.is_for_values {
+            return Ok(Some(generic.clone()));
+        }
+        let mode = self.session.context.settings.plan_cache_mode;
+        if mode == PlanCacheMode::Auto && !generic.is_better_for_values() {
+            return Ok(Some(generic.clone()));
+        }
+        let known = self.session.routines.plans.statements.get(&prepared.id).map(|known| known.value_plans);
+        if !known.unwrap_or_default().prefer_values(generic, mode) {
+            return Ok(Some(generic.clone()));
+        }
+        let kind = PlanKind { for_values: true, tells_places: !generic.places.is_empty() };
+        let made = RoutinePlans::make_plan(prepared, scope, kind, &mut self.session.context, self.runtime)?;
+        let Some(plan) = made.plan.clone() else { return Ok(None) };
+        self.session.context.lock_tables(&plan, self.runtime)?;
+        let cpu_operator_cost = self.session.context.settings.switches.costs.cpu_operator;
+        if let Some(known) = self.session.routines.plans.statements.get_mut(&prepared.id) {
+            known.value_plans.note(&plan, cpu_operator_cost);
+        }
+        Ok(Some(plan))
+    }
+}
