@@ -48,6 +48,10 @@ pub trait Park {
         f();
         Ok(())
     }
+    /// For how long in all it has waited for locks, for its client and for its turn, in nanoseconds; 0 if nobody counts.
+    fn waited_nanos(&self) -> u64 {
+        0
+    }
     /// Gives way as [`Park::checkpoint`] does and is not cancelled: for what must be done to its end, as a rollback.
     fn give_way(&self) {}
 }

@@ -12,6 +12,7 @@
 use super::builtin::{BUILTINS, FIRST_USER_OID, PG_CATALOG};
 pub use super::changes::PlanDependencies;
 use super::changes::{ChangeLog, Changes};
+use super::column_statistics::FormerStatistics;
 use super::global::{GLOBAL, GlobalTableInstances};
 use super::ids::*;
 use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitions};
@@ -132,6 +133,14 @@ impl CachedObjects {
         if changes.everything {
             *self = CachedObjects::default();
             return;
+        }
+        for oid in &changes.statistics {
+            self.tables.remove(oid);
+            self.kept_partitions.remove(oid);
+            if let Some(table) = self.tables_of_indexes.get(oid) {
+                self.tables.remove(table);
+                self.kept_partitions.remove(table);
+            }
         }
         for oid in &changes.objects {
             self.tables.remove(oid);
@@ -302,6 +311,12 @@ impl Database {
         let changes = self.changes.between(version, now)?;
         (!changes.iter().any(|c| c.concerns(objects, names))).then_some(now)
     }
+    /// As [`Database::still_fits`], of a plan whose tables may have other statistics now.
+    pub fn is_defined_alike(&self, version: u64, objects: &[Oid], names: &[String]) -> Option<u64> {
+        let now = self.settled_version()?;
+        let changes = self.changes.between(version, now)?;
+        (!changes.iter().any(|c| c.redefines(objects, names))).then_some(now)
+    }
     /// The shared cache with its version, or none while a DDL transaction commits.
     pub fn shared_cache(&self) -> Option<(Arc<ObjectCache>, u64)> {
         let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
@@ -322,6 +337,8 @@ pub struct CatalogReader<'a> {
     pub temporary: &'a TemporaryCatalog,
     /// While a statement is planned.
     pub asked: Option<&'a PlanDependencies>,
+    /// Statistics as they were, for a plan as it was.
+    pub former: Option<&'a FormerStatistics>,
     pub switches: PlannerSettings,
 }
 
@@ -446,6 +463,12 @@ impl CatalogReader<'_> {
         let Some(table) = found.as_ref().filter(|_| self.asked.is_some()) else { return };
         table.indexes.iter().for_each(|index| self.note_found(index.oid));
         table.row_types.iter().for_each(|relation| self.note_found(*relation));
+        if let Some(asked) = self.asked
+            && let Some(tables) = &mut *asked.tables.borrow_mut()
+            && !tables.iter().any(|known| known.oid == table.oid)
+        {
+            tables.push(table.clone());
+        }
     }
 
     pub fn find_relation(&self, schema: Option<&str>, name: &str) -> Result<Option<Oid>> {
@@ -519,6 +542,9 @@ impl CatalogView for CatalogReader<'_> {
         attnum: i16,
     ) -> Result<Option<Arc<super::column_statistics::ColumnStatistics>>> {
         self.statistics_of(table, index, attnum)
+    }
+    fn counted_size(&self, table: &Table) -> CountedSize {
+        self.former.and_then(|former| former.table(table.oid)).map_or(table.counted_size(), |was| was.counted_size())
     }
     fn schema_exists(&self, name: &str) -> Result<bool> {
         Ok(self.schema_oid(name)?.is_some())

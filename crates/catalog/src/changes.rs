@@ -5,11 +5,13 @@
 //! 2. A row's old and new form are both noted.
 
 use super::ids::*;
+use super::model::Table;
 use super::store::shape;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_types::Datum;
+use kilndb_types::row::encode_row;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 
@@ -18,6 +20,8 @@ pub struct Changes {
     pub everything: bool,
     /// Relations and types.
     pub objects: HashSet<Oid>,
+    /// Relations of which nothing but statistics has changed.
+    pub statistics: HashSet<Oid>,
     /// Indexes whose own rows have changed: the tables they are of have, too.
     pub indexes: HashSet<Oid>,
     /// Names that something has or had, with the schema.
@@ -30,7 +34,7 @@ pub struct Changes {
 impl Default for Changes {
     fn default() -> Changes {
         let (objects, indexes, names, maps) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
-        Changes { everything: false, objects, indexes, names, maps, foreign_keys: false }
+        Changes { everything: false, objects, statistics: HashSet::new(), indexes, names, maps, foreign_keys: false }
     }
 }
 
@@ -101,6 +105,18 @@ impl Changes {
         }
     }
 
+    /// A row of a system table was replaced.
+    pub fn note_update(&mut self, table: Oid, old: &[Datum], new: &[Datum]) {
+        if table == PG_CLASS && differs_in_sizes_alone(old, new) {
+            if let Some(Datum::Oid(oid)) = old.first() {
+                self.statistics.insert(*oid);
+            }
+            return;
+        }
+        self.note(table, old, false);
+        self.note(table, new, false);
+    }
+
     fn note_one(&mut self, oid: Oid) {
         self.objects.insert(oid);
     }
@@ -109,6 +125,7 @@ impl Changes {
         self.everything |= other.everything;
         self.foreign_keys |= other.foreign_keys;
         self.objects.extend(&other.objects);
+        self.statistics.extend(&other.statistics);
         self.indexes.extend(&other.indexes);
         self.maps.extend(&other.maps);
         self.names.extend(other.names.iter().cloned());
@@ -116,10 +133,33 @@ impl Changes {
 
     /// Whether the changes matter to what uses these objects, and these names to find them.
     pub fn concerns(&self, objects: &[Oid], names: &[String]) -> bool {
+        self.redefines(objects, names) || objects.iter().any(|o| self.statistics.contains(o))
+    }
+
+    /// The same, but for what ANALYZE writes.
+    pub fn redefines(&self, objects: &[Oid], names: &[String]) -> bool {
         self.everything
             || objects.iter().any(|o| self.objects.contains(o) || self.indexes.contains(o))
             || self.names.iter().any(|(_, changed)| names.iter().any(|n| n == changed))
     }
+}
+
+/// Whether two rows of pg_class differ in how large the relation was found to be, if in anything.
+fn differs_in_sizes_alone(old: &[Datum], new: &[Datum]) -> bool {
+    let Ok(shape) = shape(PG_CLASS) else { return false };
+    let without_sizes = |row: &[Datum]| {
+        let mut row = row.to_vec();
+        for (name, zero) in
+            [("relpages", Datum::Int4(0)), ("reltuples", Datum::Float4(0.0)), ("relallvisible", Datum::Int4(0))]
+        {
+            if let Some(value) = shape.table.column(name).and_then(|at| row.get_mut(at)) {
+                *value = zero;
+            }
+        }
+        let mut bytes = Vec::new();
+        encode_row(&shape.descriptor, &row, &mut bytes).ok().map(|()| bytes)
+    };
+    without_sizes(old).is_some_and(|old| without_sizes(new).is_some_and(|new| old == new))
 }
 
 /// The latest changes, by the version of the catalogs that they led to.
@@ -155,6 +195,8 @@ pub struct PlanDependencies {
     pub is_private: Cell<bool>,
     /// Relations and types that were looked up.
     pub objects: RefCell<HashSet<Oid>>,
+    /// The tables among them as they were, if they are to be kept.
+    pub tables: RefCell<Option<Vec<Arc<Table>>>>,
     /// A literal was read by the transaction's clock, such as 'now'.
     pub reads_clock: Cell<bool>,
 }

@@ -116,6 +116,9 @@ impl CatalogReader<'_> {
         relation: Oid,
         attnum: i16,
     ) -> Result<Option<Arc<ColumnStatistics>>> {
+        if let Some(was) = self.former.and_then(|former| former.table(table.oid)) {
+            return Ok(was.statistics.known((relation, attnum)));
+        }
         table.statistics.get_or_read((relation, attnum), || {
             let key = [Datum::Oid(relation), Datum::Int2(attnum)];
             let rows = self.lookup(PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX, &key)?;
@@ -133,6 +136,15 @@ pub struct ColumnStatisticsCache {
 }
 
 impl ColumnStatisticsCache {
+    /// What somebody has asked for before; None also if it was never asked for.
+    fn known(&self, column: (Oid, i16)) -> Option<Arc<ColumnStatistics>> {
+        self.columns.lock().unwrap_or_else(PoisonError::into_inner).get(&column).cloned().flatten()
+    }
+    pub(crate) fn known_extended(&self) -> Arc<[ExtendedStatistics]> {
+        let known = self.extended.lock().unwrap_or_else(PoisonError::into_inner);
+        known.clone().unwrap_or_else(|| Arc::new([]))
+    }
+
     pub(crate) fn get_or_read(
         &self,
         column: (Oid, i16),
@@ -156,5 +168,21 @@ impl ColumnStatisticsCache {
         let found = read()?;
         *self.extended.lock().unwrap_or_else(PoisonError::into_inner) = Some(found.clone());
         Ok(found)
+    }
+}
+
+/// Tables with the statistics that a plan was made by. What was not looked at then counts as unknown.
+#[derive(Debug, Default)]
+pub struct FormerStatistics(HashMap<Oid, Arc<Table>>);
+
+impl FormerStatistics {
+    pub fn new(tables: Vec<Arc<Table>>) -> FormerStatistics {
+        FormerStatistics(tables.into_iter().map(|table| (table.oid, table)).collect())
+    }
+    pub fn table(&self, oid: Oid) -> Option<&Arc<Table>> {
+        self.0.get(&oid)
+    }
+    pub fn tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.0.values()
     }
 }

@@ -198,6 +198,9 @@ impl CombinationList {
 
 impl CatalogReader<'_> {
     pub(super) fn extended_statistics_of(&self, table: &Table) -> Result<Arc<[ExtendedStatistics]>> {
+        if let Some(was) = self.former.and_then(|former| former.table(table.oid)) {
+            return Ok(was.statistics.known_extended());
+        }
         table.statistics.extended_or_read(|| {
             let rows = self.lookup(PG_STATISTIC_EXT, PG_STATISTIC_EXT_RELID_INDEX, &[Datum::Oid(table.oid)])?;
             let mut found = Vec::with_capacity(rows.len());

@@ -87,10 +87,21 @@ pub fn column_places(attnums: &[i16]) -> Vec<usize> {
     attnums.iter().filter_map(|attnum| usize::try_from(*attnum - 1).ok()).collect()
 }
 
+/// How large a table was when it was last counted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CountedSize {
+    /// -1: it never was.
+    pub rows: f32,
+    pub pages: i32,
+}
+
 impl Table {
     /// The schema as definitions name it, for whichever session will read them.
     pub fn shown_schema(&self) -> &str {
         if super::temporary::is_temporary(self.schema_oid) { "pg_temp" } else { &self.schema_name }
+    }
+    pub fn counted_size(&self) -> CountedSize {
+        CountedSize { rows: self.reltuples, pages: self.relpages }
     }
 }
 
@@ -369,6 +380,10 @@ pub trait CatalogView {
     /// What ANALYZE says of a column.
     fn column_statistics(&self, _table: &Table, _attnum: i16) -> Result<Option<Arc<ColumnStatistics>>> {
         Ok(None)
+    }
+    /// How large the table was when it was last counted.
+    fn counted_size(&self, table: &Table) -> CountedSize {
+        table.counted_size()
     }
     /// The statistics objects of a table.
     fn extended_statistics(&self, _table: &Table) -> Result<Arc<[ExtendedStatistics]>> {

@@ -294,8 +294,7 @@ impl CatalogWriter<'_> {
             return self.temporary()?.update(old.table.oid, old.rid, new.to_vec());
         }
         self.wrote_shared = true;
-        self.changes.note(old.table.oid, &old.values, false);
-        self.changes.note(old.table.oid, new, false);
+        self.changes.note_update(old.table.oid, &old.values, new);
         let shape = shape(old.table.oid)?;
         let mut bytes = Vec::new();
         encode_row(&shape.descriptor, new, &mut bytes)?;

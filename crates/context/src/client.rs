@@ -300,7 +300,7 @@ impl SessionControl {
     pub fn set_waits_for(&self, kind: WaitKind) {
         self.waits_for.store(kind as u8, Ordering::Relaxed);
     }
-    pub(crate) fn waits_for(&self) -> WaitKind {
+    pub fn waits_for(&self) -> WaitKind {
         let kinds = [WaitKind::Lock, WaitKind::Time, WaitKind::ClientRead, WaitKind::ClientWrite];
         let number = self.waits_for.load(Ordering::Relaxed);
         kinds.into_iter().find(|k| *k as u8 == number).unwrap_or(WaitKind::Nothing)

@@ -54,6 +54,7 @@ mod trigger;
 mod window;
 pub mod write;
 
+pub use crate::explain::shape as plan_shape;
 use crate::explain::{Measurements, Serializer};
 pub use context::*;
 use kilndb_base::Result;
@@ -78,6 +79,8 @@ pub struct Execution {
     is_explained: bool,
     /// Rows returned, or changed by a data-modifying plan.
     rows: u64,
+    /// How long it has run so far, if that is measured.
+    busy_nanos: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +118,7 @@ impl Execution {
         if let Some(key) = &rt.plan.key_ahead {
             key_ahead::fetch(key, params, cx.catalog);
         }
-        Ok(Execution { root, rt, batch, position: 0, finished: false, is_explained: false, rows: 0 })
+        Ok(Execution { root, rt, batch, position: 0, finished: false, is_explained: false, rows: 0, busy_nanos: 0 })
     }
 
     pub fn plan(&self) -> &Arc<Plan> {
@@ -138,6 +141,7 @@ impl Execution {
 
     /// Begins another run with a state that was set aside, with the parameters that `fill` writes.
     pub fn restart(&mut self, fill: impl FnOnce(&mut Vec<Datum>) -> Result<()>) -> Result<()> {
+        self.busy_nanos = 0;
         fill(&mut self.rt.params)
     }
 
@@ -251,6 +255,11 @@ impl Execution {
         Ok(())
     }
 
+    /// It has run for so much longer; how long in all.
+    pub fn add_busy_nanos(&mut self, nanos: u64) -> u64 {
+        self.busy_nanos += nanos;
+        self.busy_nanos
+    }
     pub fn counters(&self) -> Option<&[NodeCounter]> {
         self.rt.counters.as_deref()
     }

@@ -31,6 +31,7 @@ mod join_search;
 mod join_ways;
 pub mod key_ahead;
 mod key_bitmap;
+pub mod measured;
 mod merge;
 mod minmax;
 pub mod node;
@@ -257,6 +258,8 @@ fn plan_in<'a>(
         is_private: false,
         depends_on_values: planner.depends_on_values.get(),
         values_may_simplify,
+        measured: None,
+        statistics: None,
         relations: planner.relations.into_inner().len(),
         reads_clock: false,
         places: Vec::new(),

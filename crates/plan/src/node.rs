@@ -2,9 +2,11 @@
 
 use super::expression::CExpr;
 use super::expression::RoutineCall;
+use super::measured::MeasuredCost;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
+use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
 use kilndb_storage::accesses::Accesses;
 use kilndb_storage::{LockMode, Relation, ahead};
@@ -96,6 +98,10 @@ pub struct Plan {
     pub values_may_simplify: bool,
     /// How many relations there were to find the best way for.
     pub relations: usize,
+    /// What its executions cost, if that is measured (plan_guard).
+    pub measured: Option<Arc<MeasuredCost>>,
+    /// The tables as they were when it was made, if its cost is measured.
+    pub statistics: Option<Arc<FormerStatistics>>,
     /// A constant of it is a literal such as 'now', which was read by the clock of the transaction that made the plan:
     /// the same text means something else to others.
     pub reads_clock: bool,

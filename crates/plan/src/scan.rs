@@ -8,6 +8,7 @@ use super::finished_cost::PathCost;
 use super::row_order::RowOrder;
 use super::*;
 use kilndb_base::Error;
+use kilndb_catalog::model::CountedSize;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
 use kilndb_types::row::ColumnFetch;
@@ -87,8 +88,8 @@ impl ChosenAccess {
 }
 
 /// How many rows a table of so many pages has: as many in a page as when they were last counted.
-pub(crate) fn table_rows(table: &Table, pages: f64) -> f64 {
-    let (rows, counted_pages) = (f64::from(table.reltuples), f64::from(table.relpages));
+pub(crate) fn table_rows(table: &Table, counted: CountedSize, pages: f64) -> f64 {
+    let (rows, counted_pages) = (f64::from(counted.rows), f64::from(counted.pages));
     if rows < 0.0 || pages <= 0.0 {
         pages.max(10.0) * 60.0
     } else if counted_pages > 0.0 && table.partition_key.is_none() {
@@ -167,8 +168,9 @@ impl Planner<'_> {
             Some(heap) => f64::from(heap.pages()),
             None => self.partition_pages(table)?,
         };
-        let pages = known_pages.max(if table.reltuples < 0.0 { 10.0 } else { 1.0 });
-        let rows = table_rows(table, pages);
+        let counted = self.catalog.counted_size(table);
+        let pages = known_pages.max(if counted.rows < 0.0 { 10.0 } else { 1.0 });
+        let rows = table_rows(table, counted, pages);
         self.note_table(rel.id, table, rows);
         Ok(TableSize { rows, pages })
     }

@@ -88,6 +88,8 @@ pub struct CoroutineRuntime {
     slice_end_nanos: Cell<u64>,
     /// When the clock was looked at last, and how many steps there have been since and are to be until the next time.
     looked_nanos: Cell<u64>,
+    /// For locks, the client and its turn, since it began.
+    waited_nanos: Cell<u64>,
     steps: Cell<u32>,
     steps_per_look: Cell<u32>,
     shared: Arc<ServerShared>,
@@ -111,6 +113,7 @@ impl CoroutineRuntime {
             control,
             slice_end_nanos: Cell::new(0),
             looked_nanos: Cell::new(0),
+            waited_nanos: Cell::new(0),
             steps: Cell::new(0),
             steps_per_look: Cell::new(FIRST_STEPS),
             shared,
@@ -158,11 +161,17 @@ impl CoroutineRuntime {
 
     pub fn suspend(&self, why: SuspendReason) {
         let counted = accesses::now();
+        let waits = !matches!(why, SuspendReason::Park { .. }) || self.control.waits_for() == WaitKind::Lock;
+        let began = waits.then(process_monotonic_nanos);
         // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
         // used on that coroutine only (the type is not Send).
         work::aside(|| unsafe { &*self.yielder }.suspend(why));
         accesses::resume(&counted);
         self.begin_slice();
+        if let Some(began) = began {
+            let waited = self.looked_nanos.get().saturating_sub(began);
+            self.waited_nanos.set(self.waited_nanos.get() + waited);
+        }
     }
 
     /// Waits for the socket.
@@ -270,6 +279,9 @@ impl Park for CoroutineRuntime {
     fn step(&self) -> Result<()> {
         self.interrupts()?;
         if self.give_way_if(self.is_slice_over_at_step()) { self.interrupts() } else { Ok(()) }
+    }
+    fn waited_nanos(&self) -> u64 {
+        self.waited_nanos.get()
     }
     fn give_way(&self) {
         self.give_way_if(self.is_slice_over());

@@ -1,6 +1,7 @@
 //! A cluster and what its sessions share of plans and routines.
 
 use crate::autoanalyze::Autoanalyzer;
+use crate::plan_guard::GuardedStatements;
 use crate::routine::{ProceduralLanguage, RoutinesByDatabase};
 use crate::session::{self, StatementCache, TemplateCache};
 use kilndb_base::Result;
@@ -13,6 +14,7 @@ pub struct Instance {
     pub cluster: Arc<Cluster>,
     pub(crate) statements: StatementCache,
     pub(crate) templates: TemplateCache,
+    pub(crate) guards: GuardedStatements,
     pub(crate) routines: RoutinesByDatabase,
     languages: Vec<Arc<dyn ProceduralLanguage>>,
     autoanalyzer: Mutex<Option<Autoanalyzer>>,
@@ -26,6 +28,7 @@ impl Instance {
             cluster,
             statements: Default::default(),
             templates: Default::default(),
+            guards: Default::default(),
             routines: Default::default(),
             languages,
             autoanalyzer: Mutex::default(),

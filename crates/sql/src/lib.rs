@@ -10,6 +10,7 @@ mod copy;
 #[cfg(test)]
 mod golden;
 pub mod instance;
+mod plan_guard;
 pub mod routine;
 pub mod session;
 

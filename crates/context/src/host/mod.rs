@@ -199,6 +199,7 @@ impl Environment<'_> {
                 creation_schema: self.creation_schema.as_deref(),
                 temporary: &self.shared.temporary,
                 asked: None,
+                former: None,
                 switches: self.settings.switches,
             },
             runtime: self.runtime,

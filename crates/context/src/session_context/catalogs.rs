@@ -188,6 +188,7 @@ impl SessionContext {
             creation_schema: None,
             temporary: &self.shared.temporary,
             asked: None,
+            former: None,
             switches: self.settings.switches,
         };
         let (mut oids, mut creation) = (Vec::new(), None);

@@ -10,10 +10,12 @@ use kilndb_bind::ir::{BoundStatement, LockStrength};
 use kilndb_bind::lifting::Lifting;
 use kilndb_bind::variables::VariableScope;
 use kilndb_catalog::changes::PlanDependencies;
+use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_exec::MeasureStart;
 use kilndb_plan::Plan;
+use kilndb_plan::measured::MeasuredCost;
 use kilndb_plan::node::{Op, PlanNode, PlanningReport};
 use kilndb_storage::{LockMode, LockTag, WaitPolicy};
 use kilndb_syntax::{Node, Statement, nodes};
@@ -24,6 +26,14 @@ use kilndb_types::{Datum, EvalContext};
 pub struct Explained<'a> {
     pub statement: &'a nodes::ExplainStmt,
     pub source: &'a Arc<str>,
+}
+
+/// A plan whose executions are measured.
+#[derive(Clone, Copy)]
+pub struct MeasuredPlan<'a> {
+    pub measured: &'a Arc<MeasuredCost>,
+    /// Statistics to plan by instead of the present ones.
+    pub former: Option<&'a Arc<FormerStatistics>>,
 }
 
 /// What a plan is wanted of.
@@ -37,6 +47,7 @@ pub struct PlanRequest<'a> {
     pub explained: Option<Explained<'a>>,
     /// The plan is wanted for these values of the parameters alone.
     pub values: Option<&'a [Datum]>,
+    pub measured: Option<MeasuredPlan<'a>>,
     /// The rows are to tell where they are, for cursors.
     pub tells_places: bool,
     /// The rows are to be entered in this table.
@@ -52,6 +63,7 @@ impl<'a> PlanRequest<'a> {
             lifting: None,
             explained: None,
             values: None,
+            measured: None,
             tells_places: false,
             insert_into: None,
         }
@@ -183,12 +195,23 @@ impl SessionContext {
         asked: &PlanDependencies,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Plan>> {
-        let PlanRequest { node, source, declared_types, lifting, explained, values, tells_places, insert_into } =
-            *request;
+        let PlanRequest {
+            node,
+            source,
+            declared_types,
+            lifting,
+            explained,
+            values,
+            tells_places,
+            insert_into,
+            measured,
+        } = *request;
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let mut host = environment.host();
         host.reader.asked = Some(asked);
+        *asked.tables.borrow_mut() = measured.map(|_| Vec::new());
+        host.reader.former = measured.and_then(|m| m.former).map(|former| &**former);
         let mut param_types = declared_types.to_vec();
         let eval = EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
         let mut bound = match &held {
@@ -230,6 +253,11 @@ impl SessionContext {
             plan.objects = asked.objects.take().into_iter().collect();
             plan.columns.truncate(plan.columns.len() - 2 * places.len());
             plan.places = places;
+            if let Some(MeasuredPlan { measured, former }) = measured {
+                plan.measured = Some(measured.clone());
+                let tables = asked.tables.take().unwrap_or_default();
+                plan.statistics = Some(former.cloned().unwrap_or_else(|| Arc::new(FormerStatistics::new(tables))));
+            }
         }
         Ok(plan)
     }

@@ -228,6 +228,11 @@ pub(super) static SETTINGS: &[SettingDescriptor] = &[
     format("array_nulls"),
     // Plans.
     setting("plan_cache_mode").effect(|s, v| s.plan_cache_mode = PlanCacheMode::of_setting(v)),
+    setting("plan_guard").default("off").effect(|s, v| s.plan_guard = is_on(v)).own(
+        Kind::Bool,
+        Context::User,
+        "Query Tuning / Other Planner Options",
+    ),
     setting("enable_seqscan").effect(|s, v| s.planner_settings().seqscan = is_on(v)),
     setting("enable_indexscan").effect(|s, v| s.planner_settings().indexscan = is_on(v)),
     setting("enable_bitmapscan").effect(|s, v| s.planner_settings().bitmapscan = is_on(v)),

@@ -5,4 +5,4 @@ mod structured;
 mod text;
 pub use measured::{Measurements, Serializer};
 pub use structured::document;
-pub use text::lines;
+pub use text::{lines, shape};

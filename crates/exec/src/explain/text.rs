@@ -57,10 +57,21 @@ impl AbsorbedNodes {
     }
 }
 
+/// What a plan does, line by line, without what it costs.
+pub fn shape(plan: &Plan) -> Vec<String> {
+    let options = ExplainOptions { costs: false, summary: false, ..ExplainOptions::default() };
+    let removed = RemovedPartitions::default();
+    let measured = Measurements { counters: None, removed: &removed, execution_ms: None, serialized: None };
+    lines_with(plan, &options, &measured)
+}
+
 /// The lines of EXPLAIN in text format.
 pub fn lines(plan: &Plan, measured: &Measurements<'_>) -> Vec<String> {
     let default = ExplainOptions::default();
-    let options = plan.explain.as_ref().unwrap_or(&default);
+    lines_with(plan, plan.explain.as_ref().unwrap_or(&default), measured)
+}
+
+fn lines_with(plan: &Plan, options: &ExplainOptions, measured: &Measurements<'_>) -> Vec<String> {
     let mut p = TextPrinter { plan, options, measured, out: Vec::new() };
     p.node(&plan.root, None);
     for c in &plan.ctes {

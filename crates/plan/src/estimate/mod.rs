@@ -216,7 +216,7 @@ impl Planner<'_> {
                 let leaf = self.catalog.table_by_oid(*oid).ok()??;
                 let own = leaf.columns.iter().find(|c| !c.dropped && c.name == column.name)?;
                 let found = self.catalog.column_statistics(&leaf, own.attnum).ok().flatten()?;
-                Some((f64::from(leaf.reltuples).max(1.0), found))
+                Some((f64::from(self.catalog.counted_size(&leaf).rows).max(1.0), found))
             })
             .collect();
         let divides = table.partition_key.as_ref().is_some_and(|k| k.uses(attnum));

@@ -107,6 +107,7 @@ impl Session {
         values: &[Datum],
         runtime: &dyn Runtime,
     ) -> Result<ChosenPlan> {
+        prepared.watch(&self.instance.guards, &self.context);
         let chosen = prepared.plan_for(values, &mut self.context, runtime)?;
         self.statements.prepared.count(name, chosen.is_for_values);
         Ok(chosen)

@@ -36,7 +36,7 @@ mod utility_rows;
 pub(crate) use command::{is_plannable, tag_of};
 pub(crate) use cursor::NewCursor;
 pub use extended::BindRequest;
-pub(crate) use prepared::StatementCache;
+pub(crate) use prepared::{CacheKey, StatementCache};
 use statements::ClientStatements;
 pub(crate) use system_views::create_system_views;
 pub(crate) use template::{Body, Template, TemplateCache, lifted_values, literal_arguments, look_up};

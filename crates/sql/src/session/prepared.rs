@@ -3,10 +3,11 @@
 use super::command::{is_plannable, may_run_when_failed};
 use super::plan_choice::ValuePlanCosts;
 use crate::client::Runtime;
-use crate::context::{Explained, PlanRequest, SessionContext};
+use crate::context::{Explained, MeasuredPlan, PlanRequest, SessionContext};
+use crate::plan_guard::{FormerPlan, GuardedStatements, StatementGuard};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
-use kilndb_base::sync::{Arc, Mutex};
+use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_context::settings::PlanCacheMode;
 use kilndb_plan::Plan;
@@ -31,6 +32,8 @@ pub(crate) struct Prepared {
     /// What its rows have, which stays so while the statement has its name. None: it gives no rows.
     pub columns: Option<Arc<[OutputColumn]>>,
     planned: Mutex<Option<Planned>>,
+    /// With plan_guard, once it has run.
+    guard: OnceLock<Arc<StatementGuard>>,
     /// Other sessions may have it too.
     is_shared: AtomicBool,
 }
@@ -66,7 +69,7 @@ pub(crate) struct CacheKey {
     database: Oid,
     /// Parameter types are inferred from the catalogs of this version.
     catalog_version: u64,
-    sql: Arc<str>,
+    pub sql: Arc<str>,
     declared_types: Vec<Oid>,
     path: Arc<[Oid]>,
     /// DateStyle, IntervalStyle, TimeZone and the like.
@@ -92,6 +95,13 @@ impl CacheKey {
             path: context.search_path(),
             formats: context.settings.format_fingerprint,
         })
+    }
+}
+
+impl CacheKey {
+    /// The same text, whatever has become of the catalogs.
+    pub fn of_any_version(self) -> CacheKey {
+        CacheKey { catalog_version: 0, ..self }
     }
 }
 
@@ -128,6 +138,12 @@ pub(crate) fn row_columns(plan: &Plan) -> Option<&[OutputColumn]> {
     (!plan.columns.is_empty() || plan.command == "SELECT").then_some(&plan.columns)
 }
 
+/// May a plan for given values be better than the one for all, as things are set?
+fn may_prefer_values(generic: &Plan, context: &SessionContext) -> bool {
+    let is_open = context.settings.plan_cache_mode != PlanCacheMode::Auto || generic.is_better_for_values();
+    !generic.param_types.is_empty() && is_open
+}
+
 /// What makes rows of another type of them.
 fn row_type(column: &OutputColumn) -> (&str, Oid, i32) {
     (&column.name, column.type_oid, column.typmod)
@@ -147,6 +163,7 @@ impl Prepared {
             tells_places: false,
             columns: None,
             planned: Mutex::new(None),
+            guard: OnceLock::new(),
             is_shared: AtomicBool::new(false),
         }
     }
@@ -190,6 +207,22 @@ impl Prepared {
         Ok(self)
     }
 
+    /// With plan_guard its plans are watched from now on.
+    pub(super) fn watch(&self, guards: &GuardedStatements, context: &SessionContext) {
+        if context.settings.plan_guard
+            && self.is_plannable
+            && self.guard.get().is_none()
+            && let Some(key) = CacheKey::of(&self.sql, &self.param_types, context)
+            && let Some(guard) = guards.of(key)
+        {
+            // Another session may have been quicker.
+            let _ = self.guard.set(guard);
+        }
+    }
+    fn guard_in(&self, context: &SessionContext) -> Option<&Arc<StatementGuard>> {
+        self.guard.get().filter(|_| context.settings.plan_guard && !context.catalogs.has_ddl)
+    }
+
     /// The plan for an execution with these values of the parameters.
     pub(crate) fn plan_for(
         &self,
@@ -198,12 +231,15 @@ impl Prepared {
         runtime: &dyn Runtime,
     ) -> Result<ChosenPlan> {
         let generic = self.plan_in(context, runtime)?;
+        let former = self.guard_in(context).and_then(|guard| guard.former(context));
+        if let Some(former) = former {
+            return self.former_plan_for(former, values, context, runtime);
+        }
         if !self.prefers_values(&generic, context) {
             return Ok(ChosenPlan { plan: generic, is_for_values: false });
         }
-        let statement = self.statement()?;
-        let plan =
-            self.plan_again(&PlanRequest { values: Some(values), ..self.request(&statement) }, context, runtime)?;
+        let measured = generic.measured.as_ref().map(|measured| MeasuredPlan { measured, former: None });
+        let plan = self.plan_values(values, measured, context, runtime)?;
         let cpu_operator_cost = context.settings.switches.costs.cpu_operator;
         if let Some(known) = &mut *self.planned.lock().unwrap_or_else(|e| e.into_inner()) {
             known.value_plans.note(&plan, cpu_operator_cost);
@@ -211,30 +247,69 @@ impl Prepared {
         Ok(ChosenPlan { plan, is_for_values: true })
     }
 
+    fn plan_values(
+        &self,
+        values: &[Datum],
+        measured: Option<MeasuredPlan<'_>>,
+        context: &mut SessionContext,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Plan>> {
+        let statement = self.statement()?;
+        self.plan_again(&PlanRequest { values: Some(values), measured, ..self.request(&statement) }, context, runtime)
+    }
+
+    /// The same by statistics as they were.
+    fn former_plan_for(
+        &self,
+        former: FormerPlan,
+        values: &[Datum],
+        context: &mut SessionContext,
+        runtime: &dyn Runtime,
+    ) -> Result<ChosenPlan> {
+        let FormerPlan { plan: generic, measured, statistics, value_plans } = former;
+        if !may_prefer_values(&generic, context)
+            || !value_plans.prefer_values(&generic, context.settings.plan_cache_mode)
+        {
+            return Ok(ChosenPlan { plan: generic, is_for_values: false });
+        }
+        let measured = MeasuredPlan { measured: &measured, former: Some(&statistics) };
+        let plan = self.plan_values(values, Some(measured), context, runtime)?;
+        if let Some(guard) = self.guard.get() {
+            guard.note_former(&plan, context.settings.switches.costs.cpu_operator);
+        }
+        Ok(ChosenPlan { plan, is_for_values: true })
+    }
+
     fn prefers_values(&self, generic: &Plan, context: &SessionContext) -> bool {
-        let mode = context.settings.plan_cache_mode;
-        if generic.param_types.is_empty() || mode == PlanCacheMode::Auto && !generic.is_better_for_values() {
+        if !may_prefer_values(generic, context) {
             return false;
         }
         let known = self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.value_plans);
-        known.unwrap_or_default().prefer_values(generic, mode)
+        known.unwrap_or_default().prefer_values(generic, context.settings.plan_cache_mode)
     }
 
     /// The plan for all values, made anew if the catalogs have changed.
     pub(crate) fn plan_in(&self, context: &mut SessionContext, runtime: &dyn Runtime) -> Result<Arc<Plan>> {
+        let guard = self.guard_in(context);
         if let Some(known) = &mut *self.planned.lock().unwrap_or_else(|e| e.into_inner())
             && !context.catalogs.has_ddl
             && let Some(version) =
                 context.database.still_fits(known.catalog_version, &known.plan.objects, &known.plan.names)
             && context.path_is(&known.path)
             && context.fits_temporary(&known.plan, known.generation)
+            && (guard.is_none() || known.plan.measured.is_some())
         {
             known.catalog_version = version;
             return Ok(known.plan.clone());
         }
         let statement = self.statement()?;
         let catalog_version = context.database.version();
-        let plan = self.plan_again(&self.request(&statement), context, runtime)?;
+        let measured = guard.map(|guard| guard.measure_next(context));
+        let measured = measured.as_ref().map(|measured| MeasuredPlan { measured, former: None });
+        let plan = self.plan_again(&PlanRequest { measured, ..self.request(&statement) }, context, runtime)?;
+        if let Some(guard) = guard.filter(|_| !plan.is_private && !plan.reads_clock) {
+            guard.adopt(&plan, catalog_version, context);
+        }
         self.remember(plan.clone(), catalog_version, context);
         Ok(plan)
     }

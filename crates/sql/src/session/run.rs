@@ -5,10 +5,12 @@ use crate::client::{Client, FieldInfo, Runtime};
 use crate::host::Environment;
 use crate::host::NullSink;
 use crate::routine::Routines;
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_exec::stats::Usage;
 use kilndb_exec::{ExecContext, Execution, PendingChecks, RowSink, RunProgress, TransactionSlot};
 use kilndb_plan::Plan;
+use kilndb_plan::measured::MeasuredCost;
 use kilndb_plan::node::OutputColumn;
 use kilndb_storage::Snapshot;
 use kilndb_types::{Datum, EvalContext, io};
@@ -136,11 +138,15 @@ impl Session {
             pending: std::mem::take(&mut transaction.pending),
             usage: std::mem::take(&mut transaction.usage),
         };
+        let clock = request.plan.measured.clone().map(|cost| ExecutionClock::start(cost, runtime));
         let done = self.advance_with(&environment, &mut lent, request, execution, make_sink);
         let transaction = &mut self.context.transaction;
         (transaction.pending, transaction.usage) = (lent.pending, lent.usage);
         transaction.txn = lent.txn.into_inner();
         let progress = done?;
+        if let (Some(clock), Some(running)) = (clock, execution.as_mut()) {
+            clock.stop(running, progress.finished, runtime);
+        }
         // What follows in the transaction sees what this command did.
         if let Some(txn) = &mut transaction.txn {
             txn.next_command();
@@ -200,6 +206,27 @@ impl Session {
                 cx.source = Some(source);
                 running.run(&mut cx, max_rows, &mut NullSink)
             }
+        }
+    }
+}
+
+/// Measures a part of an execution, up to where it stops or ends.
+struct ExecutionClock {
+    cost: Arc<MeasuredCost>,
+    began_nanos: u64,
+    waited_nanos: u64,
+}
+
+impl ExecutionClock {
+    fn start(cost: Arc<MeasuredCost>, runtime: &dyn Runtime) -> ExecutionClock {
+        ExecutionClock { cost, began_nanos: process_monotonic_nanos(), waited_nanos: runtime.waited_nanos() }
+    }
+    fn stop(self, execution: &mut Execution, is_finished: bool, runtime: &dyn Runtime) {
+        let waited = runtime.waited_nanos() - self.waited_nanos;
+        let busy = (process_monotonic_nanos() - self.began_nanos).saturating_sub(waited);
+        let total = execution.add_busy_nanos(busy);
+        if is_finished {
+            self.cost.add(total);
         }
     }
 }
