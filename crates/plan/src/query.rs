@@ -130,8 +130,13 @@ impl Planner<'_> {
             }
         }
         if !windows.is_empty() {
-            (input, rows_order) =
-                self.plan_windows((&windows, &runs), (input, rows_order), &mut targets, &mut order, &mut distinct)?;
+            (input, rows_order) = self.plan_windows(
+                (&windows, &q.windows, &runs),
+                (input, rows_order),
+                &mut targets,
+                &mut order,
+                &mut distinct,
+            )?;
         }
         if targets.iter().any(|t| t.expr.has_srf()) {
             input = self.plan_project_set(input, &mut targets, &mut order, &mut distinct)?;

@@ -1,8 +1,8 @@
 //! Rewriting of bound queries before they are planned: the same rows, from a query that is simpler to plan.
 //!
 //! The order of the passes
-//! 1. From the innermost query outwards: WITH queries that are read once become subqueries (`cte`), and simple
-//!    subqueries in FROM are merged into the queries that they stand in (`pull_up`, `single_rows`).
+//! 1. From the innermost query outwards: windows are put in order and those that no call uses go (`windows`), WITH
+//!    queries that are read once become subqueries (`cte`), and simple subqueries in FROM are merged into the queries that they stand in (`pull_up`, `single_rows`).
 //! 2. From the outermost query inwards, each level as follows: its expressions are folded (`fold`), its conditions are
 //!    put in a form that shows what is common to their alternatives (`conditions`), outer joins that cannot yield rows
 //!    filled with NULLs become inner joins and those that nobody looks at go (`outer_joins`, `useless_joins`),
@@ -29,6 +29,7 @@ mod push_down;
 mod single_rows;
 mod strictness;
 mod useless_joins;
+mod windows;
 
 pub(super) use or_restrictions::said_of_each;
 pub(super) use strictness::not_null_relations;

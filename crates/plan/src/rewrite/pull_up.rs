@@ -7,6 +7,7 @@ use super::*;
 /// Merges at all levels, the innermost first, after WITH queries have become subqueries where they can.
 pub(super) fn pull_up(q: &mut Query) -> Result<()> {
     kilndb_base::stack::check()?;
+    windows::arrange(q)?;
     inline_ctes(q)?;
     q.for_subqueries_mut(&mut pull_up)?;
     q.for_exprs_mut(&mut |e| {
