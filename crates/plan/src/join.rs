@@ -102,7 +102,22 @@ impl Planner<'_> {
         self.one_time_filter(plan, once)
     }
 
+    /// Joins what these trees join, with conditions on all of it.
     pub(super) fn plan_trees(
+        &self,
+        q: &Query,
+        trees: &[&JoinTree],
+        preds: Vec<Expr>,
+        wanted: WantedRows<'_>,
+    ) -> Result<FromPlan> {
+        match self.plan_decorrelated(q, trees, &preds, wanted)? {
+            Some(plan) => Ok(plan),
+            None => self.plan_trees_as_written(q, trees, preds, wanted),
+        }
+    }
+
+    /// Joins what these trees join; a subquery in a condition runs for each row.
+    pub(super) fn plan_trees_as_written(
         &self,
         q: &Query,
         trees: &[&JoinTree],
