@@ -350,6 +350,7 @@ impl Planner<'_> {
             RelKind::Pseudo => return Err(Error::internal("pseudo relation in FROM")),
         };
         let (mut rows, mut cost) = (planned.node.rows, planned.node.cost);
+        let order = self.query_orders.borrow_mut().remove(&planned.node.id).unwrap_or_default();
         let mut planned = planned;
         match &rel.kind {
             RelKind::Subquery(s) => self.note_subquery(rel.id, s, rows),
@@ -361,7 +362,7 @@ impl Planner<'_> {
             self.note_rows(rel.id, rows);
             planned = self.filter(planned, &e, rows)?;
         }
-        Ok(FromPlan::of(planned, Estimate { rows, cost }))
+        Ok(FromPlan { order, ..FromPlan::of(planned, Estimate { rows, cost }) })
     }
 
     pub fn filter(&self, input: PlannedNode, e: &Expr, rows: f64) -> Result<PlannedNode> {

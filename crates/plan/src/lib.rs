@@ -123,6 +123,8 @@ pub struct Planner<'a> {
     index_expressions: RefCell<HashMap<(u32, String), Expr>>,
     /// The subplans of subqueries that depend on columns outside of them.
     correlated_subplans: RefCell<Vec<compile::CorrelatedSubplan>>,
+    /// By node id: the order in which the rows of a query come.
+    query_orders: RefCell<HashMap<usize, row_order::RowOrder>>,
     /// Plans are made only to be compared, and not to be compared with others in turn.
     explores: Cell<bool>,
     /// Subqueries, by `SubLink::id`, of which it is settled that they run for each row.
@@ -361,6 +363,7 @@ impl<'a> Planner<'a> {
             merged_statistics: Default::default(),
             index_expressions: Default::default(),
             correlated_subplans: Default::default(),
+            query_orders: Default::default(),
             explores: Cell::new(false),
             settled_sublinks: Default::default(),
             depends_on_values: Cell::new(false),
