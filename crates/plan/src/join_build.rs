@@ -71,7 +71,7 @@ impl JoinSearch<'_, '_> {
         let inner = match (&item.bound, item.tree) {
             (Some(bound), _) => bound.clone(),
             (None, Some(tree)) => {
-                let from = FromItem { tree, rels: item.rels.clone() };
+                let from = FromItem { tree, rels: item.rels.clone(), joined: None };
                 self.planner.plan_item(item.query, &from, &item.own, &join.conditions, WantedRows::ALL)?
             }
             (None, None) => return Err(Error::internal("an item cannot be looked up")),

@@ -36,6 +36,7 @@ mod merge;
 mod minmax;
 pub mod node;
 mod one_time;
+mod outer_join;
 pub mod partition;
 mod partitionwise;
 pub mod prune;
