@@ -339,7 +339,8 @@ fn compare(kilndb: &mut Client, postgres: Option<&mut Client>, seed: u64) {
     let statements: Vec<Statement> = (0..STATEMENTS_OF_SEED).map(|_| generator.statement()).collect();
     let mut expected: Vec<Option<Vec<String>>> = match postgres {
         Some(postgres) => {
-            postgres.query("set statement_timeout = 4000").expect("a setting");
+            // PostgreSQL 18.6 loses a condition when it takes self-joins out of some statements (u.v = d.g where u.w = d.g).
+            postgres.query("set statement_timeout = 4000; set enable_self_join_elimination = off").expect("settings");
             statements.iter().map(|s| rows_of(postgres, s)).collect()
         }
         None => statements.iter().map(|_| None).collect(),

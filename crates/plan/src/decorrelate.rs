@@ -321,7 +321,7 @@ impl Planner<'_> {
     }
 
     /// EXPLAIN shows the columns as what they are in the subquery.
-    fn name_columns(&self, rel: u32, outputs: &[&Expr]) {
+    pub(super) fn name_columns(&self, rel: u32, outputs: &[&Expr]) {
         let Some(names) = &self.names else { return };
         for (e, att) in outputs.iter().zip(1..) {
             match e.kind {

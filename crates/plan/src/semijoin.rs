@@ -202,6 +202,7 @@ impl Planner<'_> {
             f.args[at] = column;
             conditions.push(Expr { kind: ExprKind::Func(f), ..p.clone() });
         }
+        self.name_columns(id, &targets.iter().map(|t| &t.expr).collect::<Vec<_>>());
         let query = Query {
             rels: semi.query.rels.clone(),
             from: semi.query.from.clone(),

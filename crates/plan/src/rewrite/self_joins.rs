@@ -19,7 +19,8 @@ pub(super) fn eliminate(q: &mut Query, catalog: &dyn CatalogView) -> Result<()> 
         QueryBody::Dml(d) => matches!(d.kind, DmlKind::Update | DmlKind::Delete),
         _ => false,
     };
-    if !may_join || !catalog.planner_settings().self_join_elimination {
+    // Above grouping sets columns are told apart by how they are written.
+    if !may_join || q.grouping_sets.is_some() || !catalog.planner_settings().self_join_elimination {
         return Ok(());
     }
     while let Some((removed, kept)) = find(q, catalog)? {
