@@ -23,7 +23,7 @@ use kilndb_types::functions::descriptor::Support;
 use kilndb_types::oids;
 
 /// The join must cost clearly less: the subquery is what was asked for.
-const CLEARLY_LESS: f64 = 0.8;
+const CLEARLY_LESS: f64 = 0.6;
 /// Of a condition about which nothing is known this share of the rows is taken to pass.
 const PASSING: f64 = 1.0 / 3.0;
 
@@ -41,6 +41,8 @@ struct GroupedQuery {
     rel: Rel,
     on: Vec<Expr>,
     value: Expr,
+    /// Columns of the level, each with the column of the subquery that it is equal to.
+    equal: Vec<(ColId, Expr)>,
     /// The subquery as it was.
     was: SharedQuery,
 }
@@ -159,11 +161,36 @@ impl Planner<'_> {
             for (id, grouped) in &c.sublinks {
                 let on = Expr::and_all(grouped.on.clone());
                 joined = join(JoinKind::Left, joined, JoinTree::Rel(grouped.rel.id), on);
-                inner.rels.push(grouped.rel.clone());
+                inner.rels.push(self.restricted(grouped, &conditions));
                 put_grouped(&mut conditions[c.at], *id, &grouped.value)?;
             }
         }
         self.plan_trees_as_written(&inner, &[&joined], conditions, wanted)
+    }
+
+    /// The groups that rows which meet the conditions of the level may ask for.
+    fn restricted(&self, grouped: &GroupedQuery, conditions: &[Expr]) -> Rel {
+        let mut rel = grouped.rel.clone();
+        let RelKind::Subquery(query) = &mut rel.kind else { return rel };
+        let mut added = Vec::new();
+        for e in conditions.iter().filter(|e| !e.has_sublink() && self.cannot_fail(e)) {
+            let mut used = Vec::new();
+            e.columns(&mut used);
+            let Some(first) = used.first().filter(|first| used.iter().all(|c| c == *first)) else { continue };
+            for (_, key) in grouped.equal.iter().filter(|(column, _)| column == first) {
+                let mut about = e.clone();
+                let replaced = about.rewrite(&mut |x| {
+                    if matches!(x.kind, ExprKind::Column(_)) {
+                        *x = key.clone();
+                    }
+                    Ok(())
+                });
+                added.extend(replaced.is_ok().then_some(about));
+            }
+        }
+        let own = query.filter.take();
+        query.filter = Expr::and_all(own.into_iter().chain(added).collect());
+        rel
     }
 
     /// The subqueries in a condition for which joins may stand: all of those that depend on the level.
@@ -230,11 +257,14 @@ impl Planner<'_> {
         }
         let on = sides.iter().enumerate().map(|(at, (key, _, e))| with_column(e, key, column(at, key)));
         let on = on.collect::<Option<Vec<_>>>()?;
+        let column_of = |e: &Expr| if let ExprKind::Column(c) = e.kind { Some(c) } else { None };
+        let equal = sides.iter().filter(|(key, value, _)| key.ty == value.ty && column_of(key).is_some());
+        let equal = equal.filter_map(|(key, value, _)| Some((column_of(value)?, key.clone()))).collect();
         self.name_columns(id, &outputs);
         let columns = outputs.iter().map(|e| RelColumn { name: String::new(), ty: e.ty, typmod: e.typmod }).collect();
         let kind = RelKind::Subquery(SharedQuery::new(grouped));
         let rel = Rel { id, alias: "grouped_subquery".into(), columns, kind, lateral: false };
-        Some(GroupedQuery { rel, on, value, was: s.query.clone() })
+        Some(GroupedQuery { rel, on, value, equal, was: s.query.clone() })
     }
 
     /// The two sides of `key = value`: an expression over the subquery's relations, and one over the level's.
@@ -288,19 +318,22 @@ impl Planner<'_> {
     fn cannot_fail(&self, e: &Expr) -> bool {
         /// numeric: +, -, *, and the sign.
         const NUMERIC: [Oid; 4] = [1724, 1725, 1726, 1771];
+        let compares = |f: &FuncExpr| {
+            f.operator != 0
+                && f.operator < FIRST_USER_OID
+                && (self.catalog.btree_strategy(f.operator).ok().flatten().is_some()
+                    || matches!(functions::support(f.oid), Support::CompareIntegers(_)))
+        };
         let is_safe = match &e.kind {
+            ExprKind::ScalarArray { func, .. } => func.internal && compares(func),
             ExprKind::Func(f) => {
-                let compares = f.operator != 0
-                    && f.operator < FIRST_USER_OID
-                    && (self.catalog.btree_strategy(f.operator).ok().flatten().is_some()
-                        || matches!(functions::support(f.oid), Support::CompareIntegers(_)));
                 let widens = f.form == FuncForm::ImplicitCast
                     && matches!(e.ty, oids::INT4 | oids::INT8 | oids::NUMERIC | oids::FLOAT8)
                     && f.args
                         .first()
                         .is_some_and(|a| matches!(a.ty, oids::INT2 | oids::INT4 | oids::INT8 | oids::FLOAT4))
                     && !f.args.first().is_some_and(|a| a.ty == oids::INT8 && e.ty == oids::INT4);
-                f.internal && (compares || widens || NUMERIC.contains(&f.oid))
+                f.internal && (compares(f) || widens || NUMERIC.contains(&f.oid))
             }
             ExprKind::Cast { kind: CastKind::Relabel, .. } => true,
             ExprKind::Const(_)
@@ -312,6 +345,7 @@ impl Planner<'_> {
             | ExprKind::IsNull { .. }
             | ExprKind::BoolTest { .. }
             | ExprKind::Case { arg: None, .. }
+            | ExprKind::Array { .. }
             | ExprKind::Coalesce(_) => true,
             _ => false,
         };
