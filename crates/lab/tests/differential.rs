@@ -109,6 +109,27 @@ impl Generator {
         format!("(select * from {name} order by {first}{direction}, {all}{limit}) r{n}")
     }
 
+    /// A subquery whose results and conditions use columns of a relation before it.
+    fn lateral(&mut self, n: usize) -> String {
+        let (name, columns, integers) = TABLES[self.tables[n]];
+        let (other, own, limit) = (self.random.below(n), self.random.pick(integers), self.random.below(40));
+        let outer = self.integer(other);
+        let mut results: Vec<String> = columns.iter().map(|c| format!("s.{c}")).collect();
+        let at = columns.iter().position(|c| *c == own).unwrap_or(0);
+        results[at] = match self.random.below(4) {
+            0 => format!("s.{own} + {outer} as {own}"),
+            1 => format!("coalesce(s.{own}, {limit}) as {own}"),
+            2 => format!("{outer} as {own}"),
+            _ => format!("s.{own}"),
+        };
+        let filter = match self.random.below(3) {
+            0 => format!(" where s.{own} > {limit}"),
+            1 => format!(" where s.{own} = {outer}"),
+            _ => String::new(),
+        };
+        format!("lateral (select {} from {name} s{filter}) r{n}", results.join(", "))
+    }
+
     fn from(&mut self) -> String {
         let count = 1 + self.random.below(5).min(self.random.below(5));
         self.tables = (0..count).map(|_| self.random.below(TABLES.len())).collect();
@@ -134,7 +155,11 @@ impl Generator {
             if kind != "full join" && self.random.one_in(10) {
                 write!(on, " and {} < {}", self.integer(other), self.integer(n)).expect("text");
             }
-            write!(sql, " {kind} {} on {on}", self.relation(n)).expect("text");
+            let relation = match kind.starts_with("left") || kind == "join" {
+                true if self.random.one_in(8) => self.lateral(n),
+                _ => self.relation(n),
+            };
+            write!(sql, " {kind} {relation} on {on}").expect("text");
         }
         sql
     }
