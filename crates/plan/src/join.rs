@@ -235,8 +235,15 @@ impl Planner<'_> {
         }
         let mut level = level.to_vec();
         for semi in &semis {
-            let item = self.semi_item(semi)?;
+            let mut item = self.semi_item(semi)?;
             level.extend(&item.rels);
+            if self.joins_one_row(semi)? {
+                item.kind = JoinKind::Inner;
+                item.needs.clear();
+                conditions.extend(semi.joins.iter().map(|e| (e.clone(), None)));
+                found.push(item);
+                continue;
+            }
             match semis.iter().map(|s| s.joins.len()).sum::<usize>() > MOST_ITEMS {
                 true => conditions.extend(Expr::and_all(semi.joins.clone()).map(|e| (e, Some(found.len())))),
                 false => conditions.extend(semi.joins.iter().map(|e| (e.clone(), Some(found.len())))),
