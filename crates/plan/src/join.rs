@@ -512,6 +512,7 @@ pub(super) fn lateral_columns(q: &Query, rels: &[u32]) -> Vec<ColId> {
         match &rel.kind {
             RelKind::Subquery(s) => s.outer_columns(&mut uses),
             RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut uses)),
+            RelKind::Values(rows) => rows.iter().flatten().for_each(|e| e.columns(&mut uses)),
             _ => {}
         }
     }

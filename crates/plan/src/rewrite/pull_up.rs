@@ -134,8 +134,17 @@ fn sees_what_it_needs(q: &Query, id: u32, inner: &Query, is_filled: bool) -> boo
     if used.is_empty() {
         return true;
     }
-    // The condition of an outer join in the subquery is judged there.
     let is_outside = |c: &ColId| used.contains(c);
+    // Rows of VALUES are made where nothing of their neighbours is known.
+    let uses_outside = |e: &Expr| {
+        let mut columns = Vec::new();
+        e.columns(&mut columns);
+        columns.iter().any(is_outside)
+    };
+    if inner.rels.iter().any(|r| matches!(&r.kind, RelKind::Values(rows) if rows.iter().flatten().any(uses_outside))) {
+        return false;
+    }
+    // The condition of an outer join in the subquery is judged there.
     if inner.from.iter().any(|t| !inner_only(t)) && inner.from.iter().any(|t| has_condition_on(t, &is_outside)) {
         return false;
     }
