@@ -240,6 +240,8 @@ impl Planner<'_> {
             if self.joins_one_row(semi)? {
                 item.kind = JoinKind::Inner;
                 item.needs.clear();
+                // It may be looked up by conditions that follow from these.
+                item.bound = None;
                 conditions.extend(semi.joins.iter().map(|e| (e.clone(), None)));
                 found.push(item);
                 continue;
