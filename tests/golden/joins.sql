@@ -19,3 +19,7 @@ SELECT c.id, last.price FROM customer c,
 SELECT count(*) FROM customer a JOIN customer b ON a.id < b.id;
 -- A full join.
 SELECT a.id, b.id FROM customer a FULL JOIN purchase b ON a.id = b.id WHERE a.id = 2 OR b.id = 40;
+-- A table with itself by its key.
+SELECT a.id, b.name FROM customer a JOIN customer b ON a.id = b.id JOIN purchase p ON p.customer = a.id WHERE p.price = 7;
+-- An inner join before an outer one.
+SELECT c.id, p.id, o.id FROM customer c LEFT JOIN purchase p ON p.customer = c.id JOIN purchase o ON o.id = c.id WHERE o.price = 4;

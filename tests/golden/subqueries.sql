@@ -23,3 +23,9 @@ WITH best AS (SELECT team, max(score) AS score FROM player GROUP BY team)
 WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3) SELECT t.name FROM n JOIN team t ON t.id = n.i;
 -- Results put together.
 SELECT id FROM team UNION SELECT team FROM player ORDER BY 1 LIMIT 3;
+-- An aggregate of the rows that belong to a row: groups, joined.
+SELECT p.id FROM player p WHERE p.score > (SELECT avg(o.score) FROM player o WHERE o.score / 10 = p.score / 10);
+-- Count is 0 where there is no group.
+SELECT t.id FROM team t, player p WHERE (SELECT count(*) FROM player o WHERE o.score = p.score + t.id) = 0 AND p.id < 9;
+-- The order of a subquery's rows.
+SELECT s.team, count(*) FROM (SELECT team, id FROM player ORDER BY team OFFSET 1) s GROUP BY s.team ORDER BY s.team;

@@ -452,6 +452,8 @@ pub struct WindowSpec {
     /// What EXCLUDE leaves out of the frame: 0 nothing, 1 the current row, 2 its group, 3 its ties.
     pub exclude: u8,
     pub default_frame: bool,
+    /// The frame is written with BETWEEN.
+    pub is_between: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -181,7 +181,7 @@ impl<'p> Scope<'p> {
         }
     }
     /// Whether a column belongs to this level.
-    fn owns(&self, id: ColId) -> bool {
+    pub(crate) fn owns(&self, id: ColId) -> bool {
         let of_item = |item: &NsItem| {
             item.rel == id.rel
                 || item.columns.iter().any(|c| match &c.expr.kind {

@@ -71,25 +71,8 @@ impl Binder<'_> {
         } else {
             FrameMode::Range
         };
-        let offset = |node: Node<'_>| -> Result<Expr> {
-            let e = self.bind_expr(node, scope)?;
-            if mode == FrameMode::Range {
-                return self.range_offset(e, &order);
-            }
-            match self.coerce_to_target(e, oids::INT8, -1, kilndb_catalog::CastContext::Assignment, false)? {
-                Ok(e) => Ok(e),
-                Err(e) => self.err(
-                    sqlstate::DATATYPE_MISMATCH,
-                    format!(
-                        "argument of {} must be type bigint, not type {}",
-                        if mode == FrameMode::Rows { "ROWS" } else { "GROUPS" },
-                        self.type_name(e.ty)
-                    ),
-                    e.loc,
-                ),
-            }
-        };
-        // FRAMEOPTION bits: 0x20 start unbounded preceding, 0x40 end unbounded preceding, 0x80 / 0x100 unbounded
+        let offset = |node: Node<'_>| self.frame_offset(node, (mode, &order), scope);
+        // FRAMEOPTION bits: 0x10 BETWEEN, 0x20 start unbounded preceding, 0x40 end unbounded preceding, 0x80 / 0x100 unbounded
         // following, 0x200 / 0x400 current row, 0x800 / 0x1000 offset preceding, 0x2000 / 0x4000 offset following.
         let start = if o & 0x20 != 0 {
             FrameBound::UnboundedPreceding
@@ -129,7 +112,44 @@ impl Binder<'_> {
                 w.location,
             );
         }
-        Ok(WindowSpec { name: None, partition, order, mode, start, end, exclude, default_frame: o & 1 == 0 })
+        Ok(WindowSpec {
+            name: None,
+            partition,
+            order,
+            mode,
+            start,
+            end,
+            exclude,
+            default_frame: o & 1 == 0,
+            is_between: o & 0x10 != 0,
+        })
+    }
+
+    /// The offset of a frame's edge, of a window sorted by these keys.
+    fn frame_offset(&self, node: Node<'_>, (mode, order): (FrameMode, &[SortKey]), scope: &Scope<'_>) -> Result<Expr> {
+        let e = self.bind_expr(node, scope)?;
+        let name = match mode {
+            FrameMode::Rows => "ROWS",
+            FrameMode::Groups => "GROUPS",
+            FrameMode::Range => "RANGE",
+        };
+        let e = match mode {
+            FrameMode::Range => self.range_offset(e, order)?,
+            _ => match self.coerce_to_target(e, oids::INT8, -1, kilndb_catalog::CastContext::Assignment, false)? {
+                Ok(e) => e,
+                Err(e) => {
+                    let message = format!("argument of {name} must be type bigint, not type {}", self.type_name(e.ty));
+                    return self.err(sqlstate::DATATYPE_MISMATCH, message, e.loc);
+                }
+            },
+        };
+        match variable_of(&e, scope) {
+            Some(loc) => {
+                let message = format!("argument of {name} must not contain variables");
+                self.err(sqlstate::INVALID_COLUMN_REFERENCE, message, loc)
+            }
+            None => Ok(e),
+        }
     }
 
     /// The offset of a RANGE frame as the type that the sort column's in_range function takes.
@@ -249,6 +269,20 @@ impl Binder<'_> {
         };
         Ok(Expr::new(ExprKind::Window(Box::new(call)), ty).at(loc))
     }
+}
+
+/// Where the first column of this level in the expression stands.
+fn variable_of(e: &Expr, scope: &Scope<'_>) -> Option<i32> {
+    if let ExprKind::Column(c) = e.kind {
+        return scope.owns(c).then_some(e.loc);
+    }
+    let mut found = None;
+    e.for_children(&mut |child| found = found.or_else(|| variable_of(child, scope)));
+    found.or_else(|| {
+        let mut columns = Vec::new();
+        e.columns(&mut columns);
+        columns.iter().any(|c| scope.owns(*c)).then_some(e.loc)
+    })
 }
 
 /// The window's definition without places in the text, to be compared with others.

@@ -1,15 +1,15 @@
 //! Merge joins.
 //!
-//! Both sides are sorted by their keys, ascending with NULL last. The inner rows with one key are kept until the outer
+//! Both sides are sorted by their keys, each ascending or descending; where NULL comes does not matter. The inner rows with one key are kept until the outer
 //! side has left that key: in memory, and in a file beyond the budget.
 
 use super::context::*;
 use super::expr::Evaluate;
 use super::state::NodeState;
-use kilndb_base::{Oid, Result};
+use kilndb_base::Result;
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
-use kilndb_plan::{Op, PlanNode};
+use kilndb_plan::{MergeKeyKind, Op, PlanNode};
 use kilndb_spill::{RowStore, StoreCursor, row_bytes};
 use kilndb_types::{Datum, key};
 use std::cmp::Ordering;
@@ -39,7 +39,7 @@ impl MergeSide {
     fn advance(
         &mut self,
         keys: &[CExpr],
-        types: &[Oid],
+        kinds: &[MergeKeyKind],
         max: usize,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -57,7 +57,7 @@ impl MergeSide {
         }
         self.key.clear();
         let row = self.batch.row(self.next);
-        for (e, t) in keys.iter().zip(types) {
+        for (e, kind) in keys.iter().zip(kinds) {
             let computed;
             let value = match e {
                 CExpr::Slot(slot) => &row[*slot],
@@ -70,7 +70,7 @@ impl MergeSide {
                 self.key.clear();
                 break;
             }
-            key::encode_key(*t, value, false, false, &mut self.key)?;
+            key::encode_key(kind.ty, value, kind.descending, false, &mut self.key)?;
         }
         Ok(true)
     }
@@ -163,7 +163,7 @@ impl MergeJoinState {
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::MergeJoin { kind, outer_keys, inner_keys, types, on, .. } = &node.op else { return Ok(()) };
+        let Op::MergeJoin { kind, outer_keys, inner_keys, kinds, on, .. } = &node.op else { return Ok(()) };
         let keeps_outer = matches!(kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti);
         let keeps_inner = matches!(kind, JoinKind::Right | JoinKind::Full);
         while !out.full() {
@@ -180,9 +180,9 @@ impl MergeJoinState {
                 self.join_row(at, on.as_ref(), *kind, out, rt, cx)?;
                 continue;
             }
-            if !self.outer.advance(outer_keys, types, out.max, rt, cx)? {
+            if !self.outer.advance(outer_keys, kinds, out.max, rt, cx)? {
                 // What is left of the inner side has no partner.
-                if !keeps_inner || !self.next_group(inner_keys, types, out.max, rt, cx)? {
+                if !keeps_inner || !self.next_group(inner_keys, kinds, out.max, rt, cx)? {
                     return Ok(());
                 }
                 continue;
@@ -195,7 +195,7 @@ impl MergeJoinState {
             match order {
                 Ordering::Equal => (self.position, self.is_matched) = (Some(0), false),
                 Ordering::Greater => {
-                    if self.next_group(inner_keys, types, out.max, rt, cx)? {
+                    if self.next_group(inner_keys, kinds, out.max, rt, cx)? {
                         continue;
                     }
                     if !keeps_outer {
@@ -221,7 +221,7 @@ impl MergeJoinState {
     fn next_group(
         &mut self,
         keys: &[CExpr],
-        types: &[Oid],
+        kinds: &[MergeKeyKind],
         max: usize,
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
@@ -230,7 +230,7 @@ impl MergeJoinState {
             self.leaving = Some(0);
             return Ok(true);
         }
-        if !self.inner.advance(keys, types, max, rt, cx)? {
+        if !self.inner.advance(keys, kinds, max, rt, cx)? {
             return Ok(false);
         }
         self.group.begin(&self.inner.key);
@@ -239,7 +239,7 @@ impl MergeJoinState {
             self.inner.next += 1;
             // Rows with NULL in the key have no partner, whatever the others have.
             let is_single = self.group.key.is_empty();
-            if is_single || !self.inner.advance(keys, types, BATCH_ROWS, rt, cx)? || self.inner.key != self.group.key {
+            if is_single || !self.inner.advance(keys, kinds, BATCH_ROWS, rt, cx)? || self.inner.key != self.group.key {
                 break;
             }
         }

@@ -215,13 +215,19 @@ impl Planner<'_> {
         };
         let mut info = Vec::new();
         if let Some(names) = self.names.as_ref().filter(|_| !groups.is_empty()) {
-            let show = |g| if is_divided { names.qualified_text(g, self.catalog) } else { names.text(g, self.catalog) };
-            let text: Vec<String> = groups.iter().map(|g| super::shown_text::bare(show(g))).collect();
+            let is_computed_below = matches!(input.node.op, Op::Sort { .. });
+            let show = |g| match is_divided {
+                true => names.qualified_text(g, self.catalog),
+                false if is_computed_below => self.show_computed(g),
+                false => names.text(g, self.catalog),
+            };
+            let text: Vec<String> = groups.iter().map(show).collect();
             info.push(format!("Group Key: {}", text.join(", ")));
         }
         if let Some(h) = q.having.as_ref().filter(|_| self.explains()) {
             info.push(format!("Filter: {}", self.show(h)));
         }
+        self.name_grouped(rel, &groups, &aggs);
         // The columns are: groups, aggregates, GROUPING values.
         let mut layout = Layout::default();
         for i in 0..group_count {
@@ -259,6 +265,19 @@ impl Planner<'_> {
             planned = self.filter_as(planned, &h, rows, "")?;
         }
         Ok((self.by_partition(planned), made_order))
+    }
+
+    /// The nodes above show the columns of grouped rows as what they stand for.
+    fn name_grouped(&self, rel: u32, groups: &[Expr], aggs: &[Expr]) {
+        let Some(names) = &self.names else { return };
+        let columns = groups.iter().zip(1..).chain(aggs.iter().zip(2000..));
+        for (e, att) in columns {
+            let column = ColId { rel, att };
+            match e.kind {
+                ExprKind::Column(of) => names.name_like(column, of),
+                _ => names.name_as(column, self.show_computed(e)),
+            }
+        }
     }
 
     fn is_ordered_set(&self, oid: Oid) -> bool {

@@ -12,10 +12,12 @@ use super::semijoin::{SemiJoin, semi_of};
 use super::*;
 use kilndb_base::Error;
 
-/// A relation, or an outer join as a unit.
+/// A relation, an outer join as a unit, or the right side of one.
 pub(super) struct FromItem<'q> {
     pub tree: &'q JoinTree,
     pub rels: Vec<u32>,
+    /// The join whose right side it is.
+    pub joined: Option<super::outer_join::JoinedSide>,
 }
 
 pub(super) fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
@@ -28,7 +30,7 @@ pub(super) fn rels_of(t: &JoinTree, out: &mut Vec<u32>) {
     }
 }
 
-fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<FromItem<'q>>, preds: &mut Vec<Expr>) {
+pub(super) fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<FromItem<'q>>, preds: &mut Vec<Expr>) {
     match t {
         JoinTree::Join { kind: JoinKind::Inner, left, right, on } => {
             flatten(left, items, preds);
@@ -40,7 +42,7 @@ fn flatten<'q>(t: &'q JoinTree, items: &mut Vec<FromItem<'q>>, preds: &mut Vec<E
         _ => {
             let mut rels = Vec::new();
             rels_of(t, &mut rels);
-            items.push(FromItem { tree: t, rels });
+            items.push(FromItem { tree: t, rels, joined: None });
         }
     }
 }
@@ -102,7 +104,22 @@ impl Planner<'_> {
         self.one_time_filter(plan, once)
     }
 
+    /// Joins what these trees join, with conditions on all of it.
     pub(super) fn plan_trees(
+        &self,
+        q: &Query,
+        trees: &[&JoinTree],
+        preds: Vec<Expr>,
+        wanted: WantedRows<'_>,
+    ) -> Result<FromPlan> {
+        match self.plan_decorrelated(q, trees, &preds, wanted)? {
+            Some(plan) => Ok(plan),
+            None => self.plan_trees_as_written(q, trees, preds, wanted),
+        }
+    }
+
+    /// Joins what these trees join; a subquery in a condition runs for each row.
+    pub(super) fn plan_trees_as_written(
         &self,
         q: &Query,
         trees: &[&JoinTree],
@@ -114,10 +131,27 @@ impl Planner<'_> {
             flatten(t, &mut items, &mut preds);
         }
         items.retain(|i| i.rels != [0]);
+        let (whole, said_of_whole) = (items.iter().map(|i| i.tree).collect::<Vec<_>>(), preds.len());
+        self.take_outer_joins_apart(q, &mut items, &mut preds);
         let level: Vec<u32> = items.iter().flat_map(|i| i.rels.clone()).collect();
-        let mut semis = Vec::new();
-        preds = preds.into_iter().filter_map(|p| semi_of(p, &level).map(|s| semis.push(s)).err()).collect();
-        let by_distinct = if semis.is_empty() { None } else { self.plan_distinct(q, &items, &preds, &semis, &level)? };
+        let (mut semis, mut others) = (Vec::new(), Vec::new());
+        let mut is_whole = true;
+        for (n, p) in preds.into_iter().enumerate() {
+            match semi_of(p, &level) {
+                Ok(semi) => {
+                    is_whole &= n < said_of_whole;
+                    semis.push(semi);
+                }
+                Err(p) => others.push((n, p)),
+            }
+        }
+        let by_distinct = if semis.is_empty() || !is_whole {
+            None
+        } else {
+            let of_whole = others.iter().filter(|(n, _)| *n < said_of_whole).map(|(_, p)| p.clone());
+            self.plan_distinct(q, &whole, of_whole.collect(), (&semis, &level))?
+        };
+        let preds: Vec<Expr> = others.into_iter().map(|(_, p)| p).collect();
         // Each condition belongs to one item, or to a join.
         let mut own: Vec<Vec<Expr>> = items.iter().map(|_| Vec::new()).collect();
         let mut joins: Vec<Expr> = Vec::new();
@@ -128,7 +162,7 @@ impl Planner<'_> {
                 constant.push(p);
                 continue;
             }
-            match items.iter().position(|i| within(&used, &i.rels)) {
+            match items.iter().position(|i| within(&used, &i.rels) && i.joined.is_none()) {
                 Some(i) if !p.varies() || items.len() == 1 => own[i].push(p),
                 _ => joins.push(p),
             }
@@ -178,26 +212,40 @@ impl Planner<'_> {
         wanted: WantedRows<'_>,
     ) -> Result<FromPlan> {
         let mut found: Vec<SearchItem<'_>> = Vec::new();
+        let mut conditions: Vec<(Expr, Option<usize>)> = joins.into_iter().map(|e| (e, None)).collect();
         for (item, own) in items.into_iter().zip(own) {
+            if let Some(joined) = item.joined {
+                conditions.extend(joined.conditions.iter().map(|e| (e.clone(), Some(found.len()))));
+                found.push(self.joined_item(q, item.tree, item.rels, joined)?);
+                continue;
+            }
             let needs = self.lateral_rels(q, &item, level);
             let plan = self.plan_item(q, &item, &own, &[], WantedRows::ALL)?;
-            let FromItem { tree, rels } = item;
+            let FromItem { tree, rels, .. } = item;
             let is_lateral = !needs.is_empty();
             let (mut plans, bound) = (vec![plan], None);
             // An outer join may keep the wanted order of its left side.
             if wanted.limit.is_finite() && !wanted.order.is_empty() && matches!(tree, JoinTree::Join { .. }) {
-                let from = FromItem { tree, rels: rels.clone() };
+                let from = FromItem { tree, rels: rels.clone(), joined: None };
                 let ordered = self.plan_item(q, &from, &own, &[], wanted)?;
                 plans.extend(Some(ordered).filter(|p| p.order.presorted(wanted.order) > 0));
             }
             let kind = JoinKind::Inner;
             found.push(SearchItem { query: q, kind, rels, tree: Some(tree), own, needs, is_lateral, plans, bound });
         }
-        let mut conditions: Vec<(Expr, Option<usize>)> = joins.into_iter().map(|e| (e, None)).collect();
         let mut level = level.to_vec();
         for semi in &semis {
-            let item = self.semi_item(semi)?;
+            let mut item = self.semi_item(semi)?;
             level.extend(&item.rels);
+            if self.joins_one_row(semi)? {
+                item.kind = JoinKind::Inner;
+                item.needs.clear();
+                // It may be looked up by conditions that follow from these.
+                item.bound = None;
+                conditions.extend(semi.joins.iter().map(|e| (e.clone(), None)));
+                found.push(item);
+                continue;
+            }
             match semis.iter().map(|s| s.joins.len()).sum::<usize>() > MOST_ITEMS {
                 true => conditions.extend(Expr::and_all(semi.joins.clone()).map(|e| (e, Some(found.len())))),
                 false => conditions.extend(semi.joins.iter().map(|e| (e.clone(), Some(found.len())))),
@@ -266,22 +314,21 @@ impl Planner<'_> {
     fn plan_distinct(
         &self,
         q: &Query,
-        items: &[FromItem<'_>],
-        preds: &[Expr],
-        semis: &[SemiJoin],
-        level: &[u32],
+        trees: &[&JoinTree],
+        conditions: Vec<Expr>,
+        (semis, level): (&[SemiJoin], &[u32]),
     ) -> Result<Option<FromPlan>> {
         let rels: Option<Vec<(Rel, Vec<Expr>)>> = semis.iter().map(|s| self.distinct_rel(s, level)).collect();
         let Some(rels) = rels else { return Ok(None) };
         let mut inner = Query { rels: q.rels.clone(), ..Query::default() };
-        let mut all = preds.to_vec();
+        let mut all = conditions;
         let mut own_trees = Vec::new();
         for (rel, conditions) in rels {
             own_trees.push(JoinTree::Rel(rel.id));
             inner.rels.push(rel);
             all.extend(conditions);
         }
-        let trees: Vec<&JoinTree> = items.iter().map(|i| i.tree).chain(&own_trees).collect();
+        let trees: Vec<&JoinTree> = trees.iter().copied().chain(&own_trees).collect();
         self.plan_trees(&inner, &trees, all, WantedRows::ALL).map(Some)
     }
 
@@ -335,6 +382,7 @@ impl Planner<'_> {
             RelKind::Pseudo => return Err(Error::internal("pseudo relation in FROM")),
         };
         let (mut rows, mut cost) = (planned.node.rows, planned.node.cost);
+        let order = self.query_orders.borrow_mut().remove(&planned.node.id).unwrap_or_default();
         let mut planned = planned;
         match &rel.kind {
             RelKind::Subquery(s) => self.note_subquery(rel.id, s, rows),
@@ -346,7 +394,7 @@ impl Planner<'_> {
             self.note_rows(rel.id, rows);
             planned = self.filter(planned, &e, rows)?;
         }
-        Ok(FromPlan::of(planned, Estimate { rows, cost }))
+        Ok(FromPlan { order, ..FromPlan::of(planned, Estimate { rows, cost }) })
     }
 
     pub fn filter(&self, input: PlannedNode, e: &Expr, rows: f64) -> Result<PlannedNode> {
@@ -466,6 +514,7 @@ pub(super) fn lateral_columns(q: &Query, rels: &[u32]) -> Vec<ColId> {
         match &rel.kind {
             RelKind::Subquery(s) => s.outer_columns(&mut uses),
             RelKind::Function { calls, .. } => calls.iter().for_each(|c| c.expr.columns(&mut uses)),
+            RelKind::Values(rows) => rows.iter().flatten().for_each(|e| e.columns(&mut uses)),
             _ => {}
         }
     }

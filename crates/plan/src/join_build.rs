@@ -3,7 +3,7 @@
 //! Must not know: what the joins cost, apart from what the paths say.
 
 use super::join::{FromItem, FromPlan, lateral_columns};
-use super::join_nodes::{HashCondition, LoopInner};
+use super::join_nodes::{LoopInner, MergeKey};
 use super::join_search::{JoinMethod, JoinPath, JoinSearch, PathWay};
 use super::join_ways::sort_keys;
 use super::row_order::RowOrder;
@@ -71,7 +71,7 @@ impl JoinSearch<'_, '_> {
         let inner = match (&item.bound, item.tree) {
             (Some(bound), _) => bound.clone(),
             (None, Some(tree)) => {
-                let from = FromItem { tree, rels: item.rels.clone() };
+                let from = FromItem { tree, rels: item.rels.clone(), joined: None };
                 self.planner.plan_item(item.query, &from, &item.own, &join.conditions, WantedRows::ALL)?
             }
             (None, None) => return Err(Error::internal("an item cannot be looked up")),
@@ -108,30 +108,30 @@ impl JoinSearch<'_, '_> {
         Ok(joined)
     }
 
-    fn build_merge(&self, join: &BuiltJoin<'_>, keys: &[(Expr, Expr)]) -> Result<FromPlan> {
+    fn build_merge(&self, join: &BuiltJoin<'_>, keys: &[MergeKey]) -> Result<FromPlan> {
         let sorted = |path: &JoinPath, by: Vec<SortKey>| -> Result<FromPlan> {
             let plan = self.build(path, path.order.presorted(&by) > 0)?;
             let planned = self.planner.sort(self.planner.by_partition(plan.planned), &by, &plan.order)?;
             let order = if plan.order.gives(&by) { plan.order } else { RowOrder::of_keys(&by) };
             Ok(FromPlan { planned, order, ..plan })
         };
-        let left = sorted(join.left, sort_keys(keys, |k| &k.0))?;
-        let right = sorted(join.right, sort_keys(keys, |k| &k.1))?;
+        let left = sorted(join.left, sort_keys(keys, |k| &k.sides.0))?;
+        let right = sorted(join.right, sort_keys(keys, |k| &k.sides.1))?;
         let is_key = |e: &Expr| {
             self.planner.merged_sides(e).is_some_and(|(l, r)| {
-                keys.iter().any(|(x, y)| {
+                keys.iter().any(|MergeKey { sides: (x, y), .. }| {
                     kilndb_bind::same(l, x) && kilndb_bind::same(r, y)
                         || kilndb_bind::same(l, y) && kilndb_bind::same(r, x)
                 })
             })
         };
         let residual = join.conditions.iter().filter(|e| !is_key(e)).cloned().collect();
-        let condition = HashCondition { keys: keys.to_vec(), residual };
         let order = match join.kind {
             JoinKind::Right | JoinKind::Full => RowOrder::default(),
             _ => left.order,
         };
-        let joined = self.planner.merge_join(left.planned, right.planned, join.kind, condition, join.estimate())?;
+        let joined =
+            self.planner.merge_join(left.planned, right.planned, join.kind, (keys, residual), join.estimate())?;
         Ok(FromPlan { order, ..joined })
     }
 }

@@ -17,6 +17,20 @@ pub(super) struct HashCondition {
     pub residual: Vec<Expr>,
 }
 
+/// What a merge join compares, and the order in which both sides have it.
+#[derive(Clone)]
+pub(super) struct MergeKey {
+    pub sides: (Expr, Expr),
+    pub descending: bool,
+    pub nulls_first: bool,
+}
+
+impl MergeKey {
+    pub fn ascending(sides: (Expr, Expr)) -> MergeKey {
+        MergeKey { sides, descending: false, nulls_first: false }
+    }
+}
+
 /// The inner side of a nested loop.
 pub(super) struct LoopInner<'a> {
     plan: FromPlan,
@@ -191,22 +205,23 @@ impl Planner<'_> {
         outer: PlannedNode,
         inner: PlannedNode,
         kind: JoinKind,
-        condition: HashCondition,
+        (keys, residual): (&[MergeKey], Vec<Expr>),
         estimate: Estimate,
     ) -> Result<FromPlan> {
-        let HashCondition { keys, residual } = condition;
         let layout = outer.layout.join(&inner.layout);
-        let (mut types, mut outer_keys, mut inner_keys) = (Vec::new(), Vec::new(), Vec::new());
-        for (l, r) in &keys {
+        let (mut kinds, mut outer_keys, mut inner_keys) = (Vec::new(), Vec::new(), Vec::new());
+        for MergeKey { sides: (l, r), descending, .. } in keys {
             let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
-            types.push(if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) });
+            let ty = if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) };
+            kinds.push(MergeKeyKind { ty, descending: *descending });
             outer_keys.push(widen(self.compile(l, &outer.layout)?, int, l.ty));
             inner_keys.push(widen(self.compile(r, &inner.layout)?, int, r.ty));
         }
         let on = Expr::and_all(residual.clone()).map(|e| self.compile(&e, &layout)).transpose()?;
-        let info = self.join_info("Merge Cond", &keys, &residual);
+        let sides: Vec<(Expr, Expr)> = keys.iter().map(|k| k.sides.clone()).collect();
+        let info = self.join_info("Merge Cond", &sides, &residual);
         let label = join_label("Merge", kind);
-        let op = Op::MergeJoin { outer: outer.node, inner: inner.node, kind, outer_keys, inner_keys, types, on };
+        let op = Op::MergeJoin { outer: outer.node, inner: inner.node, kind, outer_keys, inner_keys, kinds, on };
         let node = self.node_with(op, layout.0.len(), estimate, label, info);
         Ok(FromPlan::of(PlannedNode { node, layout }, estimate))
     }

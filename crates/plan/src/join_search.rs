@@ -16,6 +16,7 @@
 
 use super::finished_cost::PathCost;
 use super::join::{FromPlan, used_rels};
+use super::join_nodes::MergeKey;
 use super::join_ways::{JoinFacts, JoinPair, JoinWay};
 use super::row_order::{RowOrder, has_same};
 use super::scan::WantedRows;
@@ -68,8 +69,8 @@ pub(super) struct JoinPath {
     pub order: Rc<RowOrder>,
     /// How many keys of the wanted order it has.
     pub presorted: usize,
-    /// What merge joins compare that it is sorted by first.
-    leading: Option<usize>,
+    /// What merge joins compare that it is sorted by first, and in which direction.
+    leading: Option<(usize, bool)>,
     /// The rows of the first table that is read.
     outermost: f64,
 }
@@ -93,9 +94,8 @@ pub(super) enum JoinMethod {
     Hash {
         flipped: bool,
     },
-    /// What is compared: expressions over the two sides.
     Merge {
-        keys: Vec<(Expr, Expr)>,
+        keys: Vec<MergeKey>,
     },
 }
 
@@ -266,8 +266,13 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
                 let is_first = |att| table.indexes.iter().any(|i| i.keys.first().is_some_and(|k| k.attnum == att));
                 let of_rel =
                     |e: &&Expr| matches!(access::strip(e).kind, ExprKind::Column(c) if c.rel == *id && is_first(c.att));
-                let key = |e: &Expr| SortKey { expr: e.clone(), descending: false, nulls_first: false };
-                orders.extend(class.iter().find(of_rel).map(|e| vec![key(e)]));
+                let Some(e) = class.iter().find(of_rel) else { continue };
+                orders.push(vec![SortKey { expr: e.clone(), descending: false, nulls_first: false }]);
+                // The other direction is of use if it is the wanted one.
+                let is_wanted = |w: &&SortKey| (w.descending || w.nulls_first) && has_same(class, &w.expr);
+                orders.extend(
+                    self.wanted.order.first().filter(is_wanted).map(|w| vec![SortKey { expr: e.clone(), ..w.clone() }]),
+                );
             }
             for order in orders.iter().filter(|order| !order.is_empty()) {
                 if let Some(found) = self.planner.ordered_table(rel, table, &item.own, order)? {
@@ -347,11 +352,11 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             true => order.presorted(self.wanted.order),
             false => RowOrder::clone(&order).with_equal(&self.equal).presorted(self.wanted.order),
         };
-        let leading = order.keys.first().filter(|k| !k.descending && !k.nulls_first).and_then(|first| {
+        let leading = order.keys.first().and_then(|first| {
             let is_merged = |(class, items): &(Vec<Expr>, u64)| {
                 items & !set != 0 && first.expressions.iter().any(|e| has_same(class, e))
             };
-            self.merged.iter().position(is_merged)
+            self.merged.iter().position(is_merged).map(|at| (at, first.descending))
         });
         JoinPath { way, set, cost, order, presorted, leading, outermost }
     }

@@ -4,9 +4,9 @@
 
 use super::estimate::JoinSides;
 use super::finished_cost::PathCost;
-use super::join_nodes::HashCondition;
+use super::join_nodes::{HashCondition, MergeKey};
 use super::join_search::{JoinMethod, JoinPath, JoinSearch};
-use super::row_order::RowOrder;
+use super::row_order::{RowOrder, has_same};
 use super::scan::WantedRows;
 use super::*;
 use std::rc::Rc;
@@ -265,7 +265,7 @@ impl JoinSearch<'_, '_> {
         // Hashing is cheaper than sorting both sides, unless an order is wanted or the table would not fit into memory.
         let hashes = self.planner.catalog.planner_settings().hashjoin;
         if !hashes || !self.wanted.order.is_empty() || left.cost.rows.min(right.cost.rows) > MANY_ROWS {
-            self.merge(pair, left, right, all.clone(), ways);
+            self.merge(pair, left, right, self.keys_as_wanted(all), ways);
         }
         for sorted in pair.left.iter().filter(|p| !p.order.keys.is_empty()) {
             let keys = keys_in_order(all, &sorted.order, |(l, _)| l);
@@ -284,16 +284,34 @@ impl JoinSearch<'_, '_> {
         }
     }
 
+    /// The keys of a merge join whose sides are sorted for it, so that the result has as much as can be of the wanted
+    /// order.
+    fn keys_as_wanted(&self, all: &[(Expr, Expr)]) -> Vec<MergeKey> {
+        let mut found: Vec<MergeKey> = Vec::new();
+        for wanted in self.wanted.order {
+            let is_it = |(l, r): &&(Expr, Expr)| {
+                let class = self.equal.iter().find(|class| has_same(class, l) || has_same(class, r));
+                has_same(&[l.clone(), r.clone()], &wanted.expr)
+                    || class.is_some_and(|class| has_same(class, &wanted.expr))
+            };
+            let Some(sides) = all.iter().filter(|k| is_new(&found, k)).find(is_it).cloned() else { break };
+            found.push(MergeKey { sides, descending: wanted.descending, nulls_first: wanted.nulls_first });
+        }
+        let rest: Vec<MergeKey> = all.iter().filter(|k| is_new(&found, k)).cloned().map(MergeKey::ascending).collect();
+        found.extend(rest);
+        found
+    }
+
     fn merge(
         &self,
         pair: &JoinPair<'_>,
         left: &Rc<JoinPath>,
         right: &Rc<JoinPath>,
-        keys: Vec<(Expr, Expr)>,
+        keys: Vec<MergeKey>,
         ways: &mut Vec<JoinWay>,
     ) {
         let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
-        let (by_left, by_right) = (sort_keys(&keys, |k| &k.0), sort_keys(&keys, |k| &k.1));
+        let (by_left, by_right) = (sort_keys(&keys, |k| &k.sides.0), sort_keys(&keys, |k| &k.sides.1));
         let sorted =
             |path: &JoinPath, keys: &[SortKey]| self.planner.sorted_cost(keys, path.cost, path.order.presorted(keys));
         let (l, r) = (sorted(left, &by_left), sorted(right, &by_right));
@@ -323,20 +341,22 @@ fn has_table(query: &Query, rel: u32) -> bool {
     query.rels.iter().any(|r| r.id == rel && matches!(r.kind, RelKind::Table(_)))
 }
 
-pub(super) fn sort_keys(keys: &[(Expr, Expr)], side: impl Fn(&(Expr, Expr)) -> &Expr) -> Vec<SortKey> {
-    let key = |k| SortKey { expr: side(k).clone(), descending: false, nulls_first: false };
+pub(super) fn sort_keys(keys: &[MergeKey], side: impl Fn(&MergeKey) -> &Expr) -> Vec<SortKey> {
+    let key = |k| SortKey { expr: side(k).clone(), descending: k.descending, nulls_first: k.nulls_first };
     keys.iter().map(key).collect()
 }
 
 /// The keys that a merge join can compare if one side has this order.
-fn keys_in_order(keys: &[(Expr, Expr)], order: &RowOrder, side: impl Fn(&(Expr, Expr)) -> &Expr) -> Vec<(Expr, Expr)> {
-    let mut found: Vec<(Expr, Expr)> = Vec::new();
-    for own in order.keys.iter().take_while(|k| !k.descending && !k.nulls_first) {
-        let is_new =
-            |k: &&(Expr, Expr)| !found.iter().any(|f| kilndb_bind::same(&f.0, &k.0) && kilndb_bind::same(&f.1, &k.1));
-        let is_next = |k: &&(Expr, Expr)| super::row_order::has_same(&own.expressions, side(k)) && is_new(k);
-        let Some(key) = keys.iter().find(is_next) else { break };
-        found.push(key.clone());
+fn keys_in_order(keys: &[(Expr, Expr)], order: &RowOrder, side: impl Fn(&(Expr, Expr)) -> &Expr) -> Vec<MergeKey> {
+    let mut found: Vec<MergeKey> = Vec::new();
+    for own in &order.keys {
+        let is_next = |k: &&(Expr, Expr)| has_same(&own.expressions, side(k)) && is_new(&found, k);
+        let Some(sides) = keys.iter().find(is_next).cloned() else { break };
+        found.push(MergeKey { sides, descending: own.descending, nulls_first: own.nulls_first });
     }
     found
+}
+
+fn is_new(found: &[MergeKey], key: &(Expr, Expr)) -> bool {
+    !found.iter().any(|f| kilndb_bind::same(&f.sides.0, &key.0) && kilndb_bind::same(&f.sides.1, &key.1))
 }

@@ -18,6 +18,7 @@ mod bitmap;
 mod compile;
 mod cost;
 mod cte;
+mod decorrelate;
 mod dml;
 mod estimate;
 pub mod expression;
@@ -36,6 +37,7 @@ mod merge;
 mod minmax;
 pub mod node;
 mod one_time;
+mod outer_join;
 pub mod partition;
 mod partitionwise;
 pub mod prune;
@@ -124,6 +126,12 @@ pub struct Planner<'a> {
     index_expressions: RefCell<HashMap<(u32, String), Expr>>,
     /// The subplans of subqueries that depend on columns outside of them.
     correlated_subplans: RefCell<Vec<compile::CorrelatedSubplan>>,
+    /// By node id: the order in which the rows of a query come.
+    query_orders: RefCell<HashMap<usize, row_order::RowOrder>>,
+    /// Plans are made only to be compared, and not to be compared with others in turn.
+    explores: Cell<bool>,
+    /// Subqueries, by `SubLink::id`, of which it is settled that they run for each row.
+    settled_sublinks: RefCell<Vec<u32>>,
     /// With other values of its parameters the statement may deserve another plan.
     depends_on_values: Cell<bool>,
     /// What is known, before a subquery is planned, of the window functions whose rows are of use.
@@ -363,6 +371,9 @@ impl<'a> Planner<'a> {
             merged_statistics: Default::default(),
             index_expressions: Default::default(),
             correlated_subplans: Default::default(),
+            query_orders: Default::default(),
+            explores: Cell::new(false),
+            settled_sublinks: Default::default(),
             depends_on_values: Cell::new(false),
             run_conditions: Default::default(),
         }

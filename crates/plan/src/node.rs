@@ -311,6 +311,13 @@ pub enum ProjectItem {
     Set(FunctionCall),
 }
 
+/// How the values of a merge join's key are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct MergeKeyKind {
+    pub ty: Oid,
+    pub descending: bool,
+}
+
 pub struct WindowFn {
     pub oid: Oid,
     /// The function's implementation. None: this build has none, which is an error when the plan runs.
@@ -460,7 +467,7 @@ pub enum Op {
         kind: JoinKind,
         outer_keys: Vec<CExpr>,
         inner_keys: Vec<CExpr>,
-        types: Vec<Oid>,
+        kinds: Vec<MergeKeyKind>,
         on: Option<CExpr>,
     },
     /// The inner side of a nested loop, whose rows are kept by the values of the parameters that it depends on.

@@ -341,17 +341,6 @@ impl Planner<'_> {
         self.catalog.partition_map(table.oid).is_ok_and(|map| map.has_plain_ranges())
     }
 
-    pub(crate) fn show_key(&self, k: &SortKey) -> String {
-        let mut text = super::shown_text::bare(self.show(&k.expr));
-        if k.descending {
-            text.push_str(" DESC");
-        }
-        if k.nulls_first != k.descending {
-            text.push_str(if k.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
-        }
-        text
-    }
-
     fn prune_all(&self, rel: &Rel, table: &Table, preds: &[Expr]) -> Result<PruneCondition> {
         let mut parts = Vec::new();
         if self.catalog.planner_settings().partition_pruning {

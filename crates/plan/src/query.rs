@@ -4,7 +4,7 @@ use super::agg::GroupInput;
 use super::expression::CExpr;
 use super::finished_cost::PathCost;
 use super::node::ShownFunction;
-use super::row_order::RowOrder;
+use super::row_order::{OrderKey, RowOrder, has_same};
 use super::scan::WantedRows;
 use super::sort::distinct_order;
 use super::*;
@@ -130,8 +130,13 @@ impl Planner<'_> {
             }
         }
         if !windows.is_empty() {
-            (input, rows_order) =
-                self.plan_windows((&windows, &runs), (input, rows_order), &mut targets, &mut order, &mut distinct)?;
+            (input, rows_order) = self.plan_windows(
+                (&windows, &q.windows, &runs),
+                (input, rows_order),
+                &mut targets,
+                &mut order,
+                &mut distinct,
+            )?;
         }
         if targets.iter().any(|t| t.expr.has_srf()) {
             input = self.plan_project_set(input, &mut targets, &mut order, &mut distinct)?;
@@ -198,6 +203,9 @@ impl Planner<'_> {
                     false => self.costs().hash_groups(input.node.rows, rows, results.len(), 0),
                 };
                 let (cost, width) = (input.node.cost + grouped, input.layout.0.len());
+                if !sorted {
+                    rows_order = RowOrder::default();
+                }
                 let label = if sorted { "Unique" } else { "HashAggregate" };
                 let node = self.node(Op::Distinct { input: input.node, keys: specs, sorted }, width, rows, cost, label);
                 input = PlannedNode { node, layout: input.layout };
@@ -206,6 +214,9 @@ impl Planner<'_> {
                 // Sorted by the expressions, in the order that ORDER BY asks for.
                 let keys = distinct_order(&order, exprs);
                 input = self.sort(input, &keys, &rows_order)?;
+                if !rows_order.gives(&keys) {
+                    rows_order = RowOrder::of_keys(&keys);
+                }
                 let on: Vec<SortKey> =
                     exprs.iter().map(|e| SortKey { expr: e.clone(), descending: false, nulls_first: false }).collect();
                 let specs = self.sort_specs(&on, &input.layout)?;
@@ -223,9 +234,14 @@ impl Planner<'_> {
         }
         if !order.is_empty() {
             input = self.sort(input, &order, &rows_order)?;
+            if !rows_order.gives(&order) {
+                rows_order = RowOrder::of_keys(&order);
+            }
         }
         if !q.locks.is_empty() {
             input = self.lock_rows(q, input)?;
+            // A row may have changed since it was sorted.
+            rows_order = RowOrder::default();
         }
         let (limit, offset) = (row_limit(q), rows_to_skip(q));
         if limit.is_some() || offset.is_some() {
@@ -242,10 +258,30 @@ impl Planner<'_> {
             let node = self.node(Op::Limit { input: input.node, limit, offset, ties }, width, rows, cost, "Limit");
             input = PlannedNode { node, layout: input.layout };
         }
-        if projected {
-            return Ok(PlannedNode { node: input.node, layout: out_layout });
+        let planned = match projected {
+            true => PlannedNode { node: input.node, layout: out_layout },
+            false => self.project(input, &visible, &out_layout)?,
+        };
+        self.note_order(&planned, &rows_order, &visible);
+        Ok(planned)
+    }
+
+    /// Notes in which order the rows of a query come, as its results say it, for the query around it.
+    fn note_order(&self, planned: &PlannedNode, order: &RowOrder, visible: &[&Target]) {
+        let result = |expressions: &[Expr]| {
+            let is_it = |(t, c): &(&&Target, &ColId)| {
+                let column = Expr::column(**c, t.expr.ty, t.expr.typmod);
+                has_same(expressions, &column) || !t.expr.is_volatile() && has_same(expressions, &t.expr)
+            };
+            let (t, c) = visible.iter().zip(&planned.layout.0).find(is_it)?;
+            Some(Expr::column(*c, t.expr.ty, t.expr.typmod))
+        };
+        let key = |k: &OrderKey| Some(OrderKey { expressions: vec![result(&k.expressions)?], ..k.clone() });
+        let keys: Vec<OrderKey> = order.keys.iter().map_while(key).collect();
+        let fixed = order.fixed.iter().filter_map(|e| result(std::slice::from_ref(e))).collect();
+        if !keys.is_empty() {
+            self.query_orders.borrow_mut().insert(planned.node.id, RowOrder { keys, fixed });
         }
-        self.project(input, &visible, &out_layout)
     }
 
     fn project(&self, input: PlannedNode, visible: &[&Target], out: &Layout) -> Result<PlannedNode> {

@@ -99,6 +99,11 @@ pub(crate) fn table_rows(table: &Table, counted: CountedSize, pages: f64) -> f64
     }
 }
 
+/// From so many rows on an index scan must gain something over a bitmap.
+const MANY_ROWS: f64 = 100.0;
+/// Costs that differ by less are nearly the same.
+const NEARLY: f64 = 1.15;
+
 impl Planner<'_> {
     fn make_scan(&self, rel: &Rel, table: &Arc<Table>) -> Result<(Scan, Layout)> {
         let heap = self.heap_of(table)?;
@@ -241,7 +246,11 @@ impl Planner<'_> {
                 // A bitmap is complete before its first row.
                 let cost = self.finished_cost(wanted, PathCost { rows, first: own, cost: own }, 0)
                     + settings.penalty(settings.bitmapscan);
-                if cost < best_cost {
+                // Of many rows in no order nearly the same cost is no gain: a bitmap reads each page once, wherever they lie.
+                let is_scattered =
+                    matches!(&best.path, AccessPath::Index(path) if path.presorted == 0 && rows >= MANY_ROWS);
+                let rival = if is_scattered { best_cost * NEARLY } else { best_cost };
+                if cost < rival {
                     let estimate = Estimate { rows, cost: own + settings.penalty(settings.bitmapscan) };
                     best = ChosenAccess { path: AccessPath::Bitmap(path), estimate, implied: Vec::new() };
                 }

@@ -173,6 +173,30 @@ impl Planner<'_> {
         })
     }
 
+    /// Does each row find one row at most? Then the semi join is an inner one, and may be made in any order: PostgreSQL's
+    /// reduce_unique_semijoins.
+    pub(super) fn joins_one_row(&self, semi: &SemiJoin) -> Result<bool> {
+        let ([JoinTree::Rel(id)], [rel]) = (semi.query.from.as_slice(), semi.query.rels.as_slice()) else {
+            return Ok(false);
+        };
+        let RelKind::Table(table) = &rel.kind else { return Ok(false) };
+        if semi.kind != JoinKind::Semi
+            || table.kind != kilndb_catalog::TableKind::Table
+            || table.partition_key.is_some()
+            || semi.joins.iter().any(Expr::varies)
+        {
+            return Ok(false);
+        }
+        let mut fixed = Vec::new();
+        for e in semi.joins.iter().chain(&semi.own) {
+            fixed.extend(access::fixed_column(e, *id, self.catalog)?);
+        }
+        let is_fixed = |index: &Arc<kilndb_catalog::Index>| {
+            index.tells_rows_apart() && !index.deferrable && index.keys.iter().all(|k| fixed.contains(&k.attnum))
+        };
+        Ok(table.indexes.iter().any(is_fixed))
+    }
+
     /// A semi join as an ordinary join with the distinct values of the subquery, which may then come first: the new
     /// relation, and the conditions with it.
     pub(crate) fn distinct_rel(&self, semi: &SemiJoin, level: &[u32]) -> Option<(Rel, Vec<Expr>)> {
@@ -202,6 +226,7 @@ impl Planner<'_> {
             f.args[at] = column;
             conditions.push(Expr { kind: ExprKind::Func(f), ..p.clone() });
         }
+        self.name_columns(id, &targets.iter().map(|t| &t.expr).collect::<Vec<_>>());
         let query = Query {
             rels: semi.query.rels.clone(),
             from: semi.query.from.clone(),

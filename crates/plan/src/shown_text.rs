@@ -82,6 +82,11 @@ impl ShownNames {
         }
     }
 
+    /// A column that the planner has made is shown as this text.
+    pub(crate) fn name_as(&self, column: ColId, text: String) {
+        self.columns.borrow_mut().insert(column, (0, text));
+    }
+
     /// An expression as SQL.
     pub fn text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
         ExpressionText { names: self, catalog, scanned: None, is_qualified: false }.of(e)

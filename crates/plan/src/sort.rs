@@ -22,8 +22,7 @@ impl Planner<'_> {
             let text: Vec<String> = keys.iter().map(|k| self.show_key(k)).collect();
             info.push(format!("Sort Key: {}", text.join(", ")));
             if presorted > 0 {
-                let text: Vec<String> =
-                    keys[..presorted].iter().map(|k| super::shown_text::bare(self.show(&k.expr))).collect();
+                let text: Vec<String> = keys[..presorted].iter().map(|k| self.show_computed(&k.expr)).collect();
                 info.push(format!("Presorted Key: {}", text.join(", ")));
             }
         }
@@ -31,6 +30,26 @@ impl Planner<'_> {
         let op = Op::Sort { input: input.node, keys: specs, presorted };
         let node = self.node_with(op, width, Estimate { rows, cost }, label, info);
         Ok(PlannedNode { node, layout: input.layout })
+    }
+
+    /// A sort key as EXPLAIN shows it.
+    pub(crate) fn show_key(&self, k: &SortKey) -> String {
+        let mut text = self.show_computed(&k.expr);
+        if k.descending {
+            text.push_str(" DESC");
+        }
+        if k.nulls_first != k.descending {
+            text.push_str(if k.nulls_first { " NULLS FIRST" } else { " NULLS LAST" });
+        }
+        text
+    }
+
+    /// An expression whose value another node below has computed, as EXPLAIN shows it.
+    pub(crate) fn show_computed(&self, e: &Expr) -> String {
+        match e.kind {
+            ExprKind::Column(_) | ExprKind::Const(_) | ExprKind::Param(_) => self.show(e),
+            _ => format!("({})", self.show(e)),
+        }
     }
 
     /// The order that is of use to what stands above the FROM clause of a query without groups.

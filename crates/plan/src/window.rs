@@ -2,12 +2,14 @@
 
 use super::row_order::RowOrder;
 use super::*;
+use kilndb_catalog::format_type::quote_identifier;
 use kilndb_types::{functions, oids};
 
 impl Planner<'_> {
+    /// `written`: the windows as the query has them, where `windows` have columns of the grouped rows.
     pub(crate) fn plan_windows(
         &self,
-        (windows, runs): (&[WindowSpec], &[RunBound]),
+        (windows, written, runs): (&[WindowSpec], &[WindowSpec], &[RunBound]),
         (input, rows_order): (PlannedNode, RowOrder),
         targets: &mut [Target],
         order: &mut [SortKey],
@@ -30,16 +32,10 @@ impl Planner<'_> {
                 }
                 Ok(())
             };
-            for t in targets.iter_mut() {
-                t.expr.rewrite(&mut lift)?;
-            }
-            for k in order.iter_mut() {
-                k.expr.rewrite(&mut lift)?;
-            }
+            targets.iter_mut().try_for_each(|t| for_level(&mut t.expr, &mut lift))?;
+            order.iter_mut().try_for_each(|k| for_level(&mut k.expr, &mut lift))?;
             if let Distinct::On(l) = distinct {
-                for e in l {
-                    e.rewrite(&mut lift)?;
-                }
+                l.iter_mut().try_for_each(|e| for_level(e, &mut lift))?;
             }
             if calls.is_empty() {
                 continue;
@@ -107,13 +103,25 @@ impl Planner<'_> {
             layout.0.extend((0..calls.len()).map(|i| ColId { rel, att: i as i16 + 1 }));
             let (rows, cost) = (input.node.rows, input.node.cost + input.node.rows * 0.02);
             let width = layout.0.len();
-            let info = self.run_text(runs);
+            let mut info = Vec::new();
+            if self.explains() {
+                let is_computed_below = matches!(input.node.op, Op::Sort { .. } | Op::Window { .. });
+                info.push(self.window_text(written.get(number).unwrap_or(w), is_computed_below));
+            }
+            info.extend(self.run_text(runs, w));
             let op = Op::Window { input: input.node, plan };
             let node = self.node_with(op, width, Estimate { rows, cost }, "WindowAgg", info);
             input = PlannedNode { node, layout };
         }
         Ok((input, rows_order))
     }
+}
+
+/// Calls `f` on an expression and its parts, the innermost first, but not on those of queries in it: their windows are
+/// their own.
+fn for_level(e: &mut Expr, f: &mut dyn FnMut(&mut Expr) -> Result<()>) -> Result<()> {
+    e.for_children_mut(&mut |c| for_level(c, f))?;
+    f(e)
 }
 
 /// `function < most` of a subquery's only window.
@@ -193,7 +201,49 @@ impl Planner<'_> {
         Ok(found)
     }
 
-    fn run_text(&self, runs: &[RunBound]) -> Vec<String> {
+    /// The line of EXPLAIN that says what a window is. `is_computed_below`: another node computes what it sorts by.
+    fn window_text(&self, w: &WindowSpec, is_computed_below: bool) -> String {
+        let key = |e: &Expr| if is_computed_below { self.show_computed(e) } else { self.show(e) };
+        let keys = |list: &[Expr]| list.iter().map(key).collect::<Vec<_>>().join(", ");
+        let mut parts = Vec::new();
+        if !w.partition.is_empty() {
+            parts.push(format!("PARTITION BY {}", keys(&w.partition)));
+        }
+        if !w.order.is_empty() {
+            let order: Vec<Expr> = w.order.iter().map(|k| k.expr.clone()).collect();
+            parts.push(format!("ORDER BY {}", keys(&order)));
+        }
+        parts.extend((!w.default_frame).then(|| self.frame_text(w)));
+        format!("Window: {} AS ({})", window_name(w), parts.join(" "))
+    }
+
+    fn frame_text(&self, w: &WindowSpec) -> String {
+        let bound = |b: &FrameBound| match b {
+            FrameBound::UnboundedPreceding => "UNBOUNDED PRECEDING".to_string(),
+            FrameBound::UnboundedFollowing => "UNBOUNDED FOLLOWING".to_string(),
+            FrameBound::CurrentRow => "CURRENT ROW".to_string(),
+            FrameBound::Preceding(e) => format!("{} PRECEDING", self.show(e)),
+            FrameBound::Following(e) => format!("{} FOLLOWING", self.show(e)),
+        };
+        let mode = match w.mode {
+            FrameMode::Rows => "ROWS",
+            FrameMode::Range => "RANGE",
+            FrameMode::Groups => "GROUPS",
+        };
+        let bounds = match w.is_between {
+            true => format!("BETWEEN {} AND {}", bound(&w.start), bound(&w.end)),
+            false => bound(&w.start),
+        };
+        let exclude = match w.exclude {
+            1 => " EXCLUDE CURRENT ROW",
+            2 => " EXCLUDE GROUP",
+            3 => " EXCLUDE TIES",
+            _ => "",
+        };
+        format!("{mode} {bounds}{exclude}")
+    }
+
+    fn run_text(&self, runs: &[RunBound], w: &WindowSpec) -> Vec<String> {
         if !self.explains() || runs.is_empty() {
             return Vec::new();
         }
@@ -201,11 +251,15 @@ impl Planner<'_> {
             let operator = if run.is_inclusive { "<=" } else { "<" };
             let ExprKind::Window(call) = &run.function.kind else { return String::new() };
             let argument = if call.star { "*".to_string() } else { call.args.iter().map(|a| self.show(a)).collect() };
-            format!("({}({argument}) OVER w1 {operator} {})", call.name, self.show(&run.most))
+            format!("({}({argument}) OVER {} {operator} {})", call.name, window_name(w), self.show(&run.most))
         };
         let all: Vec<String> = runs.iter().map(text).collect();
         vec![format!("Run Condition: {}", super::shown_text::and_text(&all))]
     }
+}
+
+fn window_name(w: &WindowSpec) -> String {
+    quote_identifier(w.name.as_deref().unwrap_or_default())
 }
 
 /// The functions that compute key + offset and key - offset.

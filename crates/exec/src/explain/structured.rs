@@ -368,6 +368,7 @@ fn property_of(line: &str) -> Option<(&'static str, PropertyValue)> {
         "Cache Key",
         "Cache Mode",
         "Run Condition",
+        "Window",
     ];
     let key = known.into_iter().find(|k| *k == key)?;
     Some((

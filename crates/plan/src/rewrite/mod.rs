@@ -1,11 +1,12 @@
 //! Rewriting of bound queries before they are planned: the same rows, from a query that is simpler to plan.
 //!
 //! The order of the passes
-//! 1. From the innermost query outwards: WITH queries that are read once become subqueries (`cte`), and simple
-//!    subqueries in FROM are merged into the queries that they stand in (`pull_up`, `single_rows`).
+//! 1. From the innermost query outwards: windows are put in order and those that no call uses go (`windows`), WITH
+//!    queries that are read once become subqueries (`cte`), and simple subqueries in FROM are merged into the queries that they stand in (`pull_up`, `single_rows`).
 //! 2. From the outermost query inwards, each level as follows: its expressions are folded (`fold`), its conditions are
 //!    put in a form that shows what is common to their alternatives (`conditions`), outer joins that cannot yield rows
-//!    filled with NULLs become inner joins and those that nobody looks at go (`outer_joins`, `useless_joins`),
+//!    filled with NULLs become inner joins and those that nobody looks at go (`outer_joins`, `useless_joins`), a table
+//!    that is joined with itself by a key goes (`self_joins`),
 //!    constants that columns are equal to are told of all columns that are equal to them (`equivalence`), what an OR
 //!    over several relations says of one of them is said beside it (`or_restrictions`), and conditions go down into the subqueries whose columns they are about (`push_down`). Subqueries come after the
 //!    level that they stand in, and so see the conditions that were pushed into them.
@@ -26,9 +27,11 @@ mod or_restrictions;
 mod outer_joins;
 mod pull_up;
 mod push_down;
+mod self_joins;
 mod single_rows;
 mod strictness;
 mod useless_joins;
+mod windows;
 
 pub(super) use or_restrictions::said_of_each;
 pub(super) use strictness::not_null_relations;
@@ -76,6 +79,9 @@ impl Rewriter<'_> {
         if q.from.iter().any(|t| matches!(t, JoinTree::Join { .. })) {
             outer_joins::reduce(q);
             useless_joins::remove(q, self.catalog)?;
+        }
+        if q.rels.len() > 1 {
+            self_joins::eliminate(q, self.catalog)?;
         }
         if q.rels.len() > 1 {
             equivalence::derive(q, self.catalog)?;

@@ -7,6 +7,7 @@ use super::*;
 /// Merges at all levels, the innermost first, after WITH queries have become subqueries where they can.
 pub(super) fn pull_up(q: &mut Query) -> Result<()> {
     kilndb_base::stack::check()?;
+    windows::arrange(q)?;
     inline_ctes(q)?;
     q.for_subqueries_mut(&mut pull_up)?;
     q.for_exprs_mut(&mut |e| {
@@ -77,12 +78,13 @@ fn pull_up_all(q: &mut Query) -> Result<()> {
         q.from.iter().for_each(|t| nullable(t, false, &mut filled));
         let position = q.rels.iter().position(|r| match &r.kind {
             RelKind::Subquery(s) => {
+                let is_filled = filled.contains(&r.id);
                 !is_target(r.id)
                     && is_simple(s)
                     && (q.grouping_sets.is_none() || has_distinct_columns(s))
-                    && !r.lateral
-                    && (!filled.contains(&r.id)
-                        || s.targets.iter().all(|t| t.junk || matches!(t.expr.kind, ExprKind::Column(_)))
+                    && sees_what_it_needs(q, r.id, s, is_filled)
+                    && (!is_filled
+                        || (witness(s).is_some() || s.targets.iter().all(|t| t.junk || is_filled_with(&t.expr, s)))
                             && (s.filter.is_none() || is_single(s) && q.from.iter().any(|t| is_right_side(t, r.id))))
             }
             _ => false,
@@ -90,8 +92,106 @@ fn pull_up_all(q: &mut Query) -> Result<()> {
         let Some(position) = position else { return super::single_rows::absorb(q) };
         let rel = q.rels.remove(position);
         let RelKind::Subquery(inner) = rel.kind else { return Ok(()) };
-        merge(q, rel.id, inner.into_inner())?;
+        let mut inner = inner.into_inner();
+        if filled.contains(&rel.id) {
+            fill_with_null(&mut inner);
+        }
+        merge(q, rel.id, inner)?;
     }
+}
+
+/// Is the expression NULL where an outer join fills the subquery's relations with NULLs?
+fn is_filled_with(e: &Expr, inner: &Query) -> bool {
+    super::strictness::needed_columns(e).iter().any(|c| inner.rels.iter().any(|r| r.id == c.rel))
+}
+
+/// A column of the subquery that is NULL in no row of it, unless an outer join fills the row with NULLs.
+fn witness(inner: &Query) -> Option<Expr> {
+    let ([JoinTree::Rel(rel)], [r]) = (inner.from.as_slice(), inner.rels.as_slice()) else { return None };
+    let is_table = matches!(&r.kind, RelKind::Table(t) if t.kind == kilndb_catalog::TableKind::Table);
+    is_table.then(|| Expr::column(ColId { rel: *rel, att: ATT_CTID }, kilndb_types::oids::TID, -1))
+}
+
+/// Results that would have a value in rows that an outer join fills with NULLs have none there any more.
+fn fill_with_null(inner: &mut Query) {
+    let Some(witness) = witness(inner) else { return };
+    let is_filled: Vec<bool> = inner.targets.iter().map(|t| t.junk || is_filled_with(&t.expr, inner)).collect();
+    for (t, _) in inner.targets.iter_mut().zip(is_filled).filter(|(_, is_filled)| !is_filled) {
+        let (ty, typmod) = (t.expr.ty, t.expr.typmod);
+        let value = std::mem::replace(&mut t.expr, Expr::null(ty));
+        let there = ExprKind::IsNull { arg: Box::new(witness.clone()), negated: true };
+        let there = Expr::new(there, kilndb_types::oids::BOOL);
+        let kind = ExprKind::Case { arg: None, whens: vec![(there, value)], otherwise: None };
+        t.expr = Expr { kind, ty, typmod, loc: -1 };
+    }
+}
+
+/// Do the relations that the subquery looks at from inside stand where its conditions are going to be?
+fn sees_what_it_needs(q: &Query, id: u32, inner: &Query, is_filled: bool) -> bool {
+    let mut used = Vec::new();
+    inner.outer_columns(&mut used);
+    used.retain(|c| q.rels.iter().any(|r| r.id == c.rel));
+    if used.is_empty() {
+        return true;
+    }
+    let is_outside = |c: &ColId| used.contains(c);
+    // Rows of VALUES are made where nothing of their neighbours is known.
+    let uses_outside = |e: &Expr| {
+        let mut columns = Vec::new();
+        e.columns(&mut columns);
+        columns.iter().any(is_outside)
+    };
+    if inner.rels.iter().any(|r| matches!(&r.kind, RelKind::Values(rows) if rows.iter().flatten().any(uses_outside))) {
+        return false;
+    }
+    // The condition of an outer join in the subquery is judged there.
+    if inner.from.iter().any(|t| !inner_only(t)) && inner.from.iter().any(|t| has_condition_on(t, &is_outside)) {
+        return false;
+    }
+    match is_filled {
+        false => q.from.iter().any(|t| is_joined_inside(t, id)),
+        true => {
+            let left = q.from.iter().find_map(|t| left_of(t, id));
+            left.is_some_and(|left| {
+                let rels = relations_of(left);
+                used.iter().all(|c| rels.contains(&c.rel))
+            })
+        }
+    }
+}
+
+fn inner_only(t: &JoinTree) -> bool {
+    match t {
+        JoinTree::Rel(_) => true,
+        JoinTree::Join { kind, left, right, .. } => *kind == JoinKind::Inner && inner_only(left) && inner_only(right),
+    }
+}
+
+fn has_condition_on(t: &JoinTree, is_it: &dyn Fn(&ColId) -> bool) -> bool {
+    let JoinTree::Join { left, right, on, .. } = t else { return false };
+    let mut used = Vec::new();
+    on.iter().for_each(|e| e.columns(&mut used));
+    used.iter().any(is_it) || has_condition_on(left, is_it) || has_condition_on(right, is_it)
+}
+
+/// Do inner joins alone join the relation with all others of the tree?
+fn is_joined_inside(t: &JoinTree, id: u32) -> bool {
+    match t {
+        JoinTree::Rel(rel) => *rel == id,
+        JoinTree::Join { kind: JoinKind::Inner, left, right, .. } => {
+            is_joined_inside(left, id) || is_joined_inside(right, id)
+        }
+        JoinTree::Join { .. } => false,
+    }
+}
+
+/// The left side of the LEFT join that has the relation as its right side.
+fn left_of(t: &JoinTree, id: u32) -> Option<&JoinTree> {
+    let JoinTree::Join { kind, left, right, .. } = t else { return None };
+    if *kind == JoinKind::Left && matches!(**right, JoinTree::Rel(r) if r == id) {
+        return Some(left);
+    }
+    left_of(left, id).or_else(|| left_of(right, id))
 }
 
 fn merge(q: &mut Query, id: u32, inner: Query) -> Result<()> {

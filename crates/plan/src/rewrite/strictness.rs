@@ -10,6 +10,11 @@ pub(super) fn not_null_columns(e: &Expr) -> Vec<ColId> {
     walk(e, true)
 }
 
+/// The columns that must not be NULL for the value of `e` not to be NULL.
+pub(super) fn needed_columns(e: &Expr) -> Vec<ColId> {
+    walk(e, false)
+}
+
 /// The columns that must not be NULL for `e` to be true (`on_top`), or not NULL.
 fn walk(e: &Expr, on_top: bool) -> Vec<ColId> {
     match &e.kind {
@@ -28,6 +33,12 @@ fn walk(e: &Expr, on_top: bool) -> Vec<ColId> {
         {
             walk(arg, false)
         }
+        ExprKind::Case { arg: None, whens, otherwise: None } => match whens.as_slice() {
+            [(Expr { kind: ExprKind::IsNull { arg, negated: true }, .. }, value)] if is_scalar(arg) => {
+                [walk(arg, false), walk(value, false)].concat()
+            }
+            _ => Vec::new(),
+        },
         // For no element of an empty array it is true that a NULL equals it; that it does not is true for all.
         ExprKind::ScalarArray { func, any: true } if func.strict && on_top => {
             func.args.first().map_or_else(Vec::new, |a| walk(a, false))
