@@ -1,0 +1,83 @@
+//! TPC-C: new orders a minute, by warehouses and terminals.
+
+use super::BenchOptions;
+use super::figures::Better;
+use super::turns::{BenchStage, ServerTurn};
+use kilndb_lab::client::Client;
+use kilndb_lab::tpcc::{self, TpccLoad, TpccRun, TpccSize};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Long runs instead of many: caches, checkpoints and the growth of tables count.
+const TURNS: usize = 3;
+/// A turn's seconds, in those of pgbench's runs.
+const SECONDS_A_TURN: u32 = 10;
+/// The client's threads, as many as pgbench has in other parts.
+const THREADS: u32 = 2;
+const SEED: u64 = 20_261_126;
+
+pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
+    let mut stages = Vec::new();
+    for &warehouses in &options.warehouses {
+        stages.push(load(warehouses));
+        stages.extend(options.terminals.iter().map(|&terminals| orders(warehouses, terminals)));
+        stages.push(check(warehouses));
+    }
+    stages
+}
+
+fn load(warehouses: u32) -> BenchStage {
+    let row = format!("TPC-C, {warehouses} warehouses, loading, seconds");
+    BenchStage::new(&row.clone(), move |turn| {
+        let began = Instant::now();
+        tpcc::create(&turn.side.at, TpccSize::standard(warehouses), SEED)?;
+        turn.put(&row, Better::Less, began.elapsed().as_secs_f64());
+        Ok(())
+    })
+    .begin(|turn| tpcc::drop_database(&turn.side.at))
+    .turns(1)
+    .unjudged()
+}
+
+fn orders(warehouses: u32, terminals: u32) -> BenchStage {
+    let row = format!("TPC-C, {warehouses} warehouses, {terminals} clients");
+    // No turn of a server repeats another one's choices.
+    let runs = AtomicU64::new(u64::from(terminals) << 32);
+    let next_seed = move || SEED + runs.fetch_add(1, Ordering::Relaxed);
+    let warm_up_seed = SEED + u64::from(terminals);
+    BenchStage::new(&row.clone(), move |turn| {
+        let done = run(turn, (warehouses, terminals), next_seed())?;
+        turn.put(&format!("{row}, new orders a minute"), Better::More, done.orders_a_minute());
+        turn.put(&format!("{row}, new order, median, ms"), Better::Less, quantile_ms(&done, 50));
+        turn.put(&format!("{row}, new order, p95, ms"), Better::Less, quantile_ms(&done, 95));
+        turn.add(&format!("{row}, rolled back for others, all runs"), done.refused as f64);
+        Ok(())
+    })
+    .begin(move |turn| run(turn, (warehouses, terminals), warm_up_seed).map(drop))
+    .turns(TURNS)
+}
+
+fn run(turn: &ServerTurn<'_>, (warehouses, terminals): (u32, u32), seed: u64) -> Result<TpccRun, String> {
+    let time = Duration::from_secs(u64::from(SECONDS_A_TURN * turn.options.duration_s));
+    let load = TpccLoad { size: TpccSize::standard(warehouses), terminals, threads: THREADS, time, seed };
+    tpcc::run(&turn.side.at, &load, &AtomicBool::new(false))
+}
+
+fn quantile_ms(run: &TpccRun, percent: usize) -> f64 {
+    let mut sorted = run.entry_us.clone();
+    sorted.sort_unstable();
+    sorted.get(sorted.len() * percent / 100).map_or(f64::NAN, |us| f64::from(*us) / 1000.0)
+}
+
+/// What all the runs have left keeps the conditions of the specification.
+fn check(warehouses: u32) -> BenchStage {
+    BenchStage::new(&format!("TPC-C, {warehouses} warehouses, conditions"), |turn| {
+        let mut client = Client::connect(&turn.side.at, tpcc::DATABASE).map_err(|e| e.to_string())?;
+        match tpcc::consistency::breaches(&mut client)? {
+            none if none.is_empty() => Ok(()),
+            broken => Err(format!("conditions are broken (number, how often): {broken:?}")),
+        }
+    })
+    .end(|turn| tpcc::drop_database(&turn.side.at))
+    .turns(1)
+}
