@@ -112,8 +112,7 @@ impl TpccData {
         let random = &mut self.random("customer", place, customer);
         rows.start(format_args!("{}\t{}\t{customer}\t", place.0, place.1));
         rows.letters(random, 8, 16);
-        rows.start(format_args!("\tOE\t{}\t", name_of_customer(random, customer)));
-        rows.letters(random, 6, 10);
+        rows.start(format_args!("\tOE\t{}", name_of_customer(random, customer)));
         rows.address(random);
         rows.start(format_args!("\t{:016}", random.between(0, 9_999_999_999_999_999)));
         let credit = if percent(random, 10) { "BC" } else { "GC" };
