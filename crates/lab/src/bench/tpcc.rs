@@ -4,7 +4,7 @@ use super::BenchOptions;
 use super::figures::Better;
 use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::Client;
-use kilndb_lab::tpcc::{self, TpccLoad, TpccRun, TpccSize};
+use kilndb_lab::tpcc::{self, RoundTrips, TpccLoad, TpccRun, TpccSize};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,22 @@ pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     let mut stages = Vec::new();
     for &warehouses in &options.warehouses {
         stages.push(load(warehouses));
-        stages.extend(options.terminals.iter().map(|&terminals| orders(warehouses, terminals)));
+        for &terminals in &options.terminals {
+            let crowd = Crowd { warehouses, terminals, round_trips: RoundTrips::Statements };
+            stages.push(orders(crowd));
+            stages.push(orders(Crowd { round_trips: RoundTrips::Batches, ..crowd }));
+        }
         stages.push(check(warehouses));
     }
     stages
+}
+
+/// Who enters orders, and how.
+#[derive(Clone, Copy)]
+struct Crowd {
+    warehouses: u32,
+    terminals: u32,
+    round_trips: RoundTrips,
 }
 
 fn load(warehouses: u32) -> BenchStage {
@@ -39,27 +51,29 @@ fn load(warehouses: u32) -> BenchStage {
     .unjudged()
 }
 
-fn orders(warehouses: u32, terminals: u32) -> BenchStage {
-    let row = format!("TPC-C, {warehouses} warehouses, {terminals} clients");
-    // No turn of a server repeats another one's choices.
-    let runs = AtomicU64::new(u64::from(terminals) << 32);
-    let next_seed = move || SEED + runs.fetch_add(1, Ordering::Relaxed);
-    let warm_up_seed = SEED + u64::from(terminals);
+fn orders(crowd: Crowd) -> BenchStage {
+    let batches = if crowd.round_trips == RoundTrips::Batches { ", in batches" } else { "" };
+    let row = format!("TPC-C, {} warehouses, {} clients{batches}", crowd.warehouses, crowd.terminals);
     BenchStage::new(&row.clone(), move |turn| {
-        let done = run(turn, (warehouses, terminals), next_seed())?;
+        let done = run(turn, crowd)?;
         turn.put(&format!("{row}, new orders a minute"), Better::More, done.orders_a_minute());
-        turn.put(&format!("{row}, new order, median, ms"), Better::Less, quantile_ms(&done, 50));
         turn.put(&format!("{row}, new order, p95, ms"), Better::Less, quantile_ms(&done, 95));
-        turn.add(&format!("{row}, rolled back for others, all runs"), done.refused as f64);
+        if done.refused > 0 {
+            turn.add(&format!("{row}, rolled back for others, all runs"), done.refused as f64);
+        }
         Ok(())
     })
-    .begin(move |turn| run(turn, (warehouses, terminals), warm_up_seed).map(drop))
+    .begin(move |turn| run(turn, crowd).map(drop))
     .turns(TURNS)
 }
 
-fn run(turn: &ServerTurn<'_>, (warehouses, terminals): (u32, u32), seed: u64) -> Result<TpccRun, String> {
+fn run(turn: &ServerTurn<'_>, crowd: Crowd) -> Result<TpccRun, String> {
+    // No run repeats another one's choices.
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+    let seed = SEED + RUNS.fetch_add(1, Ordering::Relaxed);
     let time = Duration::from_secs(u64::from(SECONDS_A_TURN * turn.options.duration_s));
-    let load = TpccLoad { size: TpccSize::standard(warehouses), terminals, threads: THREADS, time, seed };
+    let Crowd { warehouses, terminals, round_trips } = crowd;
+    let load = TpccLoad { size: TpccSize::standard(warehouses), terminals, threads: THREADS, time, round_trips, seed };
     tpcc::run(&turn.side.at, &load, &AtomicBool::new(false))
 }
 

@@ -20,6 +20,7 @@ mod transactions;
 
 pub use load::{create, drop_database};
 pub use run::{TpccKind, TpccLoad, TpccRun, run};
+pub use session::RoundTrips;
 pub use transactions::OrderKey;
 
 /// The database that the tables are in.

@@ -2,7 +2,7 @@
 
 use super::TpccSize;
 use super::executor::{SessionTask, run_tasks};
-use super::session::TpccSession;
+use super::session::{RoundTrips, TpccSession};
 use super::statement;
 use super::transactions::{Ended, OrderKey, Terminal};
 use crate::client::{Address, ClientError};
@@ -43,6 +43,7 @@ pub struct TpccLoad {
     /// Threads that the terminals are spread over.
     pub threads: u32,
     pub time: Duration,
+    pub round_trips: RoundTrips,
     pub seed: u64,
 }
 
@@ -122,7 +123,7 @@ fn terminals(
     end: LoadEnd<'_>,
 ) -> Result<Vec<TpccRun>, String> {
     let make = |registry: &mio::Registry, token: mio::Token| {
-        let session = TpccSession::connect(address, registry, token);
+        let session = TpccSession::connect(address, load.round_trips, (registry, token));
         let random = RowRandom::of_row(load.seed, first + token.0 as u64);
         Box::pin(async move {
             let mut run = TpccRun::default();

@@ -1,4 +1,7 @@
-//! A session that waits without a thread of its own: prepared statements in the extended protocol, one round trip each.
+//! A session that waits without a thread of its own: prepared statements in the extended protocol, in batches.
+//!
+//! A batch is statements that need nothing of each other's answers. Whether they go to the server as one, or each waits
+//! for the one before it, is the session's [`RoundTrips`]: what the transactions do is the same.
 
 use super::data::Cents;
 use super::statement::PreparedStatement;
@@ -53,23 +56,43 @@ impl SessionStream {
     }
 }
 
-/// Its answers are values of the last statement's rows, which stay where they arrived.
+/// When a session waits for the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoundTrips {
+    /// After each statement, as a driver without batches does.
+    Statements,
+    /// After each batch of statements (a pipeline).
+    Batches,
+}
+
+/// A session's socket and the answers to its last batch, which stay where they arrived.
 pub(super) struct TpccSession {
     stream: SessionStream,
+    round_trips: RoundTrips,
     output: Vec<u8>,
     /// What has arrived is in `input[..filled]`; of it, messages up to `used` have been read.
     input: Vec<u8>,
     filled: usize,
     used: usize,
-    /// Where the last answer's values are, row by row; None: null.
+    /// Where the values of all rows are; None: null.
     values: Vec<Option<Range<usize>>>,
-    columns: usize,
-    rows: usize,
+    /// The values of each row.
+    rows: Vec<Range<usize>>,
+    /// The rows of each statement.
+    answers: Vec<Range<usize>>,
+    /// Statements of the batch so far.
+    queued: usize,
+    /// The batch has been sent and answered: the next statement begins another one.
+    is_answered: bool,
 }
 
 impl TpccSession {
     /// A connection that nothing has been said on yet. Events of it have `token`.
-    pub(super) fn connect(address: &Address, registry: &Registry, token: Token) -> Result<TpccSession, ClientError> {
+    pub(super) fn connect(
+        address: &Address,
+        round_trips: RoundTrips,
+        (registry, token): (&Registry, Token),
+    ) -> Result<TpccSession, ClientError> {
         let mut stream = SessionStream::connect(address)?;
         match &mut stream {
             SessionStream::Tcp(stream) => registry.register(stream, token, Interest::READABLE)?,
@@ -77,13 +100,16 @@ impl TpccSession {
         }
         Ok(TpccSession {
             stream,
+            round_trips,
             output: Vec::new(),
             input: vec![0; 16 * 1024],
             filled: 0,
             used: 0,
             values: Vec::new(),
-            columns: 0,
-            rows: 0,
+            rows: Vec::new(),
+            answers: Vec::new(),
+            queued: 0,
+            is_answered: false,
         })
     }
 
@@ -93,25 +119,66 @@ impl TpccSession {
         self.output.extend_from_slice(&(parameters.len() as u32 + 8).to_be_bytes());
         self.output.extend_from_slice(&196_608_u32.to_be_bytes());
         self.output.extend_from_slice(parameters.as_bytes());
-        self.answer().await?;
+        self.exchange().await?;
         for statement in statements {
             extended(&mut self.output, b'P', format!("{}\0{}\0\0\0", statement.name, statement.sql).as_bytes());
         }
         extended(&mut self.output, b'S', b"");
-        self.answer().await
+        self.exchange().await?;
+        self.is_answered = true;
+        Ok(())
     }
 
-    /// Runs a statement and reads its rows. Returns how many there are.
+    /// Adds a statement to the batch. Returns the number of its answer in the batch.
+    pub(super) async fn queue(
+        &mut self,
+        statement: &PreparedStatement,
+        parameters: &[Parameter<'_>],
+    ) -> Result<usize, ClientError> {
+        if self.is_answered {
+            self.forget_answers();
+        }
+        self.bind(statement, parameters);
+        // Execute without a limit of rows.
+        extended(&mut self.output, b'E', &[0; 5]);
+        self.queued += 1;
+        if self.round_trips == RoundTrips::Statements {
+            extended(&mut self.output, b'S', b"");
+            self.exchange().await?;
+        }
+        Ok(self.queued - 1)
+    }
+
+    /// Has all statements of the batch answered.
+    pub(super) async fn send(&mut self) -> Result<(), ClientError> {
+        self.is_answered = true;
+        if !self.output.is_empty() {
+            extended(&mut self.output, b'S', b"");
+            self.exchange().await?;
+        }
+        Ok(())
+    }
+
+    /// Runs a statement, the last one of its batch. Returns the number of its answer.
     pub(super) async fn run(
         &mut self,
         statement: &PreparedStatement,
         parameters: &[Parameter<'_>],
     ) -> Result<usize, ClientError> {
-        self.bind(statement, parameters);
-        // Execute without a limit, and Sync.
-        self.output.extend_from_slice(b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04");
-        self.answer().await?;
-        Ok(self.rows)
+        let answer = self.queue(statement, parameters).await?;
+        self.send().await?;
+        Ok(answer)
+    }
+
+    fn forget_answers(&mut self) {
+        self.input.copy_within(self.used..self.filled, 0);
+        self.filled -= self.used;
+        self.used = 0;
+        self.values.clear();
+        self.rows.clear();
+        self.answers.clear();
+        self.queued = 0;
+        self.is_answered = false;
     }
 
     fn bind(&mut self, statement: &PreparedStatement, parameters: &[Parameter<'_>]) {
@@ -139,24 +206,23 @@ impl TpccSession {
     }
 
     /// Sends what is to be sent and reads up to ReadyForQuery.
-    async fn answer(&mut self) -> Result<(), ClientError> {
-        self.stream.write_all(&self.output)?;
+    async fn exchange(&mut self) -> Result<(), ClientError> {
+        let sent = self.stream.write_all(&self.output);
         self.output.clear();
-        // What comes before belongs to statements that nobody asks about any more.
-        self.input.copy_within(self.used..self.filled, 0);
-        self.filled -= self.used;
-        self.used = 0;
-        self.values.clear();
-        (self.columns, self.rows) = (0, 0);
+        sent?;
         let mut refused = None;
         loop {
             while let Some((kind, body)) = self.message() {
                 match kind {
                     b'D' => self.row(body)?,
+                    b'C' => {
+                        let from = self.answers.last().map_or(0, |answer| answer.end);
+                        self.answers.push(from..self.rows.len());
+                    }
                     b'E' => refused = Some(Fields(&self.input[body]).error()?),
                     b'Z' => return refused.map_or(Ok(()), |error| Err(ClientError::Server(error))),
                     b'R' if Fields(&self.input[body.clone()]).int32()? != 0 => {
-                        return Err(ClientError::Io(io::Error::other("the server asks for a password")));
+                        return Err(other("the server asks for a password".into()));
                     }
                     _ => {}
                 }
@@ -180,10 +246,10 @@ impl TpccSession {
 
     fn row(&mut self, body: Range<usize>) -> io::Result<()> {
         let mut fields = Fields(&self.input[body.clone()]);
-        self.columns = fields.int16()? as usize;
-        self.rows += 1;
+        let columns = fields.int16()?;
+        let first = self.values.len();
         let mut at = body.start + 2;
-        for _ in 0..self.columns {
+        for _ in 0..columns {
             at += 4;
             match usize::try_from(fields.int32()?) {
                 Ok(length) => {
@@ -194,6 +260,7 @@ impl TpccSession {
                 Err(_) => self.values.push(None),
             }
         }
+        self.rows.push(first..self.values.len());
         Ok(())
     }
 
@@ -216,25 +283,34 @@ impl TpccSession {
         Ok(())
     }
 
-    /// A value of the last answer; an error if there is none or it is null.
-    pub(super) fn text(&self, row: usize, column: usize) -> Result<&str, ClientError> {
-        let value = (column < self.columns).then(|| self.values.get(row * self.columns + column)).flatten();
-        let bytes = value.cloned().flatten().map(|range| &self.input[range]);
-        bytes
-            .and_then(|bytes| std::str::from_utf8(bytes).ok())
-            .ok_or_else(|| ClientError::Io(io::Error::other(format!("no value in row {row}, column {column}"))))
+    /// How many rows a statement of the batch has returned.
+    pub(super) fn row_count(&self, answer: usize) -> usize {
+        self.answers.get(answer).map_or(0, Range::len)
     }
 
-    pub(super) fn number(&self, row: usize, column: usize) -> Result<u32, ClientError> {
-        let text = self.text(row, column)?;
-        text.parse().map_err(|_| ClientError::Io(io::Error::other(format!("not a number: {text}"))))
+    /// A column's value in a row of an answer; an error if there is none or it is null.
+    pub(super) fn text(&self, answer: usize, row: usize, column: usize) -> Result<&str, ClientError> {
+        let row = self.answers.get(answer).and_then(|rows| self.rows[rows.clone()].get(row));
+        let value = row.and_then(|values| self.values[values.clone()].get(column).cloned().flatten());
+        value
+            .and_then(|range| std::str::from_utf8(&self.input[range]).ok())
+            .ok_or_else(|| other(format!("no value in row {row:?} of answer {answer}, column {column}")))
+    }
+
+    pub(super) fn number(&self, answer: usize, row: usize, column: usize) -> Result<u32, ClientError> {
+        let text = self.text(answer, row, column)?;
+        text.parse().map_err(|_| other(format!("not a number: {text}")))
     }
 
     /// A numeric with two digits after the point, in cents.
-    pub(super) fn money(&self, row: usize, column: usize) -> Result<i64, ClientError> {
-        let text = self.text(row, column)?;
-        cents(text).ok_or_else(|| ClientError::Io(io::Error::other(format!("not an amount of money: {text}"))))
+    pub(super) fn money(&self, answer: usize, row: usize, column: usize) -> Result<i64, ClientError> {
+        let text = self.text(answer, row, column)?;
+        cents(text).ok_or_else(|| other(format!("not an amount of money: {text}")))
     }
+}
+
+fn other(message: String) -> ClientError {
+    ClientError::Io(io::Error::other(message))
 }
 
 fn cents(text: &str) -> Option<i64> {
