@@ -12,8 +12,6 @@ use std::time::{Duration, Instant};
 const TURNS: usize = 3;
 /// A turn's seconds, in those of pgbench's runs.
 const SECONDS_A_TURN: u32 = 10;
-/// The client's threads, as many as pgbench has in other parts.
-const THREADS: u32 = 2;
 const SEED: u64 = 20_261_126;
 
 pub(super) fn stages(options: &BenchOptions) -> Vec<BenchStage> {
@@ -73,8 +71,14 @@ fn run(turn: &ServerTurn<'_>, crowd: Crowd) -> Result<TpccRun, String> {
     let seed = SEED + RUNS.fetch_add(1, Ordering::Relaxed);
     let time = Duration::from_secs(u64::from(SECONDS_A_TURN * turn.options.duration_s));
     let Crowd { warehouses, terminals, round_trips } = crowd;
-    let load = TpccLoad { size: TpccSize::standard(warehouses), terminals, threads: THREADS, time, round_trips, seed };
+    let load =
+        TpccLoad { size: TpccSize::standard(warehouses), terminals, threads: threads(), time, round_trips, seed };
     tpcc::run(&turn.side.at, &load, &AtomicBool::new(false))
+}
+
+/// The client's threads: with more of them it would take more of the cores that the servers share with it.
+fn threads() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).max(1) as u32)
 }
 
 fn quantile_ms(run: &TpccRun, percent: usize) -> f64 {
