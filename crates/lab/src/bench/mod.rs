@@ -118,7 +118,7 @@ fn print_conditions(options: &BenchOptions) {
         version("pgbench"),
         options.shared_buffers
     );
-    if options.has_loads() {
+    if options.has_pgbench_tables() {
         println!("scale {}, {} pairs of runs of {} s", options.scale, options.pairs, options.duration_s);
     }
     println!();
