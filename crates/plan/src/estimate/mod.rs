@@ -75,13 +75,6 @@ impl Variable {
         };
         distinct.round().min(rows).min(self.most_distinct).max(1.0)
     }
-    /// Whether [`Variable::distinct`] is more than the number that is taken for want of a better one.
-    pub fn knows_distinct(&self) -> bool {
-        self.is_unique
-            || self.statistics.as_ref().is_some_and(|s| s.distinct != 0.0)
-            || self.ty == oids::BOOL
-            || self.total_rows.min(self.most_distinct) < DISTINCT_DEFAULT
-    }
     /// Is some value so frequent that it deserves a plan of its own?
     fn has_outstanding_values(&self) -> bool {
         let Some(s) = self.statistics.as_ref().filter(|_| !self.is_unique) else { return false };
@@ -90,6 +83,13 @@ impl Variable {
     }
     fn has_histogram(&self) -> bool {
         self.statistics.as_ref().is_some_and(|s| !s.histogram.is_empty() || !s.common.is_empty())
+    }
+    /// Whether [`Variable::distinct`] is more than the number that is taken for want of a better one.
+    pub fn knows_distinct(&self) -> bool {
+        self.is_unique
+            || self.statistics.as_ref().is_some_and(|s| s.distinct != 0.0)
+            || self.ty == oids::BOOL
+            || self.total_rows.min(self.most_distinct) < DISTINCT_DEFAULT
     }
 }
 
