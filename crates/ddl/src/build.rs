@@ -174,6 +174,17 @@ impl Definitions<'_> {
         Ok(sink.rows)
     }
 
+    /// As [`Definitions::rows_of`], of a query that is not expected to have any. Keeps the first.
+    pub(crate) fn first_row_of(
+        &mut self,
+        query: &dyn EngineQuery,
+        runtime: &dyn Runtime,
+    ) -> Result<Option<Vec<Datum>>> {
+        let mut sink = FirstRowSink::default();
+        self.rows_into(query, runtime, &mut sink)?;
+        Ok(sink.0)
+    }
+
     /// As [`Definitions::rows_of`], of a query of one row and one value.
     pub(crate) fn value_of(&mut self, query: &dyn EngineQuery, runtime: &dyn Runtime) -> Result<Datum> {
         let row = self.rows_of(query, runtime)?.pop();
@@ -509,4 +520,14 @@ impl Definitions<'_> {
 /// A key's value, which a query has given as a text, as messages show it.
 pub(super) fn key_text(value: &Datum) -> String {
     if let Datum::Text(text) = value { text.to_string() } else { "null".to_string() }
+}
+
+#[derive(Default)]
+struct FirstRowSink(Option<Vec<Datum>>);
+
+impl RowSink for FirstRowSink {
+    fn row(&mut self, values: &[Datum]) -> Result<()> {
+        self.0.get_or_insert_with(|| values.to_vec());
+        Ok(())
+    }
 }

@@ -576,8 +576,8 @@ impl Definitions<'_> {
     pub(super) fn validate_foreign_key(&mut self, key: KeyPair<'_>, name: &str, runtime: &dyn Runtime) -> Result<()> {
         let KeyPair { referencing: table, columns, referenced: target, referenced_columns } = key;
         let query = KeyJoin { referencing: table, columns, referenced: target, referenced_columns, is_dangling: true };
-        let rows = self.rows_of(&query, runtime)?;
-        let Some((Datum::Oid(place), row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
+        let found = self.first_row_of(&query, runtime)?;
+        let Some((Datum::Oid(place), row)) = found.as_deref().and_then(<[Datum]>::split_first) else { return Ok(()) };
         // Of a partitioned table, the partition.
         let place = self.context_mut().table_by_oid(*place, runtime)?;
         let values: Vec<String> = row.iter().map(key_text).collect();

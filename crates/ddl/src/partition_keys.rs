@@ -173,8 +173,8 @@ impl Definitions<'_> {
             referenced_columns: &key.referenced_columns,
             is_dangling: false,
         };
-        let rows = self.rows_of(&query, runtime)?;
-        let Some((_, row)) = rows.first().and_then(|row| row.split_first()) else { return Ok(()) };
+        let found = self.first_row_of(&query, runtime)?;
+        let Some((_, row)) = found.as_deref().and_then(<[Datum]>::split_first) else { return Ok(()) };
         let values: Vec<String> = row.iter().map(key_text).collect();
         let name =
             |t: &Table, n: &i16| t.columns.get((*n - 1).max(0) as usize).map_or(String::new(), |c| c.name.clone());

@@ -319,7 +319,7 @@ impl<W: Write> Write for CopyData<W> {
 }
 
 /// Appends a message of the extended protocol.
-fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
+pub(crate) fn extended(messages: &mut Vec<u8>, kind: u8, body: &[u8]) {
     messages.push(kind);
     messages.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     messages.extend_from_slice(body);
@@ -391,7 +391,7 @@ impl<'a> Fields<'a> {
         Ok(Notification { sender: self.int32()?, channel: self.string()?, payload: self.string()? })
     }
 
-    fn error(&mut self) -> io::Result<ServerError> {
+    pub(crate) fn error(&mut self) -> io::Result<ServerError> {
         let mut error = ServerError::default();
         loop {
             let kind = self.take(1)?[0];

@@ -145,7 +145,9 @@ impl JoinSearch<'_, '_> {
         let values = outer.0.iter().map(|c| Expr::column(*c, 0, -1)).collect::<Vec<_>>();
         let is_table = item.tree.is_some_and(|t| matches!(t, JoinTree::Rel(id) if has_table(item.query, *id)));
         let can_keep = is_table && !conditions.iter().chain(&item.own).any(|e| e.is_volatile() || e.has_sublink());
-        let distinct = can_keep.then(|| self.planner.group_count(&values, f64::MAX));
+        // Of values of which nothing is known it is not taken for granted that they come again.
+        let is_counted = can_keep && self.planner.knows_group_count(&values);
+        let distinct = is_counted.then(|| self.planner.group_count(&values, f64::MAX));
         if let Some(bound) = &item.bound {
             return Ok(Some(Probe { cost: bound.cost, rows: bound.rows, distinct }));
         }

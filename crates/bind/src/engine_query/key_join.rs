@@ -10,7 +10,8 @@ pub struct KeyJoin<'a> {
     pub columns: &'a [i16],
     pub referenced: &'a Arc<Table>,
     pub referenced_columns: &'a [i16],
-    /// A row is wanted that references nothing; otherwise one that references a row.
+    /// Rows are wanted that reference nothing; otherwise those that reference a row. Where all is as it should be there
+    /// are none: a limit would only make the planner expect that the first is soon found.
     pub is_dangling: bool,
 }
 
@@ -43,7 +44,6 @@ impl EngineQuery for KeyJoin<'_> {
             from: vec![join],
             filter: Expr::and_all(conditions),
             targets,
-            limit: one_row(),
             ..Query::default()
         }))
     }

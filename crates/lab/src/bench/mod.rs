@@ -11,6 +11,7 @@ mod partitions;
 mod per_second;
 mod pgbench;
 mod plans;
+mod tpcc;
 mod turns;
 
 use figures::{Figures, SLOWER_BELOW};
@@ -38,19 +39,24 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
-    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load) and `plans`; None:
-    /// all but `online`, whose turns are long, and `plans`, which measures queries and not loads.
+    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tpcc` and `plans`;
+    /// None: all but `online` and `tpcc`, whose turns are long, and `plans`, which measures queries and not loads.
     parts: Option<Vec<String>>,
     /// The rows of the tables that are filled, changed and emptied as a whole.
     rows: u32,
     /// The scale of TPC-H in `plans`.
     tpch: f64,
+    /// The sizes and the numbers of clients of `tpcc`, each with each.
+    warehouses: Vec<u32>,
+    terminals: Vec<u32>,
 }
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
 /// Parts that run only if they are named.
-const NAMED_PARTS: [&str; 2] = [ONLINE, PLANS];
+const NAMED_PARTS: [&str; 3] = [ONLINE, TPCC, PLANS];
 const ONLINE: &str = "online";
+/// TPC-C, which has a database of its own.
+const TPCC: &str = "tpcc";
 /// The part that compares queries and their plans; it has tables of its own.
 const PLANS: &str = "plans";
 
@@ -63,6 +69,10 @@ impl BenchOptions {
     }
     /// There is something beside `plans`.
     fn has_loads(&self) -> bool {
+        self.has_pgbench_tables() || self.has_named(TPCC)
+    }
+    /// There is something that begins with pgbench's tables.
+    fn has_pgbench_tables(&self) -> bool {
         PARTS.into_iter().any(|part| self.has(part)) || self.has_named(ONLINE)
     }
 }
@@ -108,7 +118,7 @@ fn print_conditions(options: &BenchOptions) {
         version("pgbench"),
         options.shared_buffers
     );
-    if options.has_loads() {
+    if options.has_pgbench_tables() {
         println!("scale {}, {} pairs of runs of {} s", options.scale, options.pairs, options.duration_s);
     }
     println!();
@@ -133,7 +143,7 @@ fn measure(sides: &[ComparedServer], options: &BenchOptions, figures: &mut Figur
 }
 
 fn stages(options: &BenchOptions) -> Vec<BenchStage> {
-    let mut stages = load::stages(options);
+    let mut stages = if options.has_pgbench_tables() { load::stages(options) } else { Vec::new() };
     for part in PARTS.into_iter().filter(|part| options.has(part)) {
         stages.extend(match part {
             "pgbench" => pgbench::stages(options),
@@ -146,6 +156,9 @@ fn stages(options: &BenchOptions) -> Vec<BenchStage> {
     }
     if options.has_named(ONLINE) {
         stages.extend(online::stages());
+    }
+    if options.has_named(TPCC) {
+        stages.extend(tpcc::stages(options));
     }
     stages
 }
@@ -161,6 +174,8 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
         parts: None,
         rows: 1_000_000,
         tpch: 0.1,
+        warehouses: vec![5, 50],
+        terminals: vec![16, 64],
     };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
@@ -170,9 +185,9 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
             "--scale" => options.scale = value.parse().map_err(bad)?,
             "--duration" => options.duration_s = value.parse().map_err(bad)?,
             "--pairs" => options.pairs = value.parse().map_err(bad)?,
-            "--clients" => {
-                options.clients = value.split(',').map(|c| c.parse().map_err(bad)).collect::<Result<_, _>>()?
-            }
+            "--clients" => options.clients = numbers(value).map_err(bad)?,
+            "--warehouses" => options.warehouses = numbers(value).map_err(bad)?,
+            "--terminals" => options.terminals = numbers(value).map_err(bad)?,
             "--shared-buffers" => options.shared_buffers = value.clone(),
             "--before" => options.before = Some(value.into()),
             "--parts" => options.parts = Some(value.split(',').map(str::to_string).collect()),
@@ -192,6 +207,10 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
         return Err(format!("--before: {} is no file", before.display()));
     }
     Ok(options)
+}
+
+fn numbers(list: &str) -> Result<Vec<u32>, std::num::ParseIntError> {
+    list.split(',').map(str::parse).collect()
 }
 
 /// Below 0.01 there would not be a supplier of each kind; beyond 10 the numbers of parts outgrow what is measured here.

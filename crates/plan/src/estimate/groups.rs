@@ -37,6 +37,11 @@ impl Planner<'_> {
         groups.min(input_rows).max(1.0)
     }
 
+    /// Whether [`Planner::group_count`] follows from what is known of each of these expressions.
+    pub(crate) fn knows_group_count(&self, expressions: &[Expr]) -> bool {
+        expressions.iter().all(|e| self.variable(e).knows_distinct())
+    }
+
     fn add_distinct(&self, e: &Expr, seen: &mut Vec<ColId>, by_relation: &mut HashMap<Option<u32>, Vec<(Expr, f64)>>) {
         let e = access::strip(e);
         if e.as_const().is_some() {

@@ -88,6 +88,13 @@ impl Variable {
     fn has_histogram(&self) -> bool {
         self.statistics.as_ref().is_some_and(|s| !s.histogram.is_empty() || !s.common.is_empty())
     }
+    /// Whether [`Variable::distinct`] is more than the number that is taken for want of a better one.
+    pub fn knows_distinct(&self) -> bool {
+        self.is_unique
+            || self.statistics.as_ref().is_some_and(|s| s.distinct != 0.0)
+            || self.ty == oids::BOOL
+            || self.total_rows.min(self.most_distinct) < DISTINCT_DEFAULT
+    }
 }
 
 impl Planner<'_> {

@@ -429,6 +429,14 @@ impl Pool {
     pub(crate) fn discard_kept(&self, pid: u32) {
         self.discard_page(pid, self.double_write.is_none());
     }
+    /// Discards a page whose place is kept for another that is written soon: its memory stays.
+    pub(crate) fn discard_spare(&self, pid: u32) {
+        self.discard_page(pid, true);
+    }
+    /// Is it the pool that all sessions share, and not one of a session's own?
+    pub(crate) fn is_shared(&self) -> bool {
+        self.double_write.is_some()
+    }
     fn discard_page(&self, pid: u32, keep: bool) {
         let state = self.state(pid);
         let mut spins = 0;

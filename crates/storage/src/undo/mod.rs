@@ -14,6 +14,8 @@
 pub mod compact;
 pub mod many;
 pub mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::buffer::{Pool, WriteGuard};
 use crate::page::{self, HEADER, PAGE};
@@ -29,6 +31,9 @@ use record::{CHUNK, CHUNK_PAGES, FIXED, UndoKind, UndoRecord};
 /// A crash skips this share of the numbers: with these, changes that are not logged take chunks without a word in the
 /// log.
 const AHEAD_SHARE: usize = 16;
+/// So many chunks that have gone keep their memory for those to come: giving it back to the system and asking for it
+/// anew costs as much as writing the records that are put there.
+const SPARE_CHUNKS: usize = 16;
 /// How many sweeps find a stream unchanged before its chunk is closed: about a second.
 const IDLE_SWEEPS: u32 = 256;
 const WORDS: usize = 5;
@@ -72,6 +77,8 @@ pub struct Undo {
     keep_unlogged: AtomicBool,
     allocation: Mutex<()>,
     chunks: AtomicUsize,
+    /// The first pages of chunks that have gone and have kept their pages, with their memory.
+    spare: Mutex<Vec<u32>>,
 }
 
 /// The fixed part of a record, as it is to each of its rows.
@@ -128,6 +135,7 @@ impl Undo {
             keep_unlogged: AtomicBool::new(false),
             allocation: Mutex::new(()),
             chunks: AtomicUsize::new(0),
+            spare: Mutex::default(),
         })
     }
     #[inline]
@@ -175,7 +183,8 @@ impl Undo {
         if number - self.oldest.load(Acquire) >= most && number - self.find_oldest() >= most {
             return Err(no_chunk());
         }
-        let page = pool.take_pages(space, CHUNK_PAGES)?;
+        let spare = crate::lock(&self.spare).pop();
+        let page = spare.map_or_else(|| pool.take_pages(space, CHUNK_PAGES), Ok)?;
         assert!(number != 0 && page != 0, "undo chunk {number} at page {page}");
         self.put(number, page, logged, 1);
         Ok((number, page))
@@ -387,16 +396,21 @@ impl Undo {
     pub(crate) fn first_page(&self, chunk: u64) -> Option<u32> {
         self.page_of(chunk)
     }
-    /// The chunk's space is free again. The caller knows that nobody needs its records.
+    /// The chunk's space is free again, or kept for the next one. The caller knows that nobody needs its records.
     fn drop_chunk(&self, pool: &Pool, space: &Mutex<Space>, log: &Log, number: u64, page: u32) {
         let logged = self.word(number, PLACE).load(Relaxed) & LOGGED != 0;
         self.forget(number);
         if logged {
             log.append(&encode(&Record::ChunkGone { number }));
         }
-        for pid in page..page + CHUNK_PAGES {
-            pool.discard(pid);
+        let pages = page..page + CHUNK_PAGES;
+        let mut spare = crate::lock(&self.spare);
+        if spare.len() < SPARE_CHUNKS && pool.is_shared() {
+            pages.for_each(|pid| pool.discard_spare(pid));
+            return spare.push(page);
         }
+        drop(spare);
+        pages.for_each(|pid| pool.discard(pid));
         crate::lock(space).give(page, CHUNK_PAGES);
     }
     /// A chunk that no chain leads into goes, whatever snapshots there are.

@@ -3,6 +3,8 @@
 //! Invariants
 //! 1. Segment n holds the stream's bytes [n × 16 MB, (n + 1) × 16 MB).
 //! 2. A recycled segment's old bytes are never taken for records: checksums are mixed with the LSN.
+//! 3. A segment that is likely to be synced often has its blocks written before it is used: where blocks are only
+//!    reserved, the first write to each changes the file's own record of them, which then is part of that sync.
 //!
 //! Must not know: records.
 
@@ -10,6 +12,7 @@ use super::frame::SEGMENT;
 use crate::stats::{IoEvent, IoObject, Stats};
 use kilndb_base::env::{Env, File, OpenMode};
 use kilndb_base::planted::{self, PlantedBug};
+use kilndb_base::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::{Error, Result};
 use std::collections::BTreeMap;
@@ -24,8 +27,15 @@ pub struct LogSegments {
     making: Mutex<()>,
     /// Files are opened for reading only.
     reads_only: bool,
+    /// Syncs since a segment was made last.
+    syncs: AtomicU64,
     stats: Arc<Stats>,
 }
+
+/// A segment that was synced fewer times took large writes: writing its blocks ahead would cost more than it saves.
+const OFTEN_SYNCED: u64 = 64;
+/// Blocks are written ahead in steps, each synced by itself: a commit's sync waits for no more than one of them.
+const STEP_BYTES: u64 = 1 << 20;
 
 /// How many segments that are no longer needed were removed, and how many recycled.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -57,6 +67,7 @@ impl LogSegments {
             spare: Mutex::default(),
             making: Mutex::default(),
             reads_only: false,
+            syncs: AtomicU64::new(0),
             stats,
         }
     }
@@ -73,6 +84,7 @@ impl LogSegments {
             spare: Mutex::default(),
             making: Mutex::default(),
             reads_only: false,
+            syncs: AtomicU64::new(0),
             stats: Arc::default(),
         }
     }
@@ -110,7 +122,11 @@ impl LogSegments {
     /// Makes a segment's file with all of its room, or not at all.
     fn make(&self, path: &Path) -> std::io::Result<()> {
         self.stats.count(IoObject::WalInit, IoEvent::Write, 1, SEGMENT);
-        let made = self.env.open(path, OpenMode::Create).and_then(|f| f.allocate(0, SEGMENT));
+        let is_synced_often = self.syncs.swap(0, Relaxed) >= OFTEN_SYNCED;
+        let made = self.env.open(path, OpenMode::Create).and_then(|file| {
+            file.allocate(0, SEGMENT)?;
+            if is_synced_often { write_zeros(&*file) } else { Ok(()) }
+        });
         if made.is_err() {
             let _ = self.env.remove_file(path);
         }
@@ -152,6 +168,7 @@ impl LogSegments {
             }
             if let Some(file) = self.file(number, false)? {
                 file.sync_data().map_err(|e| failed("fsync", &name_of(number), e))?;
+                self.syncs.fetch_add(1, Relaxed);
                 self.stats.count(IoObject::Wal, IoEvent::Sync, 1, 0);
             }
         }
@@ -238,6 +255,15 @@ impl LogSegments {
     }
 }
 
+/// Writes all blocks of a new segment's file.
+fn write_zeros(file: &dyn File) -> std::io::Result<()> {
+    let zeros = vec![0; STEP_BYTES as usize];
+    (0..SEGMENT / STEP_BYTES).try_for_each(|step| {
+        file.write_at(&zeros, step * STEP_BYTES)?;
+        file.sync_data()
+    })
+}
+
 /// The LSN where a new log may begin.
 pub(crate) fn fresh_lsn(env: &Arc<dyn Env>, wal: &Path, at_least: u64) -> Result<u64> {
     let mut next = at_least.div_ceil(SEGMENT).max(1);
@@ -259,6 +285,32 @@ mod tests {
     use kilndb_base::sync::OnceLock;
     use kilndb_base::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
+    /// Blocks that a segment's file really has on the disk would tell it too, but not on every file system.
+    #[test]
+    fn a_log_that_is_synced_often_writes_its_segments_ahead() {
+        let dir = crate::cluster::Dir::new("segments-ahead");
+        std::fs::create_dir_all(&dir.0).unwrap();
+        let writes = Arc::new(AtomicU64::new(0));
+        let counted = writes.clone();
+        let env = crate::hooked::HookedEnv::new(move |what: &str| {
+            if what.starts_with("write ") {
+                counted.fetch_add(1, SeqCst);
+            }
+        });
+        let segments = LogSegments::new(Arc::new(env), dir.0.clone(), Arc::default());
+        let written_for = |number: u64, syncs: u64| {
+            segments.write(0, b"a commit").unwrap();
+            (0..syncs).for_each(|_| segments.sync(0, 8).unwrap());
+            let before = writes.load(SeqCst);
+            segments.prepare(number * SEGMENT).unwrap();
+            writes.load(SeqCst) - before
+        };
+        assert_eq!(written_for(1, OFTEN_SYNCED - 1), 0);
+        assert_eq!(written_for(2, OFTEN_SYNCED), SEGMENT / STEP_BYTES);
+        // What was counted before belongs to the segment before.
+        assert_eq!(written_for(3, 1), 0);
+        assert_eq!(std::fs::metadata(segments.path(2)).unwrap().len(), SEGMENT);
+    }
     /// A checkpoint looks at the folder while a spare file becomes the next segment.
     #[test]
     fn a_spare_file_may_be_taken_while_segments_are_recycled() {

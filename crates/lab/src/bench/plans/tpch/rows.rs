@@ -1,8 +1,8 @@
 //! The rows of TPC-H's tables.
 
-use super::random::RowRandom;
 use super::text::{TextPool, address};
 use super::words::{COLOURS, CONTAINERS, INSTRUCTIONS, MODES, NATIONS, PRIORITIES, REGIONS, SEGMENTS, TYPES};
+use kilndb_lab::random::RowRandom;
 use std::fmt;
 use std::io::{self, Write};
 

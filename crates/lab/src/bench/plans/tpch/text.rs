@@ -1,7 +1,7 @@
 //! The comments: sentences after the specification's grammar (4.2.2.14), from a pool of which each comment is a piece.
 
-use super::random::RowRandom;
 use super::words::{ADJECTIVES, ADVERBS, AUXILIARIES, NOUNS, PREPOSITIONS, TERMINATORS, VERBS, WeightedWords};
+use kilndb_lab::random::RowRandom;
 
 const POOL_BYTES: usize = 4 << 20;
 /// Letters, digits and two signs that need no escape in COPY.

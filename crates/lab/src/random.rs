@@ -1,18 +1,19 @@
 //! Numbers that look random and are the same each time.
 
 /// A sequence of numbers (SplitMix64). Each row has its own, so rows can be made in any order.
-pub(super) struct RowRandom(u64);
+pub struct RowRandom(u64);
 
 impl RowRandom {
     /// The sequence of a row: the table's seed and the row's key.
-    pub(super) fn of_row(seed: u64, key: u64) -> RowRandom {
+    pub fn of_row(seed: u64, key: u64) -> RowRandom {
         let mut random = RowRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key);
         // Neighbouring keys begin far from each other.
-        let begin = random.next();
+        let begin = random.bits();
         RowRandom(begin)
     }
 
-    fn next(&mut self) -> u64 {
+    /// Any number at all.
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,16 +22,16 @@ impl RowRandom {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
+    pub fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = high.abs_diff(low) + 1;
-        low + (self.next() % span) as i64
+        low + (self.bits() % span) as i64
     }
 
-    pub(super) fn index(&mut self, length: usize) -> usize {
-        (self.next() % length as u64) as usize
+    pub fn index(&mut self, length: usize) -> usize {
+        (self.bits() % length as u64) as usize
     }
 
-    pub(super) fn choice<'a>(&mut self, list: &[&'a str]) -> &'a str {
+    pub fn choice<'a>(&mut self, list: &[&'a str]) -> &'a str {
         list[self.index(list.len())]
     }
 }

@@ -1,0 +1,21 @@
+-- Keys as TPC-C (clause 1.3) has them, and the two indexes that its ways to a customer and to a customer's last order need.
+alter table warehouse add primary key (w_id);
+alter table district add primary key (d_w_id, d_id);
+alter table customer add primary key (c_w_id, c_d_id, c_id);
+alter table item add primary key (i_id);
+alter table stock add primary key (s_w_id, s_i_id);
+alter table orders add primary key (o_w_id, o_d_id, o_id);
+alter table new_order add primary key (no_w_id, no_d_id, no_o_id);
+alter table order_line add primary key (ol_w_id, ol_d_id, ol_o_id, ol_number);
+create index customer_by_name on customer (c_w_id, c_d_id, c_last, c_first);
+create index orders_by_customer on orders (o_w_id, o_d_id, o_c_id, o_id);
+alter table district add foreign key (d_w_id) references warehouse;
+alter table customer add foreign key (c_w_id, c_d_id) references district;
+alter table history add foreign key (h_c_w_id, h_c_d_id, h_c_id) references customer;
+alter table history add foreign key (h_w_id, h_d_id) references district;
+alter table stock add foreign key (s_w_id) references warehouse;
+alter table stock add foreign key (s_i_id) references item;
+alter table orders add foreign key (o_w_id, o_d_id, o_c_id) references customer;
+alter table new_order add foreign key (no_w_id, no_d_id, no_o_id) references orders;
+alter table order_line add foreign key (ol_w_id, ol_d_id, ol_o_id) references orders;
+alter table order_line add foreign key (ol_supply_w_id, ol_i_id) references stock;
