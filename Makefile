@@ -83,8 +83,8 @@ runaway: build
 
 # KilnDB against PostgreSQL, or against another build of KilnDB (BEFORE=its program), in turns; fails if a row is slower.
 # PARTS=pgbench,latency,hot,bulk,partitions,inverted PAIRS=12 DURATION=1 SCALE=50 ROWS=1000000 are the defaults.
-# PARTS=plans (TPCH=0.1, its scale) compares queries, their answers and the rows of their plans.
+# PARTS=plans (TPCH=0.1, its scale) compares queries, their answers and the rows of their plans; PARTS=joins (FILMS=30000) estimates.
 bench: build
 	$(SETUP) build test $(if $(BEFORE),,postgres)
 	cargo build --release --locked -p kilndb-lab
-	./target/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch,$(call flag,$(option)))
+	./target/release/kilndb-lab bench $(foreach option,before parts pairs duration scale rows tpch films,$(call flag,$(option)))

@@ -1,6 +1,6 @@
 //! TPC-H: tables made after its specification (4.2.3), the same from run to run, and loaded by COPY.
 
-mod random;
+pub(super) mod random;
 mod rows;
 mod text;
 mod words;

@@ -1,11 +1,11 @@
 //! Numbers that look random and are the same each time.
 
 /// A sequence of numbers (SplitMix64). Each row has its own, so rows can be made in any order.
-pub(super) struct RowRandom(u64);
+pub(in crate::bench::plans) struct RowRandom(u64);
 
 impl RowRandom {
     /// The sequence of a row: the table's seed and the row's key.
-    pub(super) fn of_row(seed: u64, key: u64) -> RowRandom {
+    pub(in crate::bench::plans) fn of_row(seed: u64, key: u64) -> RowRandom {
         let mut random = RowRandom(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ key);
         // Neighbouring keys begin far from each other.
         let begin = random.next();
@@ -21,16 +21,16 @@ impl RowRandom {
     }
 
     /// A number from `low` to `high`, both included.
-    pub(super) fn between(&mut self, low: i64, high: i64) -> i64 {
+    pub(in crate::bench::plans) fn between(&mut self, low: i64, high: i64) -> i64 {
         let span = high.abs_diff(low) + 1;
         low + (self.next() % span) as i64
     }
 
-    pub(super) fn index(&mut self, length: usize) -> usize {
+    pub(in crate::bench::plans) fn index(&mut self, length: usize) -> usize {
         (self.next() % length as u64) as usize
     }
 
-    pub(super) fn choice<'a>(&mut self, list: &[&'a str]) -> &'a str {
+    pub(in crate::bench::plans) fn choice<'a>(&mut self, list: &[&'a str]) -> &'a str {
         list[self.index(list.len())]
     }
 }
