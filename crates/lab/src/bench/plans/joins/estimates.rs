@@ -25,7 +25,7 @@ impl NodeCounts {
 
 /// The nodes of a plan that EXPLAIN (ANALYZE, FORMAT JSON) shows. Estimates and actual rows are both of one loop, as
 /// PostgreSQL counts them, and at least one row, which no estimate is below. Nodes that never ran are left out.
-pub(super) fn node_counts(json: &str) -> NodeCounts {
+fn node_counts(json: &str) -> NodeCounts {
     let mut counts = NodeCounts::default();
     let (mut estimated, mut actual) = (1.0, 1.0);
     for (key, value) in numbers(json) {
@@ -41,6 +41,21 @@ pub(super) fn node_counts(json: &str) -> NodeCounts {
         }
     }
     counts
+}
+
+/// What EXPLAIN (ANALYZE, FORMAT JSON) says of a run.
+pub(super) struct ExplainedRun {
+    pub nodes: NodeCounts,
+    pub planning_ms: f64,
+    pub execution_ms: f64,
+}
+
+/// None: the text names no times.
+pub(super) fn explained_run(json: &str) -> Option<ExplainedRun> {
+    let figures = numbers(json);
+    let of = |wanted: &str| figures.iter().find(|(key, _)| *key == wanted).map(|(_, ms)| *ms);
+    let (planning_ms, execution_ms) = (of("Planning Time")?, of("Execution Time")?);
+    Some(ExplainedRun { nodes: node_counts(json), planning_ms, execution_ms })
 }
 
 /// How many times as much the greater of the two is.
@@ -59,7 +74,10 @@ mod tests {
             "Plans": [
               {"Node Type": "Seq Scan", "Plan Rows": 30, "Actual Rows": 3.00, "Actual Loops": 1},
               {"Node Type": "Index Scan", "Plan Rows": 1, "Actual Rows": 0.01, "Actual Loops": 900},
-              {"Node Type": "Index Scan", "Plan Rows": 500, "Actual Rows": 0, "Actual Loops": 0}]}}]"#;
+              {"Node Type": "Index Scan", "Plan Rows": 500, "Actual Rows": 0, "Actual Loops": 0}]}, "Planning Time": 1.5, "Execution Time": 2.5}]"#;
+        let run = explained_run(json).unwrap();
+        assert_eq!((run.planning_ms, run.execution_ms), (1.5, 2.5));
+        assert!(explained_run("[]").is_none());
         assert_eq!(node_counts(json), NodeCounts { nodes: 3, near: 2 });
     }
 }
