@@ -39,8 +39,9 @@ pub(crate) struct BenchOptions {
     /// Another build of KilnDB to be compared with, instead of PostgreSQL.
     before: Option<PathBuf>,
     /// The parts that run, of `pgbench`, `latency`, `hot` (experiment 4), `bulk` (experiments 1 and 3), `partitions`
-    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tpcc` and `plans`;
-    /// None: all but `online` and `tpcc`, whose turns are long, and `plans`, which measures queries and not loads.
+    /// (experiments 4 and 5), `inverted` (experiment 2), `online` (changes of tables beside the load), `tpcc`, `plans` and
+    /// `joins`; None: all but `online` and `tpcc`, whose turns are long, and the last two, which measure queries and not
+    /// loads.
     parts: Option<Vec<String>>,
     /// The rows of the tables that are filled, changed and emptied as a whole.
     rows: u32,
@@ -49,16 +50,20 @@ pub(crate) struct BenchOptions {
     /// The sizes and the numbers of clients of `tpcc`, each with each.
     warehouses: Vec<u32>,
     terminals: Vec<u32>,
+    /// The films in `joins`, which all sizes follow from.
+    films: u32,
 }
 
 const PARTS: [&str; 6] = ["pgbench", "latency", "hot", "bulk", "partitions", "inverted"];
 /// Parts that run only if they are named.
-const NAMED_PARTS: [&str; 3] = [ONLINE, TPCC, PLANS];
+const NAMED_PARTS: [&str; 4] = [ONLINE, TPCC, PLANS, JOINS];
 const ONLINE: &str = "online";
 /// TPC-C, which has a database of its own.
 const TPCC: &str = "tpcc";
 /// The part that compares queries and their plans; it has tables of its own.
 const PLANS: &str = "plans";
+/// The part that compares estimates and plans of joins with the truth; it has tables of its own.
+const JOINS: &str = "joins";
 
 impl BenchOptions {
     fn has(&self, part: &str) -> bool {
@@ -86,6 +91,9 @@ pub fn run(arguments: &[String]) -> Result<(), String> {
     let mut figures = Figures::default();
     let failed = if options.has_loads() { measure(&sides, &options, &mut figures) } else { Vec::new() };
     let mut wrong = if options.has_named(PLANS) { plans::run(&sides, &options) } else { Vec::new() };
+    if options.has_named(JOINS) {
+        wrong.extend(plans::joins::run(&sides, &options));
+    }
     let checked = end(sides, &options);
     let (base, other) = names(&options);
     let mut names = vec![base, other];
@@ -176,6 +184,7 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
         tpch: 0.1,
         warehouses: vec![5, 50],
         terminals: vec![16, 64],
+        films: 30_000,
     };
     let mut rest = arguments.iter();
     while let Some(flag) = rest.next() {
@@ -192,6 +201,7 @@ fn options(arguments: &[String]) -> Result<BenchOptions, String> {
             "--before" => options.before = Some(value.into()),
             "--parts" => options.parts = Some(value.split(',').map(str::to_string).collect()),
             "--rows" => options.rows = value.parse().map_err(bad)?,
+            "--films" => options.films = films(value)?,
             "--tpch" => options.tpch = scale_of_tpch(value)?,
             _ => return Err(format!("unknown option {flag}")),
         }
@@ -217,6 +227,12 @@ fn numbers(list: &str) -> Result<Vec<u32>, std::num::ParseIntError> {
 fn scale_of_tpch(value: &str) -> Result<f64, String> {
     let scale = value.parse::<f64>().ok().filter(|scale| (0.01..=10.0).contains(scale));
     scale.ok_or_else(|| format!("--tpch: {value} is no scale from 0.01 to 10"))
+}
+
+/// Fewer films would not have a company of each country.
+fn films(value: &str) -> Result<u32, String> {
+    let films = value.parse::<u32>().ok().filter(|films| (1_000..=1_000_000).contains(films));
+    films.ok_or_else(|| format!("--films: {value} is no number from 1000 to 1000000"))
 }
 
 const WIRE: &str = "wire limit";

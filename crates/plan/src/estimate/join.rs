@@ -181,8 +181,26 @@ fn matched_share(l: &Variable, r: &Variable, right_rows: f64) -> f64 {
     if !is_known(l) || !is_known(r) {
         return 0.5 * not_null;
     }
-    let distinct_r = r.distinct().min(right_rows.max(1.0));
-    not_null * (distinct_r / l.distinct()).min(1.0)
+    let (distinct_l, distinct_r) = (l.distinct(), r.distinct().min(right_rows.max(1.0)));
+    let (matched, matches) = matched_common(l, r, distinct_r);
+    // Common values of both sides are matched for certain; of the others as many as the right side has.
+    let others = (not_null - matched).max(0.0);
+    let (left, right) = (distinct_l - matches, distinct_r - matches);
+    let share = if left <= right { 1.0 } else { (right / left).max(0.0) };
+    (matched + others * share).clamp(0.0, 1.0)
+}
+
+/// The share of the left side's rows whose value is common on both sides, and how many such values there are. Of the
+/// right side's common values no more can be left than it has distinct ones.
+fn matched_common(l: &Variable, r: &Variable, distinct_r: f64) -> (f64, f64) {
+    let (Some(a), Some(b)) = (&l.statistics, &r.statistics) else { return (0.0, 0.0) };
+    let there = &b.common[..b.common.len().min(distinct_r.ceil() as usize)];
+    let mut sorted: Vec<&Datum> = there.iter().collect();
+    sorted.sort_by(|x, y| compare(r.ty, x, y));
+    let is_there =
+        |value: &Datum| sorted.binary_search_by(|known| order(r.ty, known, value).unwrap_or(Ordering::Less)).is_ok();
+    let matched = a.common.iter().zip(&a.frequencies).filter(|(value, _)| is_there(value));
+    matched.fold((0.0, 0.0), |(share, count), (_, frequency)| (share + frequency, count + 1.0))
 }
 
 #[cfg(test)]
@@ -218,5 +236,14 @@ mod tests {
         assert_eq!(matched_share(&many, &few, 1e6), 0.01);
         assert_eq!(matched_share(&few, &many, 1e6), 1.0);
         assert_eq!(matched_share(&few, &many, 5.0), 0.5);
+    }
+
+    #[test]
+    fn values_common_on_both_sides_are_matched() {
+        let (many, few) = (variable(1000.0, &[(1, 0.5), (2, 0.25)]), variable(11.0, &[(1, 0.9)]));
+        // Half of the rows have the common value, and ten of the other 999 values are there.
+        assert_eq!(matched_share(&many, &few, 1e6), 0.5 + 0.5 * 10.0 / 999.0);
+        let apart = variable(10.0, &[(3, 0.9)]);
+        assert_eq!(matched_share(&many, &apart, 1e6), 0.01);
     }
 }

@@ -9,6 +9,7 @@
 //!
 //! Must not know: what paths cost, how anything is run.
 
+mod disjunction;
 pub(crate) mod elements;
 mod extended;
 mod functions;

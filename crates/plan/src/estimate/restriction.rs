@@ -99,7 +99,10 @@ impl Planner<'_> {
         let of = |e: &Expr| self.condition_selectivity(rel, e);
         let share = match &e.kind {
             ExprKind::And(list) => self.restriction_selectivity(rel, list),
-            ExprKind::Or(list) => list.iter().map(of).fold(0.0, |sum, share| sum + share - sum * share),
+            ExprKind::Or(list) => {
+                let independent = || list.iter().map(of).fold(0.0, |sum, share| sum + share - sum * share);
+                self.disjunction_selectivity(rel, e, list).unwrap_or_else(independent)
+            }
             ExprKind::Not(inner) => 1.0 - of(inner) - self.null_share(inner),
             ExprKind::Const(Datum::Bool(true)) => 1.0,
             ExprKind::Const(_) => 0.0,

@@ -17,7 +17,7 @@ pub(super) fn produced_rows(json: &str) -> Option<f64> {
 
 /// The members of all objects of a JSON text whose values are numbers. Texts are skipped as a whole: a condition that a
 /// plan shows may have anything in it.
-fn numbers(json: &str) -> Vec<(&str, f64)> {
+pub(super) fn numbers(json: &str) -> Vec<(&str, f64)> {
     let mut found = Vec::new();
     let mut rest = json;
     while let Some(begin) = rest.find('"') {

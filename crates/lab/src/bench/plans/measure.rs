@@ -177,7 +177,7 @@ fn outcome_of(error: ClientError) -> QueryOutcome {
 }
 
 /// A session with the tables in sight. Both servers use one process or thread for a query, and no compiled expressions.
-fn session(side: &ComparedServer, schema: &str) -> Result<Client, String> {
+pub(super) fn session(side: &ComparedServer, schema: &str) -> Result<Client, String> {
     let mut client = Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?;
     execute(
         &mut client,

@@ -5,6 +5,7 @@
 
 mod answers;
 mod explain;
+pub(super) mod joins;
 mod measure;
 mod queries;
 mod report;
@@ -75,7 +76,7 @@ fn tpch(scale: f64) -> PlanGroup {
 fn measure_group(sides: [&ComparedServer; 2], group: &PlanGroup) -> Result<Vec<QueryComparison>, String> {
     for side in sides {
         eprintln!("{}: loading {}", group.title, side.name);
-        alone(side, || load(side, group)).map_err(|e| format!("{}: {e}", side.name))?;
+        create_and_load(side, group.schema, &group.load).map_err(|e| format!("{}: {e}", side.name))?;
     }
     let measured = group.queries.iter().map(|query| {
         let compared = compare(sides, group.schema, query);
@@ -83,20 +84,31 @@ fn measure_group(sides: [&ComparedServer; 2], group: &PlanGroup) -> Result<Vec<Q
         compared
     });
     let measured = measured.collect();
-    for side in sides {
-        let drop = format!("drop schema {} cascade", group.schema);
-        alone(side, || execute(&mut Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?, &[&drop]))?;
-    }
+    sides.into_iter().try_for_each(|side| drop_schema(side, group.schema))?;
     Ok(measured)
 }
 
+fn drop_schema(side: &ComparedServer, schema: &str) -> Result<(), String> {
+    let drop = format!("drop schema {schema} cascade");
+    alone(side, || execute(&mut Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?, &[&drop]))
+}
+
+/// Creates a schema and fills it, while the other servers stand still.
+fn create_and_load(
+    side: &ComparedServer,
+    schema: &str,
+    fill: &dyn Fn(&mut Client) -> Result<(), String>,
+) -> Result<(), String> {
+    alone(side, || load(side, schema, fill))
+}
+
 /// The statistics are those of now, and PostgreSQL's map of visible pages is there, as it would be soon anyway.
-fn load(side: &ComparedServer, group: &PlanGroup) -> Result<(), String> {
+fn load(side: &ComparedServer, schema: &str, fill: &dyn Fn(&mut Client) -> Result<(), String>) -> Result<(), String> {
     let mut client = Client::connect(&side.at, "postgres").map_err(|e| e.to_string())?;
-    let create = format!("create schema {}", group.schema);
-    let path = format!("set search_path to {}", group.schema);
+    let create = format!("create schema {schema}");
+    let path = format!("set search_path to {schema}");
     execute(&mut client, &[&create, &path])?;
-    (group.load)(&mut client)?;
+    fill(&mut client)?;
     execute(&mut client, &["vacuum analyze", "checkpoint"])
 }
 

@@ -59,7 +59,7 @@ pub(super) fn tpch(scale: f64) -> Vec<PlanQuery> {
 }
 
 /// The queries of a text. What stands before the first name says something about the file.
-fn named(text: &str) -> Vec<PlanQuery> {
+pub(super) fn named(text: &str) -> Vec<PlanQuery> {
     let mut queries: Vec<PlanQuery> = Vec::new();
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("-- name: ") {
