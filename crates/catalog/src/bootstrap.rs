@@ -36,8 +36,8 @@ pub const FIRST_VIEW_OID: Oid = 13100;
 /// What a row of the boot map has in place of a system relation's OID if it says the version of a database's catalogs.
 const VERSION_ROW: Oid = 0;
 /// Version 1: pg_depend has all that follows from definitions. Version 2: pg_proc has the procedures of `own_proc.tsv`.
-/// Databases without a version are older.
-pub const CATALOG_VERSION: u32 = 2;
+/// Version 3: those of plan_guard, and pg_stat_plans. Databases without a version are older.
+pub const CATALOG_VERSION: u32 = 3;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;
@@ -285,7 +285,7 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     let implemented = |oid: Oid| needed.contains(&oid) || kilndb_types::functions::descriptor(oid).is_some();
     let proc_extra = [("proowner", owner.clone()), ("pronamespace", namespace.clone())];
     fill_from(writer, PG_PROC, &FILES.pg_proc, eval, &|r| implemented(number(r[0])), &proc_extra)?;
-    add_own_procedures(writer, eval)?;
+    add_own_procedures(writer, &[], eval)?;
     let code = FILES.pg_operator.column("oprcode");
     let operator_extra = [("oprnamespace", namespace.clone()), ("oprowner", owner.clone())];
     fill_from(writer, PG_OPERATOR, &FILES.pg_operator, eval, &|r| implemented(number(r[code])), &operator_extra)?;
@@ -323,10 +323,11 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_text_search(writer, eval)
 }
 
-/// Enters the procedures that PostgreSQL does not have (`data/own_proc.tsv`) in pg_proc.
-pub fn add_own_procedures(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<()> {
+/// Enters the procedures that PostgreSQL does not have (`data/own_proc.tsv`) in pg_proc, but for those that are there.
+pub fn add_own_procedures(writer: &mut CatalogWriter<'_>, known: &[Oid], eval: &EvalContext<'_>) -> Result<()> {
     let extra = [("proowner", Datum::Oid(BOOTSTRAP_SUPERUSER)), ("pronamespace", Datum::Oid(PG_CATALOG))];
-    fill_from(writer, PG_PROC, &FILES.own_proc, eval, &|_| true, &extra)
+    let is_missing = |row: &[Option<&str>]| !row.first().is_some_and(|field| known.contains(&number(*field)));
+    fill_from(writer, PG_PROC, &FILES.own_proc, eval, &is_missing, &extra)
 }
 
 /// The access method of tables: OID, name, handler.

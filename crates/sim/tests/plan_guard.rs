@@ -135,6 +135,9 @@ fn a_former_plan_returns_when_statistics_mislead() {
     println!("before {former:.4} s, guarded {with_guard:.4} s, without a guard {without:.4} s");
     assert!(without > 5.0 * former, "the statistics do not mislead: {former} s before, {without} s now");
     assert!(with_guard < without / 3.0, "{with_guard} s with the guard, {without} s without, {former} s before");
+    let returned: i64 =
+        guarded.integer("select count(*) from pg_stat_plans where plan = 'former' and is_used").expect("pg_stat_plans");
+    assert!(returned >= 5, "only {returned} plans have returned");
     // Another session that is watched too begins with what is known.
     run(&mut plain, &["set plan_guard = on"]);
     let shared: f64 = medians(&mut plain, 5).iter().sum();

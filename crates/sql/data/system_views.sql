@@ -79,6 +79,11 @@ CREATE VIEW pg_catalog.pg_prepared_statements AS
 SELECT p.name, p.statement, p.prepare_time, p.parameter_types, p.result_types, p.from_sql, p.generic_plans, p.custom_plans
 FROM pg_prepared_statement() p;
 
+CREATE VIEW pg_catalog.pg_stat_plans AS
+SELECT p.datid, d.datname, p.statement, p.plan, p.is_used, p.executions, p.total_ms, p.median_ms, p.estimated_cost, p.description
+FROM kiln_stat_plans() p
+     LEFT JOIN pg_catalog.pg_database d ON d.oid = p.datid;
+
 CREATE VIEW pg_catalog.pg_cursors AS
 SELECT c.name, c.statement, c.is_holdable, c.is_binary, c.is_scrollable, c.creation_time
 FROM pg_cursor() c;

@@ -14,7 +14,7 @@ pub struct Instance {
     pub cluster: Arc<Cluster>,
     pub(crate) statements: StatementCache,
     pub(crate) templates: TemplateCache,
-    pub(crate) guards: GuardedStatements,
+    pub(crate) guards: Arc<GuardedStatements>,
     pub(crate) routines: RoutinesByDatabase,
     languages: Vec<Arc<dyn ProceduralLanguage>>,
     autoanalyzer: Mutex<Option<Autoanalyzer>>,

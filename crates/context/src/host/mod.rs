@@ -104,6 +104,8 @@ impl Scratch {
 pub trait NamedStatements {
     /// Rows of pg_prepared_statement().
     fn prepared_rows(&self) -> Vec<Vec<Datum>>;
+    /// Rows of kiln_stat_plans().
+    fn plan_rows(&self) -> Vec<Vec<Datum>>;
     /// Rows of pg_cursor().
     fn cursor_rows(&self) -> Vec<Vec<Datum>>;
     /// Where the row is that a cursor stands on: its name, the table that the statement names, the table that the row

@@ -23,6 +23,7 @@ session_rows! {
     };
     fn pg_listening_channels(call) = Ok(super::notifications::channels(&call.host.scratch.listening));
     fn pg_prepared_statement(call) = Ok(call.host.named.prepared_rows());
+    fn kiln_stat_plans(call) = Ok(call.host.named.plan_rows());
     fn pg_cursor(call) = Ok(call.host.named.cursor_rows());
     fn aclexplode(call) = privileges(call.args);
     // There are no foreign options.

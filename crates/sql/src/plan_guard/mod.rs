@@ -15,6 +15,7 @@ pub(crate) use statement::{FormerPlan, StatementGuard};
 use crate::session::CacheKey;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
+use kilndb_types::Datum;
 
 /// So many statements are watched; whoever comes then takes the place of all that nobody has prepared any more.
 const STATEMENTS_MAX: usize = 8192;
@@ -37,8 +38,14 @@ impl GuardedStatements {
         if guards.len() >= STATEMENTS_MAX {
             return None;
         }
-        let guard = Arc::new(StatementGuard::new(key.sql.clone()));
+        let guard = Arc::new(StatementGuard::new(key.database, key.sql.clone()));
         guards.insert(key, guard.clone());
         Some(guard)
+    }
+
+    /// What pg_stat_plans shows: a row for each plan that is known.
+    pub fn rows(&self) -> Vec<Vec<Datum>> {
+        let guards: Vec<_> = self.0.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        guards.iter().flat_map(|guard| guard.rows()).collect()
     }
 }

@@ -3,13 +3,14 @@
 use super::comparison::{EXECUTIONS, is_better, is_suspect};
 use crate::context::SessionContext;
 use crate::session::plan_choice::ValuePlanCosts;
-use kilndb_base::Severity;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
+use kilndb_base::{Oid, Severity};
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_exec::plan_shape;
 use kilndb_plan::Plan;
 use kilndb_plan::measured::MeasuredCost;
+use kilndb_types::Datum;
 
 /// A plan for all values, and what its executions have cost, together with those of plans for values under the same
 /// statistics.
@@ -44,6 +45,7 @@ struct Plans {
 }
 
 pub(crate) struct StatementGuard {
+    database: Oid,
     sql: Arc<str>,
     plans: Mutex<Plans>,
 }
@@ -77,9 +79,9 @@ impl GuardedPlan {
 }
 
 impl StatementGuard {
-    pub fn new(sql: Arc<str>) -> StatementGuard {
+    pub fn new(database: Oid, sql: Arc<str>) -> StatementGuard {
         let plans = Plans { present: None, former: None, phase: Phase::Settled };
-        StatementGuard { sql, plans: Mutex::new(plans) }
+        StatementGuard { database, sql, plans: Mutex::new(plans) }
     }
 
     /// Where the executions of a plan are measured that is about to be made: with those of the present one, if that is as
@@ -112,24 +114,29 @@ impl StatementGuard {
             before.pages = before.count_pages(context);
             plans.former = Some(before);
         }
-        plans.phase = Phase::Watched;
-        self.forget_redefined(&mut plans, context);
+        plans.phase = if plans.former.is_some() { Phase::Watched } else { Phase::Settled };
     }
 
-    fn forget_redefined(&self, plans: &mut Plans, context: &SessionContext) {
-        if !plans.former.as_mut().is_some_and(|former| former.still_defined(&context.database)) {
+    /// Forgets a former plan whose definitions have changed. False: there is none that could run now.
+    fn has_former(&self, plans: &mut Plans, context: &SessionContext) -> bool {
+        let Some(former) = &mut plans.former else { return false };
+        if former.still_defined(&context.database) {
+            return true;
+        }
+        // While definitions are being changed nobody knows whether it is by them.
+        if context.database.settled_version().is_some() {
             plans.former = None;
             plans.phase = Phase::Settled;
         }
+        false
     }
 
     /// The plan that runs instead of the present one; None: the present one.
     pub fn former(&self, context: &SessionContext) -> Option<FormerPlan> {
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        if plans.phase == Phase::Settled {
+        if plans.phase == Phase::Settled || !self.has_former(&mut plans, context) {
             return None;
         }
-        self.forget_redefined(&mut plans, context);
         self.decide(&mut plans, context);
         let former = plans.former.as_ref().filter(|_| matches!(plans.phase, Phase::Tried { .. } | Phase::Returned))?;
         Some(FormerPlan {
@@ -146,6 +153,29 @@ impl StatementGuard {
         if let Some(former) = &mut plans.former {
             former.value_plans.note(made, cpu_operator_cost);
         }
+    }
+
+    /// Rows of kiln_stat_plans(): the present plan, and the former one if it may return.
+    pub fn rows(&self) -> Vec<Vec<Datum>> {
+        let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let former_runs = matches!(plans.phase, Phase::Tried { .. } | Phase::Returned);
+        let known = [("present", &plans.present, !former_runs), ("former", &plans.former, former_runs)];
+        let rows = known.into_iter().filter_map(|(name, plan, is_used)| {
+            let GuardedPlan { plan, measured, .. } = plan.as_ref()?;
+            let median = measured.summary();
+            Some(vec![
+                Datum::Oid(self.database),
+                Datum::text(&*self.sql),
+                Datum::text(name),
+                Datum::Bool(is_used),
+                Datum::Int8(i64::try_from(measured.executions()).unwrap_or(i64::MAX)),
+                Datum::Float8(measured.total_nanos() as f64 / 1e6),
+                if median.executions == 0 { Datum::Null } else { Datum::Float8(median.median_nanos as f64 / 1e6) },
+                Datum::Float8(plan.root.cost),
+                Datum::text(plan_shape(plan).join("\n")),
+            ])
+        });
+        rows.collect()
     }
 
     fn decide(&self, plans: &mut Plans, context: &SessionContext) {

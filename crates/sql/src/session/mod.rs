@@ -225,7 +225,7 @@ impl Session {
         let cluster = instance.cluster.clone();
         let mut settings = SessionSettings::new(cluster.settings());
         let refused = starting_settings(&cluster, &mut settings, &options, database.oid, role)?;
-        let statements = Rc::<ClientStatements>::default();
+        let statements = Rc::new(ClientStatements::new(instance.guards.clone()));
         let identity = Identity::of_login(role.oid("oid"), &options.user);
         let context = SessionContext::new(cluster, database, identity, settings, statements.clone(), runtime);
         let now = context.transaction.statement_timestamp;

@@ -66,7 +66,7 @@ pub(crate) struct StatementCache {
 
 #[derive(PartialEq, Eq, Hash, Clone)]
 pub(crate) struct CacheKey {
-    database: Oid,
+    pub database: Oid,
     /// Parameter types are inferred from the catalogs of this version.
     catalog_version: u64,
     pub sql: Arc<str>,

@@ -5,16 +5,25 @@ use super::named::PreparedByName;
 use super::portal::Portals;
 use crate::host::arguments::{oid_of, text_of};
 use crate::host::{NamedStatements, StatementHost};
+use crate::plan_guard::GuardedStatements;
+use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::store::array;
 use kilndb_spill::{SpillIo, StoreCursor};
 use kilndb_types::{Datum, oids};
 
-#[derive(Default)]
 pub(crate) struct ClientStatements {
     pub prepared: PreparedByName,
     pub portals: Portals,
+    /// Those of all sessions.
+    guards: Arc<GuardedStatements>,
+}
+
+impl ClientStatements {
+    pub fn new(guards: Arc<GuardedStatements>) -> ClientStatements {
+        ClientStatements { prepared: PreparedByName::default(), portals: Portals::default(), guards }
+    }
 }
 
 impl NamedStatements for ClientStatements {
@@ -37,6 +46,10 @@ impl NamedStatements for ClientStatements {
                 ]
             })
             .collect()
+    }
+
+    fn plan_rows(&self) -> Vec<Vec<Datum>> {
+        self.guards.rows()
     }
 
     fn cursor_rows(&self) -> Vec<Vec<Datum>> {

@@ -2,6 +2,7 @@
 
 use super::{Session, StartupOptions};
 use crate::client::{Activity, Runtime, SessionControl};
+use crate::host::StatementHost;
 use crate::instance::Instance;
 use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::{Error, Result};
@@ -56,10 +57,30 @@ pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
         StartupOptions { user: "postgres".to_string(), database: "template1".to_string(), settings: Vec::new() };
     let mut session = Session::connect(instance, options, &runtime)?;
     debug_assert_eq!(session.context.database.oid, TEMPLATE1);
-    session.context.catalogs.allow_system_objects = true;
     let made = run_view_script(&mut session, &runtime);
     session.close(&runtime);
     made
+}
+
+/// Makes the system views that are not there, in the open transaction.
+pub(super) fn add_missing_views(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+    let script = kilndb_syntax::parse(SYSTEM_VIEWS)?;
+    session.context.catalogs.allow_system_objects = true;
+    for statement in script.statements() {
+        let Node::ViewStmt(view) = statement.node() else {
+            return Err(Error::internal("the script of system views has something else in it"));
+        };
+        let (schema, name) = view.view().map_or((None, None), |named| (named.schemaname(), named.relname()));
+        let found = |host: &StatementHost<'_>| host.reader.find_relation(schema, name.unwrap_or(""));
+        if session.context.with_catalog(runtime, found)?.is_some() {
+            continue;
+        }
+        session.definitions("CREATE VIEW").create_view(view, statement.source(), runtime)?;
+        if let Some(txn) = &mut session.context.transaction.txn {
+            txn.next_command();
+        }
+    }
+    Ok(())
 }
 
 fn run_view_script(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
@@ -71,16 +92,7 @@ fn run_view_script(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
     {
         return Ok(());
     }
-    let script = kilndb_syntax::parse(SYSTEM_VIEWS)?;
-    for statement in script.statements() {
-        let Node::ViewStmt(view) = statement.node() else {
-            return Err(Error::internal("the script of system views has something else in it"));
-        };
-        session.definitions("CREATE VIEW").create_view(view, statement.source(), runtime)?;
-        if let Some(txn) = &mut session.context.transaction.txn {
-            txn.next_command();
-        }
-    }
+    add_missing_views(session, runtime)?;
     // The text search objects that the system comes with can be dropped, so others are held by them like users'.
     let problems = session.definitions("CREATE VIEW").settle_all_definitions(runtime)?;
     if let Some(problem) = problems.into_iter().next() {

@@ -2,14 +2,14 @@
 //! starts, and checks all of them (`kilndb check`).
 
 use super::Session;
-use super::system_views::StartRuntime;
+use super::system_views::{StartRuntime, add_missing_views};
 use crate::client::Runtime;
 use crate::instance::Instance;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Oid, Result, Severity};
 use kilndb_catalog::bootstrap::{add_own_procedures, note_catalog_version};
 use kilndb_catalog::cache::Database;
-use kilndb_catalog::functions::PARTITION_TABLE;
+use kilndb_catalog::functions::OWN_PROCEDURES;
 use kilndb_catalog::ids::{PG_PROC, PG_PROC_OID_INDEX};
 use kilndb_types::Datum;
 
@@ -31,6 +31,7 @@ pub(crate) fn upgrade_catalog(instance: Arc<Instance>, database: Arc<Database>) 
 fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runtime) -> Result<Vec<String>> {
     session.begin_block(runtime)?;
     add_missing_procedures(session, runtime)?;
+    add_missing_views(session, runtime)?;
     let problems = session.definitions("").settle_all_definitions(runtime)?;
     let engine = session.context.cluster.engine.clone();
     if let Some(txn) = &mut session.context.transaction.txn {
@@ -42,14 +43,16 @@ fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runti
 
 /// Procedures of this server's own that an earlier build did not have.
 fn add_missing_procedures(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
-    let key = [Datum::Oid(PARTITION_TABLE)];
-    if !session.context.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &key)?.is_empty() {
-        return Ok(());
+    let mut known = Vec::new();
+    for oid in OWN_PROCEDURES {
+        if !session.context.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?.is_empty() {
+            known.push(oid);
+        }
     }
     let environment = session.context.environment(runtime)?;
     let eval = environment.host();
     let eval = eval.eval();
-    session.context.write_catalog(runtime, |writer| add_own_procedures(writer, &eval))?.0
+    session.context.write_catalog(runtime, |writer| add_own_procedures(writer, &known, &eval))?.0
 }
 
 /// Definitions of a database whose stored dependencies are not those that binding them finds.

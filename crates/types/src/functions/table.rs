@@ -7,7 +7,7 @@ use super::descriptor::*;
 use super::*;
 
 #[rustfmt::skip]
-pub(super) static DESCRIPTORS: [FunctionDescriptor; 2097] = [
+pub(super) static DESCRIPTORS: [FunctionDescriptor; 2098] = [
     f(0, "current of", Stable, true, Session(SessionFunction(0)), Plain),
     f(31, "byteaout", Immutable, true, Scalar(inout::byteaout), Plain),
     f(38, "int2in", Immutable, true, Scalar(inout::int2in), Plain),
@@ -2089,6 +2089,7 @@ pub(super) static DESCRIPTORS: [FunctionDescriptor; 2097] = [
     f(6430, "uuidv7", Volatile, true, Scalar(bytea::uuidv7_interval), Plain),
     f(9901, "kiln_partition_table", Volatile, false, Routine, Plain),
     f(9902, "kiln_partition_table", Volatile, false, Routine, Plain),
+    f(9903, "kiln_stat_plans", Volatile, true, SessionRows(SessionFunction(23)), Plain),
     f(15000, "set_limit", Volatile, true, Session(SessionFunction(301)), Plain),
     f(15001, "show_limit", Stable, true, Session(SessionFunction(302)), Plain),
     f(15002, "show_trgm", Immutable, true, Scalar(trigram::show_trgm), Plain),

@@ -311,7 +311,7 @@ pub(super) static FUNCTIONS: [(Oid, SessionFn); 303] = [
 ];
 
 #[rustfmt::skip]
-pub(super) static ROWS: [(Oid, SessionRowsFn); 23] = [
+pub(super) static ROWS: [(Oid, SessionRowsFn); 24] = [
     (1371, crate::host::views::pg_lock_status),
     (1689, crate::host::views::aclexplode),
     (2022, crate::host::views::pg_stat_get_activity),
@@ -335,4 +335,5 @@ pub(super) static ROWS: [(Oid, SessionRowsFn); 23] = [
     (6183, crate::host::text_search::p6183_ts_debug_byid),
     (6184, crate::host::text_search::p6184_ts_debug),
     (6214, crate::host::statistics::pg_stat_get_io),
+    (9903, crate::host::views::kiln_stat_plans),
 ];
