@@ -48,7 +48,8 @@ pub trait Park {
         f();
         Ok(())
     }
-    /// For how long in all it has waited for locks, for its client and for its turn, in nanoseconds; 0 if nobody counts.
+    /// For how long in all it has waited for locks, for its turn, and for its client to take its output, in nanoseconds; 0
+    /// if nobody counts.
     fn waited_nanos(&self) -> u64 {
         0
     }

@@ -323,11 +323,15 @@ fn fill_facts(writer: &mut CatalogWriter<'_>, eval: &EvalContext<'_>) -> Result<
     fill_text_search(writer, eval)
 }
 
+/// The procedures that PostgreSQL does not have (`data/own_proc.tsv`).
+pub fn own_procedures() -> impl Iterator<Item = Oid> {
+    FILES.own_proc.rows.iter().map(|row| number(row[0]))
+}
+
 /// Enters the procedures that PostgreSQL does not have (`data/own_proc.tsv`) in pg_proc, but for those that are there.
 pub fn add_own_procedures(writer: &mut CatalogWriter<'_>, known: &[Oid], eval: &EvalContext<'_>) -> Result<()> {
     let extra = [("proowner", Datum::Oid(BOOTSTRAP_SUPERUSER)), ("pronamespace", Datum::Oid(PG_CATALOG))];
-    let is_missing = |row: &[Option<&str>]| !row.first().is_some_and(|field| known.contains(&number(*field)));
-    fill_from(writer, PG_PROC, &FILES.own_proc, eval, &is_missing, &extra)
+    fill_from(writer, PG_PROC, &FILES.own_proc, eval, &|row| !known.contains(&number(row[0])), &extra)
 }
 
 /// The access method of tables: OID, name, handler.

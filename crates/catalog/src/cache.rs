@@ -137,10 +137,6 @@ impl CachedObjects {
         for oid in &changes.statistics {
             self.tables.remove(oid);
             self.kept_partitions.remove(oid);
-            if let Some(table) = self.tables_of_indexes.get(oid) {
-                self.tables.remove(table);
-                self.kept_partitions.remove(table);
-            }
         }
         for oid in &changes.objects {
             self.tables.remove(oid);
@@ -161,7 +157,7 @@ impl CachedObjects {
         if changes.foreign_keys {
             self.referencing = None;
         }
-        for index in &changes.indexes {
+        for index in changes.indexes.iter().chain(&changes.statistics) {
             if let Some(table) = self.tables_of_indexes.get(index) {
                 self.tables.remove(table);
                 self.kept_partitions.remove(table);

@@ -12,9 +12,6 @@ pub const UPDATE_BY_COLUMN: Oid = 3753;
 // Procedures of this server's own.
 pub const PARTITION_TABLE: Oid = 9901;
 pub const PARTITION_TABLE_BY_HASH: Oid = 9902;
-pub const STAT_PLANS: Oid = 9903;
-/// What PostgreSQL does not have (`data/own_proc.tsv`).
-pub const OWN_PROCEDURES: [Oid; 3] = [PARTITION_TABLE, PARTITION_TABLE_BY_HASH, STAT_PLANS];
 
 #[cfg(test)]
 mod tests {

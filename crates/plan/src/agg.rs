@@ -286,6 +286,17 @@ impl Planner<'_> {
     }
 }
 
+/// The aggregates of an expression that `out` does not have yet.
+pub(super) fn distinct_aggregates(e: &Expr, out: &mut Vec<Expr>) {
+    if matches!(e.kind, ExprKind::Agg(_)) {
+        if !out.iter().any(|known| kilndb_bind::same(known, e)) {
+            out.push(e.clone());
+        }
+        return;
+    }
+    e.for_children(&mut |c| distinct_aggregates(c, out));
+}
+
 fn collect_aggregates<'e>(e: &'e Expr, out: &mut Vec<&'e AggCall>) {
     if let ExprKind::Agg(call) = &e.kind {
         out.push(call);

@@ -12,6 +12,7 @@
 //!
 //! Must not know: how joins are found and built.
 
+use super::agg::distinct_aggregates;
 use super::finished_cost::PathCost;
 use super::join::{FromPlan, rels_of, used_rels, within};
 use super::scan::WantedRows;
@@ -229,7 +230,7 @@ impl Planner<'_> {
             return None;
         }
         let mut aggregates: Vec<Expr> = Vec::new();
-        collect_aggregates(&target.expr, &mut aggregates);
+        distinct_aggregates(&target.expr, &mut aggregates);
         if aggregates.is_empty() || !aggregates.iter().all(|a| self.is_of_group(a, &inside)) {
             return None;
         }
@@ -442,16 +443,6 @@ fn put_grouped(e: &mut Expr, id: u32, value: &Expr) -> Result<()> {
         _ => e.for_children_mut(&mut |c| put_grouped(c, id, value))?,
     }
     Ok(())
-}
-
-fn collect_aggregates(e: &Expr, out: &mut Vec<Expr>) {
-    if let ExprKind::Agg(_) = e.kind {
-        if !out.iter().any(|known| kilndb_bind::same(known, e)) {
-            out.push(e.clone());
-        }
-        return;
-    }
-    e.for_children(&mut |c| collect_aggregates(c, out));
 }
 
 /// The subquery's result from the columns of its group; `column` gives that of an aggregate.

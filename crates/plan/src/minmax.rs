@@ -1,5 +1,6 @@
 //! min(x) and max(x) of a table as the first row in an index's order.
 
+use super::agg::distinct_aggregates;
 use super::scan::WantedRows;
 use super::*;
 use kilndb_catalog::{Table, TableKind};
@@ -44,7 +45,7 @@ impl Planner<'_> {
         }
         let mut aggs: Vec<Expr> = Vec::new();
         for e in q.targets.iter().map(|t| &t.expr).chain(q.order_by.iter().map(|k| &k.expr)) {
-            collect_aggs(e, &mut aggs);
+            distinct_aggregates(e, &mut aggs);
         }
         let mut links = Vec::new();
         for a in &aggs {
@@ -126,16 +127,6 @@ impl Planner<'_> {
         }
         Ok(None)
     }
-}
-
-fn collect_aggs(e: &Expr, out: &mut Vec<Expr>) {
-    if matches!(e.kind, ExprKind::Agg(_)) {
-        if !out.iter().any(|a| kilndb_bind::same(a, e)) {
-            out.push(e.clone());
-        }
-        return;
-    }
-    e.for_children(&mut |c| collect_aggs(c, out));
 }
 
 fn scalar(query: Query, id: u32) -> ExprKind {

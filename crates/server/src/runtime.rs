@@ -88,7 +88,7 @@ pub struct CoroutineRuntime {
     slice_end_nanos: Cell<u64>,
     /// When the clock was looked at last, and how many steps there have been since and are to be until the next time.
     looked_nanos: Cell<u64>,
-    /// For locks, the client and its turn, since it began.
+    /// For locks, its turn, and the client to take its output, since it began.
     waited_nanos: Cell<u64>,
     steps: Cell<u32>,
     steps_per_look: Cell<u32>,
@@ -161,7 +161,12 @@ impl CoroutineRuntime {
 
     pub fn suspend(&self, why: SuspendReason) {
         let counted = accesses::now();
-        let waits = !matches!(why, SuspendReason::Park { .. }) || self.control.waits_for() == WaitKind::Lock;
+        // No execution waits for input; between statements nobody asks how long that took.
+        let waits = match why {
+            SuspendReason::Input => false,
+            SuspendReason::Park { .. } => self.control.waits_for() == WaitKind::Lock,
+            _ => true,
+        };
         let began = waits.then(process_monotonic_nanos);
         // SAFETY: see `new`: the yielder lives on this coroutine's stack below every use of `self`, and `self` is
         // used on that coroutine only (the type is not Send).

@@ -17,7 +17,7 @@ impl Planner<'_> {
             return None;
         }
         let shares = || arms.iter().map(|arm| self.condition_selectivity(rel, arm)).collect::<Vec<f64>>();
-        if let Some(values) = arms.iter().map(|arm| self.wanted_value(arm)).collect::<Option<Vec<Datum>>>() {
+        if let Some(values) = arms.iter().map(|arm| self.wanted_value(rel, arm)).collect::<Option<Vec<Datum>>>() {
             let ty = self.compared_type(arms);
             return Some(of_exclusive(ty, &values, &shares()));
         }
@@ -34,15 +34,10 @@ impl Planner<'_> {
     }
 
     /// The value that an arm wants its column to have.
-    fn wanted_value(&self, arm: &Expr) -> Option<Datum> {
-        let ExprKind::Func(f) = &arm.kind else { return None };
-        let [l, r] = f.args.as_slice() else { return None };
-        let strategy = self.catalog.btree_strategy(f.operator).ok().flatten().filter(|_| f.operator != 0)?;
-        let value = match (&access::strip(l).kind, &access::strip(r).kind) {
-            (ExprKind::Column(_), ExprKind::Const(value)) | (ExprKind::Const(value), ExprKind::Column(_)) => value,
-            _ => return None,
-        };
-        (strategy == EQUAL && !value.is_null()).then(|| value.clone())
+    fn wanted_value(&self, rel: u32, arm: &Expr) -> Option<Datum> {
+        let c = self.variable_comparison(rel, arm).filter(|c| c.strategy == EQUAL)?;
+        let is_column = matches!(access::strip(c.variable).kind, ExprKind::Column(_));
+        access::strip(c.value).as_const().filter(|value| is_column && !value.is_null()).cloned()
     }
 }
 

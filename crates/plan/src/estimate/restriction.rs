@@ -24,11 +24,11 @@ pub(super) const EQUAL: u8 = 3;
 const GREATER_OR_EQUAL: u8 = 4;
 
 /// A comparison of a variable with something that does not depend on its relation.
-struct VariableComparison<'e> {
-    variable: &'e Expr,
-    value: &'e Expr,
+pub(super) struct VariableComparison<'e> {
+    pub variable: &'e Expr,
+    pub value: &'e Expr,
     /// The btree strategy with the variable on the left.
-    strategy: u8,
+    pub strategy: u8,
 }
 
 /// The bounds that conditions set to one column: the share of the rows above the lower one, below the upper one.
@@ -165,7 +165,7 @@ impl Planner<'_> {
     }
 
     /// A condition as a comparison of a column of `rel` with something else.
-    fn variable_comparison<'e>(&self, rel: u32, e: &'e Expr) -> Option<VariableComparison<'e>> {
+    pub(super) fn variable_comparison<'e>(&self, rel: u32, e: &'e Expr) -> Option<VariableComparison<'e>> {
         let ExprKind::Func(f) = &e.kind else { return None };
         let [l, r] = f.args.as_slice() else { return None };
         let strategy = self.catalog.btree_strategy(f.operator).ok().flatten().filter(|_| f.operator != 0)?;
@@ -202,12 +202,13 @@ impl Planner<'_> {
                 };
                 if &*f.name == "<>" { 1.0 - share - self.null_share(e) } else { share }
             }
-            // The beginning of a known pattern may be a range of an index.
-            (_, "~~" | "~~*" | "~" | "~*" | "^@") if f.operator != 0 => {
-                self.value_of(e, true);
-                self.observed_selectivity(rel, e).unwrap_or_else(|| default_of(&f.name, true))
+            (_, name) => {
+                // The beginning of a known pattern may be a range of an index.
+                if f.operator != 0 && matches!(name, "~~" | "~~*" | "~" | "~*" | "^@") {
+                    self.value_of(e, true);
+                }
+                self.observed_selectivity(rel, e).unwrap_or_else(|| default_of(name, f.operator != 0))
             }
-            _ => self.observed_selectivity(rel, e).unwrap_or_else(|| default_of(&f.name, f.operator != 0)),
         }
     }
 

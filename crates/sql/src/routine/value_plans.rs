@@ -2,9 +2,9 @@
 
 use super::plans::{PlanKind, RoutinePlans, SpiPlan};
 use super::spi::*;
+use crate::session::plan_choice::may_prefer_values;
 use kilndb_base::Result;
 use kilndb_base::sync::Arc;
-use kilndb_context::settings::PlanCacheMode;
 use kilndb_plan::Plan;
 
 impl Spi<'_> {
@@ -21,7 +21,7 @@ impl Spi<'_> {
             return Ok(Some(generic.clone()));
         }
         let mode = self.session.context.settings.plan_cache_mode;
-        if mode == PlanCacheMode::Auto && !generic.is_better_for_values() {
+        if !may_prefer_values(generic, mode) {
             return Ok(Some(generic.clone()));
         }
         let known = self.session.routines.plans.statements.get(&prepared.id).map(|known| known.value_plans);

@@ -16,18 +16,21 @@ pub(crate) struct ValuePlanCosts {
     total: f64,
 }
 
+/// Is a plan for given values in question at all, beside the plan for all of them?
+pub(crate) fn may_prefer_values(generic: &Plan, mode: PlanCacheMode) -> bool {
+    match mode {
+        PlanCacheMode::ForceGenericPlan => false,
+        PlanCacheMode::ForceCustomPlan => true,
+        PlanCacheMode::Auto => generic.is_better_for_values(),
+    }
+}
+
 impl ValuePlanCosts {
     /// Does the next execution of a statement with parameters take a plan for their values? `generic`: the plan for all
     /// of them.
     pub fn prefer_values(&self, generic: &Plan, mode: PlanCacheMode) -> bool {
-        match mode {
-            PlanCacheMode::ForceGenericPlan => false,
-            PlanCacheMode::ForceCustomPlan => true,
-            PlanCacheMode::Auto if !generic.is_better_for_values() => false,
-            PlanCacheMode::Auto => {
-                self.plans < PLANS_FOR_VALUES || generic.root.cost >= self.total / f64::from(self.plans)
-            }
-        }
+        let is_cheaper = || self.plans < PLANS_FOR_VALUES || generic.root.cost >= self.total / f64::from(self.plans);
+        may_prefer_values(generic, mode) && (mode == PlanCacheMode::ForceCustomPlan || is_cheaper())
     }
 
     /// A plan for given values was made. `cpu_operator_cost`: as the setting is.

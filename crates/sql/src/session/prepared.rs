@@ -1,7 +1,7 @@
 //! Prepared statements: parsed once, planned once per catalog version, shared between sessions.
 
 use super::command::{is_plannable, may_run_when_failed};
-use super::plan_choice::ValuePlanCosts;
+use super::plan_choice::{ValuePlanCosts, may_prefer_values};
 use crate::client::Runtime;
 use crate::context::{Explained, MeasuredPlan, PlanRequest, SessionContext};
 use crate::plan_guard::{FormerPlan, GuardedStatements, StatementGuard};
@@ -9,7 +9,6 @@ use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
 use kilndb_base::sync::{Arc, Mutex, OnceLock};
 use kilndb_base::{Error, Oid, Result};
-use kilndb_context::settings::PlanCacheMode;
 use kilndb_plan::Plan;
 use kilndb_plan::node::OutputColumn;
 use kilndb_syntax::Statement;
@@ -138,12 +137,6 @@ pub(crate) fn row_columns(plan: &Plan) -> Option<&[OutputColumn]> {
     (!plan.columns.is_empty() || plan.command == "SELECT").then_some(&plan.columns)
 }
 
-/// May a plan for given values be better than the one for all, as things are set?
-fn may_prefer_values(generic: &Plan, context: &SessionContext) -> bool {
-    let is_open = context.settings.plan_cache_mode != PlanCacheMode::Auto || generic.is_better_for_values();
-    !generic.param_types.is_empty() && is_open
-}
-
 /// What makes rows of another type of them.
 fn row_type(column: &OutputColumn) -> (&str, Oid, i32) {
     (&column.name, column.type_oid, column.typmod)
@@ -267,9 +260,7 @@ impl Prepared {
         runtime: &dyn Runtime,
     ) -> Result<ChosenPlan> {
         let FormerPlan { plan: generic, measured, statistics, value_plans } = former;
-        if !may_prefer_values(&generic, context)
-            || !value_plans.prefer_values(&generic, context.settings.plan_cache_mode)
-        {
+        if generic.param_types.is_empty() || !value_plans.prefer_values(&generic, context.settings.plan_cache_mode) {
             return Ok(ChosenPlan { plan: generic, is_for_values: false });
         }
         let measured = MeasuredPlan { measured: &measured, former: Some(&statistics) };
@@ -281,11 +272,12 @@ impl Prepared {
     }
 
     fn prefers_values(&self, generic: &Plan, context: &SessionContext) -> bool {
-        if !may_prefer_values(generic, context) {
+        let mode = context.settings.plan_cache_mode;
+        if generic.param_types.is_empty() || !may_prefer_values(generic, mode) {
             return false;
         }
         let known = self.planned.lock().unwrap_or_else(|e| e.into_inner()).as_ref().map(|p| p.value_plans);
-        known.unwrap_or_default().prefer_values(generic, context.settings.plan_cache_mode)
+        known.unwrap_or_default().prefer_values(generic, mode)
     }
 
     /// The plan for all values, made anew if the catalogs have changed.

@@ -50,7 +50,7 @@ impl Runtime for StartRuntime {
     }
 }
 
-/// In template1, in one transaction; nothing if they are there already.
+/// In template1, in one transaction.
 pub(crate) fn create_system_views(instance: Arc<Instance>) -> Result<()> {
     let runtime = StartRuntime::new();
     let options =
@@ -85,13 +85,6 @@ pub(super) fn add_missing_views(session: &mut Session, runtime: &dyn Runtime) ->
 
 fn run_view_script(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
     session.begin_block(runtime)?;
-    if session
-        .context
-        .with_catalog(runtime, |host| host.reader.find_relation(Some("pg_catalog"), "pg_tables"))?
-        .is_some()
-    {
-        return Ok(());
-    }
     add_missing_views(session, runtime)?;
     // The text search objects that the system comes with can be dropped, so others are held by them like users'.
     let problems = session.definitions("CREATE VIEW").settle_all_definitions(runtime)?;

@@ -7,9 +7,8 @@ use crate::client::Runtime;
 use crate::instance::Instance;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Oid, Result, Severity};
-use kilndb_catalog::bootstrap::{add_own_procedures, note_catalog_version};
+use kilndb_catalog::bootstrap::{add_own_procedures, note_catalog_version, own_procedures};
 use kilndb_catalog::cache::Database;
-use kilndb_catalog::functions::OWN_PROCEDURES;
 use kilndb_catalog::ids::{PG_PROC, PG_PROC_OID_INDEX};
 use kilndb_types::Datum;
 
@@ -44,7 +43,7 @@ fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runti
 /// Procedures of this server's own that an earlier build did not have.
 fn add_missing_procedures(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
     let mut known = Vec::new();
-    for oid in OWN_PROCEDURES {
+    for oid in own_procedures() {
         if !session.context.catalog_lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?.is_empty() {
             known.push(oid);
         }
