@@ -53,7 +53,7 @@ impl fmt::Display for ClientError {
 }
 
 /// What one statement answered.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Names and type oids of the columns.
     pub columns: Vec<(String, u32)>,

@@ -1,4 +1,4 @@
-//! TPC-B on the very table that is changed meanwhile, again and again.
+//! TPC-B on the very table that is changed meanwhile, again and again; and beside ANALYZE by itself and a long report.
 
 use super::figures::Better;
 use super::per_second::{PerSecondFigures, by_second};
@@ -7,13 +7,17 @@ use super::turns::{BenchStage, ServerTurn};
 use kilndb_lab::client::Client;
 use kilndb_lab::process::TempDir;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CLIENTS: u32 = 28;
 /// Seconds without a change, and beside changes.
 const WITHOUT_S: u32 = 10;
 const BESIDE_S: u32 = 20;
 const TURNS: usize = 2;
+
+/// Seconds that a report takes: as many rounds of its query in one snapshot as fit.
+const REPORT_S: u32 = 30;
+const REPORT: &str = "select count(*), sum(n), sum(total) from (select bid, count(*) n, sum(abalance) total from pgbench_accounts group by bid) groups";
 
 /// What it is called, the statement, and what takes it back.
 type TableChange = (&'static str, &'static str, &'static str);
@@ -34,7 +38,63 @@ const CHANGES: [TableChange; 4] = [
 ];
 
 pub(super) fn stages() -> Vec<BenchStage> {
-    CHANGES.into_iter().map(beside).collect()
+    CHANGES.into_iter().map(beside).chain([beside_report()]).collect()
+}
+
+/// Statistics that are taken by themselves every second or so, and a report in one snapshot.
+fn beside_report() -> BenchStage {
+    let row = format!("TPC-B, {CLIENTS} clients, beside ANALYZE by itself and a report");
+    BenchStage::new("TPC-B beside ANALYZE and a report", move |turn| {
+        let analyzes = "select autoanalyze_count from pg_stat_all_tables where relname = 'pgbench_accounts'";
+        let without = run(turn, WITHOUT_S)?;
+        turn.execute(&[
+            "alter table pgbench_accounts set (autovacuum_analyze_threshold = 1000, autovacuum_analyze_scale_factor = 0)",
+            "alter system set autovacuum_naptime = '1s'",
+            "select pg_reload_conf()",
+        ])?;
+        let before = turn.integer(analyzes)?;
+        let at = turn.side.at.clone();
+        let (beside, rounds) = std::thread::scope(|scope| {
+            let reports = scope.spawn(|| report_for(&at, Duration::from_secs(u64::from(REPORT_S))));
+            let beside = run(turn, REPORT_S)?;
+            let rounds = reports.join().map_err(|_| "the report was not waited for".to_string())??;
+            Ok::<_, String>((beside, rounds))
+        })?;
+        let analyzed = turn.integer(analyzes)? - before;
+        turn.execute(&[
+            "alter table pgbench_accounts reset (autovacuum_analyze_threshold, autovacuum_analyze_scale_factor)",
+            "alter system reset autovacuum_naptime",
+            "select pg_reload_conf()",
+        ])?;
+        if analyzed == 0 {
+            return Err(format!("no ANALYZE by itself in {REPORT_S} s"));
+        }
+        turn.put(&format!("{row}: median second, % of without"), Better::More, 100.0 * beside.median / without.median);
+        turn.put(&format!("{row}: worst second, % of its median"), Better::More, 100.0 * beside.worst / beside.median);
+        turn.put(&format!("{row}: rounds of the report in {REPORT_S} s"), Better::More, f64::from(rounds));
+        turn.put(&format!("{row}: ANALYZE by itself, times in {REPORT_S} s"), Better::More, analyzed as f64);
+        Ok(())
+    })
+    .turns(TURNS)
+    .unjudged()
+}
+
+/// Asks the report's query in one snapshot until the time is over. Returns how often; each answer is the same.
+fn report_for(at: &kilndb_lab::client::Address, time: Duration) -> Result<u32, String> {
+    let mut client = Client::connect(at, "postgres").map_err(|e| e.to_string())?;
+    let start = Instant::now();
+    let mut ask = |sql: &str| client.query(sql).map_err(|e| format!("{sql}: {e}"));
+    ask("begin isolation level repeatable read")?;
+    let first = ask(REPORT)?;
+    let mut rounds = 1;
+    while start.elapsed() < time {
+        if ask(REPORT)? != first {
+            return Err("two reports of one snapshot differ".into());
+        }
+        rounds += 1;
+    }
+    ask("commit")?;
+    Ok(rounds)
 }
 
 fn beside((name, change, back): TableChange) -> BenchStage {
