@@ -651,7 +651,7 @@ pub fn copy_database(
             {
                 row.set("relfilenode", Datum::Oid(*new));
             }
-            writer.insert_row(table.oid, &row.values)?;
+            writer.insert_row(table.oid, row.values())?;
         }
         park.checkpoint()?;
     }

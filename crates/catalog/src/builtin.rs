@@ -185,7 +185,7 @@ fn load_types() -> Vec<(&'static str, Arc<TypeInfo>)> {
         c("typrelid"),
         c("typcollation"),
     );
-    let subscript = c("typsubscript");
+    let (subscript, typstorage) = (c("typsubscript"), c("typstorage"));
     file.rows
         .iter()
         // Row types of views exist only with their views.
@@ -199,6 +199,7 @@ fn load_types() -> Vec<(&'static str, Arc<TypeInfo>)> {
                 name: name.to_string(),
                 schema_oid: PG_CATALOG,
                 len: number(r[typlen]),
+                storage: letter(r[typstorage]),
                 kind: letter(r[typtype]),
                 category: letter(r[cat]),
                 preferred: flag(r[pref]),

@@ -10,6 +10,7 @@
 //!    ([`TemporaryCatalog::cache`]).
 
 use super::builtin::{BUILTINS, FIRST_USER_OID, PG_CATALOG};
+use super::catalog_row::CatalogRow;
 pub use super::changes::PlanDependencies;
 use super::changes::{ChangeLog, Changes};
 use super::column_statistics::FormerStatistics;
@@ -19,7 +20,7 @@ use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitio
 use super::model::*;
 use super::partition::PartitionMap;
 use super::planner_settings::PlannerSettings;
-use super::store::{CatalogRow, CatalogStore};
+use super::store::CatalogStore;
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::hash::{HashMap, HashSet};
 use kilndb_base::planted::{self, PlantedBug};

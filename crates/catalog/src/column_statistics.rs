@@ -7,10 +7,10 @@
 //! Must not know: what is estimated with the statistics.
 
 use super::cache::CatalogReader;
+use super::catalog_row::CatalogRow;
 use super::extended_statistics::ExtendedStatistics;
 use super::ids::{PG_STATISTIC, PG_STATISTIC_RELID_ATT_INH_INDEX};
 use super::model::Table;
-use super::store::CatalogRow;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
 use kilndb_base::{Oid, Result};

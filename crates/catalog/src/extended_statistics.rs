@@ -7,9 +7,9 @@
 //! Must not know: how it is computed, what is estimated with it.
 
 use super::cache::{CatalogReader, split_expressions};
+use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::Table;
-use super::store::CatalogRow;
 use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result, shared};
 use kilndb_types::Datum;

@@ -12,6 +12,7 @@ pub mod access_method;
 pub mod bootstrap;
 pub mod builtin;
 pub mod cache;
+pub mod catalog_row;
 pub mod changes;
 pub mod column_statistics;
 pub mod definition_rows;

@@ -229,6 +229,8 @@ pub struct TypeInfo {
     pub name: String,
     pub schema_oid: Oid,
     pub len: i16,
+    /// PostgreSQL's letter of how large values of a column are stored unless the column says otherwise.
+    pub storage: u8,
     /// 'b' base, 'c' composite, 'd' domain, 'e' enum, 'p' pseudo, 'r' range, 'm' multirange.
     pub kind: u8,
     /// PostgreSQL's type category letter and preferred flag, for function resolution.

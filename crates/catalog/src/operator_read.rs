@@ -2,9 +2,9 @@
 
 use super::builtin::{BUILTINS, FIRST_EXTENSION_OID, PG_CATALOG};
 use super::cache::CatalogReader;
+use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::OperatorInfo;
-use super::store::CatalogRow;
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 
 use super::builtin::{BUILTINS, FIRST_EXTENSION_OID, FIRST_USER_OID, PG_CATALOG};
 use super::cache::{CatalogReader, split_expressions};
+use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::FunctionInfo;
-use super::store::CatalogRow;
 use super::temporary::{TEMPORARY_SCHEMA, is_temporary};
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;

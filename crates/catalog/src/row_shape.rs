@@ -2,9 +2,9 @@
 
 use super::builtin::FIRST_USER_OID;
 use super::cache::CatalogReader;
+use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::CatalogView;
-use super::store::CatalogRow;
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 use kilndb_types::row_shape::{AttributeState, RecordShape, StoredAttribute, StoredShape};

@@ -1,7 +1,7 @@
 //! Rows of system tables as the objects that they describe.
 
+use super::catalog_row::CatalogRow;
 use super::model::{ForeignKey, SequenceOptions};
-use super::store::CatalogRow;
 use super::trigger::ForeignKeyFiring;
 use kilndb_base::Oid;
 use kilndb_base::hash::HashMap;

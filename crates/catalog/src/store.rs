@@ -6,6 +6,7 @@
 //! 2. A shared table's storage is the same in every database's store.
 
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
+use super::catalog_row::CatalogRow;
 use super::definition_rows::defined_objects;
 use super::key_range::{KeyRange, prefix_range};
 use super::temporary::{TemporaryCatalog, is_temporary_row};
@@ -18,7 +19,7 @@ use kilndb_storage::{
 };
 use kilndb_types::Datum;
 use kilndb_types::key::encode_key;
-use kilndb_types::row::{RowDescriptor, decode_row, encode_row};
+use kilndb_types::row::{RowDescriptor, encode_row};
 
 /// Everything fixed about a system table: shape and storage format.
 pub struct SystemTableLayout {
@@ -40,93 +41,6 @@ pub static SHAPES: LazyLock<HashMap<Oid, SystemTableLayout>> = LazyLock::new(|| 
 
 pub fn shape(table: Oid) -> Result<&'static SystemTableLayout> {
     SHAPES.get(&table).ok_or_else(|| Error::internal(format!("system table {table} has no shape")))
-}
-
-/// A system table's row with its columns by name.
-#[derive(Clone)]
-pub struct CatalogRow {
-    pub rid: RowId,
-    pub table: &'static SystemTable,
-    pub values: Vec<Datum>,
-}
-
-impl CatalogRow {
-    pub fn get(&self, column: &str) -> &Datum {
-        static NULL: Datum = Datum::Null;
-        self.table.column(column).and_then(|i| self.values.get(i)).unwrap_or(&NULL)
-    }
-    pub fn oid(&self, column: &str) -> Oid {
-        match self.get(column) {
-            Datum::Oid(v) => *v,
-            Datum::Int4(v) => *v as Oid,
-            _ => 0,
-        }
-    }
-    pub fn int(&self, column: &str) -> i64 {
-        match self.get(column) {
-            Datum::Int2(v) => i64::from(*v),
-            Datum::Int4(v) => i64::from(*v),
-            Datum::Int8(v) => *v,
-            Datum::Oid(v) => i64::from(*v),
-            _ => 0,
-        }
-    }
-    pub fn bool(&self, column: &str) -> bool {
-        matches!(self.get(column), Datum::Bool(true))
-    }
-    pub fn char(&self, column: &str) -> u8 {
-        match self.get(column) {
-            Datum::Char(v) => *v,
-            _ => 0,
-        }
-    }
-    pub fn text(&self, column: &str) -> Option<&str> {
-        match self.get(column) {
-            Datum::Text(s) => Some(s),
-            _ => None,
-        }
-    }
-    pub fn float4(&self, column: &str) -> f32 {
-        match self.get(column) {
-            Datum::Float4(v) => *v,
-            _ => 0.0,
-        }
-    }
-    /// An int2vector, oidvector or array as numbers.
-    pub fn numbers(&self, column: &str) -> Vec<i64> {
-        match self.get(column) {
-            Datum::Array(a) => a
-                .elements
-                .iter()
-                .map(|d| match d {
-                    Datum::Int2(v) => i64::from(*v),
-                    Datum::Int4(v) => i64::from(*v),
-                    Datum::Oid(v) => i64::from(*v),
-                    Datum::Char(c) => i64::from(*c),
-                    _ => 0,
-                })
-                .collect(),
-            _ => Vec::new(),
-        }
-    }
-    pub fn texts(&self, column: &str) -> Vec<String> {
-        match self.get(column) {
-            Datum::Array(a) => a
-                .elements
-                .iter()
-                .map(|d| match d {
-                    Datum::Text(s) => s.to_string(),
-                    _ => String::new(),
-                })
-                .collect(),
-            _ => Vec::new(),
-        }
-    }
-    pub fn set(&mut self, column: &str, value: Datum) {
-        if let Some(i) = self.table.column(column) {
-            self.values[i] = value;
-        }
-    }
 }
 
 /// Where the system tables and indexes of a database are, by their OIDs.
@@ -156,12 +70,11 @@ impl CatalogStore {
                 let entry = &keys[start..*end as usize];
                 start = *end as usize;
                 let Fetched::Visible { recheck } = heap.fetch(*rid, snapshot, &mut bytes)? else { continue };
-                let mut values = Vec::with_capacity(shape.table.columns.len());
-                decode_row(&shape.descriptor, &bytes, None, &mut values)?;
-                if (recheck || scan.is_retired(at)) && index_key(shape, definition, &values)? != entry {
+                let row = CatalogRow::stored(*rid, shape, &bytes)?;
+                if (recheck || scan.is_retired(at)) && index_key(shape, definition, row.values())? != entry {
                     continue;
                 }
-                rows.push(CatalogRow { rid: *rid, table: shape.table, values });
+                rows.push(row);
             }
             keys.clear();
             ends.clear();
@@ -182,9 +95,7 @@ impl CatalogStore {
             batch.rows.clear();
             heap.scan_block(block, snapshot, &mut batch)?;
             for (rid, start, end) in &batch.rows {
-                let mut values = Vec::with_capacity(shape.table.columns.len());
-                decode_row(&shape.descriptor, &batch.bytes[*start as usize..*end as usize], None, &mut values)?;
-                rows.push(CatalogRow { rid: *rid, table: shape.table, values });
+                rows.push(CatalogRow::stored(*rid, shape, &batch.bytes[*start as usize..*end as usize])?);
             }
         }
         Ok(rows)
@@ -241,20 +152,69 @@ impl CatalogWriter<'_> {
     /// `values`: (column, value); columns not named are NULL if they may be, else zero, false or empty.
     pub fn insert(&mut self, table: Oid, values: &[(&str, Datum)]) -> Result<RowId> {
         let shape = shape(table)?;
-        let mut row: Vec<Datum> =
-            shape.table.columns.iter().map(|c| if c.not_null { zero(c.type_oid) } else { Datum::Null }).collect();
+        let mut row = unset_row(shape);
         for (name, value) in values {
-            let at = shape.table.column(name);
-            let at = at.ok_or_else(|| Error::internal(format!("{} has no column {name}", shape.table.name)))?;
-            row[at] = value.clone();
+            row[position(shape, name)?] = value.clone();
         }
         self.insert_row(table, &row)
     }
 
-    pub fn insert_row(&mut self, table: Oid, row: &[Datum]) -> Result<RowId> {
+    /// As [`CatalogWriter::insert`] for several rows with values for the same columns: a page or leaf is latched once
+    /// for those that come to it.
+    pub fn insert_many(&mut self, table: Oid, columns: &[&str], rows: &[Vec<Datum>]) -> Result<()> {
+        let shape = shape(table)?;
+        let positions = columns.iter().map(|name| position(shape, name)).collect::<Result<Vec<_>>>()?;
+        let unset = unset_row(shape);
+        let mut shared = Vec::with_capacity(rows.len());
+        for values in rows {
+            let mut row = unset.clone();
+            positions.iter().zip(values).for_each(|(at, value)| row[*at] = value.clone());
+            self.note_inserted(table, &row);
+            if TemporaryCatalog::owns(table, &row) {
+                self.temporary()?.insert(table, row)?;
+            } else {
+                self.changes.note(table, &row, true);
+                shared.push(row);
+            }
+        }
+        self.wrote_shared |= !shared.is_empty();
+        self.store_many(shape, &shared)
+    }
+
+    fn store_many(&mut self, shape: &SystemTableLayout, rows: &[Vec<Datum>]) -> Result<()> {
+        let (mut batch, mut bytes, mut rids) = (RowBatch::default(), Vec::new(), Vec::new());
+        for row in rows {
+            bytes.clear();
+            encode_row(&shape.descriptor, row, &mut bytes)?;
+            batch.push(RowId::from_u64(0), &bytes);
+        }
+        let heap = self.store.relation(shape.table.oid)?;
+        heap.insert_many(self.txn, &batch, &mut rids)?;
+        for index in &shape.table.indexes {
+            let mut keys = Vec::with_capacity(rows.len());
+            for (row, rid) in rows.iter().zip(&rids) {
+                keys.push((index_key(shape, index, row)?, *rid));
+            }
+            // Neighbours in the tree are inserted together.
+            keys.sort();
+            batch.clear();
+            keys.iter().for_each(|(key, rid)| batch.push(*rid, key));
+            let relation = self.store.relation(index.oid)?;
+            if relation.index_insert_many(self.txn, heap, &batch, uniqueness_of(index), self.park)?.is_some() {
+                return Err(duplicate_key(index));
+            }
+        }
+        Ok(())
+    }
+
+    fn note_inserted(&mut self, table: Oid, row: &[Datum]) {
         let defined = defined_objects(table, None, row);
         self.definitions.created.extend(defined.iter().filter(|(class, _)| *class == table));
         self.definitions.defined.extend(defined);
+    }
+
+    pub fn insert_row(&mut self, table: Oid, row: &[Datum]) -> Result<RowId> {
+        self.note_inserted(table, row);
         if TemporaryCatalog::owns(table, row) {
             return self.temporary()?.insert(table, row.to_vec());
         }
@@ -273,14 +233,10 @@ impl CatalogWriter<'_> {
     }
 
     fn insert_key(&mut self, heap: &Arc<Relation>, index: &SystemIndex, key: &[u8], rid: RowId) -> Result<()> {
-        let uniqueness = if index.unique { Uniqueness::Unique } else { Uniqueness::NotUnique };
         let relation = self.store.relation(index.oid)?;
-        match relation.index_insert(self.txn, heap, key, rid, uniqueness, self.park)? {
+        match relation.index_insert(self.txn, heap, key, rid, uniqueness_of(index), self.park)? {
             IndexInsert::Inserted => Ok(()),
-            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => Err(Error::new(
-                kilndb_base::sqlstate::UNIQUE_VIOLATION,
-                format!("duplicate key value violates unique constraint \"{}\"", index.name),
-            )),
+            IndexInsert::Conflict(_) | IndexInsert::Elsewhere(..) => Err(duplicate_key(index)),
         }
     }
 
@@ -289,19 +245,19 @@ impl CatalogWriter<'_> {
     }
 
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
-        self.definitions.defined.extend(defined_objects(old.table.oid, Some(&old.values), new));
+        self.definitions.defined.extend(defined_objects(old.table().oid, Some(old.values()), new));
         if is_temporary_row(old.rid) {
-            return self.temporary()?.update(old.table.oid, old.rid, new.to_vec());
+            return self.temporary()?.update(old.table().oid, old.rid, new.to_vec());
         }
         self.wrote_shared = true;
-        self.changes.note_update(old.table.oid, &old.values, new);
-        let shape = shape(old.table.oid)?;
+        self.changes.note_update(old.table().oid, old.values(), new);
+        let shape = shape(old.table().oid)?;
         let mut bytes = Vec::new();
         encode_row(&shape.descriptor, new, &mut bytes)?;
-        let heap = self.store.relation(old.table.oid)?;
+        let heap = self.store.relation(old.table().oid)?;
         let mut changed = Vec::new();
         for index in &shape.table.indexes {
-            let (old_key, new_key) = (index_key(shape, index, &old.values)?, index_key(shape, index, new)?);
+            let (old_key, new_key) = (index_key(shape, index, old.values())?, index_key(shape, index, new)?);
             if old_key != new_key {
                 changed.push((index, old_key, new_key));
             }
@@ -321,19 +277,19 @@ impl CatalogWriter<'_> {
     }
 
     pub fn delete(&mut self, row: &CatalogRow) -> Result<()> {
-        let defined = defined_objects(row.table.oid, None, &row.values);
-        self.definitions.deleted.extend(defined.iter().filter(|(class, _)| *class == row.table.oid));
+        let defined = defined_objects(row.table().oid, None, row.values());
+        self.definitions.deleted.extend(defined.iter().filter(|(class, _)| *class == row.table().oid));
         self.definitions.defined.extend(defined);
         if is_temporary_row(row.rid) {
-            return self.temporary()?.delete(row.table.oid, row.rid);
+            return self.temporary()?.delete(row.table().oid, row.rid);
         }
         self.wrote_shared = true;
-        self.changes.note(row.table.oid, &row.values, false);
-        let shape = shape(row.table.oid)?;
-        let heap = self.store.relation(row.table.oid)?;
+        self.changes.note(row.table().oid, row.values(), false);
+        let shape = shape(row.table().oid)?;
+        let heap = self.store.relation(row.table().oid)?;
         let mut keys = Vec::new();
         for index in &shape.table.indexes {
-            keys.push((self.store.relation(index.oid)?, index_key(shape, index, &row.values)?));
+            keys.push((self.store.relation(index.oid)?, index_key(shape, index, row.values())?));
         }
         let retired: Vec<(&Relation, &[u8])> = keys.iter().map(|(r, k)| (r.as_ref(), k.as_slice())).collect();
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: true };
@@ -341,6 +297,27 @@ impl CatalogWriter<'_> {
         let outcome = heap.delete(self.txn, row.rid, &retired, &options.with(&snapshot, self.park))?;
         written(outcome)
     }
+}
+
+fn position(shape: &SystemTableLayout, column: &str) -> Result<usize> {
+    let at = shape.table.column(column);
+    at.ok_or_else(|| Error::internal(format!("{} has no column {column}", shape.table.name)))
+}
+
+/// A row in which nobody has set anything.
+fn unset_row(shape: &SystemTableLayout) -> Vec<Datum> {
+    shape.table.columns.iter().map(|c| if c.not_null { zero(c.type_oid) } else { Datum::Null }).collect()
+}
+
+fn uniqueness_of(index: &SystemIndex) -> Uniqueness {
+    if index.unique { Uniqueness::Unique } else { Uniqueness::NotUnique }
+}
+
+fn duplicate_key(index: &SystemIndex) -> Error {
+    Error::new(
+        kilndb_base::sqlstate::UNIQUE_VIOLATION,
+        format!("duplicate key value violates unique constraint \"{}\"", index.name),
+    )
 }
 
 fn written(outcome: WriteOutcome) -> Result<()> {

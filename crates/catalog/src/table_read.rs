@@ -3,11 +3,12 @@
 use super::access_method::{AccessMethod, BTREE_METHOD};
 use super::builtin::{FIRST_USER_OID, PG_CATALOG, SystemTable};
 use super::cache::{CatalogReader, split_expressions};
+use super::catalog_row::CatalogRow;
 use super::global::DELETE_ROWS_OPTION;
 use super::ids::*;
 use super::model::*;
 use super::rows::{firing_of, foreign_key, foreign_key_rows, triggers_by_key};
-use super::store::{CatalogRow, shape};
+use super::store::shape;
 use super::temporary::is_temporary;
 use super::trigger::ForeignKeyFiring;
 use kilndb_base::hash::{HashMap, HashMapExt};

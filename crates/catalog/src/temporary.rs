@@ -15,10 +15,11 @@
 //! Must not know: sessions.
 
 use super::cache::ObjectCache;
+use super::catalog_row::CatalogRow;
 use super::global::{GlobalTableInstance, GlobalTableInstances};
 use super::ids::*;
 use super::key_range::KeyRange;
-use super::store::{CatalogRow, SHAPES, SystemTableLayout, index_key, shape};
+use super::store::{SHAPES, SystemTableLayout, index_key, shape};
 use kilndb_base::hash::{HashMap, HashMapExt};
 use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{Engine, PrivateStore};
@@ -108,8 +109,8 @@ impl TemporaryTableRows {
         entries.range((lower, upper)).cloned().collect()
     }
     fn catalog_row(&self, number: u32) -> Option<CatalogRow> {
-        let values = self.rows.get(&number)?.as_ref().clone();
-        Some(CatalogRow { rid: rid_of(number), table: self.shape.table, values })
+        let values = self.rows.get(&number)?.clone();
+        Some(CatalogRow::of_values(rid_of(number), self.shape, values))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Text search configurations and dictionaries, read from their system tables and kept with the other objects.
 
 use super::cache::CatalogReader;
+use super::catalog_row::CatalogRow;
 use super::ids::*;
-use super::store::CatalogRow;
 use kilndb_base::env::{Env, OpenMode};
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, Mutex, PoisonError};

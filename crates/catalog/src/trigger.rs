@@ -1,9 +1,9 @@
 //! Triggers as the binder, planner and executor see them, and the tables of changed rows that running ones can read.
 
 use super::cache::CatalogReader;
+use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::Table;
-use super::store::CatalogRow;
 use kilndb_base::{Oid, Result};
 use kilndb_spill::RowStore;
 use kilndb_types::Datum;

@@ -2,9 +2,9 @@
 //! subtypes.
 
 use super::cache::CatalogReader;
+use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::{CastContext, CastInfo, CastMethod, Domain, DomainCheck, EnumLabel, TypeInfo};
-use super::store::CatalogRow;
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
 use kilndb_types::range::RangeType;
@@ -18,6 +18,7 @@ impl CatalogReader<'_> {
             name: row.text("typname").unwrap_or("").to_string(),
             schema_oid: row.oid("typnamespace"),
             len: row.int("typlen") as i16,
+            storage: row.char("typstorage"),
             kind: row.char("typtype"),
             category: row.char("typcategory"),
             preferred: row.bool("typispreferred"),

@@ -290,7 +290,7 @@ impl Definitions<'_> {
     pub(super) fn drop_inherited(
         &mut self,
         parent: &Table,
-        row: &kilndb_catalog::store::CatalogRow,
+        row: &kilndb_catalog::catalog_row::CatalogRow,
         runtime: &dyn Runtime,
     ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {

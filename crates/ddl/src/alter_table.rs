@@ -201,7 +201,7 @@ impl Definitions<'_> {
     ) -> Result<i16> {
         let mut column = column.clone();
         let attnum = table.columns.len() as i16 + 1;
-        let storage = self.type_storage(column.type_oid)?;
+        let storage = self.type_storage(column.type_oid, runtime)?;
         // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
         column.not_null = false;
         let identity = std::mem::take(&mut column.identity);
@@ -223,7 +223,9 @@ impl Definitions<'_> {
             }
             _ => None,
         };
-        self.write_catalog(runtime, |w| super::create_table::insert_attribute(w, table.oid, attnum, &column, storage))?;
+        self.write_catalog(runtime, |w| {
+            super::create_table::insert_attributes(w, table.oid, attnum, std::slice::from_ref(&column), &[storage])
+        })?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
             row.set("relnatts", Datum::Int2(attnum))
         })?;

@@ -404,7 +404,7 @@ impl Definitions<'_> {
         (type_oid, typmod): (u32, i32),
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let (len, storage) = self.type_storage(type_oid)?;
+        let (len, storage) = self.type_storage(type_oid, runtime)?;
         let collation = self.type_info(type_oid, runtime)?.collation;
         self.update_attribute(table.oid, attnum, runtime, |row| {
             row.set("atttypid", Datum::Oid(type_oid));

@@ -237,6 +237,7 @@ impl Definitions<'_> {
             options: self.index_options(c.options())?,
             method: 403,
             in_whole: false,
+            is_part: false,
         };
         let index = self.insert_index(&table, &new, runtime)?;
         self.insert_constraint(

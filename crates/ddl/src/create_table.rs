@@ -3,6 +3,7 @@
 use super::Definitions;
 use super::like::{Likes, NewPlace};
 use super::not_null::{NotNullClause, not_null_of};
+use super::partition::NewPartition;
 use super::sequence::ColumnTable;
 use super::temporary_objects::{on_commit_option, refuse_in_temporary_schema, says_global};
 use crate::client::Runtime;
@@ -48,6 +49,8 @@ pub(crate) struct NewTable {
     pub persistence: u8,
     pub columns: Vec<NewColumn>,
     pub options: Vec<String>,
+    /// More of its row in pg_class: what is known of the table before it is made, so that the row need not be changed.
+    pub class_columns: Vec<(&'static str, Datum)>,
 }
 
 /// In place of pg_class's 'u' where storage is made: unlogged, kept at checkpoints (`unlogged_recovery = checkpoint`).
@@ -148,16 +151,23 @@ impl Definitions<'_> {
             .with_hint("Specify storage parameters for its leaf partitions instead."));
         }
         let kind = if s.partspec().is_some() { b'p' } else { b'r' };
-        let new = NewTable { name: name.clone(), schema, kind, persistence, columns, options };
-        let oid = self.insert_table(&new, runtime)?;
-        self.own_sequences(oid, &new, runtime)?;
+        let mut new =
+            NewTable { name: name.clone(), schema, kind, persistence, columns, options, class_columns: Vec::new() };
+        let mut place = None;
         if let (Some(parent), Some(bound)) = (&parent, s.partbound()) {
             let location = kilndb_syntax::position_of(source, bound.location);
             let bound = self.bound_of(parent, &name, bound, source, runtime)?;
             let map = self.check_bound(parent, &name, &bound, location, runtime)?;
             self.check_default_partition(&map, &bound, runtime)?;
-            self.insert_partition(parent, oid, &bound, map, runtime)?;
+            let place = place.insert(NewPartition { bound, map, is_partitioned: kind == b'p' });
+            new.class_columns = self.partition_columns_of_class(place, runtime)?;
+            new.class_columns.push(("relhasindex", Datum::Bool(!parent.indexes.is_empty())));
         }
+        let oid = self.insert_table(&new, runtime)?;
+        if let (Some(parent), Some(place)) = (&parent, place) {
+            self.insert_partition(parent, oid, place, runtime)?;
+        }
+        self.own_sequences(oid, &new, runtime)?;
         if let Some(spec) = s.partspec() {
             self.insert_partition_key(oid, spec, source, runtime)?;
         }
@@ -452,7 +462,8 @@ impl Definitions<'_> {
             _ => RelationId(0),
         };
         let owner = self.context().identity.current_role;
-        let storages = new.columns.iter().map(|c| self.type_storage(c.type_oid)).collect::<Result<Vec<_>>>()?;
+        let storages =
+            new.columns.iter().map(|c| self.type_storage(c.type_oid, runtime)).collect::<Result<Vec<_>>>()?;
         self.write_catalog(runtime, |w| {
             let mut class = vec![
                 ("oid", Datum::Oid(oid)),
@@ -470,16 +481,14 @@ impl Definitions<'_> {
                 ("relreplident", Datum::Char(b'd')),
                 ("relhasrules", Datum::Bool(new.kind == b'v')),
             ];
+            class.extend(new.class_columns.iter().cloned());
             if !new.options.is_empty() {
                 let options = new.options.iter().map(Datum::text).collect();
                 class.push(("reloptions", kilndb_catalog::store::array(oids::TEXT, options)));
             }
             w.insert(PG_CLASS, &class)?;
             insert_row_type(w, new, oid, type_oid, array_oid, owner)?;
-            for (i, column) in new.columns.iter().enumerate() {
-                insert_attribute(w, oid, i as i16 + 1, column, storages[i])?;
-            }
-            Ok(())
+            insert_attributes(w, oid, 1, &new.columns, &storages)
         })?;
         for (i, column) in new.columns.iter().enumerate() {
             if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(column)) {
@@ -618,34 +627,54 @@ fn insert_row_type(
     Ok(())
 }
 
-pub(super) fn insert_attribute(
+const ATTRIBUTE_COLUMNS: [&str; 15] = [
+    "attrelid",
+    "attname",
+    "atttypid",
+    "attlen",
+    "attnum",
+    "atttypmod",
+    "attalign",
+    "attstorage",
+    "attnotnull",
+    "atthasdef",
+    "attidentity",
+    "attgenerated",
+    "attislocal",
+    "attinhcount",
+    "attcollation",
+];
+
+/// Rows of pg_attribute for new columns, whose numbers follow on each other from `first` on. `storages`: length and
+/// letter of storage of each one's type.
+pub(super) fn insert_attributes(
     w: &mut kilndb_catalog::store::CatalogWriter<'_>,
     table: Oid,
-    attnum: i16,
-    column: &NewColumn,
-    (len, storage): (i16, u8),
+    first: i16,
+    columns: &[NewColumn],
+    storages: &[(i16, u8)],
 ) -> Result<()> {
-    w.insert(
-        PG_ATTRIBUTE,
-        &[
-            ("attrelid", Datum::Oid(table)),
-            ("attname", Datum::text(&column.name)),
-            ("atttypid", Datum::Oid(column.type_oid)),
-            ("attlen", Datum::Int2(len)),
-            ("attnum", Datum::Int2(attnum)),
-            ("atttypmod", Datum::Int4(column.typmod)),
-            ("attalign", Datum::Char(b'i')),
-            ("attstorage", Datum::Char(storage)),
-            ("attnotnull", Datum::Bool(column.not_null)),
-            ("atthasdef", Datum::Bool(column.default_sql.is_some() && !super::default::says_nothing(column))),
-            ("attidentity", Datum::Char(column.identity)),
-            ("attgenerated", Datum::Char(column.generated)),
-            ("attislocal", Datum::Bool(!column.is_inherited)),
-            ("attinhcount", Datum::Int2(i16::from(column.is_inherited))),
-            ("attcollation", Datum::Oid(column.collation)),
-        ],
-    )?;
-    Ok(())
+    let values = |((column, (len, storage)), attnum): ((&NewColumn, &(i16, u8)), i16)| {
+        vec![
+            Datum::Oid(table),
+            Datum::text(&column.name),
+            Datum::Oid(column.type_oid),
+            Datum::Int2(*len),
+            Datum::Int2(attnum),
+            Datum::Int4(column.typmod),
+            Datum::Char(b'i'),
+            Datum::Char(*storage),
+            Datum::Bool(column.not_null),
+            Datum::Bool(column.default_sql.is_some() && !super::default::says_nothing(column)),
+            Datum::Char(column.identity),
+            Datum::Char(column.generated),
+            Datum::Bool(!column.is_inherited),
+            Datum::Int2(i16::from(column.is_inherited)),
+            Datum::Oid(column.collation),
+        ]
+    };
+    let rows: Vec<Vec<Datum>> = columns.iter().zip(storages).zip(first..).map(values).collect();
+    w.insert_many(PG_ATTRIBUTE, &ATTRIBUTE_COLUMNS, &rows)
 }
 
 /// Storage parameters that PostgreSQL knows; here they are kept and shown.

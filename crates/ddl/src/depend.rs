@@ -4,8 +4,8 @@ use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::ir::Expr;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_types::Datum;
 
@@ -65,7 +65,7 @@ impl Definitions<'_> {
     ) -> Result<()> {
         let mut new = row.clone();
         change(&mut new);
-        self.write_catalog(runtime, |w| w.update(row, &new.values))
+        self.write_catalog(runtime, |w| w.update(row, new.values()))
     }
 
     pub(super) fn update_attribute(

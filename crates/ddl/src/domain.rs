@@ -10,8 +10,8 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::RowCondition;
 use kilndb_bind::names::VisibleColumns;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, Table, TableKind, TypeInfo};
 use kilndb_syntax::raw::{ConstrType as C, DropBehavior};
 use kilndb_syntax::{Node, nodes};
@@ -378,7 +378,7 @@ impl Definitions<'_> {
         self.validate_domain_check(info, sql, runtime)?;
         let mut changed = row.clone();
         changed.set("convalidated", Datum::Bool(true));
-        self.write_catalog(runtime, |w| w.update(row, &changed.values))
+        self.write_catalog(runtime, |w| w.update(row, changed.values()))
     }
 
     /// Do all stored values keep a check? VALUE is the name of the only column of what it is asked of.
@@ -484,7 +484,7 @@ impl Definitions<'_> {
         };
         let mut changed = row.clone();
         changed.set("conname", Datum::text(new_name));
-        self.write_catalog(runtime, |w| w.update(row, &changed.values))?;
+        self.write_catalog(runtime, |w| w.update(row, changed.values()))?;
         self.update_row(PG_TYPE, PG_TYPE_OID_INDEX, info.oid, runtime, |_| {})?;
         Ok("ALTER DOMAIN".to_string())
     }

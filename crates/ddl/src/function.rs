@@ -12,9 +12,10 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::VisibleColumns;
 use kilndb_bind::{self, is_polymorphic};
 use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::routine::ArgumentMode;
-use kilndb_catalog::store::{CatalogRow, array, vector};
+use kilndb_catalog::store::{array, vector};
 use kilndb_catalog::{CatalogView, FunctionInfo};
 use kilndb_syntax::raw::VariableSetKind as V;
 use kilndb_syntax::{ConstValue, Node, nodes};
@@ -343,7 +344,7 @@ impl Definitions<'_> {
             Some(old) => {
                 let mut new = old.clone();
                 values.into_iter().for_each(|(name, value)| new.set(name, value));
-                self.write_catalog(runtime, |w| w.update(old, &new.values))?;
+                self.write_catalog(runtime, |w| w.update(old, new.values()))?;
             }
             None => {
                 values.insert(0, ("oid", Datum::Oid(oid)));

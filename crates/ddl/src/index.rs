@@ -2,7 +2,7 @@
 
 use super::{Definitions, index_class};
 use crate::client::Runtime;
-use crate::create_table::{NewColumn, insert_attribute};
+use crate::create_table::{NewColumn, insert_attributes};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::VisibleColumns;
 use kilndb_catalog::builtin::BUILTINS;
@@ -30,6 +30,8 @@ pub(super) struct NewIndex {
     pub method: Oid,
     /// Its entries are in the tree of the index that it becomes a part of.
     pub in_whole: bool,
+    /// It becomes a part of a partitioned table's index.
+    pub is_part: bool,
 }
 
 /// An ascending key over a column.
@@ -110,6 +112,7 @@ impl Definitions<'_> {
             options: self.index_options(options)?,
             method,
             in_whole: false,
+            is_part: false,
         };
         index_class::check_options(method, &new.options)?;
         if table.kind == TableKind::Partitioned && s.concurrent {
@@ -233,7 +236,7 @@ impl Definitions<'_> {
         };
         let owner = self.context().identity.current_role;
         let columns = self.index_columns(table, new, runtime)?;
-        let storages = columns.iter().map(|c| self.type_storage(c.type_oid)).collect::<Result<Vec<_>>>()?;
+        let storages = columns.iter().map(|c| self.type_storage(c.type_oid, runtime)).collect::<Result<Vec<_>>>()?;
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
         let all: Vec<Datum> =
             new.keys.iter().map(|k| k.attnum).chain(new.include.iter().copied()).map(Datum::Int2).collect();
@@ -253,14 +256,13 @@ impl Definitions<'_> {
                 ("relnatts", Datum::Int2(all.len() as i16)),
                 ("relispopulated", Datum::Bool(true)),
                 ("relreplident", Datum::Char(b'n')),
+                ("relispartition", Datum::Bool(new.is_part)),
             ];
             if !new.options.is_empty() {
                 class.push(("reloptions", array(oids::TEXT, new.options.iter().map(Datum::text).collect())));
             }
             w.insert(PG_CLASS, &class)?;
-            for (i, column) in columns.iter().enumerate() {
-                insert_attribute(w, oid, i as i16 + 1, column, storages[i])?;
-            }
+            insert_attributes(w, oid, 1, &columns, &storages)?;
             let mut row = vec![
                 ("indexrelid", Datum::Oid(oid)),
                 ("indrelid", Datum::Oid(table.oid)),
@@ -296,9 +298,7 @@ impl Definitions<'_> {
             w.insert(PG_INDEX, &row).map(|_| ())
         })?;
         if table.indexes.is_empty() {
-            self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
-                row.set("relhasindex", Datum::Bool(true))
-            })?;
+            self.mark_indexed(table.oid, runtime)?;
         }
         if is_partitioned || new.in_whole {
             return Ok(oid);
@@ -314,6 +314,15 @@ impl Definitions<'_> {
         let index = index.ok_or_else(|| Error::internal("a new index is not in the catalogs"))?;
         self.build_index(&table, &index, runtime)?;
         Ok(oid)
+    }
+
+    /// The table's row in pg_class says that it has indexes.
+    fn mark_indexed(&mut self, table: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let rows = self.context_mut().catalog_lookup(PG_CLASS, PG_CLASS_OID_INDEX, &[Datum::Oid(table)])?;
+        match rows.first().filter(|row| !row.bool("relhasindex")) {
+            Some(row) => self.rewrite_row(row, runtime, |row| row.set("relhasindex", Datum::Bool(true))),
+            None => Ok(()),
+        }
     }
 
     fn index_columns(&mut self, table: &Table, new: &NewIndex, runtime: &dyn Runtime) -> Result<Vec<NewColumn>> {

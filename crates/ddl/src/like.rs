@@ -194,6 +194,7 @@ impl Definitions<'_> {
             options,
             method: index.method.oid,
             in_whole: false,
+            is_part: false,
         };
         let oid = self.insert_index(&target, &copy, runtime)?;
         if let Some(row) = constraint {

@@ -199,7 +199,7 @@ impl Definitions<'_> {
         // As it was written.
         let shown = names_of(type_name.names()).join(".")
             + if type_name.array_bounds().iter().next().is_some() { "[]" } else { "" };
-        let is_default = |r: &&kilndb_catalog::store::CatalogRow| {
+        let is_default = |r: &&kilndb_catalog::catalog_row::CatalogRow| {
             r.oid("opcmethod") == method.oid && r.oid("opcintype") == type_oid && r.bool("opcdefault")
         };
         if let Some(known) = rows.iter().find(is_default) {
@@ -475,7 +475,7 @@ impl Definitions<'_> {
         Ok(rows.iter().find(|r| r.oid("opcfamily") == family && r.oid("opcintype") == type_oid).map(|r| r.oid("oid")))
     }
 
-    fn member_row(&mut self, m: &Member, family: Oid) -> Result<Option<kilndb_catalog::store::CatalogRow>> {
+    fn member_row(&mut self, m: &Member, family: Oid) -> Result<Option<kilndb_catalog::catalog_row::CatalogRow>> {
         let (table, index) =
             if m.is_function { (PG_AMPROC, PG_AMPROC_FAM_PROC_INDEX) } else { (PG_AMOP, PG_AMOP_FAM_STRAT_INDEX) };
         let key = [Datum::Oid(family), Datum::Oid(m.left), Datum::Oid(m.right), Datum::Int2(m.number as i16)];

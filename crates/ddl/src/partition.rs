@@ -66,6 +66,14 @@ impl SupportFunctionCaller for Calls<'_, '_> {
     }
 }
 
+/// A place among the partitions of a table that a new one takes.
+pub(super) struct NewPartition {
+    pub bound: PartitionBound,
+    /// Those that are there.
+    pub map: Arc<PartitionMap>,
+    pub is_partitioned: bool,
+}
+
 impl Definitions<'_> {
     /// Stores the partition key of a new table.
     pub(super) fn insert_partition_key(
@@ -532,17 +540,28 @@ impl Definitions<'_> {
         Ok(())
     }
 
-    /// Makes a table (that has what the parent has) a partition, in the catalogs.
+    /// What pg_class says of a partition beside what it says of the table.
+    pub(super) fn partition_columns_of_class(
+        &mut self,
+        new: &NewPartition,
+        runtime: &dyn Runtime,
+    ) -> Result<Vec<(&'static str, Datum)>> {
+        let text = self
+            .context_mut()
+            .with_catalog(runtime, |host| partition::bound_text(&new.map.key, &new.bound, &host.reader))?;
+        Ok(vec![("relispartition", Datum::Bool(true)), ("relpartbound", Datum::text(&text))])
+    }
+
+    /// Makes a table (that has what the parent has, and whose row in pg_class says that it is a partition) a partition,
+    /// in the catalogs.
     pub(super) fn insert_partition(
         &mut self,
         parent: &Table,
         child: Oid,
-        bound: &PartitionBound,
-        map: Arc<PartitionMap>,
+        new: NewPartition,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let text =
-            self.context_mut().with_catalog(runtime, |host| partition::bound_text(&map.key, bound, &host.reader))?;
+        let NewPartition { bound, map, is_partitioned } = new;
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_INHERITS,
@@ -555,12 +574,6 @@ impl Definitions<'_> {
             )
             .map(|_| ())
         })?;
-        let mut is_partitioned = false;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child, runtime, |row| {
-            is_partitioned = row.char("relkind") == b'p';
-            row.set("relispartition", Datum::Bool(true));
-            row.set("relpartbound", Datum::text(&text));
-        })?;
         self.mark_parent(parent.oid, runtime)?;
         if matches!(bound, PartitionBound::Default) {
             self.set_default_partition(parent.oid, child, runtime)?;
@@ -571,7 +584,7 @@ impl Definitions<'_> {
             changes.objects.insert(parent.oid);
             self.context_mut().catalog_changed(&changes);
         }
-        let added = Partition { oid: child, bound: Arc::new(bound.clone()), is_partitioned, is_pending: false };
+        let added = Partition { oid: child, bound: Arc::new(bound), is_partitioned, is_pending: false };
         let map = Arc::new(map.with(added));
         self.context_mut().with_catalog(runtime, |host| {
             host.reader.set_partition_map(map);
@@ -710,7 +723,7 @@ impl Definitions<'_> {
         copy.set("conislocal", Datum::Bool(false));
         copy.set("coninhcount", Datum::Int2(1));
         copy.set("connoinherit", Datum::Bool(false));
-        self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
+        self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, copy.values()).map(|_| ()))?;
         self.settle_key_triggers(oid, runtime)?;
         if table.kind == TableKind::Partitioned {
             let table = self.context_mut().table_by_oid(child, runtime)?;
@@ -739,6 +752,7 @@ impl Definitions<'_> {
         }
         let like = child.indexes.iter().find(|i| i.part_of == 0 && is_alike(i, &new, index) && i.valid).cloned();
         if let Some(own) = like {
+            self.mark_part(own.oid, runtime)?;
             self.make_part(index, own.oid, child, runtime)?;
             return if index.is_global { self.move_into_whole(child, &own, index.storage, runtime) } else { Ok(()) };
         }
@@ -766,7 +780,12 @@ impl Definitions<'_> {
         self.index_partitions(&child, oid, false, runtime)
     }
 
-    /// An index becomes a part of another.
+    /// The index's row in pg_class says that it is a part of another.
+    pub(super) fn mark_part(&mut self, part: Oid, runtime: &dyn Runtime) -> Result<()> {
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| row.set("relispartition", Datum::Bool(true)))
+    }
+
+    /// An index whose row in pg_class says that it is a part of another becomes a part of this one.
     pub(super) fn make_part(
         &mut self,
         whole: &Index,
@@ -785,9 +804,6 @@ impl Definitions<'_> {
                 ],
             )
             .map(|_| ())
-        })?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, part, runtime, |row| {
-            row.set("relispartition", Datum::Bool(true))
         })?;
         self.mark_parent(whole.oid, runtime)?;
         // A constraint of the partition that was its own belongs to the whole now.
@@ -848,6 +864,7 @@ impl Definitions<'_> {
             options,
             method: index.method.oid,
             in_whole: index.is_global,
+            is_part: true,
         })
     }
 

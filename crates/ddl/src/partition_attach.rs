@@ -1,13 +1,13 @@
 //! ATTACH PARTITION, of tables and of indexes.
 
 use super::Definitions;
-use super::partition::own_columns;
+use super::partition::{NewPartition, own_columns};
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::RowCondition;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::partition::PartitionBound;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::nodes;
@@ -78,7 +78,12 @@ impl Definitions<'_> {
         self.take_over_constraints(parent, &child, runtime)?;
         self.check_rows(parent, &child, &bound, runtime)?;
         self.check_default_partition(&map, &bound, runtime)?;
-        self.insert_partition(parent, child.oid, &bound, map, runtime)?;
+        let place = NewPartition { bound, map, is_partitioned: child.kind == TableKind::Partitioned };
+        let marks = self.partition_columns_of_class(&place, runtime)?;
+        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
+            marks.into_iter().for_each(|(column, value)| row.set(column, value));
+        })?;
+        self.insert_partition(parent, child.oid, place, runtime)?;
         for column in child.columns.iter().filter(|c| !c.dropped) {
             self.update_attribute(child.oid, column.attnum, runtime, |row| {
                 row.set("attislocal", Datum::Bool(false));
@@ -283,6 +288,7 @@ impl Definitions<'_> {
         if child.indexes.iter().any(|i| i.part_of == whole.oid) {
             return Err(refused(format!("Another index is already attached for partition \"{}\".", child.name)));
         }
+        self.mark_part(own.oid, runtime)?;
         self.make_part(&whole, own.oid, &child, runtime)?;
         if whole.is_global {
             self.move_into_whole(&child, &own, whole.storage, runtime)?;

@@ -137,7 +137,7 @@ impl Definitions<'_> {
         {
             let mut pending = row.clone();
             pending.set("inhdetachpending", Datum::Bool(true));
-            self.write_catalog(runtime, |w| w.update(&row, &pending.values))?;
+            self.write_catalog(runtime, |w| w.update(&row, pending.values()))?;
         }
         if parent.partition_key.as_ref().is_some_and(|k| k.strategy != PartitionStrategy::Hash) {
             self.keep_bound_as_check(&child, runtime)?;

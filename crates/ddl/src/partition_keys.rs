@@ -15,8 +15,9 @@ use crate::client::Runtime;
 use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::KeyJoin;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::{CatalogRow, array};
+use kilndb_catalog::store::array;
 use kilndb_catalog::{ForeignKey, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_types::{Datum, oids};
@@ -120,7 +121,7 @@ impl Definitions<'_> {
         copy.set("conislocal", Datum::Bool(false));
         copy.set("coninhcount", Datum::Int2(1));
         copy.set("connoinherit", Datum::Bool(false));
-        self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, &copy.values).map(|_| ()))?;
+        self.write_catalog(runtime, |w| w.insert_row(PG_CONSTRAINT, copy.values()).map(|_| ()))?;
         self.settle_key_triggers(oid, runtime)?;
         self.reference_partitions(oid, child, counter, runtime)
     }

@@ -96,7 +96,7 @@ impl Definitions<'_> {
             _ => None,
         };
         let spec: &nodes::PartitionSpec = spec.ok_or_else(|| invalid(format!("not a way to partition: {by}")))?;
-        let none = |row: &mut kilndb_catalog::store::CatalogRow, kind: u8| {
+        let none = |row: &mut kilndb_catalog::catalog_row::CatalogRow, kind: u8| {
             row.set("relkind", Datum::Char(kind));
             row.set("relfilenode", Datum::Oid(0));
             row.set("reltuples", Datum::Float4(-1.0));

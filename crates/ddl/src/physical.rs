@@ -6,8 +6,10 @@ use super::Definitions;
 use super::alter_table::column_of;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
+use kilndb_catalog::CatalogView;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::{CatalogRow, array};
+use kilndb_catalog::store::array;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_syntax::{Node, nodes, raw::AlterTableType as A};
 use kilndb_types::{Datum, oids};
@@ -26,10 +28,10 @@ pub(super) fn index_named<'t>(table: &'t Table, name: &str) -> Result<&'t Arc<In
 impl Definitions<'_> {
     /// How values of a type are stored: bytes (negative: they differ), and PostgreSQL's letter of the strategy for
     /// large ones.
-    pub(super) fn type_storage(&mut self, ty: Oid) -> Result<(i16, u8)> {
-        let rows = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(ty)])?;
-        let row = rows.first().ok_or_else(|| Error::internal(format!("cache lookup failed for type {ty}")))?;
-        Ok((row.int("typlen") as i16, row.char("typstorage")))
+    pub(super) fn type_storage(&mut self, ty: Oid, runtime: &dyn Runtime) -> Result<(i16, u8)> {
+        let info = self.context_mut().with_catalog(runtime, |host| host.reader.type_by_oid(ty))?;
+        let info = info.ok_or_else(|| Error::internal(format!("cache lookup failed for type {ty}")))?;
+        Ok((info.len, info.storage))
     }
 
     pub(super) fn set_column_storage(
@@ -41,7 +43,7 @@ impl Definitions<'_> {
     ) -> Result<()> {
         let column = column_of(table, name)?;
         let given = def.as_str().unwrap_or("");
-        let (_, usual) = self.type_storage(column.type_oid)?;
+        let (_, usual) = self.type_storage(column.type_oid, runtime)?;
         let letter = match given.to_ascii_lowercase().as_str() {
             "plain" => b'p',
             "external" => b'e',
@@ -72,7 +74,7 @@ impl Definitions<'_> {
             "lz4" => b'l',
             _ => return Err(invalid(format!("invalid compression method \"{given}\""))),
         };
-        if letter != 0 && self.type_storage(column.type_oid)?.1 == b'p' {
+        if letter != 0 && self.type_storage(column.type_oid, runtime)?.1 == b'p' {
             let shown = self.type_shown(column.type_oid, runtime)?;
             return Err(Error::unsupported(format!("column data type {shown} does not support compression")));
         }
@@ -167,7 +169,7 @@ impl Definitions<'_> {
             for row in rows.iter().filter(|row| row.bool(mark) != (index.oid == chosen)) {
                 let mut new = row.clone();
                 new.set(mark, Datum::Bool(index.oid == chosen));
-                self.write_catalog(runtime, |w| w.update(row, &new.values))?;
+                self.write_catalog(runtime, |w| w.update(row, new.values()))?;
             }
         }
         Ok(())

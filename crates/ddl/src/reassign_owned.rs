@@ -6,8 +6,8 @@ use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::builtin::{BOOTSTRAP_SUPERUSER, FIRST_USER_OID};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -57,7 +57,7 @@ impl Definitions<'_> {
                 rows.iter().try_for_each(|row| {
                     let mut given = row.clone();
                     given.set(column, Datum::Oid(new_owner.oid("oid")));
-                    writer.update(row, &given.values)
+                    writer.update(row, given.values())
                 })
             })?;
         }

@@ -11,8 +11,9 @@ use crate::client::Runtime;
 use crate::context::settings::given_value;
 use crate::settings::{check_setting, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::{CatalogRow, array};
+use kilndb_catalog::store::array;
 use kilndb_syntax::raw::{RoleSpecType as R, VariableSetKind as V};
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -50,7 +51,7 @@ impl Definitions<'_> {
         self.refuse_unless_owner(&database)?;
         let mut new = database.clone();
         new.set("datdba", Datum::Oid(owner));
-        self.write_catalog(runtime, |w| w.update(&database, &new.values))?;
+        self.write_catalog(runtime, |w| w.update(&database, new.values()))?;
         Ok("ALTER DATABASE".to_string())
     }
 
@@ -147,7 +148,7 @@ impl Definitions<'_> {
             Some(row) => {
                 let mut new = row.clone();
                 new.set("setconfig", config);
-                w.update(row, &new.values)
+                w.update(row, new.values())
             }
             None if items.is_empty() => Ok(()),
             None => {
@@ -233,7 +234,7 @@ impl Definitions<'_> {
         }
         let mut new = database.clone();
         changes.into_iter().for_each(|(column, value)| new.set(column, value));
-        self.write_catalog(runtime, |w| w.update(&database, &new.values))
+        self.write_catalog(runtime, |w| w.update(&database, new.values()))
     }
 }
 

@@ -210,7 +210,7 @@ impl Definitions<'_> {
                 if row.oid("conindid") == table.oid && b"pu".contains(&row.char("contype")) {
                     let mut new = row.clone();
                     new.set("conname", Datum::text(new_name));
-                    self.write_catalog(runtime, |w| w.update(&row, &new.values))?;
+                    self.write_catalog(runtime, |w| w.update(&row, new.values()))?;
                 }
             }
         }
@@ -280,7 +280,7 @@ impl Definitions<'_> {
         })?;
         let mut new = row.clone();
         new.set("conname", Datum::text(new_name));
-        self.write_catalog(runtime, |w| w.update(row, &new.values))?;
+        self.write_catalog(runtime, |w| w.update(row, new.values()))?;
         let index = row.oid("conindid");
         if index != 0 && b"pu".contains(&row.char("contype")) {
             self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, index, runtime, |row| {

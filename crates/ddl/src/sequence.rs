@@ -285,7 +285,15 @@ impl Definitions<'_> {
         };
         let columns =
             vec![column("last_value", oids::INT8), column("log_cnt", oids::INT8), column("is_called", oids::BOOL)];
-        let new = NewTable { name: name.to_string(), schema, kind: b'S', persistence, columns, options: Vec::new() };
+        let new = NewTable {
+            name: name.to_string(),
+            schema,
+            kind: b'S',
+            persistence,
+            columns,
+            options: Vec::new(),
+            class_columns: Vec::new(),
+        };
         let oid = self.insert_table(&new, runtime)?;
         let storage = self.new_storage(RelationKind::Cell, persistence)?;
         self.begin_sequence(storage, SequenceState { last_value: options.start, is_called: false, log_count: 0 })?;
@@ -355,7 +363,7 @@ impl Definitions<'_> {
                 for (name, value) in sequence_row(sequence.oid, &options) {
                     new.set(name, value);
                 }
-                self.write_catalog(runtime, |w| w.update(row, &new.values))?;
+                self.write_catalog(runtime, |w| w.update(row, new.values()))?;
             }
         }
         match &given.owned_by {

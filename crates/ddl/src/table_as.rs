@@ -81,7 +81,10 @@ impl Definitions<'_> {
         if global {
             options.push(on_commit_option(into.on_commit)?);
         }
-        let oid = self.insert_table(&NewTable { name, schema, kind: b'r', persistence, columns, options }, runtime)?;
+        let oid = self.insert_table(
+            &NewTable { name, schema, kind: b'r', persistence, columns, options, class_columns: Vec::new() },
+            runtime,
+        )?;
         if !global {
             self.note_on_commit(oid, into.on_commit, persistence)?;
         }

@@ -330,7 +330,7 @@ impl Definitions<'_> {
                 for row in rows.iter().filter(|r| r.oid("mapdict") == old && is_meant(r.int("maptokentype"))) {
                     let mut changed = row.clone();
                     changed.set("mapdict", Datum::Oid(new));
-                    self.write_catalog(runtime, |w| w.update(row, &changed.values))?;
+                    self.write_catalog(runtime, |w| w.update(row, changed.values()))?;
                 }
             }
             _ => {

@@ -8,8 +8,9 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::Binder;
 use kilndb_bind::ir::{ATT_TABLEOID, ColId, Expr, ExprKind};
 use kilndb_bind::names::VisibleColumns;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::{CatalogRow, vector};
+use kilndb_catalog::store::vector;
 use kilndb_catalog::trigger::{
     BEFORE, DELETE, INSERT, INSTEAD, ROW, TRUNCATE, UPDATE, is_key_function, is_of_key, join_arguments,
 };

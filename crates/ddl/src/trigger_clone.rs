@@ -10,8 +10,9 @@ use super::constraint::NewConstraint;
 use super::partition::own_columns;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::{CatalogRow, vector};
+use kilndb_catalog::store::vector;
 use kilndb_catalog::trigger::{ROW, Trigger, is_of_key};
 use kilndb_catalog::{Table, TableKind};
 use kilndb_storage::LockMode;
@@ -163,7 +164,7 @@ impl Definitions<'_> {
         if let Some(old) = &existing {
             self.write_catalog(runtime, |w| w.delete(old))?;
         }
-        self.write_catalog(runtime, |w| w.insert_row(PG_TRIGGER, &copy.values).map(|_| ()))?;
+        self.write_catalog(runtime, |w| w.insert_row(PG_TRIGGER, copy.values()).map(|_| ()))?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, child.oid, runtime, |row| {
             row.set("relhastriggers", Datum::Bool(true))
         })?;

@@ -12,8 +12,9 @@ use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::{CatalogRow, CatalogWriter};
+use kilndb_catalog::store::CatalogWriter;
 use kilndb_catalog::{CatalogView, TableKind, TypeInfo};
 use kilndb_syntax::raw::{DropBehavior, ObjectType as O};
 use kilndb_syntax::{Node, nodes};
@@ -167,7 +168,18 @@ impl Definitions<'_> {
             }
             columns.push(column);
         }
-        self.insert_table(&NewTable { name, schema, kind: b'c', persistence, columns, options: Vec::new() }, runtime)?;
+        self.insert_table(
+            &NewTable {
+                name,
+                schema,
+                kind: b'c',
+                persistence,
+                columns,
+                options: Vec::new(),
+                class_columns: Vec::new(),
+            },
+            runtime,
+        )?;
         Ok(())
     }
 
@@ -248,7 +260,7 @@ impl Definitions<'_> {
             // Within arrays, rows and quotes a label has escapes, but never between letters and digits.
             let word = old.split(|c: char| !c.is_alphanumeric()).max_by_key(|run| run.len()).unwrap_or("");
             return self.with_texts_renamed(&[word.to_string()], &[], runtime, |definitions| {
-                definitions.write_catalog(runtime, |w| w.update(row, &changed.values))
+                definitions.write_catalog(runtime, |w| w.update(row, changed.values()))
             });
         }
         check_label(new)?;

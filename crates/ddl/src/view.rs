@@ -63,7 +63,10 @@ impl Definitions<'_> {
             }
             None => {
                 let persistence = if temporary { b't' } else { b'p' };
-                self.insert_table(&NewTable { name, schema, kind: b'v', persistence, columns, options }, runtime)?
+                self.insert_table(
+                    &NewTable { name, schema, kind: b'v', persistence, columns, options, class_columns: Vec::new() },
+                    runtime,
+                )?
             }
         };
         let rule = self.new_oid(oid)?;
@@ -167,12 +170,11 @@ impl Definitions<'_> {
                 ));
             }
         }
-        for (i, column) in columns.iter().enumerate().skip(view.columns.len()) {
-            let storage = self.type_storage(column.type_oid)?;
-            self.write_catalog(runtime, |w| {
-                super::create_table::insert_attribute(w, oid, i as i16 + 1, column, storage)
-            })?;
-        }
+        let added = &columns[view.columns.len()..];
+        let storages = added.iter().map(|c| self.type_storage(c.type_oid, runtime)).collect::<Result<Vec<_>>>()?;
+        self.write_catalog(runtime, |w| {
+            super::create_table::insert_attributes(w, oid, view.columns.len() as i16 + 1, added, &storages)
+        })?;
         let count = columns.len() as i16;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, oid, runtime, |row| {
             row.set("relnatts", Datum::Int2(count));

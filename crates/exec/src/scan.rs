@@ -339,7 +339,7 @@ impl ScanProgress {
                 return Ok(Fetched::Invisible);
             };
             self.bytes.clear();
-            row::encode_row(&scan.table.descriptor, &row.values, &mut self.bytes)?;
+            row::encode_row(&scan.table.descriptor, row.values(), &mut self.bytes)?;
             return Ok(Fetched::Visible { recheck: false });
         }
         match self.to_lock {
@@ -369,7 +369,7 @@ impl ScanProgress {
         let mut bytes = Vec::new();
         for row in own.scan(scan.table.oid) {
             bytes.clear();
-            row::encode_row(&scan.table.descriptor, &row.values, &mut bytes)?;
+            row::encode_row(&scan.table.descriptor, row.values(), &mut bytes)?;
             self.rows.push(row.rid, &bytes);
         }
         Ok(())

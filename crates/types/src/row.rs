@@ -690,6 +690,46 @@ pub fn decode_self_describing(bytes: &[u8], count: usize, out: &mut Vec<Datum>) 
     }
     if r.is_empty() { Ok(()) } else { Err(corrupted()) }
 }
+/// Appends where each column's value begins in a stored row, [`NO_VALUE`] for one that is NULL or not stored: with
+/// that, [`decode_at`] and [`text_at`] read single columns without walking over those before. All of the row is looked
+/// at except for what is behind the length of a value of variable length.
+pub fn column_starts(desc: &RowDescriptor, bytes: &[u8], starts: &mut Vec<u32>) -> Result<()> {
+    let mut r = ByteReader::new(bytes);
+    let head = header(&mut r).ok_or_else(corrupted)?;
+    if head.count > desc.columns.len() {
+        return Err(corrupted());
+    }
+    starts.reserve(desc.columns.len());
+    for (i, column) in desc.columns.iter().enumerate().take(head.count) {
+        if head.is_null(i) {
+            starts.push(NO_VALUE);
+        } else {
+            starts.push((bytes.len() - r.remaining().len()) as u32);
+            skip_value(column.storage, &mut r).ok_or_else(corrupted)?;
+        }
+    }
+    if !r.is_empty() {
+        return Err(corrupted());
+    }
+    starts.extend(desc.columns.iter().skip(head.count).map(|_| NO_VALUE));
+    Ok(())
+}
+/// What [`column_starts`] has for a column without a value. No row is that long.
+pub const NO_VALUE: u32 = u32::MAX;
+/// The value of a column that begins at `start` in a stored row ([`column_starts`]).
+pub fn decode_at(column: &ColumnLayout, bytes: &[u8], start: u32) -> Result<Datum> {
+    if start == NO_VALUE {
+        return Ok(Datum::Null);
+    }
+    let bytes = bytes.get(start as usize..).ok_or_else(corrupted)?;
+    get_wanted(column, ColumnFetch::Value, &mut ByteReader::new(bytes)).ok_or_else(corrupted)
+}
+/// The text of a column of [`PhysicalType::Text`] that begins at `start`, in place.
+pub fn text_at(bytes: &[u8], start: u32) -> Result<&str> {
+    let bytes = bytes.get(start as usize..).ok_or_else(corrupted)?;
+    let text = ByteReader::new(bytes).prefixed().ok_or_else(corrupted)?;
+    std::str::from_utf8(text).map_err(|_| corrupted())
+}
 /// Reads one column of a stored row; NULL if the row was stored without it.
 pub fn decode_column(desc: &RowDescriptor, bytes: &[u8], index: usize) -> Result<Datum> {
     let mut r = ByteReader::new(bytes);

@@ -3,9 +3,9 @@
 use super::StatementHost;
 use super::session_function::{Call, session_functions};
 use kilndb_base::{Error, Oid, Result};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::{CatalogView, TableKind};
 use kilndb_types::Datum;
 

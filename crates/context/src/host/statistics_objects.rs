@@ -8,10 +8,11 @@ use super::session_function::{session_functions, session_rows};
 use kilndb_base::{Oid, Result};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::cache::split_expressions;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::extended_statistics::{CombinationList, EXPRESSIONS};
 use kilndb_catalog::format_type::quote_identifier as quote;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::{CatalogRow, array};
+use kilndb_catalog::store::array;
 use kilndb_types::{Datum, oids};
 
 session_functions! {

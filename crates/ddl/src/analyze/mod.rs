@@ -269,7 +269,7 @@ impl Definitions<'_> {
             Some(old) => {
                 let mut new = old.clone();
                 columns.into_iter().for_each(|(name, value)| new.set(name, value));
-                w.update(&old, &new.values)
+                w.update(&old, new.values())
             }
             None => w.insert(PG_STATISTIC, &columns).map(|_| ()),
         })

@@ -13,9 +13,9 @@ use kilndb_base::hash::HashSet;
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::CatalogView;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::extension::MEMBER_TABLES;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::text_search::TextSearchKind;
 use kilndb_types::Datum;
 
@@ -28,6 +28,9 @@ impl WholeObjects {
     }
     fn has_relation(&self, oid: Oid) -> bool {
         self.0.contains(&(PG_CLASS, oid))
+    }
+    fn has_type(&self, oid: Oid) -> bool {
+        self.0.contains(&(PG_TYPE, oid))
     }
 }
 
@@ -149,12 +152,23 @@ impl Definitions<'_> {
     }
 
     fn delete_type(&mut self, oid: Oid, wholes: &WholeObjects, runtime: &dyn Runtime) -> Result<()> {
-        let Some(row) = self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?.pop() else {
-            return Ok(());
-        };
+        let Some(row) = self.type_row(oid)? else { return Ok(()) };
         if wholes.has_relation(row.oid("typrelid")) {
             return Ok(());
         }
+        // Arrays of a relation's row type go with the relation, like the row type.
+        let element = row.oid("typelem");
+        if wholes.has_type(element)
+            && self
+                .type_row(element)?
+                .is_some_and(|element| element.oid("typarray") == oid && wholes.has_relation(element.oid("typrelid")))
+        {
+            return Ok(());
+        }
         self.delete_type_row(&row, runtime)
+    }
+
+    fn type_row(&mut self, oid: Oid) -> Result<Option<CatalogRow>> {
+        Ok(self.context_mut().catalog_lookup(PG_TYPE, PG_TYPE_OID_INDEX, &[Datum::Oid(oid)])?.pop())
     }
 }

@@ -13,8 +13,8 @@ use crate::renaming::bound_parts;
 use kilndb_base::hash::HashMap;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::object_address::ObjectAddress;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::trigger::is_of_key;
 use kilndb_types::Datum;
 use kilndb_types::context::ObjectNames;
@@ -86,8 +86,9 @@ impl<'h, 's> RowsRead<'h, 's> {
         self.known.borrow_mut().insert((table, index, key), rows.clone());
         Ok(rows)
     }
-    pub fn class_row(&self, relation: Oid) -> Result<Option<CatalogRow>> {
-        Ok(self.by(PG_CLASS, PG_CLASS_OID_INDEX, relation)?.first().cloned())
+    /// The letter of pg_class.relkind; None: there is no such relation.
+    pub fn relation_kind(&self, relation: Oid) -> Result<Option<u8>> {
+        Ok(self.by(PG_CLASS, PG_CLASS_OID_INDEX, relation)?.first().map(|row| row.char("relkind")))
     }
 }
 
@@ -128,7 +129,7 @@ impl Derivation<'_, '_> {
         let mut named = BTreeSet::new();
         for column in texts {
             let Some(text) = row.text(column).filter(|text| !text.is_empty()) else { continue };
-            for (_, part) in bound_parts(self.host, row.table.oid, row, column, text)? {
+            for (_, part) in bound_parts(self.host, row.table().oid, row, column, text)? {
                 named.extend(part.references_with_constants(&|kind, text| self.host.reg_input(kind, text).ok()));
             }
         }
@@ -337,7 +338,7 @@ impl Derivation<'_, '_> {
             self.needs_object(PG_TYPE, row.oid("typelem"), INTERNAL);
             return Ok(());
         }
-        if relation != 0 && self.read.class_row(relation)?.is_some_and(|c| c.char("relkind") != b'c') {
+        if relation != 0 && self.read.relation_kind(relation)?.is_some_and(|kind| kind != b'c') {
             self.needs_object(PG_CLASS, relation, INTERNAL);
             return Ok(());
         }

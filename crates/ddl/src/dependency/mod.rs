@@ -21,9 +21,9 @@ use derived::{AUTO, EXTENSION, INTERNAL, RowsRead, dependencies_of};
 use kilndb_base::{Error, Oid, Result};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::builtin::{FIRST_USER_OID, PUBLIC};
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::definition_rows::derived_classes;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogRow;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_types::Datum;
 use std::collections::BTreeSet;
@@ -54,15 +54,19 @@ impl Dependency {
         }
     }
 
-    fn values(&self) -> [(&'static str, Datum); 7] {
-        [
-            ("classid", Datum::Oid(self.dependent.class)),
-            ("objid", Datum::Oid(self.dependent.object)),
-            ("objsubid", Datum::Int4(i32::from(self.dependent.column))),
-            ("refclassid", Datum::Oid(self.referenced.class)),
-            ("refobjid", Datum::Oid(self.referenced.object)),
-            ("refobjsubid", Datum::Int4(i32::from(self.referenced.column))),
-            ("deptype", Datum::Char(self.kind)),
+    const COLUMNS: [&'static str; 7] =
+        ["classid", "objid", "objsubid", "refclassid", "refobjid", "refobjsubid", "deptype"];
+
+    /// Values of [`Dependency::COLUMNS`].
+    fn values(&self) -> Vec<Datum> {
+        vec![
+            Datum::Oid(self.dependent.class),
+            Datum::Oid(self.dependent.object),
+            Datum::Int4(i32::from(self.dependent.column)),
+            Datum::Oid(self.referenced.class),
+            Datum::Oid(self.referenced.object),
+            Datum::Int4(i32::from(self.referenced.column)),
+            Datum::Char(self.kind),
         ]
     }
 
@@ -112,7 +116,7 @@ impl Compared {
             return Ok(Compared { stored, derived: BTreeSet::new() });
         };
         let kind = match class {
-            PG_CLASS => read.class_row(object)?.map_or(0, |row| row.char("relkind")),
+            PG_CLASS => read.relation_kind(object)?.unwrap_or(0),
             _ => 0,
         };
         stored.retain(|row| !Dependency::of_row(row).is_declared(kind));
@@ -155,6 +159,7 @@ impl Definitions<'_> {
         })?;
         let mut is_temporary_needed = false;
         self.write_catalog(runtime, |w| {
+            let mut missing = Vec::new();
             for object in &compared {
                 for row in object.superfluous() {
                     w.delete(&row)?;
@@ -162,10 +167,10 @@ impl Definitions<'_> {
                 for dependency in object.missing() {
                     let (on, of) = (dependency.referenced, dependency.dependent);
                     is_temporary_needed |= on.class == PG_PROC && is_temporary(on.object) && !is_temporary(of.object);
-                    w.insert(PG_DEPEND, &dependency.values())?;
+                    missing.push(dependency.values());
                 }
             }
-            Ok(())
+            w.insert_many(PG_DEPEND, &Dependency::COLUMNS, &missing)
         })?;
         // What is temporary would have to go with the session, and the permanent object with it.
         if is_temporary_needed { Err(temporary_routine()) } else { Ok(()) }
@@ -186,7 +191,7 @@ impl Definitions<'_> {
     /// A row of pg_depend that follows from no definition ([`Dependency::is_declared`], and members of operator
     /// families).
     pub(super) fn declare_dependency(&mut self, dependency: Dependency, runtime: &dyn Runtime) -> Result<()> {
-        self.write_catalog(runtime, |w| w.insert(PG_DEPEND, &dependency.values()).map(|_| ()))
+        self.write_catalog(runtime, |w| w.insert_many(PG_DEPEND, &Dependency::COLUMNS, &[dependency.values()]))
     }
 
     /// All objects whose dependencies follow from their definitions.

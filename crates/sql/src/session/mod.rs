@@ -52,7 +52,7 @@ use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
-use kilndb_catalog::store::CatalogRow;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_context::cluster::Cluster;
 use std::rc::Rc;
 

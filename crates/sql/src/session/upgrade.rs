@@ -69,8 +69,8 @@ pub(crate) fn check_catalog(instance: Arc<Instance>, database: Arc<Database>) ->
 mod tests {
     use super::*;
     use crate::session::temporary_instance::TemporaryInstance;
+    use kilndb_catalog::catalog_row::CatalogRow;
     use kilndb_catalog::ids::PG_DEPEND;
-    use kilndb_catalog::store::CatalogRow;
     use kilndb_syntax::Node;
 
     fn create_views(session: &mut Session, sql: &str, runtime: &StartRuntime) -> Result<()> {
