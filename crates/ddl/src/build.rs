@@ -291,7 +291,7 @@ impl Definitions<'_> {
         progress.begin(ProgressKind::CreateIndex, table.oid);
         progress.set(COMMAND, command);
         // Of a copy that follows its table too.
-        let paced = PacedRuntime::new(runtime, COPYING);
+        let paced = PacedRuntime::new(runtime, &self.context().cluster.engine, COPYING);
         let pace: &dyn Runtime = if self.online.is_some() { &paced } else { runtime };
         let built = self.build_index_now(table, index, heap.pages(), pace);
         if follows && built.is_ok() {

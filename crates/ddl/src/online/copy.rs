@@ -105,7 +105,7 @@ impl Definitions<'_> {
             count_row(runtime);
             if follows { sorter.push(key, new, false) } else { Ok(()) }
         };
-        let paced = PacedRuntime::new(runtime, COPYING);
+        let paced = PacedRuntime::new(runtime, &self.context().cluster.engine, COPYING);
         let pace: &dyn Runtime = if follows { &paced } else { runtime };
         let copied = self.rows_at(&query, snapshot, pace, &mut PlaceSink(&mut sink));
         runtime.control().progress.end();

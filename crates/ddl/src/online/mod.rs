@@ -170,7 +170,7 @@ impl Definitions<'_> {
         let heap = self.context().cluster.engine.relation(online.source.storage)?;
         let watch = heap.watch_changes()?;
         let seen = self.newest_snapshot()?;
-        watch.note_unsettled(&seen, &PacedRuntime::new(runtime, COPYING))?;
+        watch.note_unsettled(&seen, &PacedRuntime::new(runtime, &self.context().cluster.engine, COPYING))?;
         if let Some(online) = &mut self.online {
             online.watch = Some(Watched { watch, seen: seen.clone() });
         }
@@ -255,7 +255,7 @@ impl Definitions<'_> {
         if online.watch.is_none() {
             return Ok(());
         }
-        let runtime = &PacedRuntime::new(runtime, pace::FOLLOWING);
+        let runtime = &PacedRuntime::new(runtime, &self.context().cluster.engine, pace::FOLLOWING);
         for _ in 0..MOST_ROUNDS {
             if self.follow_changes(online, runtime)? <= FEW_ROWS {
                 break;

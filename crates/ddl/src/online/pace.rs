@@ -1,19 +1,23 @@
-//! The pace of a change beside the load: while others want the processor, it works a part of the time.
+//! The pace of a change beside the load: while others have something to do, it works a part of the time.
 //!
 //! A session that computes gives way after each time slice, but it has a whole slice whenever its turn comes, and a
 //! transaction of others takes a fraction of one: beside 28 clients it had most of its processor.
+//! Others have something to do if giving way to them takes time, or if one of them has committed meanwhile: while all of
+//! them wait for the log, the processor is free, but what a change writes then is what they wait for next.
 
 use crate::client::{Runtime, SessionControl};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::park::{Park, WakeHandle};
-use kilndb_base::{Error, Result};
+use kilndb_base::sync::Arc;
+use kilndb_base::{Csn, Error, Result};
+use kilndb_storage::Engine;
 use std::cell::Cell;
 
-/// So long it works before it looks whether others want the processor: longer than a time slice.
+/// So long it works before it looks whether others have something to do: longer than a time slice.
 const WORK_NANOS: u64 = 2_500_000;
 /// Of so many steps one looks at the clock.
 const STEPS_PER_LOOK: u32 = 32;
-/// Others do, if giving way to them has taken at least such a part of the work's time.
+/// Others want the processor if giving way to them has taken at least such a part of the work's time.
 const BUSY_PART: u64 = 8;
 /// Copying and building pause for so many times as long as they have worked; following changes, which must be faster
 /// than writers, for as long.
@@ -22,6 +26,7 @@ pub(crate) const FOLLOWING: u64 = 1;
 
 pub(crate) struct PacedRuntime<'a> {
     runtime: &'a dyn Runtime,
+    engine: Arc<Engine>,
     /// How many times as long as it has worked it pauses.
     pause: u64,
     resumed_nanos: Cell<u64>,
@@ -29,17 +34,21 @@ pub(crate) struct PacedRuntime<'a> {
     worked_nanos: Cell<u64>,
     given_nanos: Cell<u64>,
     steps: Cell<u32>,
+    /// The newest commit when it last looked.
+    last_csn: Cell<Csn>,
 }
 
 impl<'a> PacedRuntime<'a> {
-    pub fn new(runtime: &'a dyn Runtime, pause: u64) -> PacedRuntime<'a> {
+    pub fn new(runtime: &'a dyn Runtime, engine: &Arc<Engine>, pause: u64) -> PacedRuntime<'a> {
         PacedRuntime {
             runtime,
+            engine: engine.clone(),
             pause,
             resumed_nanos: Cell::new(process_monotonic_nanos()),
             worked_nanos: Cell::new(0),
             given_nanos: Cell::new(0),
             steps: Cell::new(0),
+            last_csn: Cell::new(engine.last_csn()),
         }
     }
 
@@ -57,7 +66,9 @@ impl<'a> PacedRuntime<'a> {
         }
         self.worked_nanos.set(0);
         self.given_nanos.set(0);
-        if given >= worked / BUSY_PART {
+        let csn = self.engine.last_csn();
+        let has_others_commit = self.last_csn.replace(csn) != csn;
+        if has_others_commit || given >= worked / BUSY_PART {
             let until = after + (worked * self.pause).saturating_sub(given);
             while process_monotonic_nanos() < until {
                 self.runtime.park(Some(until))?;
