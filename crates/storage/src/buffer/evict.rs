@@ -6,7 +6,7 @@ use super::*;
 use crate::page::{FLAG_TEMPORARY, FLAG_UNLOGGED, at};
 
 const BATCH: usize = 64;
-/// Pages let go of together: neighbours' memory goes back with one system call.
+/// Pages let go of together: their memory goes back with one system call.
 const RUN: usize = 32;
 
 /// Which dirty pages a pass writes.
@@ -92,11 +92,11 @@ impl Pool {
     /// for in between, so holding many latches cannot make a circle.
     fn let_go(&self, victims: &mut Vec<(u32, usize, u64)>) -> usize {
         victims.sort_unstable();
-        for run in victims.chunk_by(|a, b| a.0 + 1 == b.0) {
-            run.iter().for_each(|&(pid, ..)| self.leave_dense(pid));
-            self.memory.forget(run[0].0 as usize * PAGE, run.len() * PAGE);
-            run.iter().for_each(|&(pid, ..)| self.set_evicted(pid));
-        }
+        victims.iter().for_each(|&(pid, ..)| self.leave_dense(pid));
+        let bytes = |run: &[(u32, usize, u64)]| run[0].0 as usize * PAGE..(run[0].0 as usize + run.len()) * PAGE;
+        let runs: Vec<_> = victims.chunk_by(|a, b| a.0 + 1 == b.0).map(bytes).collect();
+        self.memory.forget_all(&runs);
+        victims.iter().for_each(|&(pid, ..)| self.set_evicted(pid));
         self.stats.count(self.object, IoEvent::Evict, victims.len() as u64, (victims.len() * PAGE) as u64);
         victims.drain(..).filter(|&(_, index, entry)| self.free_frame(index, entry)).count()
     }
