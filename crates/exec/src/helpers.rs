@@ -84,7 +84,7 @@ impl HelperPool {
                 team.running.fetch_sub(1, Ordering::AcqRel);
                 team.wake.wake();
             };
-            if self.env.spawn("helper", Box::new(body)).is_err() {
+            if self.env.spawn_less_urgent("helper", Box::new(body)).is_err() {
                 // Without a thread the session does the work alone.
                 self.busy.fetch_sub(1, Ordering::AcqRel);
                 shared.running.fetch_sub(1, Ordering::AcqRel);

@@ -1,0 +1,81 @@
+//! How much of a worker's time short turns take: those of sessions that are not in the middle of a long statement.
+//!
+//! Must not know: sessions, and the clock.
+
+/// All of the time.
+const WHOLE: u64 = 1024;
+/// What happened longer ago counts little.
+const WINDOW_NANOS: u64 = 10_000_000;
+
+/// Which part of a worker's time goes to messages and short turns, by the last windows.
+#[derive(Default)]
+pub struct ShortLoad {
+    /// When the window began, and how much of it short turns have taken.
+    since_nanos: u64,
+    busy_nanos: u64,
+    /// The part before this window, of [`WHOLE`].
+    share: u64,
+    /// When there was a short turn last.
+    turn_nanos: u64,
+}
+
+impl ShortLoad {
+    /// Counts a round of the worker from when it was awake to the last of its short turns, if it had any.
+    pub fn add(&mut self, awake_nanos: u64, now_nanos: u64, has_turns: bool) {
+        self.busy_nanos += now_nanos - awake_nanos;
+        if has_turns {
+            self.turn_nanos = now_nanos;
+        }
+        let window = now_nanos.saturating_sub(self.since_nanos);
+        if window >= WINDOW_NANOS {
+            let share = (self.busy_nanos * WHOLE / window).min(WHOLE);
+            // After a sleep the windows before it say nothing.
+            self.share = if window >= 4 * WINDOW_NANOS { share } else { (self.share + share) / 2 };
+            (self.since_nanos, self.busy_nanos) = (now_nanos, 0);
+        }
+    }
+    /// There has been no short turn for a while.
+    pub fn is_over(&self, now_nanos: u64) -> bool {
+        now_nanos >= self.turn_nanos + WINDOW_NANOS
+    }
+    /// Short turns take so much that they would feel all of a long statement's.
+    pub fn is_heavy(&self) -> bool {
+        self.share >= WHOLE / 4
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Rounds of 1 ms of which `busy_us` are short turns.
+    fn rounds(load: &mut ShortLoad, from_ms: u64, count: u64, busy_us: u64) {
+        for n in from_ms..from_ms + count {
+            load.add(n * MS, n * MS + busy_us * 1000, busy_us > 0);
+        }
+    }
+
+    #[test]
+    fn a_load_is_heavy_from_a_quarter_on_and_forgotten_soon() {
+        let mut load = ShortLoad::default();
+        rounds(&mut load, 1000, 100, 200);
+        assert!(!load.is_heavy());
+        rounds(&mut load, 1100, 100, 400);
+        assert!(load.is_heavy());
+        assert!(!load.is_over(1200 * MS));
+        rounds(&mut load, 1200, 30, 0);
+        assert!(!load.is_heavy());
+        assert!(load.is_over(1230 * MS));
+    }
+
+    #[test]
+    fn one_busy_round_after_a_sleep_is_no_load() {
+        let mut load = ShortLoad::default();
+        rounds(&mut load, 1000, 100, 900);
+        assert!(load.is_heavy());
+        load.add(5000 * MS, 5001 * MS, true);
+        assert!(!load.is_heavy());
+    }
+}
