@@ -20,8 +20,10 @@ pub struct ShortLoad {
 }
 
 impl ShortLoad {
-    /// Counts a round of the worker from when it was awake to the last of its short turns, if it had any.
-    pub fn add(&mut self, awake_nanos: u64, now_nanos: u64, has_turns: bool) {
+    /// Counts a round of the worker from when it was awake to the last of its short turns, if it had any. True: the load
+    /// has become heavy, or is no longer.
+    pub fn add(&mut self, awake_nanos: u64, now_nanos: u64, has_turns: bool) -> bool {
+        let was_heavy = self.is_heavy();
         self.busy_nanos += now_nanos - awake_nanos;
         if has_turns {
             self.turn_nanos = now_nanos;
@@ -33,6 +35,7 @@ impl ShortLoad {
             self.share = if window >= 4 * WINDOW_NANOS { share } else { (self.share + share) / 2 };
             (self.since_nanos, self.busy_nanos) = (now_nanos, 0);
         }
+        self.is_heavy() != was_heavy
     }
     /// There has been no short turn for a while.
     pub fn is_over(&self, now_nanos: u64) -> bool {
@@ -51,21 +54,20 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     /// Rounds of 1 ms of which `busy_us` are short turns.
-    fn rounds(load: &mut ShortLoad, from_ms: u64, count: u64, busy_us: u64) {
-        for n in from_ms..from_ms + count {
-            load.add(n * MS, n * MS + busy_us * 1000, busy_us > 0);
-        }
+    fn rounds(load: &mut ShortLoad, from_ms: u64, count: u64, busy_us: u64) -> usize {
+        let round = |n| load.add(n * MS, n * MS + busy_us * 1000, busy_us > 0);
+        (from_ms..from_ms + count).map(round).filter(|told| *told).count()
     }
 
     #[test]
     fn a_load_is_heavy_from_a_quarter_on_and_forgotten_soon() {
         let mut load = ShortLoad::default();
-        rounds(&mut load, 1000, 100, 200);
+        assert_eq!(rounds(&mut load, 1000, 100, 200), 0);
         assert!(!load.is_heavy());
-        rounds(&mut load, 1100, 100, 400);
+        assert_eq!(rounds(&mut load, 1100, 100, 400), 1);
         assert!(load.is_heavy());
         assert!(!load.is_over(1200 * MS));
-        rounds(&mut load, 1200, 30, 0);
+        assert_eq!(rounds(&mut load, 1200, 30, 0), 1);
         assert!(!load.is_heavy());
         assert!(load.is_over(1230 * MS));
     }

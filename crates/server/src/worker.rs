@@ -40,7 +40,7 @@ const REPLY_DELAY_MAX_NANOS: u64 = 2_000_000;
 const FLUSH_DELAY_NANOS: u64 = 200_000;
 /// Sessions that have been in the middle of a long statement leave the processor to the others for so many times as long
 /// as they had it.
-const SHORT_TURNS_FIRST: u64 = 4;
+const SHORT_TURNS_FIRST: u64 = 8;
 /// The number of replies from which on one system call for all costs less than one for each.
 const SENT_TOGETHER: usize = 3;
 /// Bytes read from a socket at once.
@@ -217,7 +217,9 @@ impl Worker {
                     break;
                 }
             }
-            self.short_load.add(awake_nanos, process_monotonic_nanos(), has_turns);
+            if self.short_load.add(awake_nanos, process_monotonic_nanos(), has_turns) {
+                self.shared.instance.cluster.helpers.note_load(self.short_load.is_heavy());
+            }
             self.resume_sliced();
             if !self.has_short_turns() || process_monotonic_nanos() >= self.unsent_until_nanos {
                 self.send_replies();
@@ -227,7 +229,7 @@ impl Worker {
     }
 
     /// One session whose time slice was over goes on, if no other can, or if its time has come: all of them together
-    /// have a fifth of the processor. Beside others its slice is short; and beside many it has no more than that fifth
+    /// have a ninth of the processor. Beside others its slice is short; and beside many it has no more than that
     /// even while none of the others can go on, since those that wait for the log, or for their clients, soon can.
     fn resume_sliced(&mut self) {
         let Some(token) = self.sliced.front().copied() else { return };

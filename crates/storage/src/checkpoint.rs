@@ -112,6 +112,11 @@ impl Checkpointer {
         (s.asked > s.done)
             .then(|| (s.asked, s.ending.iter().filter(|(request, _)| *request > s.done).map(|(_, xid)| *xid).collect()))
     }
+    /// The last checkpoint has failed, and somebody waits for one to make room: until the next one nobody may write any
+    /// more, so that there would be none before its time.
+    fn is_to_be_repeated(&self) -> bool {
+        self.in_need.load(SeqCst) > 0 && crate::lock(&self.state).failed.is_some()
+    }
     fn finish(&self, upto: u64, outcome: Result<()>) {
         let waiters = {
             let mut s = crate::lock(&self.state);
@@ -159,7 +164,10 @@ impl Checkpointer {
             let elapsed_ns = core.env.monotonic_nanos().saturating_sub(last);
             let reason = if asked.is_some() {
                 CheckpointReason::Requested
-            } else if written > tuning.wal_between_checkpoints() || core.log.room.is_short() && written > SEGMENT / 4 {
+            } else if written > tuning.wal_between_checkpoints()
+                || core.log.room.is_short() && written > SEGMENT / 4
+                || self.is_to_be_repeated()
+            {
                 CheckpointReason::Volume
             } else if elapsed_ns > tuning.checkpoint_timeout_s.max(1) * 1_000_000_000 {
                 CheckpointReason::Time

@@ -284,3 +284,29 @@ fn a_log_without_room_refuses_changes_and_takes_removals() {
     assert_eq!(support::rows_of(&b.engine, &heap).unwrap().len(), 29);
     assert!(b.engine.relation(ids[1]).is_err());
 }
+
+/// A checkpoint fails on a full disk. A bulk change that waits for it to make room in the log goes on, as does one that
+/// comes after it has failed.
+#[test]
+fn a_bulk_change_does_not_wait_for_a_checkpoint_that_has_failed() {
+    const MANY: usize = 1_000_000;
+    const LOG_BYTES: u64 = 40 << 20;
+    let b = Bench::open(Arc::default());
+    b.engine.set_tuning(Tuning { max_wal_size_bytes: 1 << 30, ..b.engine.tuning() });
+    let heap = b.engine.relation(b.create()[0]).unwrap();
+    let park = ThreadPark::new();
+    let from = b.engine.insert_lsn().0;
+    while b.engine.insert_lsn().0 < from + LOG_BYTES {
+        b.insert(&heap, None, 1000).unwrap();
+    }
+    b.env.arm(0, DiskFault::Full(ENOSPC));
+    // That much log is more than a bulk change adds to.
+    b.engine.set_tuning(Tuning { max_wal_size_bytes: 0, ..b.engine.tuning() });
+    for _ in 0..3 {
+        assert!(b.engine.checkpoint(&park).is_err());
+        let start = std::time::Instant::now();
+        b.engine.pace_bulk(MANY, &park).unwrap();
+        assert!(start.elapsed() < std::time::Duration::from_secs(60), "it waits for the next timed checkpoint");
+    }
+    assert!(!b.over.load(SeqCst));
+}
