@@ -222,7 +222,10 @@ impl Planner<'_> {
             let own = PathCost { rows, first: 0.0, cost: whole };
             let cost = self.finished_cost(wanted, own, path.presorted) + settings.penalty(settings.indexscan);
             // Values to skip through may become many when the table grows.
-            let looks_up = path.conditions.has_conditions() && path.conditions.skipped_values() == 0.0;
+            // Alternatives that are written out are not how a queue's rows are looked up.
+            let used = &path.conditions.used;
+            let is_or = !used.is_empty() && used.iter().all(|at| matches!(all[*at].kind, ExprKind::Or(_)));
+            let looks_up = path.conditions.has_conditions() && !is_or && path.conditions.skipped_values() == 0.0;
             let may_leave_out_rows = looks_up || is_ordered && wanted.limit.is_finite();
             let rival = match best.path {
                 AccessPath::Seq if may_leave_out_rows => grown_cost,
