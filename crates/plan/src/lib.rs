@@ -48,6 +48,7 @@ mod scan;
 mod semijoin;
 pub mod shown_text;
 mod sort;
+mod table_size;
 mod trigger;
 mod values;
 mod window;
@@ -549,7 +550,7 @@ fn startup_of(op: &Op, cost: f64) -> f64 {
     }
 }
 
-fn type_length(type_oid: Oid, catalog: &dyn CatalogView) -> i16 {
+pub(crate) fn type_length(type_oid: Oid, catalog: &dyn CatalogView) -> i16 {
     match kilndb_catalog::builtin::BUILTINS.types.get(&type_oid) {
         Some(t) => t.len,
         None => catalog.type_by_oid(type_oid).ok().flatten().map_or(-1, |t| t.len),

@@ -8,7 +8,6 @@ use super::finished_cost::PathCost;
 use super::row_order::RowOrder;
 use super::*;
 use kilndb_base::Error;
-use kilndb_catalog::model::CountedSize;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
 use kilndb_types::row::ColumnFetch;
@@ -87,18 +86,6 @@ impl ChosenAccess {
     }
 }
 
-/// How many rows a table of so many pages has: as many in a page as when they were last counted.
-pub(crate) fn table_rows(table: &Table, counted: CountedSize, pages: f64) -> f64 {
-    let (rows, counted_pages) = (f64::from(counted.rows), f64::from(counted.pages));
-    if rows < 0.0 || pages <= 0.0 {
-        pages.max(10.0) * 60.0
-    } else if counted_pages > 0.0 && table.partition_key.is_none() {
-        (rows / counted_pages * pages).round().max(1.0)
-    } else {
-        rows.max(1.0)
-    }
-}
-
 /// From so many rows on an index scan must gain something over a bitmap.
 const MANY_ROWS: f64 = 100.0;
 /// Costs that differ by less are nearly the same.
@@ -165,19 +152,6 @@ impl Planner<'_> {
         self.lock_table(table.oid, LockMode::AccessShare);
         let chosen = self.choose_access(rel, table, preds, wanted)?;
         self.build_access(rel, table, chosen, preds, wanted)
-    }
-
-    /// The size of a table, which its relation has from here on.
-    fn size_of(&self, rel: &Rel, table: &Arc<Table>) -> Result<TableSize> {
-        let known_pages = match self.heap_of(table)? {
-            Some(heap) => f64::from(heap.pages()),
-            None => self.partition_pages(table)?,
-        };
-        let counted = self.catalog.counted_size(table);
-        let pages = known_pages.max(if counted.rows < 0.0 { 10.0 } else { 1.0 });
-        let rows = table_rows(table, counted, pages);
-        self.note_table(rel.id, table, rows);
-        Ok(TableSize { rows, pages })
     }
 
     /// Compares the ways to the rows without building any.
