@@ -9,7 +9,7 @@ use super::*;
 use kilndb_catalog::{Index, Table};
 
 /// Below this cost of an index scan no bitmap is looked for.
-const CHEAP: f64 = 1.6;
+const CHEAP: f64 = 1.5;
 
 /// What is looked for in one index.
 pub(super) struct KeyBitmap {
@@ -79,7 +79,7 @@ impl Planner<'_> {
     ) -> Result<(Bitmap, Arc<PlanNode>)> {
         let KeyBitmap { index, conditions, preds } = found;
         let info = match self.explains() {
-            true => vec![self.index_condition_text(rel, conditions, preds)],
+            true => vec![self.index_condition_text(rel, conditions, preds)?],
             false => Vec::new(),
         };
         let shown = self.node_with(

@@ -16,6 +16,7 @@ mod access;
 mod agg;
 mod bitmap;
 mod compile;
+mod condition_order;
 mod cost;
 mod cte;
 mod decorrelate;
@@ -516,10 +517,14 @@ impl Planner<'_> {
     }
     /// An expression as a node that reads relation `rel` shows it.
     pub(crate) fn show_scan(&self, rel: u32, e: &Expr) -> String {
-        self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.catalog))
+        self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.value_names()))
+    }
+    /// What tells how values and objects are written.
+    pub(crate) fn value_names(&self) -> shown_text::ValueNames<'_> {
+        shown_text::ValueNames { catalog: self.catalog, eval: self.eval.as_ref() }
     }
     pub fn show(&self, e: &Expr) -> String {
-        self.names.as_ref().map_or_else(String::new, |names| names.text(e, self.catalog))
+        self.names.as_ref().map_or_else(String::new, |names| names.text(e, self.value_names()))
     }
     /// A relation as EXPLAIN calls it.
     pub(crate) fn shown_relation(&self, rel: &Rel) -> String {

@@ -8,6 +8,7 @@ use super::finished_cost::PathCost;
 use super::row_order::RowOrder;
 use super::*;
 use kilndb_base::Error;
+use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
 use kilndb_types::row::ColumnFetch;
@@ -87,9 +88,9 @@ impl ChosenAccess {
 }
 
 /// From so many rows on an index scan must gain something over a bitmap.
-const MANY_ROWS: f64 = 100.0;
+const MANY_ROWS: f64 = 10.0;
 /// Costs that differ by less are nearly the same.
-const NEARLY: f64 = 1.15;
+const NEARLY: f64 = 1.35;
 
 impl Planner<'_> {
     fn make_scan(&self, rel: &Rel, table: &Arc<Table>) -> Result<(Scan, Layout)> {
@@ -138,7 +139,8 @@ impl Planner<'_> {
 
     pub(super) fn scan_name(&self, rel: &Rel, table: &Table) -> String {
         let alias = self.shown_relation(rel);
-        if alias == table.name { table.name.clone() } else { format!("{} {alias}", table.name) }
+        let name = quote_identifier(&table.name);
+        if alias == table.name { name } else { format!("{name} {}", quote_identifier(&alias)) }
     }
 
     /// The cheapest way to the rows of `rel` that satisfy `preds`. Columns of other relations in them are parameters.
@@ -476,10 +478,10 @@ impl Planner<'_> {
         };
         let access = self.index_access(rel, &scan, &index, &m, backward)?;
         if self.explains() && !m.used.is_empty() {
-            info.insert(0, self.index_condition_text(rel, &m, preds));
+            info.insert(0, self.index_condition_text(rel, &m, preds)?);
         }
         let direction = if backward { " Backward" } else { "" };
-        let label = format!("Index Scan{direction} using {} on {}", index.name, self.scan_name(rel, &scan.table));
+        let label = format!("Index Scan{direction} using {} on {}", quote_identifier(&index.name), self.scan_name(rel, &scan.table));
         let width = layout.0.len();
         let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;
