@@ -481,7 +481,11 @@ impl Planner<'_> {
             info.insert(0, self.index_condition_text(rel, &m, preds)?);
         }
         let direction = if backward { " Backward" } else { "" };
-        let label = format!("Index Scan{direction} using {} on {}", quote_identifier(&index.name), self.scan_name(rel, &scan.table));
+        let label = format!(
+            "Index Scan{direction} using {} on {}",
+            quote_identifier(&index.name),
+            self.scan_name(rel, &scan.table)
+        );
         let width = layout.0.len();
         let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;

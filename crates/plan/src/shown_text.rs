@@ -44,9 +44,7 @@ fn constant(d: &Datum, ty: kilndb_base::Oid, names: ValueNames<'_>) -> String {
     let mut out = Vec::new();
     let written = match names.eval {
         Some(cx) => kilndb_types::io::output(ty, d, &mut out, cx),
-        None => {
-            kilndb_catalog::value_host::with_context(catalog, |cx| kilndb_types::io::output(ty, d, &mut out, cx))
-        }
+        None => kilndb_catalog::value_host::with_context(catalog, |cx| kilndb_types::io::output(ty, d, &mut out, cx)),
     };
     let text = match written {
         Ok(()) => String::from_utf8_lossy(&out).into_owned(),

@@ -68,7 +68,8 @@ impl Planner<'_> {
 
     /// How many rows find room in a page, by the types of the columns.
     fn rows_per_page(&self, table: &Table) -> f64 {
-        let width: f64 = table.columns.iter().filter(|c| !c.dropped).map(|c| self.value_width(c.type_oid, c.typmod)).sum();
+        let width: f64 =
+            table.columns.iter().filter(|c| !c.dropped).map(|c| self.value_width(c.type_oid, c.typmod)).sum();
         (PAGE_BYTES / (width + ROW_OVERHEAD)).floor().max(1.0)
     }
 
@@ -84,7 +85,9 @@ impl Planner<'_> {
             // Four bytes a character, of which few are used where many are allowed.
             oids::BPCHAR => length * 4.0 + 4.0,
             oids::VARCHAR => usual_width(length * 4.0 + 4.0),
-            oids::NUMERIC => usual_width(8.0 + 2.0 * ((f64::from((typmod - MODIFIER_OFFSET) >> 16) + 6.0) / 4.0).floor()),
+            oids::NUMERIC => {
+                usual_width(8.0 + 2.0 * ((f64::from((typmod - MODIFIER_OFFSET) >> 16) + 6.0) / 4.0).floor())
+            }
             _ => UNKNOWN_WIDTH,
         }
     }
