@@ -65,12 +65,14 @@ pub fn fits(p: &PageBytes, len: usize) -> bool {
     room(p) >= space_of(len)
 }
 /// The slot that the next insert of an item of `len` bytes takes. One behind the last is preferred: rows then come in the
-/// order in which they were inserted, no matter when the slots of deleted ones became free. Free slots are taken where
-/// there is no room behind them, and once they are many and the larger part, so that no page is full of slots alone.
+/// order in which they were inserted, no matter when the slots of deleted ones became free. Free slots are taken once the
+/// page has been full and was compacted, or they are many and the larger part: no page is full of slots alone.
 pub(crate) fn next_slot(p: &PageBytes, len: usize) -> usize {
     let (count, free) = (get16(p, at::COUNT), get16(p, at::AUX));
     let has_room = count < MAX_SLOT && contiguous(p) >= space_of(len) + 4;
-    if free > 0 && (!has_room || free > FEW_SLOTS && 2 * free > count) {
+    // Of a page that was compacted the bytes of deleted rows are garbage no more.
+    let was_full = !has_room || get16(p, at::GARBAGE) < free * MIN_ITEM;
+    if free > 0 && (was_full || free > FEW_SLOTS && 2 * free > count) {
         for s in 1..=count {
             if get16(p, slot_at(s)) == 0 {
                 return s;
