@@ -327,7 +327,7 @@ impl Definitions<'_> {
         let mut sorters = self.gather_keys(table, index, &of, runtime)?;
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
-        let count = sorters.iter().map(|s| s.count as u64).sum();
+        let count = sorters.iter().map(|s| s.count).sum::<u64>();
         progress.set(ROWS_TOTAL, count as i64);
         let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
         let txn = self
