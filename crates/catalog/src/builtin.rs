@@ -224,6 +224,7 @@ fn load_functions() -> Vec<(&'static str, Arc<FunctionInfo>)> {
     let (
         oid,
         name,
+        cost,
         rows,
         variadic,
         kind,
@@ -241,6 +242,7 @@ fn load_functions() -> Vec<(&'static str, Arc<FunctionInfo>)> {
     ) = (
         c("oid"),
         c("proname"),
+        c("procost"),
         c("prorows"),
         c("provariadic"),
         c("prokind"),
@@ -278,6 +280,7 @@ fn load_functions() -> Vec<(&'static str, Arc<FunctionInfo>)> {
                 language: if r[lang] == Some("14") { "sql" } else { "internal" }.to_string(),
                 source: r[src].unwrap_or("").to_string(),
                 is_sql_body: false,
+                cost: number(r[cost]),
                 rows: number(r[rows]),
                 owner: BOOTSTRAP_SUPERUSER,
                 security_definer: false,

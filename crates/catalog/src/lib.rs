@@ -38,6 +38,7 @@ pub mod routine;
 mod routine_read;
 pub mod row_shape;
 mod rows;
+pub mod storage_parameters;
 pub mod store;
 mod table_read;
 pub mod temporary;

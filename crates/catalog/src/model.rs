@@ -314,6 +314,8 @@ pub struct FunctionInfo {
     pub source: String,
     /// The body is SQL that was bound when the function was made (RETURN, BEGIN ATOMIC).
     pub is_sql_body: bool,
+    /// What a call costs, in `cpu_operator_cost`.
+    pub cost: f32,
     pub rows: f32,
     pub owner: Oid,
     pub security_definer: bool,

@@ -43,6 +43,7 @@ impl CatalogReader<'_> {
             .to_string(),
             source: row.text("prosqlbody").or(row.text("prosrc")).unwrap_or("").to_string(),
             is_sql_body: row.text("prosqlbody").is_some(),
+            cost: row.float4("procost"),
             rows: row.float4("prorows"),
             owner: row.oid("proowner"),
             security_definer: row.bool("prosecdef"),

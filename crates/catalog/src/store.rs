@@ -245,9 +245,21 @@ impl CatalogWriter<'_> {
     }
 
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
+        written(self.update_or_leave(old, new, WaitPolicy::Wait)?)
+    }
+
+    /// As [`CatalogWriter::update`], but a row that another transaction has changed and not finished with stays as it is.
+    pub fn update_unless_held(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
+        match self.update_or_leave(old, new, WaitPolicy::SkipLocked)? {
+            WriteOutcome::Skipped => Ok(()),
+            outcome => written(outcome),
+        }
+    }
+
+    fn update_or_leave(&mut self, old: &CatalogRow, new: &[Datum], wait: WaitPolicy) -> Result<WriteOutcome> {
         self.definitions.defined.extend(defined_objects(old.table().oid, Some(old.values()), new));
         if is_temporary_row(old.rid) {
-            return self.temporary()?.update(old.table().oid, old.rid, new.to_vec());
+            return self.temporary()?.update(old.table().oid, old.rid, new.to_vec()).map(|()| WriteOutcome::Done);
         }
         self.wrote_shared = true;
         self.changes.note_update(old.table().oid, old.values(), new);
@@ -266,14 +278,15 @@ impl CatalogWriter<'_> {
         for (index, old_key, _) in &changed {
             retired.push((self.store.relation(index.oid)?.as_ref(), old_key.as_slice()));
         }
-        let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: !changed.is_empty() };
+        let options = WriteOptions { wait, latest: true, key_update: !changed.is_empty() };
         let snapshot = self.txn.take_snapshot();
         let outcome = heap.update(self.txn, old.rid, &bytes, &retired, &options.with(&snapshot, self.park))?;
-        written(outcome)?;
-        for (index, _, new_key) in &changed {
-            self.insert_key(heap, index, new_key, old.rid)?;
+        if matches!(outcome, WriteOutcome::Done) {
+            for (index, _, new_key) in &changed {
+                self.insert_key(heap, index, new_key, old.rid)?;
+            }
         }
-        Ok(())
+        Ok(outcome)
     }
 
     pub fn delete(&mut self, row: &CatalogRow) -> Result<()> {

@@ -204,6 +204,8 @@ pub struct Activity {
     pub query: String,
     /// The open transaction's number in the lock table.
     pub lock_owner: Option<u64>,
+    /// Other transactions, by their numbers in the lock table, whose end is waited for without a lock being asked for.
+    pub waits_for_owners: Vec<u64>,
     pub client_port: Option<i32>,
     /// The server's end of the connection; None for a Unix-domain socket.
     pub server_addr: Option<String>,

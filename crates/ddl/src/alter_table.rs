@@ -426,14 +426,33 @@ impl Definitions<'_> {
     }
 }
 
-/// The lock that a command's parts need: VALIDATE looks at rows that are checked when they are written.
+/// The lock that a command's parts need: VALIDATE looks at rows that are checked when they are written, a foreign key and
+/// triggers are nothing to those who only read.
 fn lock_of(s: &nodes::AlterTableStmt) -> LockMode {
-    let is_validation =
-        |node: Node<'_>| matches!(node, Node::AlterTableCmd(c) if c.subtype == A::AT_ValidateConstraint);
-    match s.cmds().iter().all(is_validation) {
-        true => LockMode::ShareUpdateExclusive,
-        false => LockMode::AccessExclusive,
-    }
+    let of_part = |node: Node<'_>| match node {
+        Node::AlterTableCmd(c) => match (c.subtype, c.def()) {
+            (A::AT_ValidateConstraint, _) => LockMode::ShareUpdateExclusive,
+            (
+                A::AT_EnableTrig
+                | A::AT_EnableAlwaysTrig
+                | A::AT_EnableReplicaTrig
+                | A::AT_EnableTrigAll
+                | A::AT_EnableTrigUser
+                | A::AT_DisableTrig
+                | A::AT_DisableTrigAll
+                | A::AT_DisableTrigUser,
+                _,
+            ) => LockMode::ShareRowExclusive,
+            (A::AT_AddConstraint, Node::Constraint(constraint))
+                if constraint.contype == kilndb_syntax::raw::ConstrType::CONSTR_FOREIGN =>
+            {
+                LockMode::ShareRowExclusive
+            }
+            _ => LockMode::AccessExclusive,
+        },
+        _ => LockMode::AccessExclusive,
+    };
+    s.cmds().iter().map(of_part).max().unwrap_or(LockMode::AccessExclusive)
 }
 
 pub(super) fn column_of<'t>(table: &'t Table, name: &str) -> Result<&'t kilndb_catalog::Column> {

@@ -298,16 +298,17 @@ impl Definitions<'_> {
             self.follow_with_index(index);
         }
         progress.end();
-        built
+        self.note_built_size(table, index, built?, runtime)
     }
 
+    /// How many entries the index has then, those of older versions of rows left out.
     fn build_index_now(
         &mut self,
         table: &Arc<Table>,
         index: &Arc<Index>,
         blocks: u32,
         runtime: &dyn Runtime,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let progress = &runtime.control().progress;
         progress.set(INDEX, i64::from(index.oid));
         progress.set(METHOD, i64::from(index.method.oid));
@@ -315,7 +316,7 @@ impl Definitions<'_> {
         progress.set(STEP, 2);
         progress.set(BLOCKS_TOTAL, i64::from(blocks));
         if index.is_in_whole {
-            return self.enter_rows(table, index, runtime);
+            return self.enter_rows(table, index, runtime).map(|()| 0);
         }
         // All that is there now, whatever the transaction's snapshot: others will look for it here.
         let seen = match self.is_online(table) {
@@ -326,7 +327,8 @@ impl Definitions<'_> {
         let mut sorters = self.gather_keys(table, index, &of, runtime)?;
         progress.set(BLOCKS_DONE, i64::from(blocks));
         progress.set(STEP, 3);
-        progress.set(ROWS_TOTAL, sorters.iter().map(|s| s.count as i64).sum());
+        let count = sorters.iter().map(|s| s.count).sum::<u64>();
+        progress.set(ROWS_TOTAL, count as i64);
         let tree = self.context().shared.temporary.relation(&self.context().cluster.engine, index.storage)?;
         let txn = self
             .context_mut()
@@ -360,7 +362,8 @@ impl Definitions<'_> {
             return Err(self.duplicate_error(table, index, rid, runtime)?);
         }
         built?;
-        self.add_older_keys(table, index, OlderKeys { than: &seen, since: None }, runtime)
+        self.add_older_keys(table, index, OlderKeys { than: &seen, since: None }, runtime)?;
+        Ok(count)
     }
 
     /// The keys of rows, to be merged.

@@ -14,6 +14,7 @@ mod alter_table;
 mod alter_type;
 mod analyze;
 mod build;
+mod built_size;
 mod cluster;
 mod comment;
 mod constraint;

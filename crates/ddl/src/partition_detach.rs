@@ -11,9 +11,9 @@ use super::Definitions;
 use super::constraint::NewConstraint;
 use super::partition_attach::wrong_object;
 use super::partition_keys::is_reference_part;
-use crate::client::Runtime;
+use crate::client::{Runtime, SessionControl};
 use kilndb_base::env::process_monotonic_nanos;
-use kilndb_base::hash::HashSet;
+use kilndb_base::hash::{HashSet, HashSetExt};
 use kilndb_base::sync::atomic::Ordering;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::names::{BoundText, VisibleColumns};
@@ -49,6 +49,21 @@ pub(super) fn lock_for_partitions(s: &nodes::AlterTableStmt) -> Option<LockMode>
         |c: &nodes::AlterTableCmd| matches!(c.subtype, A::AT_AttachPartition | A::AT_DetachPartitionFinalize);
     let light = s.cmds().iter().all(|n| matches!(n, Node::AlterTableCmd(c) if is_light(c)));
     (light || detaches_concurrently(s)).then_some(LockMode::ShareUpdateExclusive)
+}
+
+/// A wait that the locks' own graph does not have, shown by pg_blocking_pids until it is over.
+struct ShownWait<'a>(&'a SessionControl);
+
+impl ShownWait<'_> {
+    fn is_for(&self, owners: &HashSet<u64>) {
+        self.0.activity.lock().unwrap_or_else(|e| e.into_inner()).waits_for_owners = owners.iter().copied().collect();
+    }
+}
+
+impl Drop for ShownWait<'_> {
+    fn drop(&mut self) {
+        self.is_for(&HashSet::new());
+    }
 }
 
 impl Definitions<'_> {
@@ -231,9 +246,11 @@ impl Definitions<'_> {
             locks.filter(|l| l.granted && l.tag == tag && Some(l.owner) != own).map(|l| l.owner).collect()
         };
         let mut left = holders();
+        let shown = ShownWait(runtime.control());
         let limit = runtime.control().lock_timeout_nanos.load(Ordering::Relaxed);
         let begun = process_monotonic_nanos();
         while !left.is_empty() {
+            shown.is_for(&left);
             let now = process_monotonic_nanos();
             if limit != 0 && now - begun >= limit {
                 return Err(Error::new(sqlstate::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout"));

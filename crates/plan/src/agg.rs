@@ -217,9 +217,9 @@ impl Planner<'_> {
         if let Some(names) = self.names.as_ref().filter(|_| !groups.is_empty()) {
             let is_computed_below = matches!(input.node.op, Op::Sort { .. });
             let show = |g| match is_divided {
-                true => names.qualified_text(g, self.catalog),
+                true => names.qualified_text(g, self.value_names()),
                 false if is_computed_below => self.show_computed(g),
-                false => names.text(g, self.catalog),
+                false => names.text(g, self.value_names()),
             };
             let text: Vec<String> = groups.iter().map(show).collect();
             info.push(format!("Group Key: {}", text.join(", ")));

@@ -227,7 +227,7 @@ impl Planner<'_> {
     }
 
     /// `a op b` as `b commutator a`.
-    fn turned(&self, p: &Expr) -> Result<Option<Expr>> {
+    pub(super) fn turned(&self, p: &Expr) -> Result<Option<Expr>> {
         let mut turned = p.clone();
         let ExprKind::Func(f) = &mut turned.kind else { return Ok(None) };
         let Some(operator) = self.catalog.operator_by_oid(f.operator)? else { return Ok(None) };

@@ -367,6 +367,11 @@ impl Planner<'_> {
         let mut preds = preds;
         let planned = match &rel.kind {
             RelKind::Table(t) => {
+                let in_order;
+                if preds.len() > 1 {
+                    in_order = self.conditions_in_order(preds)?;
+                    preds = &in_order;
+                }
                 let c = self.plan_table(rel, t, preds, wanted)?;
                 return Ok(FromPlan { planned: c.planned, rows: c.rows, first: 0.0, cost: c.cost, order: c.order });
             }
@@ -374,7 +379,11 @@ impl Planner<'_> {
                 (bounds, left) = self.run_bounds(s, rel.id, preds);
                 *self.run_conditions.borrow_mut() = bounds;
                 preds = &left;
-                self.plan_query(s, rel.id)?
+                let planned = self.plan_query(s, rel.id)?;
+                if preds.is_empty() {
+                    self.name_results(rel.id, s);
+                }
+                planned
             }
             RelKind::Cte { cte, recursive_self } => self.plan_cte_scan(*cte, *recursive_self, rel)?,
             RelKind::Values(rows) => self.plan_values(rel, rows)?,

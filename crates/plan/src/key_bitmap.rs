@@ -79,7 +79,7 @@ impl Planner<'_> {
     ) -> Result<(Bitmap, Arc<PlanNode>)> {
         let KeyBitmap { index, conditions, preds } = found;
         let info = match self.explains() {
-            true => vec![self.index_condition_text(rel, conditions, preds)],
+            true => vec![self.index_condition_text(rel, conditions, preds)?],
             false => Vec::new(),
         };
         let shown = self.node_with(

@@ -16,6 +16,7 @@ mod access;
 mod agg;
 mod bitmap;
 mod compile;
+mod condition_order;
 mod cost;
 mod cte;
 mod decorrelate;
@@ -48,6 +49,7 @@ mod scan;
 mod semijoin;
 pub mod shown_text;
 mod sort;
+mod table_size;
 mod trigger;
 mod values;
 mod window;
@@ -515,10 +517,14 @@ impl Planner<'_> {
     }
     /// An expression as a node that reads relation `rel` shows it.
     pub(crate) fn show_scan(&self, rel: u32, e: &Expr) -> String {
-        self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.catalog))
+        self.names.as_ref().map_or_else(String::new, |names| names.scan_text(e, rel, self.value_names()))
+    }
+    /// What tells how values and objects are written.
+    pub(crate) fn value_names(&self) -> shown_text::ValueNames<'_> {
+        shown_text::ValueNames { catalog: self.catalog, eval: self.eval.as_ref() }
     }
     pub fn show(&self, e: &Expr) -> String {
-        self.names.as_ref().map_or_else(String::new, |names| names.text(e, self.catalog))
+        self.names.as_ref().map_or_else(String::new, |names| names.text(e, self.value_names()))
     }
     /// A relation as EXPLAIN calls it.
     pub(crate) fn shown_relation(&self, rel: &Rel) -> String {
@@ -549,7 +555,7 @@ fn startup_of(op: &Op, cost: f64) -> f64 {
     }
 }
 
-fn type_length(type_oid: Oid, catalog: &dyn CatalogView) -> i16 {
+pub(crate) fn type_length(type_oid: Oid, catalog: &dyn CatalogView) -> i16 {
     match kilndb_catalog::builtin::BUILTINS.types.get(&type_oid) {
         Some(t) => t.len,
         None => catalog.type_by_oid(type_oid).ok().flatten().map_or(-1, |t| t.len),

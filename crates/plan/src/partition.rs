@@ -249,24 +249,6 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// Estimates the pages of all partitions from those of a few.
-    pub(crate) fn partition_pages(&self, table: &Table) -> Result<f64> {
-        const LOOKED_AT: usize = 4;
-        let map = self.catalog.partition_map(table.oid)?;
-        let step = (map.partitions.len() / LOOKED_AT).max(1);
-        let (mut pages, mut looked) = (0.0, 0.0f64);
-        for partition in map.partitions.iter().step_by(step).take(LOOKED_AT) {
-            let Some(found) = self.catalog.table_by_oid(partition.oid)? else { continue };
-            looked += 1.0;
-            pages += if found.partition_key.is_some() {
-                self.partition_pages(&found)?
-            } else {
-                f64::from(self.relation(found.storage)?.pages())
-            };
-        }
-        Ok(pages / looked.max(1.0) * map.partitions.len() as f64)
-    }
-
     pub fn routing(&self, d: &Dml, input: &Layout, changed: &[bool]) -> Result<Option<Arc<Routing>>> {
         let Some(key) = &d.table.partition_key else { return Ok(None) };
         let row = Self::row_layout(&d.table, d.new_rel);

@@ -73,6 +73,7 @@ impl Planner<'_> {
     fn plan_set_op(&self, op: SetOp, all: bool, left: &Query, right: &Query, rel: u32) -> Result<PlannedNode> {
         let l = self.plan_query(left, rel)?;
         let r = self.plan_query(right, rel)?;
+        self.name_results(rel, left);
         let types = left.targets.iter().filter(|t| !t.junk).map(|t| self.base_type(t.expr.ty)).collect();
         let width = l.layout.0.len();
         let (rows, cost) = (l.node.rows + r.node.rows, l.node.cost + r.node.cost);
@@ -84,6 +85,18 @@ impl Planner<'_> {
         };
         let node = self.node(Op::SetOp { op, all, left: l.node, right: r.node, types }, width, rows, cost, label);
         Ok(PlannedNode { node, layout: l.layout })
+    }
+
+    /// Above a query EXPLAIN shows its results as what they are made of.
+    pub(super) fn name_results(&self, rel: u32, q: &Query) {
+        let Some(names) = &self.names else { return };
+        for (t, att) in q.targets.iter().filter(|t| !t.junk).zip(1..) {
+            let column = ColId { rel, att };
+            match t.expr.kind {
+                ExprKind::Column(of) => names.name_like(column, of),
+                _ => names.name_as(column, self.show_computed(&t.expr)),
+            }
+        }
     }
 
     fn plan_select(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
@@ -478,7 +491,7 @@ impl Planner<'_> {
             .map(|r| r.iter().map(|e| self.compile(e, &empty)).collect::<Result<Vec<_>>>())
             .collect::<Result<Vec<_>>>()?;
         let count = rows.len() as f64;
-        let label = format!("Values Scan on \"{}\"", rel.alias);
+        let label = format!("Values Scan on {}", quote_identifier(&self.shown_relation(rel)));
         let node = self.node(Op::Values { rows: compiled }, rel.columns.len(), count, count * 0.01, label);
         Ok(PlannedNode { node, layout: all_columns(rel) })
     }

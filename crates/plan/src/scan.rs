@@ -8,7 +8,7 @@ use super::finished_cost::PathCost;
 use super::row_order::RowOrder;
 use super::*;
 use kilndb_base::Error;
-use kilndb_catalog::model::CountedSize;
+use kilndb_catalog::format_type::quote_identifier;
 use kilndb_catalog::{Index, Table, TableKind};
 use kilndb_types::oids;
 use kilndb_types::row::ColumnFetch;
@@ -87,18 +87,6 @@ impl ChosenAccess {
     }
 }
 
-/// How many rows a table of so many pages has: as many in a page as when they were last counted.
-pub(crate) fn table_rows(table: &Table, counted: CountedSize, pages: f64) -> f64 {
-    let (rows, counted_pages) = (f64::from(counted.rows), f64::from(counted.pages));
-    if rows < 0.0 || pages <= 0.0 {
-        pages.max(10.0) * 60.0
-    } else if counted_pages > 0.0 && table.partition_key.is_none() {
-        (rows / counted_pages * pages).round().max(1.0)
-    } else {
-        rows.max(1.0)
-    }
-}
-
 /// From so many rows on an index scan must gain something over a bitmap.
 const MANY_ROWS: f64 = 100.0;
 /// Costs that differ by less are nearly the same.
@@ -151,7 +139,8 @@ impl Planner<'_> {
 
     pub(super) fn scan_name(&self, rel: &Rel, table: &Table) -> String {
         let alias = self.shown_relation(rel);
-        if alias == table.name { table.name.clone() } else { format!("{} {alias}", table.name) }
+        let name = quote_identifier(&table.name);
+        if alias == table.name { name } else { format!("{name} {}", quote_identifier(&alias)) }
     }
 
     /// The cheapest way to the rows of `rel` that satisfy `preds`. Columns of other relations in them are parameters.
@@ -165,19 +154,6 @@ impl Planner<'_> {
         self.lock_table(table.oid, LockMode::AccessShare);
         let chosen = self.choose_access(rel, table, preds, wanted)?;
         self.build_access(rel, table, chosen, preds, wanted)
-    }
-
-    /// The size of a table, which its relation has from here on.
-    fn size_of(&self, rel: &Rel, table: &Arc<Table>) -> Result<TableSize> {
-        let known_pages = match self.heap_of(table)? {
-            Some(heap) => f64::from(heap.pages()),
-            None => self.partition_pages(table)?,
-        };
-        let counted = self.catalog.counted_size(table);
-        let pages = known_pages.max(if counted.rows < 0.0 { 10.0 } else { 1.0 });
-        let rows = table_rows(table, counted, pages);
-        self.note_table(rel.id, table, rows);
-        Ok(TableSize { rows, pages })
     }
 
     /// Compares the ways to the rows without building any.
@@ -222,7 +198,10 @@ impl Planner<'_> {
             let own = PathCost { rows, first: 0.0, cost: whole };
             let cost = self.finished_cost(wanted, own, path.presorted) + settings.penalty(settings.indexscan);
             // Values to skip through may become many when the table grows.
-            let looks_up = path.conditions.has_conditions() && path.conditions.skipped_values() == 0.0;
+            // Alternatives that are written out are not how a queue's rows are looked up.
+            let used = &path.conditions.used;
+            let is_or = !used.is_empty() && used.iter().all(|at| matches!(all[*at].kind, ExprKind::Or(_)));
+            let looks_up = path.conditions.has_conditions() && !is_or && path.conditions.skipped_values() == 0.0;
             let may_leave_out_rows = looks_up || is_ordered && wanted.limit.is_finite();
             let rival = match best.path {
                 AccessPath::Seq if may_leave_out_rows => grown_cost,
@@ -499,10 +478,14 @@ impl Planner<'_> {
         };
         let access = self.index_access(rel, &scan, &index, &m, backward)?;
         if self.explains() && !m.used.is_empty() {
-            info.insert(0, self.index_condition_text(rel, &m, preds));
+            info.insert(0, self.index_condition_text(rel, &m, preds)?);
         }
         let direction = if backward { " Backward" } else { "" };
-        let label = format!("Index Scan{direction} using {} on {}", index.name, self.scan_name(rel, &scan.table));
+        let label = format!(
+            "Index Scan{direction} using {} on {}",
+            quote_identifier(&index.name),
+            self.scan_name(rel, &scan.table)
+        );
         let width = layout.0.len();
         let node = self.node_with(Op::IndexScan { scan, access }, width, estimate, label, info);
         let Estimate { rows, cost } = estimate;

@@ -5,8 +5,12 @@ use kilndb_bind::ir::*;
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::builtin::FIRST_USER_OID;
 use kilndb_catalog::format_type::{quote_identifier, schema_name};
-use kilndb_types::{Datum, oids};
+use kilndb_types::{Datum, EvalContext, oids};
 use std::cell::RefCell;
+
+/// PostgreSQL's name of a VALUES list in FROM, whatever the statement calls it.
+const VALUES_ALIAS: &str = "*VALUES*";
+const MOST_NAME_BYTES: usize = 63;
 
 /// Joins conditions with AND; a single one stays as it is.
 pub(crate) fn and_text(parts: &[String]) -> String {
@@ -24,16 +28,28 @@ pub fn bare(text: String) -> String {
     }
 }
 
-fn constant(d: &Datum, ty: kilndb_base::Oid, catalog: &dyn CatalogView) -> String {
+/// What tells how values and the names of objects are written.
+#[derive(Clone, Copy)]
+pub struct ValueNames<'a> {
+    pub catalog: &'a dyn CatalogView,
+    /// The session's ways to write values, where there is a session.
+    pub eval: Option<&'a EvalContext<'a>>,
+}
+
+fn constant(d: &Datum, ty: kilndb_base::Oid, names: ValueNames<'_>) -> String {
+    let catalog = names.catalog;
     if d.is_null() {
         return format!("NULL::{}", catalog.format_type(ty, -1));
     }
     let mut out = Vec::new();
-    let text =
-        match kilndb_catalog::value_host::with_context(catalog, |cx| kilndb_types::io::output(ty, d, &mut out, cx)) {
-            Ok(()) => String::from_utf8_lossy(&out).into_owned(),
-            Err(_) => format!("{d:?}"),
-        };
+    let written = match names.eval {
+        Some(cx) => kilndb_types::io::output(ty, d, &mut out, cx),
+        None => kilndb_catalog::value_host::with_context(catalog, |cx| kilndb_types::io::output(ty, d, &mut out, cx)),
+    };
+    let text = match written {
+        Ok(()) => String::from_utf8_lossy(&out).into_owned(),
+        Err(_) => format!("{d:?}"),
+    };
     match ty {
         oids::INT4 if !text.starts_with('-') => text,
         oids::NUMERIC if text.starts_with(|c: char| c.is_ascii_digit()) && text.contains(['.', 'e', 'E']) => text,
@@ -53,6 +69,8 @@ pub struct ShownNames {
     /// For each column its relation (0: none) and its name.
     columns: RefCell<HashMap<ColId, (u32, String)>>,
     aliases: HashMap<u32, String>,
+    /// A table of the statement is partitioned: its partitions are relations too.
+    has_partitions: bool,
     /// The names of subplans, by `SubLink::id`.
     subplans: RefCell<HashMap<u32, String>>,
 }
@@ -61,7 +79,12 @@ impl ShownNames {
     pub fn of_query(q: &Query) -> ShownNames {
         let mut names = CollectedNames::default();
         collect(q, &mut names);
-        ShownNames { columns: RefCell::new(names.columns), aliases: names.aliases, subplans: RefCell::default() }
+        ShownNames {
+            columns: RefCell::new(names.columns),
+            aliases: names.aliases,
+            has_partitions: names.has_partitions,
+            subplans: RefCell::default(),
+        }
     }
 
     /// The name of a relation of the statement, unlike those of all others.
@@ -88,25 +111,25 @@ impl ShownNames {
     }
 
     /// An expression as SQL.
-    pub fn text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
-        ExpressionText { names: self, catalog, scanned: None, is_qualified: false }.of(e)
+    pub fn text(&self, e: &Expr, values: ValueNames<'_>) -> String {
+        ExpressionText { names: self, values, scanned: None, is_qualified: false }.of(e)
     }
 
     /// An expression of a node that reads one relation, whose columns are not qualified.
-    pub(crate) fn scan_text(&self, e: &Expr, rel: u32, catalog: &dyn CatalogView) -> String {
-        ExpressionText { names: self, catalog, scanned: Some(rel), is_qualified: false }.of(e)
+    pub(crate) fn scan_text(&self, e: &Expr, rel: u32, values: ValueNames<'_>) -> String {
+        ExpressionText { names: self, values, scanned: Some(rel), is_qualified: false }.of(e)
     }
 
     /// An expression with its columns qualified, where there are partitions to tell apart.
-    pub fn qualified_text(&self, e: &Expr, catalog: &dyn CatalogView) -> String {
-        ExpressionText { names: self, catalog, scanned: None, is_qualified: true }.of(e)
+    pub fn qualified_text(&self, e: &Expr, values: ValueNames<'_>) -> String {
+        ExpressionText { names: self, values, scanned: None, is_qualified: true }.of(e)
     }
 }
 
 /// How one node of a plan shows its expressions.
 struct ExpressionText<'a> {
     names: &'a ShownNames,
-    catalog: &'a dyn CatalogView,
+    values: ValueNames<'a>,
     /// The relation that the node reads.
     scanned: Option<u32>,
     /// Columns are shown with their relation, even if there is but one.
@@ -117,10 +140,12 @@ impl ExpressionText<'_> {
     fn column(&self, c: ColId) -> String {
         let columns = self.names.columns.borrow();
         let Some((rel, name)) = columns.get(&c) else { return format!("r{}.c{}", c.rel, c.att) };
-        let is_bare = self.names.aliases.len() < 2 && !self.is_qualified || self.scanned == Some(*rel);
+        let is_one = self.names.aliases.len() < 2 && !self.names.has_partitions;
+        let is_bare = is_one && !self.is_qualified || self.scanned == Some(*rel);
         match self.names.aliases.get(rel) {
-            Some(alias) if !is_bare => format!("{alias}.{name}"),
-            _ => name.clone(),
+            Some(alias) if !is_bare => format!("{}.{}", quote_identifier(alias), quote_identifier(name)),
+            Some(_) => quote_identifier(name),
+            None => name.clone(),
         }
     }
 
@@ -129,11 +154,11 @@ impl ExpressionText<'_> {
     }
 
     fn of(&self, e: &Expr) -> String {
-        let catalog = self.catalog;
+        let (catalog, values) = (self.values.catalog, self.values);
         let sub = |x: &Expr| self.of(x);
         let list = |l: &[Expr]| self.list(l, ", ");
         match &e.kind {
-            ExprKind::Const(d) => constant(d, e.ty, catalog),
+            ExprKind::Const(d) => constant(d, e.ty, values),
             ExprKind::Param(n) => format!("${}", n + 1),
             ExprKind::Column(c) => self.column(*c),
             ExprKind::Func(f) => match (f.form, f.args.as_slice()) {
@@ -162,8 +187,8 @@ impl ExpressionText<'_> {
             ExprKind::Array { elements, element_type, multidim: false }
                 if elements.iter().all(|x| x.as_const().is_some()) =>
             {
-                let values = elements.iter().filter_map(|x| x.as_const().cloned()).collect();
-                constant(&kilndb_catalog::store::array(*element_type, values), e.ty, catalog)
+                let list = elements.iter().filter_map(|x| x.as_const().cloned()).collect();
+                constant(&kilndb_catalog::store::array(*element_type, list), e.ty, values)
             }
             ExprKind::Array { elements, .. } => format!("ARRAY[{}]", list(elements)),
             ExprKind::Row { fields, .. } => format!("ROW({})", list(fields)),
@@ -182,6 +207,7 @@ impl ExpressionText<'_> {
             ExprKind::SubLink(s) => self.sublink(s),
             ExprKind::Case { arg, whens, otherwise } => self.case(arg.as_deref(), whens, otherwise.as_deref()),
             ExprKind::BoolTest { arg, test } => format!("({} IS {})", sub(arg), test_name(*test)),
+            ExprKind::SqlValue(value) => sql_value_name(*value).into(),
             ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
             _ => "(…)".into(),
         }
@@ -224,6 +250,20 @@ impl ExpressionText<'_> {
     }
 }
 
+fn sql_value_name(value: SqlValue) -> &'static str {
+    match value {
+        SqlValue::CurrentDate => "CURRENT_DATE",
+        SqlValue::CurrentTime => "CURRENT_TIME",
+        SqlValue::CurrentTimestamp => "CURRENT_TIMESTAMP",
+        SqlValue::LocalTime => "LOCALTIME",
+        SqlValue::LocalTimestamp => "LOCALTIMESTAMP",
+        SqlValue::CurrentUser => "CURRENT_USER",
+        SqlValue::SessionUser => "SESSION_USER",
+        SqlValue::CurrentCatalog => "CURRENT_CATALOG",
+        SqlValue::CurrentSchema => "CURRENT_SCHEMA",
+    }
+}
+
 fn test_name(test: BoolTestKind) -> &'static str {
     match test {
         BoolTestKind::True => "TRUE",
@@ -238,7 +278,7 @@ fn test_name(test: BoolTestKind) -> &'static str {
 /// A user's function with its schema where the search path does not lead to it.
 fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
     let info = if f.oid < FIRST_USER_OID { None } else { catalog.function_by_oid(f.oid).ok().flatten() };
-    let Some(info) = info else { return f.name.to_string() };
+    let Some(info) = info else { return quote_identifier(&f.name) };
     let is_visible =
         catalog.functions(None, &info.name).is_ok_and(|found| found.iter().any(|other| other.oid == f.oid));
     let name = quote_identifier(&info.name);
@@ -253,20 +293,35 @@ fn function_name(f: &FuncExpr, catalog: &dyn CatalogView) -> String {
 struct CollectedNames {
     columns: HashMap<ColId, (u32, String)>,
     aliases: HashMap<u32, String>,
+    has_partitions: bool,
+}
+
+/// The name of a relation that is not the first of that name. It is no longer than names may be.
+fn numbered(name: &str, number: usize) -> String {
+    let suffix = format!("_{number}");
+    let mut end = name.len().min(MOST_NAME_BYTES - suffix.len());
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{suffix}", &name[..end])
 }
 
 fn collect(q: &Query, n: &mut CollectedNames) {
     for r in &q.rels {
         let taken = |name: &String| n.aliases.values().any(|a| a == name);
-        let mut alias = r.alias.clone();
+        let is_values = matches!(r.kind, RelKind::Values(_));
+        let given = if is_values { VALUES_ALIAS } else { r.alias.as_str() };
+        let mut alias = given.to_string();
         let mut number = 0;
         while taken(&alias) {
             number += 1;
-            alias = format!("{}_{number}", r.alias);
+            alias = numbered(given, number);
         }
         for (i, c) in r.columns.iter().enumerate() {
-            n.columns.insert(ColId { rel: r.id, att: i as i16 + 1 }, (r.id, c.name.clone()));
+            let name = if is_values { format!("column{}", i + 1) } else { c.name.clone() };
+            n.columns.insert(ColId { rel: r.id, att: i as i16 + 1 }, (r.id, name));
         }
+        n.has_partitions |= matches!(&r.kind, RelKind::Table(t) if t.partition_key.is_some());
         n.columns.insert(ColId { rel: r.id, att: ATT_CTID }, (r.id, "ctid".into()));
         n.aliases.insert(r.id, alias);
     }

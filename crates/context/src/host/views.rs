@@ -213,7 +213,11 @@ fn blocking_pids(host: &StatementHost<'_>, pid: i32) -> Datum {
     let sessions = host.cluster.sessions();
     let owner = |c: &SessionControl| c.activity.lock().unwrap_or_else(|e| e.into_inner()).lock_owner;
     let waiting = sessions.get(pid).filter(|c| c.waits_for() == WaitKind::Lock);
-    let blockers = waiting.and_then(|c| owner(&c)).map_or(Vec::new(), |o| host.cluster.engine.blockers_of(o));
+    let blockers = waiting.map_or(Vec::new(), |c| {
+        let mut blockers = owner(&c).map_or(Vec::new(), |o| host.cluster.engine.blockers_of(o));
+        blockers.extend(&c.activity.lock().unwrap_or_else(|e| e.into_inner()).waits_for_owners);
+        blockers
+    });
     let mut pids = Vec::new();
     if !blockers.is_empty() {
         let all = sessions.all();

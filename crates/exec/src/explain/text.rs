@@ -16,6 +16,16 @@ struct TextPrinter<'a> {
     out: Vec<String>,
 }
 
+/// Is the inner side of a nested loop kept because it is wanted more than once, and does not keep its rows itself?
+fn keeps_rows(n: &PlanNode) -> bool {
+    let Op::NestLoop { outer, inner, materialize: true, .. } = &n.op else { return false };
+    let mut inner = inner;
+    while let Some(below) = passes_on(inner) {
+        inner = below;
+    }
+    outer.rows.round() > 1.0 && !matches!(inner.op, Op::Function { .. } | Op::CteScan { .. } | Op::WorkTable { .. })
+}
+
 /// What is shown as a part of the node below it.
 #[derive(Default)]
 pub(super) struct AbsorbedNodes {
@@ -197,6 +207,9 @@ impl TextPrinter<'_> {
             if hashes && i == 1 {
                 self.hash(c, below, report.as_deref());
                 self.node(c, Some(below + 6));
+            } else if i == 1 && counter.is_none() && keeps_rows(n) {
+                self.kept(c, below);
+                self.node(c, Some(below + 6));
             } else {
                 self.node(c, Some(below));
             }
@@ -231,6 +244,16 @@ impl TextPrinter<'_> {
         if let Some(c) = counter {
             self.accesses(&c.accesses, arrow + 6);
         }
+    }
+
+    /// What PostgreSQL has between a nested loop and the side whose rows are kept: of keeping them nothing is counted.
+    fn kept(&mut self, input: &PlanNode, arrow: usize) {
+        let mut line = format!("{}->  Materialize", " ".repeat(arrow));
+        if self.options.costs {
+            let (cost, width) = (input.cost.max(0.01), input.width * 8);
+            let _ = write!(line, "  (cost={:.2}..{cost:.2} rows={:.0} width={width})", input.startup, input.rows);
+        }
+        self.out.push(line);
     }
 
     fn accesses(&mut self, accesses: &Accesses, column: usize) {

@@ -63,8 +63,16 @@ impl Planner<'_> {
     }
 
     /// The line that EXPLAIN shows for what is looked for.
-    pub(crate) fn index_condition_text(&self, rel: &Rel, m: &IndexMatch, preds: &[Expr]) -> String {
-        let text: Vec<String> = m.shown_conditions(preds).map(|e| self.show_scan(rel.id, e)).collect();
-        format!("Index Cond: {}", super::super::shown_text::and_text(&text))
+    pub(crate) fn index_condition_text(&self, rel: &Rel, m: &IndexMatch, preds: &[Expr]) -> Result<String> {
+        let mut text = Vec::new();
+        for e in m.shown_conditions(preds) {
+            // The key stands on the left.
+            let turned = match &e.kind {
+                ExprKind::Func(f) if f.args.len() == 2 && super::foreign(&f.args[0], rel.id) => self.turned(e)?,
+                _ => None,
+            };
+            text.push(self.show_scan(rel.id, turned.as_ref().unwrap_or(e)));
+        }
+        Ok(format!("Index Cond: {}", super::super::shown_text::and_text(&text)))
     }
 }

@@ -7,6 +7,7 @@ use crate::session::Session;
 use kilndb_base::{Oid, Result, Severity};
 use kilndb_catalog::global::GLOBAL;
 use kilndb_catalog::lock_class::RELATION_LOCK;
+use kilndb_catalog::storage_parameters::StorageParameters;
 use kilndb_context::Cluster;
 use kilndb_storage::LockTag;
 
@@ -34,23 +35,6 @@ impl DueTable {
                 format!("automatic analyze of table \"{}\"\nsystem usage: elapsed: {seconds:.2} s", self.name);
             cluster.log(Severity::Log, &message);
         }
-    }
-}
-
-/// The storage parameters of a table.
-struct StorageParameters(Vec<String>);
-
-impl StorageParameters {
-    fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find_map(|o| o.strip_prefix(name)?.strip_prefix('='))
-    }
-    /// A number that is the table's own: a negative one says nothing.
-    fn number(&self, name: &str) -> Option<f64> {
-        self.get(name).and_then(|v| v.trim().parse::<f64>().ok()).filter(|n| *n >= 0.0)
-    }
-    fn is_off(&self, name: &str) -> bool {
-        let value = self.get(name).unwrap_or("true").trim().to_ascii_lowercase();
-        value == "0" || value == "of" || value == "off" || ["false", "no"].iter().any(|w| w.starts_with(&*value))
     }
 }
 
@@ -92,21 +76,4 @@ pub(super) fn due_table(
         shown_name,
         told_ms: told.unwrap_or_else(|| settings.number("log_autovacuum_min_duration")),
     }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn storage_parameters_are_read_as_they_were_written() {
-        let of = |texts: &[&str]| StorageParameters(texts.iter().map(ToString::to_string).collect());
-        assert!(of(&["autovacuum_enabled=off"]).is_off("autovacuum_enabled"));
-        assert!(of(&["fillfactor=50", "autovacuum_enabled=F"]).is_off("autovacuum_enabled"));
-        assert!(!of(&["autovacuum_enabled=on"]).is_off("autovacuum_enabled"));
-        assert!(!of(&[]).is_off("autovacuum_enabled"));
-        let own = of(&["autovacuum_analyze_threshold=7", "autovacuum_analyze_scale_factor=-1"]);
-        assert_eq!(own.number("autovacuum_analyze_threshold"), Some(7.0));
-        assert_eq!(own.number("autovacuum_analyze_scale_factor"), None);
-    }
 }

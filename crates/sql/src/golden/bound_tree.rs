@@ -5,7 +5,7 @@ use kilndb_base::Result;
 use kilndb_bind::ir::*;
 use kilndb_catalog::{CatalogView, Table};
 use kilndb_context::client::Runtime;
-use kilndb_plan::shown_text::ShownNames;
+use kilndb_plan::shown_text::{ShownNames, ValueNames};
 use kilndb_syntax::Statement;
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ impl BoundTree<'_> {
                 format!("{}({args}) over window {}", w.name, w.window + 1)
             }
             ExprKind::MergeAction => "merge_action()".to_string(),
-            _ => self.names.qualified_text(e, self.catalog),
+            _ => self.names.qualified_text(e, ValueNames { catalog: self.catalog, eval: None }),
         };
         // The longest first: r1.c10 begins as r1.c1 does.
         for (unknown, name) in self.pseudo.iter().rev() {

@@ -29,7 +29,7 @@ impl Relation {
             }
             let (block, mut page) = self.page_with_room(txn.worker, WORD + row.len())?;
             // Consecutive slots: free ones, and new ones behind the last.
-            let first = hp::next_slot(page.page());
+            let first = hp::next_slot(page.page(), WORD + row.len());
             let (free, most) = hp::free_slots(page.page(), first);
             let mut room = hp::PageRoom::of(page.page()).left();
             packed.clear();

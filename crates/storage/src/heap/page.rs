@@ -15,6 +15,8 @@ use kilndb_base::{Error, Result, prefetch};
 pub(crate) const MIN_ITEM: usize = 14;
 pub const WORD: usize = 8;
 pub(crate) const MAX_SLOT: usize = PAGE / (MIN_ITEM + 4);
+/// So many free slots do not matter to a page.
+const FEW_SLOTS: usize = 32;
 /// The longest payload kept in a page; longer ones go to pieces.
 pub(crate) const MAX_INLINE: usize = 6000;
 
@@ -62,10 +64,15 @@ pub(crate) fn room_seen(v: PageView) -> usize {
 pub fn fits(p: &PageBytes, len: usize) -> bool {
     room(p) >= space_of(len)
 }
-/// The slot that the next insert takes.
-pub(crate) fn next_slot(p: &PageBytes) -> usize {
-    let count = get16(p, at::COUNT);
-    if get16(p, at::AUX) > 0 {
+/// The slot that the next insert of an item of `len` bytes takes. One behind the last is preferred: rows then come in the
+/// order in which they were inserted, no matter when the slots of deleted ones became free. Free slots are taken once the
+/// page has been full and was compacted, or they are many and the larger part: no page is full of slots alone.
+pub(crate) fn next_slot(p: &PageBytes, len: usize) -> usize {
+    let (count, free) = (get16(p, at::COUNT), get16(p, at::AUX));
+    let has_room = count < MAX_SLOT && contiguous(p) >= space_of(len) + 4;
+    // Of a page that was compacted the bytes of deleted rows are garbage no more.
+    let was_full = !has_room || get16(p, at::GARBAGE) < free * MIN_ITEM;
+    if free > 0 && (was_full || free > FEW_SLOTS && 2 * free > count) {
         for s in 1..=count {
             if get16(p, slot_at(s)) == 0 {
                 return s;
@@ -220,7 +227,7 @@ pub fn free(p: &mut PageBytes, slot: usize) -> Result<()> {
     put32(p, slot_at(slot), 0);
     put16(p, at::AUX, get16(p, at::AUX) + 1);
     put16(p, at::GARBAGE, get16(p, at::GARBAGE) + space_of(len));
-    if get16(p, at::AUX) == get16(p, at::COUNT) {
+    if get16(p, at::AUX) == get16(p, at::COUNT) && get16(p, at::COUNT) > FEW_SLOTS {
         put16(p, at::AUX, 0);
         put16(p, at::COUNT, 0);
         put16(p, at::UPPER, PAGE);

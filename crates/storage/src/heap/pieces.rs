@@ -78,7 +78,7 @@ impl Relation {
             body.extend_from_slice(part);
             let worker = txn.as_ref().map_or(self.core.workers() - 1, |t| t.worker);
             let (block, mut page) = self.page_with_room(worker, hp::WORD + body.len())?;
-            let slot = hp::next_slot(page.page());
+            let slot = hp::next_slot(page.page(), hp::WORD + body.len());
             let op = PageOp::Put { slot, word: hp::PIECE | home.to_u64(), body: &body };
             let target = self.target(block);
             match txn.as_deref_mut() {

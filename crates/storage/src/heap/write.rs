@@ -111,7 +111,7 @@ impl Relation {
             return self.insert_large(txn, row);
         }
         let (block, mut page) = self.page_with_room(txn.worker, WORD + row.len())?;
-        let slot = hp::next_slot(page.page());
+        let slot = hp::next_slot(page.page(), WORD + row.len());
         assert!((1..=hp::MAX_SLOT).contains(&slot), "a page with room has a slot");
         hp::fetch_place(page.page(), slot, WORD + row.len());
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, slot as u16);
@@ -136,7 +136,7 @@ impl Relation {
             ));
         }
         let (block, mut page) = self.page_with_room(txn.worker, WORD + 6)?;
-        let slot = hp::next_slot(page.page());
+        let slot = hp::next_slot(page.page(), WORD + 6);
         let rid = RowId { block, slot: slot as u16 };
         let record = txn.record(self, UndoKind::Insert, RowLockMode::Update as u8, 0, block, rid.slot);
         let target = self.target(block);
