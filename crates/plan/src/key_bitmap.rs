@@ -9,7 +9,7 @@ use super::*;
 use kilndb_catalog::{Index, Table};
 
 /// Below this cost of an index scan no bitmap is looked for.
-const CHEAP: f64 = 1.6;
+const CHEAP: f64 = 1.5;
 
 /// What is looked for in one index.
 pub(super) struct KeyBitmap {

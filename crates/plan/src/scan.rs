@@ -88,9 +88,9 @@ impl ChosenAccess {
 }
 
 /// From so many rows on an index scan must gain something over a bitmap.
-const MANY_ROWS: f64 = 100.0;
+const MANY_ROWS: f64 = 10.0;
 /// Costs that differ by less are nearly the same.
-const NEARLY: f64 = 1.15;
+const NEARLY: f64 = 1.35;
 
 impl Planner<'_> {
     fn make_scan(&self, rel: &Rel, table: &Arc<Table>) -> Result<(Scan, Layout)> {
