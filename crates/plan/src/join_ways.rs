@@ -2,7 +2,7 @@
 //!
 //! Must not know: which sets are joined, and why.
 
-use super::estimate::JoinSides;
+use super::estimate::{JoinSides, MergeReach};
 use super::finished_cost::PathCost;
 use super::join_nodes::{HashCondition, MergeKey};
 use super::join_search::{JoinMethod, JoinPath, JoinSearch};
@@ -29,6 +29,8 @@ pub(super) struct JoinFacts {
     keys: Option<HashCondition>,
     /// Those of `keys` that a merge join can compare.
     merged: Vec<(Expr, Expr)>,
+    /// How far a merge by each of `merged` reads into the left and the right side.
+    reach: Vec<[MergeReach; 2]>,
     /// What the conditions say is equal.
     pub equal: Vec<Vec<Expr>>,
     conditions: usize,
@@ -67,6 +69,26 @@ pub(super) struct JoinPair<'p> {
     pub kind: JoinKind,
     pub facts: &'p JoinFacts,
     pub rows: f64,
+}
+
+impl JoinPair<'_> {
+    /// How far a merge by these keys reads into the left and the right side.
+    fn reach(&self, keys: &[MergeKey]) -> (MergeReach, MergeReach) {
+        let is_first = |(l, r): &(Expr, Expr), first: &MergeKey| {
+            kilndb_bind::same(l, &first.sides.0) && kilndb_bind::same(r, &first.sides.1)
+        };
+        let known = keys.first().and_then(|first| {
+            let at = self.facts.merged.iter().position(|sides| is_first(sides, first))?;
+            let reach = *self.facts.reach.get(at)?;
+            Some(if first.descending { reach.map(MergeReach::reversed) } else { reach })
+        });
+        let [left, right] = known.unwrap_or([MergeReach::WHOLE; 2]);
+        // Rows without a partner are wanted all the same.
+        let keeps_left = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti);
+        let keeps_right = matches!(self.kind, JoinKind::Right | JoinKind::Full);
+        let of = |reach, keeps: bool| if keeps { MergeReach::WHOLE } else { reach };
+        (of(left, keeps_left), of(right, keeps_right))
+    }
 }
 
 pub(super) struct JoinWay {
@@ -114,6 +136,7 @@ impl JoinSearch<'_, '_> {
         };
         let merged: Vec<(Expr, Expr)> = keys.iter().flat_map(|k| &k.keys).filter(is_merged).cloned().collect();
         let equal = merged.iter().map(|(l, r)| vec![l.clone(), r.clone()]).collect();
+        let reach = merged.iter().map(|(l, r)| self.planner.merge_reach(l, r)).collect();
         let right_rows = item.and_then(|i| self.items[i].plans.first()).map_or(1.0, |p| p.rows);
         let kind = item.map_or(JoinKind::Inner, |i| self.items[i].kind);
         let matched = match kind {
@@ -125,6 +148,7 @@ impl JoinSearch<'_, '_> {
             matched,
             keys,
             merged,
+            reach,
             equal,
             conditions: list.len(),
             probe: match item {
@@ -316,7 +340,9 @@ impl JoinSearch<'_, '_> {
         let (by_left, by_right) = (sort_keys(&keys, |k| &k.sides.0), sort_keys(&keys, |k| &k.sides.1));
         let sorted =
             |path: &JoinPath, keys: &[SortKey]| self.planner.sorted_cost(keys, path.cost, path.order.presorted(keys));
-        let (l, r) = (sorted(left, &by_left), sorted(right, &by_right));
+        let (of_left, of_right) = pair.reach(&keys);
+        let l = sorted(left, &by_left).part(of_left.start, of_left.end);
+        let r = sorted(right, &by_right).part(of_right.start, of_right.end);
         let merged = costs.merge_join(l.rows, r.rows, pair.rows, keys.len());
         let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()));
         let penalty = settings.penalty(settings.mergejoin);

@@ -18,8 +18,8 @@ const ELEMENTS: f64 = 10.0;
 const BOUNDS_FOR_PATTERN: usize = 10;
 
 /// Btree strategies.
-const LESS: u8 = 1;
-const LESS_OR_EQUAL: u8 = 2;
+pub(super) const LESS: u8 = 1;
+pub(super) const LESS_OR_EQUAL: u8 = 2;
 pub(super) const EQUAL: u8 = 3;
 const GREATER_OR_EQUAL: u8 = 4;
 
@@ -379,7 +379,7 @@ fn default_of(name: &str, is_operator: bool) -> f64 {
 }
 
 /// The share of the rows whose value is less (strategies 1 and 2) or greater (4 and 5) than a value.
-fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&Datum>) -> f64 {
+pub(super) fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&Datum>) -> f64 {
     let (Some(s), Some(value)) = (&variable.statistics, value) else { return INEQUALITY };
     if value.is_null() {
         return 0.0;
