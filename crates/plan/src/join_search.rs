@@ -14,6 +14,7 @@
 //!
 //! Must not know: how a join is built.
 
+use super::estimate::JoinSides;
 use super::finished_cost::PathCost;
 use super::join::{FromPlan, used_rels};
 use super::join_nodes::MergeKey;
@@ -115,6 +116,8 @@ pub(super) struct JoinSearch<'s, 'e> {
     pub equal: Vec<Vec<Expr>>,
     /// The equalities of each class of what is equal: one of them is enough for a join.
     alike: Vec<u128>,
+    /// By condition: the share of the pairs of rows that it leaves, of those that there may be a choice of.
+    shares: Vec<f64>,
     /// What merge joins may compare: expressions that conditions say are equal, and the items that these join.
     merged: Vec<(Vec<Expr>, u64)>,
     sets: HashMap<u64, JoinSet>,
@@ -158,6 +161,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             needs,
             equal: Vec::new(),
             alike: Vec::new(),
+            shares: Vec::new(),
             merged: Vec::new(),
             sets: HashMap::new(),
             known: RefCell::default(),
@@ -165,6 +169,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         };
         search.equal = search.equal_expressions(|c| c.of.is_none()).into_iter().map(|(class, _)| class).collect();
         search.derive_equalities();
+        search.note_shares();
         search.merged = search.equal_expressions(|_| true);
         (search, left)
     }
@@ -235,6 +240,34 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             }
             self.alike.push(alike);
         }
+    }
+
+    /// Judges the equalities that stand for one another.
+    fn note_shares(&mut self) {
+        let alike = self.alike.iter().filter(|class| class.count_ones() > 1).fold(0, |all, class| all | class);
+        let share = |n: usize| {
+            let SearchCondition { condition, items, .. } = &self.conditions[n];
+            let left = items & items.wrapping_neg();
+            let (left, right) = (self.rels_of(left), self.rels_of(items & !left));
+            let sides = JoinSides { left: &left, right: &right };
+            self.planner.join_selectivity(std::slice::from_ref(condition), sides)
+        };
+        self.shares = (0..self.conditions.len()).map(|n| if alike & (1 << n) != 0 { share(n) } else { 1.0 }).collect();
+    }
+
+    /// Of equalities that say the same the one that leaves most pairs: where a value is frequent on the one side and the
+    /// other, the equality of these two knows of it, and one with a unique column does not.
+    fn most_telling(&self, of_class: u128) -> u128 {
+        let mut best: Option<usize> = None;
+        let mut left = of_class;
+        while left != 0 {
+            let n = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if best.is_none_or(|best| self.shares[n] * CLEARLY_LESS > self.shares[best]) {
+                best = Some(n);
+            }
+        }
+        best.map_or(0, |best| 1 << best)
     }
 
     /// `a = b`, by the operator of one of these conditions.
@@ -449,7 +482,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         // Of one class each side has equal values already: one equality says that those of both are equal.
         let found = self.alike.iter().fold(found, |found, class| {
             let of_class = found & class;
-            found & !of_class | of_class & of_class.wrapping_neg()
+            found & !of_class | self.most_telling(of_class)
         });
         let is_tied = found != 0 || right.count_ones() == 1 && self.needs[right.trailing_zeros() as usize] != 0;
         (is_tied || self.joins_all).then_some(found)

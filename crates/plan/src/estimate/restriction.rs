@@ -183,8 +183,7 @@ impl Planner<'_> {
         if let Some(c) = self.variable_comparison(rel, e) {
             let variable = self.variable(c.variable);
             if c.strategy == EQUAL {
-                let value = self.value_of(c.value, variable.has_outstanding_values());
-                return self.equal_to(&variable, value.as_ref());
+                return self.equal_to_expression(&variable, c.value);
             }
             let value = self.value_of(c.value, variable.has_histogram());
             return less_or_greater(&variable, c.strategy, value.as_ref());
@@ -221,8 +220,20 @@ impl Planner<'_> {
             _ => return None,
         };
         let variable = self.variable(column);
-        let value = self.value_of(value, variable.has_outstanding_values());
-        Some(self.equal_to(&variable, value.as_ref()))
+        Some(self.equal_to_expression(&variable, value))
+    }
+
+    /// The share of the rows with the value of an expression, which may be a column of another relation.
+    fn equal_to_expression(&self, variable: &Variable, e: &Expr) -> f64 {
+        let value = self.value_of(e, variable.has_outstanding_values());
+        let average = self.equal_to(variable, value.as_ref());
+        match &access::strip(e).kind {
+            ExprKind::Column(column) => {
+                let other = self.column_variable(*column, e.ty);
+                self.skewed_pairs(variable, &other).map_or(average, |skewed| skewed.max(average))
+            }
+            _ => average,
+        }
     }
 
     /// The share of the rows with a value; None: with a value that is not known yet.
