@@ -31,6 +31,8 @@ pub(super) struct JoinFacts {
     merged: Vec<(Expr, Expr)>,
     /// How far a merge by each of `merged` reads into the left and the right side.
     reach: Vec<[MergeReach; 2]>,
+    /// The class of equal expressions that each of `merged` is of.
+    classes: Vec<Option<usize>>,
     /// What the conditions say is equal.
     pub equal: Vec<Vec<Expr>>,
     conditions: usize,
@@ -72,17 +74,21 @@ pub(super) struct JoinPair<'p> {
 }
 
 impl JoinPair<'_> {
-    /// How far a merge by these keys reads into the left and the right side.
-    fn reach(&self, keys: &[MergeKey]) -> (MergeReach, MergeReach) {
+    /// Which of the keys that a merge join can compare is the first of these.
+    fn first_key(&self, keys: &[MergeKey]) -> Option<usize> {
         let is_first = |(l, r): &(Expr, Expr), first: &MergeKey| {
             kilndb_bind::same(l, &first.sides.0) && kilndb_bind::same(r, &first.sides.1)
         };
-        let known = keys.first().and_then(|first| {
-            let at = self.facts.merged.iter().position(|sides| is_first(sides, first))?;
-            let reach = *self.facts.reach.get(at)?;
-            Some(if first.descending { reach.map(MergeReach::reversed) } else { reach })
-        });
-        let [left, right] = known.unwrap_or([MergeReach::WHOLE; 2]);
+        keys.first().and_then(|first| self.facts.merged.iter().position(|sides| is_first(sides, first)))
+    }
+
+    /// How far a merge by these keys reads into the left and the right side.
+    fn reach(&self, first: Option<usize>, descending: bool) -> (MergeReach, MergeReach) {
+        let known = first.and_then(|at| self.facts.reach.get(at).copied());
+        let [left, right] = match known {
+            Some(reach) if descending => reach.map(MergeReach::reversed),
+            reach => reach.unwrap_or([MergeReach::WHOLE; 2]),
+        };
         // Rows without a partner are wanted all the same.
         let keeps_left = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti);
         let keeps_right = matches!(self.kind, JoinKind::Right | JoinKind::Full);
@@ -96,6 +102,8 @@ pub(super) struct JoinWay {
     pub right: Rc<JoinPath>,
     pub method: JoinMethod,
     pub order: Rc<RowOrder>,
+    /// What merge joins compare that it is sorted by first, and in which direction.
+    pub leading: Option<(usize, bool)>,
     pub cost: PathCost,
 }
 
@@ -136,6 +144,8 @@ impl JoinSearch<'_, '_> {
         };
         let merged: Vec<(Expr, Expr)> = keys.iter().flat_map(|k| &k.keys).filter(is_merged).cloned().collect();
         let equal = merged.iter().map(|(l, r)| vec![l.clone(), r.clone()]).collect();
+        let class_of = |(l, _): &(Expr, Expr)| self.merged.iter().position(|(class, _)| has_same(class, l));
+        let classes = merged.iter().map(class_of).collect();
         let reach = merged.iter().map(|(l, r)| self.planner.merge_reach(l, r)).collect();
         let right_rows = item.and_then(|i| self.items[i].plans.first()).map_or(1.0, |p| p.rows);
         let kind = item.map_or(JoinKind::Inner, |i| self.items[i].kind);
@@ -149,6 +159,7 @@ impl JoinSearch<'_, '_> {
             keys,
             merged,
             reach,
+            classes,
             equal,
             conditions: list.len(),
             probe: match item {
@@ -224,6 +235,7 @@ impl JoinSearch<'_, '_> {
             right: right.clone(),
             method,
             order: if keeps_order { left.order.clone() } else { Rc::default() },
+            leading: left.leading.filter(|_| keeps_order),
             cost: PathCost { rows: pair.rows, first: left.cost.first + first, cost: left.cost.cost + cost },
         }
     }
@@ -273,6 +285,7 @@ impl JoinSearch<'_, '_> {
             right: right.clone(),
             method: JoinMethod::Hash { flipped },
             order: if keeps_order { probe.order.clone() } else { Rc::default() },
+            leading: probe.leading.filter(|_| keeps_order),
             cost: PathCost {
                 rows: pair.rows,
                 first: probe.cost.first + build.cost.cost + table + penalty,
@@ -340,22 +353,27 @@ impl JoinSearch<'_, '_> {
         let (by_left, by_right) = (sort_keys(&keys, |k| &k.sides.0), sort_keys(&keys, |k| &k.sides.1));
         let sorted =
             |path: &JoinPath, keys: &[SortKey]| self.planner.sorted_cost(keys, path.cost, path.order.presorted(keys));
-        let (of_left, of_right) = pair.reach(&keys);
+        let first_key = pair.first_key(&keys);
+        let descending = keys.first().is_some_and(|k| k.descending);
+        let (of_left, of_right) = pair.reach(first_key, descending);
         let l = sorted(left, &by_left).part(of_left.start, of_left.end);
         let r = sorted(right, &by_right).part(of_right.start, of_right.end);
         let merged = costs.merge_join(l.rows, r.rows, pair.rows, keys.len());
         let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()));
         let penalty = settings.penalty(settings.mergejoin);
-        let order = match pair.kind {
-            JoinKind::Full | JoinKind::Right => Rc::default(),
-            _ if left.order.gives(&by_left) => left.order.clone(),
-            _ => Rc::new(RowOrder::of_keys(&by_left)),
+        let keeps_order = !matches!(pair.kind, JoinKind::Full | JoinKind::Right);
+        let class = first_key.and_then(|at| pair.facts.classes.get(at).copied().flatten());
+        let order = match keeps_order {
+            false => Rc::default(),
+            true if left.order.gives(&by_left) => left.order.clone(),
+            true => Rc::new(RowOrder::of_keys(&by_left)),
         };
         ways.push(JoinWay {
             left: left.clone(),
             right: right.clone(),
             method: JoinMethod::Merge { keys },
             order,
+            leading: class.filter(|_| keeps_order).map(|class| (class, descending)),
             cost: PathCost {
                 rows: pair.rows,
                 first: l.first + r.first + penalty,

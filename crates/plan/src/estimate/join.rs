@@ -59,9 +59,9 @@ impl Planner<'_> {
             let facts = relations.get(&column.rel)?;
             (facts.rows.max(1.0), facts.total_rows)
         };
-        let s = value.statistics.as_ref().filter(|s| rows < total_rows && !s.common.is_empty())?;
+        let of_row = frequency_of_rows(value).filter(|_| rows < total_rows)?;
         let average = average_pairs(key, value);
-        Some((((rows - 1.0) * average + picked_frequency(s, value.distinct(), average)) / rows).min(1.0))
+        Some((((rows - 1.0) * average + of_row.max(average)) / rows).min(1.0))
     }
 
     /// The two sides of an equality between the sides of a join, the left one's first.
@@ -151,16 +151,12 @@ impl Planner<'_> {
     }
 }
 
-fn picked_frequency(s: &ColumnStatistics, distinct: f64, average: f64) -> f64 {
+/// How frequent the value of a row is on average, and not the average value.
+fn frequency_of_rows(value: &Variable) -> Option<f64> {
+    let s = value.statistics.as_ref().filter(|s| !s.common.is_empty())?;
     let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).max(0.0);
-    let others = (distinct - s.common.len() as f64).max(1.0);
-    let of_row = s.frequencies.iter().map(|f| f * f).sum::<f64>() + rest * rest / others;
-    let w: f64 = std::env::var("KILN_W").ok().and_then(|x| x.parse().ok()).unwrap_or(0.5);
-    if w < 0.0 {
-        (of_row.max(average).powf(-w)) * average.powf(1.0 + w)
-    } else {
-        average * (1.0 - w) + of_row.max(average) * w
-    }
+    let others = (value.distinct() - s.common.len() as f64).max(1.0);
+    Some(s.frequencies.iter().map(|f| f * f).sum::<f64>() + rest * rest / others)
 }
 
 /// The share of all pairs of rows whose values are equal, if each value is as frequent as any other.
@@ -265,6 +261,13 @@ mod tests {
         assert!(skewed > 0.05 && skewed < 0.051, "{skewed}");
         let apart = common_pairs(&variable(1000.0, &[(1, 0.5)]), &variable(1000.0, &[(2, 0.5)])).unwrap();
         assert!(apart < 0.001, "{apart}");
+    }
+
+    #[test]
+    fn a_value_that_is_picked_is_as_frequent_as_that_of_a_row() {
+        let frequency = frequency_of_rows(&variable(101.0, &[(1, 0.5)])).expect("a common value is known");
+        assert!((frequency - (0.25 + 0.25 / 100.0)).abs() < 1e-9, "{frequency}");
+        assert_eq!(frequency_of_rows(&variable(1000.0, &[])), None);
     }
 
     #[test]
