@@ -6,6 +6,7 @@ use super::estimate::{JoinSides, MergeReach};
 use super::finished_cost::PathCost;
 use super::join_nodes::{HashCondition, MergeKey};
 use super::join_search::{JoinMethod, JoinPath, JoinSearch};
+use super::operator_count::operator_count;
 use super::row_order::{RowOrder, has_same};
 use super::scan::WantedRows;
 use super::*;
@@ -17,6 +18,9 @@ const FEWEST_CALLS: f64 = 2.0;
 const GROWN_ROWS: f64 = 64.0;
 /// A hash table of so many rows may not fit into memory.
 const MANY_ROWS: f64 = 100_000.0;
+/// The rows of joins are estimated too low more often than too high, and a table that outgrows its memory costs more than a
+/// probe of each of its rows would have: of a table in the catalog and a join the table is hashed if it has not twice the rows.
+const JOINS_GROW: f64 = 2.0;
 /// What a cache must save of the calls.
 const WORTHWHILE: f64 = 0.1;
 
@@ -274,10 +278,11 @@ impl JoinSearch<'_, '_> {
         let Some(condition) = &pair.facts.keys else { return };
         let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
         let (probe, build) = if flipped { (right, left) } else { (left, right) };
-        let hashed = costs.hash_join(probe.cost.rows, build.cost.rows, pair.rows, condition.keys.len());
-        let residual = costs.filter(pair.rows, condition.residual.len());
+        let built = build.cost.rows * if build.set.count_ones() > 1 { JOINS_GROW } else { 1.0 };
+        let hashed = costs.hash_join(probe.cost.rows, built, pair.rows, condition.keys.len());
+        let residual = costs.filter(pair.rows, operator_count(&condition.residual));
         let penalty = settings.penalty(settings.hashjoin);
-        let table = costs.hash_join(0.0, build.cost.rows, 0.0, condition.keys.len());
+        let table = costs.hash_join(0.0, built, 0.0, condition.keys.len());
         // The unmatched rows of the table come last.
         let keeps_order = !(flipped && pair.kind == JoinKind::Left) && pair.kind != JoinKind::Full;
         ways.push(JoinWay {
@@ -359,7 +364,7 @@ impl JoinSearch<'_, '_> {
         let l = sorted(left, &by_left).part(of_left.start, of_left.end);
         let r = sorted(right, &by_right).part(of_right.start, of_right.end);
         let merged = costs.merge_join(l.rows, r.rows, pair.rows, keys.len());
-        let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()));
+        let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()) as f64);
         let penalty = settings.penalty(settings.mergejoin);
         let keeps_order = !matches!(pair.kind, JoinKind::Full | JoinKind::Right);
         let class = first_key.and_then(|at| pair.facts.classes.get(at).copied().flatten());
