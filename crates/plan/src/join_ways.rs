@@ -18,8 +18,8 @@ const FEWEST_CALLS: f64 = 2.0;
 const GROWN_ROWS: f64 = 64.0;
 /// A hash table of so many rows may not fit into memory.
 const MANY_ROWS: f64 = 100_000.0;
-/// The rows of joins are estimated too low more often than too high, and a table that outgrows its memory costs more than a
-/// probe of each of its rows would have: of a table in the catalog and a join the table is hashed if it has not twice the rows.
+/// The rows of joins of joins are estimated too low more often than too high, and a table that outgrows its memory costs more
+/// than a probe of each of its rows would have: the other side is hashed if it has not more than so many times the rows.
 const JOINS_GROW: f64 = 2.0;
 /// What a cache must save of the calls.
 const WORTHWHILE: f64 = 0.1;
@@ -278,7 +278,7 @@ impl JoinSearch<'_, '_> {
         let Some(condition) = &pair.facts.keys else { return };
         let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
         let (probe, build) = if flipped { (right, left) } else { (left, right) };
-        let built = build.cost.rows * if build.set.count_ones() > 1 { JOINS_GROW } else { 1.0 };
+        let built = build.cost.rows * if build.set.count_ones() > 2 { JOINS_GROW } else { 1.0 };
         let hashed = costs.hash_join(probe.cost.rows, built, pair.rows, condition.keys.len());
         let residual = costs.filter(pair.rows, operator_count(&condition.residual));
         let penalty = settings.penalty(settings.hashjoin);
