@@ -56,8 +56,8 @@ pub(crate) struct TreeSearch {
     pub index_pages: f64,
     /// How far the order of the entries is that of the rows in the table: from -1 to 1.
     pub correlation: f64,
-    /// Conditions on the rows that the index does not answer.
-    pub filters: usize,
+    /// The operators of the conditions on the rows that the index does not answer.
+    pub filters: f64,
 }
 
 impl Planner<'_> {
@@ -75,9 +75,12 @@ impl CostModel {
     fn filters(&self, count: usize) -> f64 {
         count as f64 * self.parameters.cpu_operator
     }
+    fn operators(&self, count: f64) -> f64 {
+        count * self.parameters.cpu_operator
+    }
 
-    pub fn seq_scan(&self, table: TableSize, filters: usize) -> f64 {
-        let row = self.parameters.cpu_tuple + self.filters(filters);
+    pub fn seq_scan(&self, table: TableSize, filters: f64) -> f64 {
+        let row = self.parameters.cpu_tuple + self.operators(filters);
         table.pages * self.page(table.pages, self.parameters.seq_page) + table.rows * row
     }
 
@@ -86,8 +89,8 @@ impl CostModel {
         RESIDENT_PAGE + 2.0 * self.parameters.cpu_tuple
     }
 
-    pub fn filter(&self, rows: f64, filters: usize) -> f64 {
-        rows * self.filters(filters)
+    pub fn filter(&self, rows: f64, filters: f64) -> f64 {
+        rows * self.operators(filters)
     }
 
     /// Finding entries, without their rows.
@@ -113,7 +116,7 @@ impl CostModel {
         let ordered = search.correlation * search.correlation;
         let heap = most + ordered * (least.min(most) - most);
         // A row out of order is a miss of the processor's cache.
-        let row = p.cpu_tuple * (1.0 + (1.0 - ordered)) + self.filters(search.filters);
+        let row = p.cpu_tuple * (1.0 + (1.0 - ordered)) + self.operators(search.filters);
         index + heap + entries * row
     }
 
@@ -205,7 +208,7 @@ mod tests {
         CostModel { parameters: CostParameters::default(), buffer_pages }
     }
     fn search(entries: f64) -> TreeSearch {
-        TreeSearch { entries, ranges: 1.0, index_pages: 3000.0, correlation: 0.0, filters: 0 }
+        TreeSearch { entries, ranges: 1.0, index_pages: 3000.0, correlation: 0.0, filters: 0.0 }
     }
     const TABLE: TableSize = TableSize { rows: 1e6, pages: 10_000.0 };
 
@@ -213,14 +216,14 @@ mod tests {
     fn few_rows_are_looked_up_and_most_are_read() {
         let m = model(1e6);
         assert!(m.index_scan(TABLE, search(10.0)) < 2.0);
-        assert!(m.index_scan(TABLE, search(10_000.0)) < m.seq_scan(TABLE, 1));
-        assert!(m.index_scan(TABLE, search(900_000.0)) > m.seq_scan(TABLE, 1));
+        assert!(m.index_scan(TABLE, search(10_000.0)) < m.seq_scan(TABLE, 1.0));
+        assert!(m.index_scan(TABLE, search(900_000.0)) > m.seq_scan(TABLE, 1.0));
     }
 
     #[test]
     fn pages_on_disk_cost_more() {
         let (memory, disk) = (model(1e6), model(100.0));
-        assert!(disk.seq_scan(TABLE, 1) > memory.seq_scan(TABLE, 1));
+        assert!(disk.seq_scan(TABLE, 1.0) > memory.seq_scan(TABLE, 1.0));
         assert!(disk.index_scan(TABLE, search(100.0)) > 50.0 * memory.index_scan(TABLE, search(100.0)) / 10.0);
         let ordered = TreeSearch { correlation: 1.0, ..search(10_000.0) };
         assert!(disk.index_scan(TABLE, ordered) < disk.index_scan(TABLE, search(10_000.0)));

@@ -21,6 +21,12 @@ impl PathCost {
         let share = (wanted / self.rows.max(1.0)).min(1.0);
         self.first + (self.cost - self.first).max(0.0) * share
     }
+
+    /// The cost of rows of which a reader skips the share `start` and leaves those from `end` on.
+    pub fn part(self, start: f64, end: f64) -> PathCost {
+        let run = (self.cost - self.first).max(0.0);
+        PathCost { rows: self.rows * end, first: self.first + run * start, cost: self.first + run * end }
+    }
 }
 
 impl Planner<'_> {

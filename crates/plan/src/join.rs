@@ -398,7 +398,7 @@ impl Planner<'_> {
             _ => self.note_relation(rel.id, rows),
         }
         if let Some(e) = Expr::and_all(preds.to_vec()) {
-            cost += self.costs().filter(rows, preds.len());
+            cost += self.costs().filter(rows, super::operator_count::operator_count(preds));
             rows = (rows * self.restriction_selectivity(rel.id, preds)).max(1.0);
             self.note_rows(rel.id, rows);
             planned = self.filter(planned, &e, rows)?;
@@ -413,7 +413,7 @@ impl Planner<'_> {
     pub(super) fn filter_as(&self, input: PlannedNode, e: &Expr, rows: f64, label: &str) -> Result<PlannedNode> {
         let condition = self.compile(e, &input.layout)?;
         let width = input.layout.0.len();
-        let cost = input.node.cost + self.costs().filter(input.node.rows, 1);
+        let cost = input.node.cost + self.costs().filter(input.node.rows, super::operator_count::operator_count([e]));
         let info = if self.explains() { vec![format!("Filter: {}", self.show(e))] } else { Vec::new() };
         let below = input.node.clone();
         let node =
@@ -508,7 +508,7 @@ impl Planner<'_> {
             Some(e) => {
                 let sides = JoinSides { left: &left_rels, right: &right_rels };
                 let rows = (planned.rows * self.join_selectivity(std::slice::from_ref(&e), sides)).max(1.0);
-                let cost = planned.cost + costs.filter(planned.rows, 1);
+                let cost = planned.cost + costs.filter(planned.rows, super::operator_count::operator_count([&e]));
                 let filtered = self.filter(planned.planned, &e, rows)?;
                 Ok(FromPlan { planned: filtered, rows, cost, ..planned })
             }

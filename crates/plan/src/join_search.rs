@@ -14,6 +14,7 @@
 //!
 //! Must not know: how a join is built.
 
+use super::estimate::JoinSides;
 use super::finished_cost::PathCost;
 use super::join::{FromPlan, used_rels};
 use super::join_nodes::MergeKey;
@@ -25,6 +26,8 @@ use std::rc::Rc;
 
 /// So many items make at most a thousand sets, and some ten thousand pairs of them.
 const EXHAUSTIVE: usize = 10;
+/// With more items the cost of a join that is found quickly leaves out what costs more.
+const UNBOUNDED: usize = 4;
 /// With more items two joins are joined only if few conditions tie the items.
 const MOST_TIED: usize = 7;
 /// Of costs that differ by less the number of rows in the outermost loop decides, and then the statement's order.
@@ -70,7 +73,7 @@ pub(super) struct JoinPath {
     /// How many keys of the wanted order it has.
     pub presorted: usize,
     /// What merge joins compare that it is sorted by first, and in which direction.
-    leading: Option<(usize, bool)>,
+    pub(super) leading: Option<(usize, bool)>,
     /// The rows of the first table that is read.
     outermost: f64,
 }
@@ -115,12 +118,16 @@ pub(super) struct JoinSearch<'s, 'e> {
     pub equal: Vec<Vec<Expr>>,
     /// The equalities of each class of what is equal: one of them is enough for a join.
     alike: Vec<u128>,
+    /// By condition: the share of the pairs of rows that it leaves, of those that there may be a choice of.
+    shares: Vec<f64>,
     /// What merge joins may compare: expressions that conditions say are equal, and the items that these join.
-    merged: Vec<(Vec<Expr>, u64)>,
+    pub(super) merged: Vec<(Vec<Expr>, u64)>,
     sets: HashMap<u64, JoinSet>,
     pub(super) known: RefCell<HashMap<(u128, u64, Option<usize>), Rc<JoinFacts>>>,
     /// Pairs of sets without a condition between them may be joined.
     joins_all: bool,
+    /// What a join of all items costs that is known already: a part of it that costs more is of no use.
+    bound: f64,
 }
 
 /// The items with columns of these relations.
@@ -158,13 +165,16 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             needs,
             equal: Vec::new(),
             alike: Vec::new(),
+            shares: Vec::new(),
             merged: Vec::new(),
             sets: HashMap::new(),
             known: RefCell::default(),
             joins_all: false,
+            bound: f64::INFINITY,
         };
         search.equal = search.equal_expressions(|c| c.of.is_none()).into_iter().map(|(class, _)| class).collect();
         search.derive_equalities();
+        search.note_shares();
         search.merged = search.equal_expressions(|_| true);
         (search, left)
     }
@@ -235,6 +245,34 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             }
             self.alike.push(alike);
         }
+    }
+
+    /// Judges the equalities that stand for one another.
+    fn note_shares(&mut self) {
+        let alike = self.alike.iter().filter(|class| class.count_ones() > 1).fold(0, |all, class| all | class);
+        let share = |n: usize| {
+            let SearchCondition { condition, items, .. } = &self.conditions[n];
+            let left = items & items.wrapping_neg();
+            let (left, right) = (self.rels_of(left), self.rels_of(items & !left));
+            let sides = JoinSides { left: &left, right: &right };
+            self.planner.join_selectivity(std::slice::from_ref(condition), sides)
+        };
+        self.shares = (0..self.conditions.len()).map(|n| if alike & (1 << n) != 0 { share(n) } else { 1.0 }).collect();
+    }
+
+    /// Of equalities that say the same the one that leaves most pairs: where a value is frequent on the one side and the
+    /// other, the equality of these two knows of it, and one with a unique column does not.
+    fn most_telling(&self, of_class: u128) -> u128 {
+        let mut best: Option<usize> = None;
+        let mut left = of_class;
+        while left != 0 {
+            let n = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if best.is_none_or(|best| self.shares[n] * CLEARLY_LESS > self.shares[best]) {
+                best = Some(n);
+            }
+        }
+        best.map_or(0, |best| 1 << best)
     }
 
     /// `a = b`, by the operator of one of these conditions.
@@ -309,15 +347,17 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         let whole = (1u64 << all) - 1;
         for connected in [true, false] {
             self.joins_all = !connected;
-            self.sets.clear();
-            for item in (0..all).filter(|i| self.needs[*i] == 0) {
-                let set = self.single(item);
-                self.sets.insert(1 << item, set);
+            self.bound = f64::INFINITY;
+            self.begin_with_items();
+            if all > EXHAUSTIVE || all > UNBOUNDED && self.wanted.limit.is_infinite() {
+                self.greedy(whole)?;
             }
             if all <= EXHAUSTIVE {
-                self.exhaustive(whole)?
-            } else {
-                self.greedy(whole)?
+                if let Some(found) = self.sets.get(&whole) {
+                    self.bound = found.paths.iter().map(|p| self.finished(p)).fold(f64::INFINITY, f64::min);
+                    self.begin_with_items();
+                }
+                self.exhaustive(whole)?;
             }
             if let Some(found) = self.sets.get(&whole) {
                 let best = found.paths.iter().min_by(|a, b| self.finished(a).total_cmp(&self.finished(b))).cloned();
@@ -327,6 +367,14 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             }
         }
         Err(kilndb_base::Error::internal("no order to join the relations in"))
+    }
+
+    fn begin_with_items(&mut self) {
+        self.sets.clear();
+        for item in (0..self.items.len()).filter(|i| self.needs[*i] == 0) {
+            let set = self.single(item);
+            self.sets.insert(1 << item, set);
+        }
     }
 
     fn finished(&self, path: &JoinPath) -> f64 {
@@ -340,25 +388,29 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         for (n, plan) in plans.iter().enumerate() {
             let cost = PathCost { rows, first: plan.first, cost: plan.cost };
             let order = Rc::new(plan.order.clone());
-            let path = self.path(PathWay::Item { item, plan: n }, 1 << item, cost, order, rows);
-            self.keep(&mut set, path);
+            let leading = self.leading_of(&order, 1 << item);
+            let way = PathWay::Item { item, plan: n };
+            let presorted = self.presorted_of(&order);
+            self.keep(&mut set, JoinPath { way, set: 1 << item, cost, order, presorted, leading, outermost: rows });
         }
         set
     }
 
-    fn path(&self, way: PathWay, set: u64, cost: PathCost, order: Rc<RowOrder>, outermost: f64) -> JoinPath {
-        // In the end all equalities hold.
-        let presorted = match order.keys.is_empty() || self.wanted.order.is_empty() {
+    /// How many keys of the wanted order rows of this order have in the end, when all equalities hold.
+    fn presorted_of(&self, order: &RowOrder) -> usize {
+        match order.keys.is_empty() || self.wanted.order.is_empty() {
             true => order.presorted(self.wanted.order),
-            false => RowOrder::clone(&order).with_equal(&self.equal).presorted(self.wanted.order),
+            false => order.clone().with_equal(&self.equal).presorted(self.wanted.order),
+        }
+    }
+
+    /// What later merge joins compare that a set of this order is sorted by first.
+    fn leading_of(&self, order: &RowOrder, set: u64) -> Option<(usize, bool)> {
+        let first = order.keys.first()?;
+        let is_merged = |(class, items): &(Vec<Expr>, u64)| {
+            items & !set != 0 && first.expressions.iter().any(|e| has_same(class, e))
         };
-        let leading = order.keys.first().and_then(|first| {
-            let is_merged = |(class, items): &(Vec<Expr>, u64)| {
-                items & !set != 0 && first.expressions.iter().any(|e| has_same(class, e))
-            };
-            self.merged.iter().position(is_merged).map(|at| (at, first.descending))
-        });
-        JoinPath { way, set, cost, order, presorted, leading, outermost }
+        self.merged.iter().position(is_merged).map(|at| (at, first.descending))
     }
 
     /// Adds a path to those of a set, unless one of them is as good in everything.
@@ -397,7 +449,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
                 }
                 right = (right - 1) & set;
             }
-            if let Some(joined) = joined {
+            if let Some(joined) = joined.filter(|joined| !joined.paths.is_empty()) {
                 self.sets.insert(set, joined);
             }
         }
@@ -449,7 +501,7 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         // Of one class each side has equal values already: one equality says that those of both are equal.
         let found = self.alike.iter().fold(found, |found, class| {
             let of_class = found & class;
-            found & !of_class | of_class & of_class.wrapping_neg()
+            found & !of_class | self.most_telling(of_class)
         });
         let is_tied = found != 0 || right.count_ones() == 1 && self.needs[right.trailing_zeros() as usize] != 0;
         (is_tied || self.joins_all).then_some(found)
@@ -475,12 +527,21 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
         let joined = joined.get_or_insert_with(|| JoinSet { rows, paths: Vec::new() });
         let pair =
             JoinPair { left: &left_set.paths, right: &right_set.paths, item, kind, facts: &facts, rows: joined.rows };
+        let set = left | right;
+        let is_plain = self.wanted.order.is_empty() && self.wanted.limit.is_infinite();
         for way in self.ways(&pair) {
-            let JoinWay { left: l, right: r, method, order, cost } = way;
-            let outermost = l.outermost;
+            let JoinWay { left: l, right: r, method, order, leading, cost } = way;
+            if cost.cost > self.bound / CLEARLY_LESS {
+                continue;
+            }
+            // The order counts as long as there is something to be merged with.
+            let leading = leading.filter(|(class, _)| self.merged[*class].1 & !set != 0);
             // Most ways are worse than one that is there, and have no order that would count.
-            let is_worse = |known: &Rc<JoinPath>| known.cost.cost * 1.01 < cost.cost && known.cost.first <= cost.first;
-            if order.keys.is_empty() && joined.paths.iter().any(is_worse) {
+            let is_worse = |known: &Rc<JoinPath>| match is_plain {
+                true => (leading.is_none() || leading == known.leading) && known.cost.cost < cost.cost * CLEARLY_LESS,
+                false => order.keys.is_empty() && known.cost.cost * 1.01 < cost.cost && known.cost.first <= cost.first,
+            };
+            if joined.paths.iter().any(is_worse) {
                 continue;
             }
             // What the join makes equal its rows are sorted by too.
@@ -488,9 +549,9 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
                 true => Rc::new(RowOrder::clone(&order).with_equal(&facts.equal)),
                 false => order,
             };
+            let (presorted, outermost) = (self.presorted_of(&order), l.outermost);
             let way = PathWay::Join { left: l, right: r, method, kind, conditions };
-            let path = self.path(way, left | right, cost, order, outermost);
-            self.keep(joined, path);
+            self.keep(joined, JoinPath { way, set, cost, order, presorted, leading, outermost });
         }
         Ok(())
     }

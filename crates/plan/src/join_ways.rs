@@ -2,10 +2,11 @@
 //!
 //! Must not know: which sets are joined, and why.
 
-use super::estimate::JoinSides;
+use super::estimate::{JoinSides, MergeReach};
 use super::finished_cost::PathCost;
 use super::join_nodes::{HashCondition, MergeKey};
 use super::join_search::{JoinMethod, JoinPath, JoinSearch};
+use super::operator_count::operator_count;
 use super::row_order::{RowOrder, has_same};
 use super::scan::WantedRows;
 use super::*;
@@ -17,6 +18,9 @@ const FEWEST_CALLS: f64 = 2.0;
 const GROWN_ROWS: f64 = 64.0;
 /// A hash table of so many rows may not fit into memory.
 const MANY_ROWS: f64 = 100_000.0;
+/// The rows of joins of joins are estimated too low more often than too high, and a table that outgrows its memory costs more
+/// than a probe of each of its rows would have: the other side is hashed if it has not more than so many times the rows.
+const JOINS_GROW: f64 = 2.0;
 /// What a cache must save of the calls.
 const WORTHWHILE: f64 = 0.1;
 
@@ -29,6 +33,10 @@ pub(super) struct JoinFacts {
     keys: Option<HashCondition>,
     /// Those of `keys` that a merge join can compare.
     merged: Vec<(Expr, Expr)>,
+    /// How far a merge by each of `merged` reads into the left and the right side.
+    reach: Vec<[MergeReach; 2]>,
+    /// The class of equal expressions that each of `merged` is of.
+    classes: Vec<Option<usize>>,
     /// What the conditions say is equal.
     pub equal: Vec<Vec<Expr>>,
     conditions: usize,
@@ -69,11 +77,37 @@ pub(super) struct JoinPair<'p> {
     pub rows: f64,
 }
 
+impl JoinPair<'_> {
+    /// Which of the keys that a merge join can compare is the first of these.
+    fn first_key(&self, keys: &[MergeKey]) -> Option<usize> {
+        let is_first = |(l, r): &(Expr, Expr), first: &MergeKey| {
+            kilndb_bind::same(l, &first.sides.0) && kilndb_bind::same(r, &first.sides.1)
+        };
+        keys.first().and_then(|first| self.facts.merged.iter().position(|sides| is_first(sides, first)))
+    }
+
+    /// How far a merge by these keys reads into the left and the right side.
+    fn reach(&self, first: Option<usize>, descending: bool) -> (MergeReach, MergeReach) {
+        let known = first.and_then(|at| self.facts.reach.get(at).copied());
+        let [left, right] = match known {
+            Some(reach) if descending => reach.map(MergeReach::reversed),
+            reach => reach.unwrap_or([MergeReach::WHOLE; 2]),
+        };
+        // Rows without a partner are wanted all the same.
+        let keeps_left = matches!(self.kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti);
+        let keeps_right = matches!(self.kind, JoinKind::Right | JoinKind::Full);
+        let of = |reach, keeps: bool| if keeps { MergeReach::WHOLE } else { reach };
+        (of(left, keeps_left), of(right, keeps_right))
+    }
+}
+
 pub(super) struct JoinWay {
     pub left: Rc<JoinPath>,
     pub right: Rc<JoinPath>,
     pub method: JoinMethod,
     pub order: Rc<RowOrder>,
+    /// What merge joins compare that it is sorted by first, and in which direction.
+    pub leading: Option<(usize, bool)>,
     pub cost: PathCost,
 }
 
@@ -114,6 +148,9 @@ impl JoinSearch<'_, '_> {
         };
         let merged: Vec<(Expr, Expr)> = keys.iter().flat_map(|k| &k.keys).filter(is_merged).cloned().collect();
         let equal = merged.iter().map(|(l, r)| vec![l.clone(), r.clone()]).collect();
+        let class_of = |(l, _): &(Expr, Expr)| self.merged.iter().position(|(class, _)| has_same(class, l));
+        let classes = merged.iter().map(class_of).collect();
+        let reach = merged.iter().map(|(l, r)| self.planner.merge_reach(l, r)).collect();
         let right_rows = item.and_then(|i| self.items[i].plans.first()).map_or(1.0, |p| p.rows);
         let kind = item.map_or(JoinKind::Inner, |i| self.items[i].kind);
         let matched = match kind {
@@ -125,6 +162,8 @@ impl JoinSearch<'_, '_> {
             matched,
             keys,
             merged,
+            reach,
+            classes,
             equal,
             conditions: list.len(),
             probe: match item {
@@ -200,6 +239,7 @@ impl JoinSearch<'_, '_> {
             right: right.clone(),
             method,
             order: if keeps_order { left.order.clone() } else { Rc::default() },
+            leading: left.leading.filter(|_| keeps_order),
             cost: PathCost { rows: pair.rows, first: left.cost.first + first, cost: left.cost.cost + cost },
         }
     }
@@ -238,10 +278,11 @@ impl JoinSearch<'_, '_> {
         let Some(condition) = &pair.facts.keys else { return };
         let (costs, settings) = (self.planner.costs(), self.planner.catalog.planner_settings());
         let (probe, build) = if flipped { (right, left) } else { (left, right) };
-        let hashed = costs.hash_join(probe.cost.rows, build.cost.rows, pair.rows, condition.keys.len());
-        let residual = costs.filter(pair.rows, condition.residual.len());
+        let built = build.cost.rows * if build.set.count_ones() > 2 { JOINS_GROW } else { 1.0 };
+        let hashed = costs.hash_join(probe.cost.rows, built, pair.rows, condition.keys.len());
+        let residual = costs.filter(pair.rows, operator_count(&condition.residual));
         let penalty = settings.penalty(settings.hashjoin);
-        let table = costs.hash_join(0.0, build.cost.rows, 0.0, condition.keys.len());
+        let table = costs.hash_join(0.0, built, 0.0, condition.keys.len());
         // The unmatched rows of the table come last.
         let keeps_order = !(flipped && pair.kind == JoinKind::Left) && pair.kind != JoinKind::Full;
         ways.push(JoinWay {
@@ -249,6 +290,7 @@ impl JoinSearch<'_, '_> {
             right: right.clone(),
             method: JoinMethod::Hash { flipped },
             order: if keeps_order { probe.order.clone() } else { Rc::default() },
+            leading: probe.leading.filter(|_| keeps_order),
             cost: PathCost {
                 rows: pair.rows,
                 first: probe.cost.first + build.cost.cost + table + penalty,
@@ -316,20 +358,27 @@ impl JoinSearch<'_, '_> {
         let (by_left, by_right) = (sort_keys(&keys, |k| &k.sides.0), sort_keys(&keys, |k| &k.sides.1));
         let sorted =
             |path: &JoinPath, keys: &[SortKey]| self.planner.sorted_cost(keys, path.cost, path.order.presorted(keys));
-        let (l, r) = (sorted(left, &by_left), sorted(right, &by_right));
+        let first_key = pair.first_key(&keys);
+        let descending = keys.first().is_some_and(|k| k.descending);
+        let (of_left, of_right) = pair.reach(first_key, descending);
+        let l = sorted(left, &by_left).part(of_left.start, of_left.end);
+        let r = sorted(right, &by_right).part(of_right.start, of_right.end);
         let merged = costs.merge_join(l.rows, r.rows, pair.rows, keys.len());
-        let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()));
+        let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()) as f64);
         let penalty = settings.penalty(settings.mergejoin);
-        let order = match pair.kind {
-            JoinKind::Full | JoinKind::Right => Rc::default(),
-            _ if left.order.gives(&by_left) => left.order.clone(),
-            _ => Rc::new(RowOrder::of_keys(&by_left)),
+        let keeps_order = !matches!(pair.kind, JoinKind::Full | JoinKind::Right);
+        let class = first_key.and_then(|at| pair.facts.classes.get(at).copied().flatten());
+        let order = match keeps_order {
+            false => Rc::default(),
+            true if left.order.gives(&by_left) => left.order.clone(),
+            true => Rc::new(RowOrder::of_keys(&by_left)),
         };
         ways.push(JoinWay {
             left: left.clone(),
             right: right.clone(),
             method: JoinMethod::Merge { keys },
             order,
+            leading: class.filter(|_| keeps_order).map(|class| (class, descending)),
             cost: PathCost {
                 rows: pair.rows,
                 first: l.first + r.first + penalty,

@@ -38,6 +38,7 @@ mod merge;
 mod minmax;
 pub mod node;
 mod one_time;
+mod operator_count;
 mod outer_join;
 pub mod partition;
 mod partitionwise;

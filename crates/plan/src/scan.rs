@@ -5,6 +5,7 @@ use super::bitmap::{BitmapPath, Conditions};
 use super::cost::{TableSize, TreeSearch};
 use super::expression::CExpr;
 use super::finished_cost::PathCost;
+use super::operator_count::operator_count;
 use super::row_order::RowOrder;
 use super::*;
 use kilndb_base::Error;
@@ -179,10 +180,11 @@ impl Planner<'_> {
             return Ok(ChosenAccess { path: AccessPath::Tid { tids, used }, estimate, implied: Vec::new() });
         }
         let unsorted = |cost| self.finished_cost(wanted, PathCost { rows, first: 0.0, cost }, 0);
-        let of_seq_scan = |size| unsorted(costs.seq_scan(size, preds.len())) + settings.penalty(settings.seqscan);
+        let operators = operator_count(preds);
+        let of_seq_scan = |size| unsorted(costs.seq_scan(size, operators)) + settings.penalty(settings.seqscan);
         let (mut best_cost, grown_cost) = (of_seq_scan(size), of_seq_scan(size.grown()));
         let cost =
-            self.cost_of_share(wanted, costs.seq_scan(size, preds.len()), rows) + settings.penalty(settings.seqscan);
+            self.cost_of_share(wanted, costs.seq_scan(size, operators), rows) + settings.penalty(settings.seqscan);
         let estimate = Estimate { rows, cost };
         let mut best = ChosenAccess { path: AccessPath::Seq, estimate, implied: Vec::new() };
         let implied = if table.indexes.is_empty() { Vec::new() } else { super::implied::implied(self, preds)? };
@@ -192,7 +194,7 @@ impl Planner<'_> {
         for index in &table.indexes {
             let Some(path) = self.index_path(rel, table, index, all, preds, wanted)? else { continue };
             let search = self.tree_search(rel, table, index, &path.conditions, all, size)?;
-            let search = TreeSearch { filters: all.len() - path.conditions.used.len(), ..search };
+            let search = TreeSearch { filters: path.conditions.operators_left(all), ..search };
             let whole = costs.index_scan(size, search);
             let is_ordered = path.presorted > 0;
             let own = PathCost { rows, first: 0.0, cost: whole };
@@ -220,7 +222,7 @@ impl Planner<'_> {
             let conditions = Conditions { preds, selectivities: &selectivities };
             if let Some(path) = self.bitmap_path(rel, table, conditions, all, size)? {
                 // All conditions are judged for each row.
-                let filters = costs.filter(path.rows, preds.len());
+                let filters = costs.filter(path.rows, operators);
                 let own = path.compared_cost(size.pages, wanted.limit.is_finite()) + filters;
                 // A bitmap is complete before its first row.
                 let cost = self.finished_cost(wanted, PathCost { rows, first: own, cost: own }, 0)
@@ -266,7 +268,7 @@ impl Planner<'_> {
             // Of a table that may grow all rows are not taken for few.
             let size = if path.conditions.has_conditions() { size } else { size.grown() };
             let search = self.tree_search(rel, table, index, &path.conditions, preds, size)?;
-            let search = TreeSearch { filters: preds.len().saturating_sub(path.conditions.used.len()), ..search };
+            let search = TreeSearch { filters: path.conditions.operators_left(preds), ..search };
             let cost = costs.index_scan(size, search) + settings.penalty(settings.indexscan);
             let is_better = |(known, least): &(IndexPath, f64)| {
                 path.presorted > known.presorted || path.presorted == known.presorted && cost < *least
@@ -364,7 +366,7 @@ impl Planner<'_> {
                 .map_or(0.0, |s| s.correlation)
         });
         let correlation = if index.keys.len() > 1 { of_first * 0.75 } else { of_first };
-        Ok(TreeSearch { entries: entries.max(1.0), ranges: ranges.max(1.0), index_pages, correlation, filters: 0 })
+        Ok(TreeSearch { entries: entries.max(1.0), ranges: ranges.max(1.0), index_pages, correlation, filters: 0.0 })
     }
 
     fn build_access(

@@ -61,6 +61,12 @@ impl IndexMatch {
         !self.equal.is_empty() || !self.points.is_empty() || !self.bounds.is_empty() || self.not_null
     }
 
+    /// The operators of those conditions that the index does not answer.
+    pub fn operators_left(&self, conditions: &[Expr]) -> f64 {
+        let left = conditions.iter().enumerate().filter(|(at, _)| !self.used.contains(at)).map(|(_, e)| e);
+        crate::operator_count::operator_count(left)
+    }
+
     /// How many leading columns have one value each: entries are sorted by the columns after these.
     pub fn fixed_columns(&self) -> usize {
         self.equal.len()

@@ -44,6 +44,26 @@ impl Planner<'_> {
         keyed.reduce(f64::max)
     }
 
+    /// The share of all pairs of rows whose values are equal, if it is known how frequent common values are.
+    pub(super) fn skewed_pairs(&self, l: &Variable, r: &Variable) -> Option<f64> {
+        self.picked_share(l, r).or_else(|| self.picked_share(r, l)).or_else(|| common_pairs(l, r))
+    }
+
+    /// The share of rows whose `value` is that of a unique `key`, of whose relation conditions leave a part. Somebody has
+    /// picked that part: one of its keys is taken for as frequent as that of an average row, and not for as frequent as
+    /// the average key.
+    fn picked_share(&self, key: &Variable, value: &Variable) -> Option<f64> {
+        let column = key.column.filter(|_| key.is_unique && !value.is_unique)?;
+        let (rows, total_rows) = {
+            let relations = self.relations.borrow();
+            let facts = relations.get(&column.rel)?;
+            (facts.rows.max(1.0), facts.total_rows)
+        };
+        let of_row = frequency_of_rows(value).filter(|_| rows < total_rows)?;
+        let average = average_pairs(key, value);
+        Some((((rows - 1.0) * average + of_row.max(average)) / rows).min(1.0))
+    }
+
     /// The two sides of an equality between the sides of a join, the left one's first.
     fn equal_sides<'e>(&self, e: &'e Expr, sides: JoinSides<'_>) -> Option<(&'e Expr, &'e Expr)> {
         let ExprKind::Func(f) = &e.kind else { return None };
@@ -77,7 +97,8 @@ impl Planner<'_> {
             _ => {}
         }
         if let Some((l, r)) = self.equal_sides(e, sides) {
-            return equal_pairs(&self.variable(l), &self.variable(r));
+            let (l, r) = (self.variable(l), self.variable(r));
+            return self.skewed_pairs(&l, &r).unwrap_or_else(|| average_pairs(&l, &r));
         }
         // A condition on one of the relations alone.
         let mut used = Vec::new();
@@ -130,15 +151,27 @@ impl Planner<'_> {
     }
 }
 
-/// The share of all pairs of rows whose values are equal.
-fn equal_pairs(l: &Variable, r: &Variable) -> f64 {
+/// How frequent the value of a row is on average, and not the average value.
+fn frequency_of_rows(value: &Variable) -> Option<f64> {
+    let s = value.statistics.as_ref().filter(|s| !s.common.is_empty())?;
+    let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).max(0.0);
+    let others = (value.distinct() - s.common.len() as f64).max(1.0);
+    Some(s.frequencies.iter().map(|f| f * f).sum::<f64>() + rest * rest / others)
+}
+
+/// The share of all pairs of rows whose values are equal, if each value is as frequent as any other.
+fn average_pairs(l: &Variable, r: &Variable) -> f64 {
+    (1.0 - l.null_fraction()) * (1.0 - r.null_fraction()) / l.distinct().max(r.distinct())
+}
+
+/// The share of all pairs of rows whose values are equal; None: the common values of one side are not known.
+fn common_pairs(l: &Variable, r: &Variable) -> Option<f64> {
+    let (a, b) = (l.statistics.as_ref()?, r.statistics.as_ref()?);
+    if a.common.is_empty() || b.common.is_empty() {
+        return None;
+    }
     let (not_null_l, not_null_r) = (1.0 - l.null_fraction(), 1.0 - r.null_fraction());
     let (distinct_l, distinct_r) = (l.distinct(), r.distinct());
-    let plain = not_null_l * not_null_r / distinct_l.max(distinct_r);
-    let (Some(a), Some(b)) = (&l.statistics, &r.statistics) else { return plain };
-    if a.common.is_empty() || b.common.is_empty() {
-        return plain;
-    }
     // Of common values the pairs are known; what is left is spread over the other distinct values.
     let mut sorted: Vec<usize> = (0..b.common.len()).collect();
     sorted.sort_by(|x, y| compare(r.ty, &b.common[*x], &b.common[*y]));
@@ -171,7 +204,7 @@ fn equal_pairs(l: &Variable, r: &Variable) -> f64 {
     };
     let of_left = among(unmatched_l, other_l, (distinct_r, b.common.len()), (unmatched_r, other_r));
     let of_right = among(unmatched_r, other_r, (distinct_l, a.common.len()), (unmatched_l, other_l));
-    of_left.min(of_right).clamp(0.0, 1.0)
+    Some(of_left.min(of_right).clamp(0.0, 1.0))
 }
 
 /// The share of the left side's rows whose value is there on the right side.
@@ -222,12 +255,19 @@ mod tests {
 
     #[test]
     fn common_values_meet() {
-        assert_eq!(equal_pairs(&variable(1000.0, &[]), &variable(10.0, &[])), 0.001);
+        assert_eq!(average_pairs(&variable(1000.0, &[]), &variable(10.0, &[])), 0.001);
         // Half of one side and a tenth of the other side are the same value.
-        let skewed = equal_pairs(&variable(1000.0, &[(1, 0.5)]), &variable(1000.0, &[(1, 0.1)]));
+        let skewed = common_pairs(&variable(1000.0, &[(1, 0.5)]), &variable(1000.0, &[(1, 0.1)])).unwrap();
         assert!(skewed > 0.05 && skewed < 0.051, "{skewed}");
-        let apart = equal_pairs(&variable(1000.0, &[(1, 0.5)]), &variable(1000.0, &[(2, 0.5)]));
+        let apart = common_pairs(&variable(1000.0, &[(1, 0.5)]), &variable(1000.0, &[(2, 0.5)])).unwrap();
         assert!(apart < 0.001, "{apart}");
+    }
+
+    #[test]
+    fn a_value_that_is_picked_is_as_frequent_as_that_of_a_row() {
+        let frequency = frequency_of_rows(&variable(101.0, &[(1, 0.5)])).expect("a common value is known");
+        assert!((frequency - (0.25 + 0.25 / 100.0)).abs() < 1e-9, "{frequency}");
+        assert_eq!(frequency_of_rows(&variable(1000.0, &[])), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod extended;
 mod functions;
 mod groups;
 mod join;
+mod merge_reach;
 mod ordering;
 mod ranges;
 mod restriction;
@@ -24,6 +25,7 @@ pub(crate) use join::JoinSides;
 use kilndb_catalog::column_statistics::ColumnStatistics;
 use kilndb_catalog::{Index, Table};
 use kilndb_types::{Datum, oids};
+pub(crate) use merge_reach::MergeReach;
 
 /// The number of distinct values of which nothing is known.
 const DISTINCT_DEFAULT: f64 = 200.0;

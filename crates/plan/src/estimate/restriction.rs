@@ -18,8 +18,8 @@ const ELEMENTS: f64 = 10.0;
 const BOUNDS_FOR_PATTERN: usize = 10;
 
 /// Btree strategies.
-const LESS: u8 = 1;
-const LESS_OR_EQUAL: u8 = 2;
+pub(super) const LESS: u8 = 1;
+pub(super) const LESS_OR_EQUAL: u8 = 2;
 pub(super) const EQUAL: u8 = 3;
 const GREATER_OR_EQUAL: u8 = 4;
 
@@ -183,8 +183,7 @@ impl Planner<'_> {
         if let Some(c) = self.variable_comparison(rel, e) {
             let variable = self.variable(c.variable);
             if c.strategy == EQUAL {
-                let value = self.value_of(c.value, variable.has_outstanding_values());
-                return self.equal_to(&variable, value.as_ref());
+                return self.equal_to_expression(&variable, c.value);
             }
             let value = self.value_of(c.value, variable.has_histogram());
             return less_or_greater(&variable, c.strategy, value.as_ref());
@@ -221,8 +220,20 @@ impl Planner<'_> {
             _ => return None,
         };
         let variable = self.variable(column);
-        let value = self.value_of(value, variable.has_outstanding_values());
-        Some(self.equal_to(&variable, value.as_ref()))
+        Some(self.equal_to_expression(&variable, value))
+    }
+
+    /// The share of the rows with the value of an expression, which may be a column of another relation.
+    fn equal_to_expression(&self, variable: &Variable, e: &Expr) -> f64 {
+        let value = self.value_of(e, variable.has_outstanding_values());
+        let average = self.equal_to(variable, value.as_ref());
+        match &access::strip(e).kind {
+            ExprKind::Column(column) => {
+                let other = self.column_variable(*column, e.ty);
+                self.skewed_pairs(variable, &other).map_or(average, |skewed| skewed.max(average))
+            }
+            _ => average,
+        }
     }
 
     /// The share of the rows with a value; None: with a value that is not known yet.
@@ -379,7 +390,7 @@ fn default_of(name: &str, is_operator: bool) -> f64 {
 }
 
 /// The share of the rows whose value is less (strategies 1 and 2) or greater (4 and 5) than a value.
-fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&Datum>) -> f64 {
+pub(super) fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&Datum>) -> f64 {
     let (Some(s), Some(value)) = (&variable.statistics, value) else { return INEQUALITY };
     if value.is_null() {
         return 0.0;

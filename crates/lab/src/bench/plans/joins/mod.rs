@@ -42,8 +42,8 @@ impl JoinTotals {
         self.nodes.add(figures.nodes);
         self.total_ms += figures.chosen_ms;
         self.planning_ms += figures.planning_ms;
-        self.worth += usize::from(figures.is_worth());
-        self.well_chosen += usize::from(figures.is_worth() && figures.ratio() <= WELL_CHOSEN);
+        self.worth += usize::from(figures.is_worth);
+        self.well_chosen += usize::from(figures.is_worth && figures.ratio() <= WELL_CHOSEN);
     }
 
     fn well_chosen_percent(&self) -> f64 {
@@ -52,7 +52,7 @@ impl JoinTotals {
 
     fn line(&self, name: &str) -> String {
         format!(
-            "{name}: {:.1} s, and {:.1} s of planning; {:.1} % of {} nodes within {NEAR} times of the truth; {:.1} % of {} queries over {WORTH_MS} ms \
+            "{name}: {:.1} s, of which {:.1} s are planning; {:.1} % of {} nodes within {NEAR} times of the truth; {:.1} % of {} queries over {WORTH_MS} ms \
              within {WELL_CHOSEN} times of the best plan",
             self.total_ms / 1e3,
             self.planning_ms / 1e3,
@@ -83,7 +83,7 @@ fn run_alone(sides: [&ComparedServer; 2], films: u32) -> Result<Vec<String>, Str
     }
     println!("\n### Joins, {films} films\n");
     println!(
-        "| | {0}, ms | planning | best | near / nodes | {1}, ms | planning | best | near / nodes | best of {1} without |",
+        "| | {0}, ms | of it planning | best | near / nodes | {1}, ms | of it planning | best | near / nodes | best of {1} without |",
         names[0], names[1]
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---|");
@@ -125,7 +125,7 @@ fn measure_both(sides: [&ComparedServer; 2], query: &PlanQuery) -> Result<[JoinF
 
 fn line(name: &str, figures: &[JoinFigures; 2]) -> String {
     let of = |f: &JoinFigures| {
-        let best = if f.is_worth() { format!("{:.1}", f.best_ms) } else { String::new() };
+        let best = if f.is_worth { format!("{:.1}", f.best_ms) } else { String::new() };
         format!("{:.1} | {:.1} | {best} | {} / {}", f.chosen_ms, f.planning_ms, f.nodes.near, f.nodes.nodes)
     };
     format!("| {name} | {} | {} | {} |", of(&figures[0]), of(&figures[1]), figures[1].best_without.join(", "))
@@ -156,7 +156,7 @@ mod tests {
     /// So few films that ANALYZE reads every row: estimates are the same each time.
     const FEW_FILMS: u32 = 1_000;
     /// The share of near estimates that has been reached. It may rise.
-    const NEAR_PERCENT: f64 = 70.0;
+    const NEAR_PERCENT: f64 = 80.0;
 
     #[test]
     fn there_are_the_queries_of_33_families() {
