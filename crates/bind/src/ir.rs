@@ -122,6 +122,22 @@ pub enum SqlValue {
     CurrentCatalog,
     CurrentSchema,
 }
+impl SqlValue {
+    /// The word that stands for the value in SQL.
+    pub fn keyword(self) -> &'static str {
+        match self {
+            SqlValue::CurrentDate => "CURRENT_DATE",
+            SqlValue::CurrentTime => "CURRENT_TIME",
+            SqlValue::CurrentTimestamp => "CURRENT_TIMESTAMP",
+            SqlValue::LocalTime => "LOCALTIME",
+            SqlValue::LocalTimestamp => "LOCALTIMESTAMP",
+            SqlValue::CurrentUser => "CURRENT_USER",
+            SqlValue::SessionUser => "SESSION_USER",
+            SqlValue::CurrentCatalog => "CURRENT_CATALOG",
+            SqlValue::CurrentSchema => "CURRENT_SCHEMA",
+        }
+    }
+}
 
 #[derive(Clone, Debug)]
 pub struct Subscript {

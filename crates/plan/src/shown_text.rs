@@ -207,7 +207,7 @@ impl ExpressionText<'_> {
             ExprKind::SubLink(s) => self.sublink(s),
             ExprKind::Case { arg, whens, otherwise } => self.case(arg.as_deref(), whens, otherwise.as_deref()),
             ExprKind::BoolTest { arg, test } => format!("({} IS {})", sub(arg), test_name(*test)),
-            ExprKind::SqlValue(value) => sql_value_name(*value).into(),
+            ExprKind::SqlValue(value) => value.keyword().into(),
             ExprKind::Agg(a) => format!("{}({})", a.name, if a.star { "*".into() } else { list(&a.args) }),
             _ => "(…)".into(),
         }
@@ -247,20 +247,6 @@ impl ExpressionText<'_> {
             }
             _ => format!("({name})"),
         }
-    }
-}
-
-fn sql_value_name(value: SqlValue) -> &'static str {
-    match value {
-        SqlValue::CurrentDate => "CURRENT_DATE",
-        SqlValue::CurrentTime => "CURRENT_TIME",
-        SqlValue::CurrentTimestamp => "CURRENT_TIMESTAMP",
-        SqlValue::LocalTime => "LOCALTIME",
-        SqlValue::LocalTimestamp => "LOCALTIMESTAMP",
-        SqlValue::CurrentUser => "CURRENT_USER",
-        SqlValue::SessionUser => "SESSION_USER",
-        SqlValue::CurrentCatalog => "CURRENT_CATALOG",
-        SqlValue::CurrentSchema => "CURRENT_SCHEMA",
     }
 }
 

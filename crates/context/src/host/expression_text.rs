@@ -318,17 +318,7 @@ impl Printer<'_> {
                 Some(self.wrap(format!("{left} {name} {word} ({})", self.operand(right, e)?)))
             }
             ExprKind::SqlValue(v) => {
-                let word = match v {
-                    SqlValue::CurrentDate => "CURRENT_DATE",
-                    SqlValue::CurrentTime => "CURRENT_TIME",
-                    SqlValue::CurrentTimestamp => "CURRENT_TIMESTAMP",
-                    SqlValue::LocalTime => "LOCALTIME",
-                    SqlValue::LocalTimestamp => "LOCALTIMESTAMP",
-                    SqlValue::CurrentUser => "CURRENT_USER",
-                    SqlValue::SessionUser => "SESSION_USER",
-                    SqlValue::CurrentCatalog => "CURRENT_CATALOG",
-                    SqlValue::CurrentSchema => "CURRENT_SCHEMA",
-                };
+                let word = v.keyword();
                 Some(if e.typmod >= 0 { format!("{word}({})", e.typmod) } else { word.to_string() })
             }
             ExprKind::Collate { arg, name } => {

@@ -243,14 +243,7 @@ mod tests {
     fn variable(distinct: f64, common: &[(i32, f64)]) -> Variable {
         let (common, frequencies) = common.iter().map(|(v, f)| (Datum::Int4(*v), *f)).unzip();
         let statistics = ColumnStatistics { distinct, common, frequencies, ..Default::default() };
-        Variable {
-            ty: oids::INT4,
-            column: None,
-            statistics: Some(Arc::new(statistics)),
-            total_rows: 1e6,
-            is_unique: false,
-            most_distinct: f64::INFINITY,
-        }
+        Variable::with_statistics(statistics)
     }
 
     #[test]

@@ -70,14 +70,7 @@ mod tests {
     fn variable(bounds: &[i32], null_fraction: f64) -> Variable {
         let histogram = bounds.iter().map(|n| Datum::Int4(*n)).collect();
         let statistics = ColumnStatistics { null_fraction, histogram, distinct: -1.0, ..Default::default() };
-        Variable {
-            ty: oids::INT4,
-            column: None,
-            statistics: Some(Arc::new(statistics)),
-            total_rows: 1e6,
-            is_unique: false,
-            most_distinct: f64::INFINITY,
-        }
+        Variable::with_statistics(statistics)
     }
 
     #[test]

@@ -58,6 +58,18 @@ pub(crate) struct Variable {
 }
 
 impl Variable {
+    /// An int4 expression of a million rows with these statistics.
+    #[cfg(test)]
+    fn with_statistics(statistics: ColumnStatistics) -> Variable {
+        Variable {
+            ty: oids::INT4,
+            column: None,
+            statistics: Some(Arc::new(statistics)),
+            total_rows: 1e6,
+            is_unique: false,
+            most_distinct: f64::INFINITY,
+        }
+    }
     pub fn null_fraction(&self) -> f64 {
         self.statistics.as_ref().map_or(0.0, |s| s.null_fraction.clamp(0.0, 1.0))
     }
