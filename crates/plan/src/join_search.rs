@@ -352,21 +352,26 @@ impl<'s, 'e> JoinSearch<'s, 'e> {
             if all > EXHAUSTIVE || all > UNBOUNDED && self.wanted.limit.is_infinite() {
                 self.greedy(whole)?;
             }
+            let mut best = self.best_of(whole);
             if all <= EXHAUSTIVE {
-                if let Some(found) = self.sets.get(&whole) {
-                    self.bound = found.paths.iter().map(|p| self.finished(p)).fold(f64::INFINITY, f64::min);
+                if let Some(found) = &best {
+                    self.bound = self.finished(found);
                     self.begin_with_items();
                 }
                 self.exhaustive(whole)?;
+                // What is as dear as the bound may have been left out with what is dearer.
+                best = self.best_of(whole).or(best);
             }
-            if let Some(found) = self.sets.get(&whole) {
-                let best = found.paths.iter().min_by(|a, b| self.finished(a).total_cmp(&self.finished(b))).cloned();
-                if let Some(best) = best {
-                    return Ok((self, best));
-                }
+            if let Some(best) = best {
+                return Ok((self, best));
             }
         }
         Err(kilndb_base::Error::internal("no order to join the relations in"))
+    }
+
+    fn best_of(&self, set: u64) -> Option<Rc<JoinPath>> {
+        let paths = &self.sets.get(&set)?.paths;
+        paths.iter().min_by(|a, b| self.finished(a).total_cmp(&self.finished(b))).cloned()
     }
 
     fn begin_with_items(&mut self) {

@@ -28,7 +28,6 @@ mod runtime;
 mod sender;
 mod serve;
 mod shared;
-mod short_load;
 mod signals;
 mod statement_stack;
 mod supervisor;

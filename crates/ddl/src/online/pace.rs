@@ -2,8 +2,9 @@
 //!
 //! A session that computes gives way after each time slice, but it has a whole slice whenever its turn comes, and a
 //! transaction of others takes a fraction of one: beside 28 clients it had most of its processor.
-//! Others have something to do if giving way to them takes time, or if one of them has committed meanwhile: while all of
-//! them wait for the log, the processor is free, but what a change writes then is what they wait for next.
+//! Others have something to do if giving way to them takes time, and beside copying also if one of them has committed
+//! meanwhile: while all of them wait for the log, the processor is free, but what a change writes then is what they wait
+//! for next. What follows changes uses that time, since it must be faster than those who make them.
 
 use crate::client::{Runtime, SessionControl};
 use kilndb_base::env::process_monotonic_nanos;
@@ -19,16 +20,24 @@ const WORK_NANOS: u64 = 2_500_000;
 const STEPS_PER_LOOK: u32 = 32;
 /// Others want the processor if giving way to them has taken at least such a part of the work's time.
 const BUSY_PART: u64 = 8;
-/// Copying and building pause for so many times as long as they have worked; following changes, which must be faster
-/// than writers, for as long.
-pub(crate) const COPYING: u64 = 3;
-pub(crate) const FOLLOWING: u64 = 1;
+
+/// How far a change gives way.
+pub(crate) struct Pace {
+    /// How many times as long as it has worked it pauses.
+    pause: u64,
+    /// It pauses for those who commit, too.
+    heeds_commits: bool,
+}
+
+/// Copying and building.
+pub(crate) const COPYING: Pace = Pace { pause: 3, heeds_commits: true };
+/// Following changes.
+pub(crate) const FOLLOWING: Pace = Pace { pause: 1, heeds_commits: false };
 
 pub(crate) struct PacedRuntime<'a> {
     runtime: &'a dyn Runtime,
     engine: Arc<Engine>,
-    /// How many times as long as it has worked it pauses.
-    pause: u64,
+    pace: Pace,
     resumed_nanos: Cell<u64>,
     /// How long it has worked, and others have had the processor meanwhile, since the last pause.
     worked_nanos: Cell<u64>,
@@ -39,11 +48,11 @@ pub(crate) struct PacedRuntime<'a> {
 }
 
 impl<'a> PacedRuntime<'a> {
-    pub fn new(runtime: &'a dyn Runtime, engine: &Arc<Engine>, pause: u64) -> PacedRuntime<'a> {
+    pub fn new(runtime: &'a dyn Runtime, engine: &Arc<Engine>, pace: Pace) -> PacedRuntime<'a> {
         PacedRuntime {
             runtime,
             engine: engine.clone(),
-            pause,
+            pace,
             resumed_nanos: Cell::new(process_monotonic_nanos()),
             worked_nanos: Cell::new(0),
             given_nanos: Cell::new(0),
@@ -67,9 +76,9 @@ impl<'a> PacedRuntime<'a> {
         self.worked_nanos.set(0);
         self.given_nanos.set(0);
         let csn = self.engine.last_csn();
-        let has_others_commit = self.last_csn.replace(csn) != csn;
+        let has_others_commit = self.last_csn.replace(csn) != csn && self.pace.heeds_commits;
         if has_others_commit || given >= worked / BUSY_PART {
-            let until = after + (worked * self.pause).saturating_sub(given);
+            let until = after + (worked * self.pace.pause).saturating_sub(given);
             while process_monotonic_nanos() < until {
                 self.runtime.park(Some(until))?;
             }
