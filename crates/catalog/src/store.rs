@@ -182,6 +182,10 @@ impl CatalogWriter<'_> {
     }
 
     fn store_many(&mut self, shape: &SystemTableLayout, rows: &[Vec<Datum>]) -> Result<()> {
+        // A transaction that makes temporary objects alone has nothing to write here.
+        if rows.is_empty() {
+            return Ok(());
+        }
         let (mut batch, mut bytes, mut rids) = (RowBatch::default(), Vec::new(), Vec::new());
         for row in rows {
             bytes.clear();

@@ -462,8 +462,7 @@ impl Definitions<'_> {
             _ => RelationId(0),
         };
         let owner = self.context().identity.current_role;
-        let storages =
-            new.columns.iter().map(|c| self.type_storage(c.type_oid, runtime)).collect::<Result<Vec<_>>>()?;
+        let storages = self.column_storages(&new.columns, runtime)?;
         self.write_catalog(runtime, |w| {
             let mut class = vec![
                 ("oid", Datum::Oid(oid)),

@@ -236,7 +236,7 @@ impl Definitions<'_> {
         };
         let owner = self.context().identity.current_role;
         let columns = self.index_columns(table, new, runtime)?;
-        let storages = columns.iter().map(|c| self.type_storage(c.type_oid, runtime)).collect::<Result<Vec<_>>>()?;
+        let storages = self.column_storages(&columns, runtime)?;
         let expressions: Vec<&str> = new.keys.iter().filter_map(|k| k.expression_sql.as_deref()).collect();
         let all: Vec<Datum> =
             new.keys.iter().map(|k| k.attnum).chain(new.include.iter().copied()).map(Datum::Int2).collect();

@@ -4,6 +4,7 @@
 
 use super::Definitions;
 use super::alter_table::column_of;
+use super::create_table::NewColumn;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
@@ -25,13 +26,24 @@ pub(super) fn index_named<'t>(table: &'t Table, name: &str) -> Result<&'t Arc<In
     })
 }
 
+fn type_storage_in(catalog: &dyn CatalogView, ty: Oid) -> Result<(i16, u8)> {
+    let info = catalog.type_by_oid(ty)?;
+    let info = info.ok_or_else(|| Error::internal(format!("cache lookup failed for type {ty}")))?;
+    Ok((info.len, info.storage))
+}
+
 impl Definitions<'_> {
     /// How values of a type are stored: bytes (negative: they differ), and PostgreSQL's letter of the strategy for
     /// large ones.
     pub(super) fn type_storage(&mut self, ty: Oid, runtime: &dyn Runtime) -> Result<(i16, u8)> {
-        let info = self.context_mut().with_catalog(runtime, |host| host.reader.type_by_oid(ty))?;
-        let info = info.ok_or_else(|| Error::internal(format!("cache lookup failed for type {ty}")))?;
-        Ok((info.len, info.storage))
+        self.context_mut().with_catalog(runtime, |host| type_storage_in(&host.reader, ty))
+    }
+
+    /// The same of each column's type.
+    pub(super) fn column_storages(&mut self, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<Vec<(i16, u8)>> {
+        self.context_mut().with_catalog(runtime, |host| {
+            columns.iter().map(|column| type_storage_in(&host.reader, column.type_oid)).collect()
+        })
     }
 
     pub(super) fn set_column_storage(

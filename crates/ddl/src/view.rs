@@ -171,7 +171,7 @@ impl Definitions<'_> {
             }
         }
         let added = &columns[view.columns.len()..];
-        let storages = added.iter().map(|c| self.type_storage(c.type_oid, runtime)).collect::<Result<Vec<_>>>()?;
+        let storages = self.column_storages(added, runtime)?;
         self.write_catalog(runtime, |w| {
             super::create_table::insert_attributes(w, oid, view.columns.len() as i16 + 1, added, &storages)
         })?;

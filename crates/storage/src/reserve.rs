@@ -89,16 +89,13 @@ impl ReservedMemory {
         // SAFETY: within the mapping.
         unsafe { libc::madvise(self.ptr.add(offset).cast(), len, libc::MADV_DONTNEED) };
     }
-}
-impl ReservedMemory {
     /// As [`ReservedMemory::forget`] for several ranges, with one system call where the system has one for that (Linux
     /// since 6.13): each call makes all processors that run the server drop what they know of addresses, which takes
     /// longer than the call itself.
     pub fn forget_all(&self, ranges: &[Range<usize>]) {
         assert!(ranges.iter().all(|r| r.start <= r.end && r.end <= self.len));
         for ranges in ranges.chunks(RANGES_AT_ONCE) {
-            let several = ranges.len() > 1;
-            if !several || !self.forget_together(ranges) {
+            if ranges.len() == 1 || !self.forget_together(ranges) {
                 ranges.iter().for_each(|r| self.forget(r.start, r.len()));
             }
         }
