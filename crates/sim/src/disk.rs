@@ -15,6 +15,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::*};
 use std::sync::{Arc, Mutex, Weak};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,8 +65,8 @@ pub struct ProcessSwitch {
     /// Reads of pages until one of them has a wrong bit, and which.
     flip: AtomicI64,
     bit: AtomicU64,
-    /// All reads of pages have a wrong bit.
-    all_damaged: AtomicBool,
+    /// Every read of pages that this thread makes has a wrong bit.
+    damaged_reader: Mutex<Option<ThreadId>>,
     /// Called after each pause of a background thread, with the thread's name.
     after_pauses: Mutex<Option<Arc<dyn Fn(&str) + Send + Sync>>>,
 }
@@ -130,7 +131,7 @@ impl File for MemFile {
         let at = (offset as usize).min(c.current.len());
         let n = buf.len().min(c.current.len() - at);
         buf[..n].copy_from_slice(&c.current[at..at + n]);
-        if self.is_of_pages && n > 0 && self.switch.all_damaged.load(SeqCst) {
+        if self.is_of_pages && n > 0 && *self.switch.damaged_reader.lock().unwrap() == Some(thread::current().id()) {
             buf[n / 2] ^= 1;
         }
         if self.is_of_pages && n > 0 && self.switch.flip.fetch_sub(1, SeqCst) == 0 {
@@ -248,7 +249,7 @@ impl SimEnv {
             fired: AtomicU64::new(0),
             flip: AtomicI64::new(i64::MAX),
             bit: AtomicU64::new(0),
-            all_damaged: AtomicBool::new(false),
+            damaged_reader: Mutex::new(None),
             after_pauses: Mutex::new(None),
         };
         SimEnv { disk, switch: Arc::new(switch) }
@@ -267,9 +268,13 @@ impl SimEnv {
         self.switch.bit.store(bit, SeqCst);
         self.switch.flip.store(reads, SeqCst);
     }
-    /// While it is on, whatever is read of the pages has a wrong bit.
-    pub fn damage_reads(&self, on: bool) {
-        self.switch.all_damaged.store(on, SeqCst);
+    /// Runs `f` with a wrong bit in whatever the calling thread reads of the pages meanwhile. Other threads read what is
+    /// there.
+    pub fn with_damaged_reads<T>(&self, f: impl FnOnce() -> T) -> T {
+        *self.switch.damaged_reader.lock().unwrap() = Some(thread::current().id());
+        let result = f();
+        *self.switch.damaged_reader.lock().unwrap() = None;
+        result
     }
     /// Operations so far, if [`SimEnv::arm`] was called with `from`.
     pub fn since(&self, from: i64) -> i64 {
