@@ -63,6 +63,10 @@ pub trait Env: Send + Sync {
     }
     /// Starts a named thread; joining waits for it.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
+    /// As [`Env::spawn`], for a thread that stands back behind the others where the processor does not suffice for all.
+    fn spawn_less_urgent(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        self.spawn(name, body)
+    }
 
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>>;
     /// False only if there is no such name. What cannot be looked at (no permission, a failing disk) is an error: it is
@@ -112,6 +116,9 @@ pub fn process_monotonic_nanos() -> u64 {
     ts.tv_sec as u64 * 1_000_000_000 + ts.tv_nsec as u64
 }
 
+/// How much a less urgent thread stands back, in the system's steps of niceness: it gets a tenth of what another gets.
+const LESS_URGENT: libc::c_int = 10;
+
 impl Env for OsEnv {
     fn unix_micros(&self) -> i64 {
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -139,6 +146,16 @@ impl Env for OsEnv {
         // A simulation has handles of its own, made of the system's.
         #[allow(clippy::useless_conversion)]
         builder.spawn(body).map(JoinHandle::from)
+    }
+    fn spawn_less_urgent(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        self.spawn(
+            name,
+            Box::new(move || {
+                // SAFETY: the call concerns the calling thread alone. Failing leaves it as urgent as the others.
+                unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, LESS_URGENT) };
+                body();
+            }),
+        )
     }
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         use std::os::unix::fs::OpenOptionsExt;

@@ -56,6 +56,9 @@ impl Env for OverlayEnv {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         self.below.spawn(name, body)
     }
+    fn spawn_less_urgent(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
+        self.below.spawn_less_urgent(name, body)
+    }
 
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         let mut names = self.names();

@@ -316,6 +316,7 @@ pub fn split_defaults(text: &str) -> Vec<String> {
 fn load_operators() -> Vec<(&'static str, Arc<OperatorInfo>)> {
     let file = &FILES.pg_operator;
     let c = |name| file.column(name);
+    let (restriction, join) = (c("oprrest"), c("oprjoin"));
     let (oid, name, merge, hash, left, right, result, com, neg, code) = (
         c("oid"),
         c("oprname"),
@@ -343,6 +344,8 @@ fn load_operators() -> Vec<(&'static str, Arc<OperatorInfo>)> {
                 negator: number(r[neg]),
                 can_hash: flag(r[hash]),
                 can_merge: flag(r[merge]),
+                restriction: number(r[restriction]),
+                join: number(r[join]),
             };
             (r[name].unwrap_or(""), Arc::new(info))
         })

@@ -33,6 +33,8 @@ use kilndb_types::{Datum, oids};
 #[derive(Default)]
 pub(super) struct CachedObjects {
     tables: HashMap<Oid, Option<Arc<Table>>>,
+    /// Tables whose statistics have changed, with the commit that has done it: who does not see it keeps none here.
+    analyzed: HashMap<Oid, Csn>,
     /// The tables of the indexes of `tables`.
     tables_of_indexes: HashMap<Oid, Oid>,
     /// The tables that store rows of a relation's type.
@@ -94,6 +96,7 @@ impl CachedObjects {
     fn clear(&mut self) {
         let CachedObjects {
             tables,
+            analyzed,
             tables_of_indexes,
             tables_of_row_types,
             table_names,
@@ -112,6 +115,7 @@ impl CachedObjects {
             text_search_dictionaries,
         } = self;
         tables.clear();
+        analyzed.clear();
         tables_of_indexes.clear();
         tables_of_row_types.clear();
         table_names.clear();
@@ -130,6 +134,15 @@ impl CachedObjects {
         text_search_dictionaries.clear();
     }
     /// Forgets what has changed.
+    /// Tables are read anew with the statistics of a commit: by those that see it, at least for others to use.
+    fn forget_statistics(&mut self, changes: &Changes, csn: Csn) {
+        for oid in &changes.statistics {
+            let table = *self.tables_of_indexes.get(oid).unwrap_or(oid);
+            self.tables.remove(&table);
+            self.kept_partitions.remove(&table);
+            self.analyzed.insert(table, csn);
+        }
+    }
     fn forget(&mut self, changes: &Changes) {
         if changes.everything {
             *self = CachedObjects::default();
@@ -296,6 +309,14 @@ impl Database {
     /// What has changed between two versions; None: too much to tell.
     pub fn changes_between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
         self.changes.between(from, to)
+    }
+    /// The same of a transaction that has changed nothing but statistics. Nobody need wait for them, and all else that
+    /// is shared stays, so that tables that are analyzed one after another cost others nothing.
+    pub fn publish_statistics(&self, changes: Changes, csn: Csn) {
+        let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
+        shared.lock().forget_statistics(&changes, csn);
+        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
+        self.changes.push(version, Arc::new(changes));
     }
     /// The version that a plan of `version` is still right for, by the objects and names that it uses. None: it is
     /// stale, or definitions are being changed.
@@ -518,7 +539,11 @@ impl CatalogView for CatalogReader<'_> {
             None => self.load_table(oid)?,
         };
         self.note_parts(&found);
-        self.objects(oid).keep_table(oid, &found);
+        let mut objects = self.objects(oid);
+        if objects.analyzed.get(&oid).is_none_or(|csn| self.snapshot.csn() >= *csn) {
+            objects.keep_table(oid, &found);
+        }
+        drop(objects);
         self.own_instance(found)
     }
 

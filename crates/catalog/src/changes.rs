@@ -131,16 +131,34 @@ impl Changes {
         self.names.extend(other.names.iter().cloned());
     }
 
-    /// Whether the changes matter to what uses these objects, and these names to find them.
+    /// Whether ANALYZE is all that has written.
+    pub fn is_of_statistics(&self) -> bool {
+        let others = [&self.objects, &self.indexes, &self.maps];
+        let defines = self.everything || self.foreign_keys || !self.names.is_empty();
+        !defines && !self.statistics.is_empty() && others.iter().all(|set| set.is_empty())
+    }
+
+    /// Whether the changes matter to what uses these objects, which are in order, and these names to find them.
     pub fn concerns(&self, objects: &[Oid], names: &[String]) -> bool {
-        self.redefines(objects, names) || objects.iter().any(|o| self.statistics.contains(o))
+        self.redefines(objects, names) || has_any(&self.statistics, objects)
     }
 
     /// The same, but for what ANALYZE writes.
     pub fn redefines(&self, objects: &[Oid], names: &[String]) -> bool {
         self.everything
-            || objects.iter().any(|o| self.objects.contains(o) || self.indexes.contains(o))
+            || has_any(&self.objects, objects)
+            || has_any(&self.indexes, objects)
             || self.names.iter().any(|(_, changed)| names.iter().any(|n| n == changed))
+    }
+}
+
+/// Whether one of these objects, which are in order, is in a set. A plan of a partitioned table has thousands of them,
+/// and ANALYZE changes one.
+fn has_any(set: &HashSet<Oid>, objects: &[Oid]) -> bool {
+    if set.len() < objects.len() {
+        set.iter().any(|o| objects.binary_search(o).is_ok())
+    } else {
+        objects.iter().any(|o| set.contains(o))
     }
 }
 
@@ -180,9 +198,10 @@ impl ChangeLog {
     /// All that led from one version to another; None: no longer known.
     pub fn between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let found: Vec<Arc<Changes>> =
-            list.iter().filter(|(v, _)| *v > from && *v <= to).map(|(_, c)| c.clone()).collect();
-        (found.len() as u64 == to.saturating_sub(from)).then_some(found)
+        let first = list.front()?.0;
+        // Each version follows the one before it.
+        let at = |version: u64| usize::try_from((version + 1).checked_sub(first)?).ok().filter(|i| *i <= list.len());
+        Some(list.range(at(from)?..at(to)?).map(|(_, changes)| changes.clone()).collect())
     }
 }
 
@@ -199,4 +218,13 @@ pub struct PlanDependencies {
     pub tables: RefCell<Option<Vec<Arc<Table>>>>,
     /// A literal was read by the transaction's clock, such as 'now'.
     pub reads_clock: Cell<bool>,
+}
+
+impl PlanDependencies {
+    /// The objects in order, which are the plan's from now on.
+    pub fn take_objects(&self) -> Vec<Oid> {
+        let mut objects: Vec<Oid> = self.objects.take().into_iter().collect();
+        objects.sort_unstable();
+        objects
+    }
 }

@@ -337,6 +337,9 @@ pub struct OperatorInfo {
     pub negator: Oid,
     pub can_hash: bool,
     pub can_merge: bool,
+    /// The functions in pg_proc that estimate what it leaves of a table and of a join; 0: there are none.
+    pub restriction: Oid,
+    pub join: Oid,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

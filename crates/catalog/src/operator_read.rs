@@ -22,6 +22,8 @@ fn operator_info(row: &CatalogRow) -> OperatorInfo {
         negator: row.oid("oprnegate"),
         can_hash: row.bool("oprcanhash"),
         can_merge: row.bool("oprcanmerge"),
+        restriction: row.oid("oprrest"),
+        join: row.oid("oprjoin"),
     }
 }
 

@@ -99,6 +99,19 @@ pub struct SessionControl {
     /// A wait for a lock that lasts longer is told to the log, in nanoseconds; 0: none is.
     pub told_wait_nanos: AtomicU64,
     pub(crate) wait_lines: Mutex<WaitLines>,
+    /// See [`SessionControl::keep_up`].
+    keeps_up: AtomicBool,
+}
+
+/// A part of a statement in which it must keep up with other sessions.
+pub struct KeepingUp<'a> {
+    control: &'a SessionControl,
+}
+
+impl Drop for KeepingUp<'_> {
+    fn drop(&mut self) {
+        self.control.keeps_up.store(false, Ordering::Relaxed);
+    }
 }
 
 /// How far a long command is: PostgreSQL's numbers, by their places in its progress views (from 0).
@@ -243,6 +256,7 @@ impl SessionControl {
             log_lines: AtomicU64::new(0),
             told_wait_nanos: AtomicU64::new(0),
             wait_lines: Mutex::default(),
+            keeps_up: AtomicBool::new(false),
         }
     }
     /// The statement has lasted longer than statement_timeout.
@@ -306,6 +320,15 @@ impl SessionControl {
         let kinds = [WaitKind::Lock, WaitKind::Time, WaitKind::ClientRead, WaitKind::ClientWrite];
         let number = self.waits_for.load(Ordering::Relaxed);
         kinds.into_iter().find(|k| *k as u8 == number).unwrap_or(WaitKind::Nothing)
+    }
+    /// Until the end of what is returned the statement must be faster than what other sessions do (it follows their
+    /// changes), so it does not stand back behind them as other long statements do.
+    pub fn keep_up(&self) -> KeepingUp<'_> {
+        self.keeps_up.store(true, Ordering::Relaxed);
+        KeepingUp { control: self }
+    }
+    pub fn keeps_up(&self) -> bool {
+        self.keeps_up.load(Ordering::Relaxed)
     }
     /// Something was sent to a channel that the session listens to.
     pub fn notify(&self) {

@@ -436,8 +436,6 @@ impl Definitions<'_> {
         };
         let is_large = of.rows.is_none() && heap.pages() >= BLOCKS_PER_HELPER;
         let shared = matches!(table.persistence, b'p' | b'u') && is_large;
-        // Beside others it takes no more than its part of one processor.
-        let shared = shared && self.online.is_none();
         let helpers = if shared { self.context().settings.helpers_per_index } else { 0 };
         let new_sorter = self.new_key_sorter(1 + helpers);
         let part = Arc::new(KeyScan {
@@ -453,7 +451,7 @@ impl Definitions<'_> {
             self.context().cluster.helpers.start(helpers, runtime.wake_handle(), move |park| {
                 let mut sorter = new_sorter();
                 part.collect(&mut sorter, park, None)?;
-                sorter.sort_now();
+                sorter.sort_now()?;
                 Ok(sorter)
             })
         };

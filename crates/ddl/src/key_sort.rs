@@ -9,7 +9,7 @@
 //! NULL), u64 row id, key bytes.
 
 use kilndb_base::env::{Env, File, OpenMode};
-use kilndb_base::{Error, Result, RowId, sqlstate};
+use kilndb_base::{Error, Result, RowId, sqlstate, work};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ use std::sync::Arc;
 const MAX_KEY_BYTES: usize = 1990;
 const NULL_FLAG: u16 = 0x8000;
 const HEAD_BYTES: usize = 10;
+/// So many keys are sorted before anybody notices.
+const SORTED_HERE: usize = 10_000;
 /// Read from a run at once.
 const READ_BYTES: usize = 128 * 1024;
 
@@ -91,7 +93,16 @@ impl KeySorter {
         Ok(())
     }
 
-    fn sort(&mut self) {
+    /// Sorting cannot give way in between, so more than a few keys are sorted where they take nobody's turn.
+    fn sort(&mut self) -> Result<()> {
+        if self.entries.len() <= SORTED_HERE {
+            self.sort_entries();
+            return Ok(());
+        }
+        work::apart(|| self.sort_entries())
+    }
+
+    fn sort_entries(&mut self) {
         let bytes = &self.bytes;
         self.entries.sort_unstable_by(|a, b| {
             a.0.cmp(&b.0).then_with(|| {
@@ -102,7 +113,7 @@ impl KeySorter {
     }
 
     fn write_run(&mut self) -> Result<()> {
-        self.sort();
+        self.sort()?;
         self.env.create_dir_all(&self.directory)?;
         let path = self.directory.join(format!("sort.{:016x}", self.env.random_u64()));
         let file = self.env.open(&path, OpenMode::Truncate)?;
@@ -127,16 +138,14 @@ impl KeySorter {
     }
 
     /// Sorts what is in memory, so that [`KeySorter::finish`] has little left to do: on the thread that has pushed.
-    pub(crate) fn sort_now(&mut self) {
-        if self.runs.is_empty() {
-            self.sort();
-        }
+    pub(crate) fn sort_now(&mut self) -> Result<()> {
+        if self.runs.is_empty() { self.sort() } else { Ok(()) }
     }
 
     /// The keys in order. Call once, after the last push.
     pub fn finish(&mut self) -> Result<SortedKeys<'_>> {
         if self.runs.is_empty() {
-            self.sort();
+            self.sort()?;
             return Ok(SortedKeys::Memory { bytes: &self.bytes, entries: self.entries.iter() });
         }
         self.write_run()?;
@@ -290,7 +299,7 @@ mod tests {
         for (i, (key, rid, null)) in wanted.iter().enumerate() {
             sorters[usize::from(i % 100 == 0)].push(key, *rid, *null).unwrap();
         }
-        sorters.iter_mut().for_each(KeySorter::sort_now);
+        sorters.iter_mut().for_each(|s| s.sort_now().unwrap());
         assert!(sorters[0].runs.len() > 3 && sorters[1].runs.is_empty());
         let sorted: Vec<_> = MergedKeys::new(&mut sorters).unwrap().map(|e| e.unwrap()).collect();
         assert!(sorted == wanted);

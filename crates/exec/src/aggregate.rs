@@ -30,6 +30,8 @@ struct AggregateArguments {
     /// the duplicates then.
     seen: Option<KeyMap<()>>,
     seen_bytes: usize,
+    /// The sort's key of the row at hand.
+    key: Vec<u8>,
 }
 
 struct AggregateGroup {
@@ -76,6 +78,11 @@ fn keeps_arguments(a: &AggSpec) -> bool {
     !a.order.is_empty() || a.distinct || a.within_group
 }
 
+/// Does only the number of different arguments count? Then nobody wants them in order, nor the arguments themselves.
+fn counts_different(a: &AggSpec) -> bool {
+    a.oid == COUNT_ANY && a.distinct && a.order.is_empty()
+}
+
 /// Can the groups of two threads be combined into one result?
 pub fn has_parts(a: &AggSpec) -> bool {
     let counts = a.oid == COUNT_STAR || a.oid == COUNT_ANY;
@@ -103,6 +110,7 @@ fn new_slot(a: &AggSpec, budget: usize) -> Result<GroupAggregate> {
             sorter: Sorter::new(budget),
             seen: a.distinct.then(KeyMap::default),
             seen_bytes: 0,
+            key: Vec::new(),
         })
     });
     Ok(GroupAggregate { acc, kept, count: 0 })
@@ -586,29 +594,65 @@ impl AggregateArguments {
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
     ) -> Result<()> {
-        let mut k = Vec::new();
+        let counts = counts_different(a);
+        if counts && args.iter().any(Datum::is_null) {
+            return Ok(());
+        }
+        self.key.clear();
         for s in &a.order {
             let v = s.expr.eval(row, rt, cx)?;
-            key::encode_key(s.ty, &v, s.descending, s.nulls_first, &mut k)?;
+            key::encode_key(s.ty, &v, s.descending, s.nulls_first, &mut self.key)?;
         }
         if a.distinct {
-            let from = k.len();
+            let from = self.key.len();
             for (d, t) in args.iter().zip(&a.arg_types) {
-                key::hash_equal_key(*t, d, &mut k)?;
+                key::hash_equal_key(*t, d, &mut self.key)?;
             }
-            if let Some(seen) = &mut self.seen {
-                if seen.contains_key(&k[from..]) {
-                    return Ok(());
-                }
-                seen.insert(k[from..].into(), ());
-                self.seen_bytes += k.len() - from + ENTRY_BYTES;
-                if self.seen_bytes > cx.work_mem_bytes / 2 {
-                    self.seen = None;
-                    self.seen_bytes = 0;
-                }
+            if !self.note_different(from) {
+                return Ok(());
+            }
+            if counts && self.seen.is_some() && self.seen_bytes <= cx.work_mem_bytes / 2 {
+                return Ok(());
+            }
+            if self.seen_bytes > cx.work_mem_bytes / 2 {
+                self.give_up_seen(counts, cx)?;
             }
         }
-        self.sorter.push(&k, args, cx.io())
+        self.sorter.push(&self.key, if counts { &[] } else { args }, cx.io())
+    }
+
+    /// Notes the arguments, whose key begins at `from`, if they were not seen before. False: they were.
+    fn note_different(&mut self, from: usize) -> bool {
+        let Some(seen) = &mut self.seen else { return true };
+        let key = &self.key[from..];
+        if seen.contains_key(key) {
+            return false;
+        }
+        seen.insert(key.into(), ());
+        self.seen_bytes += key.len() + ENTRY_BYTES;
+        true
+    }
+
+    /// From now on the sort finds what is equal. Where only the number counts, nothing has been sorted yet.
+    fn give_up_seen(&mut self, counts: bool, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.seen_bytes = 0;
+        for (key, ()) in self.seen.take().filter(|_| counts).into_iter().flatten() {
+            self.sorter.push(&key, &[], cx.io())?;
+        }
+        Ok(())
+    }
+
+    /// How many different arguments there were, if only that counts.
+    fn count_different(&mut self, cx: &mut ExecContext<'_>) -> Result<i64> {
+        if let Some(seen) = self.seen.take() {
+            return Ok(seen.len() as i64);
+        }
+        let mut count = 0;
+        self.each_row(true, cx, &mut |_, _| {
+            count += 1;
+            Ok(())
+        })?;
+        Ok(count)
     }
 
     /// Hands the arguments out in order, equal ones once if they are to be distinct.
@@ -618,18 +662,32 @@ impl AggregateArguments {
         cx: &mut ExecContext<'_>,
         f: &mut dyn FnMut(&[Datum], &mut ExecContext<'_>) -> Result<()>,
     ) -> Result<()> {
+        let mut args = Vec::new();
+        self.each_row(a.distinct, cx, &mut |bytes, cx| {
+            args.clear();
+            row::decode_self_describing(bytes, a.args.len(), &mut args)?;
+            f(&args, cx)
+        })
+    }
+
+    /// What was kept, in order.
+    fn each_row(
+        &mut self,
+        distinct: bool,
+        cx: &mut ExecContext<'_>,
+        f: &mut dyn FnMut(&[u8], &mut ExecContext<'_>) -> Result<()>,
+    ) -> Result<()> {
         let io = cx.io();
         self.seen = None;
         self.sorter.finish(io)?;
         let mut last: Option<Vec<u8>> = None;
-        let mut args = Vec::new();
         let mut count = 0;
         while let Some((k, bytes)) = self.sorter.advance(io)? {
             count += 1;
             if count % BATCH_ROWS == 0 {
                 cx.park.checkpoint()?;
             }
-            if a.distinct {
+            if distinct {
                 if last.as_deref() == Some(k) {
                     continue;
                 }
@@ -637,9 +695,7 @@ impl AggregateArguments {
                 last.clear();
                 last.extend_from_slice(k);
             }
-            args.clear();
-            row::decode_self_describing(bytes, a.args.len(), &mut args)?;
-            f(&args, cx)?;
+            f(bytes, cx)?;
         }
         Ok(())
     }
@@ -650,10 +706,13 @@ fn finish(a: &AggSpec, slot: &mut GroupAggregate, cx: &mut ExecContext<'_>) -> R
     if a.oid == COUNT_STAR || a.oid == COUNT_ANY {
         let mut count = slot.count;
         if let Some(mut kept) = kept {
-            kept.each(a, cx, &mut |args, _| {
-                count += i64::from(args.first().is_some_and(|d| !d.is_null()));
-                Ok(())
-            })?;
+            match counts_different(a) {
+                true => count += kept.count_different(cx)?,
+                false => kept.each(a, cx, &mut |args, _| {
+                    count += i64::from(args.first().is_some_and(|d| !d.is_null()));
+                    Ok(())
+                })?,
+            }
         }
         return Ok(Datum::Int8(count));
     }

@@ -4,6 +4,8 @@
 //! 1. No more helpers run at once than the machine has cores besides one, whatever the number of statements.
 //! 2. A session that ends before its helpers stops them; it waits for them only when it wants their results.
 //! 3. A helper that panics is a failed statement.
+//! 4. While short turns of other sessions take much of a worker's time, helpers work a ninth of theirs, as those sessions
+//!    do that are in the middle of a long statement (docs/decisions/0034).
 //!
 //! Must not know: what the work is.
 
@@ -14,8 +16,12 @@ use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::work::under;
 use kilndb_base::{Error, Result, memory, sqlstate};
 use kilndb_storage::accesses::{self, Accesses};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// So long a helper works beside short turns before it rests for so many times as long.
+const WORK_NANOS: u64 = 250_000;
+const REST: u64 = 8;
 /// A session that waits for its helpers looks around after so long at the latest.
 const LOOK_AROUND_NANOS: u64 = 100_000_000;
 
@@ -23,6 +29,8 @@ pub struct HelperPool {
     env: Arc<dyn Env>,
     most: usize,
     busy: AtomicUsize,
+    /// The workers that short turns take much of the time of.
+    loaded_workers: Arc<AtomicUsize>,
 }
 
 /// The helpers of one statement, each of which makes a `T`.
@@ -42,11 +50,23 @@ struct TeamResults<T> {
 pub struct HelperPark {
     stop: Arc<AtomicBool>,
     inner: ThreadPark,
+    loaded_workers: Arc<AtomicUsize>,
+    /// When it began to work, or rested last.
+    rested_nanos: Cell<u64>,
 }
 
 impl HelperPool {
     pub fn new(env: Arc<dyn Env>, cores: usize) -> HelperPool {
-        HelperPool { env, most: cores.saturating_sub(1), busy: AtomicUsize::new(0) }
+        HelperPool { env, most: cores.saturating_sub(1), busy: AtomicUsize::new(0), loaded_workers: Arc::default() }
+    }
+
+    /// Short turns take much of one more worker's time, or of one less.
+    pub fn note_load(&self, is_loaded: bool) {
+        if is_loaded {
+            self.loaded_workers.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.loaded_workers.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Starts as many helpers as are wanted and free; with none, there is no team.
@@ -70,7 +90,12 @@ impl HelperPool {
             let (pool, team, work) = (self.clone(), shared.clone(), work.clone());
             shared.running.fetch_add(1, Ordering::AcqRel);
             let body = move || {
-                let park = HelperPark { stop: team.stop.clone(), inner: ThreadPark::new() };
+                let park = HelperPark {
+                    stop: team.stop.clone(),
+                    inner: ThreadPark::new(),
+                    loaded_workers: pool.loaded_workers.clone(),
+                    rested_nanos: Cell::new(process_monotonic_nanos()),
+                };
                 let before = accesses::now();
                 let limited = || {
                     memory::limit_account(limit_bytes);
@@ -84,7 +109,7 @@ impl HelperPool {
                 team.running.fetch_sub(1, Ordering::AcqRel);
                 team.wake.wake();
             };
-            if self.env.spawn("helper", Box::new(body)).is_err() {
+            if self.env.spawn_less_urgent("helper", Box::new(body)).is_err() {
                 // Without a thread the session does the work alone.
                 self.busy.fetch_sub(1, Ordering::AcqRel);
                 shared.running.fetch_sub(1, Ordering::AcqRel);
@@ -131,7 +156,25 @@ impl Park for HelperPark {
         if self.stop.load(Ordering::Acquire) {
             return Err(Error::new(sqlstate::QUERY_CANCELED, "the statement of a helper has ended"));
         }
+        self.rest_if_loaded();
         memory::check()
+    }
+}
+
+impl HelperPark {
+    fn rest_if_loaded(&self) {
+        if self.loaded_workers.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let now = process_monotonic_nanos();
+        let worked = now.saturating_sub(self.rested_nanos.get());
+        if worked >= WORK_NANOS {
+            // What it has worked before there was a load is not made up for.
+            let rest = worked.min(4 * WORK_NANOS) * REST;
+            // Whoever wakes it has something for it to do.
+            let _ = self.inner.park(Some(now + rest));
+            self.rested_nanos.set(process_monotonic_nanos());
+        }
     }
 }
 
@@ -161,6 +204,29 @@ mod tests {
         assert_eq!(team.unwrap().finish(&park).unwrap(), [7, 7]);
         assert_eq!(pool.start(1, park.wake_handle(), |_| Ok(1)).unwrap().finish(&park).unwrap(), [1]);
         assert!(self::pool(1).start(1, park.wake_handle(), |_| Ok(())).is_none());
+    }
+
+    #[test]
+    fn beside_short_turns_a_helper_rests() {
+        let (pool, park) = (pool(2), ThreadPark::new());
+        let time_of_work = || {
+            let team = pool.start(1, park.wake_handle(), |helper| {
+                let start = process_monotonic_nanos();
+                for _ in 0..20 {
+                    let end = process_monotonic_nanos() + WORK_NANOS;
+                    while process_monotonic_nanos() < end {}
+                    helper.checkpoint()?;
+                }
+                Ok(process_monotonic_nanos() - start)
+            });
+            team.unwrap().finish(&park).unwrap()[0]
+        };
+        pool.note_load(true);
+        let loaded = time_of_work();
+        assert!(loaded >= 20 * WORK_NANOS * (1 + REST), "{loaded}");
+        pool.note_load(false);
+        // Others may have had the processor meanwhile, but it rests no more: once is enough.
+        assert!((0..50).any(|_| time_of_work() < loaded / 2));
     }
 
     #[test]

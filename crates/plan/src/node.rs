@@ -88,7 +88,7 @@ pub struct Plan {
     pub run_always: Vec<usize>,
     /// Names for which no temporary object was found, and would be.
     pub names: Vec<String>,
-    /// The relations and types that the plan depends on.
+    /// The relations and types that the plan depends on, in order.
     pub objects: Vec<Oid>,
     /// The plan uses temporary objects, so it is of no use to another session, nor when these have changed.
     pub is_private: bool,

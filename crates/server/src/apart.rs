@@ -16,8 +16,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The longest that somebody who waits for a turn goes without looking around, in nanoseconds.
 const LOOK_AROUND_NANOS: u64 = 100_000_000;
-/// How much the threads stand back behind the workers, in the system's steps of niceness.
-const NICENESS: libc::c_int = 5;
 
 pub struct SideThreads {
     env: Arc<dyn Env>,
@@ -67,15 +65,13 @@ impl SideThreads {
         let work = Arc::new(Mutex::new(Some(f)));
         let taken = work.clone();
         let body = move || {
-            // SAFETY: the call concerns the calling thread alone. Failing leaves it as urgent as the others.
-            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICENESS) };
             let f = locked(&taken).take();
             let end = catch_unwind(AssertUnwindSafe(|| f.into_iter().for_each(|f| f())));
             *locked(&told) = Some(end);
             drop(turn);
             wake.wake();
         };
-        if self.env.spawn("apart", Box::new(body)).is_err() {
+        if self.env.spawn_less_urgent("apart", Box::new(body)).is_err() {
             // The worker does it: late for the others is better than not at all.
             locked(&work).take().into_iter().for_each(|f| f());
             return Ok(());

@@ -3,7 +3,7 @@
 use crate::connection_log;
 use crate::crash;
 use crate::protocol::{self, ProtocolState};
-use crate::runtime::{ConnectionWake, CoroutineRuntime, SuspendReason};
+use crate::runtime::{ConnectionWake, CoroutineRuntime, SuspendReason, TIME_SLICE_NANOS};
 use crate::sender::SendOutcome;
 use crate::shared::ServerShared;
 use crate::statement_stack::StatementStack;
@@ -129,6 +129,8 @@ pub struct ConnectionLink {
     /// What is in `output` is not to wait for more of it, should the session have to wait for something: it ends in a
     /// message that the client acts upon, or has asked for.
     pub is_urgent: Cell<bool>,
+    /// How long the statement may run when its turn comes.
+    pub slice_nanos: Cell<u64>,
 }
 
 impl ConnectionLink {
@@ -202,6 +204,8 @@ pub struct Connection {
     worker: usize,
     pub state: ConnectionState,
     /// Whether the connection is among those whose replies are sent next.
+    /// The statement has had a whole time slice.
+    pub is_long: bool,
     pub is_unsent: bool,
     /// The socket took no more of the output.
     is_blocked: bool,
@@ -246,11 +250,13 @@ impl Connection {
                 admitted: Cell::new(false),
                 in_block: Cell::new(false),
                 is_urgent: Cell::new(false),
+                slice_nanos: Cell::new(TIME_SLICE_NANOS),
             }),
             wake,
             shared,
             worker,
             state: ConnectionState::Idle,
+            is_long: false,
             is_unsent: false,
             is_blocked: false,
             watches_output: false,
@@ -467,8 +473,13 @@ impl Connection {
         }
     }
 
-    /// Runs the connection's next step until it ends (None) or is suspended.
-    pub fn run(&mut self, stacks: &mut Vec<StatementStack>) -> Option<SuspendReason> {
+    pub fn keeps_up(&self) -> bool {
+        self.control.keeps_up()
+    }
+
+    /// Runs the connection's next step until it ends (None) or is suspended, which it is after `slice_nanos` at the latest.
+    pub fn run(&mut self, stacks: &mut Vec<StatementStack>, slice_nanos: u64) -> Option<SuspendReason> {
+        self.link.slice_nanos.set(slice_nanos);
         if self.coroutine.is_none() {
             let Some(step) = self.step.take() else {
                 self.state = ConnectionState::Closed;

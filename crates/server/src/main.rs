@@ -28,6 +28,7 @@ mod runtime;
 mod sender;
 mod serve;
 mod shared;
+mod short_load;
 mod signals;
 mod statement_stack;
 mod supervisor;

@@ -25,13 +25,15 @@ pub enum SuspendReason {
 }
 
 /// How long a statement may run before others get their turn.
-const TIME_SLICE_NANOS: u64 = 2_000_000;
+pub const TIME_SLICE_NANOS: u64 = 2_000_000;
+/// The same for a statement that has had a whole slice before, while there are others with something to do.
+pub const SHORT_SLICE_NANOS: u64 = 250_000;
 /// Among calls of [`Park::step`] that follow quickly upon one another only one of so many looks at the clock, which
 /// takes longer than all else that they do.
 const STEPS_PER_LOOK: u32 = 16;
 const FIRST_STEPS: u32 = 4;
-/// That is, if so many would take no more than this.
-const QUICK_NANOS: u64 = TIME_SLICE_NANOS / 16;
+/// That is, if so many would take no more than such a part of the slice.
+const QUICK_PART: u64 = 16;
 
 fn is_past(deadline_nanos: Option<u64>) -> bool {
     deadline_nanos.is_some_and(|deadline| process_monotonic_nanos() >= deadline)
@@ -125,7 +127,7 @@ impl CoroutineRuntime {
 
     fn begin_slice(&self) {
         let now = process_monotonic_nanos();
-        self.slice_end_nanos.set(now + TIME_SLICE_NANOS);
+        self.slice_end_nanos.set(now + self.link.slice_nanos.get());
         self.looked_nanos.set(now);
         self.steps.set(0);
     }
@@ -144,7 +146,8 @@ impl CoroutineRuntime {
         }
         let now = process_monotonic_nanos();
         let each = now.saturating_sub(self.looked_nanos.get()) / u64::from(steps);
-        let quick = (QUICK_NANOS / each.max(1)).clamp(1, u64::from(STEPS_PER_LOOK)) as u32;
+        let quick_nanos = self.link.slice_nanos.get() / QUICK_PART;
+        let quick = (quick_nanos / each.max(1)).clamp(1, u64::from(STEPS_PER_LOOK)) as u32;
         self.steps_per_look.set(quick.min(steps * 2));
         self.looked_nanos.set(now);
         self.steps.set(0);

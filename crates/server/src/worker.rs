@@ -9,9 +9,10 @@
 
 use crate::connection::{Connection, ConnectionState, Socket};
 use crate::memory::MemoryWatch;
-use crate::runtime::{ConnectionWake, SuspendReason};
+use crate::runtime::{ConnectionWake, SHORT_SLICE_NANOS, SuspendReason, TIME_SLICE_NANOS};
 use crate::sender::{self, SendOutcome, Sender};
 use crate::shared::ServerShared;
+use crate::short_load::ShortLoad;
 use crate::statement_stack::StatementStack;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
@@ -37,6 +38,9 @@ const REPLY_DELAY_MAX_NANOS: u64 = 2_000_000;
 /// A flush of the log begins when no session can run, so that all that have come to their commit share it; or after so
 /// long, if there is always one that can.
 const FLUSH_DELAY_NANOS: u64 = 200_000;
+/// Sessions that have been in the middle of a long statement leave the processor to the others for so many times as long
+/// as they had it.
+const SHORT_TURNS_FIRST: u64 = 8;
 /// The number of replies from which on one system call for all costs less than one for each.
 const SENT_TOGETHER: usize = 3;
 /// Bytes read from a socket at once.
@@ -90,8 +94,16 @@ pub struct Worker {
     /// Sessions whose wait is over. They go first: others may wait for what they hold.
     woken: VecDeque<usize>,
     /// Sessions whose time slice was over. One of them runs between two looks at the sockets, so that a short statement
-    /// waits for one slice at most, however many long ones there are.
+    /// waits for one slice at most, however many long ones there are; and while there are short ones only now and then.
     sliced: VecDeque<usize>,
+    /// The same for those that must keep up with the others: one of them has a whole slice in each round.
+    keeping_up: VecDeque<usize>,
+    /// When one of `sliced` runs though others can.
+    sliced_from_nanos: u64,
+    short_load: ShortLoad,
+    /// In this round: a session had its turn that was not in the middle of a long statement, and how long others had it.
+    round_has_short: bool,
+    round_long_nanos: u64,
     /// (deadline, token, generation) of parked sessions; entries may be stale.
     timers: BinaryHeap<Reverse<(u64, usize, u64)>>,
     stacks: Vec<StatementStack>,
@@ -157,6 +169,11 @@ impl Worker {
             ready: VecDeque::new(),
             woken: VecDeque::new(),
             sliced: VecDeque::new(),
+            keeping_up: VecDeque::new(),
+            sliced_from_nanos: 0,
+            short_load: ShortLoad::default(),
+            round_has_short: false,
+            round_long_nanos: 0,
             timers: BinaryHeap::new(),
             stacks: Vec::new(),
             scratch: vec![0; READ_CHUNK_BYTES],
@@ -183,6 +200,7 @@ impl Worker {
                 }
             }
             self.sleep(&mut events);
+            let awake_nanos = process_monotonic_nanos();
             for event in &events {
                 if event.token() != WAKER {
                     self.socket_event(event.token().0, event.is_writable(), event.is_read_closed());
@@ -191,33 +209,60 @@ impl Worker {
             self.read_mail();
             self.move_more();
             self.fire_timers();
-            for turn in 0..RESUMES_PER_POLL {
-                if self.inbox.has_mail.load(Ordering::Acquire) {
-                    self.read_mail();
-                }
-                let Some(token) = self.next_session(turn) else { break };
-                if let Some(Some(c)) = self.ready.get(FETCHED_AHEAD - 1).and_then(|t| self.connections.get(*t)) {
-                    c.prefetch_further();
-                }
-                // A session that streams to a fast client is ready again at once: who has just sent a message waits for
-                // no more than one of its turns.
-                if self.resume(token) == TurnLength::Long {
-                    break;
-                }
+            (self.round_has_short, self.round_long_nanos) = (false, 0);
+            self.resume_short();
+            let busy_nanos = (process_monotonic_nanos() - awake_nanos).saturating_sub(self.round_long_nanos);
+            if self.short_load.add(busy_nanos, process_monotonic_nanos(), self.round_has_short) {
+                self.shared.instance.cluster.helpers.note_load(self.short_load.is_heavy());
             }
-            if let Some(token) = self.sliced.pop_front() {
+            if let Some(token) = self.keeping_up.pop_front() {
                 self.send_replies();
-                self.resume(token);
+                self.resume(token, TIME_SLICE_NANOS);
             }
-            if self.is_idle() || process_monotonic_nanos() >= self.unsent_until_nanos {
+            self.resume_sliced();
+            if !self.has_short_turns() || process_monotonic_nanos() >= self.unsent_until_nanos {
                 self.send_replies();
             }
             self.memory_watch.keep_within_limit();
         }
     }
 
-    fn is_idle(&self) -> bool {
-        self.ready.is_empty() && self.woken.is_empty() && self.sliced.is_empty() && self.unfinished.is_empty()
+    /// Sessions that have something to do have a turn each: nearly all are not in the middle of a long statement.
+    fn resume_short(&mut self) {
+        for turn in 0..RESUMES_PER_POLL {
+            if self.inbox.has_mail.load(Ordering::Acquire) {
+                self.read_mail();
+            }
+            let Some(token) = self.next_session(turn) else { return };
+            if let Some(Some(c)) = self.ready.get(FETCHED_AHEAD - 1).and_then(|t| self.connections.get(*t)) {
+                c.prefetch_further();
+            }
+            // A session that streams to a fast client is ready again at once: who has just sent a message waits for
+            // no more than one of its turns.
+            if self.resume(token, TIME_SLICE_NANOS) == TurnLength::Long {
+                return;
+            }
+        }
+    }
+
+    /// One session whose time slice was over goes on, if no other can, or if its time has come: all of them together
+    /// have a ninth of the processor. Beside others its slice is short; and beside many it has no more than that
+    /// even while none of the others can go on, since those that wait for the log, or for their clients, soon can.
+    fn resume_sliced(&mut self) {
+        let Some(token) = self.sliced.front().copied() else { return };
+        let now = process_monotonic_nanos();
+        if now < self.sliced_from_nanos && (self.short_load.is_heavy() || self.has_short_turns()) {
+            return;
+        }
+        self.sliced.pop_front();
+        self.send_replies();
+        self.resume(token, if self.short_load.is_over(now) { TIME_SLICE_NANOS } else { SHORT_SLICE_NANOS });
+        let after = process_monotonic_nanos();
+        self.sliced_from_nanos = after + (after - now) * SHORT_TURNS_FIRST;
+    }
+
+    fn has_short_turns(&self) -> bool {
+        !(self.ready.is_empty() && self.woken.is_empty() && self.keeping_up.is_empty() && self.unfinished.is_empty())
     }
 
     /// Every fourth turn belongs to those that have just arrived.
@@ -229,7 +274,7 @@ impl Worker {
     }
 
     fn sleep(&mut self, events: &mut Events) {
-        if self.is_idle() && self.shared.instance.cluster.engine.is_flush_wanted() {
+        if !self.has_short_turns() && self.shared.instance.cluster.engine.is_flush_wanted() {
             let _ = self.poll.poll(events, Some(Duration::ZERO));
             if !events.is_empty() || self.inbox.has_mail.load(Ordering::Acquire) {
                 return;
@@ -240,7 +285,7 @@ impl Worker {
                 return;
             }
         }
-        let mut limit = if self.is_idle() { self.next_timer() } else { Duration::ZERO };
+        let mut limit = if self.has_short_turns() { Duration::ZERO } else { self.next_turn() };
         if !limit.is_zero() {
             self.inbox.sleeping.store(true, Ordering::SeqCst);
             if !self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()).is_empty() {
@@ -270,6 +315,18 @@ impl Worker {
             self.flush_from_nanos = now + FLUSH_DELAY_NANOS;
         } else if now >= self.flush_from_nanos {
             self.begin_flush(false);
+        }
+    }
+
+    /// How long there is nothing to do unless somebody sends something.
+    fn next_turn(&self) -> Duration {
+        match self.sliced.is_empty() {
+            true => self.next_timer(),
+            false if !self.short_load.is_heavy() => Duration::ZERO,
+            false => {
+                let rest = self.sliced_from_nanos.saturating_sub(process_monotonic_nanos());
+                Duration::from_nanos(rest).min(self.next_timer())
+            }
         }
     }
 
@@ -406,9 +463,19 @@ impl Worker {
         }
     }
 
-    fn resume(&mut self, token: usize) -> TurnLength {
+    fn resume(&mut self, token: usize, slice_nanos: u64) -> TurnLength {
         let Some(Some(c)) = self.connections.get_mut(token) else { return TurnLength::Short };
-        let outcome = c.run(&mut self.stacks);
+        let long_from_nanos = c.is_long.then(process_monotonic_nanos);
+        let outcome = c.run(&mut self.stacks, slice_nanos);
+        match outcome {
+            None | Some(SuspendReason::Input) => c.is_long = false,
+            Some(SuspendReason::Slice) => c.is_long = true,
+            _ => {}
+        }
+        match long_from_nanos {
+            Some(from) => self.round_long_nanos += process_monotonic_nanos() - from,
+            None => self.round_has_short = true,
+        }
         let turn = if matches!(outcome, Some(SuspendReason::Output)) { TurnLength::Long } else { TurnLength::Short };
         self.look_after_flush();
         let Some(Some(c)) = self.connections.get_mut(token) else { return TurnLength::Short };
@@ -434,7 +501,7 @@ impl Worker {
             }
             Some(SuspendReason::Slice) => {
                 c.state = ConnectionState::Queued;
-                self.sliced.push_back(token);
+                if c.keeps_up() { &mut self.keeping_up } else { &mut self.sliced }.push_back(token);
                 if c.has_urgent_output() && !std::mem::replace(&mut c.is_unsent, true) {
                     self.unsent.push(token);
                 }

@@ -70,6 +70,13 @@ impl Env for SyncSwitch {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> io::Result<kilndb_base::sync::JoinHandle<()>> {
         self.env.spawn(name, body)
     }
+    fn spawn_less_urgent(
+        &self,
+        name: &str,
+        body: Box<dyn FnOnce() + Send>,
+    ) -> io::Result<kilndb_base::sync::JoinHandle<()>> {
+        self.env.spawn_less_urgent(name, body)
+    }
     fn open(&self, path: &Path, how: OpenMode) -> io::Result<Arc<dyn File>> {
         let file = self.env.open(path, how)?;
         Ok(Arc::new(SwitchedFile { file, on: self.on.clone() }))

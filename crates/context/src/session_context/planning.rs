@@ -102,7 +102,7 @@ impl SessionContext {
                 Err(e) => e,
                 made => return made,
             };
-            let found: Vec<Oid> = asked.objects.take().into_iter().collect();
+            let found: Vec<Oid> = asked.take_objects();
             let fresh: Vec<Oid> = found.iter().copied().filter(|oid| locked.insert(*oid)).collect();
             for oid in &fresh {
                 self.lock_table(*oid, LockMode::AccessShare, WaitPolicy::Wait, runtime)?;
@@ -250,7 +250,7 @@ impl SessionContext {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
             plan.reads_clock = asked.reads_clock.get();
-            plan.objects = asked.objects.take().into_iter().collect();
+            plan.objects = asked.take_objects();
             plan.columns.truncate(plan.columns.len() - 2 * places.len());
             plan.places = places;
             if let Some(MeasuredPlan { measured, former }) = measured {

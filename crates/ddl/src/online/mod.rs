@@ -220,7 +220,9 @@ impl Definitions<'_> {
     pub(super) fn finish_online(&mut self, runtime: &dyn Runtime) -> Result<()> {
         let Some(online) = self.online.take() else { return Ok(()) };
         self.begin_catching_up(&online, runtime);
+        let keeping_up = runtime.control().keep_up();
         let done = self.take_last_step(online, runtime);
+        drop(keeping_up);
         runtime.control().progress.end();
         done
     }

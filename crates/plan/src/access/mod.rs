@@ -4,7 +4,7 @@ mod build;
 mod condition;
 mod matching;
 mod order;
-mod prefix;
+pub(crate) mod prefix;
 mod row_comparison;
 
 use super::scan::text_class;

@@ -23,47 +23,66 @@ pub(crate) struct TextPrefix {
 pub(crate) fn prefix_of(function: Oid, pattern: &Expr) -> Option<TextPrefix> {
     let ExprKind::Const(Datum::Text(pattern)) = &pattern.kind else { return None };
     let prefix = match function {
-        TEXT_LIKE => like_prefix(pattern),
-        TEXT_REGEX => regex_prefix(pattern)?,
-        STARTS_WITH => TextPrefix { text: pattern.to_string(), is_whole: false },
+        TEXT_LIKE => TextPrefix::of_like(pattern, false).0,
+        TEXT_REGEX => TextPrefix::of_regex(pattern)?,
+        STARTS_WITH => TextPrefix::new(pattern, false),
         _ => return None,
     };
     (!prefix.text.is_empty()).then_some(prefix)
 }
 
-fn like_prefix(pattern: &str) -> TextPrefix {
-    let mut text = String::new();
-    let mut chars = pattern.chars();
-    while let Some(c) = chars.next() {
-        match c {
-            '%' | '_' => return TextPrefix { text, is_whole: false },
-            '\\' => match chars.next() {
-                Some(escaped) => text.push(escaped),
-                // The pattern is wrong, which is said when it is used.
-                None => return TextPrefix { text: String::new(), is_whole: false },
-            },
-            c => text.push(c),
+impl TextPrefix {
+    pub fn new(text: &str, is_whole: bool) -> TextPrefix {
+        TextPrefix { text: text.to_string(), is_whole }
+    }
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+    pub fn is_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// What comes before the first wildcard of a LIKE pattern, and the pattern from there on. `any_case`: letters stand
+    /// for others, too, so none of them is fixed.
+    pub fn of_like(pattern: &str, any_case: bool) -> (TextPrefix, &str) {
+        let mut text = String::new();
+        let mut chars = pattern.chars();
+        loop {
+            let rest = chars.as_str();
+            let fixed = match chars.next() {
+                None => return (TextPrefix { text, is_whole: true }, ""),
+                Some('%' | '_') => None,
+                Some('\\') => match chars.next() {
+                    Some(escaped) => Some(escaped),
+                    // The pattern is wrong, which is said when it is used.
+                    None => return (TextPrefix { text: String::new(), is_whole: false }, ""),
+                },
+                Some(c) => Some(c),
+            };
+            match fixed.filter(|c| !any_case || !c.is_alphabetic()) {
+                Some(c) => text.push(c),
+                None => return (TextPrefix { text, is_whole: false }, rest),
+            }
         }
     }
-    TextPrefix { text, is_whole: true }
-}
 
-/// The letters and digits after `^`, if nothing in the pattern makes them optional.
-fn regex_prefix(pattern: &str) -> Option<TextPrefix> {
-    let rest = pattern.strip_prefix('^')?;
-    let is_plain = |c: char| c.is_alphanumeric() || c == ' ' || c == '_' || c == '-' || c == '/';
-    let mut text: String = rest.chars().take_while(|c| is_plain(*c)).collect();
-    if pattern.contains('|') {
-        return None;
+    /// The letters and digits after `^`, if nothing in the pattern makes them optional.
+    pub fn of_regex(pattern: &str) -> Option<TextPrefix> {
+        let rest = pattern.strip_prefix('^')?;
+        let is_plain = |c: char| c.is_alphanumeric() || c == ' ' || c == '_' || c == '-' || c == '/';
+        let mut text: String = rest.chars().take_while(|c| is_plain(*c)).collect();
+        if pattern.contains('|') {
+            return None;
+        }
+        if rest[text.len()..].starts_with(['*', '?', '{', '+']) {
+            text.pop();
+        }
+        Some(TextPrefix { text, is_whole: false })
     }
-    if rest[text.len()..].starts_with(['*', '?', '{', '+']) {
-        text.pop();
-    }
-    Some(TextPrefix { text, is_whole: false })
 }
 
 /// The text that comes after all that begin with `prefix`, if there is one.
-fn after_all(prefix: &str) -> Option<String> {
+pub(crate) fn after_all(prefix: &str) -> Option<String> {
     let mut text = prefix.to_string();
     while let Some(last) = text.pop() {
         // There are no characters between these two.
@@ -101,14 +120,16 @@ mod tests {
     #[test]
     fn patterns_have_prefixes() {
         let like = |pattern: &str| {
-            let TextPrefix { text, is_whole } = like_prefix(pattern);
+            let (TextPrefix { text, is_whole }, _) = TextPrefix::of_like(pattern, false);
             (text, is_whole)
         };
         assert_eq!(like("abc%"), ("abc".to_string(), false));
         assert_eq!(like("a\\%b_c"), ("a%b".to_string(), false));
         assert_eq!(like("abc"), ("abc".to_string(), true));
         assert_eq!(like("abc\\"), (String::new(), false));
-        let regex = |pattern: &str| regex_prefix(pattern).map(|p| p.text);
+        let (prefix, rest) = TextPrefix::of_like("1\\%ab%", true);
+        assert_eq!((prefix.text(), rest), ("1%", "ab%"));
+        let regex = |pattern: &str| TextPrefix::of_regex(pattern).map(|p| p.text);
         assert_eq!(regex("^abc"), Some("abc".to_string()));
         assert_eq!(regex("^abc*d"), Some("ab".to_string()));
         assert_eq!(regex("^abc{0}"), Some("ab".to_string()));

@@ -1,7 +1,6 @@
 //! The share of the pairs of rows of two relations that a join condition leaves.
 
 use super::ordering::order;
-use super::restriction::EQUAL;
 use super::*;
 use kilndb_types::key::compare;
 use std::cmp::Ordering;
@@ -110,14 +109,7 @@ impl Planner<'_> {
             return self.condition_selectivity(first.rel, e);
         }
         match &e.kind {
-            ExprKind::Func(f) if f.operator != 0 => match (self.strategy_of(f), &*f.name) {
-                (Some(strategy), _) if strategy != EQUAL => INEQUALITY,
-                (_, "<>") => 1.0 - 1.0 / DISTINCT_DEFAULT,
-                (_, "=") => 1.0 / DISTINCT_DEFAULT,
-                (_, "~~" | "~~*" | "~" | "~*") => 0.005,
-                (_, "@>" | "<@" | "&&" | "@@") => 0.005,
-                _ => INEQUALITY,
-            },
+            ExprKind::Func(f) if f.operator != 0 => self.operator_pairs(f, sides),
             ExprKind::Const(Datum::Bool(true)) => 1.0,
             ExprKind::Const(_) => 0.0,
             ExprKind::RowCompare { .. } => INEQUALITY,
@@ -130,10 +122,6 @@ impl Planner<'_> {
     fn restricted_share(&self, e: &Expr, sides: JoinSides<'_>) -> f64 {
         let restrictions = super::super::rewrite::said_of_each(e, &[sides.left, sides.right].concat());
         restrictions.iter().map(|(rel, e)| self.condition_selectivity(*rel, e)).product::<f64>().max(1e-6)
-    }
-
-    fn strategy_of(&self, f: &FuncExpr) -> Option<u8> {
-        self.catalog.btree_strategy(f.operator).ok().flatten()
     }
 
     /// The share of the left side's rows that have at least one row on the right side. `right_rows`: the rows of the

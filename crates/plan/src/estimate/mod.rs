@@ -16,7 +16,10 @@ mod functions;
 mod groups;
 mod join;
 mod merge_reach;
+mod networks;
+mod operators;
 mod ordering;
+mod patterns;
 mod ranges;
 mod restriction;
 

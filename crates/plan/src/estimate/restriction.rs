@@ -2,6 +2,7 @@
 //! stand for values that are known only when the plan runs.
 
 use super::ordering::{order, share_below};
+use super::patterns::PatternKind;
 use super::*;
 use crate::expression::{CExpr, compare_int, int_of};
 use kilndb_types::EvalContext;
@@ -201,13 +202,7 @@ impl Planner<'_> {
                 };
                 if &*f.name == "<>" { 1.0 - share - self.null_share(e) } else { share }
             }
-            (_, name) => {
-                // The beginning of a known pattern may be a range of an index.
-                if f.operator != 0 && matches!(name, "~~" | "~~*" | "~" | "~*" | "^@") {
-                    self.value_of(e, true);
-                }
-                self.observed_selectivity(rel, e).unwrap_or_else(|| default_of(name, f.operator != 0))
-            }
+            _ => self.operator_selectivity(rel, f, e),
         }
     }
 
@@ -272,7 +267,9 @@ impl Planner<'_> {
             ("=", _) => self.equal_to(&variable, value),
             ("<>", _) => 1.0 - self.equal_to(&variable, value) - variable.null_fraction(),
             (_, Some(strategy)) => less_or_greater(&variable, strategy, value),
-            _ => self.observed_selectivity(rel, e).unwrap_or_else(|| default_of(&func.name, true)),
+            _ => self.observed_selectivity(rel, e).unwrap_or_else(|| {
+                PatternKind::of(&func.name).map_or(INEQUALITY, |(_, negated)| PatternKind::default_share(negated))
+            }),
         };
         let shares: Vec<f64> = match self.value_of(r, variable.has_outstanding_values()) {
             Some(Datum::Array(list)) => list.elements.iter().map(|value| of_element(Some(value))).collect(),
@@ -325,6 +322,30 @@ impl Planner<'_> {
     /// The share of the rows that satisfy a condition on one column, as the known values of that column do. None: there
     /// are none, or the condition needs more than built-in functions of that column and constants.
     pub(super) fn observed_selectivity(&self, rel: u32, e: &Expr) -> Option<f64> {
+        let (s, column) = self.observed_column(rel, e)?;
+        let sample = s.histogram.len();
+        if s.common.is_empty() && sample < BOUNDS_FOR_PATTERN {
+            return None;
+        }
+        self.value_of(e, true);
+        let (of_common, found) = self.shares_of(&s, column, e)?;
+        let share = match sample {
+            n if n < BOUNDS_FOR_PATTERN => PATTERN,
+            n => found.clamp(0.5 / n as f64, 1.0 - 0.5 / n as f64),
+        };
+        let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).clamp(0.0, 1.0);
+        Some(of_common + rest * share)
+    }
+
+    /// The share of the rows that have common values of which a condition on one column is true, and the share of the
+    /// histogram's bounds of which it is.
+    pub(super) fn observed_shares(&self, rel: u32, e: &Expr) -> Option<(f64, f64)> {
+        let (s, column) = self.observed_column(rel, e)?;
+        self.shares_of(&s, column, e)
+    }
+
+    /// The only column of a condition, with what is known of it.
+    fn observed_column(&self, rel: u32, e: &Expr) -> Option<(Arc<ColumnStatistics>, ColId)> {
         let mut columns = Vec::new();
         e.columns(&mut columns);
         columns.dedup();
@@ -332,14 +353,11 @@ impl Planner<'_> {
         if column.rel != rel || !e.is_self_contained() {
             return None;
         }
-        let variable = self.column_variable(*column, e.ty);
-        let s = variable.statistics.as_ref()?;
-        let sample = s.histogram.len();
-        if s.common.is_empty() && sample < BOUNDS_FOR_PATTERN {
-            return None;
-        }
-        self.value_of(e, true);
-        let condition = self.compile(e, &Layout(vec![*column])).ok()?;
+        Some((self.column_variable(*column, e.ty).statistics?, *column))
+    }
+
+    fn shares_of(&self, s: &ColumnStatistics, column: ColId, e: &Expr) -> Option<(f64, f64)> {
+        let condition = self.compile(e, &Layout(vec![column])).ok()?;
         let is_true = |value: &Datum| match evaluated(&condition, self.eval.as_ref(), Some(value))? {
             Datum::Bool(b) => Some(b),
             Datum::Null => Some(false),
@@ -349,17 +367,11 @@ impl Planner<'_> {
         for (value, frequency) in s.common.iter().zip(&s.frequencies) {
             of_common += if is_true(value)? { *frequency } else { 0.0 };
         }
-        let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).clamp(0.0, 1.0);
-        let share = if sample >= BOUNDS_FOR_PATTERN {
-            let mut found = 0.0;
-            for value in &s.histogram {
-                found += f64::from(u8::from(is_true(value)?));
-            }
-            (found / sample as f64).clamp(0.5 / sample as f64, 1.0 - 0.5 / sample as f64)
-        } else {
-            PATTERN
-        };
-        Some(of_common + rest * share)
+        let mut found = 0.0;
+        for value in &s.histogram {
+            found += f64::from(u8::from(is_true(value)?));
+        }
+        Some((of_common, found / s.histogram.len().max(1) as f64))
     }
 
     /// The value of an expression that asks nothing but what time it is and what the settings are.
@@ -372,20 +384,6 @@ impl Planner<'_> {
         }
         let value = self.compile(e, &Layout::default()).ok()?;
         evaluated(&value, self.eval.as_ref(), None)
-    }
-}
-
-/// A condition of which nothing is known but its operator or function.
-fn default_of(name: &str, is_operator: bool) -> f64 {
-    match name {
-        "=" => 1.0 / DISTINCT_DEFAULT,
-        "<>" => 1.0 - 1.0 / DISTINCT_DEFAULT,
-        "~~" | "~~*" | "~" | "~*" | "^@" => PATTERN,
-        "!~~" | "!~~*" | "!~" | "!~*" => 1.0 - PATTERN,
-        "@@" | "@@@" | "@>" | "<@" | "&&" => 0.005,
-        "?" | "?|" | "?&" | "@?" => 0.01,
-        _ if is_operator => INEQUALITY,
-        _ => 0.3333333,
     }
 }
 

@@ -38,7 +38,7 @@ impl Autoanalyzer {
         let park = Arc::new(ThreadPark::new());
         let (stop, wake) = (Arc::new(AtomicBool::new(false)), park.wake_handle());
         let rounds = Rounds { instance: Arc::downgrade(instance), park, stop: stop.clone() };
-        let thread = instance.cluster.env.spawn("autoanalyze", Box::new(move || rounds.run()))?;
+        let thread = instance.cluster.env.spawn_less_urgent("autoanalyze", Box::new(move || rounds.run()))?;
         Ok(Autoanalyzer { stop, wake, thread: Mutex::new(Some(thread)) })
     }
 

@@ -230,7 +230,7 @@ impl RoutinePlans {
             plan.names = asked.names.take();
             plan.is_private = asked.is_private.get();
             plan.reads_clock = asked.reads_clock.get();
-            plan.objects = asked.objects.take().into_iter().collect();
+            plan.objects = asked.take_objects();
             plan.columns.truncate(plan.columns.len() - 2 * places.len());
             plan.places = places;
         }

@@ -28,9 +28,12 @@ impl Session {
             }
         };
         let mode = if self.context.settings.synchronous_commit { CommitMode::Sync } else { CommitMode::Async };
+        let defines = self.context.catalogs.has_ddl && !self.context.catalogs.ddl_changes.is_of_statistics();
         if self.context.catalogs.has_ddl {
             let (database, room) = (self.context.database.oid, txn.most_catalog_changes());
             txn.set_catalog_changes(logged_changes::encode(&self.context.catalogs.ddl_changes, database, room));
+        }
+        if defines {
             self.context.database.begin_publish();
         }
         let (mut committed, sent) = self.context.commit_and_notify(&mut txn, mode, notifications, runtime);
@@ -40,14 +43,12 @@ impl Session {
         }
         if self.context.catalogs.has_ddl {
             let changes = std::mem::take(&mut self.context.catalogs.ddl_changes);
-            let own = self
-                .context
-                .catalogs
-                .private_cache
-                .as_ref()
-                .filter(|_| committed.is_ok())
-                .map(|(cache, version)| (&**cache, *version));
-            self.context.database.publish(changes, self.context.cluster.engine.last_csn(), own);
+            let csn = self.context.cluster.engine.last_csn();
+            let own = self.context.catalogs.private_cache.as_ref().filter(|_| committed.is_ok());
+            match defines {
+                true => self.context.database.publish(changes, csn, own.map(|(cache, version)| (&**cache, *version))),
+                false => self.context.database.publish_statistics(changes, csn),
+            }
         }
         self.after_end(committed.is_ok());
         let wait = committed?.or_else(|| txn.unflushed_seen());
