@@ -133,8 +133,8 @@ impl CachedObjects {
         text_search_configs.clear();
         text_search_dictionaries.clear();
     }
-    /// Forgets what has changed.
-    /// Tables are read anew with the statistics of a commit: by those that see it, at least for others to use.
+    /// Tables with other statistics are read anew. What a reader who does not see that commit finds is not kept for
+    /// others.
     fn forget_statistics(&mut self, changes: &Changes, csn: Csn) {
         for oid in &changes.statistics {
             let table = *self.tables_of_indexes.get(oid).unwrap_or(oid);
@@ -143,6 +143,7 @@ impl CachedObjects {
             self.analyzed.insert(table, csn);
         }
     }
+    /// Forgets what has changed.
     fn forget(&mut self, changes: &Changes) {
         if changes.everything {
             *self = CachedObjects::default();
@@ -310,8 +311,9 @@ impl Database {
     pub fn changes_between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
         self.changes.between(from, to)
     }
-    /// The same of a transaction that has changed nothing but statistics. Nobody need wait for them, and all else that
-    /// is shared stays, so that tables that are analyzed one after another cost others nothing.
+    /// As [`Database::publish`], without [`Database::begin_publish`], after a transaction that has changed nothing but
+    /// statistics. Nobody need wait for them, and all else that is shared stays, so that tables that are analyzed one
+    /// after another cost others nothing.
     pub fn publish_statistics(&self, changes: Changes, csn: Csn) {
         let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
         shared.lock().forget_statistics(&changes, csn);

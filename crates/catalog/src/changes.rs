@@ -197,6 +197,9 @@ impl ChangeLog {
     }
     /// All that led from one version to another; None: no longer known.
     pub fn between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
+        if from == to {
+            return Some(Vec::new());
+        }
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let first = list.front()?.0;
         // Each version follows the one before it.
@@ -226,5 +229,46 @@ impl PlanDependencies {
         let mut objects: Vec<Oid> = self.objects.take().into_iter().collect();
         objects.sort_unstable();
         objects
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_between_versions_are_those_in_between() {
+        let log = ChangeLog::default();
+        let oids = |from, to| -> Option<Vec<Oid>> {
+            let found = log.between(from, to)?;
+            Some(found.iter().flat_map(|c| c.objects.iter().copied()).collect())
+        };
+        assert_eq!(oids(1, 1), Some(vec![]));
+        assert_eq!(oids(1, 2), None);
+        for version in 2..=4 + CHANGES_KEPT as u64 {
+            log.push(
+                version,
+                Arc::new(Changes { objects: HashSet::from_iter([version as Oid]), ..Changes::default() }),
+            );
+        }
+        let last = 4 + CHANGES_KEPT as u64;
+        assert_eq!(oids(last - 2, last), Some(vec![last as Oid - 1, last as Oid]));
+        assert_eq!(oids(last, last), Some(vec![]));
+        assert_eq!(oids(4, 6), Some(vec![5, 6]));
+        // The changes to these have been forgotten.
+        assert_eq!(oids(3, 6), None);
+        assert_eq!(oids(last, last + 1), None);
+    }
+
+    #[test]
+    fn statistics_alone_define_nothing() {
+        let of_statistics = Changes { statistics: HashSet::from_iter([7]), ..Changes::default() };
+        assert!(of_statistics.is_of_statistics());
+        assert!(of_statistics.concerns(&[5, 7, 9], &[]) && !of_statistics.concerns(&[5, 9], &[]));
+        assert!(!of_statistics.redefines(&[7], &[]));
+        let mut more = of_statistics.clone();
+        more.objects.insert(8);
+        assert!(!more.is_of_statistics() && more.redefines(&[5, 8, 9], &[]));
+        assert!(!Changes::default().is_of_statistics());
     }
 }

@@ -611,11 +611,10 @@ impl AggregateArguments {
             if !self.note_different(from) {
                 return Ok(());
             }
-            if counts && self.seen.is_some() && self.seen_bytes <= cx.work_mem_bytes / 2 {
-                return Ok(());
-            }
             if self.seen_bytes > cx.work_mem_bytes / 2 {
                 self.give_up_seen(counts, cx)?;
+            } else if counts && self.seen.is_some() {
+                return Ok(());
             }
         }
         self.sorter.push(&self.key, if counts { &[] } else { args }, cx.io())

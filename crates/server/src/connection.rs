@@ -203,9 +203,9 @@ pub struct Connection {
     shared: Arc<ServerShared>,
     worker: usize,
     pub state: ConnectionState,
-    /// Whether the connection is among those whose replies are sent next.
     /// The statement has had a whole time slice.
     pub is_long: bool,
+    /// Whether the connection is among those whose replies are sent next.
     pub is_unsent: bool,
     /// The socket took no more of the output.
     is_blocked: bool,

@@ -211,8 +211,9 @@ impl Worker {
             self.fire_timers();
             (self.round_has_short, self.round_long_nanos) = (false, 0);
             self.resume_short();
-            let busy_nanos = (process_monotonic_nanos() - awake_nanos).saturating_sub(self.round_long_nanos);
-            if self.short_load.add(busy_nanos, process_monotonic_nanos(), self.round_has_short) {
+            let now = process_monotonic_nanos();
+            let busy_nanos = (now - awake_nanos).saturating_sub(self.round_long_nanos);
+            if self.short_load.add(busy_nanos, now, self.round_has_short) {
                 self.shared.instance.cluster.helpers.note_load(self.short_load.is_heavy());
             }
             if let Some(token) = self.keeping_up.pop_front() {

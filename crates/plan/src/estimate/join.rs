@@ -142,7 +142,7 @@ impl Planner<'_> {
 /// How frequent the value of a row is on average, and not the average value.
 fn frequency_of_rows(value: &Variable) -> Option<f64> {
     let s = value.statistics.as_ref().filter(|s| !s.common.is_empty())?;
-    let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).max(0.0);
+    let rest = share_of_others(s);
     let others = (value.distinct() - s.common.len() as f64).max(1.0);
     Some(s.frequencies.iter().map(|f| f * f).sum::<f64>() + rest * rest / others)
 }

@@ -258,6 +258,11 @@ impl Planner<'_> {
     }
 }
 
+/// The share of the rows that have neither NULL nor one of the common values: what a histogram describes.
+fn share_of_others(s: &ColumnStatistics) -> f64 {
+    (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).clamp(0.0, 1.0)
+}
+
 /// How many partitions' statistics stand for those of all.
 const PARTITIONS_READ: usize = 16;
 

@@ -111,9 +111,8 @@ impl Planner<'_> {
         let bounds: Vec<Inet> =
             s.histogram.iter().filter_map(|bound| if let Datum::Inet(a) = bound { Some(*a) } else { None }).collect();
         let (of_common, _) = self.observed_shares(rel, e)?;
-        let others = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).clamp(0.0, 1.0);
         let share = inclusion.of_histogram(&bounds, &known).unwrap_or_else(|| inclusion.default_share());
-        Some((of_common + others * share).clamp(0.0, 1.0))
+        Some((of_common + share_of_others(s) * share).clamp(0.0, 1.0))
     }
 }
 

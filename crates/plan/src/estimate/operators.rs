@@ -2,7 +2,7 @@
 //! pg_operator), which says what is taken where nothing is known, and what values are tried otherwise.
 //!
 //! Invariants
-//! 1. An operator without an estimator leaves a half, as in PostgreSQL.
+//! 1. An operator without an estimator, whose name says nothing either, leaves a half, as in PostgreSQL.
 //!
 //! Must not know: what paths cost.
 
@@ -116,7 +116,7 @@ fn sample(s: &ColumnStatistics) -> impl Iterator<Item = (&Datum, f64)> {
     };
     let shown = s.common.len().min(SAMPLED_VALUES);
     let of_shown: f64 = s.frequencies[..shown].iter().sum();
-    let rest = (1.0 - s.null_fraction - common).max(0.0);
+    let rest = share_of_others(s);
     let all = (if taken > 0 { rest } else { 0.0 } + common).max(1e-9);
     let of_common = s.common.iter().zip(&s.frequencies).take(shown);
     of_common

@@ -113,7 +113,7 @@ pub(super) fn merged(
                 None => common.push((value.clone(), frequency * rows / all)),
             }
         }
-        let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).max(0.0) * rows;
+        let rest = super::share_of_others(s) * rows;
         bounds.extend(s.histogram.iter().map(|b| (b.clone(), rest / s.histogram.len() as f64)));
     }
     common.sort_by(|a, b| b.1.total_cmp(&a.1));

@@ -5,18 +5,17 @@
 //! Must not know: how patterns are matched.
 
 use super::ordering::share_below;
+use super::restriction::{BOUNDS_FOR_PATTERN, PATTERN};
 use super::*;
 use crate::access::prefix::{TextPrefix, after_all};
 
-const MATCH: f64 = 0.005;
 const FIXED_CHAR: f64 = 0.2;
 const CHAR_RANGE: f64 = 0.25;
 const ANY_CHAR: f64 = 0.9;
 const FULL_WILDCARD: f64 = 5.0;
 const PARTIAL_WILDCARD: f64 = 2.0;
-/// A histogram of so many bounds is a good sample, and one of fewer bounds says nothing.
+/// A histogram of so many bounds is a good sample.
 const GOOD_SAMPLE: usize = 100;
-const SAMPLE: usize = 10;
 /// No pattern is taken to match fewer than this share, nor all but this share.
 const LEAST: f64 = 0.0001;
 
@@ -47,19 +46,15 @@ impl PatternKind {
         Some((kind, negated))
     }
     pub fn default_share(negated: bool) -> f64 {
-        if negated { 1.0 - MATCH } else { MATCH }
+        if negated { 1.0 - PATTERN } else { PATTERN }
     }
 
     /// How matching texts begin, and the share of those that begin so which match the rest.
     fn parts(self, pattern: &str) -> (TextPrefix, f64) {
         match self {
             PatternKind::Beginning => (TextPrefix::new(pattern, false), 1.0),
-            PatternKind::Like => {
-                let (prefix, rest) = TextPrefix::of_like(pattern, false);
-                (prefix, like_rest(rest))
-            }
-            PatternKind::LikeAnyCase => {
-                let (prefix, rest) = TextPrefix::of_like(pattern, true);
+            PatternKind::Like | PatternKind::LikeAnyCase => {
+                let (prefix, rest) = TextPrefix::of_like(pattern, self == PatternKind::LikeAnyCase);
                 (prefix, like_rest(rest))
             }
             PatternKind::Regex => {
@@ -99,8 +94,7 @@ impl Planner<'_> {
             let common: f64 = s.frequencies.iter().sum();
             let (of_common, of_bounds) =
                 if negated { (common - of_common, 1.0 - of_bounds) } else { (of_common, of_bounds) };
-            let others = (1.0 - s.null_fraction - common).clamp(0.0, 1.0);
-            of_common + others * blended(of_bounds, s.histogram.len(), thumb)
+            of_common + share_of_others(s) * blended(of_bounds, s.histogram.len(), thumb)
         };
         let share = if negated { 1.0 - share - s.null_fraction } else { share };
         Some(share.clamp(0.0, 1.0))
@@ -112,7 +106,7 @@ impl Planner<'_> {
             return 1.0;
         }
         let below = |text: &str| share_below(variable.ty, &s.histogram, &Datum::text(text));
-        let Some(from) = below(prefix.text()) else { return MATCH };
+        let Some(from) = below(prefix.text()) else { return PATTERN };
         let to = after_all(prefix.text()).and_then(|after| below(&after)).unwrap_or(1.0);
         (to - from).max(self.equal_to(variable, Some(&Datum::text(prefix.text())))).max(1e-10)
     }
@@ -121,7 +115,7 @@ impl Planner<'_> {
 /// What a sample and the rule of thumb say together. Where none of a good sample matches, the rule says how rare it is.
 fn blended(sampled: f64, bounds: usize, thumb: f64) -> f64 {
     let share = match bounds {
-        n if n < SAMPLE => thumb,
+        n if n < BOUNDS_FOR_PATTERN => thumb,
         n if sampled == 0.0 => thumb.min(0.5 / n as f64),
         n if n < GOOD_SAMPLE => {
             let weight = n as f64 / GOOD_SAMPLE as f64;

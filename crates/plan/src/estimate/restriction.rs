@@ -11,12 +11,12 @@ use std::cmp::Ordering;
 /// PostgreSQL's defaults.
 const INEQUALITY: f64 = 1.0 / 3.0;
 const RANGE: f64 = 0.005;
-const PATTERN: f64 = 0.005;
+pub(super) const PATTERN: f64 = 0.005;
 const UNKNOWN_TEST: f64 = 0.005;
 /// An array whose elements are not known has so many.
 const ELEMENTS: f64 = 10.0;
 /// A histogram of fewer bounds says nothing of a pattern.
-const BOUNDS_FOR_PATTERN: usize = 10;
+pub(super) const BOUNDS_FOR_PATTERN: usize = 10;
 
 /// Btree strategies.
 pub(super) const LESS: u8 = 1;
@@ -333,8 +333,7 @@ impl Planner<'_> {
             n if n < BOUNDS_FOR_PATTERN => PATTERN,
             n => found.clamp(0.5 / n as f64, 1.0 - 0.5 / n as f64),
         };
-        let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).clamp(0.0, 1.0);
-        Some(of_common + rest * share)
+        Some(of_common + share_of_others(&s) * share)
     }
 
     /// The share of the rows that have common values of which a condition on one column is true, and the share of the
@@ -404,7 +403,7 @@ pub(super) fn less_or_greater(variable: &Variable, strategy: u8, value: Option<&
         };
         of_common += if holds { *frequency } else { 0.0 };
     }
-    let rest = (1.0 - s.null_fraction - s.frequencies.iter().sum::<f64>()).clamp(0.0, 1.0);
+    let rest = share_of_others(s);
     let share = match share_below(variable.ty, &s.histogram, value) {
         Some(below) if strategy < EQUAL => below,
         Some(below) => 1.0 - below,

@@ -45,9 +45,10 @@ impl Session {
             let changes = std::mem::take(&mut self.context.catalogs.ddl_changes);
             let csn = self.context.cluster.engine.last_csn();
             let own = self.context.catalogs.private_cache.as_ref().filter(|_| committed.is_ok());
-            match defines {
-                true => self.context.database.publish(changes, csn, own.map(|(cache, version)| (&**cache, *version))),
-                false => self.context.database.publish_statistics(changes, csn),
+            if defines {
+                self.context.database.publish(changes, csn, own.map(|(cache, version)| (&**cache, *version)));
+            } else {
+                self.context.database.publish_statistics(changes, csn);
             }
         }
         self.after_end(committed.is_ok());
