@@ -106,7 +106,8 @@ def support():
     facts.update(dict.fromkeys(json_sets, "SeesDomains"))
     facts[1199] = "SessionZone"
     facts[1619] = "TypeOf"
-    facts.update(dict.fromkeys((1285, 1290), "AnyArguments"))
+    shown = (438, 440, 1285, 1290, 2003, 2004, 3058, 3059, 3539, 3540)
+    facts.update(dict.fromkeys(shown, "ShowsArguments"))
     return facts
 
 

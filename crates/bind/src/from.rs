@@ -262,16 +262,17 @@ impl Binder<'_> {
         let mut columns: Vec<RelColumn> = Vec::new();
         let mut alias = None;
         let mut scalar = false;
-        let single = f.functions().len() == 1;
+        let functions = listed_functions(f);
+        let single = functions.len() == 1;
         let mut row_type = oids::RECORD;
-        for pair in f.functions() {
-            let (node, own_defs) = match pair.as_node_list() {
-                Some(l) => (l.get(0).unwrap_or(Node::None), l.get(1)),
-                None => (pair, None),
-            };
-            let node_name = super::select::figure_name(node);
+        for function in functions {
+            let ListedFunction { node, own_defs, unnest_at } = function;
+            let node_name = if unnest_at.is_some() { "unnest".to_string() } else { super::select::figure_name(node) };
             alias.get_or_insert(node_name.clone());
-            let mut expr = self.bind_expr(node, &inner)?;
+            let mut expr = match unnest_at {
+                Some(loc) => self.bind_unnest(node, &inner, loc)?,
+                None => self.bind_expr(node, &inner)?,
+            };
             let mut defs: Vec<RelColumn> = Vec::new();
             let mut define = |d: &nodes::ColumnDef| -> Result<()> {
                 let Some(t) = d.type_name() else { return Ok(()) };
@@ -494,4 +495,43 @@ pub fn refuse_other_database(r: &nodes::RangeVar, database: &str) -> Result<()> 
         }
         _ => Ok(()),
     }
+}
+
+/// A function of FROM, or of ROWS FROM.
+struct ListedFunction<'a> {
+    node: Node<'a>,
+    own_defs: Option<Node<'a>>,
+    /// The node is but the argument of an `unnest` that stands here.
+    unnest_at: Option<i32>,
+}
+
+/// The functions whose results stand beside one another. `unnest(a, b, …)` means one `unnest` for each argument, if
+/// nothing but the name and the arguments is there (PostgreSQL's transformRangeFunction).
+fn listed_functions<'a>(f: &'a nodes::RangeFunction) -> Vec<ListedFunction<'a>> {
+    let mut list = Vec::new();
+    for pair in f.functions() {
+        let (node, own_defs) = match pair.as_node_list() {
+            Some(l) => (l.get(0).unwrap_or(Node::None), l.get(1)),
+            None => (pair, None),
+        };
+        let is_defined = f.coldeflist().iter().next().is_some() || matches!(own_defs, Some(Node::NodeList(_)));
+        match node {
+            Node::FuncCall(call) if !is_defined && is_plain_unnest(call) => {
+                let unnest_at = Some(call.location);
+                list.extend(call.args().iter().map(|node| ListedFunction { node, own_defs: None, unnest_at }));
+            }
+            _ => list.push(ListedFunction { node, own_defs, unnest_at: None }),
+        }
+    }
+    list
+}
+
+fn is_plain_unnest(call: &nodes::FuncCall) -> bool {
+    let names: Vec<&str> = call.funcname().iter().filter_map(|n| n.as_str()).collect();
+    names == ["unnest"]
+        && call.args().len() > 1
+        && call.agg_order().is_empty()
+        && matches!(call.agg_filter(), Node::None)
+        && call.over().is_none()
+        && !(call.agg_star || call.agg_distinct || call.agg_within_group || call.func_variadic)
 }

@@ -138,20 +138,7 @@ impl Binder<'_> {
                 self.check_srf_place(scope, loc)?;
                 scope.saw_srf.set(true);
             }
-            let func = FuncExpr {
-                oid: info.oid,
-                name: info.name.as_str().into(),
-                args,
-                strict: info.strict,
-                volatility: info.volatility,
-                returns_set: info.returns_set,
-                form: FuncForm::Call,
-                operator: 0,
-                variadic: candidate.variadic_count > 0 || f.func_variadic,
-                internal: info.language == "internal",
-                expected: None,
-            };
-            return Ok(Expr::new(ExprKind::Func(Box::new(func)), ty).at(loc));
+            return Ok(candidate.call(args, f.func_variadic, ty).at(loc));
         }
         if f.over().is_some() {
             return self.bind_window_call(f, &candidate, args, ty, scope);
@@ -164,6 +151,25 @@ impl Binder<'_> {
             );
         }
         self.bind_aggregate(f, &candidate, AggregateArguments { args, direct_args, order, ty }, scope)
+    }
+
+    /// `unnest(argument)`, one of several in `unnest(a, b, …)` of FROM.
+    pub(crate) fn bind_unnest(&self, argument: Node<'_>, scope: &Scope<'_>, loc: i32) -> Result<Expr> {
+        let args = vec![self.bind_expr(argument, scope)?];
+        let reference = FunctionReference {
+            schema: Some("pg_catalog"),
+            name: "unnest",
+            arg_names: &[None],
+            variadic: false,
+            star: false,
+            can_be_cast: false,
+            loc,
+        };
+        let FunctionMatch::Function(candidate) = self.find_function(&reference, &args)? else {
+            return Err(Error::internal("unnest is no function"));
+        };
+        let (args, ty) = self.call_arguments(&candidate, args, loc)?;
+        Ok(candidate.call(args, false, ty).at(loc))
     }
 
     fn check_srf_place(&self, scope: &Scope<'_>, loc: i32) -> Result<()> {
@@ -293,7 +299,7 @@ impl Binder<'_> {
         let ty = self.resolve_polymorphic(&args, &mut declared, info.return_type).map_err(|e| self.at(e, loc))?;
         let mut out = Vec::with_capacity(args.len());
         for (a, d) in args.into_iter().zip(&declared) {
-            out.push(if *d == oids::ANY || functions::support(info.oid) == Support::AnyArguments {
+            out.push(if *d == oids::ANY || functions::support(info.oid) == Support::ShowsArguments {
                 self.keep_or_text(a)?
             } else {
                 self.coerce(a, *d, CastContext::Implicit)?

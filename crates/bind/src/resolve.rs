@@ -19,6 +19,27 @@ pub(crate) struct Candidate {
     pub defaults_used: bool,
 }
 
+impl Candidate {
+    /// The call of a plain function. `is_variadic`: VARIADIC was written before the last argument.
+    pub fn call(&self, args: Vec<Expr>, is_variadic: bool, ty: Oid) -> Expr {
+        let info = &self.info;
+        let func = FuncExpr {
+            oid: info.oid,
+            name: info.name.as_str().into(),
+            args,
+            strict: info.strict,
+            volatility: info.volatility,
+            returns_set: info.returns_set,
+            form: FuncForm::Call,
+            operator: 0,
+            variadic: self.variadic_count > 0 || is_variadic,
+            internal: info.language == "internal",
+            expected: None,
+        };
+        Expr::new(ExprKind::Func(Box::new(func)), ty)
+    }
+}
+
 pub(crate) enum CandidateChoice<T> {
     One(T),
     None,

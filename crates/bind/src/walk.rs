@@ -249,16 +249,21 @@ impl Expr {
     /// Whether the value depends on nothing but the row and the parameters: not on catalogs, the session, the clock or
     /// chance.
     pub fn is_self_contained(&self) -> bool {
-        self.is_contained(&|_| false)
+        self.is_contained(&is_immutable_builtin, &has_plain_values)
+    }
+    /// Whether the expression calls nothing but immutable built-in functions: a session that knows types and settings
+    /// can tell the value for given columns and parameters.
+    pub fn is_immutable_builtin(&self) -> bool {
+        self.is_contained(&is_immutable_builtin, &|_| true)
     }
     /// Whether the expression is self-contained but for what time it is: it may call now(), transaction_timestamp(),
     /// statement_timestamp() and clock_timestamp().
     pub fn is_of_moment(&self) -> bool {
-        self.is_contained(&|f| f.internal && functions::support(f.oid) == Support::Clock)
+        let is_clock = |f: &FuncExpr| f.internal && functions::support(f.oid) == Support::Clock;
+        self.is_contained(&|f| is_immutable_builtin(f) || is_clock(f), &has_plain_values)
     }
-    fn is_contained(&self, also: &dyn Fn(&FuncExpr) -> bool) -> bool {
-        let function =
-            |f: &FuncExpr| f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID || also(f);
+    /// Whether there is nothing in the expression but simple kinds of nodes, such functions and such types.
+    fn is_contained(&self, function: &dyn Fn(&FuncExpr) -> bool, of_type: &dyn Fn(Oid) -> bool) -> bool {
         !self.any(&|e| {
             let kind = match &e.kind {
                 ExprKind::Func(f)
@@ -284,7 +289,7 @@ impl Expr {
                 | ExprKind::Collate { .. } => true,
                 _ => false,
             };
-            !kind || !has_plain_values(e.ty)
+            !kind || !of_type(e.ty)
         })
     }
     pub fn has_sublink(&self) -> bool {
@@ -543,6 +548,10 @@ impl Dml {
         }
         Ok(())
     }
+}
+
+fn is_immutable_builtin(f: &FuncExpr) -> bool {
+    f.volatility == b'i' && f.internal && !f.returns_set && f.oid < FIRST_USER_OID
 }
 
 /// Types whose values mean the same to everybody, once they have been read.

@@ -95,6 +95,7 @@ impl Definitions<'_> {
         }
         let default = self.converted_default(change, runtime)?;
         self.delete_statistics(table.oid, Some(column.attnum), runtime)?;
+        self.clear_statistics_objects(table.oid, column.attnum, runtime)?;
         self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime)?;
         self.retype_indexes(table, column.attnum, type_oid, runtime)?;
         if let Some(sql) = default {

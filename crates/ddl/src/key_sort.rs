@@ -35,8 +35,12 @@ pub(super) struct KeySorter {
     directory: PathBuf,
     budget_bytes: usize,
     bytes: Vec<u8>,
-    /// (first eight bytes of the key, offset in `bytes`).
-    entries: Vec<(u64, u32)>,
+    entries: Vec<SortEntry>,
+    last_rid: u64,
+    /// Of two keys the one that was pushed later has no lower row id, as when a heap is read from its start.
+    is_in_rid_order: bool,
+    /// The bytes of the longest key.
+    longest: usize,
     runs: Vec<Run>,
     pub count: u64,
 }
@@ -48,6 +52,43 @@ impl Drop for KeySorter {
             let _ = self.env.remove_file(&run.path);
         }
     }
+}
+
+/// A key in memory, with so much of it that most comparisons need not look for the rest. The fields stand in the order
+/// in which they decide.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct SortEntry {
+    /// The first eight bytes of the key, filled up with zeros.
+    first: u64,
+    /// The next three bytes, and the length of the key, or 12 if it is longer: of two keys that differ in nothing but
+    /// what was filled up the shorter one comes first.
+    next: u32,
+    /// Where the key stands in the sorter's bytes.
+    at: u32,
+}
+
+impl SortEntry {
+    const PREFIX_BYTES: usize = 11;
+
+    fn new(key: &[u8], at: u32) -> SortEntry {
+        let mut prefix = [0; SortEntry::PREFIX_BYTES + 1];
+        let n = key.len().min(SortEntry::PREFIX_BYTES);
+        prefix[..n].copy_from_slice(&key[..n]);
+        prefix[SortEntry::PREFIX_BYTES] = key.len().min(SortEntry::PREFIX_BYTES + 1) as u8;
+        let [a, b, c, d, e, f, g, h, next @ ..] = prefix;
+        SortEntry { first: u64::from_be_bytes([a, b, c, d, e, f, g, h]), next: u32::from_be_bytes(next), at }
+    }
+    /// Whether the entry has all of the key: others with the same prefix have the same key.
+    fn is_whole(self) -> bool {
+        (self.next & 0xff) as usize <= SortEntry::PREFIX_BYTES
+    }
+}
+
+/// By key, then by row id.
+#[inline(never)]
+fn compare_at(bytes: &[u8], a: u32, b: u32) -> std::cmp::Ordering {
+    let (a, b) = (key_at(bytes, a as usize), key_at(bytes, b as usize));
+    (a.0, a.1).cmp(&(b.0, b.1))
 }
 
 fn key_at(bytes: &[u8], at: usize) -> (&[u8], u64, bool) {
@@ -66,6 +107,9 @@ impl KeySorter {
             budget_bytes: budget_bytes.clamp(1 << 20, 1 << 30),
             bytes: Vec::new(),
             entries: Vec::new(),
+            last_rid: 0,
+            is_in_rid_order: true,
+            longest: 0,
             runs: Vec::new(),
             count: 0,
         }
@@ -78,13 +122,13 @@ impl KeySorter {
                 format!("index row size {} exceeds btree maximum, {MAX_KEY_BYTES}", key.len()),
             ));
         }
-        if self.bytes.len() + self.entries.len() * 16 >= self.budget_bytes {
+        if self.bytes.len() + self.entries.len() * size_of::<SortEntry>() >= self.budget_bytes {
             self.write_run()?;
         }
-        let mut first = [0; 8];
-        let n = key.len().min(8);
-        first[..n].copy_from_slice(&key[..n]);
-        self.entries.push((u64::from_be_bytes(first), self.bytes.len() as u32));
+        self.entries.push(SortEntry::new(key, self.bytes.len() as u32));
+        self.is_in_rid_order &= self.last_rid <= rid.to_u64();
+        self.last_rid = rid.to_u64();
+        self.longest = self.longest.max(key.len());
         let head = key.len() as u16 | if has_null { NULL_FLAG } else { 0 };
         self.bytes.extend_from_slice(&head.to_le_bytes());
         self.bytes.extend_from_slice(&rid.to_u64().to_le_bytes());
@@ -103,11 +147,15 @@ impl KeySorter {
     }
 
     fn sort_entries(&mut self) {
-        let bytes = &self.bytes;
+        let (bytes, in_order) = (&self.bytes, self.is_in_rid_order);
+        if in_order && self.longest <= SortEntry::PREFIX_BYTES {
+            self.entries.sort_unstable();
+            return;
+        }
         self.entries.sort_unstable_by(|a, b| {
-            a.0.cmp(&b.0).then_with(|| {
-                let (a, b) = (key_at(bytes, a.1 as usize), key_at(bytes, b.1 as usize));
-                (a.0, a.1).cmp(&(b.0, b.1))
+            (a.first, a.next).cmp(&(b.first, b.next)).then_with(|| match in_order && a.is_whole() {
+                true => a.at.cmp(&b.at),
+                false => compare_at(bytes, a.at, b.at),
             })
         });
     }
@@ -120,8 +168,8 @@ impl KeySorter {
         self.runs.push(Run { path, file, bytes: 0 });
         let Some(run) = self.runs.last_mut() else { return Ok(()) };
         let mut out = Vec::with_capacity(READ_BYTES * 2);
-        for (_, at) in &self.entries {
-            let at = *at as usize;
+        for entry in &self.entries {
+            let at = entry.at as usize;
             let (key, _, _) = key_at(&self.bytes, at);
             out.extend_from_slice(&self.bytes[at..at + HEAD_BYTES + key.len()]);
             if out.len() >= READ_BYTES {
@@ -210,7 +258,7 @@ impl<'a> RunReader<'a> {
 }
 
 pub(super) enum SortedKeys<'a> {
-    Memory { bytes: &'a [u8], entries: std::slice::Iter<'a, (u64, u32)> },
+    Memory { bytes: &'a [u8], entries: std::slice::Iter<'a, SortEntry> },
     Merge { readers: Vec<RunReader<'a>>, heads: BinaryHeap<Reverse<(Vec<u8>, u64, bool, usize)>> },
 }
 
@@ -221,8 +269,8 @@ impl Iterator for SortedKeys<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             SortedKeys::Memory { bytes, entries } => {
-                let (_, at) = entries.next()?;
-                let (key, rid, null) = key_at(bytes, *at as usize);
+                let entry = entries.next()?;
+                let (key, rid, null) = key_at(bytes, entry.at as usize);
                 Some(Ok((key.to_vec(), RowId::from_u64(rid), null)))
             }
             SortedKeys::Merge { readers, heads } => {
@@ -275,6 +323,27 @@ impl Iterator for MergedKeys<'_> {
 mod tests {
     use super::*;
     use kilndb_base::env::OsEnv;
+
+    #[test]
+    fn prefixes_stand_in_the_order_of_their_keys() {
+        let mut keys: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0, 0], b"abcdefgh".to_vec(), b"abcdefgh\0".to_vec()];
+        keys.extend((9..14).map(|n| vec![b'a'; n]));
+        keys.extend((9..14).map(|n| [vec![b'a'; 8], vec![0; n - 8]].concat()));
+        for in_order in [true, false] {
+            let mut sorter = KeySorter::new(Arc::new(OsEnv), Path::new("nowhere"), 1 << 20);
+            let mut wanted = Vec::new();
+            for round in 0..3u32 {
+                for (n, key) in keys.iter().rev().enumerate() {
+                    let block = if in_order { round * 100 + n as u32 } else { 300 - round * 100 - n as u32 };
+                    sorter.push(key, RowId { block, slot: 1 }, false).unwrap();
+                    wanted.push((key.clone(), RowId { block, slot: 1 }, false));
+                }
+            }
+            wanted.sort();
+            let sorted: Vec<_> = sorter.finish().unwrap().map(|e| e.unwrap()).collect();
+            assert!(sorted == wanted, "{in_order}");
+        }
+    }
 
     #[test]
     fn what_does_not_fit_is_merged_from_runs() {

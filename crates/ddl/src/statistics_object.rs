@@ -392,6 +392,29 @@ impl Definitions<'_> {
         Ok("DROP STATISTICS".to_string())
     }
 
+    /// Removes what ANALYZE has found for the objects that have a column in them, and notes anew what their expressions
+    /// refer to: the column gets another type.
+    pub(super) fn clear_statistics_objects(&mut self, table: Oid, attnum: i16, runtime: &dyn Runtime) -> Result<()> {
+        let dependents = self.dependents(PG_CLASS, table, i32::from(attnum))?;
+        let mut objects: Vec<Oid> = dependents
+            .iter()
+            .filter(|row| row.oid("classid") == PG_STATISTIC_EXT)
+            .map(|row| row.oid("objid"))
+            .collect();
+        objects.sort_unstable();
+        objects.dedup();
+        for oid in objects {
+            let key = [Datum::Oid(oid)];
+            self.delete_rows(PG_STATISTIC_EXT_DATA, PG_STATISTIC_EXT_DATA_STXOID_INH_INDEX, &key, runtime)?;
+            self.delete_statistics(oid, None, runtime)?;
+            self.update_row(PG_STATISTIC_EXT, PG_STATISTIC_EXT_OID_INDEX, oid, runtime, |row| {
+                let expressions = row.get("stxexprs").clone();
+                row.set("stxexprs", expressions)
+            })?;
+        }
+        Ok(())
+    }
+
     /// The rows of an object that goes, and those that ANALYZE has written for it.
     pub(super) fn delete_statistics_object(&mut self, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         let key = [Datum::Oid(oid)];

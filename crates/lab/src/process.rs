@@ -4,14 +4,47 @@ use crate::client::{Address, Client};
 use std::fs::File;
 use std::io;
 use std::net::TcpListener;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A port nobody listens on at the moment.
+/// A port that nobody listens on, kept for this process until it ends: no other call returns it, in this process or in
+/// another one. It is none of those that the kernel gives to connections, one of which could otherwise have it by the
+/// time a server wants to listen there.
 pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    let ports = ports_for_servers();
+    let count = u32::from(ports.end - ports.start);
+    let start = std::process::id().wrapping_mul(61) % count;
+    for _ in 0..count {
+        let call = CALLS.fetch_add(1, Ordering::Relaxed);
+        let port = ports.start + (start.wrapping_add(call) % count) as u16;
+        if keep_port(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return Ok(port);
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AddrInUse))
+}
+
+/// The ports between those that well-known services have and those that the kernel gives to outgoing connections.
+fn ports_for_servers() -> std::ops::Range<u16> {
+    const FIRST: u16 = 10_000;
+    const LINUX_DEFAULT: u16 = 32_768;
+    let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
+    let of_connections = range.split_whitespace().next().and_then(|port| port.parse().ok());
+    let end = of_connections.filter(|end| *end >= FIRST + 1_000).unwrap_or(LINUX_DEFAULT);
+    FIRST..end
+}
+
+/// Whether this process is the first to take `port`. A name among the abstract Unix sockets says so: it is gone with
+/// the process, however that ends.
+fn keep_port(port: u16) -> bool {
+    let name = SocketAddr::from_abstract_name(format!("kilndb-test-port-{port}"));
+    let kept = name.and_then(|name| UnixDatagram::bind_addr(&name));
+    kept.map(std::mem::forget).is_ok()
 }
 
 /// A folder that goes away with this value.
@@ -238,4 +271,20 @@ pub fn check_program(program: &Path, data: &Path) -> io::Result<()> {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_given_once_and_no_connection_gets_it() {
+        let (first, second) = (free_port().expect("a port"), free_port().expect("a port"));
+        assert_ne!(first, second);
+        assert!(!keep_port(first) && !keep_port(second), "another process would have got them too");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let of_kernel = listener.local_addr().expect("its address").port();
+        assert!(!ports_for_servers().contains(&of_kernel), "{of_kernel} is the kernel's to give");
+        TcpListener::bind(("127.0.0.1", first)).expect("nobody listens there");
+    }
 }

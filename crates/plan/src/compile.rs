@@ -214,6 +214,10 @@ impl Planner<'_> {
         if support == Support::WantsTypes {
             args = Box::new([self.with_types(f, args)]);
             strict = false;
+        } else if support == Support::ShowsArguments {
+            args = self.shown_arguments(f, args);
+            // VARIADIC NULL leaves nothing to show, but for format a text without arguments.
+            strict |= f.variadic && f.oid != FORMAT;
         }
         if let Some(call) = self.range_constructor(f, e) {
             let (func, types) = call;
@@ -247,8 +251,8 @@ impl Planner<'_> {
                 CExpr::Call1 { f: func, strict, arg: Box::new(arg) }
             }
             Err(args) => match <Box<[CExpr; 2]>>::try_from(args) {
-                Ok(two) => CExpr::Call2 { f: func, strict: f.strict, args: two },
-                Err(args) => CExpr::Call { f: func, strict: f.strict, args },
+                Ok(two) => CExpr::Call2 { f: func, strict, args: two },
+                Err(args) => CExpr::Call { f: func, strict, args },
             },
         };
         let c = if support == Support::MakesArray {
@@ -282,6 +286,32 @@ impl Planner<'_> {
         }
         let ty = if f.variadic { oids::ANYARRAY } else { oids::RECORD };
         CExpr::Row { ty, types: types.into(), args: args.into(), names: None }
+    }
+
+    /// The arguments of a function that shows them, as [`Support::ShowsArguments`] says.
+    fn shown_arguments(&self, f: &FuncExpr, args: Box<[CExpr]>) -> Box<[CExpr]> {
+        let last = args.len().saturating_sub(1);
+        let shown = |(i, arg): (usize, CExpr)| {
+            let from = self.base_type(f.args.get(i).map_or(oids::UNKNOWN, |a| a.ty));
+            let element = self.base_type(self.element_type(from));
+            if f.variadic && i == last && element != 0 {
+                let (func, to) = (cast::lookup_cast(element, oids::TEXT), oids::TEXT);
+                let list = match tells_its_type(element) {
+                    true => arg,
+                    false => CExpr::ArrayCast { from: element, to, func, explicit: true, arg: Box::new(arg) },
+                };
+                let none = CExpr::Const(kilndb_catalog::store::array(to, Vec::new()));
+                return if f.oid == FORMAT { CExpr::Coalesce(Box::new([list, none])) } else { list };
+            }
+            if tells_its_type(from) {
+                return arg;
+            }
+            match cast::lookup_cast(from, oids::TEXT) {
+                Some(f) => CExpr::Cast { f, typmod: -1, explicit: true, arg: Box::new(arg) },
+                None => CExpr::InOut { from, to: oids::TEXT, typmod: -1, explicit: true, arg: Box::new(arg) },
+            }
+        };
+        args.into_vec().into_iter().enumerate().map(shown).collect()
     }
 
     fn is_polymorphic(&self, function: Oid) -> bool {
@@ -610,4 +640,15 @@ fn same_datum(from: Oid, to: Oid) -> bool {
         Some(HeldAs::Itself) | None => 0,
     };
     from == to || class(from) != 0 && class(from) == class(to)
+}
+
+/// format(text, VARIADIC "any").
+const FORMAT: Oid = 3539;
+
+/// Whether the values of a built-in type are shown rightly by whoever does not know what type they are of.
+fn tells_its_type(ty: Oid) -> bool {
+    use oids::*;
+    matches!(ty, UNKNOWN | TEXT | VARCHAR | BPCHAR | NAME | BOOL | INT2 | INT4 | INT8 | FLOAT4 | FLOAT8 | NUMERIC | OID)
+        || matches!(ty, DATE | TIME | TIMETZ | TIMESTAMP | TIMESTAMPTZ | INTERVAL)
+        || matches!(ty, BYTEA | UUID | JSONB | INET | CIDR | MACADDR | MACADDR8 | TSVECTOR | TSQUERY)
 }

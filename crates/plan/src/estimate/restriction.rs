@@ -183,6 +183,12 @@ impl Planner<'_> {
         }
         if let Some(c) = self.variable_comparison(rel, e) {
             let variable = self.variable(c.variable);
+            // Nobody has counted the values of an expression such as document->>'kind', but those of its column.
+            if variable.statistics.is_none()
+                && let Some(share) = self.observed_selectivity(rel, e)
+            {
+                return share;
+            }
             if c.strategy == EQUAL {
                 return self.equal_to_expression(&variable, c.value);
             }
@@ -349,7 +355,7 @@ impl Planner<'_> {
         e.columns(&mut columns);
         columns.dedup();
         let [column] = columns.as_slice() else { return None };
-        if column.rel != rel || !e.is_self_contained() {
+        if column.rel != rel || !e.is_immutable_builtin() {
             return None;
         }
         Some((self.column_variable(*column, e.ty).statistics?, *column))

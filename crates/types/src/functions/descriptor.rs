@@ -114,8 +114,9 @@ pub enum Support {
     SessionZone,
     /// pg_typeof: the binder knows the answer.
     TypeOf,
-    /// Arguments of any type are taken as they are.
-    AnyArguments,
+    /// Arguments of any type are taken, and are called with as text where a value does not tell its type: an array
+    /// that comes all the same is the one that VARIADIC was written before, of which the elements are arguments.
+    ShowsArguments,
     /// Values of domains come to it as such: it looks at the domains itself.
     SeesDomains,
 }
