@@ -303,9 +303,15 @@ impl Database {
             objects.partition_maps.extend(known);
         }
         *shared = Arc::new(ObjectCache::shared(objects));
-        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
-        self.changes.push(version, Arc::new(changes));
+        self.tell_of_version(changes);
         self.committing.fetch_sub(1, Ordering::SeqCst);
+    }
+    /// The next version, which whoever sees it finds in the log: what a thread that gives way to others has not written
+    /// yet would make all of them plan anew. The shared cache is locked.
+    fn tell_of_version(&self, changes: Changes) {
+        let version = self.version() + 1;
+        self.changes.push(version, Arc::new(changes));
+        self.version.store(version, Ordering::SeqCst);
     }
     /// What has changed between two versions; None: too much to tell.
     pub fn changes_between(&self, from: u64, to: u64) -> Option<Vec<Arc<Changes>>> {
@@ -317,8 +323,7 @@ impl Database {
     pub fn publish_statistics(&self, changes: Changes, csn: Csn) {
         let shared = self.shared.lock().unwrap_or_else(|e| e.into_inner());
         shared.lock().forget_statistics(&changes, csn);
-        let version = self.version.fetch_add(1, Ordering::SeqCst) + 1;
-        self.changes.push(version, Arc::new(changes));
+        self.tell_of_version(changes);
     }
     /// The version that a plan of `version` is still right for, by the objects and names that it uses. None: it is
     /// stale, or definitions are being changed.

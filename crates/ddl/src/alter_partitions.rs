@@ -146,7 +146,7 @@ impl Definitions<'_> {
     ) -> Result<()> {
         for partition in self.partition_oids(parent.oid, runtime)? {
             let child = self.context_mut().table_by_oid(partition, runtime)?;
-            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            let child = self.lock_part_online(&child, LockMode::AccessExclusive, runtime)?;
             if child.columns.iter().any(|k| !k.dropped && k.name == column.name) {
                 return Err(Error::new(
                     sqlstate::DUPLICATE_COLUMN,
@@ -174,7 +174,7 @@ impl Definitions<'_> {
     ) -> Result<()> {
         for partition in partitions {
             let child = self.context_mut().table_by_oid(*partition, runtime)?;
-            let child = self.lock_for_ddl(&child, LockMode::AccessExclusive, runtime)?;
+            let child = self.lock_part_online(&child, LockMode::AccessExclusive, runtime)?;
             self.alter_tree(&child, c, false, true, source, runtime)?;
         }
         Ok(())

@@ -1,13 +1,11 @@
 //! ALTER TABLE.
 
-use super::Definitions;
+use super::add_column::definition_of;
 use super::constraint::key_pair;
 use super::persistence::{LOGGED, UNLOGGED};
-use super::sequence::ColumnTable;
+use super::{Definitions, table_rewrite};
 use crate::client::Runtime;
-use crate::host::NullSink;
 use kilndb_base::{Error, Result, Severity, sqlstate};
-use kilndb_bind::engine_query::{ColumnChange, FillColumn, FillValue, RowCondition, ValueQuery, ValueSource};
 use kilndb_bind::object_address::ObjectAddress;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::array;
@@ -35,21 +33,41 @@ impl Definitions<'_> {
         // Attaching, and detaching concurrently, let others go on with the table.
         match super::partition_detach::lock_for_partitions(s) {
             Some(mode) => self.lock_for_ddl(&table, mode, runtime)?,
-            None if super::online::is_long(s) => self.lock_online(&table, LockMode::AccessExclusive, runtime)?,
+            None if super::online::is_long_for_tree(s) => {
+                self.lock_tree_online(&table, LockMode::AccessExclusive, runtime)?
+            }
+            None if super::online::is_long(s) || table_rewrite::may_be_online(s) => {
+                self.lock_online(&table, LockMode::AccessExclusive, runtime)?
+            }
             None => self.lock_for_ddl(&table, lock_of(s), runtime)?,
         };
-        if super::alter_type::has_several_types(s) {
-            self.begin_type_rewrite(table.oid, runtime)?;
-        }
-        for node in s.cmds() {
-            let Node::AlterTableCmd(c) = node else { continue };
-            let now = self.context_mut().table_by_oid(table.oid, runtime)?;
+        let parts = table_rewrite::parts_in_order(s);
+        let rewrites_once = table.kind == TableKind::Table && parts.len() > 1;
+        let mut parts = parts.into_iter().peekable();
+        let alter = |this: &mut Self, c: &nodes::AlterTableCmd| -> Result<()> {
+            let now = this.context_mut().table_by_oid(table.oid, runtime)?;
             if matches!(c.subtype, A::AT_SetLogged | A::AT_SetUnLogged) && now.persistence != table.persistence {
                 return Err(Error::unsupported("cannot change persistence setting twice"));
             }
-            self.alter_tree(&now, c, super::partition::says_only(r), false, source, runtime)?;
+            this.alter_tree(&now, c, super::partition::says_only(r), false, source, runtime)
+        };
+        while let Some(c) = parts.next_if(|c| table_rewrite::is_drop(c)) {
+            alter(self, c)?;
         }
-        self.finish_type_rewrite(runtime)?;
+        if rewrites_once && parts.peek().is_some_and(|c| table_rewrite::is_of_column(c)) {
+            self.begin_rewrite(table.oid, runtime)?;
+            let mut of_columns = Vec::new();
+            while let Some(c) = parts.next_if(|c| table_rewrite::is_of_column(c)) {
+                alter(self, c)?;
+                of_columns.push(c);
+            }
+            for column in self.finish_rewrite(runtime)? {
+                let definition = of_columns.iter().find_map(|c| definition_of(c, &column.name));
+                let definition = definition.ok_or_else(|| Error::internal("a new column without a definition"))?;
+                self.constrain_column(table.oid, &column, definition, source, runtime)?;
+            }
+        }
+        parts.try_for_each(|c| alter(self, c))?;
         Ok(tag)
     }
 
@@ -135,197 +153,6 @@ impl Definitions<'_> {
             A::AT_AddInherit | A::AT_DropInherit => Err(Error::unsupported("table inheritance is not supported")),
             _ => Err(Error::unsupported("this form of ALTER TABLE is not supported")),
         }
-    }
-
-    fn add_column(
-        &mut self,
-        table: &Arc<Table>,
-        c: &nodes::AlterTableCmd,
-        source: &Arc<str>,
-        runtime: &dyn Runtime,
-    ) -> Result<()> {
-        let Node::ColumnDef(definition) = c.def() else { return Err(Error::internal("ADD COLUMN without a column")) };
-        let name = definition.colname().unwrap_or("");
-        if table.columns.iter().any(|k| !k.dropped && k.name == name) {
-            let message = format!("column \"{name}\" of relation \"{}\" already exists", table.name);
-            if c.missing_ok {
-                self.context().shared.scratch.notices.borrow_mut().push(Error::notice(
-                    sqlstate::DUPLICATE_COLUMN,
-                    Severity::Notice,
-                    format!("{message}, skipping"),
-                ));
-                return Ok(());
-            }
-            return Err(Error::new(sqlstate::DUPLICATE_COLUMN, message));
-        }
-        let mut column = self.new_column(definition, ColumnTable::of(table), source, runtime)?;
-        let is_primary = definition
-            .constraints()
-            .iter()
-            .any(|k| matches!(k, Node::Constraint(k) if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_PRIMARY));
-        column.not_null |= is_primary;
-        self.refuse_inner_self(table.type_oid, column.type_oid, 0, runtime)?;
-        let not_null = column.not_null;
-        let attnum = self.attach_column(table, &column, false, runtime)?;
-        if table.kind == TableKind::Partitioned {
-            self.add_column_below(table, &column, runtime)?;
-        }
-        let table = self.context_mut().table_by_oid(table.oid, runtime)?;
-        if not_null {
-            self.add_not_null(&table, attnum, &column.not_null_clause, runtime)?;
-        }
-        let mut all: Vec<&nodes::Constraint> = Vec::new();
-        for constraint in definition.constraints() {
-            if let Node::Constraint(k) = constraint {
-                all.push(k);
-            }
-        }
-        for k in &all {
-            if k.contype == kilndb_syntax::raw::ConstrType::CONSTR_FOREIGN {
-                // References are compared with the rows of another table, which would have to be followed too.
-                self.finish_online(runtime)?;
-            }
-            self.add_constraint(table.oid, k, Some(&column.name), &all, source, runtime)?;
-        }
-        Ok(())
-    }
-
-    /// The column itself, and its values in the rows that there are. `is_part`: of a partition, which draws from its
-    /// parent's sequence.
-    pub(super) fn attach_column(
-        &mut self,
-        table: &Arc<Table>,
-        column: &super::create_table::NewColumn,
-        is_part: bool,
-        runtime: &dyn Runtime,
-    ) -> Result<i16> {
-        let mut column = column.clone();
-        let attnum = table.columns.len() as i16 + 1;
-        let storage = self.type_storage(column.type_oid, runtime)?;
-        // NOT NULL is checked once the existing rows have their value; as an identity it could not be given one.
-        column.not_null = false;
-        let identity = std::mem::take(&mut column.identity);
-        // Beside others rows may come at any time, until the lock is there.
-        let needs_lock = self.is_online(table) && !self.is_filled_row_by_row(&column, identity, runtime)?;
-        if needs_lock {
-            self.finish_online(runtime)?;
-        }
-        let has_rows = self.is_online(table)
-            || !matches!(table.kind, TableKind::Partitioned | TableKind::Composite)
-                && self.table_with_row(table, RowCondition::All, runtime)?.is_some();
-        let has_domain = self.type_info(column.type_oid, runtime)?.kind == b'd';
-        if table.kind == TableKind::Table && self.has_own_value(&column, identity, runtime)? {
-            self.refuse_stored_rows(table, runtime)?;
-        }
-        let constant = match &column.default_sql {
-            Some(sql) if has_rows && column.generated == 0 && identity == 0 && column.sequence.is_none() => {
-                self.constant_default(sql, column.type_oid, column.typmod, runtime)?
-            }
-            _ => None,
-        };
-        self.write_catalog(runtime, |w| {
-            super::create_table::insert_attributes(w, table.oid, attnum, std::slice::from_ref(&column), &[storage])
-        })?;
-        self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
-            row.set("relnatts", Datum::Int2(attnum))
-        })?;
-        if let Some(sql) = column.default_sql.as_ref().filter(|_| !super::default::says_nothing(&column)) {
-            self.insert_default(table.oid, attnum, sql, runtime)?;
-        }
-        if let (Some(sequence), false) = (column.sequence, is_part) {
-            let kind = if identity != 0 { b'i' } else { b'a' };
-            self.tie_sequence(sequence, ObjectAddress::column(table.oid, attnum), kind, runtime)?;
-            self.keep_with_table(sequence, table.oid, runtime)?;
-        }
-        if let Some(value) = constant {
-            let value = self.context_mut().with_catalog(runtime, |host| {
-                let shape = host.reader.stored_shape(column.type_oid, &mut Vec::new())?;
-                Ok(shape.map_or(value.clone(), |shape| shape.written(value)))
-            })?;
-            let missing = array(column.type_oid, vec![value]);
-            self.update_attribute(table.oid, attnum, runtime, |row| {
-                row.set("atthasmissing", Datum::Bool(true));
-                row.set("attmissingval", missing);
-            })?;
-        } else if has_rows && (column.default_sql.is_some() || column.sequence.is_some() || has_domain) {
-            let value = match (column.generated, identity, column.sequence) {
-                (0, identity, Some(sequence)) if identity != 0 => FillValue::Sequence(sequence),
-                _ => FillValue::Default,
-            };
-            if self.is_online(table) {
-                self.move_rows_with(table, (&[ColumnChange::Added { attnum, value }], &[]), runtime)?;
-            } else {
-                let table = self.context_mut().table_by_oid(table.oid, runtime)?;
-                self.rows_into(&FillColumn { table: &table, attnum, value }, runtime, &mut NullSink)?;
-            }
-        }
-        if identity != 0 {
-            self.update_attribute(table.oid, attnum, runtime, |row| row.set("attidentity", Datum::Char(identity)))?;
-        }
-        self.follow_row_type(table.oid, runtime)?;
-        Ok(attnum)
-    }
-
-    /// Whether each row gets a value of its own for a new column, so that all are written anew.
-    fn is_filled_row_by_row(
-        &mut self,
-        column: &super::create_table::NewColumn,
-        identity: u8,
-        runtime: &dyn Runtime,
-    ) -> Result<bool> {
-        if column.generated != 0 || identity != 0 || column.sequence.is_some() {
-            return Ok(true);
-        }
-        match &column.default_sql {
-            Some(sql) => self.is_volatile(sql, (column.type_oid, column.typmod), runtime),
-            None => Ok(false),
-        }
-    }
-
-    fn is_volatile(&mut self, sql: &str, ty: (u32, i32), runtime: &dyn Runtime) -> Result<bool> {
-        self.context_mut().with_catalog(runtime, |host| {
-            let bound = kilndb_bind::bind_expression(sql, None, &host.reader, Some(ty))?;
-            Ok(bound.expr.is_volatile())
-        })
-    }
-
-    /// Whether rows get another value than NULL for a new column, or one that its domain must be asked about.
-    fn has_own_value(
-        &mut self,
-        column: &super::create_table::NewColumn,
-        identity: u8,
-        runtime: &dyn Runtime,
-    ) -> Result<bool> {
-        if column.generated != 0 || identity != 0 || column.sequence.is_some() {
-            return Ok(true);
-        }
-        if column.default_sql.is_some() {
-            return Ok(!super::default::says_nothing(column));
-        }
-        let mut info = self.type_info(column.type_oid, runtime)?;
-        while let Some(domain) = info.domain.clone() {
-            if domain.not_null || domain.default_sql.is_some() || !domain.checks.is_empty() {
-                return Ok(true);
-            }
-            info = self.type_info(info.base_type, runtime)?;
-        }
-        Ok(false)
-    }
-
-    /// The value of a default that is the same for every row; None if it must be computed for each.
-    fn constant_default(
-        &mut self,
-        sql: &str,
-        type_oid: u32,
-        typmod: i32,
-        runtime: &dyn Runtime,
-    ) -> Result<Option<Datum>> {
-        if self.is_volatile(sql, (type_oid, typmod), runtime)? {
-            return Ok(None);
-        }
-        let mismatch = |from: &str| Error::internal(format!("a default of type {from}"));
-        let query = ValueQuery { source: ValueSource::Kept(sql), ty: (type_oid, typmod), mismatch: &mismatch };
-        Ok(Some(self.value_of(&query, runtime)?).filter(|value| !value.is_null()))
     }
 
     fn drop_constraint(

@@ -24,7 +24,6 @@ use kilndb_catalog::ids::*;
 use kilndb_catalog::store::vector;
 use kilndb_catalog::{CatalogView, Column, ForeignKey, Index, IndexKey, Table, TableKind};
 use kilndb_storage::LockMode;
-use kilndb_syntax::raw::AlterTableType as A;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
@@ -110,36 +109,20 @@ impl Definitions<'_> {
         let converted = ColumnChange::Converted { attnum: column.attnum, value: change.value, ty: (type_oid, typmod) };
         let keeps_equality = change.keeps_equality();
         let retyped = RetypedColumn { column: column.clone(), users, keys, keeps_equality };
-        if let Some(rewrite) = &mut self.type_rewrite {
+        if let Some(rewrite) = &mut self.rewrite {
             rewrite.changes.push(OwnedChange::of(&converted));
-            rewrite.columns.push(retyped);
+            rewrite.retyped.push(retyped);
             return Ok(());
         }
         self.move_rows_with(table, (&[converted], &[]), runtime)?;
         self.validate_again(table.oid, &retyped, runtime)
     }
 
-    /// Several columns of a table get other types: its rows are written anew once.
-    pub(super) fn begin_type_rewrite(&mut self, table: Oid, runtime: &dyn Runtime) -> Result<()> {
-        let source = self.context_mut().table_by_oid(table, runtime)?;
-        if source.kind == TableKind::Table {
-            self.type_rewrite = Some(TypeRewrite { source, changes: Vec::new(), columns: Vec::new() });
-        }
-        Ok(())
-    }
-
-    pub(super) fn finish_type_rewrite(&mut self, runtime: &dyn Runtime) -> Result<()> {
-        let Some(TypeRewrite { source, changes, columns }) = self.type_rewrite.take() else { return Ok(()) };
-        let changes: Vec<ColumnChange<'_>> = changes.iter().map(OwnedChange::borrowed).collect();
-        self.move_rows_with(&source, (&changes, &[]), runtime)?;
-        columns.iter().try_for_each(|retyped| self.validate_again(source.oid, retyped, runtime))
-    }
-
     /// The table and the column as they were before the command: what other parts of it say of types is not seen by
     /// USING.
     fn before_other_types(&self, table: &Arc<Table>, column: &Column) -> Result<(Arc<Table>, Column)> {
-        let Some(rewrite) = &self.type_rewrite else { return Ok((table.clone(), column.clone())) };
-        if rewrite.columns.iter().any(|retyped| retyped.column.attnum == column.attnum) {
+        let Some(rewrite) = &self.rewrite else { return Ok((table.clone(), column.clone())) };
+        if rewrite.retyped.iter().any(|retyped| retyped.column.attnum == column.attnum) {
             return Err(Error::unsupported(format!("cannot alter type of column \"{}\" twice", column.name)));
         }
         Ok((rewrite.source.clone(), column_of(&rewrite.source, &column.name)?.clone()))
@@ -324,7 +307,7 @@ impl Definitions<'_> {
     }
 
     /// What holds for the new values as it did for the old: NOT NULL, checks, foreign keys.
-    fn validate_again(&mut self, table: Oid, retyped: &RetypedColumn, runtime: &dyn Runtime) -> Result<()> {
+    pub(super) fn validate_again(&mut self, table: Oid, retyped: &RetypedColumn, runtime: &dyn Runtime) -> Result<()> {
         let table = self.context_mut().table_by_oid(table, runtime)?;
         let RetypedColumn { column, users, keys, keeps_equality } = retyped;
         if column.not_null && self.table_with_row(&table, RowCondition::Null(column.attnum), runtime)?.is_some() {
@@ -462,31 +445,13 @@ impl Definitions<'_> {
     }
 }
 
-/// The columns of one table that get other types by one command.
-pub(super) struct TypeRewrite {
-    /// The table as it was before.
-    source: Arc<Table>,
-    changes: Vec<OwnedChange>,
-    columns: Vec<RetypedColumn>,
-}
-
 /// A column as it was, and what has to hold for its new values as it did for the old ones.
-struct RetypedColumn {
+pub(super) struct RetypedColumn {
     column: Column,
     users: ExpressionUsers,
     keys: ColumnKeys,
     /// References hold as they did.
     keeps_equality: bool,
-}
-
-/// Whether an ALTER TABLE changes the types of several columns and does nothing else.
-pub(super) fn has_several_types(s: &nodes::AlterTableStmt) -> bool {
-    s.cmds().len() > 1 && all_change_types(s)
-}
-
-/// Whether an ALTER TABLE does nothing but change types.
-pub(super) fn all_change_types(s: &nodes::AlterTableStmt) -> bool {
-    s.cmds().iter().all(|node| matches!(node, Node::AlterTableCmd(c) if c.subtype == A::AT_AlterColumnType))
 }
 
 /// Checks and indexes, by OID, whose expressions name a column.

@@ -295,7 +295,7 @@ impl Definitions<'_> {
         let pace: &dyn Runtime = if self.online.is_some() { &paced } else { runtime };
         let built = self.build_index_now(table, index, heap.pages(), pace);
         if follows && built.is_ok() {
-            self.follow_with_index(index);
+            self.follow_with_index(table, index);
         }
         progress.end();
         self.note_built_size(table, index, built?, runtime)
@@ -320,7 +320,7 @@ impl Definitions<'_> {
         }
         // All that is there now, whatever the transaction's snapshot: others will look for it here.
         let seen = match self.is_online(table) {
-            true => self.followed_snapshot(runtime)?,
+            true => self.followed_snapshot(table, runtime)?,
             false => self.newest_snapshot()?,
         };
         let of = KeysOf { snapshot: Some(&seen), rows: None };

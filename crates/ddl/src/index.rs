@@ -65,7 +65,7 @@ impl Definitions<'_> {
         }
         let method = index_class::method_of(s.access_method())?;
         index_class::check_method(s, method)?;
-        let table = self.lock_online(&table, self.table_lock(), runtime)?;
+        let table = self.lock_tree_online(&table, self.table_lock(), runtime)?;
         let mut keys = Vec::new();
         let mut names = Vec::new();
         for element in s.index_params() {
@@ -145,9 +145,13 @@ impl Definitions<'_> {
         }
         let table = self.context_mut().table_by_oid(table.oid, runtime)?;
         let Some(whole) = table.indexes.iter().find(|i| i.oid == index).cloned() else { return Ok(()) };
+        if whole.is_global {
+            // One tree for all partitions does not follow what others do to them.
+            self.finish_online(runtime)?;
+        }
         for partition in partitions {
             let child = self.context_mut().table_by_oid(partition, runtime)?;
-            let child = self.lock_for_ddl(&child, LockMode::Share, runtime)?;
+            let child = self.lock_part_online(&child, LockMode::Share, runtime)?;
             self.copy_index_to(&table, &whole, &child, runtime)?;
         }
         Ok(())

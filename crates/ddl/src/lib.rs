@@ -8,6 +8,7 @@
 //! Must not know: sessions, prepared statements, portals, messages, the client ([`DefinitionHost`] is what it asks of whoever
 //! runs a command), how sessions find a statement's handler.
 
+mod add_column;
 mod alter_constraint;
 mod alter_partitions;
 mod alter_table;
@@ -61,6 +62,7 @@ mod sequence;
 mod statistics_object;
 mod stored_text;
 mod table_as;
+mod table_rewrite;
 mod temporary_objects;
 pub mod text_search;
 mod text_search_objects;
@@ -151,8 +153,8 @@ pub struct Definitions<'a> {
     narrowed: BTreeSet<Oid>,
     /// What the command does beside others.
     online: Option<online::OnlineChange>,
-    /// Types that the command changes together.
-    type_rewrite: Option<alter_type::TypeRewrite>,
+    /// The columns that the command changes together.
+    rewrite: Option<table_rewrite::TableRewrite>,
 }
 
 impl<'a> Definitions<'a> {
@@ -166,7 +168,7 @@ impl<'a> Definitions<'a> {
             deleted: BTreeSet::new(),
             narrowed: BTreeSet::new(),
             online: None,
-            type_rewrite: None,
+            rewrite: None,
         }
     }
 }

@@ -99,10 +99,7 @@ impl Definitions<'_> {
         if table.kind == TableKind::Partitioned {
             self.context().refuse_in_block("REINDEX TABLE")?;
         }
-        let table = match table.kind {
-            TableKind::Table => self.lock_online(&table, self.table_lock(), runtime)?,
-            _ => table,
-        };
+        let table = self.lock_tree_online(&table, self.table_lock(), runtime)?;
         if !self.rebuild_indexes(&table, runtime)? {
             self.context().notice(Severity::Notice, format!("table \"{}\" has no indexes to reindex", table.name));
         }
@@ -151,7 +148,7 @@ impl Definitions<'_> {
     fn rebuild_indexes(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<bool> {
         let table = match self.is_online(table) {
             true => table.clone(),
-            false => self.lock_for_ddl(table, self.table_lock(), runtime)?,
+            false => self.lock_part_online(table, self.table_lock(), runtime)?,
         };
         let mut any = false;
         for index in

@@ -33,6 +33,25 @@ fn make_tables(client: &mut Client) {
     run(client, &format!("insert into acc {rows}"));
 }
 
+/// The same in partitions, one of which has partitions of its own.
+fn make_partitioned_tables(client: &mut Client) {
+    run(client, "create table moves (d bigint)");
+    run(
+        client,
+        "create table acc (id int primary key, k int not null check (k > -1000000), v text, tags int[]) partition by range (id)",
+    );
+    run(client, "create table acc_1 partition of acc for values from (minvalue) to (3000)");
+    run(client, "create table acc_2 partition of acc for values from (3000) to (12000) partition by hash (id)");
+    run(client, "create table acc_2a partition of acc_2 for values with (modulus 2, remainder 0)");
+    run(client, "create table acc_2b partition of acc_2 for values with (modulus 2, remainder 1)");
+    run(client, "create table acc_3 partition of acc for values from (12000) to (maxvalue)");
+    run(client, "create index acc_v on acc (v)");
+    run(client, "create index acc_tags on acc using gin (tags)");
+    run(client, "create index acc_some on acc (lower(v), k) where id % 3 = 0");
+    let rows = format!("select g, 0, 'v' || g, array[g % 7, g % 11] from generate_series(0, {ROWS} - 1) g");
+    run(client, &format!("insert into acc {rows}"));
+}
+
 /// One transaction's statements.
 fn statements(random: &mut Random) -> String {
     let (id, d) = (random.below(ROWS), random.below(9) as i64 - 4);
@@ -102,6 +121,9 @@ const CHANGES: &[&str] = &[
     "cluster acc using acc_v",
     "alter table acc drop n",
     "alter table acc drop u",
+    // Several parts make one copy.
+    "alter table acc add constraint acc_u unique (id, u), alter k type int, add u uuid default gen_random_uuid(), add w int default 5, alter w set default 6",
+    "alter table acc drop u, drop w",
     "alter table acc alter k type int",
     "create index concurrently if not exists acc_both on acc (v, id)",
     "alter table acc alter tags type int[] using tags::int[], alter v type varchar",
@@ -114,12 +136,30 @@ const CHANGES: &[&str] = &[
     "alter table acc drop constraint acc_id",
 ];
 
+/// Changes of a partitioned table as a whole.
+const CHANGES_OF_TREE: &[&str] = &[
+    "create index if not exists acc_k on acc (k)",
+    "alter table acc alter k type bigint",
+    "alter table acc add u uuid default gen_random_uuid()",
+    "alter table acc add constraint acc_u unique (id, u)",
+    "create index if not exists acc_tags_too on acc using gin (tags)",
+    "alter table acc alter tags type bigint[] using tags::bigint[]",
+    "alter table acc add n int",
+    "alter table acc drop n",
+    "alter table acc drop u",
+    "alter table acc alter k type int",
+    "create index if not exists acc_both on acc (v, id)",
+    "reindex table acc",
+    "alter table acc alter tags type int[] using tags::int[]",
+    "drop index if exists acc_k, acc_both, acc_tags_too",
+];
+
 /// Makes one change after the other. What a kill has left undone, or done, need not be done again.
-fn change(server: &Server, killed: &AtomicBool, turn: &AtomicU64) {
+fn change(server: &Server, killed: &AtomicBool, (changes, turn): (&[&str], &AtomicU64)) {
     let Some(mut client) = connect_unless(server, killed) else { return };
     loop {
         let at = turn.load(Ordering::SeqCst);
-        let sql = CHANGES[at as usize % CHANGES.len()];
+        let sql = changes[at as usize % changes.len()];
         match client.query(sql) {
             Ok(_) => {}
             Err(ClientError::Server(e)) if ["42701", "42P07", "42703", "42704", "42P16"].contains(&e.code.as_str()) => {
@@ -163,12 +203,21 @@ fn is_consistent(client: &mut Client) {
 
 #[test]
 fn changes_beside_the_load_lose_nothing() {
+    change_in_rounds("online", make_tables, CHANGES);
+}
+
+#[test]
+fn changes_of_partitioned_tables_lose_nothing() {
+    change_in_rounds("online-tree", make_partitioned_tables, CHANGES_OF_TREE);
+}
+
+fn change_in_rounds(name: &str, make: fn(&mut Client), changes: &[&str]) {
     let rounds = std::env::var("KILNDB_CRASH_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(4);
-    let folder = TempDir::new("online").expect("a temporary folder");
+    let folder = TempDir::new(name).expect("a temporary folder");
     let data = folder.path().join("data");
     let port = process::free_port().expect("a free port");
     let mut server = process::start_kilndb(&data, port, &[]).expect("the server starts");
-    make_tables(&mut connect(&server));
+    make(&mut connect(&server));
     let (done, turn) = (AtomicU64::new(0), AtomicU64::new(0));
     for round in 0..rounds {
         let killed = AtomicBool::new(false);
@@ -178,7 +227,7 @@ fn changes_beside_the_load_lose_nothing() {
             for writer in 0..WRITERS {
                 scope.spawn(move || write(server, killed, round * WRITERS + writer, done));
             }
-            scope.spawn(move || change(server, killed, turn));
+            scope.spawn(move || change(server, killed, (changes, turn)));
             std::thread::sleep(Duration::from_millis(1500 + 331 * (round % 7)));
             // On a slow machine a change beside the load takes longer than a round.
             let (wanted, patience) = (round + 1, Instant::now() + PATIENCE);

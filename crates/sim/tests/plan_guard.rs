@@ -147,3 +147,78 @@ fn a_former_plan_returns_when_statistics_mislead() {
     assert_eq!(answers(&mut guarded), right);
     drop(server);
 }
+
+/// Texts that share a plan by their shape, and a function's statement, both watched.
+const OF_NAME: &str = "select count(*), sum(l.qty) from customers c join orders o on o.customer = c.id
+    join lines l on l.order_id = o.id where c.name = ";
+
+/// The median time of a statement with other values each time, in seconds.
+fn median_of(client: &mut Client, executions: u32, text: impl Fn(u32) -> String) -> f64 {
+    let mut times: Vec<f64> = (0..executions)
+        .map(|i| {
+            let began = Instant::now();
+            run(client, &[&text(i)]);
+            began.elapsed().as_secs_f64()
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+#[test]
+fn former_plans_return_for_texts_and_routines() {
+    let folder = TempDir::new("plan-guard-texts").expect("a temporary folder");
+    let (data, port) = (folder.path().join("data"), process::free_port().expect("a free port"));
+    let server = process::start_kilndb(&data, port, SETTINGS).expect("the server starts");
+    let connect = || Client::connect(server.address(), "postgres").expect("a connection");
+    let (mut guarded, mut plain) = (connect(), connect());
+    let function = format!(
+        "create function of_name(wanted text) returns bigint language plpgsql as
+         $$ declare n bigint; total bigint; begin {OF_NAME} wanted into n, total; return n; end $$"
+    );
+    run(
+        &mut guarded,
+        &[
+            "create table customers (id int primary key, name text)",
+            "create table orders (id int primary key, customer int)",
+            "create table lines (id int primary key, order_id int, qty int)",
+            "insert into customers select i, 'c' || i from generate_series(1, 500) i",
+            "insert into orders select i, i % 500 + 1 from generate_series(1, 20000) i",
+            "insert into lines select i, i % 20000 + 1, i % 7 from generate_series(1, 60000) i",
+            "create index on customers (name)",
+            "create index on orders (customer)",
+            "create index on lines (order_id)",
+            "analyze customers, orders, lines",
+            &function,
+            "set plan_guard = on",
+        ],
+    );
+    let text = |i: u32| format!("{OF_NAME} 'c{}'", i % 400 + 1);
+    let call = |i: u32| format!("select of_name('c{}')", i % 400 + 1);
+    let before = [median_of(&mut guarded, 20, text), median_of(&mut guarded, 20, call)];
+    // What is analyzed is not what is there afterwards.
+    run(
+        &mut guarded,
+        &[
+            "update orders set customer = -1",
+            "update lines set order_id = -1",
+            "analyze orders, lines",
+            "update orders set customer = id % 500 + 1",
+            "update lines set order_id = id % 20000 + 1",
+        ],
+    );
+    median_of(&mut guarded, 12, text);
+    median_of(&mut guarded, 12, call);
+    let with_guard = [median_of(&mut guarded, 10, text), median_of(&mut guarded, 10, call)];
+    let without = [median_of(&mut plain, 10, text), median_of(&mut plain, 10, call)];
+    println!("before {before:?} s, guarded {with_guard:?} s, without a guard {without:?} s");
+    for (way, ((before, guarded), without)) in before.into_iter().zip(with_guard).zip(without).enumerate() {
+        assert!(without > 5.0 * before, "{way}: the statistics do not mislead: {before} s before, {without} s now");
+        assert!(guarded < without / 3.0, "{way}: {guarded} s with the guard, {without} s without, {before} s before");
+    }
+    let returned = guarded.integer("select count(*) from pg_stat_plans where plan = 'former' and is_used");
+    assert!(returned.expect("pg_stat_plans") >= 2, "the text's plan and the function's have returned");
+    let same =
+        "select of_name('c7') = (select count(*) from orders o join lines l on l.order_id = o.id where o.customer = 7)";
+    assert_eq!(guarded.value(same).expect("an answer").as_deref(), Some("t"));
+}

@@ -19,6 +19,7 @@ use kilndb_storage::Snapshot;
 use kilndb_syntax::nodes;
 use kilndb_types::context::{NoHost, is_self_contained};
 use kilndb_types::{Datum, EvalContext};
+use std::cell::Cell;
 
 /// The catalogs as a session's transaction sees them.
 #[derive(Default)]
@@ -43,8 +44,8 @@ pub struct CatalogState {
 pub struct SearchPath {
     /// The generation of the settings that it is of; 0: it must be resolved again.
     generation: u64,
-    /// The version of the catalogs that it is of.
-    version: u64,
+    /// The latest version of the catalogs that it was found right for.
+    version: Cell<u64>,
     /// OIDs of the schemas.
     pub schemas: Arc<[Oid]>,
     /// Where new objects are made.
@@ -53,7 +54,7 @@ pub struct SearchPath {
 
 impl Default for SearchPath {
     fn default() -> SearchPath {
-        SearchPath { generation: 0, version: 0, schemas: Arc::from([]), creation: None }
+        SearchPath { generation: 0, version: Cell::new(0), schemas: Arc::from([]), creation: None }
     }
 }
 
@@ -164,11 +165,22 @@ impl SessionContext {
         Ok(txn.catalog_snapshot())
     }
 
-    /// False if search_path or the catalogs have changed since the path was resolved.
+    /// False if search_path or schemas have changed since the path was resolved.
     #[inline]
     pub fn is_path_current(&self) -> bool {
-        (self.catalogs.path.generation, self.catalogs.path.version)
-            == (self.settings.generation, self.database.version())
+        let (path, now) = (&self.catalogs.path, self.database.version());
+        path.generation == self.settings.generation && (path.version.get() == now || self.outlasts(path, now))
+    }
+
+    /// Whether no schema has changed between the versions: that would be a change of everything.
+    #[cold]
+    fn outlasts(&self, path: &SearchPath, now: u64) -> bool {
+        let changes = self.database.changes_between(path.version.get(), now);
+        let outlasts = changes.is_some_and(|changes| changes.iter().all(|c| !c.everything));
+        if outlasts {
+            path.version.set(now);
+        }
+        outlasts
     }
 
     pub fn search_path(&self) -> Arc<[Oid]> {
@@ -178,7 +190,7 @@ impl SessionContext {
     /// Schemas of search_path that exist, pg_catalog in front unless it is named.
     pub(crate) fn resolve_path(&mut self, cache: &Arc<ObjectCache>, snapshot: &Snapshot) -> Result<Arc<[Oid]>> {
         let key = (self.settings.generation, self.database.version());
-        if (self.catalogs.path.generation, self.catalogs.path.version) == key && !self.catalogs.has_ddl {
+        if !self.catalogs.has_ddl && self.is_path_current() {
             return Ok(self.catalogs.path.schemas.clone());
         }
         let reader = CatalogReader {
@@ -210,7 +222,8 @@ impl SessionContext {
             oids.insert(0, PG_CATALOG);
         }
         let oids: Arc<[Oid]> = oids.into();
-        self.catalogs.path = SearchPath { generation: key.0, version: key.1, schemas: oids.clone(), creation };
+        self.catalogs.path =
+            SearchPath { generation: key.0, version: Cell::new(key.1), schemas: oids.clone(), creation };
         Ok(oids)
     }
 

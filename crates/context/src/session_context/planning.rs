@@ -9,6 +9,7 @@ use kilndb_bind::engine_query::{EngineQuery, insert_rows};
 use kilndb_bind::ir::{BoundStatement, LockStrength};
 use kilndb_bind::lifting::Lifting;
 use kilndb_bind::variables::VariableScope;
+use kilndb_catalog::cache::CatalogReader;
 use kilndb_catalog::changes::PlanDependencies;
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::lock_class::RELATION_LOCK;
@@ -209,9 +210,7 @@ impl SessionContext {
         let held = self.held_variables.clone().filter(|_| declared_types.is_empty() && lifting.is_none());
         let environment = self.environment(runtime)?;
         let mut host = environment.host();
-        host.reader.asked = Some(asked);
-        *asked.tables.borrow_mut() = measured.map(|_| Vec::new());
-        host.reader.former = measured.and_then(|m| m.former).map(|former| &**former);
+        plan_by(&mut host.reader, asked, measured);
         let mut param_types = declared_types.to_vec();
         let eval = EvalContext { clock_was_read: Some(&asked.reads_clock), ..host.eval() };
         let mut bound = match &held {
@@ -247,17 +246,7 @@ impl SessionContext {
             plan.planning = PlanningReport { nanos, accesses, settings };
         }
         if let Some(plan) = Arc::get_mut(&mut plan) {
-            plan.names = asked.names.take();
-            plan.is_private = asked.is_private.get();
-            plan.reads_clock = asked.reads_clock.get();
-            plan.objects = asked.take_objects();
-            plan.columns.truncate(plan.columns.len() - 2 * places.len());
-            plan.places = places;
-            if let Some(MeasuredPlan { measured, former }) = measured {
-                plan.measured = Some(measured.clone());
-                let tables = asked.tables.take().unwrap_or_default();
-                plan.statistics = Some(former.cloned().unwrap_or_else(|| Arc::new(FormerStatistics::new(tables))));
-            }
+            note_origin(plan, asked, places, measured);
         }
         Ok(plan)
     }
@@ -286,6 +275,28 @@ impl SessionContext {
     pub fn path_is(&self, path: &Arc<[Oid]>) -> bool {
         self.is_path_current()
             && (Arc::ptr_eq(&self.catalogs.path.schemas, path) || self.catalogs.path.schemas == *path)
+    }
+}
+
+/// Has a plan made by the statistics that are wanted, and `asked` note which tables it looks at if its cost is measured.
+pub fn plan_by<'h>(reader: &mut CatalogReader<'h>, asked: &'h PlanDependencies, measured: Option<MeasuredPlan<'h>>) {
+    reader.asked = Some(asked);
+    *asked.tables.borrow_mut() = measured.map(|_| Vec::new());
+    reader.former = measured.and_then(|m| m.former).map(|former| &**former);
+}
+
+/// Writes down what a plan was made of. `places`: the columns behind the others that tell where its rows are, two each.
+pub fn note_origin(plan: &mut Plan, asked: &PlanDependencies, places: Vec<Oid>, measured: Option<MeasuredPlan<'_>>) {
+    plan.names = asked.names.take();
+    plan.is_private = asked.is_private.get();
+    plan.reads_clock = asked.reads_clock.get();
+    plan.objects = asked.take_objects();
+    plan.columns.truncate(plan.columns.len() - 2 * places.len());
+    plan.places = places;
+    if let Some(MeasuredPlan { measured, former }) = measured {
+        plan.measured = Some(measured.clone());
+        let tables = asked.tables.take().unwrap_or_default();
+        plan.statistics = Some(former.cloned().unwrap_or_else(|| Arc::new(FormerStatistics::new(tables))));
     }
 }
 

@@ -93,7 +93,7 @@ impl Definitions<'_> {
         let query =
             CopyRows { source, target: &bare, changes, condition: RowCondition::All, order, tells_places: true };
         let snapshot = match follows {
-            true => self.followed_snapshot(runtime)?,
+            true => self.followed_snapshot(source, runtime)?,
             false => self.newest_snapshot()?,
         };
         let context = self.context();

@@ -44,7 +44,9 @@ impl Definitions<'_> {
 
 impl Definitions<'_> {
     fn take_locks(&mut self, online: &OnlineChange, wait: &BriefWait<'_>) -> Result<()> {
-        self.context_mut().lock_table(online.source.oid, online.lock, WaitPolicy::Wait, wait)?;
+        for table in &online.tables {
+            self.context_mut().lock_table(table.source.oid, table.lock, WaitPolicy::Wait, wait)?;
+        }
         for (table, mode) in &online.other_locks {
             self.context_mut().lock_table(*table, *mode, WaitPolicy::Wait, wait)?;
         }

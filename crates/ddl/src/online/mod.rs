@@ -24,6 +24,7 @@ pub(crate) use pace::{COPYING, PacedRuntime};
 use super::Definitions;
 use crate::client::Runtime;
 use crate::context::Block;
+use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_catalog::lock_class::RELATION_LOCK;
 use kilndb_catalog::{Index, Table, TableKind};
@@ -36,30 +37,57 @@ use std::sync::Arc;
 const FEW_ROWS: usize = 200;
 /// Rounds before the last step, if writers are as fast as this follows them.
 const MOST_ROUNDS: usize = 30;
+/// While a command goes from partition to partition, those that are done are brought up to date so often.
+const CATCHES_UP_EVERY_NANOS: u64 = 1_000_000_000;
 /// Rows that one plan looks up by their places.
 const ROWS_AT_ONCE: usize = 1024;
 
 /// A change beside the load that has begun.
 pub(crate) struct OnlineChange {
-    /// The table as others have it.
-    source: Arc<Table>,
-    /// The lock that the last step takes, and those that it takes on other tables.
-    lock: LockMode,
+    /// The table that the command names, and of a partitioned one those partitions that the command has come to.
+    tables: Vec<OnlineTable>,
+    /// Other tables that the last step locks.
     other_locks: Vec<(Oid, LockMode)>,
-    watch: Option<Watched>,
-    followers: Vec<Follower>,
     /// Storage that others use until the last step, and what takes its place.
     replaced: Vec<(RelationId, Vec<RelationId>)>,
+    /// When the followers of the tables that are done were last brought up to date.
+    caught_up_nanos: u64,
+}
+
+/// A table that others go on using.
+struct OnlineTable {
+    /// The table as others have it.
+    source: Arc<Table>,
+    /// The lock that the last step takes.
+    lock: LockMode,
+    watch: Option<Watched>,
+    followers: Vec<Follower>,
+}
+
+impl OnlineTable {
+    fn new(source: Arc<Table>, lock: LockMode) -> OnlineTable {
+        OnlineTable { source, lock, watch: None, followers: Vec::new() }
+    }
+    /// Whether the table's rows are in this storage: a partitioned table has none.
+    fn has_rows_in(&self, storage: RelationId) -> bool {
+        self.source.kind == TableKind::Table && self.source.storage == storage
+    }
 }
 
 impl OnlineChange {
     pub(crate) fn is_of(&self, table: Oid) -> bool {
-        self.source.oid == table
+        self.tables.iter().any(|t| t.source.oid == table)
+    }
+    fn with_rows_in(&self, storage: RelationId) -> Option<&OnlineTable> {
+        self.tables.iter().find(|t| t.has_rows_in(storage))
+    }
+    fn with_rows_in_mut(&mut self, storage: RelationId) -> Option<&mut OnlineTable> {
+        self.tables.iter_mut().find(|t| t.has_rows_in(storage))
     }
 }
 
 /// The table's heap is watched.
-pub(crate) struct Watched {
+struct Watched {
     watch: ChangeWatch,
     /// The snapshot that the followers are up to date with.
     seen: Snapshot,
@@ -73,11 +101,8 @@ enum Follower {
     Copy(CopiedTable),
 }
 
-/// Whether an ALTER TABLE changes types, or has one part, and that may read or write all rows.
+/// Whether an ALTER TABLE has one part, and that may read or write all rows.
 pub(super) fn is_long(s: &nodes::AlterTableStmt) -> bool {
-    if super::alter_type::all_change_types(s) {
-        return true;
-    }
     let mut parts = s.cmds().iter();
     let (Some(Node::AlterTableCmd(c)), None) = (parts.next(), parts.next()) else { return false };
     match (c.subtype, c.def()) {
@@ -85,6 +110,22 @@ pub(super) fn is_long(s: &nodes::AlterTableStmt) -> bool {
         (A::AT_AddConstraint, Node::Constraint(k)) => {
             matches!(k.contype, ConstrType::CONSTR_PRIMARY | ConstrType::CONSTR_UNIQUE) && k.indexname().is_none()
         }
+        _ => false,
+    }
+}
+
+/// Whether an ALTER TABLE is long that can be done to all partitions of a table beside others, too: they must be changed
+/// but once, and a primary key looks at their rows for NULLs before it has a lock on them.
+pub(super) fn is_long_for_tree(s: &nodes::AlterTableStmt) -> bool {
+    let mut parts = s.cmds().iter();
+    let (Some(Node::AlterTableCmd(c)), None) = (parts.next(), parts.next()) else { return false };
+    let is_key = |k: &nodes::Constraint| k.contype == ConstrType::CONSTR_PRIMARY;
+    match (c.subtype, c.def()) {
+        (A::AT_AlterColumnType, _) => true,
+        (A::AT_AddColumn, Node::ColumnDef(column)) => {
+            !column.constraints().iter().any(|k| matches!(k, Node::Constraint(k) if is_key(k)))
+        }
+        (A::AT_AddConstraint, Node::Constraint(k)) => !is_key(k) && is_long(s),
         _ => false,
     }
 }
@@ -104,7 +145,61 @@ impl Definitions<'_> {
         full: LockMode,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Table>> {
-        if !self.may_be_online(table, depth) {
+        let is_fit = table.kind == TableKind::Table && self.may_begin_online(depth) && self.can_follow(table);
+        self.begin_online(table, full, is_fit, runtime)
+    }
+
+    /// As [`Definitions::lock_online`], also for a partitioned table, of whose partitions the command makes the same
+    /// ([`Definitions::lock_part_online`]).
+    pub(super) fn lock_tree_online(
+        &mut self,
+        table: &Table,
+        full: LockMode,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Table>> {
+        let is_fit = self.may_begin_online(0) && self.can_follow(table);
+        self.begin_online(table, full, is_fit, runtime)
+    }
+
+    /// Locks a partition for a command about the whole table: as the whole is locked, if the command can do with the
+    /// partition's rows what takes long beside others.
+    pub(super) fn lock_part_online(
+        &mut self,
+        table: &Table,
+        full: LockMode,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Table>> {
+        match &self.online {
+            Some(online) if online.is_of(table.oid) => return self.context_mut().table_by_oid(table.oid, runtime),
+            Some(_) if self.can_follow(table) => {}
+            _ => {
+                // With a full lock on a part, the whole's cannot be waited for: its writers may wait for the part.
+                self.finish_online(runtime)?;
+                return self.lock_for_ddl(table, full, runtime);
+            }
+        }
+        self.catch_up_now_and_then(runtime)?;
+        self.refuse_if_running(table, full)?;
+        self.context_mut().lock_table(table.oid, LockMode::ShareUpdateExclusive, WaitPolicy::Wait, runtime)?;
+        let source = self.context_mut().table_by_oid(table.oid, runtime)?;
+        if !self.can_follow(&source) {
+            self.finish_online(runtime)?;
+            return self.lock_for_ddl(table, full, runtime);
+        }
+        if let Some(online) = &mut self.online {
+            online.tables.push(OnlineTable::new(source.clone(), full));
+        }
+        Ok(source)
+    }
+
+    fn begin_online(
+        &mut self,
+        table: &Table,
+        full: LockMode,
+        is_fit: bool,
+        runtime: &dyn Runtime,
+    ) -> Result<Arc<Table>> {
+        if !is_fit {
             return self.lock_for_ddl(table, full, runtime);
         }
         self.refuse_if_running(table, full)?;
@@ -118,16 +213,14 @@ impl Definitions<'_> {
             self.context_mut().lock_table(table.oid, weak, WaitPolicy::Wait, runtime)?;
         }
         let source = self.context_mut().table_by_oid(table.oid, runtime)?;
-        if !self.may_be_online(&source, depth) {
+        if source.kind != table.kind || !self.can_follow(&source) {
             return self.lock_for_ddl(table, full, runtime);
         }
         self.online = Some(OnlineChange {
-            source: source.clone(),
-            lock: full,
+            tables: vec![OnlineTable::new(source.clone(), full)],
             other_locks: Vec::new(),
-            watch: None,
-            followers: Vec::new(),
             replaced: Vec::new(),
+            caught_up_nanos: process_monotonic_nanos(),
         });
         Ok(source)
     }
@@ -140,40 +233,41 @@ impl Definitions<'_> {
             .all(|lock| lock.mode == LockMode::Share)
     }
 
-    /// Whether a command about the table can be done beside others: by itself, not in a block whose later statements
-    /// would find a lock that they did not ask for.
-    fn may_be_online(&self, table: &Table, depth: usize) -> bool {
+    /// Whether a command can be done beside others: by itself, not in a block whose later statements would find a lock
+    /// that they did not ask for.
+    fn may_begin_online(&self, depth: usize) -> bool {
         let context = self.context();
         let is_alone = context.transaction.block == Block::Implicit && context.routine_depth == depth;
-        context.settings.online_ddl
-            && is_alone
-            && self.online.is_none()
-            && table.kind == TableKind::Table
+        context.settings.online_ddl && is_alone && self.online.is_none()
+    }
+
+    /// Whether there is a way to follow what others do to the table's rows.
+    fn can_follow(&self, table: &Table) -> bool {
+        let has_storage = table.kind == TableKind::Table && !is_private(table.storage);
+        (has_storage || table.kind == TableKind::Partitioned)
             && matches!(table.persistence, b'p' | b'u')
             && !table.is_catalog
-            && !is_private(table.storage)
             && !table.indexes.iter().any(|index| index.is_in_whole || index.is_global)
     }
 
     /// Whether the heap that this description of the table has is one that others go on writing to.
     pub(super) fn is_online(&self, table: &Table) -> bool {
-        self.online.as_ref().is_some_and(|online| online.source.storage == table.storage)
+        self.online.as_ref().is_some_and(|online| online.with_rows_in(table.storage).is_some())
     }
 
     /// The snapshot of the watched table that a follower begins with.
-    pub(super) fn followed_snapshot(&mut self, runtime: &dyn Runtime) -> Result<Snapshot> {
-        let internal = || kilndb_base::Error::internal("no change of a table is going on beside others");
-        let online = self.online.as_ref().ok_or_else(internal)?;
-        if let Some(watched) = &online.watch {
+    pub(super) fn followed_snapshot(&mut self, table: &Table, runtime: &dyn Runtime) -> Result<Snapshot> {
+        let internal = || kilndb_base::Error::internal("no change of this table is going on beside others");
+        let online = self.online.as_ref().and_then(|online| online.with_rows_in(table.storage));
+        if let Some(watched) = &online.ok_or_else(internal)?.watch {
             return Ok(watched.seen.clone());
         }
-        let heap = self.context().cluster.engine.relation(online.source.storage)?;
+        let heap = self.context().cluster.engine.relation(table.storage)?;
         let watch = heap.watch_changes()?;
         let seen = self.newest_snapshot()?;
         watch.note_unsettled(&seen, &PacedRuntime::new(runtime, &self.context().cluster.engine, COPYING))?;
-        if let Some(online) = &mut self.online {
-            online.watch = Some(Watched { watch, seen: seen.clone() });
-        }
+        let online = self.online.as_mut().and_then(|online| online.with_rows_in_mut(table.storage));
+        online.ok_or_else(internal)?.watch = Some(Watched { watch, seen: seen.clone() });
         Ok(seen)
     }
 
@@ -185,17 +279,19 @@ impl Definitions<'_> {
         self.context_mut().catalog_snapshot()
     }
 
-    /// The index is filled with what the first snapshot has, and is kept up to date from now on.
-    pub(super) fn follow_with_index(&mut self, index: &Index) {
-        if let Some(online) = &mut self.online {
-            online.followers.push(Follower::Index(index.oid));
-        }
+    /// The index is filled with what the first snapshot of its table has, and is kept up to date from now on.
+    pub(super) fn follow_with_index(&mut self, table: &Table, index: &Index) {
+        self.follow_with(table.storage, Follower::Index(index.oid));
     }
 
     /// The copy is filled with what the first snapshot has, and is kept up to date from now on.
     pub(super) fn follow_with_copy(&mut self, copy: CopiedTable) {
-        if let Some(online) = &mut self.online {
-            online.followers.push(Follower::Copy(copy));
+        self.follow_with(copy.source.storage, Follower::Copy(copy));
+    }
+
+    fn follow_with(&mut self, storage: RelationId, follower: Follower) {
+        if let Some(table) = self.online.as_mut().and_then(|online| online.with_rows_in_mut(storage)) {
+            table.followers.push(follower);
         }
     }
 
@@ -209,7 +305,10 @@ impl Definitions<'_> {
     /// Old storage goes with the last step. False: nobody else uses it, so it can go now.
     pub(super) fn replace_later(&mut self, old: RelationId, new: &[RelationId]) -> bool {
         let Some(online) = &mut self.online else { return false };
-        let is_used = online.source.storage == old || online.source.indexes.iter().any(|index| index.storage == old);
+        let is_used = online
+            .tables
+            .iter()
+            .any(|table| table.has_rows_in(old) || table.source.indexes.iter().any(|index| index.storage == old));
         if is_used {
             online.replaced.push((old, new.to_vec()));
         }
@@ -230,13 +329,13 @@ impl Definitions<'_> {
     fn take_last_step(&mut self, mut online: OnlineChange, runtime: &dyn Runtime) -> Result<()> {
         self.catch_up(&mut online, runtime)?;
         self.take_full_lock(&mut online, runtime)?;
-        while online.watch.as_ref().is_some_and(|watched| !watched.watch.is_empty()) {
+        while online.tables.iter().filter_map(|t| t.watch.as_ref()).any(|watched| !watched.watch.is_empty()) {
             self.follow_changes(&mut online, runtime)?;
         }
         for (old, new) in std::mem::take(&mut online.replaced) {
             self.drop_replaced(old, &new)?;
         }
-        for follower in online.followers {
+        for follower in online.tables.into_iter().flat_map(|table| table.followers) {
             if let Follower::Copy(copy) = follower {
                 self.drop_storage(copy.places)?;
             }
@@ -252,9 +351,22 @@ impl Definitions<'_> {
         self.drop_storage(old)
     }
 
+    /// Partitions that are done do not fall far behind while the command goes on with the next ones.
+    fn catch_up_now_and_then(&mut self, runtime: &dyn Runtime) -> Result<()> {
+        let now = process_monotonic_nanos();
+        if self.online.as_ref().is_none_or(|online| now < online.caught_up_nanos + CATCHES_UP_EVERY_NANOS) {
+            return Ok(());
+        }
+        let Some(mut online) = self.online.take() else { return Ok(()) };
+        self.catch_up(&mut online, runtime)?;
+        online.caught_up_nanos = process_monotonic_nanos();
+        self.online = Some(online);
+        Ok(())
+    }
+
     /// Rounds until little is left.
     fn catch_up(&mut self, online: &mut OnlineChange, runtime: &dyn Runtime) -> Result<()> {
-        if online.watch.is_none() {
+        if online.tables.iter().all(|table| table.watch.is_none()) {
             return Ok(());
         }
         let runtime = &PacedRuntime::new(runtime, &self.context().cluster.engine, pace::FOLLOWING);
@@ -268,19 +380,23 @@ impl Definitions<'_> {
 
     /// A round: the followers become what the newest snapshot says. Returns how many rows were looked at.
     fn follow_changes(&mut self, online: &mut OnlineChange, runtime: &dyn Runtime) -> Result<usize> {
-        let Some(watched) = &mut online.watch else { return Ok(0) };
         let now = self.newest_snapshot()?;
-        let rows = watched.watch.take();
-        for follower in &online.followers {
-            match follower {
-                Follower::Index(index) => self.follow_index(*index, &rows, (&watched.seen, &now), runtime)?,
-                Follower::Copy(copy) => self.follow_copy(copy, &rows, &now, runtime)?,
+        let mut count = 0;
+        for table in &mut online.tables {
+            let Some(watched) = &mut table.watch else { continue };
+            let rows = watched.watch.take();
+            for follower in table.followers.iter().filter(|_| !rows.is_empty()) {
+                match follower {
+                    Follower::Index(index) => self.follow_index(*index, &rows, (&watched.seen, &now), runtime)?,
+                    Follower::Copy(copy) => self.follow_copy(copy, &rows, &now, runtime)?,
+                }
             }
+            for rid in &rows {
+                watched.watch.note_if_unsettled(*rid, &now)?;
+            }
+            watched.seen = now.clone();
+            count += rows.len();
         }
-        for rid in &rows {
-            watched.watch.note_if_unsettled(*rid, &now)?;
-        }
-        watched.seen = now;
-        Ok(rows.len())
+        Ok(count)
     }
 }

@@ -40,16 +40,17 @@ impl Definitions<'_> {
 
     pub(super) fn begin_catching_up(&self, online: &OnlineChange, runtime: &dyn Runtime) {
         let progress = &runtime.control().progress;
-        match online.followers.first() {
+        let followed = online.tables.iter().find_map(|table| Some((table.source.oid, table.followers.first()?)));
+        match followed {
             None => {}
-            Some(Follower::Index(_)) => {
-                progress.begin(ProgressKind::CreateIndex, online.source.oid);
+            Some((table, Follower::Index(_))) => {
+                progress.begin(ProgressKind::CreateIndex, table);
                 // CREATE INDEX CONCURRENTLY, REINDEX CONCURRENTLY.
                 progress.set(COMMAND, if self.command == "REINDEX" { 4 } else { 2 });
                 progress.set(INDEX_PHASE, VALIDATES);
             }
-            Some(Follower::Copy(_)) => {
-                progress.begin(ProgressKind::Cluster, online.source.oid);
+            Some((table, Follower::Copy(_))) => {
+                progress.begin(ProgressKind::Cluster, table);
                 progress.set(COMMAND, self.command_number());
                 progress.set(PHASE, CATCHES_UP);
             }

@@ -37,6 +37,7 @@ pub use language::*;
 pub use spi::*;
 pub use variable_expression::VariableExpression;
 
+use crate::plan_guard::GuardedStatements;
 use cache::RoutineCache;
 use kilndb_base::sync::Arc;
 use kilndb_plan::Plan;
@@ -52,4 +53,10 @@ pub(crate) struct RoutineState {
     running: Vec<Rc<dyn ContextSource>>,
     /// Of statements that are running while a routine runs others.
     pub running_plans: Vec<Arc<Plan>>,
+}
+
+impl RoutineState {
+    pub fn new(guards: Arc<GuardedStatements>) -> RoutineState {
+        RoutineState { plans: RoutinePlans { guards, ..RoutinePlans::default() }, ..RoutineState::default() }
+    }
 }

@@ -11,7 +11,9 @@ use super::statement::row_of_plan;
 use super::text::{SELECT, UPDATE, in_text};
 use super::variable_expression::{self, VariableExpression};
 use crate::client::Runtime;
-use crate::context::SessionContext;
+use crate::context::{MeasuredPlan, SessionContext, note_origin, plan_by};
+use crate::plan_guard::{GuardedStatements, StatementGuard};
+use crate::session::CacheKey;
 use crate::session::plan_choice::ValuePlanCosts;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::{Arc, PoisonError};
@@ -54,11 +56,12 @@ pub(super) struct SpiPlan {
 
 /// What a statement's plan is wanted for.
 #[derive(Clone, Copy, Default)]
-pub(super) struct PlanKind {
+pub(super) struct PlanKind<'a> {
     /// Its rows are to tell where they are, for CURRENT OF.
     pub(super) tells_places: bool,
     /// It is for the values that the variables have now.
     pub(super) for_values: bool,
+    pub(super) measured: Option<MeasuredPlan<'a>>,
 }
 
 /// An expression without a query around it.
@@ -86,6 +89,8 @@ pub(super) struct CachedPlan {
     pub(super) epoch: Epoch,
     pub(super) plan: Arc<SpiPlan>,
     pub(super) value_plans: ValuePlanCosts,
+    /// With plan_guard, of a statement that reads tables.
+    pub(super) guard: Option<Arc<StatementGuard>>,
     /// Room for evaluating it.
     pub(super) run: Option<Box<RunState>>,
     /// An execution that has ended, to be run again.
@@ -94,7 +99,7 @@ pub(super) struct CachedPlan {
 
 impl CachedPlan {
     fn new(epoch: Epoch, plan: Arc<SpiPlan>) -> CachedPlan {
-        CachedPlan { epoch, plan, value_plans: ValuePlanCosts::default(), run: None, execution: None }
+        CachedPlan { epoch, plan, value_plans: ValuePlanCosts::default(), guard: None, run: None, execution: None }
     }
 }
 
@@ -104,6 +109,16 @@ pub(crate) struct RoutinePlans {
     pub(super) statements: HashMap<u64, CachedPlan>,
     /// Assignment conversions by types and type modifier.
     pub(super) conversions: HashMap<(Oid, Oid, i32), CachedPlan>,
+    pub(super) guards: Arc<GuardedStatements>,
+}
+
+/// A plan that was just made is measured with former plans of the same statement.
+fn watch(guard: &StatementGuard, planned: &mut Arc<SpiPlan>, context: &SessionContext) {
+    let Some(SpiPlan { plan: Some(plan), catalog_version, .. }) = Arc::get_mut(planned) else { return };
+    if let Some(plan) = Arc::get_mut(plan) {
+        plan.measured = Some(guard.measure_next(context));
+    }
+    guard.adopt(plan, *catalog_version, context);
 }
 
 /// A session that has used more begins anew.
@@ -159,7 +174,7 @@ impl RoutinePlans {
     pub(super) fn make_plan(
         prepared: &SpiPrepared,
         scope: &dyn VariableScope,
-        kind: PlanKind,
+        kind: PlanKind<'_>,
         context: &mut SessionContext,
         runtime: &dyn Runtime,
     ) -> Result<Arc<SpiPlan>> {
@@ -175,14 +190,14 @@ impl RoutinePlans {
     fn make_plan_at_once(
         prepared: &SpiPrepared,
         scope: &dyn VariableScope,
-        (wanted, asked): (PlanKind, &PlanDependencies),
+        (wanted, asked): (PlanKind<'_>, &PlanDependencies),
         context: &mut SessionContext,
         runtime: &dyn Runtime,
     ) -> Result<Arc<SpiPlan>> {
         let catalog_version = context.database.version();
         let environment = context.environment(runtime)?;
         let mut host = environment.host();
-        host.reader.asked = Some(asked);
+        plan_by(&mut host.reader, asked, wanted.measured);
         let variables = Variables::new(scope);
         let (node, source) = (prepared.statement.node(), prepared.statement.source().clone());
         let before = match prepared.mode {
@@ -227,12 +242,7 @@ impl RoutinePlans {
             .without_notices(|| kilndb_plan::plan(bound, Vec::new(), &host.reader, &context.cluster.engine, &eval));
         let mut plan = plan.map_err(in_own_text)?;
         if let Some(plan) = Arc::get_mut(&mut plan) {
-            plan.names = asked.names.take();
-            plan.is_private = asked.is_private.get();
-            plan.reads_clock = asked.reads_clock.get();
-            plan.objects = asked.take_objects();
-            plan.columns.truncate(plan.columns.len() - 2 * places.len());
-            plan.places = places;
+            note_origin(plan, asked, places, wanted.measured);
         }
         let uses = variables.into_used();
         let simple = simple_of(&plan, kind);
@@ -267,11 +277,23 @@ impl RoutinePlans {
                 && s.formats == context.settings.format_fingerprint
                 && context.path_is(&s.path)
                 && s.plan.plan.as_ref().is_none_or(|plan| context.fits_temporary(plan, 0))
+                && (!context.settings.plan_guard || s.plan.plan.as_ref().is_none_or(|plan| plan.measured.is_some()))
         });
+        let guard;
         let plan = match may_use {
-            Some(s) => s.plan,
+            Some(s) => {
+                guard = self.guard_of(prepared, &s.plan, context);
+                s.plan
+            }
             None => {
-                let plan = Self::make_plan(prepared, scope, PlanKind::default(), context, runtime)?;
+                let measured = context.settings.plan_guard.then(Arc::default);
+                let measured = measured.as_ref().map(|measured| MeasuredPlan { measured, former: None });
+                let kind = PlanKind { measured, ..PlanKind::default() };
+                let mut plan = Self::make_plan(prepared, scope, kind, context, runtime)?;
+                guard = self.guard_of(prepared, &plan, context);
+                if let Some(guard) = &guard {
+                    watch(guard, &mut plan, context);
+                }
                 if !context.catalogs.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_clock) {
                     let shared = SharedPlan {
                         catalog_version: epoch.catalog_version,
@@ -287,8 +309,23 @@ impl RoutinePlans {
         if self.statements.len() >= PLANS_MAX {
             self.statements.clear();
         }
-        self.statements.insert(prepared.id, CachedPlan::new(epoch, plan.clone()));
+        self.statements.insert(prepared.id, CachedPlan { guard, ..CachedPlan::new(epoch, plan.clone()) });
         Ok(plan)
+    }
+
+    /// With plan_guard, who watches the plans of a statement that reads tables.
+    fn guard_of(
+        &self,
+        prepared: &SpiPrepared,
+        planned: &SpiPlan,
+        context: &SessionContext,
+    ) -> Option<Arc<StatementGuard>> {
+        let plan = planned.plan.as_ref().filter(|_| context.settings.plan_guard && planned.simple.is_none())?;
+        if plan.measured.is_none() || plan.is_private || plan.reads_clock {
+            return None;
+        }
+        let types: Vec<Oid> = planned.uses.iter().map(|variable| variable.type_oid).collect();
+        self.guards.of(CacheKey::of(prepared.text(), &types, context)?)
     }
 
     /// [`Simple`] expressions that need neither session nor catalogs.

@@ -14,7 +14,7 @@ use super::variable_expression::{Stop, VariableExpression};
 use crate::session::command::{self, Access};
 use crate::session::run::PlanRun;
 use crate::session::run::SinkMaker;
-use crate::session::{Body, Template};
+use crate::session::{Body, Template, TemplatePlan};
 use crate::session::{lifted_values, literal_arguments, look_up};
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex};
@@ -319,7 +319,7 @@ impl Spi<'_> {
     ) -> Result<u64> {
         let snapshot = self.statement_snapshot()?;
         let limit = (limit != 0).then_some(limit);
-        let run = PlanRun { plan, params, snapshot, max_rows: limit };
+        let run = PlanRun { max_rows: limit, ..PlanRun::whole(plan, params, snapshot) };
         let progress = self.session.advance(run, execution, self.runtime, SinkMaker::Sink(sink))?;
         Ok(progress.rows)
     }
@@ -534,12 +534,15 @@ impl Spi<'_> {
         sink: &mut dyn RowSink,
     ) -> Result<Option<Outcome>> {
         match &template.body {
-            Body::Plan { plan, lifted } => {
+            Body::Plan { .. } => {
+                let Some(TemplatePlan { plan, lifted, .. }) = template.plan_in(&self.session.context) else {
+                    return Ok(None);
+                };
                 let Ok(params) = lifted_values(&mut self.session.context, lifted, text, scanned, self.runtime) else {
                     return Ok(None);
                 };
-                let processed = self.run_plan(plan, &params, limit, sink)?;
-                Ok(Some(Outcome { command: command_of_plan(plan), processed, row: row_of_plan(plan) }))
+                let processed = self.run_plan(&plan, &params, limit, sink)?;
+                Ok(Some(Outcome { command: command_of_plan(&plan), processed, row: row_of_plan(&plan) }))
             }
             Body::Execute(name) => {
                 let prepared = self.session.find_prepared(name)?;

@@ -39,7 +39,7 @@ pub use extended::BindRequest;
 pub(crate) use prepared::{CacheKey, StatementCache};
 use statements::ClientStatements;
 pub(crate) use system_views::create_system_views;
-pub(crate) use template::{Body, Template, TemplateCache, lifted_values, literal_arguments, look_up};
+pub(crate) use template::{Body, Template, TemplateCache, TemplatePlan, lifted_values, literal_arguments, look_up};
 pub(crate) use upgrade::{check_catalog, upgrade_catalog};
 
 use crate::client::{Client, Runtime};
@@ -226,6 +226,7 @@ impl Session {
         let mut settings = SessionSettings::new(cluster.settings());
         let refused = starting_settings(&cluster, &mut settings, &options, database.oid, role)?;
         let statements = Rc::new(ClientStatements::new(instance.guards.clone()));
+        let routines = RoutineState::new(instance.guards.clone());
         let identity = Identity::of_login(role.oid("oid"), &options.user);
         let context = SessionContext::new(cluster, database, identity, settings, statements.clone(), runtime);
         let now = context.transaction.statement_timestamp;
@@ -233,7 +234,7 @@ impl Session {
             instance,
             context,
             statements,
-            routines: Default::default(),
+            routines,
             state_since: now,
             utility_formats: None,
             published_settings: 0,

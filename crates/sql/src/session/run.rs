@@ -139,13 +139,14 @@ impl Session {
             usage: std::mem::take(&mut transaction.usage),
         };
         let clock = request.plan.measured.clone().map(|cost| ExecutionClock::start(cost, runtime));
+        let is_last = request.is_last;
         let done = self.advance_with(&environment, &mut lent, request, execution, make_sink);
         let transaction = &mut self.context.transaction;
         (transaction.pending, transaction.usage) = (lent.pending, lent.usage);
         transaction.txn = lent.txn.into_inner();
         let progress = done?;
         if let (Some(clock), Some(running)) = (clock, execution.as_mut()) {
-            clock.stop(running, progress.finished, runtime);
+            clock.stop(running, progress.finished || is_last, runtime);
         }
         // What follows in the transaction sees what this command did.
         if let Some(txn) = &mut transaction.txn {
@@ -164,7 +165,7 @@ impl Session {
         execution: &mut Option<Box<Execution>>,
         make_sink: SinkMaker<'_>,
     ) -> Result<RunProgress> {
-        let PlanRun { plan, params, snapshot, max_rows } = request;
+        let PlanRun { plan, params, snapshot, max_rows, .. } = request;
         let (host, runtime) = (&environment.host(), environment.runtime);
         let settings = &environment.settings;
         let mut routines = Routines { session: self, plan, runtime };
@@ -238,12 +239,14 @@ pub(crate) struct PlanRun<'a> {
     pub snapshot: Snapshot,
     /// After so many rows it stops, and may go on later.
     pub max_rows: Option<u64>,
+    /// Nobody goes on with it, even if it was not at its end: it counts as a whole execution.
+    pub is_last: bool,
 }
 
 impl<'a> PlanRun<'a> {
     /// To its end.
     pub fn whole(plan: &'a Arc<Plan>, params: &'a [Datum], snapshot: Snapshot) -> PlanRun<'a> {
-        PlanRun { plan, params, snapshot, max_rows: None }
+        PlanRun { plan, params, snapshot, max_rows: None, is_last: true }
     }
 }
 

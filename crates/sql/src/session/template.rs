@@ -6,11 +6,12 @@
 //! 2. A failure while a template is made, or while its parameters are read, is not reported: the statement takes the
 //!    long way, whose errors have positions in the text.
 
-use super::Session;
 use super::command::is_plannable;
+use super::{CacheKey, Session};
 use crate::client::{Client, Runtime};
-use crate::context::{Block, PlanRequest, SessionContext};
+use crate::context::{Block, MeasuredPlan, PlanRequest, SessionContext};
 use crate::log::LoggedStatements;
+use crate::plan_guard::StatementGuard;
 use kilndb_base::hash::HashMap;
 use kilndb_base::sync::atomic::{AtomicU64, Ordering};
 use kilndb_base::sync::{Arc, Mutex, PoisonError};
@@ -26,6 +27,8 @@ pub(crate) enum Body {
     Plan {
         plan: Arc<Plan>,
         lifted: Vec<LiftedParam>,
+        /// With plan_guard.
+        guard: Option<Arc<StatementGuard>>,
     },
     /// BEGIN, COMMIT and the like: no need to parse them again.
     Command(Statement),
@@ -47,7 +50,17 @@ pub(crate) struct Template {
     shape: Box<[u8]>,
     /// The literals that must be as they were: number and text.
     fixed: Vec<(usize, Box<str>)>,
+    /// It was made while plan_guard was on.
+    is_guarded: bool,
     pub body: Body,
+}
+
+/// The plan that an execution of a template takes.
+pub(crate) struct TemplatePlan<'a> {
+    pub plan: Arc<Plan>,
+    pub lifted: &'a [LiftedParam],
+    /// Of the catalogs, for which the plan is right.
+    version: u64,
 }
 
 /// Templates by shape, shared by all sessions.
@@ -118,6 +131,16 @@ impl Template {
         };
         found.inspect(|now| self.catalog_version.store(*now, Ordering::Relaxed)).is_some()
     }
+    /// None: it has no plan.
+    pub fn plan_in(&self, context: &SessionContext) -> Option<TemplatePlan<'_>> {
+        let Body::Plan { plan, lifted, guard } = &self.body else { return None };
+        let now = context.database.version();
+        let guard = guard.as_ref().filter(|_| context.settings.plan_guard && !context.catalogs.has_ddl);
+        Some(match guard.and_then(|guard| guard.former(context)) {
+            Some(former) => TemplatePlan { plan: former.plan, lifted, version: now },
+            None => TemplatePlan { plan: plan.clone(), lifted, version: self.version() },
+        })
+    }
     /// The class of the statement for log_statement. None: it is not known before it is parsed.
     pub(super) fn logged_class(&self) -> Option<LoggedStatements> {
         match &self.body {
@@ -132,6 +155,7 @@ impl Template {
             && self.database == context.database.oid
             && self.is_current(&context.database)
             && self.formats == context.settings.format_fingerprint
+            && (self.is_guarded || !context.settings.plan_guard)
             && (Arc::ptr_eq(&self.path, &context.catalogs.path.schemas) || self.path == context.catalogs.path.schemas)
             && match &self.body {
                 Body::Plan { plan, .. } => context.fits_temporary(plan, 0),
@@ -173,14 +197,16 @@ impl Session {
         match &template.body {
             Body::Unshared | Body::Execute(_) => Ok(None),
             Body::Command(statement) => self.run_utility(statement, true, runtime, client).map(Some),
-            Body::Plan { plan, lifted } => {
-                let version = template.version();
+            Body::Plan { .. } => {
+                let Some(TemplatePlan { plan, lifted, version }) = template.plan_in(&self.context) else {
+                    return Ok(None);
+                };
                 self.note_command(plan.command, runtime);
                 self.context.begin_statement(runtime)?;
                 self.context.fix_snapshot(runtime)?;
                 match lifted_values(&mut self.context, lifted, sql, scanned, runtime) {
-                    Ok(_) if !self.context.lock_plan(plan, version, runtime)? => Ok(None),
-                    Ok(params) => self.run_plan_for_client(plan, &params, runtime, client).map(Some),
+                    Ok(_) if !self.context.lock_plan(&plan, version, runtime)? => Ok(None),
+                    Ok(params) => self.run_plan_for_client(&plan, &params, runtime, client).map(Some),
                     Err(_) => Ok(None),
                 }
             }
@@ -199,14 +225,19 @@ impl Session {
         let node = statement.node();
         let mut lifted = Vec::new();
         let held_before = memory::account().held_bytes;
-        let body = if is_plannable(&node) {
+        let measured = self.context.settings.plan_guard.then(Arc::default);
+        let mut body = if is_plannable(&node) {
             self.context.begin_statement(runtime)?;
             let lifting = Lifting::new(statement.source().clone(), scanned.literals.clone());
-            let request = PlanRequest { lifting: Some(&lifting), ..PlanRequest::of(node, statement.source()) };
+            let request = PlanRequest {
+                lifting: Some(&lifting),
+                measured: measured.as_ref().map(|measured| MeasuredPlan { measured, former: None }),
+                ..PlanRequest::of(node, statement.source())
+            };
             match self.context.plan_with(&request, runtime) {
                 Ok(plan) if literals_may_vary(&mut self.context, &plan, runtime)? => {
                     lifted = lifting.into_params();
-                    Body::Plan { plan, lifted: lifted.clone() }
+                    Body::Plan { plan, lifted: lifted.clone(), guard: None }
                 }
                 Err(e) if e.is_interruption() => return Err(e),
                 _ => Body::Unshared,
@@ -227,7 +258,13 @@ impl Session {
         // Of statements that are alike but for their literals, those with the same constants are taken together.
         let is_fixed = |i: usize| matches!(body, Body::Plan { .. }) && lifted.iter().all(|p| p.literal != i);
         let fixed = scanned.literals.iter().enumerate().filter(|(i, _)| is_fixed(*i));
-        let fixed = fixed.map(|(i, l)| (i, l.text(sql).into())).collect();
+        let fixed: Vec<(usize, Box<str>)> = fixed.map(|(i, l)| (i, l.text(sql).into())).collect();
+        if let Body::Plan { plan, guard, .. } = &mut body
+            && measured.is_some()
+            && !plan.is_private
+        {
+            *guard = self.guard_shape(plan, lookup.catalog_version, (&scanned.shape, &fixed));
+        }
         let body = match body {
             // A literal such as 'now' means something else at the next execution.
             Body::Plan { plan, .. } if plan.reads_clock => Body::Unshared,
@@ -240,6 +277,7 @@ impl Session {
             formats: self.context.settings.format_fingerprint,
             shape: scanned.shape.as_slice().into(),
             fixed,
+            is_guarded: measured.is_some(),
             body,
         };
         // A plan holds the values of its constant parts, which may be of any size.
@@ -250,6 +288,25 @@ impl Session {
         }
         self.instance.templates.put(lookup.hash, template);
         Ok(self.instance.templates.find(lookup, sql, scanned, &self.context))
+    }
+
+    /// Has the executions of a plan measured with those of former plans of the same shape, whose literals that were not
+    /// lifted are the same. `version`: of the catalogs, as it was before the plan was made.
+    fn guard_shape(
+        &self,
+        plan: &mut Arc<Plan>,
+        version: u64,
+        (shape, fixed): (&[u8], &[(usize, Box<str>)]),
+    ) -> Option<Arc<StatementGuard>> {
+        let mut text = String::from_utf8_lossy(shape).into_owned();
+        for (number, literal) in fixed {
+            text.push_str(&format!(" /* {}: {literal} */", number + 1));
+        }
+        let key = CacheKey::of(&text, &plan.param_types, &self.context)?;
+        let guard = self.instance.guards.of(key)?;
+        Arc::get_mut(plan)?.measured = Some(guard.measure_next(&self.context));
+        guard.adopt(plan, version, &self.context);
+        Some(guard)
     }
 
     /// Sends what ends a statement that was alone in its message.
