@@ -454,8 +454,11 @@ impl Worker {
             ConnectionState::Parked | ConnectionState::Queued | ConnectionState::Closed => false,
         };
         if go {
+            // A COPY from the client that had whole slices goes on as the long statement that it is, or it would stand
+            // back behind its own load.
+            let is_long_copy = c.is_long && c.state == ConnectionState::WaitingForInput;
             c.state = ConnectionState::Queued;
-            self.ready.push_back(token);
+            if is_long_copy { &mut self.sliced } else { &mut self.ready }.push_back(token);
         } else if c.state == ConnectionState::Closed && (!c.has_output() || c.broken()) {
             self.close(token);
         } else if matches!(c.state, ConnectionState::Parked | ConnectionState::Queued) && c.is_running() && c.at_end() {
@@ -469,7 +472,7 @@ impl Worker {
         let long_from_nanos = c.is_long.then(process_monotonic_nanos);
         let outcome = c.run(&mut self.stacks, slice_nanos);
         match outcome {
-            None | Some(SuspendReason::Input) => c.is_long = false,
+            None => c.is_long = false,
             Some(SuspendReason::Slice) => c.is_long = true,
             _ => {}
         }
