@@ -17,6 +17,31 @@ pub struct ShortLoad {
     share: u64,
     /// When there was a short turn last.
     turn_nanos: u64,
+    /// Whose turns there were in this window, and in the one before it.
+    by: TurnsBy,
+    before_by: TurnsBy,
+}
+
+/// Whose short turns a load consists of.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum TurnsBy {
+    #[default]
+    Nobody,
+    One(usize),
+    Several,
+}
+
+impl TurnsBy {
+    fn and(self, who: usize) -> TurnsBy {
+        match self {
+            TurnsBy::Nobody => TurnsBy::One(who),
+            TurnsBy::One(one) if one == who => self,
+            _ => TurnsBy::Several,
+        }
+    }
+    fn has_others(self, who: usize) -> bool {
+        !matches!(self, TurnsBy::Nobody) && self != TurnsBy::One(who)
+    }
 }
 
 impl ShortLoad {
@@ -34,8 +59,18 @@ impl ShortLoad {
             // After a sleep the windows before it say nothing.
             self.share = if window >= 4 * WINDOW_NANOS { share } else { (self.share + share) / 2 };
             (self.since_nanos, self.busy_nanos) = (now_nanos, 0);
+            self.before_by = if window >= 4 * WINDOW_NANOS { TurnsBy::Nobody } else { self.by };
+            self.by = TurnsBy::Nobody;
         }
         self.is_heavy() != was_heavy
+    }
+    /// Somebody, known by a number, has had a short turn.
+    pub fn note_turn(&mut self, who: usize) {
+        self.by = self.by.and(who);
+    }
+    /// The load is heavy, and not just what the same one had to do before the long statement that it has come to.
+    pub fn is_heavy_for(&self, who: usize) -> bool {
+        self.is_heavy() && (self.by.has_others(who) || self.before_by.has_others(who))
     }
     /// There has been no short turn for a while.
     pub fn is_over(&self, now_nanos: u64) -> bool {
@@ -70,6 +105,24 @@ mod tests {
         assert_eq!(rounds(&mut load, 1200, 30, 0), 1);
         assert!(!load.is_heavy());
         assert!(load.is_over(1230 * MS));
+    }
+
+    #[test]
+    fn nobody_stands_back_behind_what_it_did_before() {
+        let mut load = ShortLoad::default();
+        for n in 0..30 {
+            load.note_turn(7);
+            load.add(MS / 2, (1000 + n) * MS, true);
+        }
+        assert!(load.is_heavy() && load.is_heavy_for(8) && !load.is_heavy_for(7));
+        load.note_turn(8);
+        assert!(load.is_heavy_for(7) && load.is_heavy_for(8));
+        // The window after the next one knows nothing of it.
+        for n in 30..60 {
+            load.note_turn(7);
+            load.add(MS / 2, (1000 + n) * MS, true);
+        }
+        assert!(load.is_heavy() && !load.is_heavy_for(7));
     }
 
     #[test]

@@ -252,7 +252,7 @@ impl Worker {
     fn resume_sliced(&mut self) {
         let Some(token) = self.sliced.front().copied() else { return };
         let now = process_monotonic_nanos();
-        if now < self.sliced_from_nanos && (self.short_load.is_heavy() || self.has_short_turns()) {
+        if now < self.sliced_from_nanos && (self.short_load.is_heavy_for(token) || self.has_short_turns()) {
             return;
         }
         self.sliced.pop_front();
@@ -321,10 +321,10 @@ impl Worker {
 
     /// How long there is nothing to do unless somebody sends something.
     fn next_turn(&self) -> Duration {
-        match self.sliced.is_empty() {
-            true => self.next_timer(),
-            false if !self.short_load.is_heavy() => Duration::ZERO,
-            false => {
+        match self.sliced.front() {
+            None => self.next_timer(),
+            Some(token) if !self.short_load.is_heavy_for(*token) => Duration::ZERO,
+            Some(_) => {
                 let rest = self.sliced_from_nanos.saturating_sub(process_monotonic_nanos());
                 Duration::from_nanos(rest).min(self.next_timer())
             }
@@ -478,7 +478,10 @@ impl Worker {
         }
         match long_from_nanos {
             Some(from) => self.round_long_nanos += process_monotonic_nanos() - from,
-            None => self.round_has_short = true,
+            None => {
+                self.round_has_short = true;
+                self.short_load.note_turn(token);
+            }
         }
         let turn = if matches!(outcome, Some(SuspendReason::Output)) { TurnLength::Long } else { TurnLength::Short };
         self.look_after_flush();
