@@ -184,8 +184,8 @@ impl Definitions<'_> {
             return Ok(());
         }
         let constant = match &column.default_sql {
-            Some(sql) if column.generated == 0 && column.identity == 0 && column.sequence.is_none() => {
-                self.constant_default(sql, column.type_oid, column.typmod, runtime)?
+            Some(sql) if !added.is_filled_row_by_row => {
+                self.constant_default(sql, (column.type_oid, column.typmod), runtime)?
             }
             _ => None,
         };
@@ -254,19 +254,10 @@ impl Definitions<'_> {
         Ok(false)
     }
 
-    /// The value of a default that is the same for every row; None if it must be computed for each.
-    fn constant_default(
-        &mut self,
-        sql: &str,
-        type_oid: u32,
-        typmod: i32,
-        runtime: &dyn Runtime,
-    ) -> Result<Option<Datum>> {
-        if self.is_volatile(sql, (type_oid, typmod), runtime)? {
-            return Ok(None);
-        }
+    /// The value of a default that is the same for every row; None: NULL.
+    fn constant_default(&mut self, sql: &str, ty: (u32, i32), runtime: &dyn Runtime) -> Result<Option<Datum>> {
         let mismatch = |from: &str| Error::internal(format!("a default of type {from}"));
-        let query = ValueQuery { source: ValueSource::Kept(sql), ty: (type_oid, typmod), mismatch: &mismatch };
+        let query = ValueQuery { source: ValueSource::Kept(sql), ty, mismatch: &mismatch };
         Ok(Some(self.value_of(&query, runtime)?).filter(|value| !value.is_null()))
     }
 }

@@ -93,6 +93,15 @@ impl StatementGuard {
         plans.present.as_ref().filter(is_same).map(|p| p.measured.clone()).unwrap_or_default()
     }
 
+    /// The executions of a plan that was just made, and that nobody else has yet, are measured with those of former plans.
+    /// `version`: of the catalogs, as it was before.
+    pub fn watch(&self, plan: &mut Arc<Plan>, version: u64, context: &SessionContext) {
+        if let Some(plan) = Arc::get_mut(plan) {
+            plan.measured = Some(self.measure_next(context));
+        }
+        self.adopt(plan, version, context);
+    }
+
     /// A plan was made for all values. `version`: of the catalogs, as it was before.
     pub fn adopt(&self, plan: &Arc<Plan>, version: u64, context: &SessionContext) {
         let Some(measured) = plan.measured.clone() else { return };

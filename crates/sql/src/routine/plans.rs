@@ -112,15 +112,6 @@ pub(crate) struct RoutinePlans {
     pub(super) guards: Arc<GuardedStatements>,
 }
 
-/// A plan that was just made is measured with former plans of the same statement.
-fn watch(guard: &StatementGuard, planned: &mut Arc<SpiPlan>, context: &SessionContext) {
-    let Some(SpiPlan { plan: Some(plan), catalog_version, .. }) = Arc::get_mut(planned) else { return };
-    if let Some(plan) = Arc::get_mut(plan) {
-        plan.measured = Some(guard.measure_next(context));
-    }
-    guard.adopt(plan, *catalog_version, context);
-}
-
 /// A session that has used more begins anew.
 const PLANS_MAX: usize = 16_384;
 
@@ -291,8 +282,10 @@ impl RoutinePlans {
                 let kind = PlanKind { measured, ..PlanKind::default() };
                 let mut plan = Self::make_plan(prepared, scope, kind, context, runtime)?;
                 guard = self.guard_of(prepared, &plan, context);
-                if let Some(guard) = &guard {
-                    watch(guard, &mut plan, context);
+                if let (Some(guard), Some(SpiPlan { plan: Some(plan), catalog_version, .. })) =
+                    (&guard, Arc::get_mut(&mut plan))
+                {
+                    guard.watch(plan, *catalog_version, context);
                 }
                 if !context.catalogs.has_ddl && plan.plan.as_ref().is_none_or(|p| !p.is_private && !p.reads_clock) {
                     let shared = SharedPlan {

@@ -174,7 +174,7 @@ impl Session {
     ) -> Result<Box<kilndb_exec::Execution>> {
         let mut execution = None;
         let mut sink = NullSink;
-        let run = PlanRun { plan, params: &[], snapshot, max_rows: Some(0), is_last: false };
+        let run = PlanRun::part(plan, &[], snapshot, Some(0));
         self.advance(run, &mut execution, runtime, SinkMaker::Sink(&mut sink))?;
         execution.ok_or_else(|| Error::internal("an execution vanished"))
     }
@@ -195,8 +195,7 @@ impl Session {
         let mut sink = StoreSink { rows: &mut cursor.rows, io: SpillIo { space: &shared.temp_space, park: runtime } };
         let mut running = Some(execution);
         let plan = plan.clone();
-        let run =
-            PlanRun { plan: &plan, params: &portal.params, snapshot: snapshot.clone(), max_rows: want, is_last: false };
+        let run = PlanRun::part(&plan, &portal.params, snapshot.clone(), want);
         let progress = self.advance(run, &mut running, runtime, SinkMaker::Sink(&mut sink))?;
         cursor.complete = progress.finished;
         if let (false, Some(execution)) = (progress.finished, running) {
@@ -243,13 +242,7 @@ impl Session {
             let snapshot = self.context.take_snapshot(runtime)?;
             let mut execution = None;
             let nowhere = SinkMaker::Sink(&mut NullSink);
-            let run = PlanRun {
-                plan: &plan,
-                params: &portal.params,
-                snapshot: snapshot.clone(),
-                max_rows: Some(0),
-                is_last: false,
-            };
+            let run = PlanRun::part(&plan, &portal.params, snapshot.clone(), Some(0));
             self.advance(run, &mut execution, runtime, nowhere)?;
             let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
             portal.state = PortalState::Running { execution, snapshot };
@@ -410,8 +403,7 @@ impl Session {
             },
         };
         let mut execution = None;
-        let run =
-            PlanRun { plan: &plan, params: &params, snapshot: snapshot.clone(), max_rows: Some(0), is_last: false };
+        let run = PlanRun::part(&plan, &params, snapshot.clone(), Some(0));
         self.advance(run, &mut execution, runtime, SinkMaker::Sink(&mut NullSink))?;
         let execution = execution.ok_or_else(|| Error::internal("an execution vanished"))?;
         let prepared = Arc::new(Prepared::of_text(text, self.context.now()));
@@ -520,8 +512,7 @@ impl Session {
             columns: plan.columns.len(),
             last: if plan.places.is_empty() { None } else { Some(&mut kept) },
         };
-        let run =
-            PlanRun { plan: &plan, params: &portal.params, snapshot: snapshot.clone(), max_rows: want, is_last: false };
+        let run = PlanRun::part(&plan, &portal.params, snapshot.clone(), want);
         let progress = self.advance(run, &mut running, runtime, SinkMaker::Sink(&mut passing))?;
         cursor.last = kept;
         cursor.position += progress.rows as usize;

@@ -333,7 +333,7 @@ impl Session {
             }
         };
         let sink = SinkMaker::Client { client, formats: &portal.result_formats };
-        let run = PlanRun { plan, params: &portal.params, snapshot: snapshot.clone(), max_rows, is_last: false };
+        let run = PlanRun::part(plan, &portal.params, snapshot.clone(), max_rows);
         let progress = self.advance(run, &mut execution, runtime, sink)?;
         self.send_notices(client);
         if progress.finished {

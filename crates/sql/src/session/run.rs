@@ -244,6 +244,10 @@ pub(crate) struct PlanRun<'a> {
 }
 
 impl<'a> PlanRun<'a> {
+    /// Up to so many rows; somebody may go on with it.
+    pub fn part(plan: &'a Arc<Plan>, params: &'a [Datum], snapshot: Snapshot, max_rows: Option<u64>) -> PlanRun<'a> {
+        PlanRun { plan, params, snapshot, max_rows, is_last: false }
+    }
     /// To its end.
     pub fn whole(plan: &'a Arc<Plan>, params: &'a [Datum], snapshot: Snapshot) -> PlanRun<'a> {
         PlanRun { plan, params, snapshot, max_rows: None, is_last: true }

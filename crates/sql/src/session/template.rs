@@ -262,6 +262,7 @@ impl Session {
         if let Body::Plan { plan, guard, .. } = &mut body
             && measured.is_some()
             && !plan.is_private
+            && !plan.reads_clock
         {
             *guard = self.guard_shape(plan, lookup.catalog_version, (&scanned.shape, &fixed));
         }
@@ -304,8 +305,7 @@ impl Session {
         }
         let key = CacheKey::of(&text, &plan.param_types, &self.context)?;
         let guard = self.instance.guards.of(key)?;
-        Arc::get_mut(plan)?.measured = Some(guard.measure_next(&self.context));
-        guard.adopt(plan, version, &self.context);
+        guard.watch(plan, version, &self.context);
         Some(guard)
     }
 
