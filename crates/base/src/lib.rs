@@ -23,6 +23,7 @@ pub mod shared;
 pub mod stack;
 pub mod sync;
 pub mod work;
+pub mod worker_load;
 
 pub use error::{Error, Result, Severity, SqlState, sqlstate};
 pub use ids::{Csn, Lsn, Oid, PageId, RelationId, RowId, Xid};

@@ -3,9 +3,9 @@
 use super::Definitions;
 use super::physical::index_named;
 use crate::client::Runtime;
-use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::ids::*;
-use kilndb_catalog::{Index, Table, TableKind};
+use kilndb_catalog::{CatalogView, Index, Table, TableKind};
 use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
@@ -32,16 +32,24 @@ impl Definitions<'_> {
         self.cluster_table(&table, &index, verbose, runtime)
     }
 
-    /// All tables that have been clustered before.
+    /// All tables that have been clustered before, each in a transaction of its own.
     fn cluster_all(&mut self, verbose: bool, runtime: &dyn Runtime) -> Result<()> {
-        self.context().refuse_in_block("CLUSTER")?;
         let rows = self.context_mut().catalog_scan(PG_INDEX)?;
-        for row in rows.iter().filter(|row| row.bool("indisclustered")) {
-            let table = self.context_mut().table_by_oid(row.oid("indrelid"), runtime)?;
-            let table = self.lock_for_ddl(&table, LockMode::AccessExclusive, runtime)?;
-            if let Some(index) = table.indexes.iter().find(|i| i.oid == row.oid("indexrelid")).cloned() {
-                self.cluster_table(&table, &index, verbose, runtime)?;
-            }
+        let marked = rows.iter().filter(|row| row.bool("indisclustered"));
+        let marked: Vec<(Oid, Oid)> = marked.map(|row| (row.oid("indrelid"), row.oid("indexrelid"))).collect();
+        for (table, index) in marked {
+            self.in_own_transaction(runtime, |own| {
+                // Somebody may have dropped it meanwhile, or the index.
+                let Some(table) = own.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(table))?
+                else {
+                    return Ok(());
+                };
+                let table = own.lock_online(&table, LockMode::AccessExclusive, runtime)?;
+                match table.indexes.iter().find(|i| i.oid == index).cloned() {
+                    Some(index) => own.cluster_table(&table, &index, verbose, runtime),
+                    None => Ok(()),
+                }
+            })?;
         }
         Ok(())
     }

@@ -192,6 +192,20 @@ impl Definitions<'_> {
         Ok(tag)
     }
 
+    /// Does a part of a command that stands alone in a transaction of its own: nobody waits for the rest of the command
+    /// to see it, or to get a lock that it has taken.
+    fn in_own_transaction(
+        &mut self,
+        runtime: &dyn Runtime,
+        part: impl FnOnce(&mut Definitions<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut definitions = Definitions::new(&mut *self.host, self.command, self.lock);
+        let done = part(&mut definitions);
+        definitions.finish_command(done.map(|()| String::new()), runtime)?;
+        self.host.commit(runtime)?;
+        self.context_mut().begin_statement(runtime)
+    }
+
     /// The lock that the command takes on the table that it is about.
     fn table_lock(&self) -> LockMode {
         self.lock.unwrap_or(LockMode::AccessExclusive)

@@ -6,6 +6,7 @@ use super::Definitions;
 use crate::client::Runtime;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::{CatalogView, Table, TableKind};
 use kilndb_syntax::raw::ReindexObjectType as R;
@@ -106,7 +107,7 @@ impl Definitions<'_> {
         Ok(())
     }
 
-    /// SCHEMA and DATABASE: all tables of users there.
+    /// SCHEMA and DATABASE: all tables of users there, each in a transaction of its own.
     fn reindex_many(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
         if s.kind == R::REINDEX_OBJECT_SYSTEM {
             return Err(Error::unsupported("REINDEX SYSTEM is not supported"));
@@ -121,25 +122,34 @@ impl Definitions<'_> {
                 return Err(Error::unsupported("can only reindex the currently open database"));
             }
         }
-        for row in self.context_mut().catalog_scan(PG_CLASS)? {
-            let oid = row.oid("oid");
-            let wanted = schema.is_none_or(|schema| row.oid("relnamespace") == schema);
-            if !matches!(row.char("relkind"), b'r' | b'p') || oid < FIRST_USER_OID || !wanted {
-                continue;
-            }
-            // Another session may have dropped it meanwhile.
-            let Some(table) = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? else {
-                continue;
-            };
-            if table.kind != TableKind::Partitioned {
-                self.rebuild_indexes(&table, runtime)?;
-                continue;
-            }
-            // Partitions have their turn; what they share is the partitioned table's.
-            for index in table.indexes.iter().filter(|i| i.is_global && !i.is_in_whole) {
-                let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
-                self.rebuild_index(&table, index.oid, runtime)?;
-            }
+        let rows = self.context_mut().catalog_scan(PG_CLASS)?;
+        let is_wanted = |row: &&CatalogRow| {
+            matches!(row.char("relkind"), b'r' | b'p')
+                && row.oid("oid") >= FIRST_USER_OID
+                && schema.is_none_or(|schema| row.oid("relnamespace") == schema)
+        };
+        let tables: Vec<Oid> = rows.iter().filter(is_wanted).map(|row| row.oid("oid")).collect();
+        for oid in tables {
+            self.in_own_transaction(runtime, |own| {
+                // Another session may have dropped it meanwhile.
+                match own.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(oid))? {
+                    Some(table) => own.reindex_one_of_many(&table, runtime),
+                    None => Ok(()),
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    fn reindex_one_of_many(&mut self, table: &Arc<Table>, runtime: &dyn Runtime) -> Result<()> {
+        if table.kind != TableKind::Partitioned {
+            let table = self.lock_online(table, self.table_lock(), runtime)?;
+            return self.rebuild_indexes(&table, runtime).map(|_| ());
+        }
+        // Partitions have their turn; what they share is the partitioned table's.
+        for index in table.indexes.iter().filter(|i| i.is_global && !i.is_in_whole) {
+            let table = self.lock_for_ddl(table, self.table_lock(), runtime)?;
+            self.rebuild_index(&table, index.oid, runtime)?;
         }
         Ok(())
     }

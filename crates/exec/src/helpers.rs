@@ -4,8 +4,8 @@
 //! 1. No more helpers run at once than the machine has cores besides one, whatever the number of statements.
 //! 2. A session that ends before its helpers stops them; it waits for them only when it wants their results.
 //! 3. A helper that panics is a failed statement.
-//! 4. While short turns of other sessions take much of a worker's time, helpers work a ninth of theirs, as those sessions
-//!    do that are in the middle of a long statement (docs/decisions/0034).
+//! 4. While short turns of other sessions than their own take much of a worker's time, helpers work a ninth of theirs, as
+//!    those sessions do that are in the middle of a long statement (docs/decisions/0034).
 //!
 //! Must not know: what the work is.
 
@@ -14,6 +14,7 @@ use kilndb_base::park::{Park, ThreadPark, WakeHandle};
 use kilndb_base::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use kilndb_base::sync::{Arc, Mutex};
 use kilndb_base::work::under;
+use kilndb_base::worker_load::{WorkerLoad, session_number};
 use kilndb_base::{Error, Result, memory, sqlstate};
 use kilndb_storage::accesses::{self, Accesses};
 use std::cell::Cell;
@@ -29,8 +30,8 @@ pub struct HelperPool {
     env: Arc<dyn Env>,
     most: usize,
     busy: AtomicUsize,
-    /// The workers that short turns take much of the time of.
-    loaded_workers: Arc<AtomicUsize>,
+    /// Of each worker: whose short turns take much of its time.
+    loads: Mutex<Vec<Arc<WorkerLoad>>>,
 }
 
 /// The helpers of one statement, each of which makes a `T`.
@@ -50,23 +51,23 @@ struct TeamResults<T> {
 pub struct HelperPark {
     stop: Arc<AtomicBool>,
     inner: ThreadPark,
-    loaded_workers: Arc<AtomicUsize>,
+    /// The session whose statement it works for, by its number.
+    session: u64,
+    loads: Vec<Arc<WorkerLoad>>,
     /// When it began to work, or rested last.
     rested_nanos: Cell<u64>,
 }
 
 impl HelperPool {
     pub fn new(env: Arc<dyn Env>, cores: usize) -> HelperPool {
-        HelperPool { env, most: cores.saturating_sub(1), busy: AtomicUsize::new(0), loaded_workers: Arc::default() }
+        HelperPool { env, most: cores.saturating_sub(1), busy: AtomicUsize::new(0), loads: Mutex::default() }
     }
 
-    /// Short turns take much of one more worker's time, or of one less.
-    pub fn note_load(&self, is_loaded: bool) {
-        if is_loaded {
-            self.loaded_workers.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.loaded_workers.fetch_sub(1, Ordering::Relaxed);
-        }
+    /// Where one more worker tells its load.
+    pub fn add_worker(&self) -> Arc<WorkerLoad> {
+        let load = Arc::new(WorkerLoad::default());
+        self.loads.lock().unwrap_or_else(|e| e.into_inner()).push(load.clone());
+        load
     }
 
     /// Starts as many helpers as are wanted and free; with none, there is no team.
@@ -81,19 +82,22 @@ impl HelperPool {
             Arc::new(TeamResults { stop, running: AtomicUsize::new(0), results: Mutex::new(Vec::new()), wake });
         let work = Arc::new(work);
         let limit_bytes = memory::account().limit_bytes;
+        let session = session_number(&shared.wake);
+        let loads = self.loads.lock().unwrap_or_else(|e| e.into_inner()).clone();
         for _ in 0..wanted {
             let taken =
                 self.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.most).then_some(n + 1));
             if taken.is_err() {
                 break;
             }
-            let (pool, team, work) = (self.clone(), shared.clone(), work.clone());
+            let (pool, team, work, loads) = (self.clone(), shared.clone(), work.clone(), loads.clone());
             shared.running.fetch_add(1, Ordering::AcqRel);
             let body = move || {
                 let park = HelperPark {
                     stop: team.stop.clone(),
                     inner: ThreadPark::new(),
-                    loaded_workers: pool.loaded_workers.clone(),
+                    session,
+                    loads,
                     rested_nanos: Cell::new(process_monotonic_nanos()),
                 };
                 let before = accesses::now();
@@ -163,7 +167,7 @@ impl Park for HelperPark {
 
 impl HelperPark {
     fn rest_if_loaded(&self) {
-        if self.loaded_workers.load(Ordering::Relaxed) == 0 {
+        if !self.loads.iter().any(|load| load.is_of_others(self.session)) {
             return;
         }
         let now = process_monotonic_nanos();
@@ -182,6 +186,7 @@ impl HelperPark {
 mod tests {
     use super::*;
     use kilndb_base::env::OsEnv;
+    use kilndb_base::worker_load::LoadedBy;
 
     fn pool(cores: usize) -> Arc<HelperPool> {
         Arc::new(HelperPool::new(Arc::new(OsEnv), cores))
@@ -221,12 +226,18 @@ mod tests {
             });
             team.unwrap().finish(&park).unwrap()[0]
         };
-        pool.note_load(true);
-        let loaded = time_of_work();
-        assert!(loaded >= 20 * WORK_NANOS * (1 + REST), "{loaded}");
-        pool.note_load(false);
-        // Others may have had the processor meanwhile, but it rests no more: once is enough.
-        assert!((0..50).any(|_| time_of_work() < loaded / 2));
+        let load = pool.add_worker();
+        let (own, other) = (session_number(&park.wake_handle()), ThreadPark::new());
+        for by in [LoadedBy::Several, LoadedBy::One(session_number(&other.wake_handle()))] {
+            load.set(by);
+            let loaded = time_of_work();
+            assert!(loaded >= 20 * WORK_NANOS * (1 + REST), "{loaded} beside {by:?}");
+        }
+        for by in [LoadedBy::Nobody, LoadedBy::One(own)] {
+            load.set(by);
+            // Others may have had the processor meanwhile, but it rests no more: once is enough.
+            assert!((0..50).any(|_| time_of_work() < 20 * WORK_NANOS * (1 + REST) / 2), "beside {by:?}");
+        }
     }
 
     #[test]

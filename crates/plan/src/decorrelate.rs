@@ -24,7 +24,7 @@ use kilndb_types::functions::descriptor::Support;
 use kilndb_types::oids;
 
 /// The join must cost clearly less: the subquery is what was asked for.
-const CLEARLY_LESS: f64 = 0.6;
+pub(super) const CLEARLY_LESS: f64 = 0.6;
 /// Of a condition about which nothing is known this share of the rows is taken to pass.
 const PASSING: f64 = 1.0 / 3.0;
 
@@ -38,18 +38,18 @@ struct GroupedCondition {
 
 /// What stands for a subquery.
 #[derive(Clone)]
-struct GroupedQuery {
-    rel: Rel,
+pub(super) struct GroupedQuery {
+    pub rel: Rel,
     on: Vec<Expr>,
-    value: Expr,
+    pub value: Expr,
     /// Columns of the level, each with the column of the subquery that it is equal to.
     equal: Vec<(ColId, Expr)>,
     /// The subquery as it was.
-    was: SharedQuery,
+    pub was: SharedQuery,
 }
 
 /// What is known of subplans and WITH queries at some time while a statement is planned.
-struct PlannerMark {
+pub(super) struct PlannerMark {
     subplans: usize,
     correlated_subplans: usize,
     ctes: usize,
@@ -150,18 +150,10 @@ impl Planner<'_> {
     ) -> Result<FromPlan> {
         let mut inner = Query { rels: q.rels.clone(), ..Query::default() };
         let mut conditions = conditions.to_vec();
-        let mut joined: Option<JoinTree> = None;
-        for t in trees {
-            joined = Some(match joined {
-                Some(left) => join(JoinKind::Inner, left, (*t).clone(), None),
-                None => (*t).clone(),
-            });
-        }
-        let Some(mut joined) = joined else { return Err(kilndb_base::Error::internal("nothing to join groups with")) };
+        let mut joined = whole_tree(trees.iter().copied())?;
         for c in taken {
             for (id, grouped) in &c.sublinks {
-                let on = Expr::and_all(grouped.on.clone());
-                joined = join(JoinKind::Left, joined, JoinTree::Rel(grouped.rel.id), on);
+                joined = grouped.joined_to(joined);
                 inner.rels.push(self.restricted(grouped, &conditions));
                 put_grouped(&mut conditions[c.at], *id, &grouped.value)?;
             }
@@ -170,7 +162,7 @@ impl Planner<'_> {
     }
 
     /// The groups that rows which meet the conditions of the level may ask for.
-    fn restricted(&self, grouped: &GroupedQuery, conditions: &[Expr]) -> Rel {
+    pub(super) fn restricted(&self, grouped: &GroupedQuery, conditions: &[Expr]) -> Rel {
         let mut rel = grouped.rel.clone();
         let RelKind::Subquery(query) = &mut rel.kind else { return rel };
         let mut added = Vec::new();
@@ -195,7 +187,7 @@ impl Planner<'_> {
     }
 
     /// The subqueries in a condition for which joins may stand: all of those that depend on the level.
-    fn grouped_sublinks(&self, condition: &Expr, level: &[u32]) -> Vec<(u32, GroupedQuery)> {
+    pub(super) fn grouped_sublinks(&self, condition: &Expr, level: &[u32]) -> Vec<(u32, GroupedQuery)> {
         let mut sublinks = Vec::new();
         scalar_sublinks(condition, &mut sublinks);
         if sublinks.is_empty() || condition.is_volatile() {
@@ -366,7 +358,7 @@ impl Planner<'_> {
         }
     }
 
-    fn mark(&self) -> PlannerMark {
+    pub(super) fn mark(&self) -> PlannerMark {
         PlannerMark {
             subplans: self.subplans.borrow().len(),
             correlated_subplans: self.correlated_subplans.borrow().len(),
@@ -384,7 +376,7 @@ impl Planner<'_> {
     }
 
     /// Forgets the subplans and WITH queries of plans that were only compared.
-    fn rewind(&self, mark: PlannerMark) {
+    pub(super) fn rewind(&self, mark: PlannerMark) {
         self.subplans.borrow_mut().truncate(mark.subplans);
         self.correlated_subplans.borrow_mut().truncate(mark.correlated_subplans);
         self.ctes.borrow_mut().truncate(mark.ctes);
@@ -398,6 +390,19 @@ impl Planner<'_> {
         *self.cte_numbers.borrow_mut() = mark.cte_numbers;
         *self.cte_outer.borrow_mut() = mark.cte_outer;
     }
+}
+
+impl GroupedQuery {
+    /// The rows of `left` with what the subquery gives for each.
+    pub(super) fn joined_to(&self, left: JoinTree) -> JoinTree {
+        join(JoinKind::Left, left, JoinTree::Rel(self.rel.id), Expr::and_all(self.on.clone()))
+    }
+}
+
+/// All that these trees join.
+pub(super) fn whole_tree<'t>(trees: impl Iterator<Item = &'t JoinTree>) -> Result<JoinTree> {
+    let joined = trees.cloned().reduce(|left, right| join(JoinKind::Inner, left, right, None));
+    joined.ok_or_else(|| kilndb_base::Error::internal("nothing to join groups with"))
 }
 
 fn join(kind: JoinKind, left: JoinTree, right: JoinTree, on: Option<Expr>) -> JoinTree {
@@ -436,7 +441,7 @@ fn scalar_sublinks<'e>(e: &'e Expr, out: &mut Vec<&'e SubLink>) {
     }
 }
 
-fn put_grouped(e: &mut Expr, id: u32, value: &Expr) -> Result<()> {
+pub(super) fn put_grouped(e: &mut Expr, id: u32, value: &Expr) -> Result<()> {
     match &e.kind {
         ExprKind::SubLink(s) if s.id == id => *e = value.clone().at(e.loc),
         ExprKind::SubLink(_) => {}

@@ -44,6 +44,7 @@ pub mod partition;
 mod partitionwise;
 pub mod prune;
 mod query;
+mod result_joins;
 mod rewrite;
 mod row_order;
 mod scan;

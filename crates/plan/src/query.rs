@@ -99,7 +99,7 @@ impl Planner<'_> {
         }
     }
 
-    fn plan_select(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
+    pub(super) fn plan_select(&self, q: &Query, out_rel: u32) -> Result<PlannedNode> {
         let runs = std::mem::take(&mut *self.run_conditions.borrow_mut());
         if let Some(p) = self.count_only(q, out_rel)? {
             return Ok(p);
@@ -119,11 +119,16 @@ impl Planner<'_> {
         };
         let order = if aggregates { Vec::new() } else { self.wanted_order(q) };
         let is_plain = !aggregates && q.windows.is_empty() && !q.has_srf && matches!(q.distinct, Distinct::No);
-        let limit = if is_plain { limit_of(q) } else { f64::INFINITY };
+        // The first rows are not the first ones of an order that is made above.
+        let is_ordered = q.order_by.is_empty() || !order.is_empty();
+        let limit = if is_plain && is_ordered { limit_of(q) } else { f64::INFINITY };
         let wanted = match &grouping {
             Some(grouping) => grouping.wanted(),
             None => WantedRows { order: &order, limit, groups: None },
         };
+        if is_plain && let Some(planned) = self.plan_result_joins(q, wanted, out_rel)? {
+            return Ok(planned);
+        }
         let from = self.plan_from(q, wanted)?;
         let mut rows_order = from.order;
         let mut input = from.planned;

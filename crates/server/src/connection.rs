@@ -10,10 +10,11 @@ use crate::statement_stack::StatementStack;
 use corosensei::{Coroutine, CoroutineResult};
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::memory;
-use kilndb_base::park::Wake;
+use kilndb_base::park::{Wake, WakeHandle};
 use kilndb_base::prefetch::prefetch;
 use kilndb_base::stack::{DEPTH_MAX_BYTES, StackLimit, on_stack};
 use kilndb_base::sync::atomic::Ordering;
+use kilndb_base::worker_load::session_number;
 use kilndb_context::client::SessionControl;
 use kilndb_wire::{OutputBuffer, frontend};
 use mio::event::Source;
@@ -309,6 +310,11 @@ impl Connection {
         if let Some(step) = &self.step {
             step.prefetch_further();
         }
+    }
+    /// What tells its session from others, for helper threads.
+    pub fn number(&self) -> u64 {
+        let wake: WakeHandle = self.wake.clone();
+        session_number(&wake)
     }
     pub fn take_early_wake(&self) -> bool {
         self.wake.is_set()

@@ -20,11 +20,13 @@ pub struct ShortLoad {
     /// Whose turns there were in this window, and in the one before it.
     by: TurnsBy,
     before_by: TurnsBy,
+    /// What [`ShortLoad::add`] has told last.
+    told: TurnsBy,
 }
 
 /// Whose short turns a load consists of.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum TurnsBy {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TurnsBy {
     #[default]
     Nobody,
     One(usize),
@@ -39,16 +41,22 @@ impl TurnsBy {
             _ => TurnsBy::Several,
         }
     }
+    fn with(self, others: TurnsBy) -> TurnsBy {
+        match others {
+            TurnsBy::Nobody => self,
+            TurnsBy::One(who) => self.and(who),
+            TurnsBy::Several => others,
+        }
+    }
     fn has_others(self, who: usize) -> bool {
         !matches!(self, TurnsBy::Nobody) && self != TurnsBy::One(who)
     }
 }
 
 impl ShortLoad {
-    /// Counts what messages and short turns have taken of a round of the worker, if it had any. True: the load has become
-    /// heavy, or is no longer.
-    pub fn add(&mut self, busy_nanos: u64, now_nanos: u64, has_turns: bool) -> bool {
-        let was_heavy = self.is_heavy();
+    /// Counts what messages and short turns have taken of a round of the worker, if it had any. Says who makes the load
+    /// heavy, if that is not what it said before.
+    pub fn add(&mut self, busy_nanos: u64, now_nanos: u64, has_turns: bool) -> Option<TurnsBy> {
         self.busy_nanos += busy_nanos;
         if has_turns {
             self.turn_nanos = now_nanos;
@@ -62,7 +70,8 @@ impl ShortLoad {
             self.before_by = if window >= 4 * WINDOW_NANOS { TurnsBy::Nobody } else { self.by };
             self.by = TurnsBy::Nobody;
         }
-        self.is_heavy() != was_heavy
+        let heavy_by = if self.is_heavy() { self.before_by.with(self.by) } else { TurnsBy::Nobody };
+        (std::mem::replace(&mut self.told, heavy_by) != heavy_by).then_some(heavy_by)
     }
     /// Somebody, known by a number, has had a short turn.
     pub fn note_turn(&mut self, who: usize) {
@@ -88,21 +97,26 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Rounds of 1 ms of which `busy_us` are short turns.
-    fn rounds(load: &mut ShortLoad, from_ms: u64, count: u64, busy_us: u64) -> usize {
-        let round = |n| load.add(busy_us * 1000, n * MS + busy_us * 1000, busy_us > 0);
-        (from_ms..from_ms + count).map(round).filter(|told| *told).count()
+    /// Rounds of 1 ms of which `busy_us` are short turns of session 7. What is told in them.
+    fn rounds(load: &mut ShortLoad, from_ms: u64, count: u64, busy_us: u64) -> Vec<TurnsBy> {
+        let round = |n| {
+            if busy_us > 0 {
+                load.note_turn(7);
+            }
+            load.add(busy_us * 1000, n * MS + busy_us * 1000, busy_us > 0)
+        };
+        (from_ms..from_ms + count).filter_map(round).collect()
     }
 
     #[test]
     fn a_load_is_heavy_from_an_eighth_on_and_forgotten_soon() {
         let mut load = ShortLoad::default();
-        assert_eq!(rounds(&mut load, 1000, 100, 100), 0);
+        assert_eq!(rounds(&mut load, 1000, 100, 100), []);
         assert!(!load.is_heavy());
-        assert_eq!(rounds(&mut load, 1100, 100, 200), 1);
+        assert_eq!(rounds(&mut load, 1100, 100, 200), [TurnsBy::One(7)]);
         assert!(load.is_heavy());
         assert!(!load.is_over(1200 * MS));
-        assert_eq!(rounds(&mut load, 1200, 30, 0), 1);
+        assert_eq!(rounds(&mut load, 1200, 30, 0), [TurnsBy::Nobody]);
         assert!(!load.is_heavy());
         assert!(load.is_over(1230 * MS));
     }
@@ -117,6 +131,7 @@ mod tests {
         assert!(load.is_heavy() && load.is_heavy_for(8) && !load.is_heavy_for(7));
         load.note_turn(8);
         assert!(load.is_heavy_for(7) && load.is_heavy_for(8));
+        assert_eq!(load.add(MS / 2, 1030 * MS, true), Some(TurnsBy::Several));
         // The window after the next one knows nothing of it.
         for n in 30..60 {
             load.note_turn(7);

@@ -12,11 +12,12 @@ use crate::memory::MemoryWatch;
 use crate::runtime::{ConnectionWake, SHORT_SLICE_NANOS, SuspendReason, TIME_SLICE_NANOS};
 use crate::sender::{self, SendOutcome, Sender};
 use crate::shared::ServerShared;
-use crate::short_load::ShortLoad;
+use crate::short_load::{ShortLoad, TurnsBy};
 use crate::statement_stack::StatementStack;
 use kilndb_base::env::process_monotonic_nanos;
 use kilndb_base::sync::atomic::{AtomicBool, Ordering};
 use kilndb_base::sync::{Arc, Mutex};
+use kilndb_base::worker_load::{LoadedBy, WorkerLoad};
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -101,6 +102,8 @@ pub struct Worker {
     /// When one of `sliced` runs though others can.
     sliced_from_nanos: u64,
     short_load: ShortLoad,
+    /// What helper threads know of it.
+    told_load: Arc<WorkerLoad>,
     /// In this round: a session had its turn that was not in the middle of a long statement, and how long others had it.
     round_has_short: bool,
     round_long_nanos: u64,
@@ -158,6 +161,7 @@ impl Worker {
     pub fn work(seat: WorkerSeat) {
         crate::allocator::keep_freed_blocks();
         let WorkerSeat { index, shared, poll, inbox } = seat;
+        let told_load = shared.instance.cluster.helpers.add_worker();
         let worker = Worker {
             index,
             shared,
@@ -172,6 +176,7 @@ impl Worker {
             keeping_up: VecDeque::new(),
             sliced_from_nanos: 0,
             short_load: ShortLoad::default(),
+            told_load,
             round_has_short: false,
             round_long_nanos: 0,
             timers: BinaryHeap::new(),
@@ -213,8 +218,8 @@ impl Worker {
             self.resume_short();
             let now = process_monotonic_nanos();
             let busy_nanos = (now - awake_nanos).saturating_sub(self.round_long_nanos);
-            if self.short_load.add(busy_nanos, now, self.round_has_short) {
-                self.shared.instance.cluster.helpers.note_load(self.short_load.is_heavy());
+            if let Some(by) = self.short_load.add(busy_nanos, now, self.round_has_short) {
+                self.tell_load(by);
             }
             if let Some(token) = self.keeping_up.pop_front() {
                 self.send_replies();
@@ -226,6 +231,17 @@ impl Worker {
             }
             self.memory_watch.keep_within_limit();
         }
+    }
+
+    fn tell_load(&self, by: TurnsBy) {
+        self.told_load.set(match by {
+            TurnsBy::Nobody => LoadedBy::Nobody,
+            TurnsBy::Several => LoadedBy::Several,
+            TurnsBy::One(token) => match self.connections.get(token) {
+                Some(Some(c)) => LoadedBy::One(c.number()),
+                _ => LoadedBy::Nobody,
+            },
+        });
     }
 
     /// Sessions that have something to do have a turn each: nearly all are not in the middle of a long statement.
@@ -478,6 +494,8 @@ impl Worker {
         }
         match long_from_nanos {
             Some(from) => self.round_long_nanos += process_monotonic_nanos() - from,
+            // It has turned out to be the first turn of a long statement.
+            None if c.is_long => self.round_long_nanos += slice_nanos,
             None => {
                 self.round_has_short = true;
                 self.short_load.note_turn(token);

@@ -60,9 +60,8 @@ pub(crate) enum Access {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BlockRule {
     Anywhere,
-    /// Not in a transaction block and not in a routine. By this name it is refused there.
-    OutsideBlocks(&'static str),
-    /// As `OutsideBlocks`, and not beside other statements of its message either.
+    /// Not in a transaction block, nor in a routine, nor beside other statements of its message. By this name it is refused
+    /// there.
     Alone(&'static str),
     /// Transaction control: it decides itself, and does not wait for a transaction that has failed to end.
     EvenFailed,
@@ -130,7 +129,6 @@ impl Session {
     fn refuse_misplaced(&self, rule: BlockRule, alone: bool) -> Result<()> {
         match rule {
             BlockRule::Anywhere | BlockRule::EvenFailed => Ok(()),
-            BlockRule::OutsideBlocks(what) => self.context.refuse_in_block(what),
             BlockRule::Alone(what) => {
                 self.context.refuse_in_block(what)?;
                 if alone {
@@ -255,14 +253,14 @@ mod tests {
             ("begin", BlockRule::Anywhere),
             ("vacuum", BlockRule::Alone("VACUUM")),
             ("analyze", BlockRule::Anywhere),
-            ("discard all", BlockRule::OutsideBlocks("DISCARD ALL")),
+            ("discard all", BlockRule::Alone("DISCARD ALL")),
             ("discard plans", BlockRule::Anywhere),
             ("create index on t (a)", BlockRule::Anywhere),
-            ("create index concurrently on t (a)", BlockRule::OutsideBlocks("CREATE INDEX CONCURRENTLY")),
+            ("create index concurrently on t (a)", BlockRule::Alone("CREATE INDEX CONCURRENTLY")),
             ("alter table t detach partition p", BlockRule::Anywhere),
             ("alter table t detach partition p concurrently", BlockRule::Alone("ALTER TABLE ... DETACH CONCURRENTLY")),
-            ("create database d", BlockRule::OutsideBlocks("CREATE DATABASE")),
-            ("reindex schema s", BlockRule::OutsideBlocks("REINDEX SCHEMA")),
+            ("create database d", BlockRule::Alone("CREATE DATABASE")),
+            ("reindex schema s", BlockRule::Alone("REINDEX SCHEMA")),
         ] {
             assert_eq!(rule(sql), expected, "{sql}");
         }

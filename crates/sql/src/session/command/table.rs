@@ -161,7 +161,7 @@ commands! {
     DiscardStmt(s) => SESSION {
         tag: ["DISCARD"],
         block: [match s.target {
-            DiscardMode::DISCARD_ALL => BlockRule::OutsideBlocks("DISCARD ALL"),
+            DiscardMode::DISCARD_ALL => BlockRule::Alone("DISCARD ALL"),
             _ => BlockRule::Anywhere,
         }],
         handler: [session(session, call, _) session.discard_command(s, call.runtime)],
@@ -169,7 +169,7 @@ commands! {
     AlterSystemStmt(s) => SESSION {
         tag: ["ALTER SYSTEM"],
         logged: [Logged::As(LoggedStatements::Ddl)],
-        block: [BlockRule::OutsideBlocks("ALTER SYSTEM")],
+        block: [BlockRule::Alone("ALTER SYSTEM")],
         handler: [session(session, call, _) session.alter_system(s)],
     }
 
@@ -272,9 +272,9 @@ commands! {
         logged: [Logged::As(LoggedStatements::All)],
         access: [Access::Allowed],
         block: [match s.kind {
-            _ if is_concurrent(s) => BlockRule::OutsideBlocks("REINDEX CONCURRENTLY"),
-            ReindexObjectType::REINDEX_OBJECT_SCHEMA => BlockRule::OutsideBlocks("REINDEX SCHEMA"),
-            ReindexObjectType::REINDEX_OBJECT_DATABASE => BlockRule::OutsideBlocks("REINDEX DATABASE"),
+            _ if is_concurrent(s) => BlockRule::Alone("REINDEX CONCURRENTLY"),
+            ReindexObjectType::REINDEX_OBJECT_SCHEMA => BlockRule::Alone("REINDEX SCHEMA"),
+            ReindexObjectType::REINDEX_OBJECT_DATABASE => BlockRule::Alone("REINDEX DATABASE"),
             _ => BlockRule::Anywhere,
         }],
         lock: [Some(LockMode::AccessExclusive)],
@@ -282,6 +282,7 @@ commands! {
     }
     ClusterStmt(s) => DEFINITION {
         tag: ["CLUSTER"],
+        block: [if s.relation().is_none() { BlockRule::Alone("CLUSTER") } else { BlockRule::Anywhere }],
         logged: [Logged::As(LoggedStatements::Ddl)],
         access: [Access::Allowed],
         handler: [define(d, call) d.cluster(s, call.runtime)],
@@ -313,7 +314,7 @@ commands! {
     IndexStmt(s) => DEFINITION {
         tag: ["CREATE INDEX"],
         block: [match s.concurrent {
-            true => BlockRule::OutsideBlocks("CREATE INDEX CONCURRENTLY"),
+            true => BlockRule::Alone("CREATE INDEX CONCURRENTLY"),
             false => BlockRule::Anywhere,
         }],
         lock: [Some(LockMode::Share)],
@@ -407,12 +408,12 @@ commands! {
     }
     CreatedbStmt(s) => DEFINITION {
         tag: ["CREATE DATABASE"],
-        block: [BlockRule::OutsideBlocks("CREATE DATABASE")],
+        block: [BlockRule::Alone("CREATE DATABASE")],
         handler: [define(d, call) d.create_database(s, call.runtime)],
     }
     DropdbStmt(s) => DEFINITION {
         tag: ["DROP DATABASE"],
-        block: [BlockRule::OutsideBlocks("DROP DATABASE")],
+        block: [BlockRule::Alone("DROP DATABASE")],
         handler: [define(d, call) d.drop_database(s, call.runtime)],
     }
     AlterDatabaseStmt(s) => DEFINITION {
