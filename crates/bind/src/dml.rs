@@ -23,6 +23,11 @@ impl Binder<'_> {
         };
         match table.kind {
             TableKind::Table | TableKind::Partitioned => {}
+            TableKind::Materialized if self.maintained == table.oid => {}
+            TableKind::Materialized => {
+                let message = format!("cannot change materialized view \"{}\"", table.name);
+                return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
+            }
             TableKind::View if table.triggers.iter().any(|t| t.is(INSTEAD | event) && t.enabled != b'D') => {}
             TableKind::View => {
                 return Err(Error::unsupported(format!(

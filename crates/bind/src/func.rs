@@ -12,6 +12,14 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::functions::{self, descriptor::Support};
 use kilndb_types::oids;
 
+/// The value once for each row that a set-returning argument gives.
+fn for_each_row(value: Expr, argument: Expr) -> Expr {
+    let (ty, loc) = (value.ty, value.loc);
+    let is_null = Expr::new(ExprKind::IsNull { arg: Box::new(argument), negated: false }, oids::BOOL);
+    let whens = vec![(is_null, value.clone())];
+    Expr::new(ExprKind::Case { arg: None, whens, otherwise: Some(Box::new(value)) }, ty).at(loc)
+}
+
 impl Binder<'_> {
     #[inline(never)]
     pub(crate) fn bind_func_call(&self, f: &nodes::FuncCall, scope: &Scope<'_>) -> Result<Expr> {
@@ -129,7 +137,8 @@ impl Binder<'_> {
                 && let (Some(argument), Some(first)) = (args.first(), first_type)
             {
                 let shown = if first == oids::UNKNOWN || first >= FIRST_USER_OID { first } else { argument.ty };
-                return Ok(Expr::new(ExprKind::Const(kilndb_types::Datum::Oid(shown)), ty).at(loc));
+                let shown = Expr::new(ExprKind::Const(kilndb_types::Datum::Oid(shown)), ty).at(loc);
+                return Ok(if argument.has_srf() { for_each_row(shown, argument.clone()) } else { shown });
             }
             if let Some(e) = self.enum_function(info.oid, &args, ty)? {
                 return Ok(e.at(loc));

@@ -82,6 +82,8 @@ pub struct Binder<'a> {
     eval: Option<&'a EvalContext<'a>>,
     /// Where names of the text are noted, if somebody wants them.
     names: Option<&'a names::TextNames>,
+    /// The materialized view whose rows the statement may change, 0 if there is none.
+    maintained: Oid,
 }
 
 impl<'a> Binder<'a> {
@@ -97,6 +99,7 @@ impl<'a> Binder<'a> {
             variables: None,
             eval: None,
             names: None,
+            maintained: 0,
         }
     }
     pub fn new_rel(&self) -> u32 {

@@ -100,12 +100,11 @@ impl Binder<'_> {
                 let events: Vec<i16> = clauses.iter().map(|c| event_of(c)).filter(|e| *e != 0).collect();
                 check_view(&table, &events)?;
             }
-            TableKind::Sequence => {
-                return Err(Error::new(
-                    sqlstate::FEATURE_NOT_SUPPORTED,
-                    format!("cannot execute MERGE on relation \"{}\"", table.name),
-                )
-                .with_detail("This operation is not supported for sequences."));
+            TableKind::Sequence | TableKind::Materialized => {
+                let kinds = if table.kind == TableKind::Sequence { "sequences" } else { "materialized views" };
+                let message = format!("cannot execute MERGE on relation \"{}\"", table.name);
+                return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
+                    .with_detail(format!("This operation is not supported for {kinds}.")));
             }
             _ => {
                 return Err(Error::new(

@@ -5,7 +5,7 @@ use super::ir::*;
 use super::same::same;
 use super::scope::{ClauseKind, Scope};
 use kilndb_base::{Error, Result, sqlstate, work};
-use kilndb_catalog::CastContext;
+use kilndb_catalog::{CastContext, TableKind};
 use kilndb_syntax::{ConstValue, Node, NodeList, nodes, raw};
 use kilndb_types::{Datum, oids};
 
@@ -674,6 +674,10 @@ impl Binder<'_> {
             for rel in rels {
                 let Some(r) = q.rels.iter_mut().find(|r| r.id == rel) else { continue };
                 match &mut r.kind {
+                    RelKind::Table(t) if t.kind == TableKind::Materialized => {
+                        let message = format!("cannot lock rows in materialized view \"{}\"", t.name);
+                        return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
+                    }
                     RelKind::Table(_) => add_lock(&mut q.locks, RowLock { rel, strength, wait }),
                     RelKind::Subquery(inner) => {
                         let tables: Vec<u32> =

@@ -17,9 +17,18 @@ pub enum TableKind {
     Table,
     Sequence,
     View,
+    /// A table whose rows are what its query gave when it was filled last.
+    Materialized,
     Index,
     Partitioned,
     Composite,
+}
+
+impl TableKind {
+    /// It has rows in storage of its own, to be scanned, indexed and counted.
+    pub fn has_rows(self) -> bool {
+        matches!(self, TableKind::Table | TableKind::Materialized)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -60,6 +69,8 @@ pub struct Table {
     pub relpages: i32,
     /// A catalog of the system: users may not write it.
     pub is_catalog: bool,
+    /// False for a materialized view that has not been filled.
+    pub is_populated: bool,
     /// The key by which a partitioned table is partitioned.
     pub partition_key: Option<Arc<super::partition::PartitionKey>>,
     /// What it is a partition of, or 0.

@@ -23,6 +23,7 @@ impl CatalogReader<'_> {
         let kind = match class.char("relkind") {
             b'r' | b't' => TableKind::Table,
             b'v' => TableKind::View,
+            b'm' => TableKind::Materialized,
             b'S' => TableKind::Sequence,
             b'i' | b'I' => TableKind::Index,
             b'p' => TableKind::Partitioned,
@@ -47,7 +48,7 @@ impl CatalogReader<'_> {
             }
         }
         let schema_oid = class.oid("relnamespace");
-        let has_rules = kind == TableKind::View;
+        let has_rules = matches!(kind, TableKind::View | TableKind::Materialized);
         let indexes = if class.bool("relhasindex") { self.load_indexes(oid, &columns)? } else { Vec::new() };
         let (checks, foreign_keys) = self.load_constraints(oid)?;
         Ok(Some(Arc::new(Table {
@@ -73,6 +74,7 @@ impl CatalogReader<'_> {
             reltuples: class.float4("reltuples"),
             relpages: class.int("relpages") as i32,
             is_catalog: oid < FIRST_USER_OID,
+            is_populated: class.bool("relispopulated"),
             partition_key: if kind == TableKind::Partitioned {
                 self.load_partition_key(oid)?.map(Arc::new)
             } else {
@@ -377,6 +379,7 @@ impl CatalogReader<'_> {
             reltuples: -1.0,
             relpages: 0,
             is_catalog: true,
+            is_populated: true,
             partition_key: None,
             partition_of: 0,
             sequence: None,

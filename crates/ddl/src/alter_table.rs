@@ -16,6 +16,15 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
+/// ALTER MATERIALIZED VIEW of something else.
+pub(super) fn refuse_plain(kind: O::Type, table: &Table) -> Result<()> {
+    if kind == O::OBJECT_MATVIEW && table.kind != TableKind::Materialized {
+        let message = format!("\"{}\" is not a materialized view", table.name);
+        return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
+    }
+    Ok(())
+}
+
 impl Definitions<'_> {
     pub fn alter_table(
         &mut self,
@@ -30,6 +39,7 @@ impl Definitions<'_> {
         if s.objtype == O::OBJECT_TABLE && table.kind == TableKind::Index {
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("\"{}\" is not a table", table.name)));
         }
+        refuse_plain(s.objtype, &table)?;
         // Attaching, and detaching concurrently, let others go on with the table.
         match super::partition_detach::lock_for_partitions(s) {
             Some(mode) => self.lock_for_ddl(&table, mode, runtime)?,
@@ -79,6 +89,9 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<()> {
         let name = c.name().unwrap_or("");
+        if table.kind == TableKind::Materialized {
+            super::materialized_view::refuse_alter(table, c)?;
+        }
         match c.subtype {
             A::AT_AddColumn => self.add_column(table, c, source, runtime),
             A::AT_DropColumn => {

@@ -14,7 +14,7 @@ impl Definitions<'_> {
     pub fn comment(&mut self, s: &nodes::CommentStmt, runtime: &dyn Runtime) -> Result<()> {
         let text = s.comment().filter(|t| !t.is_empty());
         let (class, object, sub) = match s.objtype {
-            O::OBJECT_TABLE | O::OBJECT_VIEW | O::OBJECT_INDEX | O::OBJECT_SEQUENCE => {
+            O::OBJECT_TABLE | O::OBJECT_VIEW | O::OBJECT_MATVIEW | O::OBJECT_INDEX | O::OBJECT_SEQUENCE => {
                 let (schema, name) = super::qualified(s.object());
                 let found = self.context_mut().with_catalog(runtime, |host| host.reader.find_relation(schema, name))?;
                 let missing = || Error::new(sqlstate::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"));

@@ -456,7 +456,7 @@ impl Definitions<'_> {
         let (oid, type_oid, array_oid) =
             (self.new_oid(new.schema)?, self.new_oid(new.schema)?, self.new_oid(new.schema)?);
         let storage = match new.kind {
-            b'r' => {
+            b'r' | b'm' => {
                 self.new_storage(RelationKind::Heap, super::persistence::storage_letter(new.persistence, &new.options))?
             }
             _ => RelationId(0),
@@ -470,15 +470,15 @@ impl Definitions<'_> {
                 ("relnamespace", Datum::Oid(new.schema)),
                 ("reltype", Datum::Oid(type_oid)),
                 ("relowner", Datum::Oid(owner)),
-                ("relam", Datum::Oid(if new.kind == b'r' { 2 } else { 0 })),
+                ("relam", Datum::Oid(if storage.0 != 0 || new.kind == b'r' { 2 } else { 0 })),
                 ("relfilenode", Datum::Oid(storage.0)),
                 ("reltuples", Datum::Float4(-1.0)),
                 ("relpersistence", Datum::Char(new.persistence)),
                 ("relkind", Datum::Char(new.kind)),
                 ("relnatts", Datum::Int2(new.columns.len() as i16)),
-                ("relispopulated", Datum::Bool(true)),
+                ("relispopulated", Datum::Bool(new.kind != b'm')),
                 ("relreplident", Datum::Char(b'd')),
-                ("relhasrules", Datum::Bool(new.kind == b'v')),
+                ("relhasrules", Datum::Bool(matches!(new.kind, b'v' | b'm'))),
             ];
             class.extend(new.class_columns.iter().cloned());
             if !new.options.is_empty() {

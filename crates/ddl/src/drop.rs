@@ -21,6 +21,7 @@ impl Definitions<'_> {
         let (kind, tag) = match s.remove_type {
             O::OBJECT_TABLE => (TableKind::Table, "DROP TABLE"),
             O::OBJECT_VIEW => (TableKind::View, "DROP VIEW"),
+            O::OBJECT_MATVIEW => (TableKind::Materialized, "DROP MATERIALIZED VIEW"),
             O::OBJECT_SEQUENCE => (TableKind::Sequence, "DROP SEQUENCE"),
             O::OBJECT_INDEX => (TableKind::Index, "DROP INDEX"),
             O::OBJECT_SCHEMA => return self.drop_schemas(s, cascade, runtime),
@@ -61,7 +62,6 @@ impl Definitions<'_> {
     fn drop_unsupported(&mut self, s: &nodes::DropStmt) -> Result<String> {
         let (word, tag) = match s.remove_type {
             O::OBJECT_AGGREGATE => ("aggregate", "DROP AGGREGATE"),
-            O::OBJECT_MATVIEW => ("materialized view", "DROP MATERIALIZED VIEW"),
             _ => return Err(Error::unsupported("DROP of this kind of object is not supported")),
         };
         for object in s.objects() {
@@ -146,7 +146,7 @@ impl Definitions<'_> {
         if table.partition_of != 0 && !with_parent {
             self.leave_parent(table, runtime)?;
         }
-        if table.kind == TableKind::Table {
+        if table.kind.has_rows() {
             self.note_emptied(table.storage, runtime)?;
         }
         // Catalogs that have nothing of the table, as its description says, are not searched.
@@ -173,7 +173,7 @@ impl Definitions<'_> {
         }
         let own_rows = match table.kind {
             TableKind::Partitioned => Some((PG_PARTITIONED_TABLE, PG_PARTITIONED_TABLE_PARTRELID_INDEX)),
-            TableKind::View => Some((PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX)),
+            TableKind::View | TableKind::Materialized => Some((PG_REWRITE, PG_REWRITE_REL_RULENAME_INDEX)),
             TableKind::Sequence => Some((PG_SEQUENCE, PG_SEQUENCE_SEQRELID_INDEX)),
             _ => None,
         };

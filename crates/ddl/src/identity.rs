@@ -211,6 +211,7 @@ pub(super) fn not_for(kind: kilndb_catalog::TableKind) -> String {
         K::Partitioned => "partitioned tables",
         K::Sequence => "sequences",
         K::View => "views",
+        K::Materialized => "materialized views",
         K::Index => "indexes",
         K::Composite => "composite types",
     };

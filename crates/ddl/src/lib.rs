@@ -37,6 +37,7 @@ mod index;
 mod index_class;
 mod key_sort;
 mod like;
+mod materialized_view;
 mod not_null;
 mod older_keys;
 mod online;
@@ -426,6 +427,7 @@ pub(crate) fn kind_word(kind: TableKind) -> &'static str {
         TableKind::Table | TableKind::Partitioned => "table",
         TableKind::Sequence => "sequence",
         TableKind::View => "view",
+        TableKind::Materialized => "materialized view",
         TableKind::Index => "index",
         TableKind::Composite => "composite type",
     }

@@ -768,7 +768,7 @@ impl Definitions<'_> {
             self.insert_constraint(&constraint, runtime)?;
         }
         self.make_part(index, oid, child, runtime)?;
-        if child.kind == TableKind::Table && !index.is_global {
+        if child.kind.has_rows() && !index.is_global {
             return Ok(());
         }
         let child = self.context_mut().table_by_oid(child.oid, runtime)?;

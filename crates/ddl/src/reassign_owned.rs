@@ -70,7 +70,7 @@ impl Definitions<'_> {
         for row in rows.iter().filter(|row| owners.contains(&row.oid("relowner"))) {
             let oid = row.oid("oid");
             // An index is locked with its table, and a row type needs no lock.
-            if oid >= FIRST_USER_OID && matches!(row.char("relkind"), b'r' | b'p' | b'v' | b'S') {
+            if oid >= FIRST_USER_OID && matches!(row.char("relkind"), b'r' | b'p' | b'v' | b'm' | b'S') {
                 self.context_mut().lock_table(oid, LockMode::AccessExclusive, WaitPolicy::Wait, runtime)?;
             }
         }

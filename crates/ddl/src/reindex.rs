@@ -90,7 +90,7 @@ impl Definitions<'_> {
     fn reindex_named_table(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.relation().ok_or_else(|| Error::internal("REINDEX without a name"))?;
         let table = self.context_mut().relation_of(name, runtime)?;
-        if !matches!(table.kind, TableKind::Table | TableKind::Partitioned) {
+        if !table.kind.has_rows() && table.kind != TableKind::Partitioned {
             let message = format!("\"{}\" is not a table or materialized view", table.name);
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
         }
@@ -124,7 +124,7 @@ impl Definitions<'_> {
         }
         let rows = self.context_mut().catalog_scan(PG_CLASS)?;
         let is_wanted = |row: &&CatalogRow| {
-            matches!(row.char("relkind"), b'r' | b'p')
+            matches!(row.char("relkind"), b'r' | b'm' | b'p')
                 && row.oid("oid") >= FIRST_USER_OID
                 && schema.is_none_or(|schema| row.oid("relnamespace") == schema)
         };

@@ -76,7 +76,7 @@ impl Definitions<'_> {
     /// A relation with attributes or rows of its own.
     fn user_of_row(&mut self, relation: Oid, runtime: &dyn Runtime) -> Result<Option<Arc<Table>>> {
         let user = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(relation))?;
-        let kinds = [TableKind::Table, TableKind::Partitioned, TableKind::Composite];
+        let kinds = [TableKind::Table, TableKind::Materialized, TableKind::Partitioned, TableKind::Composite];
         Ok(user.filter(|user| kinds.contains(&user.kind)))
     }
 

@@ -160,7 +160,7 @@ impl Definitions<'_> {
     fn rename_object(&mut self, s: &nodes::RenameStmt, runtime: &dyn Runtime) -> Result<String> {
         let new_name = s.newname().unwrap_or("").to_string();
         match s.rename_type {
-            O::OBJECT_TABLE | O::OBJECT_INDEX | O::OBJECT_SEQUENCE | O::OBJECT_VIEW => {
+            O::OBJECT_TABLE | O::OBJECT_INDEX | O::OBJECT_SEQUENCE | O::OBJECT_VIEW | O::OBJECT_MATVIEW => {
                 self.rename_relation(s, &new_name, runtime)
             }
             O::OBJECT_COLUMN | O::OBJECT_ATTRIBUTE => self.rename_column(s, &new_name, runtime),
@@ -194,6 +194,7 @@ impl Definitions<'_> {
         let tag = format!("ALTER {}", word.to_uppercase());
         let r = s.relation().ok_or_else(|| Error::internal("RENAME without a relation"))?;
         let Some(table) = self.relation_if_any(r, s.missing_ok, runtime)? else { return Ok(tag) };
+        super::alter_table::refuse_plain(s.rename_type, &table)?;
         let table = self.lock_for_ddl(&table, self.table_lock(), runtime)?;
         self.name_is_taken(table.schema_oid, new_name, "relation", false, runtime)?;
         self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
@@ -261,6 +262,7 @@ impl Definitions<'_> {
         let tag = match (table.kind, s.relation_type) {
             (TableKind::Composite, _) => "ALTER TYPE",
             (_, O::OBJECT_VIEW) => "ALTER VIEW",
+            (_, O::OBJECT_MATVIEW) => "ALTER MATERIALIZED VIEW",
             _ => "ALTER TABLE",
         };
         Ok(tag.to_string())
@@ -326,6 +328,7 @@ impl Definitions<'_> {
             ));
         };
         let table = self.context_mut().relation_of(r, runtime)?;
+        super::alter_table::refuse_plain(s.object_type, &table)?;
         self.refuse_owned_sequence(&table, runtime)?;
         let (schema, _) = self.creation_schema(s.newschema(), s.newschema() == Some("pg_temp"), runtime)?;
         if is_temporary(schema) != is_temporary(table.schema_oid) {

@@ -429,7 +429,7 @@ impl Definitions<'_> {
 /// The word for a kind of relation that has no statistics objects.
 fn unsupported_kind(table: &Table) -> Option<&'static str> {
     match table.kind {
-        TableKind::Table | TableKind::Partitioned => None,
+        TableKind::Table | TableKind::Materialized | TableKind::Partitioned => None,
         TableKind::View => Some("views"),
         TableKind::Sequence => Some("sequences"),
         TableKind::Index => Some("indexes"),

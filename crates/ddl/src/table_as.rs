@@ -12,6 +12,8 @@ use kilndb_syntax::raw::ObjectType;
 use kilndb_syntax::{Node, nodes};
 use std::sync::Arc;
 
+pub(super) const TOO_MANY_NAMES: &str = "too many column names were specified";
+
 /// The query that a new table's rows come from, and the text that was parsed.
 #[derive(Clone, Copy)]
 struct SourceQuery<'a> {
@@ -27,7 +29,7 @@ impl Definitions<'_> {
         runtime: &dyn Runtime,
     ) -> Result<String> {
         if s.objtype == ObjectType::OBJECT_MATVIEW {
-            return Err(Error::unsupported("materialized views are not supported"));
+            return self.create_materialized_view(s, source, runtime);
         }
         let into = s.into().ok_or_else(|| Error::internal("CREATE TABLE AS without a table"))?;
         if !matches!(s.query(), Node::SelectStmt(_)) {
@@ -76,7 +78,7 @@ impl Definitions<'_> {
         }
         let request = PlanRequest::of(query.node, query.source);
         let plan = self.context_mut().plan_with(&request, runtime)?;
-        let columns = result_columns(&plan, &super::strings(into.col_names()), "CREATE TABLE AS")?;
+        let columns = result_columns(&plan, &super::strings(into.col_names()), TOO_MANY_NAMES)?;
         let mut options = self.storage_options(into.options())?;
         if global {
             options.push(on_commit_option(into.on_commit)?);

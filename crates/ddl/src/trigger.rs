@@ -398,18 +398,12 @@ fn check_kind_of_table(s: &nodes::CreateTrigStmt, table: &Table) -> Result<()> {
         TableKind::View if s.events & TRUNCATE != 0 => wrong("view", "Views cannot have TRUNCATE triggers."),
         TableKind::View => Ok(()),
         kind => {
-            let plural = match kind {
-                TableKind::Sequence => "sequences",
-                TableKind::Index => "indexes",
-                _ => "composite types",
-            };
             let message = if kind == TableKind::Index {
                 format!("cannot open relation \"{}\"", table.name)
             } else {
                 format!("relation \"{}\" cannot have triggers", table.name)
             };
-            Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message)
-                .with_detail(format!("This operation is not supported for {plural}.")))
+            Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message).with_detail(super::identity::not_for(kind)))
         }
     }
 }

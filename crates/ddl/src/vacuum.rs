@@ -106,8 +106,10 @@ impl Definitions<'_> {
         if s.rels().is_empty() && options.analyze && !options.only_database_stats {
             // Partitioned tables after their partitions.
             let rows = self.context_mut().catalog_scan(PG_CLASS)?;
-            for kind in [b'r', b'p'] {
-                for row in rows.iter().filter(|row| row.char("relkind") == kind && row.oid("oid") >= FIRST_USER_OID) {
+            for kinds in [&b"rm"[..], b"p"] {
+                for row in
+                    rows.iter().filter(|row| kinds.contains(&row.char("relkind")) && row.oid("oid") >= FIRST_USER_OID)
+                {
                     targets.push((row.oid("oid"), row.text("relname").unwrap_or("").to_string(), Vec::new()));
                 }
             }
@@ -174,7 +176,7 @@ impl Definitions<'_> {
             check_columns(&table, columns)?;
             return if options.analyze { self.add_up_partitions(&table, runtime) } else { Ok(()) };
         }
-        if table.kind != TableKind::Table {
+        if !table.kind.has_rows() {
             self.context().notice(
                 Severity::Warning,
                 format!("skipping \"{name}\" --- cannot {verb} non-tables or special system tables"),
@@ -277,7 +279,7 @@ impl Definitions<'_> {
 
 /// What one session has in a global temporary table says nothing about the others'.
 fn is_analyzed(table: &Table) -> bool {
-    table.kind == TableKind::Table && !table.is_catalog && table.persistence != GLOBAL
+    table.kind.has_rows() && !table.is_catalog && table.persistence != GLOBAL
 }
 
 fn check_columns(table: &Table, columns: &[&str]) -> Result<()> {

@@ -12,10 +12,10 @@ use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
 use std::sync::Arc;
 
-/// Columns of a query's result, named by `aliases` as far as these go.
-pub(super) fn result_columns(plan: &Plan, aliases: &[&str], what: &str) -> Result<Vec<NewColumn>> {
+/// Columns of a query's result, named by `aliases` as far as these go; `too_many`: what is said if they go further.
+pub(super) fn result_columns(plan: &Plan, aliases: &[&str], too_many: &str) -> Result<Vec<NewColumn>> {
     if aliases.len() > plan.columns.len() {
-        return Err(Error::new(sqlstate::SYNTAX_ERROR, format!("{what} specifies more column names than columns")));
+        return Err(Error::new(sqlstate::SYNTAX_ERROR, too_many));
     }
     let mut columns: Vec<NewColumn> = Vec::new();
     for (i, c) in plan.columns.iter().enumerate() {
@@ -41,7 +41,7 @@ impl Definitions<'_> {
             return Err(Error::new(sqlstate::UNDEFINED_PARAMETER, "there is no parameter $1"));
         }
         let aliases = super::strings(s.aliases());
-        let columns = result_columns(&plan, &aliases, "CREATE VIEW")?;
+        let columns = result_columns(&plan, &aliases, "CREATE VIEW specifies more column names than columns")?;
         let uses_temporary = self.uses_temporary(&plan, runtime)?;
         let asked = self.will_be_temporary(r, runtime)?;
         let temporary = asked || uses_temporary;
@@ -53,7 +53,7 @@ impl Definitions<'_> {
         }
         let (schema, _) = self.creation_schema(r.schemaname(), temporary, runtime)?;
         let name = r.relname().unwrap_or("").to_string();
-        let text = self.view_text(s, &columns, runtime)?;
+        let text = self.view_text(s.query(), !aliases.is_empty(), &columns, runtime)?;
         let options = self.view_options(s)?;
         let existing = self.context_mut().with_catalog(runtime, |host| host.reader.relation_oid(schema, &name))?;
         let oid = match existing {
@@ -69,27 +69,31 @@ impl Definitions<'_> {
                 )?
             }
         };
-        let rule = self.new_oid(oid)?;
+        self.insert_rule(oid, &text, runtime)
+    }
+
+    /// Keeps the query of a view, plain or materialized.
+    pub(super) fn insert_rule(&mut self, view: Oid, text: &str, runtime: &dyn Runtime) -> Result<()> {
+        let rule = self.new_oid(view)?;
         self.write_catalog(runtime, |w| {
             w.insert(
                 PG_REWRITE,
                 &[
                     ("oid", Datum::Oid(rule)),
                     ("rulename", Datum::text("_RETURN")),
-                    ("ev_class", Datum::Oid(oid)),
+                    ("ev_class", Datum::Oid(view)),
                     ("ev_type", Datum::Char(b'1')),
                     ("ev_enabled", Datum::Char(b'O')),
                     ("is_instead", Datum::Bool(true)),
                     ("ev_qual", Datum::text("<>")),
-                    ("ev_action", Datum::text(&text)),
+                    ("ev_action", Datum::text(text)),
                 ],
             )
             .map(|_| ())
-        })?;
-        Ok(())
+        })
     }
 
-    fn uses_temporary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
+    pub(super) fn uses_temporary(&mut self, plan: &Plan, runtime: &dyn Runtime) -> Result<bool> {
         for (oid, _) in &plan.locks {
             if super::is_user_object(*oid) && self.context_mut().table_by_oid(*oid, runtime)?.persistence == b't' {
                 return Ok(true);
@@ -99,9 +103,15 @@ impl Definitions<'_> {
     }
 
     /// The query's text, with column names of its own if the view was given some.
-    fn view_text(&mut self, s: &nodes::ViewStmt, columns: &[NewColumn], runtime: &dyn Runtime) -> Result<String> {
-        let text = self.stored_query(&kilndb_syntax::statement_sql(s.query())?, runtime)?;
-        if s.aliases().is_empty() {
+    pub(super) fn view_text(
+        &mut self,
+        query: Node<'_>,
+        is_named: bool,
+        columns: &[NewColumn],
+        runtime: &dyn Runtime,
+    ) -> Result<String> {
+        let text = self.stored_query(&kilndb_syntax::statement_sql(query)?, runtime)?;
+        if !is_named {
             return Ok(text);
         }
         let plain: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();

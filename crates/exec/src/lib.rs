@@ -57,8 +57,8 @@ pub mod write;
 pub use crate::explain::shape as plan_shape;
 use crate::explain::{Measurements, Serializer};
 pub use context::*;
-use kilndb_base::Result;
 use kilndb_base::env::process_monotonic_nanos;
+use kilndb_base::{Error, Result, sqlstate};
 use kilndb_bind::ir::{ExplainFormat, ExplainOptions};
 use kilndb_plan::{Op, Plan, PlanNode};
 use kilndb_types::Datum;
@@ -108,9 +108,20 @@ fn note_removed(
     node.children().into_iter().try_for_each(|child| note_removed(child, removed, rt, cx))
 }
 
+/// Kept out of the way of plans that run.
+#[cold]
+fn not_populated(view: &str) -> Error {
+    let message = format!("materialized view \"{view}\" has not been populated");
+    Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_hint("Use the REFRESH MATERIALIZED VIEW command.")
+}
+
 impl Execution {
     pub fn start(plan: Arc<Plan>, params: &[Datum], cx: &mut ExecContext<'_>) -> Result<Execution> {
         plan.fetch_ahead();
+        if let Some(view) = &plan.unpopulated {
+            return Err(not_populated(view));
+        }
         let rt = RunState::new(plan, params);
         let root = NodeState::new(&rt.plan.root);
         let batch = Batch::new(rt.plan.root.width);

@@ -64,7 +64,7 @@ impl Planner<'_> {
     fn columns_handed_on(&self, q: &Query, d: &Dml) -> Vec<ColId> {
         let table = &d.table;
         let is_plain = d.kind == DmlKind::Update
-            && table.kind == TableKind::Table
+            && table.kind.has_rows()
             && !table.is_catalog
             && table.partition_key.is_none()
             && table.partition_of == 0;

@@ -111,6 +111,7 @@ pub struct Planner<'a> {
     /// decoded.
     handed_on: RefCell<HashSet<ColId>>,
     locks: RefCell<Vec<(Oid, LockMode)>>,
+    unpopulated: RefCell<Option<String>>,
     read_only: Cell<bool>,
     changes_permanent: Cell<bool>,
     /// The names by which EXPLAIN shows columns and relations; None: the plan is not shown.
@@ -255,6 +256,7 @@ fn plan_in<'a>(
         nodes: planner.next_node.get(),
         columns,
         locks: planner.locks.into_inner(),
+        unpopulated: planner.unpopulated.into_inner().filter(|_| explain.as_ref().is_none_or(|e| e.analyze)),
         is_read_only: planner.read_only.get() && explain.as_ref().is_none_or(|e| e.analyze)
             || explain.as_ref().is_some_and(|e| !e.analyze),
         changes_permanent: planner.changes_permanent.get() && explain.as_ref().is_none_or(|e| e.analyze),
@@ -364,6 +366,7 @@ impl<'a> Planner<'a> {
             handed_on: Default::default(),
             uses: HashMap::new(),
             locks: Default::default(),
+            unpopulated: Default::default(),
             read_only: Cell::new(true),
             changes_permanent: Cell::new(false),
             names,
@@ -456,6 +459,13 @@ impl Planner<'_> {
             info.insert(0, DISABLED.to_string());
         }
         info
+    }
+    /// Notes that the plan reads a table.
+    pub fn read_table(&self, table: &kilndb_catalog::Table) {
+        self.lock_table(table.oid, LockMode::AccessShare);
+        if !table.is_populated {
+            self.unpopulated.borrow_mut().get_or_insert_with(|| table.name.clone());
+        }
     }
     pub fn lock_table(&self, oid: Oid, mode: LockMode) {
         let mut locks = self.locks.borrow_mut();

@@ -3,7 +3,7 @@
 use super::agg::distinct_aggregates;
 use super::scan::WantedRows;
 use super::*;
-use kilndb_catalog::{Table, TableKind};
+use kilndb_catalog::Table;
 use kilndb_types::{Datum, oids};
 
 /// The argument of a built-in min or max, and whether it is max.
@@ -40,7 +40,7 @@ impl Planner<'_> {
             return Ok(None);
         };
         let RelKind::Table(table) = &rel.kind else { return Ok(None) };
-        if table.kind != TableKind::Table || table.indexes.is_empty() {
+        if !table.kind.has_rows() || table.indexes.is_empty() {
             return Ok(None);
         }
         let mut aggs: Vec<Expr> = Vec::new();

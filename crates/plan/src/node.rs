@@ -70,6 +70,8 @@ pub struct Plan {
     pub columns: Vec<OutputColumn>,
     /// The table locks that are taken before the plan runs.
     pub locks: Vec<(Oid, LockMode)>,
+    /// A materialized view that the plan reads and that has not been filled: the plan does not run.
+    pub unpopulated: Option<String>,
     pub is_read_only: bool,
     /// The plan writes to tables that are not temporary, or locks rows of them.
     pub changes_permanent: bool,

@@ -47,7 +47,7 @@ impl Planner<'_> {
         for rel in &q.rels {
             match &rel.kind {
                 RelKind::Table(table) => {
-                    self.lock_table(table.oid, LockMode::AccessShare);
+                    self.read_table(table);
                     let columns = table.columns.iter().filter(|c| !c.dropped).map(|c| c.attnum);
                     let all = columns.chain(ATT_TABLEOID..=ATT_CTID).map(|att| ColId { rel: rel.id, att });
                     layout.0.extend(all.filter(|id| self.is_needed(*id)));

@@ -332,11 +332,11 @@ impl Planner<'_> {
             && q.limit.is_none()
             && q.offset.is_none()
             && matches!(q.distinct, Distinct::No)
-            && table.kind == kilndb_catalog::TableKind::Table;
+            && table.kind.has_rows();
         if !simple {
             return Ok(None);
         }
-        self.lock_table(table.oid, LockMode::AccessShare);
+        self.read_table(table);
         let heap = self.relation(table.storage)?;
         let cost = f64::from(heap.pages());
         let node = self.node(

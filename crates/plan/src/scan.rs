@@ -152,7 +152,7 @@ impl Planner<'_> {
         preds: &[Expr],
         wanted: WantedRows<'_>,
     ) -> Result<ScanChoice> {
-        self.lock_table(table.oid, LockMode::AccessShare);
+        self.read_table(table);
         let chosen = self.choose_access(rel, table, preds, wanted)?;
         self.build_access(rel, table, chosen, preds, wanted)
     }
@@ -278,7 +278,7 @@ impl Planner<'_> {
             }
         }
         let Some((path, cost)) = best else { return Ok(None) };
-        self.lock_table(table.oid, LockMode::AccessShare);
+        self.read_table(table);
         let order = &order[..path.presorted];
         let chosen =
             ChosenAccess { path: AccessPath::Index(path), estimate: Estimate { rows, cost }, implied: Vec::new() };

@@ -181,7 +181,7 @@ impl Planner<'_> {
         };
         let RelKind::Table(table) = &rel.kind else { return Ok(false) };
         if semi.kind != JoinKind::Semi
-            || table.kind != kilndb_catalog::TableKind::Table
+            || !table.kind.has_rows()
             || table.partition_key.is_some()
             || semi.joins.iter().any(Expr::varies)
         {

@@ -1,6 +1,6 @@
 //! Queries that no user has written: the engine makes them for definitions, COPY and foreign keys. They are made bound,
 //! so no text of a statement is put together and parsed again. The only texts that they read are kept expressions and
-//! conditions.
+//! conditions, the queries of views, and what compares a materialized view with its query.
 //!
 //! Invariants
 //! 1. An engine query means the same under every search path and every setting.
@@ -10,12 +10,14 @@ mod key;
 mod key_join;
 mod table;
 mod value;
+mod view;
 mod write;
 
 pub use key::{KeyAction, KeyQuery, NewKeyValue};
 pub use key_join::KeyJoin;
 pub use table::{RowCondition, RowValue, TableQuery};
 pub use value::{CallQuery, ValueQuery, ValueSource};
+pub use view::ViewStatement;
 pub use write::{ColumnChange, CopyRows, DeleteRows, FillColumn, FillValue, insert_rows};
 
 use super::Binder;

@@ -78,6 +78,7 @@ pub fn shown(host: &StatementHost<'_>, table: Oid, oid: Oid, column: i16) -> Res
             let whole = match t.kind {
                 TableKind::Table | TableKind::Partitioned => format!("table {name}"),
                 TableKind::View => format!("view {name}"),
+                TableKind::Materialized => format!("materialized view {name}"),
                 TableKind::Sequence => format!("sequence {name}"),
                 TableKind::Index => format!("index {name}"),
                 TableKind::Composite => format!("composite type {name}"),

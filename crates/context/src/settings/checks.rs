@@ -10,10 +10,69 @@ pub(super) fn date_style(d: &Definition, value: &str) -> Result<String> {
     check_date_style(value).ok_or_else(|| invalid(d, value))
 }
 
-pub(super) fn client_encoding(_: &Definition, value: &str) -> Result<String> {
-    match value.to_ascii_lowercase().replace(['-', '_'], "").as_str() {
+/// Names of encodings that PostgreSQL has besides UTF8 and SQL_ASCII, as it compares them.
+const OTHER_ENCODINGS: [&str; 52] = [
+    "abc",
+    "alt",
+    "big5",
+    "euccn",
+    "eucjis2004",
+    "eucjp",
+    "euckr",
+    "euctw",
+    "gb18030",
+    "gbk",
+    "iso88591",
+    "iso885910",
+    "iso885913",
+    "iso885914",
+    "iso885915",
+    "iso885916",
+    "iso88592",
+    "iso88593",
+    "iso88594",
+    "iso88595",
+    "iso88596",
+    "iso88597",
+    "iso88598",
+    "iso88599",
+    "johab",
+    "koi8",
+    "koi8r",
+    "koi8u",
+    "latin1",
+    "latin10",
+    "latin2",
+    "latin3",
+    "latin4",
+    "latin5",
+    "latin6",
+    "latin7",
+    "latin8",
+    "latin9",
+    "mskanji",
+    "muleinternal",
+    "shiftjis",
+    "shiftjis2004",
+    "sjis",
+    "tcvn",
+    "tcvn5712",
+    "uhc",
+    "vscii",
+    "win",
+    "win1250",
+    "win1251",
+    "win1252",
+    "win1253",
+];
+
+/// PostgreSQL compares the letters and digits of names of encodings alone (`clean_encoding_name`).
+pub(super) fn client_encoding(d: &Definition, value: &str) -> Result<String> {
+    let name: String = value.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    match name.as_str() {
         "utf8" | "unicode" => Ok("UTF8".to_string()),
         "sqlascii" => Ok("SQL_ASCII".to_string()),
+        other if !OTHER_ENCODINGS.contains(&other) && !other.starts_with("win") => Err(invalid(d, value)),
         _ => Err(Error::unsupported(format!("client_encoding \"{value}\" is not supported: only UTF8 is"))),
     }
 }

@@ -70,7 +70,7 @@ impl OnlineTable {
     }
     /// Whether the table's rows are in this storage: a partitioned table has none.
     fn has_rows_in(&self, storage: RelationId) -> bool {
-        self.source.kind == TableKind::Table && self.source.storage == storage
+        self.source.kind.has_rows() && self.source.storage == storage
     }
 }
 
@@ -145,7 +145,7 @@ impl Definitions<'_> {
         full: LockMode,
         runtime: &dyn Runtime,
     ) -> Result<Arc<Table>> {
-        let is_fit = table.kind == TableKind::Table && self.may_begin_online(depth) && self.can_follow(table);
+        let is_fit = table.kind.has_rows() && self.may_begin_online(depth) && self.can_follow(table);
         self.begin_online(table, full, is_fit, runtime)
     }
 
@@ -243,7 +243,7 @@ impl Definitions<'_> {
 
     /// Whether there is a way to follow what others do to the table's rows.
     fn can_follow(&self, table: &Table) -> bool {
-        let has_storage = table.kind == TableKind::Table && !is_private(table.storage);
+        let has_storage = table.kind.has_rows() && !is_private(table.storage);
         (has_storage || table.kind == TableKind::Partitioned)
             && matches!(table.persistence, b'p' | b'u')
             && !table.is_catalog

@@ -274,6 +274,7 @@ impl Db {
             relpages: 0,
             statistics: Default::default(),
             is_catalog: false,
+            is_populated: true,
             partition_key: None,
             partition_of: 0,
             sequence: None,

@@ -82,6 +82,8 @@ pub(super) struct TpccSession {
     answers: Vec<Range<usize>>,
     /// Statements of the batch so far.
     queued: usize,
+    /// Something has been sent, and nothing read since.
+    is_awaited: bool,
     /// The batch has been sent and answered: the next statement begins another one.
     is_answered: bool,
 }
@@ -109,6 +111,7 @@ impl TpccSession {
             rows: Vec::new(),
             answers: Vec::new(),
             queued: 0,
+            is_awaited: false,
             is_answered: false,
         })
     }
@@ -210,6 +213,7 @@ impl TpccSession {
         let sent = self.stream.write_all(&self.output);
         self.output.clear();
         sent?;
+        self.is_awaited = true;
         let mut refused = None;
         loop {
             while let Some((kind, body)) = self.message() {
@@ -269,7 +273,12 @@ impl TpccSession {
             self.input.resize(2 * self.filled, 0);
         }
         let (stream, room) = (&mut self.stream, &mut self.input[self.filled..]);
+        let mut is_awaited = std::mem::take(&mut self.is_awaited);
         let read = poll_fn(|_| {
+            // The answer to what has just been sent is not here yet: the event tells when it is.
+            if std::mem::take(&mut is_awaited) {
+                return Poll::Pending;
+            }
             loop {
                 match stream.read(room) {
                     Ok(0) => return Poll::Ready(Err(ErrorKind::UnexpectedEof.into())),

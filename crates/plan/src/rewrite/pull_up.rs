@@ -108,7 +108,7 @@ fn is_filled_with(e: &Expr, inner: &Query) -> bool {
 /// A column of the subquery that is NULL in no row of it, unless an outer join fills the row with NULLs.
 fn witness(inner: &Query) -> Option<Expr> {
     let ([JoinTree::Rel(rel)], [r]) = (inner.from.as_slice(), inner.rels.as_slice()) else { return None };
-    let is_table = matches!(&r.kind, RelKind::Table(t) if t.kind == kilndb_catalog::TableKind::Table);
+    let is_table = matches!(&r.kind, RelKind::Table(t) if t.kind.has_rows());
     is_table.then(|| Expr::column(ColId { rel: *rel, att: ATT_CTID }, kilndb_types::oids::TID, -1))
 }
 

@@ -10,8 +10,8 @@
 //! 2. A key that was compared with itself is not NULL.
 
 use super::*;
+use kilndb_catalog::Table;
 use kilndb_catalog::builtin::FIRST_USER_OID;
-use kilndb_catalog::{Table, TableKind};
 
 pub(super) fn eliminate(q: &mut Query, catalog: &dyn CatalogView) -> Result<()> {
     let may_join = match &q.body {
@@ -104,7 +104,7 @@ fn find(q: &Query, catalog: &dyn CatalogView) -> Result<Option<(u32, u32)>> {
 
 fn may_go(q: &Query, rel: &Rel) -> bool {
     let is_changed = matches!(&q.body, QueryBody::Dml(d) if d.rel == rel.id);
-    let is_plain = matches!(&rel.kind, RelKind::Table(t) if t.kind == TableKind::Table && t.partition_key.is_none());
+    let is_plain = matches!(&rel.kind, RelKind::Table(t) if t.kind.has_rows() && t.partition_key.is_none());
     is_plain && !is_changed
 }
 

@@ -6,7 +6,7 @@
 use super::super::access;
 use super::strictness::not_null_relations;
 use super::*;
-use kilndb_catalog::{Index, Table, TableKind};
+use kilndb_catalog::{Index, Table};
 
 /// Removes such joins from the FROM clause, until none is left.
 pub(super) fn remove(q: &mut Query, catalog: &dyn CatalogView) -> Result<()> {
@@ -82,7 +82,7 @@ fn condition_of(t: &JoinTree, rel: u32) -> Option<&Expr> {
 fn joined_by_key(q: &Query, rel: u32, catalog: &dyn CatalogView) -> Result<bool> {
     let Some(on) = q.from.iter().find_map(|t| condition_of(t, rel)) else { return Ok(false) };
     let Some(Rel { kind: RelKind::Table(table), .. }) = q.rels.iter().find(|r| r.id == rel) else { return Ok(false) };
-    if on.is_volatile() || table.kind != TableKind::Table || table.partition_key.is_some() {
+    if on.is_volatile() || !table.kind.has_rows() || table.partition_key.is_some() {
         return Ok(false);
     }
     let mut conditions = Vec::new();

@@ -52,7 +52,7 @@ pub(super) fn due_table(
     })?;
     let Some((class, schema)) = found else { return Ok(None) };
     let parameters = StorageParameters(class.texts("reloptions"));
-    if class.char("relkind") != b'r'
+    if !b"rm".contains(&class.char("relkind"))
         || class.char("relpersistence") == GLOBAL
         || parameters.is_off("autovacuum_enabled")
     {

@@ -57,10 +57,17 @@ fn copy_table(context: &mut SessionContext, s: &nodes::CopyStmt, runtime: &dyn R
     let direction = if s.is_from { "to" } else { "from" };
     match table.kind {
         TableKind::Table => Ok(table),
+        TableKind::Materialized if !s.is_from && table.is_populated => Ok(table),
+        TableKind::Materialized if !s.is_from => {
+            let message = format!("cannot copy from unpopulated materialized view \"{}\"", table.name);
+            Err(Error::new(sqlstate::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .with_hint("Use the REFRESH MATERIALIZED VIEW command."))
+        }
         TableKind::Partitioned if s.is_from => Ok(table),
         kind => {
             let word = match kind {
                 TableKind::View => "view",
+                TableKind::Materialized => "materialized view",
                 TableKind::Partitioned => "partitioned table",
                 TableKind::Sequence => "sequence",
                 _ => "non-table relation",

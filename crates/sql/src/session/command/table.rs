@@ -332,9 +332,9 @@ commands! {
         tag: ["CREATE VIEW"],
         handler: [define(d, call) d.create_view(s, call.source, call.runtime)],
     }
-    RefreshMatViewStmt(_) => DEFINITION {
+    RefreshMatViewStmt(s) => DEFINITION {
         tag: ["REFRESH MATERIALIZED VIEW"],
-        handler: [unsupported("REFRESH MATERIALIZED VIEW")],
+        handler: [define(d, call) d.refresh_materialized_view(s, call.runtime)],
     }
     ReplicaIdentityStmt(_) => DEFINITION { tag: ["ALTER TABLE"], handler: [unsupported("REPLICA IDENTITY")] }
     AlterTableMoveAllStmt(_) => DEFINITION {
@@ -627,6 +627,7 @@ fn altered(kind: O::Type) -> &'static str {
     match kind {
         O::OBJECT_INDEX => "ALTER INDEX",
         O::OBJECT_VIEW => "ALTER VIEW",
+        O::OBJECT_MATVIEW => "ALTER MATERIALIZED VIEW",
         O::OBJECT_SEQUENCE => "ALTER SEQUENCE",
         O::OBJECT_SCHEMA => "ALTER SCHEMA",
         O::OBJECT_TRIGGER => "ALTER TRIGGER",
@@ -651,6 +652,7 @@ fn dropped(kind: O::Type) -> &'static str {
     match kind {
         O::OBJECT_INDEX => "DROP INDEX",
         O::OBJECT_VIEW => "DROP VIEW",
+        O::OBJECT_MATVIEW => "DROP MATERIALIZED VIEW",
         O::OBJECT_SEQUENCE => "DROP SEQUENCE",
         O::OBJECT_SCHEMA => "DROP SCHEMA",
         O::OBJECT_TABLE => "DROP TABLE",
