@@ -45,7 +45,7 @@ fn pass_of(c: &nodes::AlterTableCmd) -> Pass {
         (A::AT_DropExpression | A::AT_ColumnDefault, Node::None) => Pass::Drop,
         (A::AT_AlterColumnType, _) => Pass::AlterType,
         (A::AT_AddColumn, _) => Pass::AddColumn,
-        (A::AT_SetNotNull | A::AT_SetIdentity, _) => Pass::ColumnAttributes,
+        (A::AT_SetNotNull, _) => Pass::ColumnAttributes,
         (A::AT_AddConstraint, Node::Constraint(k)) if is_key(k) => Pass::AddIndex,
         (A::AT_AddConstraint | A::AT_ColumnDefault | A::AT_AddIdentity, _) => Pass::AddConstraint,
         _ => Pass::Other,

@@ -135,6 +135,8 @@ pub struct Planner<'a> {
     query_orders: RefCell<HashMap<usize, row_order::RowOrder>>,
     /// Plans are made only to be compared, and not to be compared with others in turn.
     explores: Cell<bool>,
+    /// Estimates are made without statistics objects: what these add is counted on top.
+    without_objects: Cell<bool>,
     /// Subqueries, by `SubLink::id`, of which it is settled that they run for each row.
     settled_sublinks: RefCell<Vec<u32>>,
     /// With other values of its parameters the statement may deserve another plan.
@@ -380,6 +382,7 @@ impl<'a> Planner<'a> {
             correlated_subplans: Default::default(),
             query_orders: Default::default(),
             explores: Cell::new(false),
+            without_objects: Cell::new(false),
             settled_sublinks: Default::default(),
             depends_on_values: Cell::new(false),
             run_conditions: Default::default(),

@@ -8,7 +8,7 @@
 
 use super::restriction::evaluated_row;
 use super::*;
-use kilndb_catalog::extended_statistics::{ExtendedStatistics, FunctionalDependency};
+use kilndb_catalog::extended_statistics::{CommonCombination, ExtendedStatistics, FunctionalDependency};
 use kilndb_catalog::operator_class::EQUAL;
 
 /// The columns that stand for a statistics object's members while its combinations are judged.
@@ -28,6 +28,27 @@ struct MemberCondition {
 struct BoundObject<'s> {
     statistics: &'s ExtendedStatistics,
     members: Vec<Expr>,
+}
+
+/// Common combinations that satisfy a condition: how frequent they are, and how frequent they would be if their members
+/// were independent.
+#[derive(Default)]
+struct CommonShare {
+    frequency: f64,
+    base: f64,
+}
+
+impl CommonShare {
+    fn add(&mut self, item: &CommonCombination) {
+        self.frequency += item.frequency;
+        self.base += item.base_frequency;
+    }
+    /// With the combinations that the list has not, at most as many as it leaves. `simple`: the condition's share without the list;
+    /// `total`: that of all combinations in it.
+    fn with_others(&self, simple: f64, total: f64) -> f64 {
+        let other = (simple - self.base).clamp(0.0, 1.0).min((1.0 - total).max(0.0));
+        (self.frequency + other).clamp(0.0, 1.0)
+    }
 }
 
 impl Planner<'_> {
@@ -70,9 +91,12 @@ impl Planner<'_> {
     /// The share of the rows that satisfy those of the conditions that statistics objects answer, and which these are.
     pub(super) fn combined_selectivity(&self, rel: u32, conditions: &[&Expr]) -> (f64, Vec<bool>) {
         let mut answered = vec![false; conditions.len()];
+        // One OR alone is looked at arm by arm.
+        if self.without_objects.get() || matches!(conditions, [one] if matches!(one.kind, ExprKind::Or(_))) {
+            return (1.0, answered);
+        }
         let Some((table, objects)) = self.objects_of(rel) else { return (1.0, answered) };
-        let bound: Vec<BoundObject<'_>> =
-            objects.iter().filter_map(|o| self.bound_object(o, rel, &table)).filter(|o| o.members.len() > 1).collect();
+        let bound = self.bound_objects(&objects, rel, &table);
         let mut share = 1.0;
         while let Some(found) = self.best_combinations(rel, &bound, conditions, &answered) {
             share *= self.common_selectivity(rel, found.0, &found.1, conditions);
@@ -80,6 +104,67 @@ impl Planner<'_> {
         }
         share *= self.dependent_selectivity(rel, &bound, conditions, &mut answered);
         (share, answered)
+    }
+
+    /// The share of the rows that satisfy one of the arms of an OR; None: statistics objects do not tell. As PostgreSQL's
+    /// `statext_mcv_clauselist_selectivity` for OR: arm by arm, less what it has in common with those before.
+    pub(super) fn common_disjunction(&self, rel: u32, arms: &[Expr]) -> Option<f64> {
+        if self.without_objects.get() {
+            return None;
+        }
+        let (table, objects) = self.objects_of(rel)?;
+        let bound = self.bound_objects(&objects, rel, &table);
+        let arms: Vec<&Expr> = arms.iter().collect();
+        let mut answered = vec![false; arms.len()];
+        let mut share = None;
+        let either = |a: f64, b: f64| a + b - a * b;
+        while let Some((object, found)) = self.best_combinations(rel, &bound, &arms, &answered) {
+            let own = self.share_of_arms(rel, object, &found, &arms);
+            share = Some(share.map_or(own, |known| either(known, own)));
+            found.iter().for_each(|c| answered[c.at] = true);
+        }
+        let others = arms.iter().zip(&answered).filter(|(_, answered)| !**answered);
+        others.fold(share, |share, (arm, _)| share.map(|share| either(share, self.condition_selectivity(rel, arm))))
+    }
+
+    fn share_of_arms(&self, rel: u32, object: &BoundObject<'_>, found: &[MemberCondition], arms: &[&Expr]) -> f64 {
+        let items = &object.statistics.common.items;
+        let total: f64 = items.iter().map(|item| item.frequency).sum();
+        let mut matched = vec![false; items.len()];
+        let (mut share, mut simple_share) = (0.0, 0.0);
+        for c in found {
+            let simple = self.simple_share(rel, std::iter::once(arms[c.at]));
+            let (mut own, mut again) = (CommonShare::default(), CommonShare::default());
+            for (item, matched) in items.iter().zip(&mut matched) {
+                if self.judged(&c.condition, object, rel, Some(&item.values)) != Some(true) {
+                    continue;
+                }
+                own.add(item);
+                if std::mem::replace(matched, true) {
+                    again.add(item);
+                }
+            }
+            let simple_again = simple_share * simple;
+            simple_share += simple - simple_again;
+            // What is known of one member alone tells more of it than its combinations do.
+            let whole = if c.members.len() == 1 { simple } else { own.with_others(simple, total) };
+            share += whole - again.with_others(simple_again, total);
+            share = f64::clamp(share, 0.0, 1.0);
+        }
+        share
+    }
+
+    /// What the conditions would be without statistics objects.
+    fn simple_share<'e>(&self, rel: u32, conditions: impl Iterator<Item = &'e Expr>) -> f64 {
+        let before = self.without_objects.replace(true);
+        let share = self.independent_selectivity(rel, conditions);
+        self.without_objects.set(before);
+        share
+    }
+
+    fn bound_objects<'s>(&self, objects: &'s [ExtendedStatistics], rel: u32, table: &Table) -> Vec<BoundObject<'s>> {
+        let bound = objects.iter().filter_map(|o| self.bound_object(o, rel, table));
+        bound.filter(|o| o.members.len() > 1).collect()
     }
 
     /// The object with common combinations that covers most members by these conditions, and more than one.
@@ -145,18 +230,15 @@ impl Planner<'_> {
         found: &[MemberCondition],
         conditions: &[&Expr],
     ) -> f64 {
-        let simple = self.independent_selectivity(rel, found.iter().map(|c| conditions[c.at]));
-        let (mut common, mut base, mut total) = (0.0, 0.0, 0.0);
+        let simple = self.simple_share(rel, found.iter().map(|c| conditions[c.at]));
+        let (mut common, mut total) = (CommonShare::default(), 0.0);
         for item in &object.statistics.common.items {
             total += item.frequency;
             if found.iter().all(|c| self.judged(&c.condition, object, rel, Some(&item.values)) == Some(true)) {
-                common += item.frequency;
-                base += item.base_frequency;
+                common.add(item);
             }
         }
-        // What the list has not: at most what it leaves.
-        let other = (simple - base).clamp(0.0, 1.0).min((1.0 - total).max(0.0));
-        (common + other).clamp(0.0, 1.0)
+        common.with_others(simple, total)
     }
 
     /// By functional dependencies: `a = 1 AND b = 2` is no rarer than `a = 1` where a tells b.

@@ -102,7 +102,8 @@ impl Planner<'_> {
             ExprKind::And(list) => self.restriction_selectivity(rel, list),
             ExprKind::Or(list) => {
                 let independent = || list.iter().map(of).fold(0.0, |sum, share| sum + share - sum * share);
-                self.disjunction_selectivity(rel, e, list).unwrap_or_else(independent)
+                let known = self.disjunction_selectivity(rel, e, list).or_else(|| self.common_disjunction(rel, list));
+                known.unwrap_or_else(independent)
             }
             ExprKind::Not(inner) => 1.0 - of(inner) - self.null_share(inner),
             ExprKind::Const(Datum::Bool(true)) => 1.0,
