@@ -35,6 +35,8 @@ pub(super) struct JoinFacts {
     merged: Vec<(Expr, Expr)>,
     /// How far a merge by each of `merged` reads into the left and the right side.
     reach: Vec<[MergeReach; 2]>,
+    /// The share of the pairs that each of `merged` leaves by itself.
+    merged_shares: Vec<f64>,
     /// The class of equal expressions that each of `merged` is of.
     classes: Vec<Option<usize>>,
     /// What the conditions say is equal.
@@ -78,12 +80,20 @@ pub(super) struct JoinPair<'p> {
 }
 
 impl JoinPair<'_> {
-    /// Which of the keys that a merge join can compare is the first of these.
-    fn first_key(&self, keys: &[MergeKey]) -> Option<usize> {
-        let is_first = |(l, r): &(Expr, Expr), first: &MergeKey| {
-            kilndb_bind::same(l, &first.sides.0) && kilndb_bind::same(r, &first.sides.1)
-        };
-        keys.first().and_then(|first| self.facts.merged.iter().position(|sides| is_first(sides, first)))
+    /// Which of the keys that a merge join can compare this one is.
+    fn place_of(&self, key: &MergeKey) -> Option<usize> {
+        let is_it = |(l, r): &(Expr, Expr)| kilndb_bind::same(l, &key.sides.0) && kilndb_bind::same(r, &key.sides.1);
+        self.facts.merged.iter().position(is_it)
+    }
+
+    /// How many pairs a merge by these keys looks at: what else is asked is judged of each of them.
+    fn merged_pairs(&self, left: f64, right: f64, keys: &[MergeKey]) -> f64 {
+        if matches!(self.kind, JoinKind::Semi | JoinKind::Anti) {
+            return self.rows;
+        }
+        let share = |key: &MergeKey| self.place_of(key).and_then(|at| self.facts.merged_shares.get(at));
+        let by_keys: f64 = keys.iter().filter_map(share).product();
+        (left * right * by_keys).max(self.rows)
     }
 
     /// How far a merge by these keys reads into the left and the right side.
@@ -138,19 +148,25 @@ impl JoinSearch<'_, '_> {
         let (of_left, of_right) = (of(&left_rels), of(&right_rels));
         let sides = JoinSides { left: &left_rels, right: &right_rels };
         let keys = self.planner.hash_keys(&list, &of_left, &of_right);
-        let is_merged = |pair: &&(Expr, Expr)| {
-            list.iter().any(|e| {
-                self.planner.merged_sides(e).is_some_and(|(l, r)| {
-                    kilndb_bind::same(l, &pair.0) && kilndb_bind::same(r, &pair.1)
-                        || kilndb_bind::same(r, &pair.0) && kilndb_bind::same(l, &pair.1)
-                })
+        let is_of = |e: &Expr, pair: &(Expr, Expr)| {
+            self.planner.merged_sides(e).is_some_and(|(l, r)| {
+                kilndb_bind::same(l, &pair.0) && kilndb_bind::same(r, &pair.1)
+                    || kilndb_bind::same(r, &pair.0) && kilndb_bind::same(l, &pair.1)
             })
         };
+        let is_merged = |pair: &&(Expr, Expr)| list.iter().any(|e| is_of(e, pair));
         let merged: Vec<(Expr, Expr)> = keys.iter().flat_map(|k| &k.keys).filter(is_merged).cloned().collect();
         let equal = merged.iter().map(|(l, r)| vec![l.clone(), r.clone()]).collect();
         let class_of = |(l, _): &(Expr, Expr)| self.merged.iter().position(|(class, _)| has_same(class, l));
         let classes = merged.iter().map(class_of).collect();
         let reach = merged.iter().map(|(l, r)| self.planner.merge_reach(l, r)).collect();
+        let share_of = |e: &[Expr]| self.planner.join_selectivity(e, sides);
+        let share = if list.is_empty() { 1.0 } else { share_of(&list) };
+        let merged_shares = merged.iter().map(|pair| {
+            let alone = list.iter().find(|e| list.len() > 1 && is_of(e, pair));
+            alone.map_or(share, |e| share_of(std::slice::from_ref(e)))
+        });
+        let merged_shares = merged_shares.collect();
         let right_rows = item.and_then(|i| self.items[i].plans.first()).map_or(1.0, |p| p.rows);
         let kind = item.map_or(JoinKind::Inner, |i| self.items[i].kind);
         let matched = match kind {
@@ -158,11 +174,12 @@ impl JoinSearch<'_, '_> {
             _ => 1.0,
         };
         let facts = JoinFacts {
-            share: if list.is_empty() { 1.0 } else { self.planner.join_selectivity(&list, sides) },
+            share,
             matched,
             keys,
             merged,
             reach,
+            merged_shares,
             classes,
             equal,
             conditions: list.len(),
@@ -358,13 +375,14 @@ impl JoinSearch<'_, '_> {
         let (by_left, by_right) = (sort_keys(&keys, |k| &k.sides.0), sort_keys(&keys, |k| &k.sides.1));
         let sorted =
             |path: &JoinPath, keys: &[SortKey]| self.planner.sorted_cost(keys, path.cost, path.order.presorted(keys));
-        let first_key = pair.first_key(&keys);
+        let first_key = keys.first().and_then(|first| pair.place_of(first));
         let descending = keys.first().is_some_and(|k| k.descending);
         let (of_left, of_right) = pair.reach(first_key, descending);
         let l = sorted(left, &by_left).part(of_left.start, of_left.end);
         let r = sorted(right, &by_right).part(of_right.start, of_right.end);
-        let merged = costs.merge_join(l.rows, r.rows, pair.rows, keys.len());
-        let residual = costs.filter(pair.rows, pair.facts.conditions.saturating_sub(keys.len()) as f64);
+        let pairs = pair.merged_pairs(left.cost.rows, right.cost.rows, &keys);
+        let merged = costs.merge_join(l.rows, r.rows, pairs, keys.len());
+        let residual = costs.filter(pairs, pair.facts.conditions.saturating_sub(keys.len()) as f64);
         let penalty = settings.penalty(settings.mergejoin);
         let keeps_order = !matches!(pair.kind, JoinKind::Full | JoinKind::Right);
         let class = first_key.and_then(|at| pair.facts.classes.get(at).copied().flatten());

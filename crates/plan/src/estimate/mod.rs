@@ -56,8 +56,9 @@ pub(crate) struct Variable {
     pub total_rows: f64,
     /// No value is there twice.
     pub is_unique: bool,
-    /// There are no more distinct values than these, whatever statistics say.
+    /// There are no more distinct values than these, whatever statistics say, and no fewer than those.
     pub most_distinct: f64,
+    pub least_distinct: f64,
 }
 
 impl Variable {
@@ -71,6 +72,7 @@ impl Variable {
             total_rows: 1e6,
             is_unique: false,
             most_distinct: f64::INFINITY,
+            least_distinct: 1.0,
         }
     }
     pub fn null_fraction(&self) -> f64 {
@@ -91,7 +93,7 @@ impl Variable {
         } else {
             DISTINCT_DEFAULT
         };
-        distinct.round().min(rows).min(self.most_distinct).max(1.0)
+        distinct.round().max(self.least_distinct).min(rows).min(self.most_distinct).max(1.0)
     }
     /// Is some value so frequent, or so rare, that it deserves a plan of its own?
     fn has_outstanding_values(&self) -> bool {
@@ -188,6 +190,7 @@ impl Planner<'_> {
             total_rows: f64::INFINITY,
             is_unique: false,
             most_distinct: f64::INFINITY,
+            least_distinct: 1.0,
         }
     }
 
@@ -201,6 +204,7 @@ impl Planner<'_> {
             (Some(table), _) if c.att > 0 => Variable {
                 statistics: self.statistics_of(table, c.att),
                 is_unique: is_unique(table, c.att),
+                least_distinct: self.least_distinct(table, c.att, facts.total_rows),
                 ..of_relation
             },
             (Some(_), _) => Variable { is_unique: c.att == ATT_CTID, ..of_relation },
@@ -214,6 +218,24 @@ impl Planner<'_> {
             }
             _ => of_relation,
         }
+    }
+
+    /// How many values a column has at least, as a part of keys that tell rows apart: the others of the key have so many
+    /// values that the column must tell the rest apart. A sample of a large table finds too few values of what is
+    /// there a few times each.
+    fn least_distinct(&self, table: &Arc<Table>, attnum: i16, rows: f64) -> f64 {
+        let is_of =
+            |i: &&Arc<Index>| i.keys.len() > 1 && i.keys.iter().any(|k| k.attnum == attnum) && i.tells_rows_apart();
+        let told = |index: &Arc<Index>| {
+            let others = index.keys.iter().filter(|k| k.attnum != attnum);
+            let distinct = others.map(|k| match self.statistics_of(table, k.attnum)?.distinct {
+                known if known > 0.0 => Some(known),
+                share if share < 0.0 => Some(-share * rows),
+                _ => None,
+            });
+            Some(rows / distinct.product::<Option<f64>>()?.max(1.0))
+        };
+        table.indexes.iter().filter(is_of).filter_map(told).fold(1.0, f64::max)
     }
 
     /// The statistics of a table's column; of a partitioned table those of some of its partitions, taken together.
