@@ -130,12 +130,8 @@ impl Binder<'_> {
                 Ok((tree, items))
             }
             TableKind::Index | TableKind::Composite => {
-                let what = if table.kind == TableKind::Index { "an index" } else { "a composite type" };
                 let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, format!("cannot open relation \"{name}\""))
-                    .with_detail(format!(
-                        "This operation is not supported for {}.",
-                        if what == "an index" { "indexes" } else { "composite types" }
-                    ));
+                    .with_detail(format!("This operation is not supported for {}.", table.kind.plural()));
                 Err(self.at(e, v.location))
             }
             _ => {

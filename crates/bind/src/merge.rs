@@ -101,10 +101,9 @@ impl Binder<'_> {
                 check_view(&table, &events)?;
             }
             TableKind::Sequence | TableKind::Materialized => {
-                let kinds = if table.kind == TableKind::Sequence { "sequences" } else { "materialized views" };
                 let message = format!("cannot execute MERGE on relation \"{}\"", table.name);
                 return Err(Error::new(sqlstate::FEATURE_NOT_SUPPORTED, message)
-                    .with_detail(format!("This operation is not supported for {kinds}.")));
+                    .with_detail(format!("This operation is not supported for {}.", table.kind.plural())));
             }
             _ => {
                 return Err(Error::new(

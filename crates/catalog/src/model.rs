@@ -29,6 +29,19 @@ impl TableKind {
     pub fn has_rows(self) -> bool {
         matches!(self, TableKind::Table | TableKind::Materialized)
     }
+
+    /// What relations of the kind are called in "This operation is not supported for …".
+    pub fn plural(self) -> &'static str {
+        match self {
+            TableKind::Table => "tables",
+            TableKind::Partitioned => "partitioned tables",
+            TableKind::Sequence => "sequences",
+            TableKind::View => "views",
+            TableKind::Materialized => "materialized views",
+            TableKind::Index => "indexes",
+            TableKind::Composite => "composite types",
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

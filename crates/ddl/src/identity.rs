@@ -205,17 +205,7 @@ impl Definitions<'_> {
 
 /// "This operation is not supported for …".
 pub(super) fn not_for(kind: kilndb_catalog::TableKind) -> String {
-    use kilndb_catalog::TableKind as K;
-    let word = match kind {
-        K::Table => "tables",
-        K::Partitioned => "partitioned tables",
-        K::Sequence => "sequences",
-        K::View => "views",
-        K::Materialized => "materialized views",
-        K::Index => "indexes",
-        K::Composite => "composite types",
-    };
-    format!("This operation is not supported for {word}.")
+    format!("This operation is not supported for {}.", kind.plural())
 }
 
 /// The identity clauses of a column: at most one, and nothing that contradicts it.

@@ -430,9 +430,6 @@ impl Definitions<'_> {
 fn unsupported_kind(table: &Table) -> Option<&'static str> {
     match table.kind {
         TableKind::Table | TableKind::Materialized | TableKind::Partitioned => None,
-        TableKind::View => Some("views"),
-        TableKind::Sequence => Some("sequences"),
-        TableKind::Index => Some("indexes"),
-        TableKind::Composite => Some("composite types"),
+        kind => Some(kind.plural()),
     }
 }

@@ -10,8 +10,8 @@ pub(super) fn date_style(d: &Definition, value: &str) -> Result<String> {
     check_date_style(value).ok_or_else(|| invalid(d, value))
 }
 
-/// Names of encodings that PostgreSQL has besides UTF8 and SQL_ASCII, as it compares them.
-const OTHER_ENCODINGS: [&str; 52] = [
+/// Names of encodings that PostgreSQL has besides UTF8, SQL_ASCII and those of Windows, as it compares them.
+const OTHER_ENCODINGS: [&str; 47] = [
     "abc",
     "alt",
     "big5",
@@ -59,11 +59,6 @@ const OTHER_ENCODINGS: [&str; 52] = [
     "tcvn5712",
     "uhc",
     "vscii",
-    "win",
-    "win1250",
-    "win1251",
-    "win1252",
-    "win1253",
 ];
 
 /// PostgreSQL compares the letters and digits of names of encodings alone (`clean_encoding_name`).

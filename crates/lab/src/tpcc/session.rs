@@ -272,11 +272,10 @@ impl TpccSession {
         if self.filled == self.input.len() {
             self.input.resize(2 * self.filled, 0);
         }
-        let (stream, room) = (&mut self.stream, &mut self.input[self.filled..]);
-        let mut is_awaited = std::mem::take(&mut self.is_awaited);
+        let (stream, room, is_awaited) = (&mut self.stream, &mut self.input[self.filled..], &mut self.is_awaited);
         let read = poll_fn(|_| {
             // The answer to what has just been sent is not here yet: the event tells when it is.
-            if std::mem::take(&mut is_awaited) {
+            if std::mem::take(is_awaited) {
                 return Poll::Pending;
             }
             loop {
