@@ -11,6 +11,7 @@
 use super::Definitions;
 use super::alter_table::column_of;
 use super::constraint::{key_pair, operator_columns};
+use super::identity::identity_type;
 use super::online::OwnedChange;
 use crate::client::Runtime;
 use crate::host::StatementHost;
@@ -74,6 +75,10 @@ impl Definitions<'_> {
             return self.retype_attribute(table, column.attnum, (type_oid, typmod), runtime);
         }
         let using = definition.raw_default();
+        if let Some(sequence) = column.identity_sequence.filter(|_| column.identity != 0) {
+            identity_type(type_oid)?;
+            self.retype_sequence(sequence, type_oid, runtime)?;
+        }
         let (old, old_column) = self.before_other_types(table, column)?;
         self.check_conversion(&old, &old_column, (type_oid, typmod), (using, source), runtime)?;
         let value = match using {

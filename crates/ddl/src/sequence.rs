@@ -13,6 +13,7 @@ use kilndb_catalog::{SequenceOptions, Table};
 use kilndb_storage::RelationKind;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
+use std::sync::Arc;
 
 fn invalid(message: impl Into<String>) -> Error {
     Error::new(sqlstate::INVALID_PARAMETER_VALUE, message)
@@ -322,16 +323,26 @@ impl Definitions<'_> {
         self.change_sequence(&sequence, options, source, runtime)
     }
 
-    /// A change of more than the owner gives the sequence a new cell, so that a rollback brings the old value back.
     pub(super) fn change_sequence(
         &mut self,
-        sequence: &std::sync::Arc<kilndb_catalog::Table>,
+        sequence: &Arc<Table>,
         options: Vec<Node<'_>>,
         source: &str,
         runtime: &dyn Runtime,
     ) -> Result<()> {
-        let sequence = self.lock_for_ddl(sequence, kilndb_storage::LockMode::ShareRowExclusive, runtime)?;
         let given = self.given_options(options, source, runtime)?;
+        self.change_given(sequence, &given, runtime)
+    }
+
+    /// The sequence's values become those of another integer type, and so do bounds that are those of its type.
+    pub(super) fn retype_sequence(&mut self, sequence: Oid, type_oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+        let sequence = self.context_mut().table_by_oid(sequence, runtime)?;
+        self.change_given(&sequence, &Given { type_oid: Some(type_oid), ..Given::default() }, runtime)
+    }
+
+    /// A change of more than the owner gives the sequence a new cell, so that a rollback brings the old value back.
+    fn change_given(&mut self, sequence: &Arc<Table>, given: &Given, runtime: &dyn Runtime) -> Result<()> {
+        let sequence = self.lock_for_ddl(sequence, kilndb_storage::LockMode::ShareRowExclusive, runtime)?;
         if given.changes_state() {
             let previous = self.sequence_options(sequence.oid)?;
             let options = given.options(Some(&previous), oids::INT8)?;

@@ -10,9 +10,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const CLIENTS: u32 = 28;
-/// Seconds without a change, and beside changes.
+/// Seconds without a change, and beside changes; the latter in those of `--duration`, since a change of many rows gives
+/// way for longer than one of few, and its last step is to be among what is measured.
 const WITHOUT_S: u32 = 10;
 const BESIDE_S: u32 = 20;
+/// Seconds that the clients have before the changes begin. A thread of pgbench waits for the answer when a client of its
+/// prepares a statement: behind a change that waits for another client of the same thread, it would wait for ever.
+const PREPARING_S: u32 = 2;
 const TURNS: usize = 2;
 
 /// Seconds that a report takes: as many rounds of its query in one snapshot as fit.
@@ -100,12 +104,15 @@ fn report_for(at: &kilndb_lab::client::Address, time: Duration) -> Result<u32, S
 fn beside((name, change, back): TableChange) -> BenchStage {
     BenchStage::new(&format!("TPC-B beside {name}"), move |turn| {
         let without = run(turn, WITHOUT_S)?;
+        let beside_s = BESIDE_S * turn.options.duration_s;
         let is_over = AtomicBool::new(false);
         let at = turn.side.at.clone();
         let (beside, made) = std::thread::scope(|scope| {
-            let changes = scope.spawn(|| change_until(&at, (change, back), &is_over));
-            std::thread::sleep(Duration::from_millis(500));
-            let beside = run(turn, BESIDE_S);
+            let changes = scope.spawn(|| {
+                std::thread::sleep(Duration::from_secs(u64::from(PREPARING_S)));
+                change_until(&at, (change, back), &is_over)
+            });
+            let beside = run(turn, PREPARING_S + beside_s);
             is_over.store(true, Ordering::SeqCst);
             let made = changes.join().map_err(|_| "the changes were not waited for".to_string())??;
             beside.map(|beside| (beside, made))
@@ -114,7 +121,7 @@ fn beside((name, change, back): TableChange) -> BenchStage {
         turn.put(&format!("{row}: median second, % of without"), Better::More, 100.0 * beside.median / without.median);
         turn.put(&format!("{row}: worst second, % of its median"), Better::More, 100.0 * beside.worst / beside.median);
         turn.put(&format!("{row}: the longest transaction, ms"), Better::Less, beside.worst_latency_ms);
-        turn.put(&format!("{row}: changes made and taken back in {BESIDE_S} s"), Better::More, made as f64);
+        turn.put(&format!("{row}: changes made and taken back in {beside_s} s"), Better::More, made as f64);
         Ok(())
     })
     .turns(TURNS)
