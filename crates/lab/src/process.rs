@@ -3,7 +3,7 @@
 use crate::client::{Address, Client};
 use std::fs::File;
 use std::io;
-use std::net::TcpListener;
+use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub fn free_port() -> io::Result<u16> {
     for _ in 0..count {
         let call = CALLS.fetch_add(1, Ordering::Relaxed);
         let port = ports.start + (start.wrapping_add(call) % count) as u16;
-        if keep_port(port) && TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        if keep_port(port) && !is_listened_on(port) {
             return Ok(port);
         }
     }
@@ -45,6 +45,12 @@ fn keep_port(port: u16) -> bool {
     let name = SocketAddr::from_abstract_name(format!("kilndb-test-port-{port}"));
     let kept = name.and_then(|name| UnixDatagram::bind_addr(&name));
     kept.map(std::mem::forget).is_ok()
+}
+
+/// A connection tells, not a listener of this process's own: one that another thread's new child inherits would be there
+/// until the child runs its program, which can be after the server has begun to listen.
+fn is_listened_on(port: u16) -> bool {
+    !matches!(TcpStream::connect(("127.0.0.1", port)), Err(e) if e.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 /// A folder that goes away with this value.
@@ -276,6 +282,8 @@ pub fn check_program(program: &Path, data: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_port_is_given_once_and_no_connection_gets_it() {
@@ -286,5 +294,30 @@ mod tests {
         let of_kernel = listener.local_addr().expect("its address").port();
         assert!(!ports_for_servers().contains(&of_kernel), "{of_kernel} is the kernel's to give");
         TcpListener::bind(("127.0.0.1", first)).expect("nobody listens there");
+    }
+
+    #[test]
+    fn a_port_is_free_while_other_threads_start_programs() {
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        Command::new("true").status().expect("true");
+                    }
+                });
+            }
+            let refused = (0..300).filter(|_| TcpListener::bind(("127.0.0.1", free_port().expect("a port"))).is_err());
+            let refused = refused.count();
+            is_over.store(true, Ordering::Relaxed);
+            assert_eq!(refused, 0);
+        });
+    }
+
+    #[test]
+    fn a_port_that_is_listened_on_is_not_free() {
+        let listener = TcpListener::bind(("127.0.0.1", free_port().expect("a port"))).expect("a listener");
+        let port = listener.local_addr().expect("its address").port();
+        assert!(is_listened_on(port));
     }
 }
