@@ -30,6 +30,11 @@ impl TableKind {
         matches!(self, TableKind::Table | TableKind::Materialized)
     }
 
+    /// It keeps rows, in storage of its own or in its partitions'.
+    pub fn keeps_rows(self) -> bool {
+        self.has_rows() || self == TableKind::Partitioned
+    }
+
     /// What relations of the kind are called in "This operation is not supported for …".
     pub fn plural(self) -> &'static str {
         match self {

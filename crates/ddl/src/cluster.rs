@@ -16,7 +16,7 @@ impl Definitions<'_> {
         let verbose = is_verbose(s)?;
         let Some(name) = s.relation() else { return self.cluster_all(verbose, runtime) };
         let table = self.context_mut().relation_of(name, runtime)?;
-        if !table.kind.has_rows() && table.kind != TableKind::Partitioned {
+        if !table.kind.keeps_rows() {
             let message = format!("\"{}\" is not a table or materialized view", table.name);
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
         }

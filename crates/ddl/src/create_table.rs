@@ -470,7 +470,7 @@ impl Definitions<'_> {
                 ("relnamespace", Datum::Oid(new.schema)),
                 ("reltype", Datum::Oid(type_oid)),
                 ("relowner", Datum::Oid(owner)),
-                ("relam", Datum::Oid(if storage.0 != 0 || new.kind == b'r' { 2 } else { 0 })),
+                ("relam", Datum::Oid(if matches!(new.kind, b'r' | b'm') { 2 } else { 0 })),
                 ("relfilenode", Datum::Oid(storage.0)),
                 ("reltuples", Datum::Float4(-1.0)),
                 ("relpersistence", Datum::Char(new.persistence)),

@@ -413,9 +413,7 @@ impl Definitions<'_> {
                     let column =
                         table.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
                     match table.kind {
-                        TableKind::Table | TableKind::Materialized | TableKind::Partitioned => {
-                            columns.push((table, column))
-                        }
+                        kind if kind.keeps_rows() => columns.push((table, column)),
                         TableKind::Composite => self.refuse_contained(&table, domain, runtime)?,
                         _ => {}
                     }
@@ -431,7 +429,7 @@ impl Definitions<'_> {
                 .context_mut()
                 .with_catalog(runtime, |host| host.reader.table_by_oid(object))?
                 .filter(|_| row.oid("classid") == PG_CLASS)
-                && matches!(table.kind, TableKind::Table | TableKind::Materialized | TableKind::Partitioned)
+                && table.kind.keeps_rows()
             {
                 let column =
                     table.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
@@ -454,9 +452,7 @@ impl Definitions<'_> {
             for row in self.dependents(PG_TYPE, ty, 0)?.into_iter().filter(|r| r.oid("classid") == PG_CLASS) {
                 let object = row.oid("objid");
                 let user = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(object))?;
-                if let Some(user) = user
-                    .filter(|t| matches!(t.kind, TableKind::Table | TableKind::Materialized | TableKind::Partitioned))
-                {
+                if let Some(user) = user.filter(|t| t.kind.keeps_rows()) {
                     let column =
                         user.columns.get(row.int("objsubid") as usize - 1).map(|c| c.name.clone()).unwrap_or_default();
                     return Err(self.contained(&user, &column, domain, runtime)?);

@@ -57,7 +57,7 @@ impl Definitions<'_> {
     pub fn create_index(&mut self, s: &nodes::IndexStmt, runtime: &dyn Runtime) -> Result<()> {
         let relation = s.relation().ok_or_else(|| Error::internal("CREATE INDEX without a table"))?;
         let table = self.context_mut().relation_of(relation, runtime)?;
-        if !table.kind.has_rows() && table.kind != TableKind::Partitioned {
+        if !table.kind.keeps_rows() {
             return Err(Error::new(
                 sqlstate::WRONG_OBJECT_TYPE,
                 format!("cannot create index on relation \"{}\"", table.name),

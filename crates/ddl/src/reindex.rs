@@ -90,7 +90,7 @@ impl Definitions<'_> {
     fn reindex_named_table(&mut self, s: &nodes::ReindexStmt, runtime: &dyn Runtime) -> Result<()> {
         let name = s.relation().ok_or_else(|| Error::internal("REINDEX without a name"))?;
         let table = self.context_mut().relation_of(name, runtime)?;
-        if !table.kind.has_rows() && table.kind != TableKind::Partitioned {
+        if !table.kind.keeps_rows() {
             let message = format!("\"{}\" is not a table or materialized view", table.name);
             return Err(Error::new(sqlstate::WRONG_OBJECT_TYPE, message));
         }

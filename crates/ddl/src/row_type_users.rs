@@ -76,8 +76,7 @@ impl Definitions<'_> {
     /// A relation with attributes or rows of its own.
     fn user_of_row(&mut self, relation: Oid, runtime: &dyn Runtime) -> Result<Option<Arc<Table>>> {
         let user = self.context_mut().with_catalog(runtime, |host| host.reader.table_by_oid(relation))?;
-        let kinds = [TableKind::Table, TableKind::Materialized, TableKind::Partitioned, TableKind::Composite];
-        Ok(user.filter(|user| kinds.contains(&user.kind)))
+        Ok(user.filter(|user| user.kind.keeps_rows() || user.kind == TableKind::Composite))
     }
 
     /// 0A000 if there may be stored values of the relation's row type: they would have to be computed anew.

@@ -16,7 +16,7 @@ use kilndb_catalog::cache::EXPRESSION_SEPARATOR;
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::{array, vector};
-use kilndb_catalog::{CatalogView, Table, TableKind};
+use kilndb_catalog::{CatalogView, Table};
 use kilndb_storage::LockMode;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::{Datum, oids};
@@ -106,10 +106,10 @@ impl Definitions<'_> {
             return Err(Error::unsupported("only a single relation is allowed in CREATE STATISTICS"));
         }
         let table = self.context_mut().relation_of(relation, runtime)?;
-        if let Some(word) = unsupported_kind(&table) {
+        if !table.kind.keeps_rows() {
             let message = format!("cannot define statistics for relation \"{}\"", table.name);
             let e = Error::new(sqlstate::WRONG_OBJECT_TYPE, message);
-            return Err(e.with_detail(format!("This operation is not supported for {word}.")));
+            return Err(e.with_detail(super::identity::not_for(table.kind)));
         }
         let table = self.lock_for_ddl(&table, LockMode::ShareUpdateExclusive, runtime)?;
         let names: Vec<&str> = s.defnames().iter().filter_map(|n| n.sval()).collect();
@@ -423,13 +423,5 @@ impl Definitions<'_> {
         let comments = [Datum::Oid(oid), Datum::Oid(PG_STATISTIC_EXT)];
         self.delete_rows(PG_DESCRIPTION, PG_DESCRIPTION_O_C_O_INDEX, &comments, runtime)?;
         self.delete_rows(PG_STATISTIC_EXT, PG_STATISTIC_EXT_OID_INDEX, &key, runtime)
-    }
-}
-
-/// The word for a kind of relation that has no statistics objects.
-fn unsupported_kind(table: &Table) -> Option<&'static str> {
-    match table.kind {
-        TableKind::Table | TableKind::Materialized | TableKind::Partitioned => None,
-        kind => Some(kind.plural()),
     }
 }
