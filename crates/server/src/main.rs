@@ -21,6 +21,7 @@ mod inspect;
 mod large_blocks;
 mod listen;
 mod log;
+mod lull;
 mod memory;
 mod notify;
 mod protocol;

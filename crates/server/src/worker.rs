@@ -8,6 +8,7 @@
 //! Must not know: SQL. It moves bytes and resumes coroutines.
 
 use crate::connection::{Connection, ConnectionState, Socket};
+use crate::lull::LullWatch;
 use crate::memory::MemoryWatch;
 use crate::runtime::{ConnectionWake, SHORT_SLICE_NANOS, SuspendReason, TIME_SLICE_NANOS};
 use crate::sender::{self, SendOutcome, Sender};
@@ -120,6 +121,7 @@ pub struct Worker {
     sent: Vec<SendOutcome>,
     /// When the flush of the log that sessions wait for begins at the latest; 0: none is wanted.
     flush_from_nanos: u64,
+    lulls: LullWatch,
     memory_watch: MemoryWatch,
 }
 
@@ -188,6 +190,7 @@ impl Worker {
             sender: Sender::new(),
             sent: Vec::new(),
             flush_from_nanos: 0,
+            lulls: LullWatch::default(),
             memory_watch: MemoryWatch::default(),
         };
         worker.run();
@@ -290,10 +293,14 @@ impl Worker {
         self.woken.pop_front().or_else(|| self.ready.pop_front())
     }
 
+    /// Waits until there is something to do.
     fn sleep(&mut self, events: &mut Events) {
-        if !self.has_short_turns() && self.shared.instance.cluster.engine.is_flush_wanted() {
+        if self.has_short_turns() {
             let _ = self.poll.poll(events, Some(Duration::ZERO));
-            if !events.is_empty() || self.inbox.has_mail.load(Ordering::Acquire) {
+            return self.memory_watch.give_back(false);
+        }
+        if self.shared.instance.cluster.engine.is_flush_wanted() {
+            if self.finds_work(events) {
                 return;
             }
             self.begin_flush(true);
@@ -302,7 +309,36 @@ impl Worker {
                 return;
             }
         }
-        let mut limit = if self.has_short_turns() { Duration::ZERO } else { self.next_turn() };
+        let rest = self.next_turn();
+        if rest.is_zero() {
+            return self.sleep_until(Duration::ZERO, events);
+        }
+        let began_nanos = process_monotonic_nanos();
+        if !self.look_for_work(began_nanos, rest, events) {
+            self.sleep_until(self.next_turn(), events);
+        }
+        self.lulls.note(process_monotonic_nanos() - began_nanos);
+    }
+
+    /// Looks for messages as long as that pays and there is no other turn. True: there is something to do.
+    fn look_for_work(&mut self, began_nanos: u64, rest: Duration, events: &mut Events) -> bool {
+        let until_nanos = began_nanos + self.lulls.looking_nanos().min(rest.as_nanos() as u64);
+        while process_monotonic_nanos() < until_nanos {
+            if self.finds_work(events) {
+                return true;
+            }
+            // A client on the same machine may need the processor for what is looked for.
+            kilndb_base::sync::yield_now();
+        }
+        false
+    }
+
+    fn finds_work(&mut self, events: &mut Events) -> bool {
+        let _ = self.poll.poll(events, Some(Duration::ZERO));
+        !events.is_empty() || self.inbox.has_mail.load(Ordering::Acquire)
+    }
+
+    fn sleep_until(&mut self, mut limit: Duration, events: &mut Events) {
         if !limit.is_zero() {
             self.inbox.sleeping.store(true, Ordering::SeqCst);
             if !self.inbox.mail.lock().unwrap_or_else(|e| e.into_inner()).is_empty() {
