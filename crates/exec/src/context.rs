@@ -262,6 +262,11 @@ pub enum NodeReport {
         deleted: u64,
         skipped: u64,
     },
+    /// A loop has gone over to a table of its inner side.
+    LoopTable {
+        after_rows: u64,
+        memory: u64,
+    },
     /// A sort of rows that some keys' order was there of.
     IncrementalSort {
         groups: u64,

@@ -6,74 +6,19 @@
 
 use super::context::*;
 use super::expr::Evaluate;
-use super::hash::{ENTRY_BYTES, KeyMap, budget_of_reader};
+use super::hash::budget_of_reader;
+use super::hash_table::{HashTable, NONE, key_of};
 use super::state::NodeState;
 use kilndb_base::{Oid, Result};
 use kilndb_bind::ir::JoinKind;
 use kilndb_plan::expression::CExpr;
 use kilndb_plan::{Op, PlanNode};
-use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillIo, SpillPartitions, row_bytes};
-use kilndb_types::{Datum, key, row};
+use kilndb_spill::{Sorter, SpillCursor, SpillFile, SpillIo, SpillPartitions};
+use kilndb_types::{Datum, row};
 use std::sync::Arc;
 
-const NONE: u32 = u32::MAX;
-const CHUNK_ROWS: usize = 1024;
 /// A pair is split at most so many times.
 const MAX_LEVEL: u32 = 4;
-
-/// Rows of the build side by key.
-#[derive(Default)]
-struct HashTable {
-    width: usize,
-    chunks: Vec<Vec<Datum>>,
-    count: usize,
-    /// Key → first row with it; chains through `next_row`.
-    map: KeyMap,
-    next_row: Vec<u32>,
-    matched: Vec<bool>,
-    bytes: usize,
-}
-
-impl HashTable {
-    fn new(width: usize) -> HashTable {
-        HashTable { width, ..HashTable::default() }
-    }
-    /// A row whose key is empty has NULL in it, and so no partner.
-    fn push(&mut self, key: &[u8], values: impl Iterator<Item = Datum>) {
-        let number = self.count as u32;
-        let mut next = NONE;
-        if !key.is_empty() {
-            match self.map.get_mut(key) {
-                Some(first) => next = std::mem::replace(first, number),
-                None => {
-                    self.map.insert(key.into(), number);
-                    self.bytes += key.len() + ENTRY_BYTES;
-                }
-            }
-        }
-        self.next_row.push(next);
-        self.matched.push(false);
-        if self.count.is_multiple_of(CHUNK_ROWS) {
-            self.chunks.push(Vec::new());
-        }
-        if let Some(chunk) = self.chunks.last_mut() {
-            let from = chunk.len();
-            chunk.extend(values);
-            self.bytes += row_bytes(&chunk[from..]) + 5;
-        }
-        self.count += 1;
-    }
-    fn row(&self, i: usize) -> &[Datum] {
-        let from = i % CHUNK_ROWS * self.width;
-        self.chunks.get(i / CHUNK_ROWS).and_then(|c| c.get(from..from + self.width)).unwrap_or(&[])
-    }
-    fn first(&self, key: &[u8]) -> u32 {
-        if key.is_empty() { NONE } else { self.map.get(key).copied().unwrap_or(NONE) }
-    }
-    fn is_full(&self, budget: usize) -> bool {
-        self.bytes > budget && self.count > 1 || self.count >= NONE as usize - 1
-    }
-}
 
 struct SpilledPair {
     build: SpillFile,
@@ -122,33 +67,6 @@ pub(crate) struct HashJoinState {
     batches: u64,
     peak_bytes: usize,
     disk_bytes: u64,
-}
-
-fn key_of(
-    keys: &[CExpr],
-    types: &[Oid],
-    row: &[Datum],
-    out: &mut Vec<u8>,
-    rt: &mut RunState,
-    cx: &mut ExecContext<'_>,
-) -> Result<()> {
-    out.clear();
-    for (e, t) in keys.iter().zip(types) {
-        let computed;
-        let d = match e {
-            CExpr::Slot(s) => &row[*s],
-            e => {
-                computed = e.eval(row, rt, cx)?;
-                &computed
-            }
-        };
-        if d.is_null() {
-            out.clear();
-            return Ok(());
-        }
-        key::hash_equal_key(*t, d, out)?;
-    }
-    Ok(())
 }
 
 /// Does an outer row without a partner belong to the result?

@@ -2,6 +2,7 @@
 
 use super::context::*;
 use super::expr::Evaluate;
+use super::loop_table::LoopTable;
 use super::state::NodeState;
 use kilndb_base::Result;
 use kilndb_bind::ir::JoinKind;
@@ -23,6 +24,8 @@ pub(crate) struct NestLoopState {
     active: bool,
     matched: bool,
     inner_started: bool,
+    /// There is one outer row at most: the inner side's rows need not be kept.
+    is_outer_short: bool,
     /// The rows of the inner side, if they are kept for all outer rows.
     stored: Option<RowStore>,
     stored_cursor: StoreCursor,
@@ -30,8 +33,10 @@ pub(crate) struct NestLoopState {
     inner_matched: Vec<bool>,
     outer_done: bool,
     tail: usize,
-    /// Stored rows joined since the last checkpoint.
+    /// Rows in memory joined since the last checkpoint.
     looked: usize,
+    /// What the loop looks its inner rows up in once there are many outer ones.
+    table: LoopTable,
 }
 
 impl NestLoopState {
@@ -47,6 +52,7 @@ impl NestLoopState {
             active: false,
             matched: false,
             inner_started: false,
+            is_outer_short: false,
             stored: None,
             stored_cursor: StoreCursor::default(),
             stored_next: 0,
@@ -54,6 +60,7 @@ impl NestLoopState {
             outer_done: false,
             tail: 0,
             looked: 0,
+            table: LoopTable::default(),
         }
     }
     pub(crate) fn rescan(&mut self, rt: &mut RunState) {
@@ -64,9 +71,11 @@ impl NestLoopState {
         self.active = false;
         self.outer_done = false;
         self.tail = 0;
+        self.is_outer_short = false;
         // The rows that are kept may depend on parameters of an outer query, so they are discarded.
         self.stored = None;
         self.inner_matched.clear();
+        self.table.forget();
     }
 
     fn restart_inner(&mut self, rt: &mut RunState) {
@@ -80,22 +89,14 @@ impl NestLoopState {
 
     pub fn next(&mut self, out: &mut Batch, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
         let node = self.node.clone();
-        let Op::NestLoop { inner, kind, on, params, materialize, .. } = &node.op else { return Ok(()) };
+        let Op::NestLoop { inner, kind, on, params, materialize, switch, .. } = &node.op else { return Ok(()) };
         let inner_width = inner.width;
-        if *materialize && self.stored.is_none() {
-            self.restart_inner(rt);
-            let mut rows = RowStore::new(inner_width, cx.work_mem_bytes);
-            self.inner_batch.max = BATCH_ROWS;
-            while self.inner.fill(&mut self.inner_batch, rt, cx)? {
-                for i in 0..self.inner_batch.rows {
-                    rows.push(self.inner_batch.row(i), cx.io())?;
-                }
+        if *materialize && self.stored.is_none() && !self.is_outer_short {
+            // A full join's inner rows have to be there at its end.
+            self.is_outer_short = *kind != JoinKind::Full && self.has_one_outer_row(out.max, rt, cx)?;
+            if !self.is_outer_short {
+                self.store_inner(*kind, rt, cx)?;
             }
-            if *kind == JoinKind::Full {
-                self.inner_matched = vec![false; rows.len()];
-            }
-            self.stored_cursor = StoreCursor::default();
-            self.stored = Some(rows);
         }
         while !out.full() {
             if !self.active {
@@ -120,7 +121,14 @@ impl NestLoopState {
                     let stale = plan.correlated_ctes.iter().filter(|c| params.iter().any(|p| p.0 == c.0));
                     super::cte::forget(stale.map(|c| c.1), rt);
                 }
-                if self.stored.is_none() {
+                let is_hashed = match switch {
+                    Some(switch) => {
+                        let outer = self.outer_batch.row(self.outer_next);
+                        self.table.begin_row(switch, (node.id, outer), rt, cx)?
+                    }
+                    None => false,
+                };
+                if self.stored.is_none() && !is_hashed {
                     // Semi and anti joins need one partner only.
                     if on.is_none() && matches!(kind, JoinKind::Semi | JoinKind::Anti) {
                         self.inner_batch.max = 1;
@@ -131,7 +139,11 @@ impl NestLoopState {
                 self.active = true;
                 self.matched = false;
             }
-            if !self.inner_row(out, on.as_ref(), *kind, rt, cx)? {
+            let on = match switch {
+                Some(switch) if self.table.is_made() => switch.on.as_ref(),
+                _ => on.as_ref(),
+            };
+            if !self.inner_row(out, on, *kind, rt, cx)? {
                 // The inner side is at its end.
                 if !self.matched && matches!(kind, JoinKind::Left | JoinKind::Full | JoinKind::Anti) {
                     out.data.extend_from_slice(self.outer_batch.row(self.outer_next));
@@ -142,6 +154,38 @@ impl NestLoopState {
                 self.outer_next += 1;
             }
         }
+        Ok(())
+    }
+
+    /// Reads the first rows of the outer side. True: there is one at most, so the inner side's rows are wanted but once.
+    fn has_one_outer_row(&mut self, max: usize, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<bool> {
+        self.outer_batch.max = max;
+        self.outer_next = 0;
+        self.outer_done = !self.outer.fill(&mut self.outer_batch, rt, cx)?;
+        if self.outer_done || self.outer_batch.rows > 1 {
+            return Ok(self.outer_done);
+        }
+        let mut more = Batch::with_max(self.outer_batch.width, max);
+        self.outer_done = !self.outer.fill(&mut more, rt, cx)?;
+        (0..more.rows).for_each(|i| self.outer_batch.push(more.row(i)));
+        Ok(self.outer_done)
+    }
+
+    /// Keeps the rows of the inner side for all outer rows.
+    fn store_inner(&mut self, kind: JoinKind, rt: &mut RunState, cx: &mut ExecContext<'_>) -> Result<()> {
+        self.restart_inner(rt);
+        let mut rows = RowStore::new(self.inner_batch.width, cx.work_mem_bytes);
+        self.inner_batch.max = BATCH_ROWS;
+        while self.inner.fill(&mut self.inner_batch, rt, cx)? {
+            for i in 0..self.inner_batch.rows {
+                rows.push(self.inner_batch.row(i), cx.io())?;
+            }
+        }
+        if kind == JoinKind::Full {
+            self.inner_matched = vec![false; rows.len()];
+        }
+        self.stored_cursor = StoreCursor::default();
+        self.stored = Some(rows);
         Ok(())
     }
 
@@ -156,18 +200,19 @@ impl NestLoopState {
     ) -> Result<bool> {
         let outer = self.outer_batch.row(self.outer_next);
         let number = self.stored_next;
-        if let Some(rows) = &self.stored {
+        if self.table.is_made() {
+            let Some(inner) = self.table.next_row() else { return Ok(false) };
+            out.data.extend_from_slice(outer);
+            out.data.extend_from_slice(inner);
+            self.count_looked(cx)?;
+        } else if let Some(rows) = &self.stored {
             if self.stored_next >= rows.len() {
                 return Ok(false);
             }
             out.data.extend_from_slice(outer);
             out.data.extend_from_slice(rows.row(self.stored_next, &mut self.stored_cursor, cx.io())?);
             self.stored_next += 1;
-            self.looked += 1;
-            if self.looked >= BATCH_ROWS {
-                self.looked = 0;
-                cx.park.checkpoint()?;
-            }
+            self.count_looked(cx)?;
         } else {
             if self.inner_next >= self.inner_batch.rows {
                 self.inner_next = 0;
@@ -178,6 +223,7 @@ impl NestLoopState {
             out.data.extend_from_slice(outer);
             out.data.extend_from_slice(self.inner_batch.row(self.inner_next));
             self.inner_next += 1;
+            self.table.note_found();
         }
         let from = out.rows * out.width;
         let pass = match on {
@@ -198,6 +244,16 @@ impl NestLoopState {
         }
         out.end_row();
         Ok(kind != JoinKind::Semi)
+    }
+
+    /// Rows in memory are joined without a look at anything that would give way.
+    fn count_looked(&mut self, cx: &ExecContext<'_>) -> Result<()> {
+        self.looked += 1;
+        if self.looked >= BATCH_ROWS {
+            self.looked = 0;
+            cx.park.checkpoint()?;
+        }
+        Ok(())
     }
 
     fn unmatched_inner(&mut self, out: &mut Batch, cx: &ExecContext<'_>) -> Result<()> {

@@ -37,16 +37,37 @@ pub(super) struct LoopInner<'a> {
     /// Columns of the outer side that it uses.
     uses: &'a [ColId],
     may_materialize: bool,
+    table: Option<TableInstead>,
+}
+
+/// A table that a loop makes of its whole inner side when the outer side turns out to be large.
+pub(super) struct TableInstead {
+    pub build: FromPlan,
+    pub condition: HashCondition,
+    /// See [`LoopSwitch::after_steps`].
+    pub after_steps: f64,
+}
+
+/// The keys of a join by hash, and what else is to hold for a pair.
+struct CompiledKeys {
+    probe: Vec<CExpr>,
+    build: Vec<CExpr>,
+    types: Vec<Oid>,
+    on: Option<CExpr>,
 }
 
 impl<'a> LoopInner<'a> {
     /// It runs once per outer row, with these columns of it.
     pub(crate) fn per_row(plan: FromPlan, uses: &'a [ColId]) -> LoopInner<'a> {
-        LoopInner { plan, uses, may_materialize: false }
+        LoopInner { plan, uses, may_materialize: false, table: None }
+    }
+    /// It may become a table.
+    pub fn or_table(self, table: Option<TableInstead>) -> LoopInner<'a> {
+        LoopInner { table, ..self }
     }
     /// It runs once, and its rows are kept.
     pub fn once(plan: FromPlan) -> LoopInner<'a> {
-        LoopInner { plan, uses: &[], may_materialize: true }
+        LoopInner { plan, uses: &[], may_materialize: true, table: None }
     }
 }
 
@@ -113,6 +134,28 @@ impl Planner<'_> {
         if keys.is_empty() { None } else { Some(HashCondition { keys, residual }) }
     }
 
+    fn compile_keys(&self, condition: &HashCondition, probe: &Layout, build: &Layout) -> Result<CompiledKeys> {
+        let mut compiled = CompiledKeys { probe: Vec::new(), build: Vec::new(), types: Vec::new(), on: None };
+        for (l, r) in &condition.keys {
+            let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
+            compiled.types.push(if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) });
+            compiled.probe.push(widen(self.compile(l, probe)?, int, l.ty));
+            compiled.build.push(widen(self.compile(r, build)?, int, r.ty));
+        }
+        let on = Expr::and_all(condition.residual.clone());
+        compiled.on = on.map(|e| self.compile(&e, &probe.join(build))).transpose()?;
+        Ok(compiled)
+    }
+
+    fn loop_switch(&self, table: TableInstead, outer: &Layout) -> Result<LoopSwitch> {
+        let TableInstead { build, condition, after_steps } = table;
+        let build = self.by_partition(build.planned);
+        let CompiledKeys { probe, build: build_keys, types, on } =
+            self.compile_keys(&condition, outer, &build.layout)?;
+        let after_steps = after_steps.ceil() as u64;
+        Ok(LoopSwitch { after_steps, build: build.node, outer_keys: probe, build_keys, types, on })
+    }
+
     /// `order`: the probe side's, if the result is to have it.
     pub(super) fn hash_join(
         &self,
@@ -122,20 +165,10 @@ impl Planner<'_> {
         condition: HashCondition,
         estimate: Estimate,
     ) -> Result<FromPlan> {
+        let compiled = self.compile_keys(&condition, &probe.layout, &build.layout)?;
+        let CompiledKeys { probe: probe_keys, build: build_keys, types, on } = compiled;
         let HashCondition { keys, residual } = condition;
         let layout = probe.layout.join(&build.layout);
-        let mut types = Vec::new();
-        let (mut probe_keys, mut build_keys) = (Vec::new(), Vec::new());
-        for (l, r) in &keys {
-            let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
-            types.push(if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) });
-            probe_keys.push(widen(self.compile(l, &probe.layout)?, int, l.ty));
-            build_keys.push(widen(self.compile(r, &build.layout)?, int, r.ty));
-        }
-        let on = match Expr::and_all(residual.clone()) {
-            Some(e) => Some(self.compile(&e, &layout)?),
-            None => None,
-        };
         let info = self.join_info("Hash Cond", &keys, &residual);
         let label = join_label("Hash", kind);
         let width = layout.0.len();
@@ -162,7 +195,7 @@ impl Planner<'_> {
         on: &[Expr],
         estimate: Estimate,
     ) -> Result<FromPlan> {
-        let LoopInner { plan: inner, uses, may_materialize } = inner;
+        let LoopInner { plan: inner, uses, may_materialize, table } = inner;
         let (outer, inner) = (self.by_partition(outer), self.by_partition(inner.planned));
         let layout = outer.layout.join(&inner.layout);
         let params = self.loop_params(uses, &outer.layout);
@@ -179,7 +212,9 @@ impl Planner<'_> {
         let width = layout.0.len();
         let keeps = self.catalog.planner_settings().material || kind == JoinKind::Full;
         let materialize = may_materialize && params.is_empty() && keeps;
-        let op = Op::NestLoop { outer: outer.node, inner: inner.node, kind, on: condition, params, materialize };
+        let switch = table.map(|table| self.loop_switch(table, &outer.layout)).transpose()?.map(Box::new);
+        let (outer, inner) = (outer.node, inner.node);
+        let op = Op::NestLoop { outer, inner, kind, on: condition, params, materialize, switch };
         let node = self.node_with(op, width, estimate, label, info);
         Ok(FromPlan::of(PlannedNode { node, layout }, estimate))
     }

@@ -450,6 +450,7 @@ pub enum Op {
         on: Option<CExpr>,
         params: Vec<(usize, usize)>,
         materialize: bool,
+        switch: Option<Box<LoopSwitch>>,
     },
     HashJoin {
         probe: Arc<PlanNode>,
@@ -641,6 +642,20 @@ pub struct ReferencedPlan {
     pub columns: Vec<usize>,
     pub child: Arc<Table>,
     pub child_columns: Vec<usize>,
+}
+
+/// What a loop that looks up the inner rows of each outer row becomes if there are many more of these than was thought: a
+/// table of the whole inner side (docs/decisions/0053).
+pub struct LoopSwitch {
+    /// So many outer rows and inner rows that are found for them come first, which cost as much as making the table.
+    pub after_steps: u64,
+    /// The inner side, found without the outer rows. Its rows have the same columns as those that are looked up.
+    pub build: Arc<PlanNode>,
+    pub outer_keys: Vec<CExpr>,
+    pub build_keys: Vec<CExpr>,
+    pub types: Vec<Oid>,
+    /// What is to hold for a pair beside its keys, over the outer and the inner row.
+    pub on: Option<CExpr>,
 }
 
 /// The plan of MERGE: for each row of the join the first step whose conditions hold is executed.

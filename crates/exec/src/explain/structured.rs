@@ -412,6 +412,10 @@ fn report(report: &NodeReport, made: &mut Properties) {
                 made.push(("Disk Usage", kilobytes(disk)));
             }
         }
+        NodeReport::LoopTable { after_rows, memory } => {
+            made.push(("Hashed After Rows", PropertyValue::Bare(after_rows.to_string())));
+            made.push(("Peak Memory Usage", kilobytes(memory)));
+        }
         NodeReport::IncrementalSort { groups, method, average, peak } => {
             made.push((
                 "Full-sort Groups",

@@ -114,6 +114,9 @@ fn report_text(report: &NodeReport) -> Option<String> {
             }
             Some(text)
         }
+        NodeReport::LoopTable { after_rows, memory } => {
+            Some(format!("Hashed After Rows: {after_rows}  Memory Usage: {}kB", kilobytes(memory)))
+        }
         NodeReport::IncrementalSort { groups, method, average, peak } => Some(format!(
             "Full-sort Groups: {groups}  Sort Method: {method}  Average Memory: {}kB  Peak Memory: {}kB",
             kilobytes(average),
