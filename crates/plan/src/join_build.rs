@@ -94,8 +94,9 @@ impl JoinSearch<'_, '_> {
     }
 
     /// The table that may take the place of looking up `inner` for each row of `left`, if the join has keys. It is due
-    /// after as much as has cost what it costs, a search and a row that it finds taken for equally dear: whatever the number of rows turns out to be, that is at most twice
-    /// what would have been spent with the number known (the ski rental problem; Karlin et al., 1988).
+    /// when looking up has taken as long as it takes: whatever the number of rows turns out to be, that is at most twice
+    /// what would have been spent with the number known (the ski rental problem; Karlin et al., 1988). A search is
+    /// taken to cost as much as a row that it finds.
     fn table_instead(&self, join: &BuiltJoin<'_>, left: &FromPlan, inner: &FromPlan) -> Result<Option<TableInstead>> {
         let settings = self.planner.catalog.planner_settings();
         if !settings.hashjoin || !settings.nestloop {
