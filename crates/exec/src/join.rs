@@ -121,14 +121,11 @@ impl NestLoopState {
                     let stale = plan.correlated_ctes.iter().filter(|c| params.iter().any(|p| p.0 == c.0));
                     super::cte::forget(stale.map(|c| c.1), rt);
                 }
-                let is_hashed = match switch {
-                    Some(switch) => {
-                        let outer = self.outer_batch.row(self.outer_next);
-                        self.table.begin_row(switch, (node.id, outer), rt, cx)?
-                    }
-                    None => false,
-                };
-                if self.stored.is_none() && !is_hashed {
+                if let Some(switch) = switch {
+                    let outer = self.outer_batch.row(self.outer_next);
+                    self.table.begin_row(switch, (node.id, outer), rt, cx)?;
+                }
+                if self.stored.is_none() && !self.table.is_made() {
                     // Semi and anti joins need one partner only.
                     if on.is_none() && matches!(kind, JoinKind::Semi | JoinKind::Anti) {
                         self.inner_batch.max = 1;

@@ -41,28 +41,29 @@ impl LoopTable {
         self.steps += 1;
     }
 
-    /// To be called for each row of the outer side. True: its partners are those that [`LoopTable::next_row`] yields.
+    /// To be called for each row of the outer side. If there is a table then, the row's partners are those that
+    /// [`LoopTable::next_row`] yields.
     pub fn begin_row(
         &mut self,
         switch: &LoopSwitch,
         (node, outer): (usize, &[Datum]),
         rt: &mut RunState,
         cx: &mut ExecContext<'_>,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         self.outer_rows += 1;
         self.steps += 1;
         if self.table.is_none() {
             if self.steps <= switch.after_steps || self.is_too_large {
-                return Ok(false);
+                return Ok(());
             }
             self.make(switch, rt, cx)?;
-            let Some(table) = &self.table else { return Ok(false) };
+            let Some(table) = &self.table else { return Ok(()) };
             let report = NodeReport::LoopTable { after_rows: self.outer_rows - 1, memory: table.bytes as u64 };
             rt.report(node, report);
         }
         key_of(&switch.outer_keys, &switch.types, outer, &mut self.key, rt, cx)?;
         self.chain = self.table.as_ref().map_or(NONE, |table| table.first(&self.key));
-        Ok(true)
+        Ok(())
     }
 
     pub fn next_row(&mut self) -> Option<&[Datum]> {

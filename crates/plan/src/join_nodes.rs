@@ -134,13 +134,20 @@ impl Planner<'_> {
         if keys.is_empty() { None } else { Some(HashCondition { keys, residual }) }
     }
 
+    /// Two expressions that a join compares, each over its side's rows, and the type that both have then.
+    fn compile_equal(&self, (l, left): (&Expr, &Layout), (r, right): (&Expr, &Layout)) -> Result<(Oid, CExpr, CExpr)> {
+        let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
+        let ty = if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) };
+        Ok((ty, widen(self.compile(l, left)?, int, l.ty), widen(self.compile(r, right)?, int, r.ty)))
+    }
+
     fn compile_keys(&self, condition: &HashCondition, probe: &Layout, build: &Layout) -> Result<CompiledKeys> {
         let mut compiled = CompiledKeys { probe: Vec::new(), build: Vec::new(), types: Vec::new(), on: None };
         for (l, r) in &condition.keys {
-            let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
-            compiled.types.push(if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) });
-            compiled.probe.push(widen(self.compile(l, probe)?, int, l.ty));
-            compiled.build.push(widen(self.compile(r, build)?, int, r.ty));
+            let (ty, of_probe, of_build) = self.compile_equal((l, probe), (r, build))?;
+            compiled.types.push(ty);
+            compiled.probe.push(of_probe);
+            compiled.build.push(of_build);
         }
         let on = Expr::and_all(condition.residual.clone());
         compiled.on = on.map(|e| self.compile(&e, &probe.join(build))).transpose()?;
@@ -246,11 +253,10 @@ impl Planner<'_> {
         let layout = outer.layout.join(&inner.layout);
         let (mut kinds, mut outer_keys, mut inner_keys) = (Vec::new(), Vec::new(), Vec::new());
         for MergeKey { sides: (l, r), descending, .. } in keys {
-            let int = int_pair(l.ty, r.ty) && l.ty != r.ty;
-            let ty = if int { kilndb_types::oids::INT8 } else { self.base_type(l.ty) };
+            let (ty, of_outer, of_inner) = self.compile_equal((l, &outer.layout), (r, &inner.layout))?;
             kinds.push(MergeKeyKind { ty, descending: *descending });
-            outer_keys.push(widen(self.compile(l, &outer.layout)?, int, l.ty));
-            inner_keys.push(widen(self.compile(r, &inner.layout)?, int, r.ty));
+            outer_keys.push(of_outer);
+            inner_keys.push(of_inner);
         }
         let on = Expr::and_all(residual.clone()).map(|e| self.compile(&e, &layout)).transpose()?;
         let sides: Vec<(Expr, Expr)> = keys.iter().map(|k| k.sides.clone()).collect();
