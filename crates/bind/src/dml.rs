@@ -407,6 +407,7 @@ impl Binder<'_> {
         self.row_rules(&table, dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
+        self.note_change(&dml, &[]);
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
@@ -428,6 +429,7 @@ impl Binder<'_> {
         dml.indexes = self.bind_indexes(&table, dml.new_rel)?;
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.rel, &scope, &mut dml)?;
+        self.note_change(&dml, &[]);
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)

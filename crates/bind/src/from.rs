@@ -5,6 +5,7 @@ use super::ir::*;
 use super::scope::{ClauseKind, NsColumn, NsItem, Scope};
 use super::with::output_columns;
 use kilndb_base::{Error, Result, sqlstate};
+use kilndb_catalog::privileges::privilege::SELECT;
 use kilndb_catalog::{Table, TableKind};
 use kilndb_syntax::{Node, NodeList, nodes, raw};
 use kilndb_types::oids;
@@ -106,6 +107,9 @@ impl Binder<'_> {
         let table = self.find_table(v)?;
         self.note_from(v, &table);
         let rel = self.new_rel();
+        if !matches!(table.kind, TableKind::Index | TableKind::Composite) {
+            self.note_access(rel, &table, SELECT);
+        }
         match table.kind {
             TableKind::View => {
                 let sql = table.view_sql.clone().unwrap_or_default();
@@ -157,7 +161,7 @@ impl Binder<'_> {
             return Err(Error::internal(format!("view \"{}\" has no SELECT", table.name)));
         };
         let saved = self.source.replace(Arc::from(sql));
-        let bound = self.bind_select(s, None);
+        let bound = self.for_owner_of(table, || self.bind_select(s, None));
         self.source.replace(saved);
         bound
     }

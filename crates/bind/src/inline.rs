@@ -85,7 +85,7 @@ pub fn bind_body(
     let binder = Binder { variables: Some(&variables), ..Binder::new(catalog, Arc::from(&*info.source), Vec::new()) };
     binder.next_rel.set(free.rel);
     binder.next_cte.set(free.cte);
-    let mut query = binder.bind_select(select, None)?;
+    let mut query = binder.with_accesses(binder.bind_select(select, None)?);
     if !binder.shape_result(&mut query, result)? {
         return Ok(None);
     }

@@ -77,6 +77,8 @@ impl Binder<'_> {
         }
         self.bind_triggers(&mut dml)?;
         self.bind_returning(s.returning_clause(), target, dml.new_rel, &scope, &mut dml)?;
+        let inserted: Vec<i16> = columns.list[..given].iter().map(|c| table.columns[c.position].attnum).collect();
+        self.note_change(&dml, &inserted);
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)

@@ -512,6 +512,8 @@ pub struct Query {
     pub offset: Option<Expr>,
     pub with_ties: bool,
     pub locks: Vec<RowLock>,
+    /// Of the whole of a statement, or of a body that was put into one: the relations that it names.
+    pub accesses: Vec<super::access::RelationAccess>,
 }
 
 #[derive(Clone, Debug)]
@@ -545,6 +547,7 @@ impl Default for Query {
             offset: None,
             with_ties: false,
             locks: Vec::new(),
+            accesses: Vec::new(),
         }
     }
 }

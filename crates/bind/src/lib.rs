@@ -8,6 +8,7 @@
 //! Must not know: plans, storage, sessions and their settings. What it binds is told by the catalogs, and by whoever runs a
 //! routine whose variables a statement names ([`variables::VariableScope`]).
 
+pub mod access;
 mod agg;
 mod assign;
 mod call;
@@ -84,6 +85,10 @@ pub struct Binder<'a> {
     names: Option<&'a names::TextNames>,
     /// The materialized view whose rows the statement may change, 0 if there is none.
     maintained: Oid,
+    /// What the statement does to the relations that it names.
+    accesses: RefCell<Vec<access::RelationAccess>>,
+    /// The owner of the view that is being bound.
+    check_as: Cell<Option<Oid>>,
 }
 
 impl<'a> Binder<'a> {
@@ -100,6 +105,8 @@ impl<'a> Binder<'a> {
             eval: None,
             names: None,
             maintained: 0,
+            accesses: RefCell::default(),
+            check_as: Cell::new(None),
         }
     }
     pub fn new_rel(&self) -> u32 {
@@ -175,9 +182,9 @@ pub fn bind_node(
     let binder = Binder { lifting, eval, ..Binder::new(catalog, source, std::mem::take(param_types)) };
     let bound = if let Node::ExplainStmt(x) = node {
         let options = explain_options(&binder, x)?;
-        BoundStatement::Explain { options, inner: SharedQuery::new(binder.bind_statement(explained_query(x), None)?) }
+        BoundStatement::Explain { options, inner: SharedQuery::new(binder.bind_whole(explained_query(x))?) }
     } else {
-        BoundStatement::Query(SharedQuery::new(binder.bind_statement(node, None)?))
+        BoundStatement::Query(SharedQuery::new(binder.bind_whole(node)?))
     };
     *param_types = binder.finish_params()?;
     Ok(bound)
@@ -226,10 +233,10 @@ pub fn bind_with_variables(
         let options = explain_options(&binder, x)?;
         return Ok(BoundStatement::Explain {
             options,
-            inner: SharedQuery::new(binder.bind_statement(explained_query(x), None)?),
+            inner: SharedQuery::new(binder.bind_whole(explained_query(x))?),
         });
     }
-    Ok(BoundStatement::Query(SharedQuery::new(binder.bind_statement(node, None)?)))
+    Ok(BoundStatement::Query(SharedQuery::new(binder.bind_whole(node)?)))
 }
 
 /// A query of parameter 1 converted as an assignment does, and whether it is self-contained. None: there is no such
@@ -256,7 +263,7 @@ pub fn bind_assignment(
     eval: Option<&EvalContext<'_>>,
 ) -> Result<BoundStatement> {
     let binder = Binder { variables: Some(variables), eval, ..Binder::new(catalog, source, Vec::new()) };
-    let query = binder.bind_assignment_target(target, names)?;
+    let query = binder.with_accesses(binder.bind_assignment_target(target, names)?);
     Ok(BoundStatement::Query(SharedQuery::new(query)))
 }
 
@@ -345,6 +352,11 @@ fn explain_options(binder: &Binder<'_>, x: &kilndb_syntax::nodes::ExplainStmt) -
 }
 
 impl Binder<'_> {
+    /// A statement with what it needs privileges for.
+    fn bind_whole(&self, node: Node<'_>) -> Result<Query> {
+        Ok(self.with_accesses(self.bind_statement(node, None)?))
+    }
+
     /// A statement or a query of a CTE.
     fn bind_statement(&self, node: Node<'_>, outer: Option<&Scope<'_>>) -> Result<Query> {
         match node {

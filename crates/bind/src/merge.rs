@@ -149,6 +149,7 @@ impl Binder<'_> {
             let action = self.bind_merge_clause(clause, &scope, &dml)?;
             dml.merge.push(action);
         }
+        self.note_change(&dml, &self.merge_inserts(&clauses, &table)?);
         self.row_rules(&table, dml.new_rel, &mut dml)?;
         self.bind_triggers(&mut dml)?;
         let has = |when: MergeWhen| dml.merge.iter().any(|a| a.when == when);
@@ -179,6 +180,17 @@ impl Binder<'_> {
         q.body = QueryBody::Dml(Box::new(dml));
         self.note_cte_uses(&scope, &mut q);
         Ok(q)
+    }
+
+    /// The columns that INSERT actions give values for.
+    fn merge_inserts(&self, clauses: &[&nodes::MergeWhenClause], table: &Table) -> Result<Vec<i16>> {
+        let mut inserted = Vec::new();
+        for clause in clauses.iter().filter(|clause| event_of(clause) == INSERT) {
+            let columns = self.insert_columns(clause.target_list().iter(), table)?;
+            let given = columns.list.iter().take(clause.values().len());
+            inserted.extend(given.map(|c| table.columns[c.position].attnum));
+        }
+        Ok(inserted)
     }
 
     /// The target as a FROM item. Of a view it has a column more, which is NULL where no row of the view stands.

@@ -20,6 +20,7 @@ use super::known_partitions::{CachedPartition, PartitionMapCache, SharedPartitio
 use super::model::*;
 use super::partition::PartitionMap;
 use super::planner_settings::PlannerSettings;
+use super::privileges::{Privileges, SecuredKind};
 use super::store::CatalogStore;
 use super::temporary::{self, TemporaryCatalog, is_temporary};
 use kilndb_base::hash::{HashMap, HashSet};
@@ -46,6 +47,8 @@ pub(super) struct CachedObjects {
     schema_names: HashMap<Oid, Option<String>>,
     pub(super) functions: HashMap<String, Vec<Arc<FunctionInfo>>>,
     pub(super) functions_by_oid: HashMap<Oid, Option<Arc<FunctionInfo>>>,
+    pub(super) function_privileges: HashMap<Oid, Option<Privileges>>,
+    pub(super) schema_privileges: HashMap<Oid, Option<Privileges>>,
     pub(super) operators: HashMap<String, Vec<Arc<OperatorInfo>>>,
     pub(super) operators_by_oid: HashMap<Oid, Option<Arc<OperatorInfo>>>,
     /// Foreign keys by the table they point at.
@@ -106,6 +109,8 @@ impl CachedObjects {
             schema_names,
             functions,
             functions_by_oid,
+            function_privileges,
+            schema_privileges,
             operators,
             operators_by_oid,
             referencing,
@@ -125,6 +130,8 @@ impl CachedObjects {
         schema_names.clear();
         functions.clear();
         functions_by_oid.clear();
+        function_privileges.clear();
+        schema_privileges.clear();
         operators.clear();
         operators_by_oid.clear();
         *referencing = None;
@@ -417,6 +424,22 @@ impl CatalogReader<'_> {
         Ok(name)
     }
 
+    /// Owner and grants of a schema.
+    pub fn schema_privileges(&self, oid: Oid) -> Result<Option<Privileges>> {
+        if let Some(found) = self.objects(oid).schema_privileges.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.lookup(PG_NAMESPACE, PG_NAMESPACE_OID_INDEX, &[Datum::Oid(oid)])?;
+        let of_row = |row: &CatalogRow| Privileges {
+            kind: SecuredKind::Schema,
+            owner: row.oid("nspowner"),
+            list: row.grants("nspacl"),
+        };
+        let found = rows.first().map(of_row);
+        self.objects(oid).schema_privileges.insert(oid, found.clone());
+        Ok(found)
+    }
+
     /// The relation of that name in that schema, whatever its kind.
     pub fn relation_oid(&self, schema: Oid, name: &str) -> Result<Option<Oid>> {
         let key = (schema, name.to_string());
@@ -627,6 +650,10 @@ impl CatalogView for CatalogReader<'_> {
 
     fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>> {
         self.function(oid)
+    }
+
+    fn function_privileges(&self, oid: Oid) -> Result<Option<Privileges>> {
+        self.restricted_function(oid)
     }
 
     fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>> {

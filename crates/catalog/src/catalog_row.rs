@@ -14,6 +14,7 @@ use super::store::SystemTableLayout;
 use kilndb_base::sync::{Arc, OnceLock};
 use kilndb_base::{Oid, Result, RowId};
 use kilndb_types::Datum;
+use kilndb_types::acl::AclItem;
 use kilndb_types::row::{NO_VALUE, PhysicalType, column_starts, decode_at, text_at};
 
 /// A system table's row with its columns by name.
@@ -107,6 +108,13 @@ impl CatalogRow {
             RowContent::Stored(row) => row.all(self.shape),
             RowContent::Values(values) => values,
         }
+    }
+
+    /// A list of grants; None if the column is NULL.
+    pub fn grants(&self, column: &str) -> Option<Arc<[AclItem]>> {
+        let Datum::Array(array) = self.get(column) else { return None };
+        let item = |element: &Datum| if let Datum::AclItem(item) = element { Some(*item) } else { None };
+        Some(array.elements.iter().filter_map(item).collect())
     }
 
     pub fn get(&self, column: &str) -> &Datum {

@@ -4,6 +4,7 @@
 //! 1. What is not understood here counts as everything.
 //! 2. A row's old and new form are both noted.
 
+use super::builtin::FIRST_USER_OID;
 use super::ids::*;
 use super::model::Table;
 use super::store::shape;
@@ -29,12 +30,15 @@ pub struct Changes {
     /// Tables whose set of partitions has changed.
     pub maps: HashSet<Oid>,
     pub foreign_keys: bool,
+    /// Roles, their memberships, or who owns a database.
+    pub roles: bool,
 }
 
 impl Default for Changes {
     fn default() -> Changes {
         let (objects, indexes, names, maps) = (HashSet::new(), HashSet::new(), HashSet::new(), HashSet::new());
-        Changes { everything: false, objects, statistics: HashSet::new(), indexes, names, maps, foreign_keys: false }
+        let (everything, statistics) = (false, HashSet::new());
+        Changes { everything, objects, statistics, indexes, names, maps, foreign_keys: false, roles: false }
     }
 }
 
@@ -53,6 +57,8 @@ impl Changes {
             PG_CLASS => {
                 self.objects.insert(oid("oid"));
                 self.names.insert((oid("relnamespace"), text("relname")));
+                // Plans do not say which of the system's relations they use.
+                self.everything |= !is_new && oid("oid") < FIRST_USER_OID;
                 if !is_new && matches!(letter("relkind"), b'i' | b'I') {
                     self.indexes.insert(oid("oid"));
                 }
@@ -99,8 +105,14 @@ impl Changes {
                 }
             }
             PG_STATISTIC_EXT => self.note_one(oid("stxrelid")),
-            // What ANALYZE writes there comes with a new row of pg_class.
-            PG_DESCRIPTION | PG_STATISTIC | PG_STATISTIC_EXT_DATA => {}
+            PG_AUTHID | PG_AUTH_MEMBERS => self.roles = true,
+            // Nobody keeps what is read of them. What ANALYZE writes comes with a new row of pg_class.
+            PG_DESCRIPTION | PG_STATISTIC | PG_STATISTIC_EXT_DATA | PG_SHDEPEND | PG_SHDESCRIPTION | PG_DEFAULT_ACL
+            | PG_INIT_PRIVS | PG_DB_ROLE_SETTING | PG_PARAMETER_ACL => {}
+            PG_DATABASE => {
+                self.roles = true;
+                self.everything = true;
+            }
             _ => self.everything = true,
         }
     }
@@ -123,6 +135,7 @@ impl Changes {
 
     pub fn add(&mut self, other: &Changes) {
         self.everything |= other.everything;
+        self.roles |= other.roles;
         self.foreign_keys |= other.foreign_keys;
         self.objects.extend(&other.objects);
         self.statistics.extend(&other.statistics);
@@ -134,7 +147,7 @@ impl Changes {
     /// Whether ANALYZE is all that has written.
     pub fn is_of_statistics(&self) -> bool {
         let others = [&self.objects, &self.indexes, &self.maps];
-        let defines = self.everything || self.foreign_keys || !self.names.is_empty();
+        let defines = self.everything || self.roles || self.foreign_keys || !self.names.is_empty();
         !defines && !self.statistics.is_empty() && others.iter().all(|set| set.is_empty())
     }
 

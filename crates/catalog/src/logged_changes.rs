@@ -15,6 +15,7 @@ use kilndb_base::hash::HashSet;
 const FORM: u8 = 1;
 const EVERYTHING: u8 = 1;
 const FOREIGN_KEYS: u8 = 2;
+const ROLES: u8 = 4;
 /// Form, flags, an OID, four empty lists.
 const _: () = assert!(LEAST_ROOM == 1 + 1 + 5 + 4);
 /// The least number of bytes that a record may have: "everything has changed" fits in it.
@@ -27,11 +28,13 @@ pub fn encode(changes: &Changes, database: Oid, room: usize) -> Vec<u8> {
     if whole.len() <= room {
         return whole;
     }
-    encode_whole(&Changes { everything: true, foreign_keys: changes.foreign_keys, ..Changes::default() }, database)
+    let Changes { foreign_keys, roles, .. } = *changes;
+    encode_whole(&Changes { everything: true, foreign_keys, roles, ..Changes::default() }, database)
 }
 fn encode_whole(changes: &Changes, database: Oid) -> Vec<u8> {
     let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-    let mut out = vec![FORM, flag(changes.everything, EVERYTHING) | flag(changes.foreign_keys, FOREIGN_KEYS)];
+    let flags = flag(changes.everything, EVERYTHING) | flag(changes.foreign_keys, FOREIGN_KEYS);
+    let mut out = vec![FORM, flags | flag(changes.roles, ROLES)];
     put_varint(&mut out, u64::from(database));
     for oids in [&changes.objects, &changes.indexes, &changes.maps] {
         let mut oids: Vec<Oid> = oids.iter().copied().collect();
@@ -61,6 +64,7 @@ pub fn decode(bytes: &[u8]) -> Option<(Oid, Changes)> {
     }
     changes.everything = flags & EVERYTHING != 0;
     changes.foreign_keys = flags & FOREIGN_KEYS != 0;
+    changes.roles = flags & ROLES != 0;
     for oids in [&mut changes.objects, &mut changes.indexes, &mut changes.maps] {
         read_oids(&mut r, oids)?;
     }
@@ -86,7 +90,7 @@ mod tests {
     use super::*;
 
     fn some_changes() -> Changes {
-        let mut changes = Changes { foreign_keys: true, ..Changes::default() };
+        let mut changes = Changes { foreign_keys: true, roles: true, ..Changes::default() };
         changes.objects.extend([16400, 16384]);
         changes.indexes.insert(16390);
         changes.maps.insert(16500);
@@ -99,7 +103,7 @@ mod tests {
     #[test]
     fn byte_by_byte() {
         let oid = |low: u8| [0x80 | low, 0x80, 0x01];
-        let mut expected = vec![1, 2, 5, 2];
+        let mut expected = vec![1, 6, 5, 2];
         expected.extend([oid(0), oid(16)].concat());
         expected.extend([&[1][..], &oid(6), &[1], &[0xf4, 0x80, 0x01], &[2]].concat());
         expected.extend([&[0x98, 0x11, 1][..], b"a", &[0x98, 0x11, 1], b"b"].concat());
@@ -112,7 +116,7 @@ mod tests {
         let (database, back) = decode(&encode(&changes, 16000, 1000)).unwrap();
         assert_eq!((database, format!("{:?}", back.objects.len())), (16000, "2".into()));
         assert_eq!((back.objects, back.indexes, back.maps), (changes.objects, changes.indexes, changes.maps));
-        assert_eq!((back.names, back.foreign_keys, back.everything), (changes.names, true, false));
+        assert_eq!((back.names, back.foreign_keys, back.roles, back.everything), (changes.names, true, true, false));
     }
 
     #[test]

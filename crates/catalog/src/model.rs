@@ -5,9 +5,11 @@ use super::column_statistics::{ColumnStatistics, ColumnStatisticsCache};
 use super::extended_statistics::ExtendedStatistics;
 use super::known_partitions::CachedPartition;
 use super::planner_settings::PlannerSettings;
+use super::privileges::{Privileges, SecuredKind};
 use kilndb_base::{Oid, RelationId, Result};
 use kilndb_storage::RelationKind;
 use kilndb_types::Datum;
+use kilndb_types::acl::AclItem;
 use kilndb_types::row::RowDescriptor;
 use std::sync::Arc;
 
@@ -56,6 +58,10 @@ pub struct Table {
     pub schema_oid: Oid,
     pub schema_name: String,
     pub owner: Oid,
+    /// Who may do what with it; None: nobody has granted or revoked anything.
+    pub grants: Option<Arc<[AclItem]>>,
+    /// A view whose relations are read with the privileges of whoever reads the view.
+    pub is_security_invoker: bool,
     pub kind: TableKind,
     /// 'p', 'u', 't' as in pg_class.relpersistence; 'g': global temporary.
     pub persistence: u8,
@@ -125,6 +131,10 @@ pub struct CountedSize {
 }
 
 impl Table {
+    pub fn privileges(&self) -> Privileges {
+        let kind = if self.kind == TableKind::Sequence { SecuredKind::Sequence } else { SecuredKind::Relation };
+        Privileges { kind, owner: self.owner, list: self.grants.clone() }
+    }
     /// The schema as definitions name it, for whichever session will read them.
     pub fn shown_schema(&self) -> &str {
         if super::temporary::is_temporary(self.schema_oid) { "pg_temp" } else { &self.schema_name }
@@ -153,6 +163,8 @@ pub struct Column {
     pub generated: u8,
     /// Value of rows stored before the column was added (attmissingval).
     pub missing: Datum,
+    /// Who may do what with the column; None: nobody has granted anything.
+    pub grants: Option<Arc<[AclItem]>>,
 }
 
 #[derive(Clone, Debug)]
@@ -401,6 +413,10 @@ pub trait CatalogView {
     /// All functions of that name in scope (kinds 'f', 'a', 'w', 'p').
     fn functions(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<FunctionInfo>>>;
     fn function_by_oid(&self, oid: Oid) -> Result<Option<Arc<FunctionInfo>>>;
+    /// Who may call a function, if somebody has granted or revoked it; None: everybody.
+    fn function_privileges(&self, _oid: Oid) -> Result<Option<Privileges>> {
+        Ok(None)
+    }
     fn operators(&self, schema: Option<&str>, name: &str) -> Result<Vec<Arc<OperatorInfo>>>;
     fn operator_by_oid(&self, oid: Oid) -> Result<Option<Arc<OperatorInfo>>>;
     fn cast(&self, source: Oid, target: Oid) -> Result<Option<CastInfo>>;

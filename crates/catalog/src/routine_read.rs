@@ -9,6 +9,7 @@ use super::cache::{CatalogReader, split_expressions};
 use super::catalog_row::CatalogRow;
 use super::ids::*;
 use super::model::FunctionInfo;
+use super::privileges::{Privileges, SecuredKind};
 use super::temporary::{TEMPORARY_SCHEMA, is_temporary};
 use kilndb_base::{Oid, Result};
 use kilndb_types::Datum;
@@ -92,6 +93,20 @@ impl CatalogReader<'_> {
                 }
             }
         }
+        Ok(found)
+    }
+
+    /// A function's privileges if somebody has granted or revoked it. A built-in one's are in its row alone.
+    pub(super) fn restricted_function(&self, oid: Oid) -> Result<Option<Privileges>> {
+        if let Some(found) = self.objects(oid).function_privileges.get(&oid) {
+            return Ok(found.clone());
+        }
+        let rows = self.lookup(PG_PROC, PG_PROC_OID_INDEX, &[Datum::Oid(oid)])?;
+        let found = rows.first().and_then(|row| {
+            let list = row.grants("proacl")?;
+            Some(Privileges { kind: SecuredKind::Function, owner: row.oid("proowner"), list: Some(list) })
+        });
+        self.objects(oid).function_privileges.insert(oid, found.clone());
         Ok(found)
     }
 

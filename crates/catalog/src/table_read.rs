@@ -57,6 +57,8 @@ impl CatalogReader<'_> {
             schema_oid,
             schema_name: self.schema_name(schema_oid)?.unwrap_or_default(),
             owner: class.oid("relowner"),
+            grants: class.grants("relacl"),
+            is_security_invoker: class.texts("reloptions").iter().any(|o| o == "security_invoker=true"),
             kind,
             persistence: class.char("relpersistence"),
             delete_rows: class.texts("reloptions").iter().any(|o| o.strip_prefix(DELETE_ROWS_OPTION) == Some("=true")),
@@ -128,6 +130,7 @@ impl CatalogReader<'_> {
                 },
                 generated: letter(row.char("attgenerated")),
                 missing,
+                grants: row.grants("attacl"),
             });
         }
         Ok(columns)
@@ -321,6 +324,7 @@ impl CatalogReader<'_> {
                 identity_sequence: None,
                 generated: 0,
                 missing: Datum::Null,
+                grants: None,
             })
             .collect();
         let mut indexes = Vec::new();
@@ -362,6 +366,8 @@ impl CatalogReader<'_> {
             schema_oid: PG_CATALOG,
             schema_name: "pg_catalog".to_string(),
             owner: super::builtin::BOOTSTRAP_SUPERUSER,
+            grants: self.class_row(table.oid)?.and_then(|class| class.grants("relacl")),
+            is_security_invoker: false,
             kind: TableKind::Table,
             persistence: b'p',
             delete_rows: false,

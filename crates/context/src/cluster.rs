@@ -13,13 +13,14 @@ use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::catalog_row::CatalogRow;
+use kilndb_catalog::roles::{RoleDirectory, Roles};
 use kilndb_catalog::ids::*;
 use kilndb_catalog::store::CatalogStore;
 use kilndb_catalog::temporary::TEMPORARY_OIDS;
 use kilndb_exec::helpers::HelperPool;
 use kilndb_exec::stats::{Statistics, StoredStatistics};
 use kilndb_spill::TempSpace;
-use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, StorageLimits, Tuning};
+use kilndb_storage::{Engine, EngineConfig, Isolation, ReadLockLimits, Snapshot, StorageLimits, Tuning};
 use kilndb_types::context::{ObjectNames, SessionEnvironment, TextSearchCatalog, TypeCatalog};
 use kilndb_types::{Datum, EvalContext, FormatSettings};
 use std::cell::Cell;
@@ -49,6 +50,7 @@ pub struct Cluster {
     /// Shared system tables (and template1's, which serve where no database is at hand).
     template: CatalogStore,
     sessions: SessionRegistry,
+    pub role_directory: RoleDirectory,
     pub exports: crate::exports::Exports,
     pub notifications: crate::notify::Notifications,
     oids: Mutex<OidRange>,
@@ -206,6 +208,7 @@ impl Cluster {
             databases: Mutex::new(HashMap::new()),
             template,
             sessions: SessionRegistry::default(),
+            role_directory: RoleDirectory::default(),
             exports: Default::default(),
             notifications: Default::default(),
             oids: Mutex::new(OidRange { next: 0, limit: 0 }),
@@ -316,6 +319,18 @@ impl Cluster {
         }
         range.next += 1;
         Ok(range.next - 1)
+    }
+
+    /// The roles as they are now, with their version.
+    pub fn roles(&self) -> Result<(u64, Arc<Roles>)> {
+        self.role_directory.roles(|| {
+            let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+            self.read_roles(&txn.take_snapshot())
+        })
+    }
+    /// The roles as the snapshot sees them.
+    pub fn read_roles(&self, snapshot: &Snapshot) -> Result<Roles> {
+        Roles::read(&self.template, snapshot)
     }
 
     /// The row of pg_database of that name.

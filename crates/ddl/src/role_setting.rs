@@ -92,7 +92,7 @@ impl Definitions<'_> {
                 "Only roles with the SUPERUSER attribute may alter roles with the SUPERUSER attribute.".to_string(),
             );
         }
-        if is_own || self.context().role_flag("rolcreaterole") {
+        if is_own || self.context().has_attribute(|role| role.creates_roles) {
             return Ok(());
         }
         let name = role.text("rolname").unwrap_or("");

@@ -5,6 +5,8 @@ use super::expression::RoutineCall;
 use super::measured::MeasuredCost;
 use kilndb_base::Oid;
 use kilndb_base::hash::{HashMap, HashSet};
+use kilndb_base::sync::atomic::{AtomicU64, Ordering};
+use kilndb_bind::access::StatementAccess;
 use kilndb_bind::ir::{DmlKind, ExplainOptions, JoinKind, LockStrength, LockWait, MergeWhen, SetOp};
 use kilndb_catalog::column_statistics::FormerStatistics;
 use kilndb_catalog::{ForeignKey, Index, IndexKey, Table};
@@ -115,6 +117,27 @@ pub struct Plan {
     /// processor's cache.
     pub parts: Box<[usize]>,
     pub key_ahead: Option<super::key_ahead::KeyAhead>,
+    /// What whoever runs the plan must be allowed to do.
+    pub access: StatementAccess,
+    pub allowed: AllowedFor,
+}
+
+/// The role that was last found to be allowed all that a plan does, with the version of the roles that it was found by.
+/// Roles that take turns are asked about each time.
+#[derive(Default)]
+pub struct AllowedFor(AtomicU64);
+
+impl AllowedFor {
+    fn of(role: Oid, version: u64) -> u64 {
+        u64::from(role) << 32 | (version & 0xffff_ffff)
+    }
+    #[inline]
+    pub fn is(&self, role: Oid, version: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == AllowedFor::of(role, version)
+    }
+    pub fn note(&self, role: Oid, version: u64) {
+        self.0.store(AllowedFor::of(role, version), Ordering::Relaxed);
+    }
 }
 
 /// Does the plan consist of scans and nodes that pass their rows on?

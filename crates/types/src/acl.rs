@@ -40,7 +40,7 @@ const NAMES: [(&str, u32); 16] = [
 
 /// What PUBLIC and the owner may do with an object of which nobody has granted anything, by PostgreSQL's letters of
 /// kinds of objects.
-pub(crate) fn default_privileges(kind: u8) -> Option<(u64, u64)> {
+pub fn default_privileges(kind: u8) -> Option<(u64, u64)> {
     let bits = |letters: &str| {
         LETTERS.bytes().enumerate().filter(|(_, l)| letters.as_bytes().contains(l)).fold(0, |all, (i, _)| all | 1 << i)
     };

@@ -33,6 +33,7 @@ pub use sequence::{SequenceReserve, SequenceState};
 use crate::client::Runtime;
 use crate::cluster::Cluster;
 use crate::exports::Exported;
+use crate::session_context::privileges::SessionRoles;
 use crate::settings::{PendingSettings, SessionSettings};
 use kilndb_base::env::Env;
 use kilndb_base::hash::HashMap;
@@ -40,6 +41,7 @@ use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_catalog::CatalogView;
 use kilndb_catalog::cache::{CatalogReader, Database, ObjectCache};
 use kilndb_catalog::qualified_name::{other_database, split_qualified};
+use kilndb_catalog::roles::Roles;
 use kilndb_catalog::temporary::TemporaryCatalog;
 use kilndb_catalog::user_types;
 use kilndb_exec::RowSink;
@@ -123,6 +125,8 @@ pub struct StatementShared {
     /// The session's temporary objects.
     pub temporary: TemporaryCatalog,
     pub named: Rc<dyn NamedStatements>,
+    /// The roles as the session sees them.
+    pub roles: SessionRoles,
 }
 
 /// A statement's surroundings, made once per statement. It borrows nothing of the session, which belongs to the
@@ -165,6 +169,7 @@ pub struct StatementHost<'s> {
     pub role_name: &'s str,
     pub facts: Facts,
     pub named: &'s dyn NamedStatements,
+    pub session_roles: &'s SessionRoles,
     /// What values of domains are checked with.
     pub domains: RefCell<HashMap<Oid, Option<Arc<kilndb_plan::Plan>>>>,
 }
@@ -177,6 +182,15 @@ impl<'s> StatementHost<'s> {
     pub fn with_path<'p>(&'p self, path: &'p [Oid]) -> StatementHost<'p> {
         let reader = CatalogReader { search_path: path, creation_schema: None, ..self.reader };
         StatementHost { reader, domains: RefCell::default(), ..*self }
+    }
+    /// The roles as the statement's transaction sees them.
+    pub fn roles(&self) -> Result<Arc<Roles>> {
+        Ok(self.session_roles.get(self.cluster, || Ok(self.reader.snapshot.clone()))?.1)
+    }
+    /// Whether the role in force has all that another one may do.
+    pub fn has_privileges_of(&self, role: Oid) -> Result<bool> {
+        let roles = self.roles()?;
+        Ok(roles.seen_from(self.database().oid).has_privileges_of(self.facts.current_role, role))
     }
     pub fn eval<'e>(&'e self) -> EvalContext<'e> {
         EvalContext {
@@ -212,6 +226,7 @@ impl Environment<'_> {
             role_name: &self.role_name,
             facts: self.facts,
             named: &*self.shared.named,
+            session_roles: &self.shared.roles,
             domains: RefCell::default(),
         }
     }

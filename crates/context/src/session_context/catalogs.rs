@@ -9,7 +9,7 @@ use crate::client::Runtime;
 use crate::host::{Environment, Facts};
 use kilndb_base::sync::{Arc, Weak};
 use kilndb_base::{Error, Oid, Result, sqlstate};
-use kilndb_catalog::builtin::{BOOTSTRAP_SUPERUSER, PG_CATALOG};
+use kilndb_catalog::builtin::PG_CATALOG;
 use kilndb_catalog::cache::{CatalogReader, ObjectCache};
 use kilndb_catalog::catalog_row::CatalogRow;
 use kilndb_catalog::changes::Changes;
@@ -138,6 +138,10 @@ impl SessionContext {
         if let Some((cache, _)) = &self.catalogs.private_cache {
             cache.forget(changes);
         }
+        if changes.roles {
+            self.shared.roles.note_changed();
+            self.read_own_roles();
+        }
         self.shared.temporary.forget_objects();
         self.catalogs.path.generation = 0;
     }
@@ -146,6 +150,7 @@ impl SessionContext {
     pub fn forget_catalog(&mut self) {
         self.catalogs.private_cache = None;
         self.catalogs.own_changes += 1;
+        self.read_own_roles();
         self.shared.temporary.forget_objects();
         self.catalogs.path.generation = 0;
     }
@@ -264,7 +269,7 @@ impl SessionContext {
             facts: Facts {
                 current_role: self.identity.current_role,
                 process_id: self.process_id,
-                is_superuser: self.identity.current_role == BOOTSTRAP_SUPERUSER,
+                is_superuser: self.is_superuser(),
                 read_only: self.is_read_only(),
                 deferrable: self.modes().deferrable,
                 in_savepoint: !self.transaction.savepoints.is_empty(),

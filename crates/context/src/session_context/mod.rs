@@ -14,6 +14,7 @@ mod identity;
 pub mod modes;
 pub mod notifications;
 mod planning;
+pub mod privileges;
 pub mod settings;
 mod transaction;
 
@@ -32,6 +33,7 @@ use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Severity, sqlstate};
 use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
+use kilndb_catalog::roles::Role;
 use kilndb_catalog::temporary::TemporaryCatalog;
 use std::rc::Rc;
 
@@ -71,6 +73,7 @@ impl SessionContext {
             cluster: cluster.clone(),
             database: database.clone(),
             named,
+            roles: Default::default(),
         };
         let transaction =
             TransactionState { transaction_timestamp: now, statement_timestamp: now, ..TransactionState::default() };
@@ -108,11 +111,15 @@ impl SessionContext {
     }
 
     pub fn is_superuser(&self) -> bool {
-        self.identity.current_role == BOOTSTRAP_SUPERUSER || self.role_flag("rolsuper")
+        self.identity.current_role == BOOTSTRAP_SUPERUSER || self.has_attribute(|role| role.is_superuser)
     }
 
-    pub fn role_flag(&self, flag: &str) -> bool {
-        self.cluster.role_row(&self.identity.role_name).ok().flatten().is_some_and(|r| r.bool(flag))
+    /// Whether the role in force has an attribute, or is a superuser.
+    pub fn has_attribute(&self, attribute: impl FnOnce(&Role) -> bool) -> bool {
+        let snapshot = || Err(Error::internal("roles are asked about before the transaction's own are known"));
+        let known = self.shared.roles.get(&self.cluster, snapshot);
+        let Ok((_, roles)) = known.or_else(|_| self.cluster.roles()) else { return false };
+        roles.role(self.identity.current_role).is_some_and(|role| role.is_superuser || attribute(role))
     }
 
     pub fn update_activity(&self, runtime: &dyn Runtime, change: impl FnOnce(&mut crate::client::Activity)) {

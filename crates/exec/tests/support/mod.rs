@@ -207,6 +207,7 @@ impl Db {
                 identity_sequence: None,
                 generated: 0,
                 missing: Datum::Null,
+                grants: None,
             })
             .collect();
         let mut list = Vec::new();
@@ -256,6 +257,8 @@ impl Db {
             schema_oid: 2200,
             schema_name: "public".into(),
             owner: 10,
+            grants: None,
+            is_security_invoker: false,
             kind: TableKind::Table,
             persistence: b'p',
             delete_rows: false,

@@ -44,6 +44,9 @@ impl Session {
         if self.context.catalogs.has_ddl {
             let changes = std::mem::take(&mut self.context.catalogs.ddl_changes);
             let csn = self.context.cluster.engine.last_csn();
+            if changes.roles {
+                self.context.cluster.role_directory.forget();
+            }
             let own = self.context.catalogs.private_cache.as_ref().filter(|_| committed.is_ok());
             if defines {
                 self.context.database.publish(changes, csn, own.map(|(cache, version)| (&**cache, *version)));
@@ -134,6 +137,7 @@ impl Session {
         if self.context.catalogs.has_ddl {
             self.context.catalogs.has_ddl = false;
             self.context.catalogs.ddl_changes = Default::default();
+            self.context.shared.roles.end_transaction();
             self.context.forget_catalog();
         }
     }

@@ -1,0 +1,259 @@
+//! What a statement does to relations and which functions it calls, which its user must be allowed to.
+//!
+//! Invariants
+//! 1. Every relation that a statement names is in the list once for each time that it is named, as are those that its
+//!    views name. What a view does is allowed to the view's owner, unless the view says that it is its user's.
+//! 2. What the engine does for a statement (checks, generated columns, index expressions, foreign keys) needs no
+//!    privilege.
+//! 3. The columns that are read are those of the bound query before it is planned: none has been optimised away.
+//!
+//! Must not know: who asks, roles, how privileges are decided (`kilndb_catalog::privileges`).
+
+use super::Binder;
+use super::ir::*;
+use kilndb_base::hash::{HashMap, HashSet};
+use kilndb_base::{Oid, Result};
+use kilndb_catalog::builtin::FIRST_USER_OID;
+use kilndb_catalog::privileges::{Privileges, privilege};
+use kilndb_catalog::{CatalogView, Table, TableKind};
+use std::sync::Arc;
+
+/// What a statement does to a relation.
+#[derive(Clone, Debug)]
+pub struct RelationAccess {
+    /// The number that it stands under in the statement.
+    pub rel: u32,
+    /// The same relation as rows before and after a change.
+    pub other_rels: Vec<u32>,
+    pub table: Arc<Table>,
+    /// The owner of the view that names it; None: whoever runs the statement.
+    pub check_as: Option<Oid>,
+    pub required: u64,
+    /// Columns by number, each once: read, inserted, updated. 0 is the whole row.
+    pub selected: Vec<i16>,
+    pub inserted: Vec<i16>,
+    pub updated: Vec<i16>,
+}
+
+/// A function that not everybody may call.
+#[derive(Clone, Debug)]
+pub struct FunctionAccess {
+    pub oid: Oid,
+    pub name: String,
+    /// 'f', 'a', 'w', 'p' as in pg_proc.
+    pub kind: u8,
+    pub privileges: Privileges,
+}
+
+/// All that a statement needs privileges for.
+#[derive(Clone, Debug, Default)]
+pub struct StatementAccess {
+    pub relations: Vec<RelationAccess>,
+    pub functions: Vec<FunctionAccess>,
+    /// It calls functions that are not built in, whose bodies may take the calls' places.
+    pub calls_routines: bool,
+}
+
+impl Binder<'_> {
+    /// Notes that the statement does this to a relation that it names.
+    pub(crate) fn note_access(&self, rel: u32, table: &Arc<Table>, required: u64) {
+        self.accesses.borrow_mut().push(RelationAccess {
+            rel,
+            other_rels: Vec::new(),
+            table: table.clone(),
+            check_as: self.check_as.get(),
+            required,
+            selected: Vec::new(),
+            inserted: Vec::new(),
+            updated: Vec::new(),
+        });
+    }
+
+    /// Notes what a statement that changes rows does to its table.
+    pub(crate) fn note_change(&self, dml: &Dml, inserted: &[i16]) {
+        let column = |a: &Assignment| dml.table.columns[a.column].attnum;
+        let mut updated: Vec<i16> = Vec::new();
+        let mut required = match dml.kind {
+            DmlKind::Insert => privilege::INSERT,
+            DmlKind::Update => privilege::UPDATE,
+            DmlKind::Delete => privilege::DELETE,
+            DmlKind::Merge => 0,
+        };
+        if dml.kind == DmlKind::Update {
+            updated.extend(dml.assignments.iter().map(column));
+        }
+        if let Some(on_conflict) = &dml.on_conflict {
+            if let Some(update) = &on_conflict.update {
+                required |= privilege::UPDATE;
+                updated.extend(update.assignments.iter().map(column));
+            }
+        }
+        for action in &dml.merge {
+            match &action.action {
+                MergeCommand::Nothing => {}
+                MergeCommand::Delete => required |= privilege::DELETE,
+                MergeCommand::Insert(_) => required |= privilege::INSERT,
+                MergeCommand::Update(assignments) => {
+                    required |= privilege::UPDATE;
+                    updated.extend(assignments.iter().map(column));
+                }
+            }
+        }
+        self.note_access(dml.rel, &dml.table, required);
+        if let Some(access) = self.accesses.borrow_mut().last_mut() {
+            access.other_rels = vec![dml.old_rel, dml.new_rel];
+            if dml.kind == DmlKind::Merge {
+                access.other_rels.push(dml.excluded_rel);
+            }
+            access.inserted = inserted.to_vec();
+            access.updated = updated;
+        }
+    }
+
+    /// The statement's relations, for whoever plans it.
+    pub(crate) fn with_accesses(&self, mut query: Query) -> Query {
+        query.accesses.extend(self.accesses.take());
+        query
+    }
+
+    /// Has `bind` bind what belongs to a view, for its owner.
+    pub(crate) fn for_owner_of<R>(&self, view: &Table, bind: impl FnOnce() -> Result<R>) -> Result<R> {
+        let outer = self.check_as.get();
+        if !view.is_security_invoker {
+            self.check_as.set(Some(view.owner));
+        }
+        let bound = bind();
+        self.check_as.set(outer);
+        bound
+    }
+}
+
+/// What is found of a statement on the way through it.
+#[derive(Default)]
+struct Found<'q> {
+    accesses: Vec<&'q RelationAccess>,
+    columns: HashMap<u32, Vec<i16>>,
+    locked: Vec<u32>,
+    functions: Vec<Oid>,
+    known: HashSet<Oid>,
+}
+
+impl<'q> Found<'q> {
+    fn query(&mut self, query: &'q Query) -> Result<()> {
+        kilndb_base::stack::check()?;
+        self.accesses.extend(&query.accesses);
+        let mut done = Ok(());
+        query.for_exprs(&mut |e| {
+            if done.is_ok() {
+                done = self.expression(e);
+            }
+        });
+        if !query.locks.is_empty() {
+            self.locks(query);
+        }
+        query.for_subqueries(&mut |q| {
+            if done.is_ok() {
+                done = self.query(q);
+            }
+        });
+        done
+    }
+
+    /// Rows that are locked may be about to be changed: what views read is locked with them.
+    fn locks(&mut self, query: &Query) {
+        for lock in &query.locks {
+            self.locked.push(lock.rel);
+            if let Some(Rel { kind: RelKind::Subquery(inner), .. }) = query.rels.iter().find(|r| r.id == lock.rel) {
+                self.lock_all(inner);
+            }
+        }
+    }
+    fn lock_all(&mut self, query: &Query) {
+        for rel in &query.rels {
+            self.locked.push(rel.id);
+            if let RelKind::Subquery(inner) = &rel.kind {
+                self.lock_all(inner);
+            }
+        }
+    }
+
+    fn expression(&mut self, e: &'q Expr) -> Result<()> {
+        kilndb_base::stack::check()?;
+        let function = match &e.kind {
+            ExprKind::Column(c) => {
+                let columns = self.columns.entry(c.rel).or_default();
+                if !columns.contains(&c.att) {
+                    columns.push(c.att);
+                }
+                return Ok(());
+            }
+            ExprKind::Func(f)
+            | ExprKind::NullIf(f)
+            | ExprKind::IsDistinct { eq: f, .. }
+            | ExprKind::ScalarArray { func: f, .. } => f.oid,
+            ExprKind::Agg(a) => a.oid,
+            ExprKind::Window(w) => w.oid,
+            _ => 0,
+        };
+        if function != 0 && self.known.insert(function) {
+            self.functions.push(function);
+        }
+        if let ExprKind::SubLink(s) = &e.kind {
+            self.query(&s.query)?;
+        }
+        // The column whose element or field is assigned is not read by the user.
+        let assigned = match &e.kind {
+            ExprKind::SubscriptAssign { arg, .. } | ExprKind::FieldAssign { arg, .. } => Some(&**arg),
+            _ => None,
+        };
+        let mut done = Ok(());
+        e.for_children(&mut |child| {
+            let is_assigned = assigned.is_some_and(|arg| std::ptr::eq(arg, child));
+            if done.is_ok() && !(is_assigned && matches!(child.kind, ExprKind::Column(_))) {
+                done = self.expression(child);
+            }
+        });
+        done
+    }
+}
+
+/// What the query needs privileges for.
+pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<StatementAccess> {
+    let mut found = Found::default();
+    found.query(query)?;
+    let mut relations = Vec::with_capacity(found.accesses.len());
+    for access in &found.accesses {
+        let mut access = (*access).clone();
+        let rels = std::iter::once(access.rel).chain(access.other_rels.iter().copied());
+        for columns in rels.filter_map(|rel| found.columns.get(&rel)) {
+            access.selected.extend(columns.iter().filter(|c| !access.selected.contains(c)).copied().collect::<Vec<_>>());
+        }
+        if !access.selected.is_empty() {
+            access.required |= privilege::SELECT;
+        }
+        if found.locked.contains(&access.rel) {
+            access.required |= privilege::UPDATE;
+        }
+        // The sequence behind an identity column and the like are no relations of the statement.
+        if access.table.kind != TableKind::Index {
+            relations.push(access);
+        }
+    }
+    let calls_routines = found.functions.iter().any(|oid| *oid >= FIRST_USER_OID);
+    let functions = restricted_functions(&found.functions, catalog)?;
+    Ok(StatementAccess { relations, functions, calls_routines })
+}
+
+/// Those of the functions whose privileges somebody has changed.
+pub fn restricted_functions(functions: &[Oid], catalog: &dyn CatalogView) -> Result<Vec<FunctionAccess>> {
+    let mut restricted = Vec::new();
+    for oid in functions {
+        if let Some(privileges) = catalog.function_privileges(*oid)?
+            && let Some(info) = catalog.function_by_oid(*oid)?
+        {
+            let (name, kind) = (info.name.clone(), info.kind);
+            restricted.push(FunctionAccess { oid: *oid, name, kind, privileges });
+        }
+    }
+    Ok(restricted)
+}
