@@ -31,6 +31,7 @@ pub mod sqlstate {
     codes! {
         SUCCESSFUL_COMPLETION = "00000";
         WARNING = "01000";
+        WARNING_DEPRECATED_FEATURE = "01P01";
         CONNECTION_FAILURE = "08006";
         PROTOCOL_VIOLATION = "08P01";
         FEATURE_NOT_SUPPORTED = "0A000";
