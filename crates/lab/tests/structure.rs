@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 /// Each crate and the crates of this workspace that it may use.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("base", &[]),
+    ("auth", &["base"]),
     ("fulltext", &["base"]),
     ("types", &["base", "fulltext"]),
     ("syntax", &["base"]),
@@ -17,17 +18,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bind", &["base", "types", "syntax", "catalog"]),
     ("plan", &["base", "fulltext", "types", "storage", "catalog", "bind"]),
     ("exec", &["base", "fulltext", "types", "storage", "spill", "catalog", "bind", "plan"]),
-    ("context", &["base", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"]),
-    ("ddl", &["base", "fulltext", "types", "syntax", "storage", "catalog", "bind", "plan", "exec", "context"]),
+    ("context", &["base", "auth", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"]),
+    ("ddl", &["base", "auth", "fulltext", "types", "syntax", "storage", "catalog", "bind", "plan", "exec", "context"]),
     (
         "sql",
         &[
-            "base", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec", "context",
-            "ddl",
+            "base", "auth", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec",
+            "context", "ddl",
         ],
     ),
     ("plpgsql", &["base", "types", "syntax", "context", "sql"]),
-    ("server", &["base", "types", "syntax", "storage", "context", "sql", "plpgsql", "wire"]),
+    ("server", &["base", "auth", "types", "syntax", "storage", "context", "sql", "plpgsql", "wire"]),
     // These two see a server from outside.
     ("lab", &["base"]),
     ("sim", &["base", "lab"]),
@@ -44,7 +45,7 @@ const MODULES: &[(&str, &[&str])] = &[(
 /// Crates whose threads, locks and clocks a simulation takes over.
 const SIMULATED: &[&str] = &[
     "storage", "spill", "catalog", "bind", "plan", "exec", "context", "ddl", "sql", "plpgsql", "types", "fulltext",
-    "server",
+    "server", "auth",
 ];
 /// What they take from `kilndb_base::sync` and `kilndb_base::env` instead.
 const NOT_SIMULATED: &[&str] = &[
