@@ -226,7 +226,9 @@ pub fn statement_access(query: &Query, catalog: &dyn CatalogView) -> Result<Stat
         let mut access = (*access).clone();
         let rels = std::iter::once(access.rel).chain(access.other_rels.iter().copied());
         for columns in rels.filter_map(|rel| found.columns.get(&rel)) {
-            access.selected.extend(columns.iter().filter(|c| !access.selected.contains(c)).copied().collect::<Vec<_>>());
+            access
+                .selected
+                .extend(columns.iter().filter(|c| !access.selected.contains(c)).copied().collect::<Vec<_>>());
         }
         if !access.selected.is_empty() {
             access.required |= privilege::SELECT;

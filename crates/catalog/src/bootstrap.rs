@@ -36,8 +36,9 @@ pub const FIRST_VIEW_OID: Oid = 13100;
 /// What a row of the boot map has in place of a system relation's OID if it says the version of a database's catalogs.
 const VERSION_ROW: Oid = 0;
 /// Version 1: pg_depend has all that follows from definitions. Version 2: pg_proc has the procedures of `own_proc.tsv`.
-/// Version 3: those of plan_guard, and pg_stat_plans. Databases without a version are older.
-pub const CATALOG_VERSION: u32 = 3;
+/// Version 3: those of plan_guard, and pg_stat_plans. Version 4: the predefined roles, grants on the system's objects, and
+/// pg_shdepend. Databases without a version are older.
+pub const CATALOG_VERSION: u32 = 4;
 
 pub const TEMPLATE1: Oid = 1;
 pub(crate) const TEMPLATE0: Oid = 4;
@@ -61,12 +62,14 @@ pub fn create_cluster(engine: &Arc<Engine>, eval: &EvalContext<'_>, park: &dyn P
     create_relations(engine, &mut txn, TEMPLATE1, false, &mut store)?;
     let mut writer = CatalogWriter {
         store: &store,
+        database: TEMPLATE1,
         txn: &mut txn,
         park,
         temporary: None,
         wrote_shared: false,
         changes: Default::default(),
         definitions: Default::default(),
+        grants_defaults: false,
     };
     fill_facts(&mut writer, eval)?;
     fill_fixed_rows(&mut writer)?;
@@ -419,15 +422,7 @@ fn fill_fixed_rows(writer: &mut CatalogWriter<'_>) -> Result<()> {
             ("rolconnlimit", Datum::Int4(-1)),
         ],
     )?;
-    writer.insert(
-        PG_AUTHID,
-        &[
-            ("oid", Datum::Oid(6171)),
-            ("rolname", Datum::text("pg_database_owner")),
-            ("rolinherit", yes.clone()),
-            ("rolconnlimit", Datum::Int4(-1)),
-        ],
-    )?;
+    super::initial_grants::add_missing_roles(writer)?;
     for (oid, name) in [(1663, "pg_default"), (1664, "pg_global")] {
         writer.insert(
             PG_TABLESPACE,
@@ -637,12 +632,14 @@ pub fn copy_database(
     copy_user_relations(engine, txn, template, &snapshot, &mut moved, park)?;
     let mut writer = CatalogWriter {
         store: &store,
+        database,
         txn,
         park,
         temporary: None,
         wrote_shared: false,
         changes: Default::default(),
         definitions: Default::default(),
+        grants_defaults: false,
     };
     for table in BUILTINS.tables.iter().filter(|t| !t.shared) {
         for mut row in template.scan(table.oid, &snapshot)? {

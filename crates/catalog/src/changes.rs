@@ -105,14 +105,17 @@ impl Changes {
                 }
             }
             PG_STATISTIC_EXT => self.note_one(oid("stxrelid")),
-            PG_AUTHID | PG_AUTH_MEMBERS => self.roles = true,
+            PG_AUTHID | PG_AUTH_MEMBERS | PG_DATABASE => self.roles = true,
             // Nobody keeps what is read of them. What ANALYZE writes comes with a new row of pg_class.
-            PG_DESCRIPTION | PG_STATISTIC | PG_STATISTIC_EXT_DATA | PG_SHDEPEND | PG_SHDESCRIPTION | PG_DEFAULT_ACL
-            | PG_INIT_PRIVS | PG_DB_ROLE_SETTING | PG_PARAMETER_ACL => {}
-            PG_DATABASE => {
-                self.roles = true;
-                self.everything = true;
-            }
+            PG_DESCRIPTION
+            | PG_STATISTIC
+            | PG_STATISTIC_EXT_DATA
+            | PG_SHDEPEND
+            | PG_SHDESCRIPTION
+            | PG_DEFAULT_ACL
+            | PG_INIT_PRIVS
+            | PG_DB_ROLE_SETTING
+            | PG_PARAMETER_ACL => {}
             _ => self.everything = true,
         }
     }

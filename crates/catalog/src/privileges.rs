@@ -9,9 +9,7 @@
 //!
 //! Must not know: sessions, statements. It asks the roles as they are.
 
-use super::roles::{
-    MembershipPath, PG_MAINTAIN, PG_READ_ALL_DATA, PG_WRITE_ALL_DATA, RolesInDatabase,
-};
+use super::roles::{MembershipPath, PG_MAINTAIN, PG_READ_ALL_DATA, PG_WRITE_ALL_DATA, RolesInDatabase};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_types::acl::{AclItem, default_privileges};
 use std::sync::Arc;
@@ -249,8 +247,7 @@ pub fn changed_items(
         }
         let plain = if change.is_grant || !change.option { change.privileges } else { 0 };
         let options = if !change.is_grant || change.option { change.privileges } else { 0 };
-        let item =
-            AclItem { grantee: *grantee, grantor: change.grantor, privileges: plain | grant_options(options) };
+        let item = AclItem { grantee: *grantee, grantor: change.grantor, privileges: plain | grant_options(options) };
         let list = GrantList { owner, cascades: change.cascades, roles };
         items = if change.is_grant { list.with(items, item)? } else { list.without(items, item)? };
     }
@@ -344,7 +341,8 @@ pub fn items_of_new_owner(items: &[AclItem], old: Oid, new: Oid) -> Vec<AclItem>
 
 /// The roles that a list names, in order.
 pub fn roles_of_items(items: &[AclItem]) -> Vec<Oid> {
-    let mut roles: Vec<Oid> = items.iter().flat_map(|item| [item.grantee, item.grantor]).filter(|oid| *oid != 0).collect();
+    let mut roles: Vec<Oid> =
+        items.iter().flat_map(|item| [item.grantee, item.grantor]).filter(|oid| *oid != 0).collect();
     roles.sort_unstable();
     roles.dedup();
     roles

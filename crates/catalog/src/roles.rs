@@ -51,11 +51,8 @@ pub const PG_WRITE_ALL_DATA: Oid = 6182;
 pub const PG_MAINTAIN: Oid = 6337;
 
 /// Memberships that every cluster begins with: OID of the row, role, member.
-pub const PREDEFINED_MEMBERSHIPS: [(Oid, Oid, Oid); 3] = [
-    (10308, PG_READ_ALL_SETTINGS, PG_MONITOR),
-    (10309, PG_READ_ALL_STATS, PG_MONITOR),
-    (10310, 3377, PG_MONITOR),
-];
+pub const PREDEFINED_MEMBERSHIPS: [(Oid, Oid, Oid); 3] =
+    [(10308, PG_READ_ALL_SETTINGS, PG_MONITOR), (10309, PG_READ_ALL_STATS, PG_MONITOR), (10310, 3377, PG_MONITOR)];
 
 /// A row of pg_authid.
 #[derive(Clone, Debug)]
@@ -209,9 +206,7 @@ impl RolesInDatabase<'_> {
     }
     /// Whether SET ROLE may go from one role to another.
     pub fn may_set(&self, member: Oid, role: Oid) -> bool {
-        member == role
-            || self.roles.is_superuser(member)
-            || self.reached(MembershipPath::Set, member).contains(&role)
+        member == role || self.roles.is_superuser(member) || self.reached(MembershipPath::Set, member).contains(&role)
     }
     pub fn is_member(&self, member: Oid, role: Oid) -> bool {
         self.roles.is_superuser(member) || self.is_member_by_row(member, role)
@@ -222,7 +217,8 @@ impl RolesInDatabase<'_> {
     }
     /// Whether a role may grant another one and alter it.
     pub fn is_admin(&self, member: Oid, role: Oid) -> bool {
-        self.roles.is_superuser(member) || (member != role && self.administrator(MembershipPath::Any, member, role).is_some())
+        self.roles.is_superuser(member)
+            || (member != role && self.administrator(MembershipPath::Any, member, role).is_some())
     }
     /// The nearest role with the ADMIN option on `role` among those that `member` reaches.
     pub fn administrator(&self, path: MembershipPath, member: Oid, role: Oid) -> Option<Oid> {
@@ -323,7 +319,8 @@ mod tests {
             member(3, 2, [false, true, false]),
             member(4, 3, [false, true, true]),
         ];
-        let roles = Roles::new((1..=4).map(|oid| role(oid, oid == 9)).chain([role(9, true)]).collect(), rows, vec![(5, 4)]);
+        let roles =
+            Roles::new((1..=4).map(|oid| role(oid, oid == 9)).chain([role(9, true)]).collect(), rows, vec![(5, 4)]);
         let seen = roles.seen_from(5);
         assert!(seen.has_privileges_of(4, 2) && !seen.has_privileges_of(4, 1));
         assert!(seen.may_set(4, 3) && !seen.may_set(4, 2) && seen.may_set(2, 1));

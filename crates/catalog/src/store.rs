@@ -7,8 +7,12 @@
 
 use super::builtin::{BUILTINS, SystemIndex, SystemTable};
 use super::catalog_row::CatalogRow;
+use super::default_grants::new_object;
 use super::definition_rows::defined_objects;
+use super::ids::*;
 use super::key_range::{KeyRange, prefix_range};
+use super::privileges::items_of_new_owner;
+use super::shared_dependencies::{needed_roles, owned_table};
 use super::temporary::{TemporaryCatalog, is_temporary_row};
 use kilndb_base::hash::HashMap;
 use kilndb_base::park::Park;
@@ -17,9 +21,11 @@ use kilndb_base::{Error, Oid, Result, RowId};
 use kilndb_storage::{
     Fetched, IndexInsert, Relation, RowBatch, Snapshot, Transaction, Uniqueness, WaitPolicy, WriteOptions, WriteOutcome,
 };
-use kilndb_types::Datum;
+use kilndb_types::acl::AclItem;
 use kilndb_types::key::encode_key;
 use kilndb_types::row::{RowDescriptor, encode_row};
+use kilndb_types::{Datum, oids};
+use std::borrow::Cow;
 
 /// Everything fixed about a system table: shape and storage format.
 pub struct SystemTableLayout {
@@ -127,6 +133,8 @@ pub fn index_key(shape: &SystemTableLayout, index: &SystemIndex, values: &[Datum
 /// Writes rows of system tables within a transaction: those of temporary objects into the session's own catalog.
 pub struct CatalogWriter<'a> {
     pub store: &'a CatalogStore,
+    /// The database whose rows are written.
+    pub database: Oid,
     pub txn: &'a mut Transaction,
     pub park: &'a dyn Park,
     /// The session's temporary objects; None where there can be none.
@@ -136,6 +144,8 @@ pub struct CatalogWriter<'a> {
     /// What was.
     pub changes: super::changes::Changes,
     pub definitions: WrittenDefinitions,
+    /// What is inserted is new: it begins with its owner's default privileges.
+    pub grants_defaults: bool,
 }
 
 /// What a writer of system tables has done to the definitions of objects (class, OID).
@@ -173,6 +183,7 @@ impl CatalogWriter<'_> {
             if TemporaryCatalog::owns(table, &row) {
                 self.temporary()?.insert(table, row)?;
             } else {
+                self.settle_roles(table, None, Some(&row))?;
                 self.changes.note(table, &row, true);
                 shared.push(row);
             }
@@ -217,8 +228,22 @@ impl CatalogWriter<'_> {
         self.definitions.defined.extend(defined);
     }
 
+    /// The row as it is to be inserted: with the grants that its object begins with.
+    fn with_default_grants<'r>(&mut self, table: Oid, row: &'r [Datum]) -> Result<Cow<'r, [Datum]>> {
+        let new = if self.grants_defaults { new_object(table, row) } else { None };
+        let Some(new) = new else { return Ok(Cow::Borrowed(row)) };
+        let snapshot = self.txn.catalog_snapshot();
+        let grants = new
+            .grants(&mut |key| self.store.lookup(PG_DEFAULT_ACL, PG_DEFAULT_ACL_ROLE_NSP_OBJ_INDEX, &key, &snapshot))?;
+        let Some(grants) = grants else { return Ok(Cow::Borrowed(row)) };
+        let mut row = row.to_vec();
+        row[new.grants] = array(oids::ACLITEM, grants.into_iter().map(Datum::AclItem).collect());
+        Ok(Cow::Owned(row))
+    }
+
     pub fn insert_row(&mut self, table: Oid, row: &[Datum]) -> Result<RowId> {
         self.note_inserted(table, row);
+        let row = &*self.with_default_grants(table, row)?;
         if TemporaryCatalog::owns(table, row) {
             return self.temporary()?.insert(table, row.to_vec());
         }
@@ -233,6 +258,7 @@ impl CatalogWriter<'_> {
             let key = index_key(shape, index, row)?;
             self.insert_key(heap, index, &key, rid)?;
         }
+        self.settle_roles(table, None, Some(row))?;
         Ok(rid)
     }
 
@@ -249,6 +275,7 @@ impl CatalogWriter<'_> {
     }
 
     pub fn update(&mut self, old: &CatalogRow, new: &[Datum]) -> Result<()> {
+        let new = &*with_grants_of_new_owner(old, new);
         written(self.update_or_leave(old, new, WaitPolicy::Wait)?)
     }
 
@@ -289,6 +316,7 @@ impl CatalogWriter<'_> {
             for (index, _, new_key) in &changed {
                 self.insert_key(heap, index, new_key, old.rid)?;
             }
+            self.settle_roles(old.table().oid, Some(old.values()), Some(new))?;
         }
         Ok(outcome)
     }
@@ -312,8 +340,65 @@ impl CatalogWriter<'_> {
         let options = WriteOptions { wait: WaitPolicy::Wait, latest: true, key_update: true };
         let snapshot = self.txn.take_snapshot();
         let outcome = heap.delete(self.txn, row.rid, &retired, &options.with(&snapshot, self.park))?;
-        written(outcome)
+        written(outcome)?;
+        self.settle_roles(row.table().oid, Some(row.values()), None)
     }
+
+    /// Brings pg_shdepend up to date with a row that was written.
+    fn settle_roles(&mut self, table: Oid, old: Option<&[Datum]>, new: Option<&[Datum]>) -> Result<()> {
+        let Some(owned) = owned_table(table) else { return Ok(()) };
+        let needed = |row: Option<&[Datum]>| row.and_then(|row| needed_roles(table, row)).unwrap_or_default();
+        let (before, after) = (needed(old), needed(new));
+        if before.roles == after.roles {
+            return Ok(());
+        }
+        let database = Datum::Oid(if owned.is_shared { 0 } else { self.database });
+        let gone = |row: &CatalogRow| {
+            let role = (row.oid("refobjid"), row.char("deptype"));
+            before.roles.contains(&role) && !after.roles.contains(&role)
+        };
+        if !before.roles.is_empty() {
+            let key = [database.clone(), Datum::Oid(before.class), Datum::Oid(before.object), Datum::Int4(before.part)];
+            let snapshot = self.txn.catalog_snapshot();
+            for row in self.store.lookup(PG_SHDEPEND, PG_SHDEPEND_DEPENDER_INDEX, &key, &snapshot)? {
+                if gone(&row) {
+                    self.delete(&row)?;
+                }
+            }
+        }
+        for (role, kind) in after.roles.iter().filter(|role| !before.roles.contains(role)) {
+            let row = [
+                ("dbid", database.clone()),
+                ("classid", Datum::Oid(after.class)),
+                ("objid", Datum::Oid(after.object)),
+                ("objsubid", Datum::Int4(after.part)),
+                ("refclassid", Datum::Oid(PG_AUTHID)),
+                ("refobjid", Datum::Oid(*role)),
+                ("deptype", Datum::Char(*kind)),
+            ];
+            self.insert(PG_SHDEPEND, &row)?;
+        }
+        Ok(())
+    }
+}
+
+/// The row as it is to be stored: what its object's former owner has granted, and was granted, is the new owner's.
+fn with_grants_of_new_owner<'r>(old: &CatalogRow, new: &'r [Datum]) -> Cow<'r, [Datum]> {
+    let columns = owned_table(old.table().oid).and_then(|owned| {
+        let (owner, grants) = (owned.owner?, owned.grants?);
+        Some((old.table().column(owner)?, old.table().column(grants)?))
+    });
+    let Some((owner, grants)) = columns else { return Cow::Borrowed(new) };
+    let (Some(Datum::Oid(before)), Some(Datum::Oid(after))) = (old.values().get(owner), new.get(owner)) else {
+        return Cow::Borrowed(new);
+    };
+    let Some(Datum::Array(list)) = new.get(grants).filter(|_| before != after) else { return Cow::Borrowed(new) };
+    let item = |element: &Datum| if let Datum::AclItem(item) = element { Some(*item) } else { None };
+    let items: Vec<AclItem> = list.elements.iter().filter_map(item).collect();
+    let mut row = new.to_vec();
+    let items = items_of_new_owner(&items, *before, *after);
+    row[grants] = array(oids::ACLITEM, items.into_iter().map(Datum::AclItem).collect());
+    Cow::Owned(row)
 }
 
 fn position(shape: &SystemTableLayout, column: &str) -> Result<usize> {

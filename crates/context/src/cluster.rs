@@ -11,10 +11,12 @@ use kilndb_base::park::ThreadPark;
 use kilndb_base::sync::{Arc, Mutex, MutexGuard, RwLock};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::bootstrap;
+use kilndb_catalog::builtin::BOOTSTRAP_SUPERUSER;
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::catalog_row::CatalogRow;
-use kilndb_catalog::roles::{RoleDirectory, Roles};
 use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::{Privileges, SecuredKind};
+use kilndb_catalog::roles::{RoleDirectory, Roles};
 use kilndb_catalog::store::CatalogStore;
 use kilndb_catalog::temporary::TEMPORARY_OIDS;
 use kilndb_exec::helpers::HelperPool;
@@ -338,6 +340,19 @@ impl Cluster {
         let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
         let snapshot = txn.take_snapshot();
         Ok(self.template.lookup(PG_DATABASE, PG_DATABASE_DATNAME_INDEX, &[Datum::text(name)], &snapshot)?.pop())
+    }
+
+    /// Who may set a parameter that only superusers may set else; None: nobody has granted it.
+    pub fn parameter_privileges(&self, name: &str) -> Result<Option<Privileges>> {
+        let mut txn = self.engine.begin(Isolation::ReadCommitted, 0);
+        let snapshot = txn.take_snapshot();
+        let key = [Datum::text(name.to_ascii_lowercase())];
+        let row = self.template.lookup(PG_PARAMETER_ACL, PG_PARAMETER_ACL_PARNAME_INDEX, &key, &snapshot)?.pop();
+        Ok(row.map(|row| Privileges {
+            kind: SecuredKind::Parameter,
+            owner: BOOTSTRAP_SUPERUSER,
+            list: row.grants("paracl"),
+        }))
     }
 
     pub fn role_row(&self, name: &str) -> Result<Option<CatalogRow>> {

@@ -7,7 +7,6 @@ use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
 use kilndb_catalog::bootstrap;
 use kilndb_catalog::ids::*;
-use kilndb_catalog::store::CatalogWriter;
 use kilndb_syntax::{Node, nodes};
 use kilndb_types::Datum;
 
@@ -58,16 +57,7 @@ impl Definitions<'_> {
         let txn = context.transaction.txn.as_mut();
         let txn = txn.ok_or_else(|| Error::internal("no transaction to make a database in"))?;
         bootstrap::copy_database(&engine, txn, &source, oid, runtime)?;
-        let mut writer = CatalogWriter {
-            store: &context.database.store,
-            txn,
-            park: runtime,
-            temporary: None,
-            wrote_shared: false,
-            changes: Default::default(),
-            definitions: Default::default(),
-        };
-        bootstrap::insert_database(&mut writer, oid, &name, owner, true, false)?;
+        self.write_catalog(runtime, |w| bootstrap::insert_database(w, oid, &name, owner, true, false))?;
         self.finish_implicit(runtime)
     }
 
@@ -143,6 +133,7 @@ impl Definitions<'_> {
         }
         bootstrap::remove_from_boot_map(&engine, txn, oid, runtime)?;
         self.drop_stored("setdatabase", oid, runtime)?;
+        self.delete_rows(PG_SHDEPEND, PG_SHDEPEND_DEPENDER_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.delete_rows(PG_DATABASE, PG_DATABASE_OID_INDEX, &[Datum::Oid(oid)], runtime)?;
         self.finish_implicit(runtime)?;
         self.host.forget_database(oid);

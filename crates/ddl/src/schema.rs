@@ -110,9 +110,8 @@ impl Definitions<'_> {
     }
 
     pub(crate) fn role_oid(&mut self, name: &str) -> Result<Oid> {
-        let row = self.context().cluster.role_row(name)?;
-        row.map(|r| r.oid("oid"))
-            .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
+        let oid = self.roles()?.named(name).map(|role| role.oid);
+        oid.ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
     }
 
     pub(super) fn drop_schemas(&mut self, s: &nodes::DropStmt, cascade: bool, runtime: &dyn Runtime) -> Result<String> {
@@ -178,6 +177,7 @@ impl Definitions<'_> {
             }
             O::OBJECT_TYPE | O::OBJECT_DOMAIN => self.rename_type(s, &new_name, runtime),
             O::OBJECT_DOMCONSTRAINT => self.rename_domain_constraint(s, &new_name, runtime),
+            O::OBJECT_ROLE => self.rename_role(s.subname().unwrap_or(""), &new_name, runtime),
             O::OBJECT_STATISTIC_EXT => self.rename_statistics(s, &new_name, runtime),
             O::OBJECT_TRIGGER => self.rename_trigger(s, &new_name, runtime),
             O::OBJECT_FUNCTION | O::OBJECT_PROCEDURE | O::OBJECT_ROUTINE => self.rename_routine(s, &new_name, runtime),

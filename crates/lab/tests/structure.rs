@@ -18,7 +18,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bind", &["base", "types", "syntax", "catalog"]),
     ("plan", &["base", "fulltext", "types", "storage", "catalog", "bind"]),
     ("exec", &["base", "fulltext", "types", "storage", "spill", "catalog", "bind", "plan"]),
-    ("context", &["base", "auth", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"]),
+    (
+        "context",
+        &["base", "auth", "fulltext", "types", "syntax", "storage", "spill", "catalog", "bind", "plan", "exec"],
+    ),
     ("ddl", &["base", "auth", "fulltext", "types", "syntax", "storage", "catalog", "bind", "plan", "exec", "context"]),
     (
         "sql",

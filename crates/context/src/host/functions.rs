@@ -187,17 +187,6 @@ session_functions! {
         let activity = call.host.runtime.control().activity.lock().unwrap_or_else(|e| e.into_inner());
         Ok(Datum::text(&activity.query))
     };
-    fn has_table_privilege(call) = privilege(call.host, Privilege::Relation, call.args);
-    fn has_sequence_privilege(call) = privilege(call.host, Privilege::Relation, call.args);
-    fn has_any_column_privilege(call) = privilege(call.host, Privilege::Relation, call.args);
-    fn has_column_privilege(call) = privilege(call.host, Privilege::Column, call.args);
-    fn has_tablespace_privilege(call) = privilege(call.host, Privilege::OfSuperuser, call.args);
-    fn has_schema_privilege(call) = privilege(call.host, Privilege::OfAll, call.args);
-    fn has_database_privilege(call) = privilege(call.host, Privilege::OfAll, call.args);
-    fn has_function_privilege(call) = privilege(call.host, Privilege::OfAll, call.args);
-    fn has_type_privilege(call) = privilege(call.host, Privilege::OfAll, call.args);
-    fn has_language_privilege(call) = privilege(call.host, Privilege::OfAll, call.args);
-    fn pg_has_role(call) = privilege(call.host, Privilege::Role, call.args);
 }
 
 fn searched_schemas(host: &StatementHost<'_>, implicit: bool) -> Result<Datum> {
@@ -405,65 +394,6 @@ fn sequence_parameters(host: &StatementHost<'_>, oid: Oid) -> Result<Datum> {
         number("seqcache"),
         (oids::OID, Datum::Oid(row.oid("seqtypid"))),
     ]))
-}
-
-/// What a privilege is for.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Privilege {
-    Relation,
-    /// A relation and one of its columns.
-    Column,
-    Role,
-    /// What everybody may use.
-    OfAll,
-    OfSuperuser,
-}
-
-/// Owners and superusers may do everything, everybody else nothing: there is no GRANT yet.
-fn privilege(host: &StatementHost<'_>, of: Privilege, args: &[Datum]) -> Result<Datum> {
-    if args.iter().any(Datum::is_null) {
-        return Ok(Datum::Null);
-    }
-    let arity = if of == Privilege::Column { 3 } else { 2 };
-    let (mut role, mut superuser) = (host.facts.current_role, host.facts.is_superuser);
-    if args.len() > arity {
-        let row = match args.first() {
-            Some(Datum::Text(user)) => host
-                .cluster
-                .role_row(user)?
-                .ok_or_else(|| Error::new(sqlstate::UNDEFINED_OBJECT, format!("role \"{user}\" does not exist")))?,
-            other => {
-                let key = [Datum::Oid(oid_of(other))];
-                let mut rows = host.reader.lookup(PG_AUTHID, PG_AUTHID_OID_INDEX, &key)?;
-                match rows.pop() {
-                    Some(row) => row,
-                    None => return Ok(Datum::Bool(false)),
-                }
-            }
-        };
-        (role, superuser) = (row.oid("oid"), row.bool("rolsuper"));
-    }
-    let object = args.get(args.len().saturating_sub(arity));
-    match of {
-        Privilege::Role => {
-            let target = match object {
-                Some(Datum::Text(name)) => host.cluster.role_row(name)?.map_or(0, |r| r.oid("oid")),
-                other => oid_of(other),
-            };
-            return Ok(Datum::Bool(superuser || target == role));
-        }
-        Privilege::OfAll => return Ok(Datum::Bool(true)),
-        Privilege::OfSuperuser => return Ok(Datum::Bool(superuser)),
-        Privilege::Relation | Privilege::Column => {}
-    }
-    let oid = match object {
-        Some(Datum::Text(text)) => relation_by_text(host, text)?,
-        other => oid_of(other),
-    };
-    let Some(table) = host.reader.table_by_oid(oid)? else { return Ok(Datum::Null) };
-    // System tables and views may be read by all.
-    let reads = args.last().is_some_and(|p| text_of(Some(p)).eq_ignore_ascii_case("select"));
-    Ok(Datum::Bool(superuser || table.owner == role || (table.is_catalog && reads && table.name != "pg_authid")))
 }
 
 fn to_reg(host: &StatementHost<'_>, kind: Oid, text: &str) -> Result<Datum> {

@@ -15,6 +15,7 @@ mod index_class;
 mod inverted;
 mod notifications;
 mod partition_text;
+mod privileges;
 pub mod routine_definition;
 mod sequence;
 mod sequence_functions;

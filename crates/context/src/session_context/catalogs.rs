@@ -72,12 +72,14 @@ impl SessionContext {
             self.transaction.txn.as_mut().ok_or_else(|| Error::internal("no transaction for a catalog change"))?;
         let mut writer = CatalogWriter {
             store: &self.database.store,
+            database: self.database.oid,
             txn,
             park: runtime,
             temporary: Some(&self.shared.temporary),
             wrote_shared: false,
             changes: Default::default(),
             definitions: WrittenDefinitions::default(),
+            grants_defaults: true,
         };
         let done = change(&mut writer);
         let CatalogWriter { wrote_shared, changes, definitions, .. } = writer;

@@ -2,7 +2,9 @@
 
 use super::SessionContext;
 use crate::settings::{SessionSettings, SettingScope};
+use kilndb_base::sync::Arc;
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate};
+use kilndb_catalog::roles::Roles;
 use std::rc::Rc;
 
 /// Who is at work.
@@ -29,6 +31,10 @@ impl Identity {
     }
 }
 
+fn missing_role(name: &str) -> Error {
+    Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist"))
+}
+
 /// Who the settings say is at work: the session's user, and the role unless it is none.
 #[derive(PartialEq, Eq)]
 struct Named {
@@ -52,14 +58,41 @@ impl SessionContext {
     }
 
     fn oid_of_role(&self, name: &str) -> Result<Oid> {
-        let row = self.cluster.role_row(name)?;
-        let missing = || Error::new(sqlstate::INVALID_PARAMETER_VALUE, format!("role \"{name}\" does not exist"));
-        row.map(|r| r.oid("oid")).ok_or_else(missing)
+        let snapshot = || Err(Error::internal("roles are asked about before the transaction's own are known"));
+        let roles = self.shared.roles.get(&self.cluster, snapshot).or_else(|_| self.cluster.roles())?.1;
+        roles.named(name).map(|role| role.oid).ok_or_else(|| missing_role(name))
+    }
+
+    /// 42501 unless the session's user may go to work as that role.
+    fn refuse_role(&mut self, name: &str) -> Result<()> {
+        let roles = self.known_roles()?;
+        let user = roles.named(&self.identity.session_user).map_or(self.identity.login_role, |role| role.oid);
+        let role = roles.named(name).ok_or_else(|| missing_role(name))?;
+        if roles.seen_from(self.database.oid).may_set(user, role.oid) {
+            return Ok(());
+        }
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, format!("permission denied to set role \"{name}\"")))
+    }
+
+    /// 42501 unless who has logged in may have the session pass as that role's.
+    fn refuse_user(&mut self, name: &str) -> Result<()> {
+        let roles = self.known_roles()?;
+        let role = roles.named(name).ok_or_else(|| missing_role(name))?;
+        if role.oid == self.identity.login_role || roles.is_superuser(self.identity.login_role) {
+            return Ok(());
+        }
+        let message = format!("permission denied to set session authorization \"{name}\"");
+        Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message))
+    }
+
+    /// The roles, without a transaction too.
+    fn known_roles(&mut self) -> Result<Arc<Roles>> {
+        if self.transaction.txn.is_some() { self.roles() } else { Ok(self.cluster.roles()?.1) }
     }
 
     pub(crate) fn set_role(&mut self, name: &str, scope: SettingScope) -> Result<()> {
         if name != "none" {
-            self.oid_of_role(name)?;
+            self.refuse_role(name)?;
         }
         self.note_superuser();
         self.settings.set("role", name, scope)?;
@@ -77,7 +110,7 @@ impl SessionContext {
     /// None: the one who has logged in.
     pub fn set_session_authorization(&mut self, name: Option<&str>, scope: SettingScope) -> Result<()> {
         if let Some(name) = name {
-            self.oid_of_role(name)?;
+            self.refuse_user(name)?;
         }
         self.note_superuser();
         let (mine, known) = (self.identity.login_name.to_string(), self.identity.session_user.to_string());

@@ -30,11 +30,7 @@ pub struct SessionRoles {
 impl SessionRoles {
     /// The roles, with the version that they are of; 0: the transaction's own. `snapshot` is asked for only if the
     /// transaction has changed them.
-    pub fn get(
-        &self,
-        cluster: &Cluster,
-        snapshot: impl FnOnce() -> Result<Snapshot>,
-    ) -> Result<(u64, Arc<Roles>)> {
+    pub fn get(&self, cluster: &Cluster, snapshot: impl FnOnce() -> Result<Snapshot>) -> Result<(u64, Arc<Roles>)> {
         if self.is_changed.get() {
             if let Some(own) = &*self.own.borrow() {
                 return Ok((0, own.clone()));
@@ -126,7 +122,9 @@ fn may_access(role: Oid, access: &RelationAccess, roles: RolesInDatabase<'_>) ->
         (privilege::INSERT, &access.inserted),
         (privilege::UPDATE, &access.updated),
     ];
-    by_columns.iter().all(|(wanted, columns)| missing & wanted == 0 || has_on_columns(role, table, columns, *wanted, roles))
+    by_columns
+        .iter()
+        .all(|(wanted, columns)| missing & wanted == 0 || has_on_columns(role, table, columns, *wanted, roles))
 }
 
 impl SessionContext {

@@ -3,6 +3,7 @@
 use super::SessionContext;
 use crate::settings::{SetBy, SettingScope, check_privilege, check_value, definition};
 use kilndb_base::{Error, Oid, Result, Severity, sqlstate, work};
+use kilndb_catalog::privileges::privilege;
 use kilndb_catalog::temporary::is_temporary;
 use kilndb_syntax::{ConstValue, Node, nodes};
 
@@ -39,9 +40,18 @@ impl SessionContext {
     /// 42501 unless the role in force may set it.
     pub fn refuse_setting(&self, name: &str) -> Result<()> {
         match check_privilege(name, false) {
-            Err(e) if !self.is_superuser() => Err(e),
+            Err(e) if !self.is_superuser() && !self.is_granted_parameter(name, privilege::SET) => Err(e),
             _ => Ok(()),
         }
+    }
+
+    /// Whether somebody has granted the role in force a privilege on a parameter.
+    pub fn is_granted_parameter(&self, name: &str, wanted: u64) -> bool {
+        self.cluster.parameter_privileges(name).ok().flatten().is_some_and(|privileges| {
+            self.cluster.roles().is_ok_and(|(_, roles)| {
+                privileges.has_all(self.identity.current_role, wanted, roles.seen_from(self.database.oid))
+            })
+        })
     }
 
     pub fn reset_value(&mut self, name: &str, scope: SettingScope) -> Result<()> {

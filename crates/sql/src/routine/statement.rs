@@ -317,6 +317,8 @@ impl Spi<'_> {
         limit: u64,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
+        // One that was set aside has been run by whoever was at work then.
+        self.session.context.check_access(plan)?;
         let snapshot = self.statement_snapshot()?;
         let limit = (limit != 0).then_some(limit);
         let run = PlanRun { max_rows: limit, ..PlanRun::whole(plan, params, snapshot) };

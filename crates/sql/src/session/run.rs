@@ -130,6 +130,9 @@ impl Session {
         runtime: &dyn Runtime,
         make_sink: SinkMaker<'_>,
     ) -> Result<RunProgress> {
+        if execution.is_none() {
+            self.context.check_access(request.plan)?;
+        }
         let environment = self.context.environment_at(&request.snapshot, runtime)?;
         let transaction = &mut self.context.transaction;
         let txn = transaction.txn.take().ok_or_else(|| Error::internal("no transaction to run a statement in"))?;

@@ -86,6 +86,7 @@ pub(super) fn add_missing_views(session: &mut Session, runtime: &dyn Runtime) ->
 fn run_view_script(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
     session.begin_block(runtime)?;
     add_missing_views(session, runtime)?;
+    super::upgrade::add_missing_grants(session, runtime)?;
     // The text search objects that the system comes with can be dropped, so others are held by them like users'.
     let problems = session.definitions("CREATE VIEW").settle_all_definitions(runtime)?;
     if let Some(problem) = problems.into_iter().next() {

@@ -10,6 +10,8 @@ use kilndb_base::{Oid, Result, Severity};
 use kilndb_catalog::bootstrap::{add_own_procedures, note_catalog_version, own_procedures};
 use kilndb_catalog::cache::Database;
 use kilndb_catalog::ids::{PG_PROC, PG_PROC_OID_INDEX};
+use kilndb_catalog::initial_grants;
+use kilndb_catalog::store::CatalogWriter;
 use kilndb_types::Datum;
 
 /// Writes what pg_depend lacks for definitions of an earlier build. A definition that cannot be bound any more stays as
@@ -31,6 +33,7 @@ fn upgrade_definitions(session: &mut Session, database: Oid, runtime: &dyn Runti
     session.begin_block(runtime)?;
     add_missing_procedures(session, runtime)?;
     add_missing_views(session, runtime)?;
+    add_missing_grants(session, runtime)?;
     let problems = session.definitions("").settle_all_definitions(runtime)?;
     let engine = session.context.cluster.engine.clone();
     if let Some(txn) = &mut session.context.transaction.txn {
@@ -52,6 +55,14 @@ fn add_missing_procedures(session: &mut Session, runtime: &dyn Runtime) -> Resul
     let eval = environment.host();
     let eval = eval.eval();
     session.context.write_catalog(runtime, |writer| add_own_procedures(writer, &known, &eval))?.0
+}
+
+/// Predefined roles, grants on the system's objects and rows of pg_shdepend that an earlier build did not write.
+pub(super) fn add_missing_grants(session: &mut Session, runtime: &dyn Runtime) -> Result<()> {
+    session.context.write_catalog(runtime, initial_grants::add_missing_roles)?.0?;
+    session.context.write_catalog(runtime, initial_grants::add_missing_grants)?.0?;
+    let settle = |writer: &mut CatalogWriter<'_>| initial_grants::add_missing_role_dependencies(writer, true);
+    session.context.write_catalog(runtime, settle)?.0
 }
 
 /// Definitions of a database whose stored dependencies are not those that binding them finds.

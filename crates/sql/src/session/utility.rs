@@ -12,6 +12,7 @@ use crate::context::settings::given_value;
 use crate::settings::{SettingScope, definition, unrecognized};
 use kilndb_base::{Error, Oid, Result, sqlstate};
 use kilndb_bind::engine_query::{ValueQuery, ValueSource};
+use kilndb_catalog::privileges::privilege;
 use kilndb_context::settings::PlanCacheMode;
 use kilndb_storage::{LockMode, WaitPolicy};
 use kilndb_syntax::raw::{DiscardMode, TransactionStmtKind as T, VariableSetKind as V};
@@ -291,13 +292,17 @@ impl Session {
     }
 
     pub(super) fn alter_system(&mut self, s: &nodes::AlterSystemStmt) -> Result<String> {
-        if !self.context.is_superuser() {
-            return Err(Error::new(
-                sqlstate::INSUFFICIENT_PRIVILEGE,
-                "permission denied to perform ALTER SYSTEM RESET ALL",
-            ));
-        }
         let Some(set) = s.setstmt() else { return Err(Error::internal("ALTER SYSTEM without a setting")) };
+        if !self.context.is_superuser() {
+            let name = set.name().unwrap_or("");
+            if set.kind == V::VAR_RESET_ALL || !self.context.is_granted_parameter(name, privilege::ALTER_SYSTEM) {
+                let message = match set.kind {
+                    V::VAR_RESET_ALL => "permission denied to perform ALTER SYSTEM RESET ALL".to_string(),
+                    _ => format!("permission denied to set parameter \"{name}\""),
+                };
+                return Err(Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message));
+            }
+        }
         let (dir, fsync) = (self.context.cluster.data_dir.clone(), self.context.cluster.settings().flag("fsync"));
         if set.kind == V::VAR_RESET_ALL {
             crate::settings::write_auto_conf(&dir, None, None, fsync)?;

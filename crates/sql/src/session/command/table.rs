@@ -450,11 +450,11 @@ commands! {
     // Roles and privileges.
     CreateRoleStmt(s) => DEFINITION {
         tag: ["CREATE ROLE"],
-        handler: [define(d, call) d.create_role(s, call.runtime)],
+        handler: [define(d, call) d.create_role(s, call.source, call.runtime)],
     }
     AlterRoleStmt(s) => DEFINITION {
         tag: ["ALTER ROLE"],
-        handler: [define(d, call) d.alter_role(s, call.runtime)],
+        handler: [define(d, call) d.alter_role(s, call.source, call.runtime)],
     }
     AlterRoleSetStmt(s) => DEFINITION {
         tag: ["ALTER ROLE"],
@@ -466,21 +466,21 @@ commands! {
     }
     GrantStmt(s) => DEFINITION {
         tag: [if s.is_grant { "GRANT" } else { "REVOKE" }],
-        handler: [unsupported("GRANT and REVOKE")],
+        handler: [define(d, call) d.grant(s, call.runtime)],
     }
     GrantRoleStmt(s) => DEFINITION {
         tag: [if s.is_grant { "GRANT ROLE" } else { "REVOKE ROLE" }],
-        handler: [unsupported("GRANT and REVOKE of roles")],
+        handler: [define(d, call) d.grant_role(s, call.source, call.runtime)],
     }
-    AlterDefaultPrivilegesStmt(_) => DEFINITION {
+    AlterDefaultPrivilegesStmt(s) => DEFINITION {
         tag: ["ALTER DEFAULT PRIVILEGES"],
-        handler: [unsupported("ALTER DEFAULT PRIVILEGES")],
+        handler: [define(d, call) d.alter_default_privileges(s, call.runtime)],
     }
     ReassignOwnedStmt(s) => DEFINITION {
         tag: ["REASSIGN OWNED"],
         handler: [define(d, call) d.reassign_owned(s, call.runtime)],
     }
-    DropOwnedStmt(_) => DEFINITION { tag: ["DROP OWNED"], handler: [unsupported("DROP OWNED")] }
+    DropOwnedStmt(s) => DEFINITION { tag: ["DROP OWNED"], handler: [define(d, call) d.drop_owned(s, call.runtime)] }
 
     // Routines, types, operators.
     CreateFunctionStmt(s) => DEFINITION {

@@ -6,7 +6,7 @@
 //!    written; it was checked when it was stored, and is checked again by whoever starts with it.
 //! 2. A row without items is deleted.
 
-use super::Definitions;
+use crate::Definitions;
 use crate::client::Runtime;
 use crate::context::settings::given_value;
 use crate::settings::{check_setting, definition, unrecognized};
@@ -20,7 +20,7 @@ use kilndb_types::{Datum, oids};
 
 impl Definitions<'_> {
     /// The role that a statement means; 42704 if there is none.
-    pub(super) fn role_of(&mut self, role: &nodes::RoleSpec) -> Result<CatalogRow> {
+    pub(crate) fn role_of(&mut self, role: &nodes::RoleSpec) -> Result<CatalogRow> {
         let name = match role.roletype {
             R::ROLESPEC_CURRENT_ROLE | R::ROLESPEC_CURRENT_USER => self.context().identity.role_name.to_string(),
             R::ROLESPEC_SESSION_USER => self.context().identity.session_user.to_string(),
@@ -46,7 +46,7 @@ impl Definitions<'_> {
     }
 
     /// ALTER DATABASE … OWNER TO.
-    pub(super) fn give_database(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
+    pub(crate) fn give_database(&mut self, name: &str, owner: Oid, runtime: &dyn Runtime) -> Result<String> {
         let database = self.database_of(name)?;
         self.refuse_unless_owner(&database)?;
         let mut new = database.clone();
@@ -80,7 +80,7 @@ impl Definitions<'_> {
 
     /// A superuser is altered by superusers, another role by who may make roles (or by itself, where that is all
     /// right).
-    pub(super) fn refuse_foreign_role(&self, role: &CatalogRow, is_own: bool) -> Result<()> {
+    pub(crate) fn refuse_foreign_role(&self, role: &CatalogRow, is_own: bool) -> Result<()> {
         if self.context().is_superuser() {
             return Ok(());
         }
@@ -188,7 +188,7 @@ impl Definitions<'_> {
     }
 
     /// The settings of a role or a database that goes.
-    pub(super) fn drop_stored(&mut self, column: &str, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
+    pub(crate) fn drop_stored(&mut self, column: &str, oid: Oid, runtime: &dyn Runtime) -> Result<()> {
         for row in self.context_mut().catalog_scan(PG_DB_ROLE_SETTING)?.iter().filter(|row| row.oid(column) == oid) {
             self.write_catalog(runtime, |w| w.delete(row))?;
         }
@@ -203,10 +203,10 @@ impl Definitions<'_> {
             let (name, arg) = (d.defname().unwrap_or(""), d.arg());
             let (column, value) = match name {
                 "is_template" => {
-                    ("datistemplate", Datum::Bool(matches!(arg, Node::None) || super::vacuum::flag(name, arg)?))
+                    ("datistemplate", Datum::Bool(matches!(arg, Node::None) || crate::vacuum::flag(name, arg)?))
                 }
                 "allow_connections" => {
-                    ("datallowconn", Datum::Bool(matches!(arg, Node::None) || super::vacuum::flag(name, arg)?))
+                    ("datallowconn", Datum::Bool(matches!(arg, Node::None) || crate::vacuum::flag(name, arg)?))
                 }
                 "connection_limit" => ("datconnlimit", connection_limit(arg)?),
                 "tablespace" => return Err(Error::unsupported("tablespaces are not supported")),
@@ -251,7 +251,7 @@ fn connection_limit(arg: Node<'_>) -> Result<Datum> {
 }
 
 /// Roles of the system are not altered.
-pub(super) fn refuse_reserved(role: &nodes::RoleSpec) -> Result<()> {
+pub(crate) fn refuse_reserved(role: &nodes::RoleSpec) -> Result<()> {
     let name = role.rolename().unwrap_or("");
     if role.roletype == R::ROLESPEC_CSTRING && name.starts_with("pg_") {
         return Err(Error::new(sqlstate::RESERVED_NAME, format!("role name \"{name}\" is reserved"))

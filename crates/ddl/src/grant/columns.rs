@@ -1,0 +1,158 @@
+//! GRANT and REVOKE on tables, views and sequences, and on their columns.
+
+use super::super::Definitions;
+use super::{Grant, grants_value, invalid_privilege};
+use crate::client::Runtime;
+use crate::context::privileges::{permission_denied, relation_word};
+use kilndb_base::{Error, Result, Severity, sqlstate};
+use kilndb_catalog::ids::*;
+use kilndb_catalog::privileges::{Privileges, SecuredKind, privilege};
+use kilndb_catalog::{Table, TableKind};
+use kilndb_syntax::raw::ObjectType as O;
+use kilndb_types::Datum;
+use kilndb_types::acl::AclItem;
+use std::collections::BTreeMap;
+
+impl Definitions<'_> {
+    pub(super) fn grant_on_relation(
+        &mut self,
+        table: &Table,
+        grant: &Grant<'_>,
+        kind: O::Type,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        Self::refuse_kind(table, kind)?;
+        let privileges = table.privileges();
+        let mut wanted = if grant.all { privileges.kind.all() } else { grant.privileges };
+        if kind == O::OBJECT_TABLE {
+            wanted = self.valid_for_relation(table, wanted)?;
+        }
+        let columns = self.column_privileges(table, grant, wanted)?;
+        let before = privileges.items();
+        if wanted != 0 {
+            let shown = format!("\"{}\"", table.name);
+            let denied = || permission_denied(relation_word(table), &table.name);
+            let (allowed, grantor) = self.grantable(&privileges, wanted, grant, (&shown, &denied))?;
+            if let Some(items) = self.changed_grants(&privileges, allowed, grantor, grant)? {
+                self.update_row(PG_CLASS, PG_CLASS_OID_INDEX, table.oid, runtime, |row| {
+                    row.set("relacl", grants_value(&items));
+                })?;
+            }
+        }
+        for (attnum, wanted) in columns {
+            self.grant_on_column(table, attnum, wanted, (grant, &before), runtime)?;
+        }
+        Ok(())
+    }
+
+    /// A sequence may be named as a table: what it has no privileges for is left out.
+    fn valid_for_relation(&self, table: &Table, wanted: u64) -> Result<u64> {
+        if table.kind == TableKind::Sequence {
+            let valid = SecuredKind::Sequence.all();
+            if wanted & !valid != 0 {
+                let message = format!("sequence \"{}\" only supports USAGE, SELECT, and UPDATE privileges", table.name);
+                self.warn(Error::notice(sqlstate::INVALID_GRANT_OPERATION, Severity::Warning, message));
+            }
+            return Ok(wanted & valid);
+        }
+        let invalid = wanted & !SecuredKind::Relation.all();
+        if invalid != 0 { Err(invalid_privilege(invalid, "table")) } else { Ok(wanted) }
+    }
+
+    fn warn(&self, warning: Error) {
+        self.context().shared.scratch.notices.borrow_mut().push(warning);
+    }
+
+    /// What the statement is about in each column, by number.
+    fn column_privileges(&self, table: &Table, grant: &Grant<'_>, whole: u64) -> Result<BTreeMap<i16, u64>> {
+        let mut found: BTreeMap<i16, u64> = BTreeMap::new();
+        let of_columns = whole & SecuredKind::Column.all();
+        if !grant.is_grant && of_columns != 0 {
+            for column in table.columns.iter().filter(|c| !c.dropped) {
+                *found.entry(column.attnum).or_default() |= of_columns;
+            }
+        }
+        for named in &grant.columns {
+            let mut privileges = named.privileges;
+            if table.kind == TableKind::Sequence && privileges & !privilege::SELECT != 0 {
+                let message = format!("sequence \"{}\" only supports SELECT column privileges", table.name);
+                self.warn(Error::notice(sqlstate::INVALID_GRANT_OPERATION, Severity::Warning, message));
+                privileges &= privilege::SELECT;
+            }
+            for name in &named.columns {
+                let column = table.columns.iter().find(|c| !c.dropped && c.name == *name);
+                let column = column.ok_or_else(|| {
+                    let message = format!("column \"{name}\" of relation \"{}\" does not exist", table.name);
+                    Error::new(sqlstate::UNDEFINED_COLUMN, message)
+                })?;
+                *found.entry(column.attnum).or_default() |= privileges;
+            }
+        }
+        Ok(found)
+    }
+
+    /// GRANT on one column. `whole`: the grants on its relation, whose options count.
+    fn grant_on_column(
+        &mut self,
+        table: &Table,
+        attnum: i16,
+        wanted: u64,
+        (grant, whole): (&Grant<'_>, &[AclItem]),
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        let key = [Datum::Oid(table.oid), Datum::Int2(attnum)];
+        let row = self.context_mut().catalog_lookup(PG_ATTRIBUTE, PG_ATTRIBUTE_RELID_ATTNUM_INDEX, &key)?.pop();
+        let Some(row) = row else { return Ok(()) };
+        let own = row.grants("attacl");
+        if own.is_none() && !grant.is_grant {
+            return Ok(());
+        }
+        let name = row.text("attname").unwrap_or("").to_string();
+        let items: Vec<AclItem> = own.iter().flat_map(|list| list.iter().copied()).collect();
+        let merged = whole.iter().chain(&items).copied().collect();
+        let with_options = Privileges { kind: SecuredKind::Column, owner: table.owner, list: Some(merged) };
+        let shown = format!("column \"{name}\" of relation \"{}\"", table.name);
+        let denied = || {
+            let message = format!("permission denied for column \"{name}\" of relation \"{}\"", table.name);
+            Error::new(sqlstate::INSUFFICIENT_PRIVILEGE, message)
+        };
+        let all = Grant { all: wanted == SecuredKind::Column.all(), ..grant.for_columns() };
+        let (allowed, grantor) = self.grantable(&with_options, wanted, &all, (&shown, &denied))?;
+        let privileges = Privileges { kind: SecuredKind::Column, owner: table.owner, list: Some(items.into()) };
+        if let Some(items) = self.changed_grants(&privileges, allowed, grantor, grant)? {
+            let value = if items.is_empty() { Datum::Null } else { grants_value(&items) };
+            self.rewrite_row(&row, runtime, |row| row.set("attacl", value))?;
+        }
+        Ok(())
+    }
+
+    /// Grants on the columns of a relation are its new owner's, as those on itself are.
+    pub(crate) fn give_column_grants(
+        &mut self,
+        table: &Table,
+        new: kilndb_base::Oid,
+        runtime: &dyn Runtime,
+    ) -> Result<()> {
+        for column in &table.columns {
+            let Some(list) = &column.grants else { continue };
+            let items = kilndb_catalog::privileges::items_of_new_owner(list, table.owner, new);
+            self.update_attribute(table.oid, column.attnum, runtime, |row| row.set("attacl", grants_value(&items)))?;
+        }
+        Ok(())
+    }
+}
+
+impl Grant<'_> {
+    /// The same for a column.
+    fn for_columns(&self) -> Grant<'static> {
+        Grant {
+            is_grant: self.is_grant,
+            option: self.option,
+            cascades: self.cascades,
+            privileges: 0,
+            all: false,
+            columns: Vec::new(),
+            grantees: Vec::new(),
+        }
+    }
+}
